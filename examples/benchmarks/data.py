@@ -1,0 +1,139 @@
+"""Benchmark data: our own neutral format, or HippoRAG's files as they are downloaded."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Passage:
+    """One passage of the corpus."""
+
+    id: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question and the ids of the passages that answer it."""
+
+    id: str
+    question: str
+    gold: tuple[str, ...]
+    answers: tuple[str, ...] = ()
+    hops: int = 0
+
+
+@dataclass
+class Dataset:
+    """A corpus with questions, and the triples and recorded readings that come with it, if any.
+
+    Attributes:
+        triples: passage id → (subject, predicate, object), as the extractor wrote them.
+        reader: question id → proximal triples that a language model noted once.
+        problems: what doesn't match, counted by kind.
+
+    """
+
+    name: str
+    passages: list[Passage]
+    questions: list[Question]
+    triples: dict[str, list[tuple[str, str, str]]] = field(default_factory=dict)
+    reader: dict[str, list[tuple[str, str, str]]] = field(default_factory=dict)
+    problems: Counter[str] = field(default_factory=Counter)
+
+
+def load(folder: Path) -> Dataset:
+    """Read a folder: `corpus.jsonl` and `questions.jsonl`, or HippoRAG's `*_corpus.json`, `*.json`, `*openie*.json`.
+
+    Raises:
+        FileNotFoundError: the folder holds neither.
+        ValueError: passage ids repeat.
+
+    """
+    if (folder / "corpus.jsonl").exists():
+        dataset = _neutral(folder)
+    elif corpora := sorted(folder.glob("*_corpus.json")):
+        dataset = _hipporag(folder, corpora[0])
+    else:
+        raise FileNotFoundError(f"{folder} holds neither corpus.jsonl nor HippoRAG's *_corpus.json")
+    _check(dataset)
+    return dataset
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.strip()]
+
+
+def _neutral(folder: Path) -> Dataset:
+    dataset = Dataset(
+        folder.name,
+        [Passage(row["id"], row["title"], row["text"]) for row in _lines(folder / "corpus.jsonl")],
+        [
+            Question(
+                row["id"],
+                row["question"],
+                tuple(row["gold_passage_ids"]),
+                tuple(row.get("answers", ())),
+                row.get("hops", 0),
+            )
+            for row in _lines(folder / "questions.jsonl")
+        ],
+    )
+    if (folder / "triples.jsonl").exists():
+        for row in _lines(folder / "triples.jsonl"):
+            dataset.triples.setdefault(row["passage_id"], []).append((row["subject"], row["predicate"], row["object"]))
+    if (folder / "reader.jsonl").exists():
+        dataset.reader = {row["id"]: [tuple(fact) for fact in row["facts"]] for row in _lines(folder / "reader.jsonl")}
+    return dataset
+
+
+def _hipporag(folder: Path, corpus_file: Path) -> Dataset:
+    name = corpus_file.name.removesuffix("_corpus.json")
+    corpus = json.loads(corpus_file.read_text("utf-8"))
+    if isinstance(corpus, dict):  # HotpotQA: title → sentences
+        corpus = [{"title": title, "text": "".join(sentences)} for title, sentences in corpus.items()]
+    passages = [Passage(f"{name}-{n:05d}", row["title"], row["text"]) for n, row in enumerate(corpus)]
+    by_text = {f"{p.title}\n{p.text}": p.id for p in passages}
+    by_title: dict[str, str] = {}
+    for passage in passages:
+        by_title.setdefault(passage.title, passage.id)
+    questions = []
+    for row in json.loads((folder / f"{name}.json").read_text("utf-8")):
+        if "paragraphs" in row:  # MuSiQue: titles repeat, so the text decides
+            keys = [f"{p['title']}\n{p['paragraph_text']}" for p in row["paragraphs"] if p.get("is_supporting")]
+            gold = [by_text.get(key, key) for key in keys]
+        else:
+            gold = [by_title.get(title, title) for title, _ in row["supporting_facts"]]
+        row_id = row.get("_id", row.get("id", row["question"]))
+        questions.append(Question(str(row_id), row["question"], tuple(dict.fromkeys(gold)), (str(row["answer"]),)))
+    dataset = Dataset(name, passages, questions)
+    for openie in sorted(folder.glob("*openie*.json"))[:1]:
+        for document in json.loads(openie.read_text("utf-8"))["docs"]:
+            passage_id = by_text.get(document["passage"].strip())
+            if passage_id is None:
+                dataset.problems["OpenIE passages that the corpus doesn't hold"] += 1
+                continue
+            for triple in document["extracted_triples"]:
+                if len(triple) == 3 and all(isinstance(slot, str) and slot.strip() for slot in triple):
+                    dataset.triples.setdefault(passage_id, []).append((triple[0], triple[1], triple[2]))
+                else:
+                    dataset.problems["malformed triples"] += 1
+    return dataset
+
+
+def _check(dataset: Dataset) -> None:
+    ids = Counter(passage.id for passage in dataset.passages)
+    if repeated := [passage_id for passage_id, count in ids.items() if count > 1]:
+        raise ValueError(f"{len(repeated)} passage ids repeat, {repeated[0]!r} among them")
+    for question in dataset.questions:
+        dataset.problems["gold passages that the corpus doesn't hold"] += sum(g not in ids for g in question.gold)
+    dataset.problems["triples of passages that the corpus doesn't hold"] += sum(
+        len(triples) for passage_id, triples in dataset.triples.items() if passage_id not in ids
+    )
+    dataset.problems = +dataset.problems  # only what occurs

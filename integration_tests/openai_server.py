@@ -1,0 +1,491 @@
+"""A small HTTP server that speaks the OpenAI chat-completions protocol, for the integration tests.
+
+The plugin under test meets real things here: a real socket, the real `openai` client and the real LlamaIndex `OpenAI`
+class. Only the model is missing; what it says is scripted. So a test can ask what happens when the provider answers
+429, hangs, cuts the connection, refuses, or stops in the middle of its JSON, without a key and without a network.
+
+    with OpenAIServer() as server:
+        server.script(Reply(status=429, headers={"Retry-After": "0"}), Reply("Paris"))
+        assert server.llm(max_retries=2).complete("Capital of France?").text == "Paris"
+        assert len(server.requests) == 2
+
+It answers `POST /v1/chat/completions` (plain and `stream: true`) and `GET /v1/models`, for any model name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import select
+import socket
+import socketserver
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from llama_index.llms.openai import OpenAI
+
+__all__ = ["OpenAIServer", "Reply", "Usage"]
+
+_DEFAULT_MODEL = "gpt-4o-mini"
+
+# How the real API labels its errors: HTTP status -> (type, code). Anything else is labelled by its hundreds.
+_ERROR_LABELS: dict[int, tuple[str, str | None]] = {
+    401: ("invalid_request_error", "invalid_api_key"),
+    404: ("invalid_request_error", "model_not_found"),
+    429: ("requests", "rate_limit_exceeded"),
+}
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens counted by the server. A token is a run of characters between white space; no tokenizer is involved."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the server sends for one HTTP request.
+
+    A retry is a request of its own, so it uses up a reply of its own.
+    """
+
+    text: str = ""
+    """The message content, sent as is (also for JSON-schema requests). For an error status: the error message."""
+
+    status: int = 200
+    """The HTTP status. From 400 on, the body is an error in the shape the real API uses."""
+
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Further response headers, such as `Retry-After`."""
+
+    tool_arguments: Mapping[str, Any] | str | None = None
+    """Answer with a call of the request's first tool. A string is sent as is, so that broken JSON can be served."""
+
+    delay: float = 0.0
+    """Seconds to wait before the first byte of the response."""
+
+    finish_reason: str | None = None
+    """Why the model stopped. By default what the real API would say: "stop", or "tool_calls" for a tool call."""
+
+    refusal: str | None = None
+    """The model declines: `message.refusal` is set to this and the content is null."""
+
+    cut: bool = False
+    """Close the connection in the middle of the body: half of it is sent, the rest was promised."""
+
+    error_code: str | None = None
+    """For an error status: `error.code`, such as "context_length_exceeded"; by default one that fits the status."""
+
+    def __post_init__(self) -> None:
+        """Reject replies that the protocol cannot carry, at the line of the test that writes them."""
+        if self.refusal is not None and (self.text or self.tool_arguments is not None):
+            raise ValueError("a refusal comes alone: the API sends no text and no tool call with it")
+
+    @property
+    def arguments(self) -> str | None:
+        """The tool call's arguments as the JSON text that travels, or None where the reply calls no tool."""
+        if self.tool_arguments is None or isinstance(self.tool_arguments, str):
+            return self.tool_arguments
+        return json.dumps(self.tool_arguments, ensure_ascii=False)
+
+
+class OpenAIServer:
+    """An OpenAI-compatible server on a free port of 127.0.0.1; it listens inside a `with` block.
+
+    Each request takes the next reply of the script; when the script is used up, `answer` decides; when that is not
+    set either, the request gets HTTP 500 saying so. Everything here may be used from any thread.
+    """
+
+    def __init__(self) -> None:
+        """Take a port. Requests are served from the `with` block on."""
+        self.answer: Callable[[dict[str, Any]], Reply] | None = None
+        """Decides by the request body. Asked only when the script is used up; may run in several threads at once."""
+
+        self._lock = threading.Lock()
+        self._nothing_sending = threading.Condition(self._lock)
+        self._script: deque[Reply] = deque()
+        self._requests: list[dict[str, Any]] = []
+        self._problems: list[str] = []
+        self._usage = Usage()
+        self._sending = 0
+        self._connections: dict[threading.Thread, socket.socket] = {}
+        self._closing = threading.Event()
+        self._listener = _Listener(self)
+        self._thread = threading.Thread(target=self._listener.serve_forever, args=(0.02,), name="openai-server")
+
+    def __enter__(self) -> OpenAIServer:
+        """Start to serve."""
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop at once: pending delays are given up and open connections are closed."""
+        self._closing.set()
+        self._listener.shutdown()
+        with self._lock:
+            connections = dict(self._connections)
+        for connection in connections.values():
+            with suppress(OSError):  # the client may have closed it already
+                connection.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        for thread in connections:
+            thread.join(timeout=1.0)  # only an `answer` that hangs can take longer; it is a daemon thread
+        self._listener.server_close()
+
+    # What a test uses.
+
+    @property
+    def base_url(self) -> str:
+        """What to give any OpenAI-compatible client as its base URL."""
+        return f"http://127.0.0.1:{self._listener.server_port}/v1"
+
+    def llm(self, **kwargs: Any) -> OpenAI:
+        """The LlamaIndex `OpenAI` class, pointed at this server.
+
+        Retries are off unless asked for, so that one call is one request and one scripted reply.
+        """
+        from llama_index.llms.openai import OpenAI
+
+        defaults = {"model": _DEFAULT_MODEL, "api_key": "test", "api_base": self.base_url, "max_retries": 0}
+        return OpenAI(**{**defaults, **kwargs})
+
+    def script(self, *replies: Reply) -> None:
+        """Queue replies, one for each HTTP request, in the order in which requests arrive."""
+        with self._lock:
+            self._script.extend(replies)
+
+    @property
+    def requests(self) -> list[dict[str, Any]]:
+        """The JSON bodies of the chat requests so far, in order of arrival, retries included."""
+        with self._lock:
+            return list(self._requests)
+
+    @property
+    def unused(self) -> list[Reply]:
+        """Scripted replies that no request has taken yet. A test can assert that none is left over."""
+        with self._lock:
+            return list(self._script)
+
+    @property
+    def problems(self) -> list[str]:
+        """Mistakes of the test itself, such as a script that ran out.
+
+        They also go out as errors, but the code under test may swallow those; a test can assert that this is empty.
+        """
+        with self._lock:
+            return list(self._problems)
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens of all replies that were sent to their end.
+
+        A client can hold the last byte before the server has added it up, so this first waits for replies that are
+        on their way out (not for delayed ones).
+        """
+        with self._lock:
+            self._nothing_sending.wait_for(lambda: self._sending == 0, timeout=5.0)
+            return self._usage
+
+    # What the request handler uses.
+
+    def _take(self, body: dict[str, Any]) -> Reply:
+        """Record a request and find its reply. Both under one lock, so that records and script keep step."""
+        with self._lock:
+            self._requests.append(body)
+            number = len(self._requests)
+            if self._script:
+                return self._script.popleft()
+            answer = self.answer
+        if answer is None:
+            return self._problem(f"the script ran out: request {number} has no reply")
+        try:
+            return answer(body)
+        except Exception:  # whatever it is, the test must get to see it
+            return self._problem(f"answer() failed on request {number}:\n{traceback.format_exc()}")
+
+    def _problem(self, message: str) -> Reply:
+        """Note a mistake of the test, and make it an HTTP 500 so that the client does not wait for nothing."""
+        with self._lock:
+            self._problems.append(message)
+        return Reply(message, status=500)
+
+    @contextmanager
+    def _send(self, usage: Usage) -> Iterator[None]:
+        """Around the sending of a reply: adds its tokens up if, and only if, it went through to the end."""
+        with self._lock:
+            self._sending += 1
+        sent = Usage()
+        try:
+            yield
+            sent = usage
+        finally:
+            with self._lock:
+                self._sending -= 1
+                self._usage = Usage(
+                    self._usage.prompt_tokens + sent.prompt_tokens,
+                    self._usage.completion_tokens + sent.completion_tokens,
+                )
+                self._nothing_sending.notify_all()
+
+    def _opened(self, connection: socket.socket) -> None:
+        """Remember the connection that the current thread serves, to close it at the end."""
+        with self._lock:
+            self._connections[threading.current_thread()] = connection
+
+    def _closed(self) -> None:
+        """Forget the connection that the current thread served."""
+        with self._lock:
+            self._connections.pop(threading.current_thread(), None)
+
+
+class _Listener(ThreadingHTTPServer):
+    """Accepts connections, a thread for each."""
+
+    daemon_threads = True
+    request_queue_size = 128  # the default, 5, is too few for a client that opens many connections at once
+
+    def __init__(self, owner: OpenAIServer) -> None:
+        self.owner = owner
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+    def server_bind(self) -> None:
+        """Bind without the look-up of the host's name that HTTPServer makes: it can take seconds, and is not used."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = "127.0.0.1", int(self.server_address[1])
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Keep quiet about clients that hang up; note anything else, which is a fault of this server."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            self.owner._problem(f"the server failed:\n{traceback.format_exc()}")
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Serves one connection: reads requests, sends what `OpenAIServer._take` says."""
+
+    protocol_version = "HTTP/1.1"  # keep-alive, as the real API
+    disable_nagle_algorithm = True
+    server: _Listener
+
+    def setup(self) -> None:
+        """Register the connection, so that the end of the `with` block can close it."""
+        super().setup()
+        self.server.owner._opened(self.connection)
+
+    def handle(self) -> None:
+        """Serve, unless the server closed between the accept and here."""
+        if not self.server.owner._closing.is_set():
+            super().handle()
+
+    def finish(self) -> None:
+        """Unregister the connection."""
+        self.server.owner._closed()
+        super().finish()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Keep the tests' output clean."""
+
+    def do_GET(self) -> None:
+        """List the one model that `OpenAIServer.llm` uses. Other names are accepted all the same."""
+        if self.path.partition("?")[0] == "/v1/models":
+            model = {"id": _DEFAULT_MODEL, "object": "model", "created": 0, "owned_by": "openai"}
+            self._send_json(200, {"object": "list", "data": [model]})
+        else:
+            self._send_json(404, _error_body(404, f"no such page here: GET {self.path}", "unknown_url"))
+
+    def do_POST(self) -> None:
+        """Answer a chat request."""
+        raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.path.partition("?")[0] != "/v1/chat/completions":
+            self._send_json(404, _error_body(404, f"no such page here: POST {self.path}", "unknown_url"))
+            return
+        try:
+            body = json.loads(raw)
+        except ValueError:
+            body = None
+        if not isinstance(body, dict) or not isinstance(body.get("messages"), list):
+            self._send_json(400, _error_body(400, "the body must be a JSON object with a list of messages", None))
+            return
+
+        owner = self.server.owner
+        reply = owner._take(body)
+        if reply.arguments is not None and not body.get("tools"):
+            reply = owner._problem("the reply has tool_arguments, but the request offers no tools")
+
+        if owner._closing.wait(reply.delay) or self._client_left():
+            self.close_connection = True
+            return
+        if reply.status >= 400:
+            content = _error_body(reply.status, reply.text, reply.error_code)
+            self._send_json(reply.status, content, reply)
+        elif body.get("stream"):
+            self._send_stream(_chunks(body, reply), reply, _usage(body, reply))
+        else:
+            self._send_json(reply.status, _completion(body, reply), reply, _usage(body, reply))
+
+    def _client_left(self) -> bool:
+        """Whether the client hung up, as it does on a time-out.
+
+        A write would not tell: the first one after that still succeeds, and the reply would count as sent.
+        """
+        readable, _, _ = select.select([self.connection], [], [], 0)
+        return bool(readable) and self.connection.recv(1, socket.MSG_PEEK) == b""
+
+    def _send_json(
+        self, status: int, content: Mapping[str, Any], reply: Reply | None = None, usage: Usage | None = None
+    ) -> None:
+        """Send a JSON body of known length, or the first half of it."""
+        payload = json.dumps(content).encode()
+        self._send_body(status, "application/json", ("Content-Length", str(len(payload))), [payload], reply, usage)
+
+    def _send_stream(self, chunks: list[dict[str, Any]], reply: Reply, usage: Usage) -> None:
+        """Send server-sent events in HTTP chunks, or the first half of them."""
+        events = [f"data: {json.dumps(chunk)}\n\n".encode() for chunk in chunks] + [b"data: [DONE]\n\n"]
+        pieces = [b"%x\r\n%s\r\n" % (len(event), event) for event in events] + [b"0\r\n\r\n"]
+        self._send_body(
+            reply.status, "text/event-stream; charset=utf-8", ("Transfer-Encoding", "chunked"), pieces, reply, usage
+        )
+
+    def _send_body(
+        self,
+        status: int,
+        media_type: str,
+        framing: tuple[str, str],
+        pieces: list[bytes],
+        reply: Reply | None,
+        usage: Usage | None,
+    ) -> None:
+        """Send head and body. A body that is to be cut is not counted, and ends with the connection."""
+        cut = reply is not None and reply.cut
+        if cut:
+            payload = b"".join(pieces)
+            pieces = [payload[: len(payload) // 2]]
+            self.close_connection = True
+        with self.server.owner._send(Usage() if cut or usage is None else usage):
+            self.send_response(status)
+            self.send_header("Content-Type", media_type)
+            self.send_header(*framing)
+            for name, value in (reply.headers if reply else {}).items():
+                self.send_header(name, value)
+            self.end_headers()
+            for piece in pieces:
+                self.wfile.write(piece)
+
+
+def _error_body(status: int, message: str, code: str | None) -> dict[str, Any]:
+    """An error as the real API words it."""
+    kind, usual_code = _ERROR_LABELS.get(status, ("server_error" if status >= 500 else "invalid_request_error", None))
+    error = {"message": message or f"scripted error {status}", "type": kind, "param": None, "code": code or usual_code}
+    return {"error": error}
+
+
+def _words(content: Any) -> int:
+    """Count the white-space-separated words of a message's content: a string, a list of parts, or null."""
+    if isinstance(content, str):
+        return len(content.split())
+    if isinstance(content, list):
+        return sum(_words(part.get("text")) for part in content if isinstance(part, dict))
+    return 0
+
+
+def _usage(body: Mapping[str, Any], reply: Reply) -> Usage:
+    """The tokens of one exchange: all message contents in, everything the model said out."""
+    said = (reply.text, reply.arguments, reply.refusal)
+    return Usage(sum(_words(message.get("content")) for message in body["messages"]), sum(map(_words, said)))
+
+
+def _usage_body(body: Mapping[str, Any], reply: Reply) -> dict[str, int]:
+    """The `usage` object of a response."""
+    usage = _usage(body, reply)
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+    }
+
+
+def _finish_reason(body: Mapping[str, Any], reply: Reply) -> str:
+    """Why the model stopped. The real API says "stop" for a tool that the request named itself."""
+    if reply.finish_reason is not None:
+        return reply.finish_reason
+    if reply.arguments is None or isinstance(body.get("tool_choice"), dict):
+        return "stop"
+    return "tool_calls"
+
+
+def _tool_call(body: Mapping[str, Any], arguments: str) -> dict[str, Any]:
+    """A call of the request's first tool."""
+    name = body["tools"][0]["function"]["name"]
+    return {"id": "call_1", "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _head(body: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """The fields that responses and stream chunks share. The model is the one asked for, whatever it is."""
+    return {
+        "id": "chatcmpl-1",
+        "object": kind,
+        "created": int(time.time()),
+        "model": body.get("model", _DEFAULT_MODEL),
+        "system_fingerprint": None,
+    }
+
+
+def _completion(body: Mapping[str, Any], reply: Reply) -> dict[str, Any]:
+    """The whole response to a request without streaming."""
+    silent = reply.refusal is not None or (reply.arguments is not None and not reply.text)
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": None if silent else reply.text,
+        "refusal": reply.refusal,
+    }
+    if reply.arguments is not None:
+        message["tool_calls"] = [_tool_call(body, reply.arguments)]
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish_reason(body, reply)}
+    return {**_head(body, "chat.completion"), "choices": [choice], "usage": _usage_body(body, reply)}
+
+
+def _chunks(body: Mapping[str, Any], reply: Reply) -> list[dict[str, Any]]:
+    """The chunks of a streamed response: the role, then a word at a time, the reason to stop, and the usage if asked.
+
+    Joined again, the pieces are the reply to the letter, white space included.
+    """
+
+    def pieces(text: str) -> list[str]:
+        return re.findall(r"\s*\S+|\s+$", text)
+
+    deltas: list[dict[str, Any]] = []
+    if reply.refusal is not None:
+        deltas.append({"role": "assistant", "content": None, "refusal": ""})
+        deltas.extend({"refusal": piece} for piece in pieces(reply.refusal))
+    elif reply.text or reply.arguments is None:
+        deltas.append({"role": "assistant", "content": "", "refusal": None})
+        deltas.extend({"content": piece} for piece in pieces(reply.text))
+    if reply.arguments is not None:
+        start: dict[str, Any] = {} if deltas else {"role": "assistant", "content": None}
+        deltas.append({**start, "tool_calls": [{"index": 0, **_tool_call(body, "")}]})
+        deltas.extend(
+            {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]} for piece in pieces(reply.arguments)
+        )
+
+    choices: list[dict[str, Any]] = [
+        {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None} for delta in deltas
+    ]
+    choices.append({"index": 0, "delta": {}, "logprobs": None, "finish_reason": _finish_reason(body, reply)})
+    head = _head(body, "chat.completion.chunk")
+    if not (body.get("stream_options") or {}).get("include_usage"):
+        return [{**head, "choices": [choice]} for choice in choices]
+    chunks = [{**head, "choices": [choice], "usage": None} for choice in choices]
+    return [*chunks, {**head, "choices": [], "usage": _usage_body(body, reply)}]

@@ -1,0 +1,68 @@
+"""BM25 over nodes in memory, by `rank-bm25`: for small corpora, and as the yardstick of the store's own BM25."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+
+import llama_index.core.instrumentation as instrument
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
+from rank_bm25 import BM25Okapi
+
+from llama_index_gear.errors import ArgumentError
+
+dispatcher = instrument.get_dispatcher(__name__)
+
+
+def words(text: str) -> list[str]:
+    """Lower-case runs of letters, digits and underscores."""
+    return re.findall(r"\w+", text.lower())
+
+
+class RankBM25Retriever(BaseRetriever):
+    """BM25 (Okapi) over a fixed list of nodes. For a corpus that grows or is filtered, search the store in SPARSE mode.
+
+    Args:
+        nodes: the passages; what the embedding model would see of them is indexed. At a few thousand a query takes
+            milliseconds and grows with their number.
+        similarity_top_k: passages to return. Default 10.
+        tokenizer: text → words, for passages and questions. Default `words`: lower-case `\\w+`.
+        k1: saturation of the term frequency. Default 1.5.
+        b: length normalisation, 0 to 1. Default 0.75.
+
+    Raises:
+        ArgumentError: `similarity_top_k` below 1.
+
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[BaseNode],
+        *,
+        similarity_top_k: int = 10,
+        tokenizer: Callable[[str], list[str]] = words,
+        k1: float = 1.5,
+        b: float = 0.75,
+    ) -> None:
+        super().__init__()
+        if similarity_top_k < 1:
+            raise ArgumentError(f"similarity_top_k must be 1 or more, got {similarity_top_k}")
+        self.similarity_top_k = similarity_top_k
+        self._nodes = list(nodes)
+        self._tokenizer = tokenizer
+        corpus = [tokenizer(node.get_content(metadata_mode=MetadataMode.EMBED)) for node in self._nodes]
+        # rank-bm25 divides by the number of words.
+        self._bm25 = BM25Okapi(corpus, k1=k1, b=b) if any(corpus) else None
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        if self._bm25 is None:
+            return []
+        scores = self._bm25.get_scores(self._tokenizer(query_bundle.query_str))
+        best = sorted((n for n in range(len(scores)) if scores[n] > 0), key=lambda n: -scores[n])
+        return [NodeWithScore(node=self._nodes[n], score=float(scores[n])) for n in best[: self.similarity_top_k]]
+
+    @dispatcher.span
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return await asyncio.to_thread(self._retrieve, query_bundle)

@@ -1,0 +1,301 @@
+"""The embedded engine: Qdrant Edge in this process, behind the `QdrantClient` methods that the store uses.
+
+Qdrant models go in and come out, so `GeARVectorStore` and LlamaIndex's own `QdrantVectorStore` work on it unchanged.
+What Edge cannot answer raises `UnsupportedCall` or `UnsupportedFilter`, naming it; nothing is ignored.
+One folder a collection; one process at a time (Edge locks its write-ahead log).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import qdrant_edge as edge
+from qdrant_client.http import models
+
+from llama_index_gear.edge_models import (
+    DISTANCES,
+    from_id,
+    from_record,
+    from_vector,
+    refuse,
+    to_filter,
+    to_point,
+    to_query,
+)
+from llama_index_gear.errors import StoreError, StoreLockedError, UnsupportedCall
+
+_CONFIG = "edge_config.json"  # Edge writes it when a shard is created
+
+
+class EdgeClient:
+    """The embedded Qdrant, as far as a `QdrantClient` is needed of it.
+
+    Nothing is opened before the first call. Calls may come from any thread: they take turns.
+
+    Args:
+        path: the folder that holds the collections; made when the first collection is.
+
+    Raises:
+        StoreLockedError: (from any call) another process or client has a collection open.
+        UnsupportedCall: (from any call) the method, or an argument of it, has no counterpart in Edge.
+        UnsupportedFilter: (from any call with a filter) a condition has no counterpart in Edge.
+
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._shards: dict[str, edge.EdgeShard] = {}
+        self._lock = threading.RLock()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise UnsupportedCall(
+            f"the embedded engine has no `{name}`; use `GeARVectorStore(client=QdrantClient(url=…))` for it"
+        )
+
+    def close(self) -> None:
+        """Write everything out and release the lock; the next call opens it again."""
+        with self._lock:
+            while self._shards:
+                self._shards.popitem()[1].close()
+
+    # -- collections ---------------------------------------------------------------------------------------------
+
+    def collection_exists(self, collection_name: str) -> bool:
+        """Whether the collection's folder holds a shard."""
+        return (self._folder(collection_name) / _CONFIG).exists()
+
+    def get_collection(self, collection_name: str) -> models.CollectionInfo:
+        """Its vectors' names, sizes and distances, payload indexes and number of points."""
+        with self._lock:
+            info = self._shard(collection_name).info()
+            config = json.loads((self._folder(collection_name) / _CONFIG).read_text("utf-8"))
+        return models.CollectionInfo(
+            status=models.CollectionStatus.GREEN,
+            optimizer_status=models.OptimizersStatusOneOf.OK,
+            points_count=info.points_count,
+            indexed_vectors_count=info.indexed_vectors_count,
+            segments_count=info.segments_count,
+            payload_schema={
+                name: models.PayloadIndexInfo(
+                    data_type=models.PayloadSchemaType(str(index.data_type).rsplit(".", 1)[-1].lower()),
+                    points=index.points,
+                )
+                for name, index in info.payload_schema.items()
+            },
+            config=models.CollectionConfig(
+                params=models.CollectionParams(
+                    vectors={
+                        name: models.VectorParams(size=vector["size"], distance=models.Distance(vector["distance"]))
+                        for name, vector in config.get("vectors", {}).items()
+                    },
+                    sparse_vectors={
+                        name: models.SparseVectorParams(modifier=vector.get("modifier"))
+                        for name, vector in config.get("sparse_vectors", {}).items()
+                    },
+                ),
+                hnsw_config=models.HnswConfig(m=16, ef_construct=100, full_scan_threshold=10_000),
+                optimizer_config=models.OptimizersConfig(
+                    deleted_threshold=0.2,
+                    vacuum_min_vector_number=1000,
+                    default_segment_number=0,
+                    flush_interval_sec=5,
+                ),
+            ),
+        )
+
+    def create_collection(
+        self,
+        collection_name: str,
+        vectors_config: models.VectorParams | dict[str, models.VectorParams],
+        sparse_vectors_config: dict[str, models.SparseVectorParams] | None = None,
+        **options: Any,
+    ) -> bool:
+        """Make a collection of named (or one unnamed) dense and sparse vectors."""
+        refuse("create_collection", options)
+        dense = {"": vectors_config} if isinstance(vectors_config, models.VectorParams) else vectors_config
+        config = edge.EdgeConfig(
+            vectors={
+                name: edge.EdgeVectorParams(size=params.size, distance=DISTANCES[params.distance])
+                for name, params in dense.items()
+            },
+            sparse_vectors={
+                name: edge.EdgeSparseVectorParams(
+                    modifier=edge.Modifier.Idf if params.modifier == models.Modifier.IDF else None
+                )
+                for name, params in (sparse_vectors_config or {}).items()
+            },
+        )
+        folder = self._folder(collection_name)
+        with self._lock:
+            if self.collection_exists(collection_name):
+                raise StoreError(f"collection {collection_name!r} already exists")
+            if folder.exists():  # what a process that died while creating it left behind
+                shutil.rmtree(folder)
+            folder.mkdir(parents=True)
+            self._shards[collection_name] = self._open(lambda: edge.EdgeShard.create(str(folder), config))
+        return True
+
+    def delete_collection(self, collection_name: str, **options: Any) -> bool:
+        """Remove the collection and all its points; False if there is none."""
+        refuse("delete_collection", options)
+        with self._lock:
+            if not self.collection_exists(collection_name):
+                return False
+            self._shard(collection_name).close()  # opened first: another process's lock must hold
+            del self._shards[collection_name]
+            (self._folder(collection_name) / _CONFIG).unlink()
+            shutil.rmtree(self._folder(collection_name))
+        return True
+
+    def create_payload_index(
+        self, collection_name: str, field_name: str, field_schema: models.PayloadSchemaType, **options: Any
+    ) -> None:
+        """Index a payload field; `field_schema` as a plain type (keyword, integer, …)."""
+        refuse("create_payload_index", options, "wait")
+        schema = getattr(edge.PayloadSchemaType, models.PayloadSchemaType(field_schema).value.capitalize())
+        self._update(collection_name, edge.UpdateOperation.create_field_index(field_name, schema))
+
+    # -- points --------------------------------------------------------------------------------------------------
+
+    def upsert(self, collection_name: str, points: Sequence[models.PointStruct], **options: Any) -> None:
+        """Insert points, or replace those whose id exists."""
+        refuse("upsert", options, "wait")
+        self._update(collection_name, edge.UpdateOperation.upsert_points([to_point(point) for point in points]))
+
+    def upload_points(
+        self, collection_name: str, points: Iterable[models.PointStruct], batch_size: int = 64, **options: Any
+    ) -> None:
+        """`upsert`, in batches."""
+        refuse("upload_points", options, "wait", "parallel", "max_retries")
+        rest = list(points)
+        for start in range(0, len(rest), batch_size):
+            self.upsert(collection_name, rest[start : start + batch_size])
+
+    def delete(self, collection_name: str, points_selector: Any, **options: Any) -> None:
+        """Delete by ids (a list, `PointIdsList`) or by filter (`Filter`, `FilterSelector`)."""
+        refuse("delete", options, "wait")
+        selector = points_selector
+        selector = selector.filter if isinstance(selector, models.FilterSelector) else selector
+        selector = selector.points if isinstance(selector, models.PointIdsList) else selector
+        if isinstance(selector, models.Filter):
+            operation = edge.UpdateOperation.delete_points_by_filter(to_filter(selector))
+        else:
+            operation = edge.UpdateOperation.delete_points(list(selector))
+        self._update(collection_name, operation)
+
+    def retrieve(
+        self,
+        collection_name: str,
+        ids: Sequence[int | str],
+        with_payload: Any = True,
+        with_vectors: Any = False,
+        **options: Any,
+    ) -> list[models.Record]:
+        """The points with these ids that exist, in the order asked."""
+        refuse("retrieve", options)
+        with self._lock:
+            records = self._shard(collection_name).retrieve(list(ids), with_payload, with_vectors)
+        found = {record.id: record for record in map(from_record, records)}
+        return [found[point_id] for point_id in dict.fromkeys(ids) if point_id in found]
+
+    def scroll(
+        self,
+        collection_name: str,
+        scroll_filter: models.Filter | None = None,
+        limit: int = 10,
+        offset: Any = None,
+        with_payload: Any = True,
+        with_vectors: Any = False,
+        **options: Any,
+    ) -> tuple[list[models.Record], Any]:
+        """A page of points in id order, and the offset of the next page (None at the end)."""
+        refuse("scroll", options)
+        request = edge.ScrollRequest(
+            offset=offset,
+            limit=limit,
+            filter=to_filter(scroll_filter),
+            with_payload=with_payload,
+            with_vector=with_vectors,
+        )
+        with self._lock:
+            records, following = self._shard(collection_name).scroll(request)
+        return [from_record(record) for record in records], None if following is None else from_id(following)
+
+    def count(
+        self, collection_name: str, count_filter: models.Filter | None = None, exact: bool = True, **options: Any
+    ) -> models.CountResult:
+        """How many points match."""
+        refuse("count", options)
+        with self._lock:
+            request = edge.CountRequest(filter=to_filter(count_filter), exact=exact)
+            return models.CountResult(count=self._shard(collection_name).count(request))
+
+    def query_points(self, collection_name: str, query: Any, **arguments: Any) -> models.QueryResponse:
+        """One query; see `query_batch_points`."""
+        renamed = {"query_filter": "filter", "search_params": "params", "with_vectors": "with_vector"}
+        request = models.QueryRequest(
+            query=query, **{renamed.get(name, name): value for name, value in arguments.items()}
+        )
+        return self.query_batch_points(collection_name, [request])[0]
+
+    def query_batch_points(
+        self, collection_name: str, requests: Sequence[models.QueryRequest], **options: Any
+    ) -> list[models.QueryResponse]:
+        """Nearest points for each dense or sparse query vector, filtered; best first."""
+        refuse("query_batch_points", options)
+        batch = edge.QueryBatchRequest([to_query(request) for request in requests])
+        with self._lock:
+            answers = self._shard(collection_name).query_batch(batch)
+        return [
+            models.QueryResponse(
+                points=[
+                    models.ScoredPoint.model_construct(
+                        id=from_id(point.id),
+                        version=point.version,
+                        score=point.score,
+                        payload=point.payload if request.with_payload else None,
+                        vector=from_vector(point.vector) if request.with_vector else None,
+                    )
+                    for point in points
+                ]
+            )
+            for request, points in zip(requests, answers, strict=True)
+        ]
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _folder(self, collection_name: str) -> Path:
+        if not collection_name or Path(collection_name).name != collection_name or collection_name.startswith("."):
+            raise StoreError(f"{collection_name!r} cannot name a collection of the embedded engine: it names a folder")
+        return self.path / collection_name
+
+    def _shard(self, collection_name: str) -> edge.EdgeShard:
+        shard = self._shards.get(collection_name)
+        if shard is None:
+            if not self.collection_exists(collection_name):
+                raise StoreError(f"collection {collection_name!r} not found in {self.path}")
+            folder = str(self._folder(collection_name))
+            shard = self._shards[collection_name] = self._open(lambda: edge.EdgeShard.load(folder))
+        return shard
+
+    def _open(self, opener: Callable[[], edge.EdgeShard]) -> edge.EdgeShard:
+        try:
+            return opener()
+        except Exception as error:  # Edge raises plain Exception, with words
+            if "WouldBlock" not in str(error):
+                raise
+            raise StoreLockedError(
+                f"{self.path} is open in another process or client, and the embedded engine serves one at a time: "
+                "close it there, or use a Qdrant server (GeARVectorStore(client=QdrantClient(url=…)))"
+            ) from error
+
+    def _update(self, collection_name: str, operation: edge.UpdateOperation) -> None:
+        with self._lock:
+            self._shard(collection_name).update(operation)

@@ -1,0 +1,154 @@
+"""Qdrant's models and Qdrant Edge's, translated into each other; what has no counterpart is refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import qdrant_edge as edge
+from pydantic_core import to_jsonable_python
+from qdrant_client.http import models
+
+from llama_index_gear.errors import UnsupportedCall, UnsupportedFilter
+
+DISTANCES = {
+    models.Distance.COSINE: edge.Distance.Cosine,
+    models.Distance.DOT: edge.Distance.Dot,
+    models.Distance.EUCLID: edge.Distance.Euclid,
+    models.Distance.MANHATTAN: edge.Distance.Manhattan,
+}
+
+
+def refuse(method: str, options: dict[str, Any], *harmless: str) -> None:
+    """Options of a server (shards, replicas, …) may be passed as None; with a value they'd be ignored: refuse."""
+    for name, value in options.items():
+        if value is not None and name not in harmless:
+            raise UnsupportedCall(f"the embedded engine cannot honour `{name}={value!r}` of `{method}`")
+
+
+def to_point(point: models.PointStruct) -> edge.Point:
+    """A point to write; its payload becomes plain JSON."""
+    vector: Any = point.vector
+    if isinstance(vector, dict):
+        vector = {name: _to_vector(value) for name, value in vector.items()}
+    return edge.Point(point.id, vector, to_jsonable_python(point.payload or {}))
+
+
+def _to_vector(vector: Any) -> Any:
+    if isinstance(vector, models.SparseVector):
+        return edge.SparseVector(vector.indices, vector.values)
+    return vector
+
+
+def from_vector(vector: Any) -> Any:
+    """A vector, or named vectors, as read."""
+    if isinstance(vector, edge.SparseVector):
+        return models.SparseVector.model_construct(indices=vector.indices, values=vector.values)
+    if isinstance(vector, dict):
+        return {name: from_vector(value) for name, value in vector.items()}
+    return vector
+
+
+def from_id(point_id: Any) -> int | str:
+    """A point id: an integer, or a UUID as text."""
+    return point_id if isinstance(point_id, int) else str(point_id)
+
+
+def from_record(record: edge.Record) -> models.Record:
+    """A point as `scroll` and `retrieve` return it."""
+    return models.Record.model_construct(
+        id=from_id(record.id), payload=record.payload, vector=from_vector(record.vector)
+    )
+
+
+def to_query(request: models.QueryRequest) -> edge.QueryRequest:
+    """One query of a batch."""
+    unknown = {"prefetch": request.prefetch, "lookup_from": request.lookup_from, "shard_key": request.shard_key}
+    refuse("query_batch_points", unknown)
+    query = request.query.nearest if isinstance(request.query, models.NearestQuery) else request.query
+    if not isinstance(query, list | models.SparseVector):
+        raise UnsupportedCall(f"the embedded engine answers dense and sparse query vectors, not {type(query).__name__}")
+    params = None
+    if request.params is not None:
+        chosen = request.params.model_dump(exclude_none=True)
+        params = edge.SearchParams(exact=bool(chosen.pop("exact", False)), hnsw_ef=chosen.pop("hnsw_ef", None))
+        refuse("query_batch_points", {name: value or None for name, value in chosen.items()})
+    return edge.QueryRequest(
+        limit=10 if request.limit is None else request.limit,
+        offset=request.offset,
+        query=edge.Query.Nearest(_to_vector(query), using=request.using or None),
+        filter=to_filter(request.filter),
+        score_threshold=request.score_threshold,
+        params=params,
+        with_payload=request.with_payload,
+        with_vector=request.with_vector,
+    )
+
+
+def to_filter(rest: models.Filter | None) -> edge.Filter | None:
+    """A filter with all its nested conditions."""
+    if rest is None:
+        return None
+
+    def translated(conditions: Any) -> list[Any] | None:
+        if conditions is None:
+            return None
+        return [_to_condition(each) for each in (conditions if isinstance(conditions, list) else [conditions])]
+
+    minimum = rest.min_should
+    return edge.Filter(
+        must=translated(rest.must),
+        should=translated(rest.should),
+        must_not=translated(rest.must_not),
+        min_should=None if minimum is None else edge.MinShould(translated(minimum.conditions), minimum.min_count),
+    )
+
+
+def _to_condition(condition: Any) -> Any:
+    match condition:
+        case models.Filter():
+            return to_filter(condition)
+        case models.HasIdCondition():
+            return edge.HasIdCondition(set(condition.has_id))
+        case models.IsEmptyCondition():
+            return edge.IsEmptyCondition(condition.is_empty.key)
+        case models.IsNullCondition():
+            return edge.IsNullCondition(condition.is_null.key)
+        case models.NestedCondition():
+            return edge.NestedCondition(condition.nested.key, to_filter(condition.nested.filter))
+        case models.FieldCondition():
+            return _to_field_condition(condition)
+    raise UnsupportedFilter(f"the embedded engine cannot filter by {type(condition).__name__}")
+
+
+def _to_field_condition(condition: models.FieldCondition) -> edge.FieldCondition:
+    asked = {name for name, value in condition if name != "key" and value is not None}
+    if unknown := asked - {"match", "range", "values_count", "is_empty", "is_null"}:
+        raise UnsupportedFilter(f"the embedded engine cannot filter by {', '.join(sorted(unknown))}")
+    bounds: Any = condition.range
+    if bounds is not None:
+        kind = edge.RangeFloat if isinstance(bounds, models.Range) else edge.RangeDateTime
+        bounds = kind(**{name: to_jsonable_python(value) for name, value in bounds if value is not None})
+    count = condition.values_count
+    return edge.FieldCondition(
+        condition.key,
+        match=None if condition.match is None else _to_match(condition.match),
+        range=bounds,
+        values_count=None if count is None else edge.ValuesCount(**count.model_dump(exclude_none=True)),
+        is_empty=condition.is_empty,
+        is_null=condition.is_null,
+    )
+
+
+def _to_match(match_: Any) -> Any:
+    match match_:
+        case models.MatchValue():
+            return edge.MatchValue(match_.value)
+        case models.MatchAny():
+            return edge.MatchAny(match_.any)
+        case models.MatchExcept():
+            return edge.MatchExcept(match_.except_)
+        case models.MatchText():
+            return edge.MatchText(match_.text)
+        case models.MatchPhrase():
+            return edge.MatchPhrase(match_.phrase)
+    raise UnsupportedFilter(f"the embedded engine cannot match by {type(match_).__name__}")

@@ -1,0 +1,193 @@
+"""Graph expansion: diverse triple beam search (GeAR Alg. 1) and the way from its beams to passages (GeAR §4.2).
+
+Pure ranking: the search is a flow that asks for neighbours (and, for scorers that need it, for similarities or text
+scores) and computes the rest on arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llama_index_gear.errors import ArgumentError
+from llama_index_gear.steps import Flow, Neighbours, Score, Similarities
+from llama_index_gear.triple import StoredTriple, chain_text
+
+TextScorer: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
+"""`scorer(question, chain_texts)` gives one float a text, higher is better: a cross-encoder, an entailment model."""
+Scorer: TypeAlias = Literal["composed", "additive", "exact"] | TextScorer
+Array: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class BeamSearch:
+    """The settings of a diverse triple beam search.
+
+    Args:
+        beam_size: beams kept, b. Default 10 (GeAR App. B.2).
+        length: triples a beam grows to, l. Default 2 (GeAR App. B.2; Table 8: longer is no better).
+        neighbours: candidates a beam considers when it grows, most similar to the question first. Default 100
+            (GeAR App. B.2).
+        gamma: γ of the diversity penalty; None is twice `beam_size` (GeAR App. B.2).
+        diversity: False leaves the penalty out: plain beam search (GeAR Table 4).
+        scorer: how a chain is scored against the question.
+            "composed" (default): cosine with the normalised sum of its triples' stored vectors; embeds nothing.
+            "additive": mean of its triples' cosines; one round trip less.
+            "exact": cosine with the embedding of the chain's text, as in the paper; embeds every candidate.
+            A callable `scorer(question, chain_texts) -> floats`: a model of your own (GeAR §9).
+
+    Raises:
+        ArgumentError: a number outside its range, or an unknown scorer.
+
+    """
+
+    beam_size: int = 10
+    length: int = 2
+    neighbours: int = 100
+    gamma: float | None = None
+    diversity: bool = True
+    scorer: Scorer = "composed"
+
+    def __post_init__(self) -> None:
+        for name in ("beam_size", "length", "neighbours"):
+            if getattr(self, name) < 1:
+                raise ArgumentError(f"{name} must be 1 or more, got {getattr(self, name)}")
+        if self.gamma is not None and not self.gamma > 0:
+            raise ArgumentError(f"gamma must be above 0, got {self.gamma}")
+        if not callable(self.scorer) and self.scorer not in ("composed", "additive", "exact"):
+            raise ArgumentError(f"scorer must be 'composed', 'additive', 'exact' or a callable, got {self.scorer!r}")
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether the scorer wants the chains' texts rather than what the store knows of them."""
+        return callable(self.scorer) or self.scorer == "exact"
+
+
+@dataclass(frozen=True)
+class Beam:
+    """A chain of triples, each sharing an entity with the one before it.
+
+    Attributes:
+        score: accumulated score, penalties included (GeAR Alg. 1 lines 13 and 18).
+        chain: its triples.
+        dot: sum of the triples' cosines with the question.
+        norm: squared length of the sum of the triples' unit vectors ("composed" scorer only).
+
+    """
+
+    score: float
+    chain: tuple[StoredTriple, ...]
+    dot: float
+    norm: float = 1.0
+
+
+def diverse_triple_beam_search(
+    question: str, query: Sequence[float], initial: Sequence[StoredTriple], settings: BeamSearch
+) -> Flow[list[Beam]]:
+    """GeAR Alg. 1: walk from triple to neighbouring triple, keeping the best and most diverse chains.
+
+    A beam's extensions are sorted, best first, and the n-th (from 0) is multiplied by exp(−min(n, γ)/γ). Where an
+    accumulated score is negative (cosines can be), it is divided instead: a penalty may never promote an extension
+    above one that ranked before it. Equal scores keep the order of discovery: by beam, then by similarity to the
+    question, then by triple id. If no beam can be extended, the beams that there are, are the answer.
+
+    Args:
+        question: the question's text, read by text scorers only.
+        query: its embedding.
+        initial: the triples to start from, with their cosines; repetitions count once.
+        settings: beam size, length, scorer, …
+
+    Returns:
+        At most `beam_size` beams, best first; empty only if `initial` is.
+
+    """
+    unique = list({triple.id: triple for triple in initial}.values())
+    if not unique:
+        return []
+    starts = [Beam(0.0, (triple,), triple.score) for triple in unique]
+    beams = _top(starts, (yield from _scores(question, query, starts, settings)), settings.beam_size)
+    for _ in range(settings.length - 1):
+        extended = yield from _extend(question, query, beams, settings)
+        if not extended:
+            break
+        beams = extended
+    return beams
+
+
+def _extend(question: str, query: Sequence[float], beams: Sequence[Beam], settings: BeamSearch) -> Flow[list[Beam]]:
+    visited = list(dict.fromkeys(triple.id for beam in beams for triple in beam.chain))
+    last = [beam.chain[-1].triple.entities for beam in beams]
+    (found,) = yield [Neighbours(last, query, visited, settings.neighbours)]
+    products: Sequence[Sequence[float]] = [[] for _ in found]
+    if settings.scorer == "composed" and any(found):
+        chains = [[triple.id for triple in beam.chain] for beam in beams]
+        pairs = [(chain, [triple.id for triple in near]) for chain, near in zip(chains, found, strict=True)]
+        (products,) = yield [Similarities(pairs)]
+    candidates = [
+        Beam(
+            beam.score,
+            (*beam.chain, triple),
+            beam.dot + triple.score,
+            beam.norm + 2 * product[n] + 1 if len(product) else 1.0,
+        )
+        for beam, near, product in zip(beams, found, products, strict=True)
+        for n, triple in enumerate(near)
+    ]
+    if not candidates:
+        return []
+    gains = yield from _scores(question, query, candidates, settings)
+    totals = np.array([candidate.score for candidate in candidates]) + gains
+    start = 0
+    for near in found:  # each beam's extensions stand together
+        part = slice(start, start + len(near))
+        if settings.diversity:
+            totals[part] = _penalised(totals[part], settings.gamma or 2 * settings.beam_size)
+        start = part.stop
+    return _top(candidates, totals, settings.beam_size)
+
+
+def _penalised(totals: Array, gamma: float) -> Array:
+    """GeAR Alg. 1 lines 15–18: the n-th best of one beam's extensions times exp(−min(n, γ)/γ)."""
+    factor = np.empty_like(totals)
+    factor[np.argsort(-totals, kind="stable")] = np.exp(-np.minimum(np.arange(len(totals)), gamma) / gamma)
+    return np.where(totals >= 0, totals * factor, totals / factor)
+
+
+def _scores(question: str, query: Sequence[float], beams: Sequence[Beam], settings: BeamSearch) -> Flow[Array]:
+    """score(q, T) of GeAR Alg. 1 lines 3 and 13, for the chains of all these beams."""
+    if settings.reads_text:
+        texts = [chain_text([each.triple for each in beam.chain]) for beam in beams]
+        (scores,) = yield [Score(question, query, texts)]
+        return np.asarray(scores, dtype=np.float64)
+    dots = np.array([beam.dot for beam in beams], dtype=np.float64)
+    if settings.scorer == "additive":
+        return dots / np.array([len(beam.chain) for beam in beams])
+    norms = np.array([beam.norm for beam in beams])
+    return np.where(norms > 1e-12, dots / np.sqrt(np.maximum(norms, 1e-12)), 0.0)
+
+
+def _top(beams: Sequence[Beam], scores: Array, size: int) -> list[Beam]:
+    order = np.argsort(-scores, kind="stable")[:size]
+    return [
+        Beam(float(scores[n]), beams[n].chain, beams[n].dot, beams[n].norm) for n in order if not math.isnan(scores[n])
+    ]
+
+
+def flatten(beams: Sequence[Beam]) -> dict[str, tuple[StoredTriple, ...]]:
+    """The beams' passages, breadth-first: all first triples' in beam order, then all second triples', … (GeAR §4.2).
+
+    Returns:
+        Passage id → the part of the chain that leads there, in rank order; a passage's first occurrence counts.
+
+    """
+    passages: dict[str, tuple[StoredTriple, ...]] = {}
+    for depth in range(max((len(beam.chain) for beam in beams), default=0)):
+        for beam in beams:
+            if depth < len(beam.chain):
+                passages.setdefault(beam.chain[depth].passage_id, beam.chain[: depth + 1])
+    return passages

@@ -1,0 +1,38 @@
+"""Reciprocal rank fusion: many ranked lists become one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from llama_index_gear.errors import ArgumentError
+
+Item = TypeVar("Item")
+
+
+def reciprocal_rank_fusion(
+    rankings: Sequence[Sequence[Item]], *, k: int = 60, weights: Sequence[float] | None = None
+) -> list[tuple[Item, float]]:
+    """`score(d) = Σ_lists weight / (k + rank)`, rank from 1, best first; ties keep first-seen order.
+
+    An item that a list names twice counts there once, at its better rank.
+
+    Args:
+        rankings: ranked lists, best first; items must be hashable.
+        k: the constant of Cormack et al. 2009 (60 there and in GeAR).
+        weights: one factor a list; default 1 each.
+
+    Raises:
+        ArgumentError: `k` below 0, or as many weights as lists are not given.
+
+    """
+    if k < 0:
+        raise ArgumentError(f"k of reciprocal rank fusion must be 0 or more, got {k}")
+    if weights is not None and len(weights) != len(rankings):
+        raise ArgumentError(f"{len(weights)} weights for {len(rankings)} rankings")
+    scores: dict[Item, float] = {}
+    for number, ranking in enumerate(rankings):
+        weight = 1.0 if weights is None else weights[number]
+        for rank, item in enumerate(dict.fromkeys(ranking), start=1):
+            scores[item] = scores.get(item, 0.0) + weight / (k + rank)
+    return sorted(scores.items(), key=lambda entry: -entry[1])

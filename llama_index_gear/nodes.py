@@ -1,0 +1,114 @@
+"""How triples ride on a node through LlamaIndex: written by an extractor, read by the store, neither embedded nor shown.
+
+Two carriers are read: this package's own (`gear_triples`, plain JSON, safe in every cache and store) and that of
+LlamaIndex's property-graph extractors (`nodes` and `relations`, as objects or as the dicts a cache makes of them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from llama_index.core.graph_stores.types import KG_NODES_KEY, KG_RELATIONS_KEY, EntityNode, Relation
+from llama_index.core.schema import BaseNode, TransformComponent
+
+from llama_index_gear.errors import TripleError
+from llama_index_gear.triple import Triple
+
+TRIPLES_KEY = "gear_triples"
+"""Metadata key: a list of `{"subject", "predicate", "object"}`."""
+EXTRACTION_KEY = "gear_extraction"
+"""Metadata key: what became of the passage's extraction (see `extract.py`)."""
+
+_STRUCTURE = {"SOURCE", "PARENT", "PREVIOUS", "NEXT", "CHILD"}  # ImplicitPathExtractor's relations between chunks
+
+
+def with_metadata(node: BaseNode, values: Mapping[str, Any], *, drop: Sequence[str] = ()) -> BaseNode:
+    """A copy of `node` with `values` in its metadata, hidden from the embedding model and from the LLM.
+
+    The node itself and the lists and dicts that it owns stay as they are.
+    """
+    kept = {key: value for key, value in node.metadata.items() if key not in drop}
+    return node.model_copy(
+        update={
+            "metadata": {**kept, **values},
+            "excluded_embed_metadata_keys": [*dict.fromkeys([*node.excluded_embed_metadata_keys, *values])],
+            "excluded_llm_metadata_keys": [*dict.fromkeys([*node.excluded_llm_metadata_keys, *values])],
+        }
+    )
+
+
+def attach_triples(node: BaseNode, triples: Iterable[Triple]) -> BaseNode:
+    """A copy of `node` that carries these triples, without repetition, in place of those it had."""
+    plain = [
+        {"subject": triple.subject, "predicate": triple.predicate, "object": triple.object}
+        for triple in dict.fromkeys(triples)
+    ]
+    return with_metadata(node, {TRIPLES_KEY: plain}, drop=(KG_NODES_KEY, KG_RELATIONS_KEY))
+
+
+def read_triples(node: BaseNode) -> list[Triple]:
+    """The triples that `node` carries, of either kind, without repetition; empty if none.
+
+    Raises:
+        TripleError: `gear_triples` is not a list of subject, predicate, object, or a slot is empty.
+
+    """
+    return list(dict.fromkeys([*_own(node), *_property_graph(node)]))
+
+
+def _own(node: BaseNode) -> list[Triple]:
+    triples = []
+    for entry in node.metadata.get(TRIPLES_KEY) or []:
+        try:
+            triples.append(Triple(entry["subject"], entry["predicate"], entry["object"]))
+        except (TypeError, KeyError, AttributeError) as error:
+            raise TripleError(
+                f"metadata {TRIPLES_KEY!r} of node {node.node_id!r} must be a list of "
+                f'{{"subject": …, "predicate": …, "object": …}} with text in each, found {entry!r}'
+            ) from error
+    return triples
+
+
+def _property_graph(node: BaseNode) -> list[Triple]:
+    names: dict[str, str] = {}
+    for entity in node.metadata.get(KG_NODES_KEY) or []:
+        value = EntityNode.model_validate(entity) if isinstance(entity, dict) and "name" in entity else entity
+        if isinstance(value, EntityNode):
+            names[value.id] = value.name
+    triples = []
+    for relation in node.metadata.get(KG_RELATIONS_KEY) or []:
+        value = Relation.model_validate(relation) if isinstance(relation, dict) else relation
+        if value.label in _STRUCTURE:
+            continue
+        ends = [names.get(end, end) for end in (value.source_id, value.target_id)]
+        if all(text.strip() for text in (*ends, value.label)):
+            triples.append(Triple(ends[0], value.label, ends[1]))
+    return triples
+
+
+class ToPropertyGraph(TransformComponent):
+    """Hands extracted triples to LlamaIndex's `PropertyGraphIndex`.
+
+    Put it behind an extractor: `PropertyGraphIndex(…, kg_extractors=[GeARTripleExtractor(llm=llm), ToPropertyGraph()])`.
+    """
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name under which the component is serialised."""
+        return "GeARToPropertyGraph"
+
+    def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
+        """Copies of the nodes whose triples stand as `EntityNode` and `Relation` objects in their metadata."""
+        converted = []
+        for node in nodes:
+            triples = read_triples(node)
+            entities = dict.fromkeys(name for triple in triples for name in (triple.subject, triple.object))
+            graph = {name: EntityNode(name=name) for name in entities}
+            relations = [
+                Relation(label=t.predicate, source_id=graph[t.subject].id, target_id=graph[t.object].id)
+                for t in triples
+            ]
+            values = {KG_NODES_KEY: list(graph.values()), KG_RELATIONS_KEY: relations}
+            converted.append(with_metadata(node, values, drop=(TRIPLES_KEY, EXTRACTION_KEY)))
+        return converted

@@ -1,0 +1,173 @@
+"""The requests that a method makes of the outside world, and the two drivers that answer them.
+
+A method is a generator (a `Flow`): it yields a batch of requests, is sent their answers in the same order, and returns
+its result. It holds no client, no LLM and no `async`. `run` answers a batch one request after the other; `arun`
+answers it concurrently. This is the only async control flow of the package: every method is written once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+from llama_index.core.prompts import BasePromptTemplate
+from llama_index.core.schema import QueryBundle
+
+Result = TypeVar("Result")
+Flow: TypeAlias = Generator[Sequence[Any], Sequence[Any], Result]
+"""Yields batches of requests, is sent batches of answers, returns a result."""
+
+
+@dataclass(frozen=True)
+class EmbedQuery:
+    """Embed a question. Answer: `list[float]`."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class EmbedTexts:
+    """Embed documents. Answer: one `list[float]` a text."""
+
+    texts: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Search:
+    """Base retrieval over passages, h(q, C) of GeAR §3. Answer: `list[NodeWithScore]`, best first."""
+
+    query: QueryBundle
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One call of the language model. Answer: its reply, a `str`."""
+
+    prompt: BasePromptTemplate
+    variables: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Link:
+    """tripleLink (GeAR Eq. 2): the `top_k` stored triples most similar to each text.
+
+    Answer: a `list[StoredTriple]` a text, most similar first; the scores are cosines with `query`.
+    """
+
+    texts: Sequence[str]
+    top_k: int
+    query: Sequence[float]
+
+
+@dataclass(frozen=True)
+class TriplesOf:
+    """The triples of these passages, most similar to `query` first, at most `limit` (None: all).
+
+    Answer: `list[StoredTriple]`.
+    """
+
+    passage_ids: Sequence[str]
+    query: Sequence[float]
+    limit: int | None
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """For each triple, the triples that share an entity with it (GeAR §4.2), most similar to `query` first.
+
+    At most `limit` each, none of `exclude`. Answer: a `list[StoredTriple]` a triple.
+    """
+
+    triple_entities: Sequence[tuple[str, ...]]
+    query: Sequence[float]
+    exclude: Sequence[str]
+    limit: int
+
+
+@dataclass(frozen=True)
+class Similarities:
+    """For each pair (chain ids, candidate ids): the dot product of each candidate with the sum of the chain's vectors.
+
+    Vectors are unit length. Answer: a `list[float]` a pair.
+    """
+
+    pairs: Sequence[tuple[Sequence[str], Sequence[str]]]
+
+
+@dataclass(frozen=True)
+class Passages:
+    """Fetch passages by node id. Answer: the `list[BaseNode]` of those that exist, in the order asked."""
+
+    ids: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Score:
+    """Score texts against the question (whose embedding is `query`). Answer: one float a text, higher is better."""
+
+    question: str
+    query: Sequence[float]
+    texts: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a Qdrant client's method. Answer: what the method returns."""
+
+    method: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+def run(flow: Flow[Result], answer: Callable[[Any], Any]) -> Result:
+    """Drive `flow` to its end, answering one request after the other.
+
+    An exception of `answer` is thrown into the flow, at its `yield`: a flow that doesn't catch it ends with it.
+    """
+    try:
+        batch = next(flow)
+        while True:
+            try:
+                answers = [answer(request) for request in batch]
+            except Exception as error:  # noqa: BLE001 - handed on: the flow raises it, or knows what to do
+                batch = flow.throw(error)
+            else:
+                batch = flow.send(answers)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    finally:
+        flow.close()
+
+
+async def arun(flow: Flow[Result], answer: Callable[[Any], Awaitable[Any]]) -> Result:
+    """Drive `flow` to its end, answering each batch concurrently.
+
+    When one request of a batch fails, its siblings are cancelled and awaited before the exception is thrown into the
+    flow; so they are when the caller is cancelled.
+    """
+    try:
+        batch = next(flow)
+        while True:
+            try:
+                answers = await _gather([answer(request) for request in batch])
+            except Exception as error:  # noqa: BLE001 - handed on: the flow raises it, or knows what to do
+                batch = flow.throw(error)
+            else:
+                batch = flow.send(answers)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    finally:
+        flow.close()
+
+
+async def _gather(awaitables: Sequence[Awaitable[Any]]) -> list[Any]:
+    if len(awaitables) == 1:  # no task needed, and context variables set inside stay visible outside
+        return [await awaitables[0]]
+    tasks = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,89 @@
+"""A fact: its text, its id, and the key under which two mentions are the same graph node."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from llama_index_gear.errors import TripleError
+
+NAMESPACE = uuid.UUID("7b1d5f0a-8c0e-5d5c-9b1e-6f2f3d3a9c41")
+"""Namespace of every UUIDv5 that this package makes; changing it would orphan what is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Triple:
+    """One fact `(subject, predicate, object)`, as the extractor wrote it, white space collapsed (GeAR §3).
+
+    Raises:
+        TripleError: a slot is empty.
+
+    """
+
+    subject: str
+    predicate: str
+    object: str
+
+    def __post_init__(self) -> None:
+        for slot in ("subject", "predicate", "object"):
+            value = " ".join(getattr(self, slot).split())
+            if not value:
+                raise TripleError(f"the {slot} of a triple is empty: {(self.subject, self.predicate, self.object)!r}")
+            object.__setattr__(self, slot, value)
+
+    @property
+    def text(self) -> str:
+        """`"subject predicate object"`: what is embedded, and shown."""
+        return f"{self.subject} {self.predicate} {self.object}"
+
+    @property
+    def entities(self) -> tuple[str, ...]:
+        """The entity keys of subject and object, without repetition."""
+        return tuple(dict.fromkeys((entity_key(self.subject), entity_key(self.object))))
+
+    def id(self, passage_id: str) -> str:
+        """UUIDv5 of (passage id, subject, predicate, object): writing the same fact twice changes nothing."""
+        return str(uuid.uuid5(NAMESPACE, json.dumps([passage_id, self.subject, self.predicate, self.object])))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTriple:
+    """A triple as the store returns it.
+
+    Attributes:
+        id: UUID of the triple's point.
+        triple: the fact.
+        passage_id: node id of the passage that states it (exactly one: GeAR §3).
+        score: cosine of the query's embedding and the triple's, from -1 to 1.
+
+    """
+
+    id: str
+    triple: Triple
+    passage_id: str
+    score: float
+
+
+def chain_text(chain: Sequence[Triple]) -> str:
+    """The text of a chain of triples, as a text-reading scorer sees it (GeAR Alg. 1 line 13, `concat`)."""
+    return ". ".join(triple.text for triple in chain)
+
+
+def entity_key(mention: str) -> str:
+    """Normal form under which two mentions are the same graph node.
+
+    Unicode NFKC, case-folded; punctuation and white space become single spaces; invisible format characters vanish.
+    A mention of nothing but punctuation keeps its (case-folded) self, so that no key is empty.
+    """
+    folded = mention
+    for _ in range(3):  # case folding can undo NFKC and the reverse; three rounds reach the fixed point
+        folded = unicodedata.normalize("NFKC", folded).casefold()
+    spaced = (
+        "" if category == "Cf" else " " if category[0] in "PZ" or category == "Cc" else character
+        for character in folded
+        for category in (unicodedata.category(character),)
+    )
+    return " ".join("".join(spaced).split()) or " ".join(folded.split()) or mention
