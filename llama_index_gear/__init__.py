@@ -2,9 +2,23 @@
 
 from llama_index_gear.bm25 import RankBM25Retriever
 from llama_index_gear.errors import GeARError
+from llama_index_gear.mentions import MentionTripleExtractor
+from llama_index_gear.nodes import ToPropertyGraph, attach_triples, read_triples
 from llama_index_gear.postprocessor import DiverseTripleBeamSearch
 from llama_index_gear.retriever import NaiveGERetriever, SyncGERetriever
 from llama_index_gear.store import GeARVectorStore
 from llama_index_gear.triple import Triple
-from llama_index_gear.mentions import MentionTripleExtractor
-from llama_index_gear.nodes import attach_triples
+
+__all__ = [
+    "DiverseTripleBeamSearch",
+    "GeARError",
+    "GeARVectorStore",
+    "MentionTripleExtractor",
+    "NaiveGERetriever",
+    "RankBM25Retriever",
+    "SyncGERetriever",
+    "ToPropertyGraph",
+    "Triple",
+    "attach_triples",
+    "read_triples",
+]

@@ -6,14 +6,14 @@ import asyncio
 import re
 from collections.abc import Callable, Sequence
 
-import llama_index.core.instrumentation as instrument
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
+from llama_index_instrumentation import get_dispatcher
 from rank_bm25 import BM25Okapi
 
 from llama_index_gear.errors import ArgumentError
 
-dispatcher = instrument.get_dispatcher(__name__)
+dispatcher = get_dispatcher(__name__)
 
 
 def words(text: str) -> list[str]:
@@ -22,13 +22,13 @@ def words(text: str) -> list[str]:
 
 
 class RankBM25Retriever(BaseRetriever):
-    """BM25 (Okapi) over a fixed list of nodes. For a corpus that grows or is filtered, search the store in SPARSE mode.
+    r"""BM25 (Okapi) over a fixed list of nodes; for a corpus that grows, or filters, search the store in SPARSE mode.
 
     Args:
         nodes: the passages; what the embedding model would see of them is indexed. At a few thousand a query takes
             milliseconds and grows with their number.
         similarity_top_k: passages to return. Default 10.
-        tokenizer: text → words, for passages and questions. Default `words`: lower-case `\\w+`.
+        tokenizer: text → words, for passages and questions. Default `words`: lower-case `\w+`.
         k1: saturation of the term frequency. Default 1.5.
         b: length normalisation, 0 to 1. Default 0.75.
 

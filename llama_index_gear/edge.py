@@ -220,7 +220,7 @@ class EdgeClient:
         request = edge.ScrollRequest(
             offset=offset,
             limit=limit,
-            filter=to_filter(scroll_filter),
+            filter=None if scroll_filter is None else to_filter(scroll_filter),
             with_payload=with_payload,
             with_vector=with_vectors,
         )
@@ -234,7 +234,7 @@ class EdgeClient:
         """How many points match."""
         refuse("count", options)
         with self._lock:
-            request = edge.CountRequest(filter=to_filter(count_filter), exact=exact)
+            request = edge.CountRequest(filter=None if count_filter is None else to_filter(count_filter), exact=exact)
             return models.CountResult(count=self._shard(collection_name).count(request))
 
     def query_points(self, collection_name: str, query: Any, **arguments: Any) -> models.QueryResponse:

@@ -76,18 +76,22 @@ def to_query(request: models.QueryRequest) -> edge.QueryRequest:
         limit=10 if request.limit is None else request.limit,
         offset=request.offset,
         query=edge.Query.Nearest(_to_vector(query), using=request.using or None),
-        filter=to_filter(request.filter),
+        filter=None if request.filter is None else to_filter(request.filter),
         score_threshold=request.score_threshold,
         params=params,
-        with_payload=request.with_payload,
+        with_payload=_to_selector(request.with_payload),
         with_vector=request.with_vector,
     )
 
 
-def to_filter(rest: models.Filter | None) -> edge.Filter | None:
+def _to_selector(selector: Any) -> Any:
+    if selector is None or isinstance(selector, bool | list):
+        return selector
+    raise UnsupportedCall("the embedded engine returns the payload whole, not at all, or the fields of a list")
+
+
+def to_filter(rest: models.Filter) -> edge.Filter:
     """A filter with all its nested conditions."""
-    if rest is None:
-        return None
 
     def translated(conditions: Any) -> list[Any] | None:
         if conditions is None:
@@ -99,7 +103,7 @@ def to_filter(rest: models.Filter | None) -> edge.Filter | None:
         must=translated(rest.must),
         should=translated(rest.should),
         must_not=translated(rest.must_not),
-        min_should=None if minimum is None else edge.MinShould(translated(minimum.conditions), minimum.min_count),
+        min_should=None if minimum is None else edge.MinShould(translated(minimum.conditions) or [], minimum.min_count),
     )
 
 

@@ -20,8 +20,10 @@ from llama_index_gear.triple import StoredTriple, chain_text
 
 TextScorer: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
 """`scorer(question, chain_texts)` gives one float a text, higher is better: a cross-encoder, an entailment model."""
-Scorer: TypeAlias = Literal["composed", "additive", "exact"] | TextScorer
+Scorer: TypeAlias = Literal["novelty", "composed", "additive", "exact"] | TextScorer
 Array: TypeAlias = NDArray[np.float64]
+
+_SCORERS = ("novelty", "composed", "additive", "exact")
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,10 @@ class BeamSearch:
         gamma: γ of the diversity penalty; None is twice `beam_size` (GeAR App. B.2).
         diversity: False leaves the penalty out: plain beam search (GeAR Table 4).
         scorer: how a chain is scored against the question.
-            "composed" (default): cosine with the normalised sum of its triples' stored vectors; embeds nothing.
-            "additive": mean of its triples' cosines; one round trip less.
+            "novelty" (default): mean of its triples' cosines, divided by the squared length of the mean of their unit
+            vectors: two triples that say the same count as one, two that differ add up. Embeds nothing.
+            "composed": cosine with the normalised sum of its triples' vectors. Embeds nothing.
+            "additive": mean of its triples' cosines. Embeds nothing, and saves a round trip.
             "exact": cosine with the embedding of the chain's text, as in the paper; embeds every candidate.
             A callable `scorer(question, chain_texts) -> floats`: a model of your own (GeAR §9).
 
@@ -51,7 +55,7 @@ class BeamSearch:
     neighbours: int = 100
     gamma: float | None = None
     diversity: bool = True
-    scorer: Scorer = "composed"
+    scorer: Scorer = "novelty"
 
     def __post_init__(self) -> None:
         for name in ("beam_size", "length", "neighbours"):
@@ -59,8 +63,8 @@ class BeamSearch:
                 raise ArgumentError(f"{name} must be 1 or more, got {getattr(self, name)}")
         if self.gamma is not None and not self.gamma > 0:
             raise ArgumentError(f"gamma must be above 0, got {self.gamma}")
-        if not callable(self.scorer) and self.scorer not in ("composed", "additive", "exact"):
-            raise ArgumentError(f"scorer must be 'composed', 'additive', 'exact' or a callable, got {self.scorer!r}")
+        if not callable(self.scorer) and self.scorer not in _SCORERS:
+            raise ArgumentError(f"scorer must be one of {', '.join(_SCORERS)}, or a callable; got {self.scorer!r}")
 
     @property
     def reads_text(self) -> bool:
@@ -76,7 +80,7 @@ class Beam:
         score: accumulated score, penalties included (GeAR Alg. 1 lines 13 and 18).
         chain: its triples.
         dot: sum of the triples' cosines with the question.
-        norm: squared length of the sum of the triples' unit vectors ("composed" scorer only).
+        norm: squared length of the sum of the triples' unit vectors ("novelty" and "composed" scorers only).
 
     """
 
@@ -124,7 +128,7 @@ def _extend(question: str, query: Sequence[float], beams: Sequence[Beam], settin
     last = [beam.chain[-1].triple.entities for beam in beams]
     (found,) = yield [Neighbours(last, query, visited, settings.neighbours)]
     products: Sequence[Sequence[float]] = [[] for _ in found]
-    if settings.scorer == "composed" and any(found):
+    if settings.scorer in ("novelty", "composed") and any(found):
         chains = [[triple.id for triple in beam.chain] for beam in beams]
         pairs = [(chain, [triple.id for triple in near]) for chain, near in zip(chains, found, strict=True)]
         (products,) = yield [Similarities(pairs)]
@@ -165,10 +169,12 @@ def _scores(question: str, query: Sequence[float], beams: Sequence[Beam], settin
         (scores,) = yield [Score(question, query, texts)]
         return np.asarray(scores, dtype=np.float64)
     dots = np.array([beam.dot for beam in beams], dtype=np.float64)
+    lengths = np.array([len(beam.chain) for beam in beams], dtype=np.float64)
     if settings.scorer == "additive":
-        return dots / np.array([len(beam.chain) for beam in beams])
-    norms = np.array([beam.norm for beam in beams])
-    return np.where(norms > 1e-12, dots / np.sqrt(np.maximum(norms, 1e-12)), 0.0)
+        return np.divide(dots, lengths)
+    # With S the sum of a chain's unit vectors: cosine = q·S / |S|; novelty = (q·S/n) / |S/n|² = n q·S / |S|².
+    norms = np.maximum(np.array([beam.norm for beam in beams]), 1e-12)
+    return np.divide(dots, np.sqrt(norms)) if settings.scorer == "composed" else np.divide(lengths * dots, norms)
 
 
 def _top(beams: Sequence[Beam], scores: Array, size: int) -> list[Beam]:

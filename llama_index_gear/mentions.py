@@ -21,7 +21,10 @@ class MentionTripleExtractor(TransformComponent):
             title = n.metadata.get("title", "")
             ts = []
             for s in re.split(r"(?<=[.!?])\s+(?=[A-Z\"'(])", n.get_content()):
-                for m in re.findall(r"[A-Z][\w'’.&-]*(?:\s+(?:of|the|de|and|in|for|la|von|van|du)\s+[A-Z][\w'’.&-]*|\s+[A-Z0-9][\w'’.&-]*)*|\b[12]\d{3}\b", s):
+                for m in re.findall(
+                    r"[A-Z][\w'’.&-]*(?:\s+(?:of|the|de|and|in|for|la|von|van|du)\s+[A-Z][\w'’.&-]*|\s+[A-Z0-9][\w'’.&-]*)*|\b[12]\d{3}\b",
+                    s,
+                ):
                     m = m.strip(".,'")
                     if m:
                         ts.append(Triple(title or m, s, m))

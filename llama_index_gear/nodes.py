@@ -1,4 +1,4 @@
-"""How triples ride on a node through LlamaIndex: written by an extractor, read by the store, neither embedded nor shown.
+"""How triples ride on a node through LlamaIndex: from an extractor to the store, neither embedded nor shown.
 
 Two carriers are read: this package's own (`gear_triples`, plain JSON, safe in every cache and store) and that of
 LlamaIndex's property-graph extractors (`nodes` and `relations`, as objects or as the dicts a cache makes of them).
@@ -90,7 +90,8 @@ def _property_graph(node: BaseNode) -> list[Triple]:
 class ToPropertyGraph(TransformComponent):
     """Hands extracted triples to LlamaIndex's `PropertyGraphIndex`.
 
-    Put it behind an extractor: `PropertyGraphIndex(…, kg_extractors=[GeARTripleExtractor(llm=llm), ToPropertyGraph()])`.
+    Put it behind an extractor:
+    `PropertyGraphIndex(…, kg_extractors=[GeARTripleExtractor(llm=llm), ToPropertyGraph()])`.
     """
 
     @classmethod

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from llama_index.core.bridge.pydantic import PrivateAttr
-from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.llms import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.types import MetadataFilters
+from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.expand import BeamSearch, Scorer
@@ -36,7 +36,7 @@ class DiverseTripleBeamSearch(BaseNodePostprocessor):
         neighbours: candidates that a beam considers when it grows. Default 100 (GeAR App. B.2).
         gamma: γ of the diversity penalty. Default: twice `beam_size` (GeAR App. B.2).
         diversity: False for plain beam search. Default True.
-        scorer: "composed" (default), "additive", "exact" (the paper's), or a callable; see `BeamSearch`.
+        scorer: "novelty" (default), "composed", "additive", "exact" (the paper's), or a callable; see `BeamSearch`.
         link_top_k: stored triples that each noted fact is linked to. Default 1 (GeAR Eq. 2).
         rrf_k: constant of the fusion. Default 60.
         filters: bind triples and passages; what came in and doesn't match is dropped.
@@ -59,7 +59,7 @@ class DiverseTripleBeamSearch(BaseNodePostprocessor):
         neighbours: int = 100,
         gamma: float | None = None,
         diversity: bool = True,
-        scorer: Scorer = "composed",
+        scorer: Scorer = "novelty",
         link_top_k: int = 1,
         rrf_k: int = 60,
         filters: MetadataFilters | None = None,

@@ -1,8 +1,7 @@
-"""Any base retriever with graph expansion: without a language model (`NaiveGERetriever`), and with (`SyncGERetriever`)."""
+"""Any base retriever with graph expansion: `NaiveGERetriever` without a language model, `SyncGERetriever` with."""
 
 from __future__ import annotations
 
-import llama_index.core.instrumentation as instrument
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.llms import LLM
@@ -11,6 +10,7 @@ from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.settings import Settings
 from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQueryMode
+from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.expand import BeamSearch, Scorer
@@ -18,7 +18,7 @@ from llama_index_gear.read import READ_PROMPT
 from llama_index_gear.store import GeARVectorStore
 from llama_index_gear.walk import GraphWalk
 
-dispatcher = instrument.get_dispatcher(__name__)
+dispatcher = get_dispatcher(__name__)
 
 
 class NaiveGERetriever(BaseRetriever):
@@ -40,7 +40,7 @@ class NaiveGERetriever(BaseRetriever):
         neighbours: candidates that a beam considers when it grows. Default 100 (GeAR App. B.2).
         gamma: γ of the diversity penalty. Default: twice `beam_size` (GeAR App. B.2).
         diversity: False for plain beam search (GeAR Table 4). Default True.
-        scorer: "composed" (default), "additive", "exact" (the paper's), or a callable; see `BeamSearch`.
+        scorer: "novelty" (default), "composed", "additive", "exact" (the paper's), or a callable; see `BeamSearch`.
         rrf_k: constant of the fusions. Default 60 (Cormack et al. 2009).
         filters: metadata filters that bind every hop: base (the default one; a foreign base's results are checked
             against the store, and those it doesn't know are dropped), triples, and passages found through them.
@@ -63,7 +63,7 @@ class NaiveGERetriever(BaseRetriever):
         neighbours: int = 100,
         gamma: float | None = None,
         diversity: bool = True,
-        scorer: Scorer = "composed",
+        scorer: Scorer = "novelty",
         rrf_k: int = 60,
         filters: MetadataFilters | None = None,
         callback_manager: CallbackManager | None = None,
@@ -132,7 +132,7 @@ class SyncGERetriever(NaiveGERetriever):
         neighbours: int = 100,
         gamma: float | None = None,
         diversity: bool = True,
-        scorer: Scorer = "composed",
+        scorer: Scorer = "novelty",
         rrf_k: int = 60,
         filters: MetadataFilters | None = None,
         callback_manager: CallbackManager | None = None,

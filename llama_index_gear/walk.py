@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-import llama_index.core.instrumentation as instrument
 import numpy as np
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.instrumentation.events import BaseEvent
@@ -14,6 +13,7 @@ from llama_index.core.llms import LLM
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQuery, VectorStoreQueryMode
+from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.expand import Beam, BeamSearch, diverse_triple_beam_search, flatten
@@ -41,7 +41,7 @@ CHAIN_KEY = "gear_chain"
 RANKS_KEY = "gear_ranks"
 """Metadata key of a returned passage: its rank in the base list and in the graph's, `{"base": 3, "graph": 1}`."""
 
-dispatcher = instrument.get_dispatcher(__name__)
+dispatcher = get_dispatcher(__name__)
 
 
 class GraphExpansionEvent(BaseEvent):
@@ -150,7 +150,8 @@ class GraphWalk:
         if self.filters is not None and passages:
             (allowed,) = yield [Passages(list(passages))]
             passages = {node.node_id: passages[node.node_id] for node in allowed}
-        reading, start, fallback = Reading((), ()), [], ""
+        reading, fallback = Reading((), ()), ""
+        start: list[StoredTriple] = []
         if self.llm is not None and passages:
             reading, start = yield from self._synchronising(question, query, list(passages.values()))
             if not start:

@@ -193,7 +193,7 @@ def main() -> None:
     parser.add_argument("--methods", default=METHODS, help=f"default: {METHODS} (…+sync with --llm recorded only)")
     parser.add_argument("--llm", choices=("none", "recorded"), default="none", help="the reader of …+sync")
     parser.add_argument("--triples", choices=("file", "offline"), default="file", help="ready ones, or extracted here")
-    parser.add_argument("--scorer", choices=("composed", "additive", "exact"), default="composed")
+    parser.add_argument("--scorer", choices=("novelty", "composed", "additive", "exact"), default="novelty")
     parser.add_argument("--no-diversity", action="store_true", help="plain beam search")
     parser.add_argument("--beam-size", type=int, default=10)
     parser.add_argument("--beam-length", type=int, default=2)
@@ -226,8 +226,11 @@ def main() -> None:
         results = []
         for method in methods:
             results.append(measure(method, dataset, store, nodes, arguments))
-            print("{method:16} {recall@5:6.1f} {recall@10:6.1f} {recall@15:6.1f}   "
-                  "{ms_per_query:8.1f} ms   graph {graph_ms_per_query:7.1f} ms".format(**results[-1]), flush=True)
+            print(
+                "{method:16} {recall@5:6.1f} {recall@10:6.1f} {recall@15:6.1f}   "
+                "{ms_per_query:8.1f} ms   graph {graph_ms_per_query:7.1f} ms".format(**results[-1]),
+                flush=True,
+            )
         report = {
             "conditions": {
                 "data": dataset.name,
@@ -238,8 +241,18 @@ def main() -> None:
                 "embed": Path(arguments.embed).name,
                 **{
                     name: getattr(arguments, name)
-                    for name in ("llm", "scorer", "beam_size", "beam_length", "neighbours", "gamma", "link_top_k",
-                                 "no_diversity", "base_top_k", "limit")
+                    for name in (
+                        "llm",
+                        "scorer",
+                        "beam_size",
+                        "beam_length",
+                        "neighbours",
+                        "gamma",
+                        "link_top_k",
+                        "no_diversity",
+                        "base_top_k",
+                        "limit",
+                    )
                 },
                 "triples_from": arguments.triples,
                 "ingest_seconds": round(ingest_seconds, 1),

@@ -1,0 +1,96 @@
+"""What reading and writing share: the two collections' names, their dimension, and the calls that both make."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from qdrant_client.http import models
+from qdrant_edge import Bm25
+
+from llama_index_gear.errors import EmbeddingError, StoreError
+from llama_index_gear.steps import Call, Flow
+from llama_index_gear.store_layout import DENSE
+
+PAGE = 1000
+"""Points a round trip, when all that match are wanted."""
+
+
+@dataclass
+class Collections:
+    """The two collections.
+
+    Attributes:
+        passages: name of the passages' collection.
+        triples: name of the triples' collection.
+        bm25: sparse encoder of passages and questions.
+        triple_bm25: sparse encoder of triples, which are much shorter.
+        payload_indexes: metadata fields to index, `{"field_name": …, "field_schema": …}`.
+        dimension: of the dense vectors; None until the collections are seen.
+
+    """
+
+    passages: str
+    triples: str
+    bm25: Bm25
+    triple_bm25: Bm25
+    payload_indexes: Sequence[dict[str, Any]] = ()
+    dimension: int | None = field(default=None)
+
+    def exists(self) -> Flow[bool]:
+        """Whether there is something to search; learns the dimension."""
+        if self.dimension is None:
+            name = {"collection_name": self.passages}
+            (exists,) = yield [Call("collection_exists", name)]
+            if exists:
+                (info,) = yield [Call("get_collection", name)]
+                vectors = info.config.params.vectors
+                if not isinstance(vectors, dict) or DENSE not in vectors:
+                    raise StoreError(
+                        f"collection {self.passages!r} has no vector named {DENSE!r}: it was "
+                        "made by another program; choose another collection_name and ingest into it"
+                    )
+                self.dimension = vectors[DENSE].size
+        return self.dimension is not None
+
+    def check_dimension(self, embedding: Sequence[float], what: str) -> None:
+        """Refuse a vector of another dimension than the collection's, before the engine sees it."""
+        if self.dimension is not None and len(embedding) != self.dimension:
+            raise EmbeddingError(
+                f"{what} has {len(embedding)} dimensions, collection {self.passages!r} has {self.dimension}: "
+                "use the embedding model it was filled with, or another collection_name"
+            )
+
+    def scrolling(
+        self, name: str, match_: models.Filter, *, payload: bool, vectors: Any, limit: int | None = None
+    ) -> Flow[list[Any]]:
+        """All points that match, or the first `limit`, a page at a time."""
+        found: list[Any] = []
+        offset = None
+        while limit is None or len(found) < limit:
+            (page,) = yield [
+                Call(
+                    "scroll",
+                    {
+                        "collection_name": name,
+                        "scroll_filter": match_,
+                        "limit": PAGE if limit is None else min(PAGE, limit - len(found)),
+                        "offset": offset,
+                        "with_payload": payload,
+                        "with_vectors": vectors,
+                    },
+                )
+            ]
+            found.extend(page[0])
+            offset = page[1]
+            if offset is None:
+                break
+        return found
+
+    def batch(self, name: str, requests: Sequence[models.QueryRequest]) -> Flow[list[list[Any]]]:
+        """Answers to several queries in one round trip, each best first, ties by id in every engine."""
+        if not requests:
+            return []
+        (responses,) = yield [Call("query_batch_points", {"collection_name": name, "requests": requests})]
+        return [sorted(response.points, key=lambda point: (-point.score, str(point.id))) for response in responses]

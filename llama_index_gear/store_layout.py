@@ -1,0 +1,127 @@
+"""How passages and triples look in Qdrant: ids, payloads, vectors, filters; pure translation, no calls."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from llama_index.core.bridge.pydantic import ValidationError
+from llama_index.core.schema import BaseNode
+from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters, VectorStoreQuery
+from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
+from llama_index.vector_stores.qdrant import QdrantVectorStore
+from llama_index.vector_stores.qdrant.base import (
+    DEFAULT_DENSE_VECTOR_NAME,
+    DEFAULT_SPARSE_VECTOR_NAME,
+    DOCUMENT_ID_KEY,
+)
+from qdrant_client.http import models
+
+from llama_index_gear.errors import UnsupportedFilter
+from llama_index_gear.nodes import EXTRACTION_KEY, TRIPLES_KEY
+from llama_index_gear.triple import NAMESPACE, StoredTriple, Triple
+
+DENSE = DEFAULT_DENSE_VECTOR_NAME
+SPARSE = DEFAULT_SPARSE_VECTOR_NAME
+DOC_ID = DOCUMENT_ID_KEY
+FACT = ["passage_id", "subject", "predicate", "object"]
+"""What is read of a triple's payload."""
+
+
+def vectors_config(dimension: int) -> dict[str, Any]:
+    """Dense cosine vectors and BM25 weights with inverse document frequency, for a new collection."""
+    return {
+        "vectors_config": {DENSE: models.VectorParams(size=dimension, distance=models.Distance.COSINE)},
+        "sparse_vectors_config": {SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)},
+    }
+
+
+def nearest(
+    vector: Any,
+    limit: int,
+    match_: models.Filter | None,
+    *,
+    payload: bool | list[str],
+    using: str = DENSE,
+) -> models.QueryRequest:
+    """One query of a batch: the points nearest to a dense or sparse vector."""
+    return models.QueryRequest.model_construct(
+        query=vector, using=using, limit=limit, filter=match_, with_payload=payload, with_vector=False
+    )
+
+
+def sparse_vector(vector: Any) -> models.SparseVector:
+    """Edge's sparse vector as Qdrant's."""
+    return models.SparseVector.model_construct(indices=vector.indices, values=vector.values)
+
+
+def point_id_of(node_id: str) -> str:
+    """The node's id if Qdrant takes it (a UUID), else a UUID made of it."""
+    try:
+        if str(uuid.UUID(node_id)) == node_id:
+            return node_id
+    except ValueError:
+        pass
+    return str(uuid.uuid5(NAMESPACE, node_id))
+
+
+def to_node(point: Any) -> BaseNode:
+    """The node that a passage point holds, with its embedding if it was asked for."""
+    node = metadata_dict_to_node(point.payload)
+    if isinstance(point.vector, dict):
+        node.embedding = point.vector.get(DENSE)
+    return node
+
+
+def to_stored_triple(point: Any) -> StoredTriple:
+    """The triple that a point holds."""
+    fact = point.payload
+    triple = Triple(fact["subject"], fact["predicate"], fact["object"])
+    return StoredTriple(id=str(point.id), triple=triple, passage_id=fact["passage_id"], score=float(point.score))
+
+
+def triple_payload(node: BaseNode) -> dict[str, Any]:
+    """What a passage's triples have in common: whose they are, and the metadata that filters see."""
+    metadata = node_to_metadata_dict(node, remove_text=True, flat_metadata=False)
+    for key in ("_node_content", "_node_type", TRIPLES_KEY, EXTRACTION_KEY):
+        metadata.pop(key, None)
+    return {"passage_id": node.node_id, DOC_ID: metadata[DOC_ID], "metadata": metadata}
+
+
+def any_of(key: str, values: Sequence[str]) -> models.FieldCondition:
+    """The field has one of these values."""
+    return models.FieldCondition(key=key, match=models.MatchAny(any=list(values)))
+
+
+def triple_filter(
+    filters: MetadataFilters | None, must: Sequence[Any] = (), exclude: Sequence[str] = ()
+) -> models.Filter | None:
+    """A filter over triples: conditions of their own, the metadata of their passage, ids left out."""
+    musts = [*must, *conditions(None if filters is None else _under("metadata.", filters))]
+    if not musts and not exclude:
+        return None
+    hidden = models.HasIdCondition(has_id=list(exclude)) if exclude else None
+    return models.Filter(must=musts, must_not=hidden)
+
+
+def _under(prefix: str, filters: MetadataFilters) -> MetadataFilters:
+    return MetadataFilters(
+        filters=[
+            _under(prefix, each)
+            if isinstance(each, MetadataFilters)
+            else MetadataFilter(key=prefix + each.key, value=each.value, operator=each.operator)
+            for each in filters.filters
+        ],
+        condition=filters.condition,
+    )
+
+
+def conditions(filters: MetadataFilters | None) -> list[Any]:
+    """LlamaIndex's own translation of its filters, so that they mean here what they mean in its Qdrant store."""
+    try:
+        query = VectorStoreQuery(filters=filters)
+        translated = QdrantVectorStore.model_construct()._build_query_filter(query)
+    except (NotImplementedError, ValidationError) as error:
+        raise UnsupportedFilter(f"Qdrant's filters cannot express {filters!r}: {error}") from error
+    return [] if translated is None else list(translated.must)

@@ -1,0 +1,202 @@
+"""Reading: base search, linking, neighbours, passages, as flows of Qdrant calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from llama_index.core.schema import BaseNode
+from llama_index.core.vector_stores.types import (
+    MetadataFilters,
+    VectorStoreQuery,
+    VectorStoreQueryMode,
+    VectorStoreQueryResult,
+)
+from qdrant_client.http import models
+
+from llama_index_gear.errors import ArgumentError
+from llama_index_gear.fusion import reciprocal_rank_fusion
+from llama_index_gear.steps import Call, EmbedQuery, EmbedTexts, Flow, Link, Neighbours, Similarities, TriplesOf
+from llama_index_gear.store_collections import Collections
+from llama_index_gear.store_layout import (
+    DENSE,
+    DOC_ID,
+    FACT,
+    SPARSE,
+    any_of,
+    conditions,
+    nearest,
+    point_id_of,
+    sparse_vector,
+    to_node,
+    to_stored_triple,
+    triple_filter,
+)
+from llama_index_gear.triple import StoredTriple
+
+
+@dataclass(frozen=True)
+class StoreReads:
+    """The reading side of a store."""
+
+    collections: Collections
+
+    def getting(
+        self, node_ids: list[str] | None, filters: MetadataFilters | None, limit: int | None, vectors: bool = True
+    ) -> Flow[list[BaseNode]]:
+        """Passages by id and filter, in the order asked, with or without their embeddings."""
+        if node_ids == [] or not (yield from self.collections.exists()):
+            return []
+        musts = conditions(filters)
+        if node_ids is not None:
+            musts.append(models.HasIdCondition(has_id=[point_id_of(node_id) for node_id in node_ids]))
+        points = yield from self.collections.scrolling(
+            self.collections.passages,
+            models.Filter(must=musts),
+            payload=True,
+            vectors=[DENSE] if vectors else False,
+            limit=limit if node_ids is None else None,
+        )
+        nodes = [to_node(point) for point in points]
+        if node_ids is not None:
+            known = {node.node_id: node for node in nodes}
+            nodes = [known[node_id] for node_id in dict.fromkeys(node_ids) if node_id in known]
+        return nodes[:limit]
+
+    def querying(self, query: VectorStoreQuery) -> Flow[VectorStoreQueryResult]:
+        """The flow of `query`."""
+        modes = (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.HYBRID)
+        if query.mode not in modes:
+            raise ArgumentError(
+                f"query mode {query.mode.value!r}; this store knows {', '.join(m.value for m in modes)}"
+            )
+        sparse_top_k = query.sparse_top_k or query.similarity_top_k
+        top_k = {
+            VectorStoreQueryMode.DEFAULT: query.similarity_top_k,
+            VectorStoreQueryMode.SPARSE: sparse_top_k,
+            VectorStoreQueryMode.HYBRID: query.hybrid_top_k or query.similarity_top_k,
+        }[query.mode]
+        if min(query.similarity_top_k, sparse_top_k, top_k) < 1:
+            raise ArgumentError(f"top-k must be 1 or more, got {query.similarity_top_k}")
+        if not (yield from self.collections.exists()):
+            return VectorStoreQueryResult(nodes=[], similarities=[], ids=[])
+        musts = conditions(query.filters)
+        if query.doc_ids:
+            musts.append(any_of(DOC_ID, query.doc_ids))
+        if query.node_ids:
+            musts.append(models.HasIdCondition(has_id=[point_id_of(node_id) for node_id in query.node_ids]))
+        match_ = models.Filter(must=musts) if musts else None
+        requests, weights = [], []
+        alpha = 0.5 if query.alpha is None else query.alpha
+        if query.mode != VectorStoreQueryMode.SPARSE:
+            dense = yield from self._dense_query(query)
+            requests.append(nearest(dense, query.similarity_top_k, match_, payload=True))
+            weights.append(alpha)
+        if query.mode != VectorStoreQueryMode.DEFAULT:
+            if query.query_str is None:
+                raise ArgumentError(f"a query in {query.mode.value} mode needs query_str: BM25 reads words")
+            sparse = sparse_vector(self.collections.bm25.embed_query(query.query_str))
+            requests.append(nearest(sparse, sparse_top_k, match_, payload=True, using=SPARSE))
+            weights.append(1 - alpha)
+        answers = yield from self.collections.batch(self.collections.passages, requests)
+        points = {str(point.id): point for answer in answers for point in answer}
+        if len(answers) == 1:
+            ranked = [(point_id, float(point.score)) for point_id, point in points.items()]
+        else:
+            rankings = [[str(point.id) for point in answer] for answer in answers]
+            ranked = reciprocal_rank_fusion(rankings, weights=weights)[:top_k]
+        nodes = [to_node(points[point_id]) for point_id, _ in ranked]
+        return VectorStoreQueryResult(
+            nodes=nodes, similarities=[score for _, score in ranked], ids=[node.node_id for node in nodes]
+        )
+
+    def _dense_query(self, query: VectorStoreQuery) -> Flow[list[float]]:
+        if query.query_embedding is not None:
+            embedding = query.query_embedding
+        elif query.query_str is not None:
+            (embedding,) = yield [EmbedQuery(query.query_str)]
+        else:
+            raise ArgumentError("a dense query needs query_embedding or query_str")
+        self.collections.check_dimension(embedding, "the query's embedding")
+        return embedding
+
+    def linking(self, link: Link, filters: MetadataFilters | None) -> Flow[list[list[StoredTriple]]]:
+        """Answers `Link`."""
+        if not link.texts or not (yield from self.collections.exists()):
+            return [[] for _ in link.texts]
+        match_ = triple_filter(filters)
+        (vectors,) = yield [EmbedTexts(link.texts)]
+        for vector in vectors:
+            self.collections.check_dimension(vector, "the embedding of a proximal triple")
+        self.collections.check_dimension(link.query, "the query's embedding")
+        requests = [nearest(vector, link.top_k, match_, payload=False) for vector in vectors]
+        answers = yield from self.collections.batch(self.collections.triples, requests)
+        linked = list(dict.fromkeys(str(point.id) for answer in answers for point in answer))
+        if not linked:
+            return [[] for _ in answers]
+        these = models.Filter(must=[models.HasIdCondition(has_id=list(linked))])
+        (scored,) = yield from self.collections.batch(
+            self.collections.triples, [nearest(link.query, len(linked), these, payload=FACT)]
+        )
+        triples = {str(point.id): to_stored_triple(point) for point in scored}
+        return [[triples[str(point.id)] for point in answer] for answer in answers]
+
+    def triples_of(self, request: TriplesOf, filters: MetadataFilters | None) -> Flow[list[StoredTriple]]:
+        """Answers `TriplesOf`."""
+        if not request.passage_ids or not (yield from self.collections.exists()):
+            return []
+        self.collections.check_dimension(request.query, "the query's embedding")
+        match_ = triple_filter(filters, must=[any_of("passage_id", request.passage_ids)])
+        limit = request.limit
+        if limit is None:
+            (counted,) = yield [
+                Call("count", {"collection_name": self.collections.triples, "count_filter": match_, "exact": True})
+            ]
+            limit = max(1, counted.count)
+        (answer,) = yield from self.collections.batch(
+            self.collections.triples, [nearest(request.query, limit, match_, payload=FACT)]
+        )
+        return [to_stored_triple(point) for point in answer]
+
+    def neighbours(self, request: Neighbours, filters: MetadataFilters | None) -> Flow[list[list[StoredTriple]]]:
+        """Answers `Neighbours`."""
+        if not request.triple_entities or not (yield from self.collections.exists()):
+            return [[] for _ in request.triple_entities]
+        self.collections.check_dimension(request.query, "the query's embedding")
+        requests = []
+        for entities in request.triple_entities:
+            match_ = triple_filter(filters, must=[any_of("entities", entities)], exclude=request.exclude)
+            requests.append(nearest(request.query, request.limit, match_, payload=FACT))
+        answers = yield from self.collections.batch(self.collections.triples, requests)
+        return [[to_stored_triple(point) for point in answer] for answer in answers]
+
+    def similarities(self, request: Similarities) -> Flow[list[list[float]]]:
+        """Two round trips: the chains' vectors, then one query a pair. No candidate's vector leaves the engine."""
+        members = list(dict.fromkeys(member for chain, _ in request.pairs for member in chain))
+        if not members:
+            return []
+        (records,) = yield [
+            Call(
+                "retrieve",
+                {
+                    "collection_name": self.collections.triples,
+                    "ids": members,
+                    "with_payload": False,
+                    "with_vectors": [DENSE],
+                },
+            )
+        ]
+        vectors = {str(record.id): record.vector[DENSE] for record in records}
+        asked = [(number, pair) for number, pair in enumerate(request.pairs) if pair[1]]
+        requests, lengths = [], []
+        for _, (chain, candidates) in asked:
+            summed = np.sum([vectors[member] for member in chain], axis=0)
+            lengths.append(float(np.linalg.norm(summed)))
+            match_ = models.Filter(must=[models.HasIdCondition(has_id=list(candidates))])
+            requests.append(nearest(summed.tolist(), len(candidates), match_, payload=False))
+        answers = yield from self.collections.batch(self.collections.triples, requests)
+        products: list[list[float]] = [[] for _ in request.pairs]
+        for (number, (_, candidates)), length, answer in zip(asked, lengths, answers, strict=True):
+            cosines = {str(point.id): point.score for point in answer}
+            products[number] = [length * cosines[candidate] for candidate in candidates]
+        return products

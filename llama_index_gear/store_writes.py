@@ -1,0 +1,180 @@
+"""Writing: how passages and their triples are added, replaced and deleted, as flows of Qdrant calls.
+
+Order of writes: outdated triples go, new triples come, then the passage; and a passage goes before its triples. So a
+passage that is there has all its triples, whenever a process died, and repeating the call mends what it left behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llama_index.core.schema import BaseNode, MetadataMode
+from llama_index.core.utils import get_tqdm_iterable
+from llama_index.core.vector_stores.types import MetadataFilters
+from llama_index.core.vector_stores.utils import node_to_metadata_dict
+from qdrant_client.http import models
+from qdrant_edge import Bm25
+
+from llama_index_gear.errors import ArgumentError, EmbeddingError
+from llama_index_gear.nodes import TRIPLES_KEY, attach_triples, read_triples
+from llama_index_gear.steps import Call, EmbedTexts, Flow
+from llama_index_gear.store_collections import PAGE, Collections
+from llama_index_gear.store_layout import (
+    DENSE,
+    DOC_ID,
+    SPARSE,
+    any_of,
+    point_id_of,
+    sparse_vector,
+    triple_payload,
+    vectors_config,
+)
+from llama_index_gear.store_reads import StoreReads
+from llama_index_gear.triple import Triple
+
+
+@dataclass(frozen=True)
+class StoreWrites:
+    """The writing side of a store."""
+
+    collections: Collections
+    reads: StoreReads
+    batch_size: int
+    show_progress: bool
+
+    def _preparing(self, dimension: int) -> Flow[None]:
+        """Create what is missing of both collections and their indexes; safe to repeat."""
+        fields = {self.collections.passages: [(DOC_ID, models.PayloadSchemaType.KEYWORD)]}
+        keywords = ("entities", "passage_id", DOC_ID)
+        fields[self.collections.triples] = [(key, models.PayloadSchemaType.KEYWORD) for key in keywords]
+        for index in self.collections.payload_indexes:
+            fields[self.collections.passages].append((index["field_name"], index["field_schema"]))
+            fields[self.collections.triples].append((f"metadata.{index['field_name']}", index["field_schema"]))
+        for name in (self.collections.triples, self.collections.passages):
+            (exists,) = yield [Call("collection_exists", {"collection_name": name})]
+            if not exists:
+                try:
+                    yield [Call("create_collection", {"collection_name": name, **vectors_config(dimension)})]
+                except Exception:
+                    (exists,) = yield [Call("collection_exists", {"collection_name": name})]
+                    if not exists:  # not just another writer that was faster
+                        raise
+            (info,) = yield [Call("get_collection", {"collection_name": name})]
+            for field, schema in fields[name]:
+                if field not in (info.payload_schema or {}):
+                    yield [
+                        Call(
+                            "create_payload_index",
+                            {"collection_name": name, "field_name": field, "field_schema": schema},
+                        )
+                    ]
+
+    def adding(self, nodes: Sequence[BaseNode]) -> Flow[list[str]]:
+        """The flow of `add`."""
+        passages = list({node.node_id: node for node in nodes}.values())
+        if not passages:
+            return []
+        carried = {node.node_id: read_triples(node) for node in passages}
+        for node in passages:
+            if node.embedding is None:
+                raise EmbeddingError(
+                    f"node {node.node_id!r} has no embedding: put the embedding model last in the pipeline's "
+                    "transformations, or add nodes through VectorStoreIndex"
+                )
+        if not (yield from self.collections.exists()):
+            self.collections.dimension = len(passages[0].get_embedding())
+        for node in passages:
+            self.collections.check_dimension(node.get_embedding(), f"the embedding of node {node.node_id!r}")
+        yield from self._preparing(len(passages[0].get_embedding()))
+        starts = range(0, len(passages), self.batch_size)
+        for start in get_tqdm_iterable(starts, self.show_progress, "Storing passages and triples"):
+            batch = passages[start : start + self.batch_size]
+            yield from self._replacing_triples(batch, carried)
+            points = [self._passage_point(node, carried[node.node_id]) for node in batch]
+            yield [Call("upsert", {"collection_name": self.collections.passages, "points": points, "wait": True})]
+        return [node.node_id for node in nodes]
+
+    def _replacing_triples(self, passages: Sequence[BaseNode], carried: dict[str, list[Triple]]) -> Flow[None]:
+        wanted = {t.id(node.node_id): (t, node) for node in passages for t in carried[node.node_id]}
+        mine = any_of("passage_id", [node.node_id for node in passages])
+        stored = yield from self.collections.scrolling(
+            self.collections.triples, models.Filter(must=[mine]), payload=False, vectors=[DENSE]
+        )
+        vectors = {str(point.id): point.vector[DENSE] for point in stored}
+        outdated = [point_id for point_id in vectors if point_id not in wanted]
+        if outdated:
+            arguments = {"collection_name": self.collections.triples, "wait": True}
+            yield [Call("delete", {**arguments, "points_selector": models.PointIdsList(points=list(outdated))})]
+        new = sorted({t.text for point_id, (t, _) in wanted.items() if point_id not in vectors}, key=len)
+        embedded = dict(zip(new, (yield [EmbedTexts(new)])[0], strict=True)) if new else {}
+        payloads = {node.node_id: triple_payload(node) for node in passages}
+        points = []
+        for point_id, (triple, node) in wanted.items():
+            vector = embedded[triple.text] if triple.text in embedded else vectors[point_id]
+            self.collections.check_dimension(
+                vector, f"the embedding of the triple {triple.text!r} (embed_model of the store)"
+            )
+            payload = {
+                **payloads[node.node_id],
+                "subject": triple.subject,
+                "predicate": triple.predicate,
+                "object": triple.object,
+                "entities": list(triple.entities),
+            }
+            points.append(_point(self.collections.triple_bm25, point_id, vector, triple.text, payload))
+        for start in range(0, len(points), PAGE):
+            page = points[start : start + PAGE]
+            yield [Call("upsert", {"collection_name": self.collections.triples, "points": page, "wait": True})]
+
+    def _passage_point(self, node: BaseNode, triples: Sequence[Triple]) -> models.PointStruct:
+        payload = node_to_metadata_dict(attach_triples(node, triples) if triples else node, flat_metadata=False)
+        payload.pop(TRIPLES_KEY, None)  # they stay in the node's own JSON
+        text = node.get_content(metadata_mode=MetadataMode.EMBED)
+        return _point(self.collections.bm25, point_id_of(node.node_id), node.get_embedding(), text, payload)
+
+    def deleting_document(self, ref_doc_id: str) -> Flow[None]:
+        """The flow of `delete`."""
+        match_ = models.Filter(must=[any_of(DOC_ID, [ref_doc_id])])
+        yield from self._deleting({self.collections.passages: match_, self.collections.triples: match_})
+
+    def deleting_nodes(self, node_ids: list[str] | None, filters: MetadataFilters | None) -> Flow[None]:
+        """The flow of `delete_nodes`."""
+        if node_ids is None and filters is None:
+            raise ArgumentError("delete_nodes without ids and filters would delete everything: call clear()")
+        if filters is not None:
+            node_ids = [
+                node.node_id for node in (yield from self.reads.getting(node_ids, filters, None, vectors=False))
+            ]
+        if node_ids:
+            yield from self._deleting(
+                {
+                    self.collections.passages: models.Filter(
+                        must=[models.HasIdCondition(has_id=[point_id_of(node_id) for node_id in node_ids])]
+                    ),
+                    self.collections.triples: models.Filter(must=[any_of("passage_id", node_ids)]),
+                }
+            )
+
+    def _deleting(self, matches: dict[str, models.Filter]) -> Flow[None]:
+        for name, match_ in matches.items():  # passages first: one that is there has its triples
+            (exists,) = yield [Call("collection_exists", {"collection_name": name})]
+            if exists:
+                yield [Call("delete", {"collection_name": name, "points_selector": match_, "wait": True})]
+
+    def clearing(self) -> Flow[None]:
+        """The flow of `clear`."""
+        self.collections.dimension = None
+        for name in (self.collections.passages, self.collections.triples):
+            (exists,) = yield [Call("collection_exists", {"collection_name": name})]
+            if exists:
+                yield [Call("delete_collection", {"collection_name": name})]
+
+
+def _point(
+    bm25: Bm25, point_id: str, vector: Sequence[float], text: str, payload: dict[str, Any]
+) -> models.PointStruct:
+    vectors: dict[str, Any] = {DENSE: vector, SPARSE: sparse_vector(bm25.embed_document(text))}
+    # Not validated again: the fields are of the right kind, and a dense vector is long.
+    return models.PointStruct.model_construct(id=point_id, vector=vectors, payload=payload)
