@@ -2,6 +2,8 @@
 
 from llama_index_gear.bm25 import RankBM25Retriever
 from llama_index_gear.errors import GeARError
+from llama_index_gear.extract import GeARTripleExtractor
+from llama_index_gear.ledger import FAILED_EXTRACTIONS, ExtractionLedger
 from llama_index_gear.mentions import MentionTripleExtractor
 from llama_index_gear.nodes import ToPropertyGraph, attach_triples, read_triples
 from llama_index_gear.postprocessor import DiverseTripleBeamSearch
@@ -10,8 +12,11 @@ from llama_index_gear.store import GeARVectorStore
 from llama_index_gear.triple import Triple
 
 __all__ = [
+    "FAILED_EXTRACTIONS",
     "DiverseTripleBeamSearch",
+    "ExtractionLedger",
     "GeARError",
+    "GeARTripleExtractor",
     "GeARVectorStore",
     "MentionTripleExtractor",
     "NaiveGERetriever",

@@ -1,32 +1,171 @@
-"""Triples without a language model."""
+"""Triples without a language model: named mentions, joined by the words of the sentence that they stand in."""
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from llama_index.core.schema import BaseNode, TransformComponent
+from llama_index.core.bridge.pydantic import Field
+from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
+from llama_index.core.utils import get_tqdm_iterable
 
 from llama_index_gear.nodes import attach_triples
-from llama_index_gear.triple import Triple
+from llama_index_gear.triple import Triple, entity_key
+
+_WORDS = 40  # of a sentence, in one triple
+_LONGEST = 200  # words: a longer sentence is cut
+_LETTERS = 200  # of a word: what is longer is no word of a sentence
+_OPENING = "\"'“‘«([{"
+_CLOSING = "\"'”’»)]}"
+_ENDING = ".!?…。！？।؟"
+
+_BLANK_LINE = re.compile(r"\n\s*\n")
+_SPACED = re.compile("([–—/])|(?<=[。！？])")
+"""Where words end although no space says so."""
+_NAME = re.compile("[NB](?:c{0,2}N|[dy]){0,7}(?:c{0,2}E|[DY])?|[EX]|[yYz]")
+"""Names and years in a sentence of which each word is one letter: N a capitalised word, E one with punctuation behind
+it, B before it, X both; c a connector; d digits, D with punctuation behind them; y, Y, z a year (z: "(" before it)."""
+_ABBREVIATIONS = frozenset(
+    "mr mrs ms dr prof st ste sr jr gen col lt capt sgt maj adm rev hon gov sen rep pres mt ft inc ltd co corp bros vs"
+    " no nos vol ed fig al approx ca jan feb mar apr jun jul aug sep sept oct nov dec".split()
+)
+_CONNECTORS = frozenset("of for the & de del della der den di da do dos das des du la le las los el van von zu bin".split())
+_COMMON = frozenset(
+    "a about above according after again all along also although among an and another any are as at be because before"
+    " being below besides between both but by can currently despite did do does during each early either even every few"
+    " finally first following for former formerly from had has have he her here hers his how however i if in including"
+    " inside instead is it its itself just later like many may meanwhile more moreover most much my near neither"
+    " nevertheless nor not now of off often on once one only or other others our out outside over part people per"
+    " perhaps prior rather several she should since so some soon sometimes still such than that the their them then"
+    " there therefore these they this those though three through throughout thus to today together two under unlike"
+    " until up upon us using was we were what when where whereas whether which while who whom whose why will with"
+    " within without would yes yet you your".split()
+)
+"""Words that are no name where a capital letter is due to the start of a sentence."""
 
 
 class MentionTripleExtractor(TransformComponent):
-    """x."""
+    """Writes triples on the nodes with regular expressions alone: no language model, no download, no network."""
+
+    title_key: str = Field(default="title", description="Metadata key of the passage's title.")
+    max_triples_per_passage: int = Field(default=64, ge=1, description="Triples kept per passage, first ones first.")
+    show_progress: bool = Field(default=False, exclude=True, description="Show a progress bar.")
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name under which the component is serialised."""
+        return "MentionTripleExtractor"
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
-        out = []
-        for n in nodes:
-            title = n.metadata.get("title", "")
-            ts = []
-            for s in re.split(r"(?<=[.!?])\s+(?=[A-Z\"'(])", n.get_content()):
-                for m in re.findall(
-                    r"[A-Z][\w'’.&-]*(?:\s+(?:of|the|de|and|in|for|la|von|van|du)\s+[A-Z][\w'’.&-]*|\s+[A-Z0-9][\w'’.&-]*)*|\b[12]\d{3}\b",
-                    s,
-                ):
-                    m = m.strip(".,'")
-                    if m:
-                        ts.append(Triple(title or m, s, m))
-            out.append(attach_triples(n, ts))
-        return out
+        """Copies of the nodes that carry their triples, in place of those they had."""
+        show = bool(kwargs.get("show_progress", self.show_progress))
+        extracted = []
+        for node in get_tqdm_iterable(nodes, show, "Extracting mentions"):
+            title = node.metadata.get(self.title_key)
+            text = node.get_content(metadata_mode=MetadataMode.NONE)
+            extracted.append(attach_triples(node, self.extract(text, None if title is None else str(title))))
+        return extracted
+
+    async def acall(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
+        """Like calling the extractor, in a thread."""
+        return await asyncio.to_thread(self.__call__, nodes, **kwargs)
+
+    def extract(self, text: str, title: str | None) -> list[Triple]:
+        """The triples of one passage, in the order of its text, without repetition.
+
+        Args:
+            text: the passage.
+            title: what it is about, the subject of its triples; without one, the first mention in the text is.
+
+        """
+        triples: dict[Triple, None] = {}
+        for triple in self._triples(text, (title or "").strip()):
+            triples[triple] = None
+            if len(triples) == self.max_triples_per_passage:
+                break
+        return list(triples)
+
+    def _triples(self, text: str, subject: str) -> Iterator[Triple]:
+        lower = {word for word in text.split() if word.islower()}
+        for words in _sentences(text):
+            mentions = _mentions(words, lower)
+            if not subject:
+                if not mentions:
+                    continue
+                subject = mentions[0][2]
+            own = {entity_key(subject), entity_key(_bare(subject))}
+            others = [mention for mention in mentions if entity_key(mention[2]) not in own]
+            for start, end, name in others or [(0, 1, _bare(subject))]:
+                yield Triple(subject, _around(words, start, end), name)
+
+
+def _bare(title: str) -> str:
+    """A title without its last parenthesis: `"Song of Solomon"` for `"Song of Solomon (novel)"`."""
+    return title[: title.rfind("(")].strip() or title if title.endswith(")") else title
+
+
+def _around(words: Sequence[str], start: int, end: int) -> str:
+    """At most `_WORDS` words of the sentence, those around the mention."""
+    first = max(0, min((start + end - _WORDS) // 2, len(words) - _WORDS))
+    return " ".join(words[first : first + _WORDS])
+
+
+def _sentences(text: str) -> Iterator[list[str]]:
+    """The text's sentences, each as its words with their punctuation. A blank line ends a sentence, too."""
+    for paragraph in _BLANK_LINE.split(text):
+        words = [word[:_LETTERS] for word in _SPACED.sub(r" \1 ", paragraph).split()]
+        start = 0
+        for n, word in enumerate(words, 1):
+            if n == len(words) or n - start == _LONGEST or _ends_sentence(word, words[n]):
+                yield words[start:n]
+                start = n
+
+
+def _ends_sentence(word: str, following: str) -> bool:
+    following = following.lstrip(_OPENING)
+    core = word.rstrip(_CLOSING)
+    if not core.endswith(tuple(_ENDING)) or following[:1].islower():
+        return False
+    stem = core[:-1].lstrip(_OPENING)
+    abbreviated = word[-1] == "." and (len(stem) == 1 or "." in stem or stem.lower() in _ABBREVIATIONS)
+    return not abbreviated or following.lower() in _COMMON
+
+
+def _mentions(words: Sequence[str], lower: set[str]) -> list[tuple[int, int, str]]:
+    """Names and years of a sentence: index of the first word, index behind the last one, text."""
+    read = [_read(word, first=n == 0) for n, word in enumerate(words)]
+    found = []
+    for match in _NAME.finditer("".join(kind for kind, _ in read)):
+        start, end = match.span()
+        name = " ".join(core for _, core in read[start:end])
+        if end - start == 1 and (len(name) == 1 or name.lower() in _COMMON or (start == 0 and name.lower() in lower)):
+            continue
+        # the full stop of an initial or an abbreviation is not that of the sentence: "U.S." but "World War I"
+        found.append((start, end, name if name.count(".") != 1 else name.removesuffix(".")))
+    return found
+
+
+def _read(word: str, *, first: bool) -> tuple[str, str]:
+    """What a word is, as a letter of `_NAME`, and the word without the punctuation around it."""
+    start, end = 0, len(word)
+    while start < end and not word[start].isalnum():
+        start += 1
+    while end > start and not word[end - 1].isalnum() and unicodedata.category(word[end - 1])[0] != "M":
+        end -= 1
+    core = word[start:end]
+    if core in _CONNECTORS and core == word or word == "&":
+        return "c", word
+    opens, closes = start > 0, end < len(word)
+    if core.isdecimal():
+        year = len(core) == 4 and core[0] in "12"
+        return ("z" if opens else "Y" if closes else "y") if year else ("-" if opens else "D" if closes else "d"), core
+    if core == core.lower() or (first and core.lower() in _COMMON):
+        return "-", core
+    if core.endswith(("'s", "’s")):
+        core, closes = core[:-2], True
+    elif word[end:] == "." and (len(core) == 1 or "." in core or core.lower() in _ABBREVIATIONS):
+        core, closes = core + ".", False
+    return ("X" if closes else "B") if opens else ("E" if closes else "N"), core

@@ -150,7 +150,7 @@ async def arun(flow: Flow[Result], answer: Callable[[Any], Awaitable[Any]]) -> R
         batch = next(flow)
         while True:
             try:
-                answers = await _gather([answer(request) for request in batch])
+                answers = await gather([answer(request) for request in batch])
             except Exception as error:  # noqa: BLE001 - handed on: the flow raises it, or knows what to do
                 batch = flow.throw(error)
             else:
@@ -161,7 +161,8 @@ async def arun(flow: Flow[Result], answer: Callable[[Any], Awaitable[Any]]) -> R
         flow.close()
 
 
-async def _gather(awaitables: Sequence[Awaitable[Any]]) -> list[Any]:
+async def gather(awaitables: Sequence[Awaitable[Any]]) -> list[Any]:
+    """Await all of them concurrently; when one fails, or the caller is cancelled, the others are cancelled first."""
     if len(awaitables) == 1:  # no task needed, and context variables set inside stay visible outside
         return [await awaitables[0]]
     tasks = [asyncio.ensure_future(awaitable) for awaitable in awaitables]

@@ -1,0 +1,158 @@
+"""One call of a language model that writes facts: structured or as text, tried again, and what it cost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse
+from llama_index.core.bridge.pydantic import BaseModel, Field
+from llama_index.core.llms import LLM
+from llama_index.core.llms.function_calling import FunctionCallingLLM
+from llama_index.core.program.function_program import get_function_tool
+from llama_index.core.utils import get_tokenizer
+
+_TRANSIENT = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
+
+
+class Fact(BaseModel):
+    """One fact of the passage."""
+
+    subject: str = Field(description="name of who or what the fact is about")
+    predicate: str = Field(description="short: what is said of the subject")
+    object: str = Field(description="name, date, number or thing that the predicate leads to")
+
+
+class PassageFacts(BaseModel):
+    """The named entities and the facts of the passage."""
+
+    entities: list[str] = Field(description="named entities of the passage")
+    triples: list[Fact] = Field(description="facts, each with at least one of the entities")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of asking.
+
+    Attributes:
+        text: the reply: text, or the structured output as JSON; the words of refusal if the model refused.
+        refused: the model, or its provider's filter, refused.
+        truncated: the reply was cut off at the model's limit.
+        error: the exception that ended the last try; None if there is a reply.
+        calls: calls made, retries included.
+        prompt_tokens: of the call that was answered; as its client counts them, else by LlamaIndex's tokenizer.
+        completion_tokens: likewise.
+
+    """
+
+    text: str = ""
+    refused: bool = False
+    truncated: bool = False
+    error: Exception | None = None
+    calls: int = 1
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the last try ended with a time-out."""
+        return isinstance(self.error, TimeoutError) or "timeout" in type(self.error).__name__.lower()
+
+
+def offers_functions(llm: LLM) -> bool:
+    """Whether structured output can be had from this model through function calling."""
+    return isinstance(llm, FunctionCallingLLM) and llm.metadata.is_function_calling_model
+
+
+async def ask_for_facts(
+    llm: LLM, messages: Sequence[ChatMessage], *, structured: bool, max_retries: int, retry_backoff: float
+) -> Answer:
+    """Ask once; after a rate limit, a time-out or a server's error ask again, at most `max_retries` times.
+
+    Waits `retry_backoff` seconds, doubled each time, with jitter, or what a `Retry-After` header asks for (a minute at
+    most). Never raises what the model's client raises: it is in the answer.
+    """
+    for attempt in range(max_retries + 1):
+        try:
+            response, text = await _call(llm, list(messages), structured)
+        except Exception as error:  # noqa: BLE001 - handed to the caller in the answer
+            if attempt == max_retries or not _is_transient(error):
+                return Answer(error=error, calls=attempt + 1)
+            delay = retry_backoff * 2**attempt * (1 + random.random())
+            await asyncio.sleep(max(delay, _retry_after(error)))
+        else:
+            break
+    sent, received = _usage(response, "\n".join(message.content or "" for message in messages), text)
+    finish, refusal = _ending(response)
+    return Answer(
+        text=refusal or text,
+        refused=bool(refusal) or finish in ("content_filter", "refusal", "SAFETY"),
+        truncated=finish in ("length", "max_tokens", "MAX_TOKENS"),
+        calls=attempt + 1,
+        prompt_tokens=sent,
+        completion_tokens=received,
+    )
+
+
+async def _call(llm: Any, messages: list[ChatMessage], structured: bool) -> tuple[ChatResponse, str]:
+    if not structured:
+        response = await llm.achat(messages)
+        return response, response.message.content or ""
+    tool = get_function_tool(PassageFacts)
+    response = await llm.achat_with_tools(
+        [tool], chat_history=messages, tool_required=True, allow_parallel_tool_calls=False
+    )
+    calls = llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
+    return response, json.dumps(calls[0].tool_kwargs) if calls else response.message.content or ""
+
+
+def _is_transient(error: BaseException) -> bool:
+    """Rate limits, time-outs, lost connections and servers' errors, in whatever class a model's client clothes them."""
+    status = getattr(error, "status_code", None)
+    if status is not None:
+        return status in _TRANSIENT
+    name = type(error).__name__.lower()
+    return isinstance(error, TimeoutError | ConnectionError) or any(
+        word in name for word in ("timeout", "ratelimit", "connection", "remoteprotocol")
+    )
+
+
+def _retry_after(error: BaseException) -> float:
+    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    try:
+        return min(float(headers.get("retry-after", 0)), 60.0)
+    except ValueError:  # a date: the back-off will do
+        return 0.0
+
+
+def _get(raw: Any, *names: Any) -> Any:
+    """Walk through dicts, lists and objects; None where the way ends."""
+    for name in names:
+        if isinstance(raw, dict):
+            raw = raw.get(name)
+        elif isinstance(name, int):
+            raw = raw[name] if isinstance(raw, list) and len(raw) > name else None
+        else:
+            raw = getattr(raw, name, None)
+    return raw
+
+
+def _ending(response: ChatResponse) -> tuple[str, str]:
+    """Why the model stopped, and its words of refusal, as OpenAI, Anthropic, Ollama and their likes say it."""
+    raw = response.raw
+    finish = _get(raw, "choices", 0, "finish_reason") or _get(raw, "stop_reason") or _get(raw, "done_reason")
+    return str(finish or ""), str(_get(raw, "choices", 0, "message", "refusal") or "")
+
+
+def _usage(response: ChatResponse, prompt: str, completion: str) -> tuple[int, int]:
+    for source in (response.additional_kwargs, _get(response.raw, "usage")):
+        sent = _get(source, "prompt_tokens") or _get(source, "input_tokens")
+        received = _get(source, "completion_tokens") or _get(source, "output_tokens")
+        if isinstance(sent, int):
+            return sent, received if isinstance(received, int) else 0
+    tokenizer = get_tokenizer()
+    return len(tokenizer(prompt)), len(tokenizer(completion))

@@ -1,0 +1,132 @@
+"""What became of each passage that was extracted, and the account of a run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+
+from llama_index.core.schema import BaseNode
+from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
+
+from llama_index_gear.nodes import EXTRACTION_KEY, attach_triples, read_triples, with_metadata
+from llama_index_gear.triple import Triple
+
+
+class Outcome(Enum):
+    """What became of a passage. All but the first three are failures: the next run extracts the passage again."""
+
+    EXTRACTED = "extracted"
+    NO_FACTS = "no facts"
+    BLANK = "blank"
+    EMPTY = "empty"
+    UNREADABLE = "unreadable"
+    REFUSED = "refused"
+    TIMED_OUT = "timed out"
+    TRUNCATED = "truncated"
+    FAILED = "failed"
+
+    @property
+    def failure(self) -> bool:
+        """Whether the passage should be extracted again."""
+        return self not in (Outcome.EXTRACTED, Outcome.NO_FACTS, Outcome.BLANK)
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """What became of one passage; rides on its node as `gear_extraction`.
+
+    Attributes:
+        outcome: value of `Outcome`.
+        problem: what went wrong, in words; empty if nothing did.
+        calls: calls of the model in this run, retries included.
+        prompt_tokens: as the model's client counts them, else estimated with LlamaIndex's tokenizer.
+        completion_tokens: likewise.
+        reused: the triples come from an earlier run: from the node itself or from the extractor's cache.
+        key: fingerprint of model, prompt, title and text: what the triples were extracted from.
+
+    """
+
+    outcome: Outcome
+    problem: str = ""
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    reused: bool = False
+    key: str = ""
+
+
+@dataclass(frozen=True)
+class ExtractionLedger:
+    """The account of a run.
+
+    Attributes:
+        passages: passages seen.
+        triples: triples that they now carry.
+        reused: passages that cost no call because an earlier run had extracted them.
+        outcomes: how many passages had which outcome, by its name.
+        failures: (passage id, outcome, problem) of each passage that failed.
+        calls: calls of the model, retries included.
+        prompt_tokens: tokens sent.
+        completion_tokens: tokens received.
+
+    """
+
+    passages: int = 0
+    triples: int = 0
+    reused: int = 0
+    outcomes: dict[str, int] = field(default_factory=dict)
+    failures: tuple[tuple[str, str, str], ...] = ()
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    @classmethod
+    def of(cls, nodes: Sequence[BaseNode]) -> ExtractionLedger:
+        """The account of nodes as an extractor returned them, in whatever process it ran."""
+        records = [(node, record_of(node)) for node in nodes]
+        known = [(node, record) for node, record in records if record is not None]
+        return cls(
+            passages=len(nodes),
+            triples=sum(len(read_triples(node)) for node in nodes),
+            reused=sum(record.reused for _, record in known),
+            outcomes=dict(Counter(record.outcome.value for _, record in known)),
+            failures=tuple(
+                (node.node_id, record.outcome.value, record.problem) for node, record in known if record.outcome.failure
+            ),
+            calls=sum(record.calls for _, record in known),
+            prompt_tokens=sum(record.prompt_tokens for _, record in known),
+            completion_tokens=sum(record.completion_tokens for _, record in known),
+        )
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self.outcomes.items()))
+        return (
+            f"{self.passages} passages ({parts}; {self.reused} reused), {self.triples} triples, {self.calls} calls, "
+            f"{self.prompt_tokens} prompt and {self.completion_tokens} completion tokens"
+        )
+
+
+def record_of(node: BaseNode) -> Extraction | None:
+    """The record that rides on a node; None if it was never extracted."""
+    plain = node.metadata.get(EXTRACTION_KEY)
+    return None if plain is None else Extraction(**{**plain, "outcome": Outcome(plain["outcome"])})
+
+
+def with_record(node: BaseNode, triples: Sequence[Triple], record: Extraction) -> BaseNode:
+    """A copy of `node` that carries these triples and this record."""
+    plain = {**asdict(record), "outcome": record.outcome.value}
+    return with_metadata(attach_triples(node, triples), {EXTRACTION_KEY: plain})
+
+
+FAILED_EXTRACTIONS = MetadataFilters(
+    filters=[
+        MetadataFilter(
+            key=f"{EXTRACTION_KEY}.outcome",
+            operator=FilterOperator.IN,
+            value=[outcome.value for outcome in Outcome if outcome.failure],
+        )
+    ]
+)
+"""Passages of a store whose extraction failed: `store.add(extractor(store.get_nodes(filters=FAILED_EXTRACTIONS)))`."""
