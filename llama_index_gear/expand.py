@@ -169,13 +169,15 @@ def _scores(question: str, query: Sequence[float], beams: Sequence[Beam], settin
         texts = [chain_text([each.triple for each in beam.chain]) for beam in beams]
         (scores,) = yield [Score(question, query, texts)]
         return np.asarray(scores, dtype=np.float64)
-    dots = np.array([beam.dot for beam in beams], dtype=np.float64)
+    dots: Array = np.array([beam.dot for beam in beams], dtype=np.float64)
     lengths = np.array([len(beam.chain) for beam in beams], dtype=np.float64)
     if settings.scorer == "additive":
-        return np.divide(dots, lengths)
+        mean: Array = dots / lengths
+        return mean
     # With S the sum of a chain's unit vectors: cosine = q·S / |S|; novelty = (q·S/n) / |S/n|² = n q·S / |S|².
     norms = np.maximum(np.array([beam.norm for beam in beams]), 1e-12)
-    return np.divide(dots, np.sqrt(norms)) if settings.scorer == "composed" else np.divide(lengths * dots, norms)
+    scored: Array = dots / np.sqrt(norms) if settings.scorer == "composed" else lengths * dots / norms
+    return scored
 
 
 def _top(beams: Sequence[Beam], scores: Array, size: int) -> list[Beam]:

