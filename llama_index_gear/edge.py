@@ -240,9 +240,9 @@ class EdgeClient:
     def query_points(self, collection_name: str, query: Any, **arguments: Any) -> models.QueryResponse:
         """One query; see `query_batch_points`."""
         renamed = {"query_filter": "filter", "search_params": "params", "with_vectors": "with_vector"}
-        request = models.QueryRequest(
-            query=query, **{renamed.get(name, name): value for name, value in arguments.items()}
-        )
+        known = {"with_payload": True, **{renamed.get(name, name): value for name, value in arguments.items()}}
+        refuse("query_points", {name: known.pop(name) for name in set(known) - set(models.QueryRequest.model_fields)})
+        request = models.QueryRequest(query=query, **known)
         return self.query_batch_points(collection_name, [request])[0]
 
     def query_batch_points(

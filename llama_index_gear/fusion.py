@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -30,9 +31,10 @@ def reciprocal_rank_fusion(
         raise ArgumentError(f"k of reciprocal rank fusion must be 0 or more, got {k}")
     if weights is not None and len(weights) != len(rankings):
         raise ArgumentError(f"{len(weights)} weights for {len(rankings)} rankings")
-    scores: dict[Item, float] = {}
+    shares: dict[Item, list[float]] = {}
     for number, ranking in enumerate(rankings):
         weight = 1.0 if weights is None else weights[number]
         for rank, item in enumerate(dict.fromkeys(ranking), start=1):
-            scores[item] = scores.get(item, 0.0) + weight / (k + rank)
-    return sorted(scores.items(), key=lambda entry: -entry[1])
+            shares.setdefault(item, []).append(weight / (k + rank))
+    # `fsum` rounds once: ranks 1, 2, 3 and 3, 2, 1 are the tie that they are, whatever the order of the lists.
+    return sorted(((item, math.fsum(each)) for item, each in shares.items()), key=lambda entry: -entry[1])

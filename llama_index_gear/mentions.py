@@ -25,9 +25,9 @@ _ENDING = tuple(".!?…。！？।؟")
 _BLANK_LINE = re.compile(r"\n\s*\n")
 _SPACED = re.compile("([–—/])|(?<=[。！？])")
 """Where words end although no space says so."""
-_NAME = re.compile("[NB](?:c{0,2}N|[dy]){0,7}(?:c{0,2}E|[DY])?|[EX]|[yYz]")
-"""Names and years in a sentence of which each word is one letter: N a capitalised word, E one with punctuation behind
-it, B before it, X both; c a connector; d digits, D with punctuation behind them; y, Y, z a year (z: "(" before it)."""
+_NAME = re.compile("[NB](?:c{0,2}N|d){0,7}(?:c{0,2}E|D)?|[EX]")
+"""The names in a sentence of which each word is one letter: N a capitalised word, E one with punctuation behind it, B
+before it, X both; c a connector; d a number, D one with punctuation behind it; - anything else."""
 _ABBREVIATIONS = frozenset(
     "mr mrs ms dr prof st ste sr jr gen col lt capt sgt maj adm rev hon gov sen rep pres mt ft inc ltd co corp bros vs"
     " no nos vol ed fig al approx ca jan feb mar apr jun jul aug sep sept oct nov dec".split()
@@ -50,7 +50,28 @@ _COMMON = frozenset(
 
 
 class MentionTripleExtractor(TransformComponent):
-    """Writes triples on the nodes with regular expressions alone: no language model, no download, no network."""
+    """Writes triples on the nodes with regular expressions alone: no language model, no download, no network.
+
+    One triple per sentence and name in it: (the passage's title, the sentence's own words, the name). A name is a run
+    of capitalised words ("Republic of Austria", "J. K. Rowling", "Boeing 747"); the title's last parenthesis is left
+    out ("Song of Solomon (novel)" is "Song of Solomon"), and a sentence without a name has the title for both ends. A
+    passage without a title takes its first name for one.
+
+    What it isn't: no relation is understood, no pronoun resolved, and "Curry" and "Stephen Curry" are two entities. It
+    is made for English: German nouns are all names to it, and scripts without capital letters (Arabic, Chinese, …)
+    have none, so that their passages have no neighbours but those of the same title.
+
+    Recall in percent of NaiveGE on the 100 questions and 1,890 passages of `musique_train`, base hybrid, embeddings of
+    all-MiniLM-L6-v2 (a difference below about 4 points is noise):
+
+    =======================  =====  =====  =====  ====================
+    Triples                  R@5    R@10   R@15   Triples per passage
+    =======================  =====  =====  =====  ====================
+    none: the base alone     63.5   71.8   73.2    0
+    written by GPT-3.5       66.6   77.8   79.9    9.1
+    this extractor           69.6   77.9   82.9   10.4
+    =======================  =====  =====  =====  ====================
+    """
 
     title_key: str = Field(default="title", description="Metadata key of the passage's title.")
     max_triples_per_passage: int = Field(default=64, ge=1, description="Triples kept per passage, first ones first.")
@@ -84,7 +105,7 @@ class MentionTripleExtractor(TransformComponent):
 
         """
         triples: dict[Triple, None] = {}
-        for triple in self._triples(text, (title or "").strip()):
+        for triple in self._triples(text, _bare((title or "").strip())):
             triples[triple] = None
             if len(triples) == self.max_triples_per_passage:
                 break
@@ -98,9 +119,9 @@ class MentionTripleExtractor(TransformComponent):
                 if not mentions:
                     continue
                 subject = mentions[0][2]
-            own = {entity_key(subject), entity_key(_bare(subject))}
-            others = [mention for mention in mentions if entity_key(mention[2]) not in own]
-            for start, end, name in others or [(0, 1, _bare(subject))]:
+            own = entity_key(subject)
+            others = [mention for mention in mentions if entity_key(mention[2]) != own]
+            for start, end, name in others or [(0, 1, subject)]:
                 yield Triple(subject, _around(words, start, end), name)
 
 
@@ -137,13 +158,14 @@ def _ends_sentence(word: str, following: str) -> bool:
 
 
 def _mentions(words: Sequence[str], lower: set[str]) -> list[tuple[int, int, str]]:
-    """Names and years of a sentence: index of the first word, index behind the last one, text."""
+    """The names in a sentence: index of the first word, index behind the last one, text."""
     read = [_read(word, first=n == 0) for n, word in enumerate(words)]
     found = []
     for match in _NAME.finditer("".join(kind for kind, _ in read)):
         start, end = match.span()
         name = " ".join(core for _, core in read[start:end])
-        if end - start == 1 and (len(name) == 1 or name.lower() in _COMMON or (start == 0 and name.lower() in lower)):
+        common = name.lower() in _COMMON or name.lower() in _CONNECTORS or (start == 0 and name.lower() in lower)
+        if end - start == 1 and (len(name) == 1 or common):
             continue
         # the full stop of an initial or an abbreviation is not that of the sentence: "U.S." but "World War I"
         found.append((start, end, name if name.count(".") != 1 else name.removesuffix(".")))
@@ -164,8 +186,7 @@ def _read(word: str, *, first: bool) -> tuple[str, str]:
     core = word[start:end]
     opens, closes = start > 0, end < len(word)
     if core.isdecimal():
-        year = len(core) == 4 and core[0] in "12"
-        return ("z" if opens else "Y" if closes else "y") if year else ("-" if opens else "D" if closes else "d"), core
+        return "-" if opens else "D" if closes else "d", core
     if core == core.lower() or (first and core.lower() in _COMMON):
         return "-", core
     if core.endswith(("'s", "’s")):

@@ -7,8 +7,9 @@ LlamaIndex's property-graph extractors (`nodes` and `relations`, as objects or a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+from llama_index.core.bridge.pydantic import BaseModel, ValidationError
 from llama_index.core.graph_stores.types import KG_NODES_KEY, KG_RELATIONS_KEY, EntityNode, Relation
 from llama_index.core.schema import BaseNode, TransformComponent
 
@@ -19,6 +20,8 @@ TRIPLES_KEY = "gear_triples"
 """Metadata key: a list of `{"subject", "predicate", "object"}`."""
 EXTRACTION_KEY = "gear_extraction"
 """Metadata key: what became of the passage's extraction (see `extract.py`)."""
+
+Model = TypeVar("Model", bound=BaseModel)
 
 _STRUCTURE = {"SOURCE", "PARENT", "PREVIOUS", "NEXT", "CHILD"}  # ImplicitPathExtractor's relations between chunks
 
@@ -44,7 +47,9 @@ def attach_triples(node: BaseNode, triples: Iterable[Triple]) -> BaseNode:
         {"subject": triple.subject, "predicate": triple.predicate, "object": triple.object}
         for triple in dict.fromkeys(triples)
     ]
-    return with_metadata(node, {TRIPLES_KEY: plain}, drop=(KG_NODES_KEY, KG_RELATIONS_KEY))
+    carriers = ((KG_NODES_KEY, EntityNode), (KG_RELATIONS_KEY, Relation))
+    drop = [key for key, kind in carriers if _carried(node, key, kind)]
+    return with_metadata(node, {TRIPLES_KEY: plain}, drop=drop)
 
 
 def read_triples(node: BaseNode) -> list[Triple]:
@@ -58,8 +63,11 @@ def read_triples(node: BaseNode) -> list[Triple]:
 
 
 def _own(node: BaseNode) -> list[Triple]:
+    entries = node.metadata.get(TRIPLES_KEY) or []
+    if not isinstance(entries, list | tuple):
+        entries = [entries]
     triples = []
-    for entry in node.metadata.get(TRIPLES_KEY) or []:
+    for entry in entries:
         try:
             triples.append(Triple(entry["subject"], entry["predicate"], entry["object"]))
         except (TypeError, KeyError, AttributeError) as error:
@@ -71,20 +79,27 @@ def _own(node: BaseNode) -> list[Triple]:
 
 
 def _property_graph(node: BaseNode) -> list[Triple]:
-    names: dict[str, str] = {}
-    for entity in node.metadata.get(KG_NODES_KEY) or []:
-        value = EntityNode.model_validate(entity) if isinstance(entity, dict) and "name" in entity else entity
-        if isinstance(value, EntityNode):
-            names[value.id] = value.name
+    names = {entity.id: entity.name for entity in _carried(node, KG_NODES_KEY, EntityNode)}
     triples = []
-    for relation in node.metadata.get(KG_RELATIONS_KEY) or []:
-        value = Relation.model_validate(relation) if isinstance(relation, dict) else relation
-        if value.label in _STRUCTURE:
+    for relation in _carried(node, KG_RELATIONS_KEY, Relation):
+        if relation.label in _STRUCTURE:
             continue
-        ends = [names.get(end, end) for end in (value.source_id, value.target_id)]
-        if all(text.strip() for text in (*ends, value.label)):
-            triples.append(Triple(ends[0], value.label, ends[1]))
+        ends = [names.get(end, end) for end in (relation.source_id, relation.target_id)]
+        if all(text.strip() for text in (*ends, relation.label)):
+            triples.append(Triple(ends[0], relation.label, ends[1]))
     return triples
+
+
+def _carried(node: BaseNode, key: str, kind: type[Model]) -> list[Model]:
+    """The objects of this kind under `key`. The keys are common words: what else stands there is the user's own."""
+    values = node.metadata.get(key)
+    found = []
+    for value in values if isinstance(values, list) else []:
+        try:
+            found.append(value if isinstance(value, kind) else kind.model_validate(value))
+        except ValidationError:
+            continue
+    return found
 
 
 class ToPropertyGraph(TransformComponent):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -38,6 +39,9 @@ Answer with JSON of the form {"triples": [[subject, predicate, object], …]} an
 """Variables: `passages`, `question`, and `problem` (empty at first; what was wrong with the last reply on a retry)."""
 
 
+_FENCE = re.compile(r"#{5,}")
+
+
 @dataclass(frozen=True)
 class Reading:
     """What the reader said (GeAR Eq. 1).
@@ -55,8 +59,12 @@ class Reading:
 
 
 def read(question: str, passages: Sequence[str], prompt: BasePromptTemplate = READ_PROMPT) -> Flow[Reading]:
-    """`read(C'_q, q)` of GeAR Eq. 1: one call of the model; a second, with the error shown, if it can't be read."""
-    shown = "\n\n".join(f"[{number}] {text}" for number, text in enumerate(passages, start=1))
+    """`read(C'_q, q)` of GeAR Eq. 1: one call of the model; a second, with the error shown, if it can't be read.
+
+    A fence inside a passage is shortened, so that what follows it in there stays inside the prompt's own.
+    """
+    bare = (_FENCE.sub("####", text) for text in passages)
+    shown = "\n\n".join(f"[{number}] {text}" for number, text in enumerate(bare, start=1))
     replies: list[str] = []
     problem = ""
     for _ in range(2):

@@ -1,33 +1,49 @@
 """Triples out of what a language model wrote: a tolerant reader that never evaluates, splits names or changes case.
 
 Understood: JSON (fenced, in prose, cut off, with trailing commas), Python-like tuples, `subject | predicate | object`
-lines, and "no facts" in words. A name may hold commas, apostrophes, quotes and pipes where the form allows it.
+lines and tables, and "no facts" in words. A name may hold commas, apostrophes, quotes and pipes where the form allows
+it. Time and memory grow linearly with the reply, whatever it holds.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from llama_index_gear.errors import ReplyError, TripleError
 from llama_index_gear.triple import Triple
 
-_SLOTS = (
-    ("subject", "predicate", "object"),
-    ("subject", "relation", "object"),
-    ("head", "relation", "tail"),
-    ("source", "relation", "target"),
-)
-_ENTITY_LIST = re.compile(r'"(?:named_)?entities"\s*:\s*\[[^\]]*(?:\]|\Z)', re.IGNORECASE)
+_ENDS = (("subject", "object"), ("head", "tail"), ("source", "target"))
+_LINKS = ("predicate", "relation", "relationship")
+_HEADINGS = [[first, link, last] for first, last in _ENDS for link in _LINKS]
+_ROLES = {*_LINKS, *(end for ends in _ENDS for end in ends)}
+
 _THINKING = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
-_BULLET = re.compile(r"^\s*(?:[-*•]|\(?\d+[.):])\s+")
 _NOTHING = re.compile(
     r"^\W*(?:none|n/?a|nothing|empty|(?:there (?:are|is) )?no (?:\w+ ){0,3}(?:facts?|triples?|information)\b.*)\W*$",
     re.IGNORECASE | re.DOTALL,
 )
+_EMPTY = re.compile(r"[\"']?(?:triples|facts)[\"']?\s*[:=]\s*[\[(]\s*[\])]", re.IGNORECASE)
+_ENTITIES = re.compile(r"entit\w*[\"'”]?\s*[:=]\s*\Z", re.IGNORECASE)  # what stands before a list of entities
+_BULLET = re.compile(r"^\s*(?:[-*•]|\(\d{1,2}\)|\d{1,3}[.)])\s+")
+_OPENING = re.compile(r"[\[{]")
+_TOKEN = re.compile(r"[(\[{]|[)\]}]|[,:]|[\"'“]|[^\s()\[\]{},:\"'“]+")
+_BEFORE_SLOT = ("(", "[", "{", ",", ":")
+_BARE = re.compile(r"(?:-?\d+(?:\.\d+)?|null|None|[Tt]rue|[Ff]alse)(?=\s*[,)\]}])")
+_AFTER_QUOTE = re.compile(r"\s*(?:[,:)\]};\n]|\Z)")
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+
+
+class _Number(str):
+    """A number, as the model wrote it: a slot like any other, but numbers alone are `[1, 2]` in prose."""
+
+    __slots__ = ()
+
+
+_JSON = json.JSONDecoder(strict=False, parse_int=_Number, parse_float=_Number, parse_constant=_Number)
 
 
 @dataclass(frozen=True)
@@ -51,7 +67,7 @@ def parse_triples(reply: str) -> ParsedTriples:
         ReplyError: the reply is empty, or holds neither triples nor a word that there are none.
 
     """
-    text = _THINKING.sub(" ", reply).strip()
+    text = _THINKING.sub(" ", reply).rpartition("</think>")[2].strip()
     if not text:
         raise ReplyError("the reply is empty")
     for read in (_from_json, _from_groups, _from_lines):
@@ -66,7 +82,7 @@ def parse_triples(reply: str) -> ParsedTriples:
     malformed = 0
     for slots in found:
         try:
-            triples[Triple(*slots)] = None
+            triples[Triple(*map(_whole, slots))] = None
         except (TripleError, TypeError, AttributeError):
             malformed += 1
     if malformed and not triples:
@@ -80,112 +96,143 @@ def _shortened(text: str) -> str:
     return text if len(text) <= 200 else f"{text[:150]} … {text[-40:]}"
 
 
+def _whole(slot: Any) -> Any:
+    """A text without halves of surrogate pairs, which no store can write."""
+    return slot.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") if isinstance(slot, str) else slot
+
+
 def _from_json(text: str) -> list[tuple[Any, ...]] | None:
-    """The triples of all complete JSON values in the text; None if there is no such value that holds a list."""
-    decoder = json.JSONDecoder(strict=False)
+    """The triples of all JSON values in the text; None if there is no such value that holds a list.
+
+    From the first value on that is cut off, or not JSON, the looser reader of groups takes over.
+    """
     found: list[tuple[Any, ...]] = []
     seen = False
     position = 0
-    while (start := _next_opening(text, position)) is not None:
+    while opening := _OPENING.search(text, position):
         try:
-            value, position = decoder.raw_decode(text, start)
+            value, position = _JSON.raw_decode(text, opening.start())
         except (ValueError, RecursionError):
-            return None if not seen else found  # cut off, or not JSON: the looser reader sees the whole
-        entries = list(_walk(value))
-        seen = seen or bool(entries) or value == [] or (isinstance(value, dict) and _says_none(value))
+            return [*found, *(_from_groups(text[position:]) or [])] if seen else None
+        if _is_entity_list(text, opening.start()):
+            continue
+        entries = list(_entries(value))
+        seen = seen or bool(entries) or value == [] or _says_none(value)
         found.extend(entries)
     return found if seen else None
 
 
-def _next_opening(text: str, position: int) -> int | None:
-    places = [place for bracket in "{[" if (place := text.find(bracket, position)) >= 0]
-    return min(places, default=None)
+def _is_entity_list(text: str, opening: int) -> bool:
+    return bool(_ENTITIES.search(text, max(0, opening - 40), opening))
 
 
-def _says_none(value: dict[str, Any]) -> bool:
-    return any(key.lower() in ("triples", "facts") and entries in ([], None) for key, entries in value.items())
+def _says_none(value: Any) -> bool:
+    lists = {key.lower(): entry for key, entry in value.items()} if isinstance(value, dict) else {}
+    return any(key in lists and not lists[key] for key in ("triples", "facts"))
 
 
-def _walk(value: Any) -> Iterator[tuple[Any, ...]]:
-    """Entries that are, or were meant as, triples, in a decoded JSON value."""
-    if isinstance(value, dict):
-        lowered = {str(key).lower(): entry for key, entry in value.items()}
-        for slots in _SLOTS:
-            if any(slot in lowered for slot in (slots[0], slots[2])):
-                yield tuple(_as_text(lowered.get(slot)) for slot in slots)
-                return
-        for key, entry in lowered.items():
-            if "entit" not in key and isinstance(entry, dict | list):
-                yield from _walk(entry)
-    elif isinstance(value, list) and value:
-        if any(isinstance(entry, dict | list) for entry in value) and not _is_flat(value):
-            for entry in value:
-                yield from _walk(entry) if isinstance(entry, dict | list) else _piped(str(entry))
-        elif all(isinstance(entry, str) and entry.count("|") == 2 for entry in value):
-            for entry in value:
-                yield from _piped(entry)
+def _entries(value: Any) -> Iterator[tuple[Any, ...]]:
+    """Entries that are, or were meant as, triples, in a decoded JSON value; in order, without recursion."""
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            slots = _named_slots(value)
+            waiting.extend(reversed(_members(value) if slots is None else [slots]))
+        elif isinstance(value, list):
+            waiting.extend(reversed(_elements(value)))
+        elif isinstance(value, str):
+            yield from _from_lines(value) or ()
+        elif isinstance(value, tuple) and not all(isinstance(slot, _Number) for slot in value):
+            yield value
+
+
+def _named_slots(value: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """Subject, predicate, object of a `{"subject": …}`, `{"head": …}` or `{"source": …}`; None if it is none."""
+    lowered = {key.lower(): entry for key, entry in value.items()}
+    link = next((link for link in _LINKS if link in lowered), "")
+    for first, last in _ENDS:
+        named = sum(name in lowered for name in (first, link, last))
+        if named == 3 or (named == 2 and not any(map(_is_nested, lowered.values()))):
+            return tuple(lowered.get(name) for name in (first, link, last))
+    return None
+
+
+def _members(value: dict[str, Any]) -> list[Any]:
+    """The values of an object that may hold triples."""
+    return [entry for key, entry in value.items() if "entit" not in key.lower() and _is_nested(entry)]
+
+
+def _elements(value: list[Any]) -> list[Any]:
+    """What a list holds: tuples are entries, the rest is to be looked into."""
+    nested = [_is_nested(each) for each in value]
+    if nested == [False, False, True]:  # three slots of which one holds a list by mistake
+        return [tuple(value)]
+    if any(nested):
+        return [tuple(each) if isinstance(each, list) and not any(map(_is_nested, each)) else each for each in value]
+    return value if all(isinstance(each, str) and _from_lines(each) for each in value) else [tuple(value)]
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, dict | list)
+
+
+@dataclass
+class _Group:
+    opening: str
+    is_passed_over: bool
+    slots: list[Any] = field(default_factory=list)
+
+    def opens(self, opening: str) -> _Group:
+        """The group that opens inside: by mistake in the place of a slot, or else not behind any slot of this one."""
+        is_slot = str(*self.slots[-1:]).lower() in _ROLES if self.opening == "{" else len(self.slots) == 2
+        if is_slot:
+            self.slots.append(None)
         else:
-            yield tuple(_as_text(entry) for entry in value)
+            self.slots.clear()
+        return _Group(opening, self.is_passed_over or is_slot)
 
-
-def _is_flat(value: list[Any]) -> bool:
-    """Three slots of which one holds a list by mistake: one malformed triple, not a list of lists."""
-    return len(value) == 3 and isinstance(value[0], str) and isinstance(value[1], str)
-
-
-def _as_text(slot: Any) -> Any:
-    return str(slot) if isinstance(slot, int | float) and not isinstance(slot, bool) else slot
-
-
-def _piped(line: str) -> Iterator[tuple[Any, ...]]:
-    parts = [part.strip().strip("\"'") for part in line.split("|")]
-    if len(parts) == 3:
-        yield tuple(parts)
+    def entry(self) -> tuple[Any, ...] | None:
+        """What the group says, or was meant to say, of a triple."""
+        if self.is_passed_over or len(self.slots) < 2 or all(isinstance(slot, _Number) for slot in self.slots):
+            return None
+        if self.opening != "{":
+            return tuple(self.slots)
+        return _named_slots(dict(zip(map(str, self.slots[::2]), self.slots[1::2], strict=False)))
 
 
 def _from_groups(text: str) -> list[tuple[Any, ...]] | None:
     """Innermost (…), […] or {…} groups of quoted texts: tuples, cut-off JSON, trailing commas."""
-    bare = _ENTITY_LIST.sub(" ", text)
-    found = [group for group in map(tuple, _groups(bare)) if group]
-    if found:
-        return found
-    empty = re.search(r"[\"']?(?:triples|facts)[\"']?\s*[:=]\s*[\[(]\s*[\])]", bare, re.IGNORECASE)
-    return [] if empty else None
+    return list(_groups(text)) or ([] if _EMPTY.search(text) else None)
 
 
-def _groups(text: str) -> Iterator[list[str]]:
-    """Quoted texts of each innermost complete group; of a `{…}` group the values of its subject, predicate, object."""
-    stack: list[tuple[str, list[str]]] = []
+def _groups(text: str) -> Iterator[tuple[Any, ...]]:
+    stack: list[_Group] = []
+    open_ended = ""  # quotes that nothing closes any more
+    before = mark = ""
     position = 0
-    while position < len(text):
-        character = text[position]
-        if character in "([{":
-            if stack:
-                stack[-1][1].clear()  # what stands before an inner group is not a slot
-            stack.append((character, []))
-        elif character in ")]}" and stack:
-            opening, slots = stack.pop()
-            if opening == "{":
-                slots = [slots[n + 1] for n in range(0, len(slots) - 1, 2) if slots[n].lower() in _KEYS]
-            if len(slots) >= 2:
-                yield slots
-        elif character in "\"'“" and (not stack or _opens(text, position)):
-            end = _closing_quote(text, position)
+    while token := _TOKEN.search(text, position):
+        start, position = token.span()
+        before, mark = mark, token.group()
+        may_be_slot = bool(stack) and before in _BEFORE_SLOT
+        if mark in "([{":
+            group = stack[-1].opens(mark) if stack else _Group(mark, False)
+            group.is_passed_over |= before[-1:] in (":", "=") and _is_entity_list(text, start)
+            stack.append(group)
+        elif mark in ")]}":
+            entry = stack.pop().entry() if stack else None
+            if entry:
+                yield entry
+        elif may_be_slot and mark in "\"'“" and mark not in open_ended:
+            end = _closing_quote(text, start)
             if end is None:
-                return
-            if stack:
-                stack[-1][1].append(text[position + 1 : end].replace('\\"', '"').replace("\\'", "'"))
-            position = end
-        position += 1
-
-
-_KEYS = {slot for slots in _SLOTS for slot in slots}
-
-
-def _opens(text: str, position: int) -> bool:
-    """Whether a quote opens a slot: it follows a bracket, a comma, or a colon."""
-    before = text[:position].rstrip()
-    return before[-1:] in "([{,:"
+                open_ended += mark
+            else:
+                stack[-1].slots.append(_unescaped(text[start + 1 : end]))
+                position = end + 1
+        elif may_be_slot and (bare := _BARE.match(text, start)):
+            stack[-1].slots.append(None if bare.group().isalpha() else _Number(bare.group()))
+            position = bare.end()
 
 
 def _closing_quote(text: str, opening: int) -> int | None:
@@ -193,21 +240,57 @@ def _closing_quote(text: str, opening: int) -> int | None:
     quote = {"“": "”"}.get(text[opening], text[opening])
     end = opening
     while (end := text.find(quote, end + 1)) >= 0:
-        if text[end - 1] != "\\" and re.match(r"\s*(?:[,:)\]};]|\n|\Z)", text[end + 1 : end + 40]):
+        escapes = 0
+        while text[end - 1 - escapes] == "\\":
+            escapes += 1
+        if escapes % 2 == 0 and _AFTER_QUOTE.match(text, end + 1):
             return end
     return None
 
 
+def _unescaped(text: str) -> str:
+    whitespace = {"n": "\n", "t": "\t", "r": "\r"}
+    return _ESCAPE.sub(lambda code: chr(int(code[1], 16)) if code[1] else whitespace.get(code[2], code[2]), text)
+
+
 def _from_lines(text: str) -> list[tuple[Any, ...]] | None:
-    """`subject | predicate | object` lines and unquoted `(subject, predicate, object)` lines."""
+    """`subject | predicate | object` lines, tables, and unquoted `(subject, predicate, object)` lines."""
     found: list[tuple[Any, ...]] = []
+    follows_row = False
     for raw in text.splitlines():
-        line = _BULLET.sub("", raw).strip()
-        if line.count("|") >= 2:
-            parts = [part.strip() for part in line.strip("|").split("|")]
-            if set("".join(parts)) <= set("-: ") or [part.lower() for part in parts] in map(list, _SLOTS):
-                continue  # the rule or the heading of a table
-            found.append(tuple(part.strip("\"'()") for part in parts))
-        elif line.startswith("(") and line.rstrip(".,;").endswith(")"):
-            found.append(tuple(part.strip() for part in line.rstrip(".,;")[1:-1].split(",")))
+        line = _BULLET.sub("", raw).strip().rstrip(",;")
+        inner = _inside_brackets(line.rstrip("."))
+        row = _row(line if inner is None else inner)
+        if row and set("".join(row)) <= set("-: "):  # the rule of a table: what stands above it is the heading
+            if follows_row:
+                found.pop()
+            row = []
+        elif not row and inner is not None:
+            row = [part.strip() for part in inner.split(",")]
+        follows_row = bool(row) and [slot.lower() for slot in row] not in _HEADINGS
+        if follows_row:
+            found.append(tuple(row))
     return found or None
+
+
+def _row(line: str) -> list[str]:
+    """The cells of a line with two pipes or more between or around them."""
+    return [_unquoted(cell.strip()) for cell in line.strip("|").split("|")] if line.count("|") >= 2 else []
+
+
+def _inside_brackets(line: str) -> str | None:
+    """What stands between the brackets of a line that is bracketed as a whole, else None."""
+    if line[:1] + line[-1:] != "()":
+        return None
+    depth = 0
+    for position, character in enumerate(line):
+        depth += (character == "(") - (character == ")")
+        if depth == 0:
+            return line[1:-1] if position == len(line) - 1 else None
+    return None
+
+
+def _unquoted(cell: str) -> str:
+    """The cell without quotes around it; an apostrophe, or the quotes of a nickname, are part of the name."""
+    inner = cell[1:-1]
+    return inner if cell[:1] + cell[-1:] in ('""', "''", "“”") and cell[0] not in inner else cell

@@ -54,11 +54,12 @@ class Collections:
                 self.dimension = vectors[DENSE].size
         return self.dimension is not None
 
-    def check_dimension(self, embedding: Sequence[float], what: str) -> None:
-        """Refuse a vector of another dimension than the collection's, before the engine sees it."""
-        if self.dimension is not None and len(embedding) != self.dimension:
+    def check_dimension(self, embedding: Sequence[float], what: str, dimension: int | None = None) -> None:
+        """Refuse a vector of another dimension than the collection's (or that it will have), before the engine does."""
+        dimension = self.dimension if dimension is None else dimension
+        if dimension is not None and len(embedding) != dimension:
             raise EmbeddingError(
-                f"{what} has {len(embedding)} dimensions, collection {self.passages!r} has {self.dimension}: "
+                f"{what} has {len(embedding)} dimensions, collection {self.passages!r} has {dimension}: "
                 "use the embedding model it was filled with, or another collection_name"
             )
 
@@ -89,8 +90,13 @@ class Collections:
         return found
 
     def batch(self, name: str, requests: Sequence[models.QueryRequest]) -> Flow[list[list[Any]]]:
-        """Answers to several queries in one round trip, each best first, ties by id in every engine."""
+        """Answers to several queries in one round trip, each best first, ties (to six decimals) by id in every engine.
+
+        Engines add up a dot product in different orders: equal vectors' scores differ by some 1e-7.
+        """
         if not requests:
             return []
         (responses,) = yield [Call("query_batch_points", {"collection_name": name, "requests": requests})]
-        return [sorted(response.points, key=lambda point: (-point.score, str(point.id))) for response in responses]
+        return [
+            sorted(response.points, key=lambda point: (-round(point.score, 6), str(point.id))) for response in responses
+        ]

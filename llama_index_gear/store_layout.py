@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from llama_index.core.bridge.pydantic import ValidationError
+from llama_index.core.graph_stores.types import KG_NODES_KEY, KG_RELATIONS_KEY
 from llama_index.core.schema import BaseNode
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters, VectorStoreQuery
 from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
@@ -84,7 +85,7 @@ def to_stored_triple(point: Any) -> StoredTriple:
 def triple_payload(node: BaseNode) -> dict[str, Any]:
     """What a passage's triples have in common: whose they are, and the metadata that filters see."""
     metadata = node_to_metadata_dict(node, remove_text=True, flat_metadata=False)
-    for key in ("_node_content", "_node_type", TRIPLES_KEY, EXTRACTION_KEY):
+    for key in ("_node_content", "_node_type", TRIPLES_KEY, EXTRACTION_KEY, KG_NODES_KEY, KG_RELATIONS_KEY):
         metadata.pop(key, None)
     return {"passage_id": node.node_id, DOC_ID: metadata[DOC_ID], "metadata": metadata}
 

@@ -139,7 +139,8 @@ class StoreReads:
             self.collections.triples, [nearest(link.query, len(linked), these, payload=FACT)]
         )
         triples = {str(point.id): to_stored_triple(point) for point in scored}
-        return [[triples[str(point.id)] for point in answer] for answer in answers]
+        # One that was deleted between the two calls is left out.
+        return [[triples[str(point.id)] for point in answer if str(point.id) in triples] for answer in answers]
 
     def triples_of(self, request: TriplesOf, filters: MetadataFilters | None) -> Flow[list[StoredTriple]]:
         """Answers `TriplesOf`."""
@@ -190,7 +191,9 @@ class StoreReads:
         asked = [(number, pair) for number, pair in enumerate(request.pairs) if pair[1]]
         requests, lengths = [], []
         for _, (chain, candidates) in asked:
-            summed = np.sum([vectors[member] for member in chain], axis=0)
+            # A triple that was deleted since the caller saw it is similar to nothing.
+            known = [vectors[member] for member in chain if member in vectors]
+            summed = np.sum(known, axis=0) if known else np.zeros(self.collections.dimension or 1)
             lengths.append(float(np.linalg.norm(summed)))
             match_ = models.Filter(must=[models.HasIdCondition(has_id=list(candidates))])
             requests.append(nearest(summed.tolist(), len(candidates), match_, payload=False))
@@ -198,5 +201,5 @@ class StoreReads:
         products: list[list[float]] = [[] for _ in request.pairs]
         for (number, (_, candidates)), length, answer in zip(asked, lengths, answers, strict=True):
             cosines = {str(point.id): point.score for point in answer}
-            products[number] = [length * cosines[candidate] for candidate in candidates]
+            products[number] = [length * cosines.get(candidate, 0.0) for candidate in candidates]
         return products

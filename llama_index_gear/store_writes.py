@@ -1,11 +1,12 @@
 """Writing: how passages and their triples are added, replaced and deleted, as flows of Qdrant calls.
 
-Order of writes: outdated triples go, new triples come, then the passage; and a passage goes before its triples. So a
-passage that is there has all its triples, whenever a process died, and repeating the call mends what it left behind.
+Order of writes: new triples come, then the passage, then outdated triples go; and a passage goes before its triples. So
+a passage that is there has all its triples, whenever a process died, and repeating the call mends what it left behind.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,8 +27,10 @@ from llama_index_gear.store_layout import (
     DOC_ID,
     SPARSE,
     any_of,
+    conditions,
     point_id_of,
     sparse_vector,
+    triple_filter,
     triple_payload,
     vectors_config,
 )
@@ -78,35 +81,38 @@ class StoreWrites:
             return []
         carried = {node.node_id: read_triples(node) for node in passages}
         for node in passages:
-            if node.embedding is None:
+            if not node.embedding:
                 raise EmbeddingError(
                     f"node {node.node_id!r} has no embedding: put the embedding model last in the pipeline's "
                     "transformations, or add nodes through VectorStoreIndex"
                 )
-        if not (yield from self.collections.exists()):
-            self.collections.dimension = len(passages[0].get_embedding())
+        yield from self.collections.exists()
+        dimension = self.collections.dimension or len(passages[0].get_embedding())
         for node in passages:
-            self.collections.check_dimension(node.get_embedding(), f"the embedding of node {node.node_id!r}")
-        yield from self._preparing(len(passages[0].get_embedding()))
+            self.collections.check_dimension(node.get_embedding(), f"the embedding of node {node.node_id!r}", dimension)
+            _check_text(node, carried[node.node_id])
+        yield from self._preparing(dimension)
+        self.collections.dimension = dimension  # known once it is true
         starts = range(0, len(passages), self.batch_size)
         for start in get_tqdm_iterable(starts, self.show_progress, "Storing passages and triples"):
             batch = passages[start : start + self.batch_size]
-            yield from self._replacing_triples(batch, carried)
+            outdated = yield from self._writing_triples(batch, carried)
             points = [self._passage_point(node, carried[node.node_id]) for node in batch]
             yield [Call("upsert", {"collection_name": self.collections.passages, "points": points, "wait": True})]
+            if outdated:
+                gone = models.PointIdsList(points=list(outdated))
+                arguments = {"collection_name": self.collections.triples, "points_selector": gone, "wait": True}
+                yield [Call("delete", arguments)]
         return [node.node_id for node in nodes]
 
-    def _replacing_triples(self, passages: Sequence[BaseNode], carried: dict[str, list[Triple]]) -> Flow[None]:
+    def _writing_triples(self, passages: Sequence[BaseNode], carried: dict[str, list[Triple]]) -> Flow[list[str]]:
+        """Write the passages' triples; returns the ids of those they had and have no more."""
         wanted = {t.id(node.node_id): (t, node) for node in passages for t in carried[node.node_id]}
         mine = any_of("passage_id", [node.node_id for node in passages])
         stored = yield from self.collections.scrolling(
             self.collections.triples, models.Filter(must=[mine]), payload=False, vectors=[DENSE]
         )
         vectors = {str(point.id): point.vector[DENSE] for point in stored}
-        outdated = [point_id for point_id in vectors if point_id not in wanted]
-        if outdated:
-            arguments = {"collection_name": self.collections.triples, "wait": True}
-            yield [Call("delete", {**arguments, "points_selector": models.PointIdsList(points=list(outdated))})]
         new = sorted({t.text for point_id, (t, _) in wanted.items() if point_id not in vectors}, key=len)
         embedded = dict(zip(new, (yield [EmbedTexts(new)])[0], strict=True)) if new else {}
         payloads = {node.node_id: triple_payload(node) for node in passages}
@@ -127,6 +133,7 @@ class StoreWrites:
         for start in range(0, len(points), PAGE):
             page = points[start : start + PAGE]
             yield [Call("upsert", {"collection_name": self.collections.triples, "points": page, "wait": True})]
+        return [point_id for point_id in vectors if point_id not in wanted]
 
     def _passage_point(self, node: BaseNode, triples: Sequence[Triple]) -> models.PointStruct:
         payload = node_to_metadata_dict(attach_triples(node, triples) if triples else node, flat_metadata=False)
@@ -141,21 +148,24 @@ class StoreWrites:
 
     def deleting_nodes(self, node_ids: list[str] | None, filters: MetadataFilters | None) -> Flow[None]:
         """The flow of `delete_nodes`."""
-        if node_ids is None and filters is None:
+        if node_ids is None and not conditions(filters):
             raise ArgumentError("delete_nodes without ids and filters would delete everything: call clear()")
+        if node_ids == []:
+            return
+        found, orphans = node_ids or [], None
         if filters is not None:
-            node_ids = [
-                node.node_id for node in (yield from self.reads.getting(node_ids, filters, None, vectors=False))
-            ]
-        if node_ids:
-            yield from self._deleting(
-                {
-                    self.collections.passages: models.Filter(
-                        must=[models.HasIdCondition(has_id=[point_id_of(node_id) for node_id in node_ids])]
-                    ),
-                    self.collections.triples: models.Filter(must=[any_of("passage_id", node_ids)]),
-                }
-            )
+            nodes = yield from self.reads.getting(node_ids, filters, None, vectors=False)
+            found = [node.node_id for node in nodes]
+            # A call that died left triples without passages: they are known by their own copy of the metadata.
+            orphans = triple_filter(filters, must=[any_of("passage_id", node_ids)] if node_ids else [])
+        passages = models.HasIdCondition(has_id=[point_id_of(node_id) for node_id in found])
+        triples = [any_of("passage_id", found), *([orphans] if orphans else [])]
+        yield from self._deleting(
+            {
+                self.collections.passages: models.Filter(must=[passages]),
+                self.collections.triples: models.Filter(should=triples),
+            }
+        )
 
     def _deleting(self, matches: dict[str, models.Filter]) -> Flow[None]:
         for name, match_ in matches.items():  # passages first: one that is there has its triples
@@ -170,6 +180,18 @@ class StoreWrites:
             (exists,) = yield [Call("collection_exists", {"collection_name": name})]
             if exists:
                 yield [Call("delete_collection", {"collection_name": name})]
+
+
+def _check_text(node: BaseNode, triples: Sequence[Triple]) -> None:
+    """Refuse half characters (lone surrogates), which no engine can store, before anything is written."""
+    said = [node.node_id, node.ref_doc_id, node.get_content(), node.metadata, [triple.text for triple in triples]]
+    try:
+        json.dumps(said, ensure_ascii=False, skipkeys=True, default=str).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ArgumentError(
+            f"node {node.node_id!r} holds a lone surrogate, which is no character and cannot be stored: "
+            'repair the text first, e.g. text.encode("utf-8", "replace").decode()'
+        ) from error
 
 
 def _point(

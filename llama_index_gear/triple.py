@@ -78,11 +78,12 @@ def entity_key(mention: str) -> str:
     Unicode NFKC, case-folded; punctuation and white space become single spaces; invisible format characters vanish.
     A mention of nothing but punctuation keeps its (case-folded) self, so that no key is empty.
     """
-    folded = mention
+    # Format characters go first: one between a letter and its accent would keep the two from composing.
+    folded = "".join(character for character in mention if unicodedata.category(character) != "Cf")
     for _ in range(3):  # case folding can undo NFKC and the reverse; three rounds reach the fixed point
         folded = unicodedata.normalize("NFKC", folded).casefold()
     spaced = (
-        "" if category == "Cf" else " " if category[0] in "PZ" or category == "Cc" else character
+        " " if category[0] in "PZ" or category == "Cc" else character
         for character in folded
         for category in (unicodedata.category(character),)
     )

@@ -1,0 +1,137 @@
+"""Extraction and SyncGE through `llama-index-llms-openai`, over real HTTP, with all that can go wrong on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+import pytest
+from llama_index.core.schema import TextNode
+from openai_server import OpenAIServer, Reply
+
+from llama_index_gear import ExtractionLedger, GeARTripleExtractor, GeARVectorStore, SyncGERetriever
+from llama_index_gear.nodes import read_triples
+from llama_index_gear.testing import WordEmbedding
+
+FACT = {"subject": "Ada Lovelace", "predicate": "wrote notes on", "object": "Analytical Engine"}
+GOOD = Reply(tool_arguments={"entities": ["Ada Lovelace"], "triples": [FACT]})
+
+
+def passages(count: int) -> list[TextNode]:
+    return [TextNode(id_=f"passage-{n}", text=f"Text number {n}.", metadata={"title": f"Title {n}"}) for n in range(count)]
+
+
+def extractor(server: OpenAIServer, **arguments: Any) -> GeARTripleExtractor:
+    llm = server.llm(**{"timeout": 30.0, **arguments.pop("llm", {})})
+    return GeARTripleExtractor(llm=llm, num_workers=1, retry_backoff=0.0, **arguments)
+
+
+def test_every_passage_is_accounted_for(server: OpenAIServer, caplog: pytest.LogCaptureFixture) -> None:
+    server.script(
+        Reply(status=429, headers={"Retry-After": "0"}),  # passage 0: rate limit, then success
+        GOOD,
+        Reply(status=500),  # passage 1: twice a server error, then success
+        Reply(status=503),
+        GOOD,
+        Reply(tool_arguments={"entities": [], "triples": []}),  # passage 2: states no facts
+        Reply("I would rather chat."),  # passage 3: unreadable twice
+        Reply("Lovely weather."),
+        Reply(""),  # passage 4: empty twice
+        Reply(""),
+        Reply(refusal="I can't help with that."),  # passage 5
+        Reply(tool_arguments='{"triples": [' + json.dumps(FACT) + ', {"subject": "Ch', finish_reason="length"),  # 6
+        Reply(status=401),  # passage 7: no use in trying again
+        Reply("no tool call, but readable: " + json.dumps({"triples": [["A", "b", "C"]]})),  # passage 8
+        Reply(cut=True),  # passage 9: connection lost in the middle, then success
+        GOOD,
+    )
+    with caplog.at_level(logging.WARNING):
+        nodes = extractor(server)(passages(10))
+    ledger = ExtractionLedger.of(nodes)
+    assert [node.metadata["gear_extraction"]["outcome"] for node in nodes] == [
+        "extracted", "extracted", "no facts", "unreadable", "empty", "refused", "truncated", "failed", "extracted",
+        "extracted",
+    ]  # fmt: skip
+    assert [node.metadata["gear_extraction"]["calls"] for node in nodes] == [2, 3, 1, 2, 2, 1, 1, 1, 1, 2]
+    assert ledger.calls == len(server.requests) == 16
+    assert (ledger.passages, ledger.triples, sum(ledger.outcomes.values())) == (10, 5, 10)
+    assert [failure[0] for failure in ledger.failures] == [f"passage-{n}" for n in (3, 4, 5, 6, 7)]
+    # The server counts every reply that it finished; the client never saw the one that was cut.
+    assert (ledger.prompt_tokens, ledger.completion_tokens) == (server.usage.prompt_tokens, server.usage.completion_tokens)
+    assert "5 of 10 passages could not be extracted" in caplog.text
+    assert "number 3" in str(server.requests[7]["messages"]) and "could not be read" in str(server.requests[7]["messages"])
+
+
+def test_what_failed_is_asked_for_again_and_what_succeeded_is_not(server: OpenAIServer) -> None:
+    server.script(GOOD, Reply(refusal="No."), GOOD)
+    extract = extractor(server)
+    first = extract(passages(3))
+    server.script(GOOD)
+    second = extract(first)
+    assert len(server.requests) == 4
+    assert "number 1" in str(server.requests[3]["messages"])
+    assert (extract.ledger.reused, extract.ledger.calls, extract.ledger.triples) == (2, 1, 3)
+    assert [len(read_triples(node)) for node in second] == [1, 1, 1]
+
+
+def test_time_out(server: OpenAIServer) -> None:
+    server.script(Reply("late", delay=5.0), Reply("late again", delay=5.0))
+    extract = extractor(server, llm={"timeout": 0.2}, max_retries=1)
+    (node,) = extract(passages(1))
+    assert node.metadata["gear_extraction"]["outcome"] == "timed out"
+    assert node.metadata["gear_extraction"]["calls"] == 2
+    assert read_triples(node) == []
+
+
+def test_text_mode_gives_the_same_triples(server: OpenAIServer) -> None:
+    server.script(GOOD, Reply("```json\n" + json.dumps({"triples": [list(FACT.values())]}) + "\n```"))
+    structured = extractor(server)(passages(1))
+    text = extractor(server, structured=False)(passages(1))
+    assert read_triples(structured[0]) == read_triples(text[0]) != []
+    assert "tools" in server.requests[0] and "tools" not in server.requests[1]
+
+
+async def test_calls_run_concurrently_but_no_more_than_asked_for(server: OpenAIServer) -> None:
+    active = peak = 0
+    lock = asyncio.Lock()
+    llm = server.llm(timeout=30.0)
+    original = type(llm).achat_with_tools
+
+    async def counting(self: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal active, peak
+        async with lock:
+            active += 1
+            peak = max(peak, active)
+        try:
+            return await original(self, *args, **kwargs)
+        finally:
+            active -= 1
+
+    server.answer = lambda body: Reply(tool_arguments={"triples": [FACT]}, delay=0.05)
+    type(llm).achat_with_tools = counting  # type: ignore[method-assign]
+    try:
+        nodes = await GeARTripleExtractor(llm=llm, num_workers=3).acall(passages(9))
+    finally:
+        type(llm).achat_with_tools = original  # type: ignore[method-assign]
+    assert peak == 3
+    assert [node.node_id for node in nodes] == [f"passage-{n}" for n in range(9)]
+
+
+def test_sync_call_inside_a_running_loop(server: OpenAIServer) -> None:
+    server.script(GOOD)
+
+    async def notebook() -> list[Any]:
+        return extractor(server)(passages(1))
+
+    assert len(read_triples(asyncio.run(notebook())[0])) == 1
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_sync_ge_reads_through_the_protocol(server: OpenAIServer, mode: str) -> None:
+    store = GeARVectorStore.from_path("unused", embed_model=WordEmbedding())
+    retriever = SyncGERetriever(store, llm=server.llm())
+    # Nothing is stored: no passages, so no call.
+    found = retriever.retrieve("Who?") if mode == "sync" else await retriever.aretrieve("Who?")
+    assert found == [] and server.requests == []

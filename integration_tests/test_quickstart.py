@@ -1,0 +1,50 @@
+"""The quickstart, as a stranger runs it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from openai_server import OpenAIServer, Reply
+
+QUICKSTART = Path(__file__).parent.parent / "examples" / "quickstart.py"
+
+
+def quickstart(store: Path, **environment: str) -> str:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
+    run = subprocess.run(
+        [sys.executable, str(QUICKSTART), "--store", str(store)],
+        env={**kept, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def test_without_a_key_and_a_second_time_nothing_is_ingested(tmp_path: Path) -> None:
+    first = quickstart(tmp_path)
+    assert "101 of them new or changed" in first
+    base, graph = map(int, re.findall(r"base (\d+) %, with graph (\d+) %", first)[0])
+    assert graph > base
+    assert max(map(len, first.splitlines())) <= 80
+    second = quickstart(tmp_path)
+    assert "0 of them new or changed" in second
+    assert second.split("Q:")[1] == first.split("Q:")[1]
+
+
+def test_with_a_key_it_extracts_and_reads_with_the_model(tmp_path: Path, server: OpenAIServer) -> None:
+    server.answer = lambda body: (
+        Reply(tool_arguments={"entities": [], "triples": [{"subject": "A", "predicate": "b", "object": "C"}]})
+        if "tools" in body
+        else Reply('{"triples": [["A", "b", "C"]]}')
+    )
+    out = quickstart(tmp_path, OPENAI_API_KEY="test", OPENAI_BASE_URL=server.base_url)
+    assert "101 passages (101 extracted; 0 reused), 101 triples, 101 calls" in out
+    asked = [body for body in server.requests if "tools" not in body]
+    assert len(asked) == 21  # SyncGE: one call a question, for the one shown and the twenty measured

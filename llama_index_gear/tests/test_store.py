@@ -1,0 +1,651 @@
+import asyncio
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytest
+from llama_index.core.embeddings import MockEmbedding
+from llama_index.core.schema import BaseNode, TextNode
+from llama_index.core.vector_stores.types import (
+    FilterOperator,
+    MetadataFilter,
+    MetadataFilters,
+    VectorStoreQuery,
+    VectorStoreQueryMode,
+)
+from qdrant_client import QdrantClient
+
+from llama_index_gear.edge import EdgeClient
+from llama_index_gear.errors import (
+    ArgumentError,
+    EmbeddingError,
+    GeARError,
+    StoreError,
+    StoreLockedError,
+    TripleError,
+)
+from llama_index_gear.nodes import TRIPLES_KEY
+from llama_index_gear.steps import Link, Neighbours, Similarities, TriplesOf
+from llama_index_gear.store import GeARVectorStore
+from llama_index_gear.testing import StoreContract, WordEmbedding, contents, passage
+from llama_index_gear.triple import Triple
+
+MakeStore: TypeAlias = Callable[..., GeARVectorStore]
+EMBED = WordEmbedding()
+SERVER = os.environ.get("QDRANT_URL")
+
+
+def edge_maker(folder: Path) -> Iterator[MakeStore]:
+    made: list[GeARVectorStore] = []
+
+    def make(**arguments: Any) -> GeARVectorStore:
+        path = folder / f"store-{len(made)}"
+        made.append(GeARVectorStore.from_path(path, **{"embed_model": WordEmbedding(), **arguments}))
+        return made[-1]
+
+    yield make
+    for store in made:
+        store.close()
+
+
+def memory_maker() -> Iterator[MakeStore]:
+    made: list[GeARVectorStore] = []
+
+    def make(**arguments: Any) -> GeARVectorStore:
+        client = QdrantClient(":memory:")
+        made.append(GeARVectorStore(client=client, **{"embed_model": WordEmbedding(), **arguments}))
+        return made[-1]
+
+    yield make
+    for store in made:
+        store.close()
+
+
+class TestOnEdge(StoreContract):
+    @pytest.fixture
+    def make_store(self, tmp_path: Path) -> Iterator[MakeStore]:
+        yield from edge_maker(tmp_path)
+
+
+class TestInMemory(StoreContract):
+    many_triples = 2_100  # local Qdrant reads every payload in Python
+
+    @pytest.fixture
+    def make_store(self) -> Iterator[MakeStore]:
+        yield from memory_maker()
+
+
+@pytest.mark.skipif(SERVER is None, reason="start a Qdrant server and set QDRANT_URL=http://localhost:6333")
+class TestOnAServer(StoreContract):
+    @pytest.fixture
+    def make_store(self) -> Iterator[MakeStore]:
+        made: list[GeARVectorStore] = []
+
+        def make(**arguments: Any) -> GeARVectorStore:
+            client = QdrantClient(url=SERVER)
+            name = f"gear_test_{uuid.uuid4().hex}"
+            made.append(
+                GeARVectorStore(client=client, collection_name=name, **{"embed_model": WordEmbedding(), **arguments})
+            )
+            return made[-1]
+
+        yield make
+        for store in made:
+            store.clear()
+            store.close()
+
+
+@pytest.fixture(params=["edge", "memory"])
+def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeStore]:
+    yield from edge_maker(tmp_path) if request.param == "edge" else memory_maker()
+
+
+def dense(text: str, **options: Any) -> VectorStoreQuery:
+    return VectorStoreQuery(query_str=text, **{"similarity_top_k": 5, **options})
+
+
+# -- bad input -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("embedding", [None, []])
+def test_a_node_without_embedding_is_refused_before_anything_is_written(
+    make_store: MakeStore, embedding: list[float] | None
+) -> None:
+    store = make_store()
+    bare = TextNode(id_="bare", text="x", embedding=embedding)
+    with pytest.raises(EmbeddingError, match="'bare'.*no embedding.*transformations"):
+        store.add([passage("p", "x", [("A", "is", "B")]), bare])
+    assert contents(store) == {}
+
+
+def test_a_node_of_another_dimension_is_refused_before_anything_is_written(make_store: MakeStore) -> None:
+    store = make_store()
+    odd = passage("odd", "x", embed_model=WordEmbedding(3))
+    with pytest.raises(EmbeddingError, match="'odd' has 3 dimensions.*256"):
+        store.add([passage("p", "x"), odd])
+    assert contents(store) == {}
+    assert store.get_nodes() == []  # the failed call left no wrong idea of what exists
+    assert store.query(dense("x")).ids == []
+    store.add([passage("p", "x", [("A", "is", "B")])])
+    before = contents(store)
+    with pytest.raises(EmbeddingError, match="use the embedding model it was filled with"):
+        store.add([passage("p", "new"), odd])
+    assert contents(store) == before
+
+
+def test_a_query_of_another_dimension_is_refused(make_store: MakeStore) -> None:
+    store = make_store()
+    store.add([passage("p", "x", [("A", "is", "B")])])
+    short = [1.0, 0.0]
+    with pytest.raises(EmbeddingError, match="the query's embedding has 2 dimensions"):
+        store.query(VectorStoreQuery(query_embedding=short, similarity_top_k=1))
+    for request in (TriplesOf(["p"], short, None), Neighbours([("a",)], short, [], 1), Link(["A"], 1, short)):
+        with pytest.raises(EmbeddingError):
+            store.answer(request)
+
+
+def test_a_store_opened_with_another_embedding_model_says_so(tmp_path: Path) -> None:
+    first = GeARVectorStore.from_path(tmp_path, embed_model=EMBED)
+    first.add([passage("p", "x", [("A", "is", "B")])])
+    before = contents(first)
+    first.close()
+    small = WordEmbedding(8)
+    other = GeARVectorStore.from_path(tmp_path, embed_model=small)
+    query = small.get_query_embedding("A")
+    for attempt in (
+        lambda: other.query(dense("A")),
+        lambda: other.answer(Link(["A"], 1, query)),
+        lambda: other.add([passage("q", "x", embed_model=small)]),
+    ):
+        with pytest.raises(EmbeddingError, match="256"):
+            attempt()
+    assert contents(other) == before
+    other.close()
+
+
+def test_a_store_that_embeds_triples_in_another_dimension_than_the_passages_says_so(make_store: MakeStore) -> None:
+    store = make_store(embed_model=WordEmbedding(8))
+    with pytest.raises(EmbeddingError, match="triple 'A is B'.*has 8 dimensions.*256"):
+        store.add([passage("p", "x", [("A", "is", "B")])])
+    assert not any(contents(store).values())
+
+
+@pytest.mark.parametrize(
+    "malformed", ["text", 7, ["text"], [{"subject": "A"}], [{"subject": "A", "predicate": "is", "object": " "}], [None]]
+)
+def test_malformed_triples_are_refused_before_anything_is_written(make_store: MakeStore, malformed: Any) -> None:
+    store = make_store()
+    bad = TextNode(id_="bad", text="x", metadata={TRIPLES_KEY: malformed}, embedding=EMBED.get_text_embedding("x"))
+    with pytest.raises(TripleError):
+        store.add([passage("p", "x"), bad])
+    assert contents(store) == {}
+
+
+HARD_TEXTS = {
+    "empty": "",
+    "spaces": " \n\t ",
+    "emoji": "👩‍👩‍👧‍👦 lives in 🇫🇷 👍🏽",
+    "right to left": "\u202eמשה נולד ב\u2067קהיר\u2069",
+    "combining": "Zu\u0308rich e\u0301 \u200dZWJ\u200c ZWNJ \ufeff BOM",
+    "nul": "a\x00b \x07 \x1b[31m",
+    "astral": "𝔘𝔫𝔦𝔠𝔬𝔡𝔢 \U0010ffff",
+    "json": '{"_node_content": "\\u0000"} \\ "quoted"',
+}
+
+
+@pytest.mark.parametrize("text", HARD_TEXTS.values(), ids=HARD_TEXTS.keys())
+def test_any_text_comes_back_unchanged(make_store: MakeStore, text: str) -> None:
+    store = make_store()
+    triples = [(text, "is", "B"), ("A", text, text)] if text.strip() else []
+    given = passage("id " + text, text, triples, document="doc " + text, metadata={"value": text})
+    store.add([given, passage("other", "other")])
+    (node,) = store.get_nodes(["id " + text])
+    assert (node.node_id, node.get_content(), node.ref_doc_id) == ("id " + text, text, "doc " + text)
+    assert node.metadata == given.metadata
+    same = MetadataFilters(filters=[MetadataFilter(key="value", value=text)])
+    assert [n.node_id for n in store.get_nodes(filters=same)] == ["id " + text]
+    query = EMBED.get_query_embedding(text)
+    facts = [Triple(*fact) for fact in triples]
+    found = store.answer(TriplesOf(["id " + text], query, None), same)
+    assert {t.triple for t in found} == set(facts)
+    for fact in facts:
+        (near,) = store.answer(Neighbours([fact.entities], query, [], 5))
+        assert fact in {t.triple for t in near}
+    for mode in (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.HYBRID):
+        store.query(dense(text, mode=mode))
+    store.delete("doc " + text)
+    assert [n.node_id for n in store.get_nodes()] == ["other"]
+    assert store.answer(TriplesOf(["id " + text], query, None)) == []
+
+
+def test_lone_surrogates_are_refused_by_name_before_anything_is_written(make_store: MakeStore) -> None:
+    store = make_store()
+    store.add([passage("p", "x", [("A", "is", "B")])])
+    before = contents(store)
+    half = "half \ud83d"
+    vector = EMBED.get_text_embedding("x")
+    for bad in (
+        TextNode(id_="bad", text=half, embedding=vector),
+        TextNode(id_="bad", text="x", metadata={"key": [half]}, embedding=vector),
+        TextNode(id_=half, text="x", embedding=vector),
+        passage("bad", "x", [("A", "is", half)]),
+    ):
+        with pytest.raises(ArgumentError, match="lone surrogate"):
+            store.add([passage("p", "new"), bad])
+    assert contents(store) == before
+
+
+def test_a_passage_of_a_megabyte(make_store: MakeStore) -> None:
+    store = make_store()
+    text = "word " * 200_000 + "needle"
+    store.add([passage("big", text, [("needle", "is in", "haystack")]), passage("small", "hay")])
+    (node,) = store.get_nodes(["big"])
+    assert node.get_content() == text
+    assert store.query(dense("needle", mode=VectorStoreQueryMode.SPARSE)).ids == ["big"]
+
+
+def test_settings_out_of_range_are_refused_at_construction(tmp_path: Path) -> None:
+    for arguments in ({"batch_size": 0}, {"batch_size": -1}, {"language": "klingon"}):
+        with pytest.raises(ArgumentError):
+            GeARVectorStore.from_path(tmp_path / "store", **arguments)
+    with pytest.raises(ArgumentError, match="from_path"):
+        GeARVectorStore()
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_bad_batch_size_is_a_good_one_s_border(make_store: MakeStore) -> None:
+    one, many = make_store(batch_size=1), make_store(batch_size=100)
+    nodes = [passage(f"n{n}", f"text {n}", [(f"E{n}", "in", "Hub")]) for n in range(5)]
+    for store in (one, many):
+        store.add(nodes)
+    assert contents(one) == contents(many)
+
+
+def test_triples_that_are_gone_do_no_harm(make_store: MakeStore) -> None:
+    """Another caller may delete between two hops."""
+    store = make_store()
+    store.add([passage("p", "x", [("A", "is", "B"), ("B", "is", "C")])])
+    known, gone = Triple("A", "is", "B").id("p"), str(uuid.uuid4())
+    both = store.answer(Similarities([([known, gone], [known, gone]), ([gone], [known])]))
+    np.testing.assert_allclose(both[0], [1.0, 0.0], atol=1e-5)
+    np.testing.assert_allclose(both[1], [0.0], atol=1e-5)
+
+
+# -- opening and closing -------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_opened_before_the_first_call(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "store"
+    store = GeARVectorStore.from_path(path, embed_model=EMBED)
+    assert not path.exists() and not path.parent.exists()
+    assert store.get_nodes() == []
+    assert not path.exists()  # reading makes nothing either
+    store.add([passage("p", "x")])
+    assert path.exists()
+    store.close()
+
+
+def test_no_server_is_needed_to_construct(tmp_path: Path) -> None:
+    client = QdrantClient(url="http://localhost:9", check_compatibility=False)
+    GeARVectorStore(client=client, embed_model=EMBED)
+    client.close()
+
+
+OTHER_PROCESS = """
+import sys
+from llama_index_gear.store import GeARVectorStore
+from llama_index_gear.testing import WordEmbedding, passage
+store = GeARVectorStore.from_path(sys.argv[1], embed_model=WordEmbedding())
+try:
+    print(sorted(node.node_id for node in store.get_nodes()))
+    store.add([passage("other", "x")])
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_a_second_process_is_told_and_works_once_the_first_has_closed(tmp_path: Path) -> None:
+    def other() -> str:
+        command = [sys.executable, "-c", OTHER_PROCESS, str(tmp_path)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+
+    store = GeARVectorStore.from_path(tmp_path, embed_model=EMBED)
+    store.add([passage("mine", "x", [("A", "is", "B")])])
+    said = other()
+    assert said.startswith("StoreLockedError")
+    assert str(tmp_path) in said and "close" in said and "QdrantClient(url=" in said
+    second = GeARVectorStore.from_path(tmp_path, embed_model=EMBED)
+    with pytest.raises(StoreLockedError):  # another client in this process is no better off
+        second.get_nodes()
+    assert [node.node_id for node in store.get_nodes()] == ["mine"]  # and the owner suffers nothing
+    store.close()
+    assert other() == "['mine']\n"
+    assert {node.node_id for node in store.get_nodes()} == {"mine", "other"}  # opened again by the call
+    store.close()
+
+
+def test_reopening_keeps_everything(tmp_path: Path) -> None:
+    store = GeARVectorStore.from_path(tmp_path, embed_model=EMBED)
+    store.add([passage(f"n{n}", f"text {n}", [(f"E{n}", "in", "Hub")], metadata={"n": n}) for n in range(20)])
+    before = contents(store)
+    store.close()
+    again = GeARVectorStore.from_path(tmp_path, embed_model=EMBED)
+    assert contents(again) == before
+    again.close()
+
+
+def test_payload_indexes_are_made_on_both_collections(tmp_path: Path) -> None:
+    store = GeARVectorStore.from_path(
+        tmp_path, embed_model=EMBED, payload_indexes=[{"field_name": "year", "field_schema": "integer"}]
+    )
+    store.add([passage("p", "x", [("A", "is", "B")], metadata={"year": 3})])
+    passages, triples = (
+        set(store.client.get_collection(name).payload_schema)
+        for name in (store.collection_name, store.triple_collection_name)
+    )
+    assert passages == {"doc_id", "year"}
+    assert triples == {"entities", "passage_id", "doc_id", "metadata.year"}
+    above = MetadataFilters(filters=[MetadataFilter(key="year", value=2, operator=FilterOperator.GT)])
+    assert [node.node_id for node in store.get_nodes(filters=above)] == ["p"]
+    assert len(store.answer(TriplesOf(["p"], EMBED.get_query_embedding("A"), None), above)) == 1
+    store.close()
+
+
+def test_a_collection_of_another_program_is_not_touched(tmp_path: Path) -> None:
+    from qdrant_client.http import models
+
+    client = EdgeClient(tmp_path)
+    client.create_collection("gear", models.VectorParams(size=4, distance=models.Distance.COSINE))
+    store = GeARVectorStore(client=client, embed_model=EMBED)
+    for attempt in (lambda: store.get_nodes(), lambda: store.add([passage("p", "x")])):
+        with pytest.raises(StoreError, match="made by another program"):
+            attempt()
+    assert client.count("gear").count == 0
+    assert not client.collection_exists("gear_triples")
+    store.close()
+
+
+# -- what a killed call left behind --------------------------------------------------------------------------------
+
+
+class Dying:
+    """A client whose n-th writing call never happens, like all calls after it."""
+
+    def __init__(self, client: Any, after: int) -> None:
+        self.client, self.left = client, after
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.client, name)
+        if name not in {"upsert", "delete", "create_collection", "create_payload_index", "delete_collection"}:
+            return method
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            self.left -= 1
+            if self.left < 0:
+                raise ConnectionError("gone")
+            return method(*arguments, **options)
+
+        return call
+
+
+OLD = [passage(f"p{n}", f"old {n}", [(f"E{n}", "was", "Old"), ("Hub", "has", f"E{n}")], document="d") for n in range(3)]
+NEW = [passage(f"p{n}", f"new {n}", [(f"E{n}", "is", "New"), ("Hub", "has", f"E{n}")], document="d") for n in range(3)]
+
+
+def stated(nodes: list[BaseNode]) -> set[str]:
+    from llama_index_gear.nodes import read_triples
+
+    return {triple.id(node.node_id) for node in nodes for triple in read_triples(node)}
+
+
+def by_kind(value: str) -> MetadataFilters:
+    return MetadataFilters(filters=[MetadataFilter(key="kind", value=value)])
+
+
+WRITES: dict[str, Callable[[GeARVectorStore], Any]] = {
+    "add": lambda store: store.add([passage("q", "fresh", [("Q", "is", "Fresh")]), *NEW]),
+    "delete": lambda store: store.delete("d"),
+    "delete ids": lambda store: store.delete_nodes(["p0", "p1"]),
+    "delete filters": lambda store: store.delete_nodes(filters=by_kind("a")),
+    "clear": lambda store: store.clear(),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
+@pytest.mark.parametrize("filled", [True, False])
+def test_a_call_that_died_at_any_write_is_mended_by_repeating_it(
+    write: Callable[[GeARVectorStore], Any], filled: bool
+) -> None:
+    def prepared() -> GeARVectorStore:
+        store = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=EMBED, batch_size=2)
+        if filled:
+            tail = [passage(f"k{n}", "x", [("K", "is", f"K{n}")], metadata={"kind": "a"}) for n in range(2)]
+            store.add([*OLD, *tail])
+        return store
+
+    undisturbed = prepared()
+    write(undisturbed)
+    expected = contents(undisturbed)
+    after = 0
+    while True:
+        store = prepared()
+        disturbed = GeARVectorStore(client=Dying(store.client, after), embed_model=EMBED, batch_size=2)  # type: ignore[arg-type]
+        try:
+            write(disturbed)
+        except ConnectionError:
+            held = contents(store)
+            fresh = GeARVectorStore(client=store.client, embed_model=EMBED, batch_size=2)
+            assert stated(fresh.get_nodes()) <= set(held.get(store.triple_collection_name, {})), after
+            write(fresh)
+            assert contents(fresh) == expected, after
+            after += 1
+        else:
+            break
+    assert after > 0 or not filled  # at least one write was disturbed
+
+
+# -- many callers --------------------------------------------------------------------------------------------------
+
+
+def test_eight_threads_that_add_and_readers_beside_them_lose_nothing(make_store: MakeStore) -> None:
+    store = make_store(embed_model=WordEmbedding(16), batch_size=5)
+    small = WordEmbedding(16)
+    store.add([passage("first", "first", [("First", "in", "Hub")], embed_model=small)])
+    vector = small.get_query_embedding("Hub")
+    done = threading.Event()
+
+    def write(worker: int) -> None:
+        for start in range(0, 20, 10):
+            store.add(
+                [
+                    passage(
+                        f"w{worker}-{n}", f"text {worker} {n}", [(f"E{worker}-{n}", "in", "Hub")], embed_model=small
+                    )
+                    for n in range(start, start + 10)
+                ]
+            )
+
+    def read() -> int:
+        rounds = 0
+        while not done.is_set() or not rounds:
+            (near,) = store.answer(Neighbours([("hub",)], vector, [], 500))
+            assert len({found.id for found in near}) == len(near) >= 1
+            assert store.query(dense("text", similarity_top_k=3)).ids
+            assert store.answer(Link(["Hub"], 3, vector))[0]
+            assert len(store.get_nodes(["first"])) == 1
+            rounds += 1
+        return rounds
+
+    with ThreadPoolExecutor(10) as pool:
+        readers = [pool.submit(read) for _ in range(2)]
+        writers = [pool.submit(write, worker) for worker in range(8)]
+        try:
+            for writer in writers:
+                writer.result(timeout=120)
+        finally:
+            done.set()
+        assert all(reader.result(timeout=120) for reader in readers)
+    everyone = {f"w{worker}-{n}" for worker in range(8) for n in range(20)} | {"first"}
+    assert {node.node_id for node in store.get_nodes()} == everyone
+    assert len(contents(store)[store.triple_collection_name]) == len(everyone)
+
+
+def test_eight_threads_that_make_the_same_new_store(make_store: MakeStore) -> None:
+    store = make_store()
+    barrier = threading.Barrier(8)
+
+    def write(worker: int) -> None:
+        barrier.wait(timeout=60)
+        store.add([passage(f"w{worker}", "x", [("A", "is", "B")])])
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
+    assert {node.node_id for node in store.get_nodes()} == {f"w{worker}" for worker in range(8)}
+
+
+async def test_concurrent_queries_equal_sequential_ones(make_store: MakeStore) -> None:
+    store = make_store()
+    await store.async_add([passage(f"n{n}", f"word{n} word{n + 1} word{n + 2}") for n in range(30)])
+    queries = [dense(f"word{n} word{n + 1}", mode=VectorStoreQueryMode.HYBRID) for n in range(20)]
+    together = await asyncio.gather(*(store.aquery(query) for query in queries))
+    alone = [store.query(query) for query in queries]
+    assert [(r.ids, r.similarities) for r in together] == [(r.ids, r.similarities) for r in alone]
+    assert [(r.ids or [""])[0] for r in alone[:3]] == ["n0", "n1", "n2"] or alone[0].ids
+
+
+class Slow:
+    """A client whose writes take their time."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    def __getattr__(self, name: str) -> Any:
+        if name in {"upsert", "query_batch_points", "scroll", "delete"}:
+            time.sleep(0.1)
+        return getattr(self.client, name)
+
+
+async def test_async_methods_leave_the_event_loop_free() -> None:
+    store = GeARVectorStore(client=Slow(QdrantClient(":memory:")), embed_model=EMBED)  # type: ignore[arg-type]
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            await asyncio.sleep(0.005)
+            ticks += 1
+
+    ticker = asyncio.create_task(tick())
+    calls: dict[str, Callable[[], Any]] = {
+        "async_add": lambda: store.async_add([passage("p", "x", [("A", "is", "B")], document="d")]),
+        "aquery": lambda: store.aquery(dense("x")),
+        "aget_nodes": lambda: store.aget_nodes(),
+        "aanswer": lambda: store.aanswer(TriplesOf(["p"], EMBED.get_query_embedding("A"), None)),
+        "adelete_nodes": lambda: store.adelete_nodes(["p"]),
+        "adelete": lambda: store.adelete("d"),
+    }
+    for name, call in calls.items():
+        before = ticks
+        await call()
+        assert ticks - before >= 5, f"{name} stalled the event loop"  # 0.1 s or more, 20 ticks on an idle machine
+    ticker.cancel()
+
+
+async def test_sync_methods_work_inside_a_running_loop(make_store: MakeStore) -> None:
+    store = make_store()
+    store.add([passage("p", "x", [("A", "is", "B")])])
+    assert store.query(dense("x")).ids == ["p"]
+
+
+def test_a_store_with_only_an_async_client_says_which_methods_to_use() -> None:
+    from qdrant_client import AsyncQdrantClient
+
+    client = AsyncQdrantClient(":memory:")
+    store = GeARVectorStore(aclient=client, embed_model=EMBED)
+    with pytest.raises(StoreError, match="async methods"):
+        store.get_nodes()
+
+    async def use() -> list[str]:
+        await store.async_add([passage("p", "x", [("A", "is", "B")])])
+        found = await store.aquery(dense("x"))
+        await store.adelete_nodes(["p"])
+        assert await store.aget_nodes() == []
+        await client.close()
+        return found.ids or []
+
+    assert asyncio.run(use()) == ["p"]
+
+
+# -- settings ------------------------------------------------------------------------------------------------------
+
+
+def test_the_embedding_model_is_looked_up_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from llama_index.core import Settings
+
+    store = GeARVectorStore(client=QdrantClient(":memory:"))
+    monkeypatch.setattr(Settings, "_embed_model", MockEmbedding(embed_dim=4))
+    assert len(store.answer(__import__("llama_index_gear.steps").steps.EmbedQuery("x"))) == 4
+    store.close()
+
+
+def test_the_stemmer_speaks_the_language_that_was_chosen(make_store: MakeStore) -> None:
+    sparse = VectorStoreQueryMode.SPARSE
+    german = make_store(language="german")
+    german.add([passage("p", "Die Häuser"), passage("q", "Das Boot")])
+    assert german.query(dense("Haus", mode=sparse)).ids == ["p"]
+    english = make_store()
+    english.add([passage("p", "Die Häuser"), passage("q", "Das Boot")])
+    assert english.query(dense("Haus", mode=sparse)).ids == []
+
+
+def test_every_error_is_a_gear_error() -> None:
+    for error in (EmbeddingError, StoreLockedError, ArgumentError, TripleError, StoreError):
+        assert issubclass(error, GeARError)
+
+
+def test_random_writes_leave_exactly_what_the_last_ones_say(make_store: MakeStore) -> None:
+    """A model of the store, a dict, kept beside it."""
+    rng = random.Random(7)
+    small = WordEmbedding(16)
+    store = make_store(embed_model=small, batch_size=3)
+    model: dict[str, tuple[str, set[str]]] = {}
+    for _ in range(40):
+        action = rng.random()
+        names = [f"p{rng.randrange(8)}" for _ in range(rng.randint(1, 4))]
+        if action < 0.6:
+            nodes = []
+            for name in names:
+                facts = [(f"E{rng.randrange(4)}", "knows", f"E{rng.randrange(4)}") for _ in range(rng.randrange(4))]
+                document = f"d{rng.randrange(3)}"
+                nodes.append(passage(name, f"text {rng.random()}", facts, document=document, embed_model=small))
+                model[name] = (document, {Triple(*fact).id(name) for fact in facts})
+            store.add(nodes)
+        elif action < 0.8:
+            store.delete_nodes(names)
+            model = {name: value for name, value in model.items() if name not in names}
+        else:
+            document = f"d{rng.randrange(3)}"
+            store.delete(document)
+            model = {name: value for name, value in model.items() if value[0] != document}
+        assert {node.node_id for node in store.get_nodes()} == set(model)
+        held = contents(store).get(store.triple_collection_name, {})
+        assert set(held) == {triple for _, triples in model.values() for triple in triples}
+        assert all(payload["doc_id"] == model[payload["passage_id"]][0] for payload, _ in held.values())
+
+
+def test_payloads_are_plain_json(make_store: MakeStore) -> None:
+    store = make_store()
+    store.add([passage("p", "x", [("A", "is", "B")], metadata={"when": "2020-01-01", "pair": (1, 2), "none": None})])
+    for points in contents(store).values():
+        for payload, _ in points.values():
+            assert json.loads(json.dumps(payload)) == payload
