@@ -120,6 +120,9 @@ class EdgeClient:
         """Make a collection of named (or one unnamed) dense and sparse vectors."""
         refuse("create_collection", options)
         dense = {"": vectors_config} if isinstance(vectors_config, models.VectorParams) else vectors_config
+        for params in [*dense.values(), *(sparse_vectors_config or {}).values()]:
+            chosen = params.model_dump(exclude_none=True, exclude={"size", "distance", "modifier"})
+            refuse("create_collection", {name: value or None for name, value in chosen.items()})
         config = edge.EdgeConfig(
             vectors={
                 name: edge.EdgeVectorParams(size=params.size, distance=DISTANCES[params.distance])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Sequence
 from typing import Any
@@ -26,6 +27,8 @@ from llama_index_gear.triple import NAMESPACE, StoredTriple, Triple
 DENSE = DEFAULT_DENSE_VECTOR_NAME
 SPARSE = DEFAULT_SPARSE_VECTOR_NAME
 DOC_ID = DOCUMENT_ID_KEY
+_PLAIN_PATH = re.compile(r"[\w-]+(?:\[\d*\])*(?:\.[\w-]+(?:\[\d*\])*)*", re.ASCII)
+
 FACT = ["passage_id", "subject", "predicate", "object"]
 """What is read of a triple's payload."""
 
@@ -99,7 +102,7 @@ def triple_filter(
     filters: MetadataFilters | None, must: Sequence[Any] = (), exclude: Sequence[str] = ()
 ) -> models.Filter | None:
     """A filter over triples: conditions of their own, the metadata of their passage, ids left out."""
-    musts = [*must, *conditions(None if filters is None else _under("metadata.", filters))]
+    musts = [*must, *conditions(filters, under="metadata.")]
     if not musts and not exclude:
         return None
     hidden = models.HasIdCondition(has_id=list(exclude)) if exclude else None
@@ -111,17 +114,22 @@ def _under(prefix: str, filters: MetadataFilters) -> MetadataFilters:
         filters=[
             _under(prefix, each)
             if isinstance(each, MetadataFilters)
-            else MetadataFilter(key=prefix + each.key, value=each.value, operator=each.operator)
+            else MetadataFilter(key=prefix + _path(each.key), value=each.value, operator=each.operator)
             for each in filters.filters
         ],
         condition=filters.condition,
     )
 
 
-def conditions(filters: MetadataFilters | None) -> list[Any]:
+def _path(key: str) -> str:
+    """The key as Qdrant addresses it: one that is not of plain letters (a space in it, say) wants quotes."""
+    return key if _PLAIN_PATH.fullmatch(key) else f'"{key}"'
+
+
+def conditions(filters: MetadataFilters | None, *, under: str = "") -> list[Any]:
     """LlamaIndex's own translation of its filters, so that they mean here what they mean in its Qdrant store."""
     try:
-        query = VectorStoreQuery(filters=filters)
+        query = VectorStoreQuery(filters=None if filters is None else _under(under, filters))
         translated = QdrantVectorStore.model_construct()._build_query_filter(query)
     except (NotImplementedError, ValidationError) as error:
         raise UnsupportedFilter(f"Qdrant's filters cannot express {filters!r}: {error}") from error

@@ -13,7 +13,7 @@ from llama_index_gear.store import GeARVectorStore
 from llama_index_gear.testing import Contents, WordEmbedding, contents, passage
 
 SMALL = WordEmbedding(16)
-PASSAGES = 150
+PASSAGES = 80
 
 # A server that has imported everything and opened nothing: its forks start in milliseconds, without Edge's threads.
 PROCESSES = multiprocessing.get_context("forkserver")

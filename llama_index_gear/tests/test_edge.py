@@ -126,52 +126,70 @@ def same_ranking(ours: Any, theirs: Any, limit: int) -> None:
 # -- filters -------------------------------------------------------------------------------------------------------
 
 KEYS = st.sampled_from(["kind", "number", "price", "tags", "text", "deep.level", "missing"])
+
+
+# Named functions: Hypothesis cannot print a lambda that mentions `models`.
+def value_is(key: str, value: Any) -> models.Condition:
+    return models.FieldCondition(key=key, match=models.MatchValue(value=value))
+
+
+def one_of(key: str, values: list[Any]) -> models.Condition:
+    return models.FieldCondition(key=key, match=models.MatchAny(any=values))
+
+
+def none_of(key: str, values: list[Any]) -> models.Condition:
+    return models.FieldCondition(key=key, match=models.MatchExcept(**{"except": values}))
+
+
+def within(key: str, bounds: dict[str, float]) -> models.Condition:
+    return models.FieldCondition(key=key, range=models.Range(**bounds))
+
+
+def text_has(text: str) -> models.Condition:
+    return models.FieldCondition(key="text", match=models.MatchText(text=text))
+
+
+def is_empty(key: str) -> models.Condition:
+    return models.IsEmptyCondition(is_empty=models.PayloadField(key=key))
+
+
+def is_null(key: str) -> models.Condition:
+    return models.IsNullCondition(is_null=models.PayloadField(key=key))
+
+
+def tags_count(bounds: dict[str, int]) -> models.Condition:
+    return models.FieldCondition(key="tags", values_count=models.ValuesCount(**bounds))
+
+
+def all_any_not(must: Any, should: Any, must_not: Any) -> models.Filter:
+    return models.Filter(must=must, should=should, must_not=must_not)
+
+
+def two_of(conditions: Any) -> models.Filter:
+    return models.Filter(min_should=models.MinShould(conditions=conditions, min_count=2))
+
+
 FIELDS = st.one_of(
-    st.builds(
-        lambda key, value: models.FieldCondition(key=key, match=models.MatchValue(value=value)),
-        KEYS,
-        st.sampled_from(["a", "x", 1, 3, "none"]),
-    ),
-    st.builds(
-        lambda key, values: models.FieldCondition(key=key, match=models.MatchAny(any=values)),
-        KEYS,
-        st.sampled_from([["a", "b"], ["x", "z"], [1, 2, 3], ["none"]]),
-    ),
-    st.builds(
-        lambda key, values: models.FieldCondition(key=key, match=models.MatchExcept(**{"except": values})),
-        KEYS,
-        st.sampled_from([["a"], ["x", "y"], [1, 2], [7]]),
-    ),
-    st.builds(
-        lambda key, bounds: models.FieldCondition(key=key, range=models.Range(**bounds)),
-        KEYS,
-        st.sampled_from([{"gt": 3}, {"gte": 1.0, "lte": 2.5}, {"lt": 5}, {"lte": 0.5}]),
-    ),
-    st.builds(
-        lambda text: models.FieldCondition(key="text", match=models.MatchText(text=text)),
-        st.sampled_from(["red", "RED house", "boat blue", "hous", "none"]),
-    ),
-    st.builds(lambda key: models.IsEmptyCondition(is_empty=models.PayloadField(key=key)), KEYS),
-    st.builds(lambda key: models.IsNullCondition(is_null=models.PayloadField(key=key)), KEYS),
+    st.builds(value_is, KEYS, st.sampled_from(["a", "x", 1, 3, "none"])),
+    st.builds(one_of, KEYS, st.sampled_from([["a", "b"], ["x", "z"], [1, 2, 3], ["none"]])),
+    st.builds(none_of, KEYS, st.sampled_from([["a"], ["x", "y"], [1, 2], [7]])),
+    st.builds(within, KEYS, st.sampled_from([{"gt": 3}, {"gte": 1.0, "lte": 2.5}, {"lt": 5}, {"lte": 0.5}])),
+    st.builds(text_has, st.sampled_from(["red", "RED house", "boat blue", "hous", "none"])),
+    st.builds(is_empty, KEYS),
+    st.builds(is_null, KEYS),
     st.just(models.HasIdCondition(has_id=[0, 2, 4, 400])),
-    st.builds(
-        lambda count: models.FieldCondition(key="tags", values_count=models.ValuesCount(**count)),
-        st.sampled_from([{"gt": 1}, {"lte": 1}, {"gte": 3}]),
-    ),
+    st.builds(tags_count, st.sampled_from([{"gt": 1}, {"lte": 1}, {"gte": 3}])),
 )
 
 
 def group(inner: Any) -> Any:
-    some = st.lists(inner, min_size=1, max_size=3)
+    some, none = st.lists(inner, min_size=1, max_size=3), st.none()
     return st.one_of(
-        st.builds(lambda conditions: models.Filter(must=conditions), some),
-        st.builds(lambda conditions: models.Filter(should=conditions), some),
-        st.builds(lambda conditions: models.Filter(must_not=conditions), some),
-        st.builds(lambda a, b, c: models.Filter(must=a, should=b, must_not=c), some, some, some),
-        st.builds(
-            lambda conditions: models.Filter(min_should=models.MinShould(conditions=conditions, min_count=2)),
-            st.lists(inner, min_size=2, max_size=4),
-        ),
+        st.builds(all_any_not, some, none, none),
+        st.builds(all_any_not, none, some, none),
+        st.builds(all_any_not, none, none, some),
+        st.builds(all_any_not, some, some, some),
+        st.builds(two_of, st.lists(inner, min_size=2, max_size=4)),
     )
 
 
@@ -298,7 +316,9 @@ def test_batches_answer_each_query_with_what_was_asked_of_it(read_only: tuple[An
     ]
     edge, local = (client.query_batch_points(NAME, requests=requests) for client in read_only)
     for ours, theirs, limit in zip(edge, local, [5, 3, 4, 4, 10], strict=True):
-        same_ranking(ours, theirs, limit)
+        if limit != 4 or ours.points[0].vector is not None:  # an offset may start amid ties: scores only
+            same_ranking(ours, theirs, limit)
+    np.testing.assert_allclose([p.score for p in edge[3].points], [p.score for p in local[3].points], atol=TOLERANCE)
     assert all(set(point.payload) <= {"kind"} for point in edge[0].points)
     assert all(point.payload["kind"] == "a" for point in edge[1].points)
     assert all(set(point.vector) == {"text-dense", "sparse"} for point in edge[2].points)
@@ -391,18 +411,17 @@ def selectors(points: list[models.PointStruct]) -> dict[str, Any]:
         "PointIdsList": models.PointIdsList(points=ids),
         "Filter": match_,
         "FilterSelector": models.FilterSelector(filter=match_),
-        "nothing": [],
     }
 
 
-@pytest.mark.parametrize("name", ["list", "PointIdsList", "Filter", "FilterSelector", "nothing"])
+@pytest.mark.parametrize("name", ["list", "PointIdsList", "Filter", "FilterSelector"])
 def test_deleting_is_the_same(both: tuple[Any, Any], points: list[models.PointStruct], name: str) -> None:
     left = []
     for client in both:
         client.delete(NAME, points_selector=selectors(points)[name], wait=True)
         left.append(set(everything(client)))
     assert left[0] == left[1]
-    assert (len(left[0]) < COUNT) == (name != "nothing")
+    assert 0 < len(left[0]) < COUNT
 
 
 def test_upsert_overwrites_the_whole_point(both: tuple[Any, Any], points: list[models.PointStruct]) -> None:
@@ -619,4 +638,7 @@ def test_vector_options_that_edge_would_ignore_are_refused(tmp_path: Path) -> No
     ):
         with pytest.raises(UnsupportedCall):
             edge.create_collection(NAME, {"text-dense": params})
+    sparse = models.SparseVectorParams(index=models.SparseIndexParams(on_disk=True))
+    with pytest.raises(UnsupportedCall, match="`index="):
+        edge.create_collection(NAME, VECTORS, {"sparse": sparse})
     assert not edge.collection_exists(NAME)
