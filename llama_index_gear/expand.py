@@ -167,8 +167,11 @@ def _scores(question: str, query: Sequence[float], beams: Sequence[Beam], settin
     """score(q, T) of GeAR Alg. 1 lines 3 and 13, for the chains of all these beams."""
     if settings.reads_text:
         texts = [chain_text([each.triple for each in beam.chain]) for beam in beams]
-        (scores,) = yield [Score(question, query, texts)]
-        return np.asarray(scores, dtype=np.float64)
+        (answer,) = yield [Score(question, query, texts)]
+        scores: Array = np.asarray(answer, dtype=np.float64)
+        if scores.shape != (len(texts),):
+            raise ArgumentError(f"the scorer must give one float a text: {len(texts)} texts, got shape {scores.shape}")
+        return scores
     dots: Array = np.array([beam.dot for beam in beams], dtype=np.float64)
     lengths = np.array([len(beam.chain) for beam in beams], dtype=np.float64)
     if settings.scorer == "additive":

@@ -21,7 +21,8 @@ _LINKS = ("predicate", "relation", "relationship")
 _HEADINGS = [[first, link, last] for first, last in _ENDS for link in _LINKS]
 _ROLES = {*_LINKS, *(end for ends in _ENDS for end in ends)}
 
-_THINKING = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
+_THINKING = re.compile(r"\A(?:\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z))+", re.DOTALL | re.IGNORECASE)
+_THOUGHT = re.compile(r".*</think(?:ing)?>[ \t\r]*(?:\n|\Z)", re.DOTALL | re.IGNORECASE)  # opened in the prompt
 _NOTHING = re.compile(
     r"^\W*(?:none|n/?a|nothing|empty|(?:there (?:are|is) )?no (?:\w+ ){0,3}(?:facts?|triples?|information)\b.*)\W*$",
     re.IGNORECASE | re.DOTALL,
@@ -67,7 +68,7 @@ def parse_triples(reply: str) -> ParsedTriples:
         ReplyError: the reply is empty, or holds neither triples nor a word that there are none.
 
     """
-    text = _THINKING.sub(" ", reply).rpartition("</think>")[2].strip()
+    text = _THOUGHT.sub("", _THINKING.sub("", reply)).strip()
     if not text:
         raise ReplyError("the reply is empty")
     for read in (_from_json, _from_groups, _from_lines):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,13 +56,15 @@ class Collections:
         return self.dimension is not None
 
     def check_dimension(self, embedding: Sequence[float], what: str, dimension: int | None = None) -> None:
-        """Refuse a vector of another dimension than the collection's (or that it will have), before the engine does."""
+        """Refuse a vector of another dimension than the collection has (or will have), or one that is no number."""
         dimension = self.dimension if dimension is None else dimension
         if dimension is not None and len(embedding) != dimension:
             raise EmbeddingError(
                 f"{what} has {len(embedding)} dimensions, collection {self.passages!r} has {dimension}: "
                 "use the embedding model it was filled with, or another collection_name"
             )
+        if not math.isfinite(sum(embedding)):  # an engine may store it, and never find it again
+            raise EmbeddingError(f"{what} holds NaN or infinity: the embedding model failed on this text")
 
     def scrolling(
         self, name: str, match_: models.Filter, *, payload: bool, vectors: Any, limit: int | None = None

@@ -159,7 +159,7 @@ class StoreWrites:
             # A call that died left triples without passages: they are known by their own copy of the metadata.
             orphans = triple_filter(filters, must=[any_of("passage_id", node_ids)] if node_ids else [])
         passages = models.HasIdCondition(has_id=[point_id_of(node_id) for node_id in found])
-        triples = [any_of("passage_id", found), *([orphans] if orphans else [])]
+        triples: list[Any] = [any_of("passage_id", found), *([orphans] if orphans else [])]
         yield from self._deleting(
             {
                 self.collections.passages: models.Filter(must=[passages]),

@@ -356,7 +356,7 @@ _TABLE: dict[str, dict[str, Any]] = {
     "n1": {"year": 1995, "price": 1.5, "kind": "b", "title": "blue house", "tags": ["y"], "note": None},
     "n2": {"year": 2000, "price": 1.5, "kind": "c", "title": "red boat", "tags": [], "note": "seen"},
     "n3": {"year": 2005, "price": 2.5, "kind": "a", "title": "a sea of houses", "note": []},
-    "n4": {"year": 2010, "kind": "日本", "nested": {"deep": {"level": 3}}, "dash-ed": "z"},
+    "n4": {"year": 2010, "kind": "日本", "nested": {"deep": {"level": 3}}, "dash-ed": "z", "page label": "iv"},
     "n5": {},
 }
 _O = FilterOperator
@@ -372,6 +372,8 @@ _FILTERS: list[tuple[MetadataFilters, str]] = [
     (_and(_is("tags", "y")), "n0 n1"),
     (_and(_is("nested.deep.level", 3)), "n4"),
     (_and(_is("dash-ed", "z")), "n4"),
+    (_and(_is("page label", "iv")), "n4"),
+    (_and(_is("page label", operator=_O.IS_EMPTY)), "n0 n1 n2 n3 n5"),
     (_and(_is("kind", "a", _O.NE)), "n1 n2 n4"),
     (_and(_is("year", 2000, _O.NE)), "n0 n1 n3 n4"),
     (_and(_is("year", 2000, _O.GT)), "n3 n4"),

@@ -112,7 +112,8 @@ def same_ranking(ours: Any, theirs: Any, limit: int) -> None:
     cut = right[-1].score + TOLERANCE * 10 if len(right) == limit else -np.inf
     groups: list[dict[int, set[str]]] = []
     for ranked in (left, right):
-        group, previous, sets = 0, None, {}
+        sets: dict[int, set[str]] = {}
+        group, previous = 0, None
         for reference, point in zip(right, ranked, strict=True):
             if previous is not None and previous - reference.score > TOLERANCE * 10:
                 group += 1
@@ -213,7 +214,7 @@ def test_filters_mean_the_same(read_only: tuple[Any, Any], match_: models.Filter
 
 
 def test_a_nested_condition_means_the_same(tmp_path: Path) -> None:
-    payloads = [{"t": [{"s": "a", "n": 1}, {"s": "b", "n": 2}]}, {"t": [{"s": "a", "n": 2}]}, {}]
+    payloads: list[dict[str, Any]] = [{"t": [{"s": "a", "n": 1}, {"s": "b", "n": 2}]}, {"t": [{"s": "a", "n": 2}]}, {}]
     inner = models.Filter(
         must=[
             models.FieldCondition(key="s", match=models.MatchValue(value="a")),
@@ -238,7 +239,11 @@ def test_a_nested_condition_means_the_same(tmp_path: Path) -> None:
 def test_dates_and_phrases_and_null_filter(tmp_path: Path) -> None:
     edge = EdgeClient(tmp_path)
     edge.create_collection(NAME, vectors_config=VECTORS)
-    payloads = [{"when": "2020-01-01T00:00:00Z"}, {"when": "2021-06-01T00:00:00Z"}, {"when": None}]
+    payloads: list[dict[str, Any]] = [
+        {"when": "2020-01-01T00:00:00Z"},
+        {"when": "2021-06-01T00:00:00Z"},
+        {"when": None},
+    ]
     edge.upsert(
         NAME,
         points=[
@@ -254,7 +259,7 @@ def test_dates_and_phrases_and_null_filter(tmp_path: Path) -> None:
 
 
 GEO = models.GeoRadius(center=models.GeoPoint(lon=1, lat=1), radius=1)
-UNSUPPORTED_CONDITIONS = {
+UNSUPPORTED_CONDITIONS: dict[str, Any] = {
     "geo_radius": models.FieldCondition(key="at", geo_radius=GEO),
     "HasVectorCondition": models.HasVectorCondition(has_vector="text-dense"),
     "MatchTextAny": models.FieldCondition(key="text", match=models.MatchTextAny(text_any="red")),
@@ -265,13 +270,14 @@ UNSUPPORTED_CONDITIONS = {
 def test_conditions_without_counterpart_are_refused_by_name(read_only: tuple[Any, Any], name: str) -> None:
     edge, _ = read_only
     alone = models.Filter(must=[UNSUPPORTED_CONDITIONS[name]])
+    calls: list[Callable[[models.Filter], Any]] = [
+        lambda match_: edge.scroll(NAME, scroll_filter=match_),
+        lambda match_: edge.count(NAME, count_filter=match_),
+        lambda match_: edge.query_points(NAME, query=[1.0] * DENSE, using="text-dense", query_filter=match_),
+        lambda match_: edge.delete(NAME, points_selector=match_),
+    ]
     for match_ in (alone, models.Filter(should=[models.Filter(must_not=[alone])])):
-        for call in (
-            lambda match_: edge.scroll(NAME, scroll_filter=match_),
-            lambda match_: edge.count(NAME, count_filter=match_),
-            lambda match_: edge.query_points(NAME, query=[1.0] * DENSE, using="text-dense", query_filter=match_),
-            lambda match_: edge.delete(NAME, points_selector=match_),
-        ):
+        for call in calls:
             with pytest.raises(UnsupportedFilter, match=name):
                 call(match_)
 
@@ -313,9 +319,10 @@ def test_batches_answer_each_query_with_what_was_asked_of_it(read_only: tuple[An
         ),
         models.QueryRequest(query=[1.0] * DENSE, using="text-dense", limit=4, offset=3, score_threshold=0.1),
         models.QueryRequest(query=models.NearestQuery(nearest=[1.0] * DENSE), using="text-dense"),
+        models.QueryRequest(query=[1.0] * DENSE, using="text-dense", limit=COUNT, score_threshold=0.3),
     ]
     edge, local = (client.query_batch_points(NAME, requests=requests) for client in read_only)
-    for ours, theirs, limit in zip(edge, local, [5, 3, 4, 4, 10], strict=True):
+    for ours, theirs, limit in zip(edge, local, [5, 3, 4, 4, 10, COUNT], strict=True):
         if limit != 4 or ours.points[0].vector is not None:  # an offset may start amid ties: scores only
             same_ranking(ours, theirs, limit)
     np.testing.assert_allclose([p.score for p in edge[3].points], [p.score for p in local[3].points], atol=TOLERANCE)
@@ -323,6 +330,7 @@ def test_batches_answer_each_query_with_what_was_asked_of_it(read_only: tuple[An
     assert all(point.payload["kind"] == "a" for point in edge[1].points)
     assert all(set(point.vector) == {"text-dense", "sparse"} for point in edge[2].points)
     assert all(point.payload is None and point.vector is None for point in edge[3].points)
+    assert 0 < len(edge[5].points) < COUNT and all(point.score >= 0.3 for point in edge[5].points)
     assert read_only[0].query_batch_points(NAME, requests=[]) == []
 
 
@@ -510,7 +518,7 @@ def test_every_index_type_gives_the_answers_of_a_search_without_index(
     for field, kind in {"kind": "keyword", "number": "integer", "price": "float", "tags": "keyword"}.items():
         edge.create_payload_index(NAME, field_name=field, field_schema=models.PayloadSchemaType(kind))
     rng = random.Random(3)
-    pool = [
+    pool: list[Any] = [
         models.FieldCondition(key="kind", match=models.MatchAny(any=["a", "b"])),
         models.FieldCondition(key="kind", match=models.MatchExcept(**{"except": ["a"]})),
         models.FieldCondition(key="number", match=models.MatchValue(value=3)),

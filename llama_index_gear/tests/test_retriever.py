@@ -390,7 +390,7 @@ async def test_as_an_agent_s_tool(store: GeARVectorStore) -> None:
 
     seen: list[str] = []
 
-    def reply(messages: Any) -> Any:
+    def reply(messages: Any, **kwargs: Any) -> Any:
         seen.extend(str(message.content) for message in messages)
         return [*ChatMessage("done").blocks]
 

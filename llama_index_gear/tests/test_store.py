@@ -156,6 +156,21 @@ def test_a_query_of_another_dimension_is_refused(make_store: MakeStore) -> None:
             store.answer(request)
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_an_embedding_that_is_no_number_is_refused_before_anything_is_written(
+    make_store: MakeStore, value: float
+) -> None:
+    store = make_store()
+    store.add([passage("p", "x", [("A", "is", "B")])])
+    before = contents(store)
+    broken = [value, *EMBED.get_text_embedding("x")[1:]]
+    with pytest.raises(EmbeddingError, match="'bad' holds NaN or infinity"):
+        store.add([passage("p", "new"), TextNode(id_="bad", text="x", embedding=broken)])
+    with pytest.raises(EmbeddingError, match="query"):
+        store.query(VectorStoreQuery(query_embedding=broken, similarity_top_k=1))
+    assert contents(store) == before
+
+
 def test_a_store_opened_with_another_embedding_model_says_so(tmp_path: Path) -> None:
     first = GeARVectorStore.from_path(tmp_path, embed_model=EMBED)
     first.add([passage("p", "x", [("A", "is", "B")])])

@@ -1,0 +1,87 @@
+"""The plan of the house: which room may know which, and what the front door shows."""
+
+import ast
+import inspect
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import llama_index_gear
+
+PACKAGE = Path(llama_index_gear.__file__).parent
+
+# Left to right: a room knows only rooms above its row, and of those only the ones that its row names.
+ROOMS = {
+    "errors": "",
+    "triple": "errors",
+    "fusion": "errors",
+    "steps": "triple errors",
+    "expand": "triple errors steps",
+    "edge_models": "errors",
+    "edge": "errors edge_models",
+    "nodes": "triple errors",
+    "reply": "triple errors",
+    "ledger": "triple nodes",
+    "mentions": "triple nodes",
+    "asking": "errors",
+    "extract": "triple errors nodes reply steps asking ledger",
+    "store_layout": "triple errors nodes",
+    "store_collections": "errors steps store_layout",
+    "store_reads": "triple errors fusion steps store_layout store_collections",
+    "store_writes": "triple errors nodes steps store_layout store_collections store_reads",
+    "store": "triple errors steps edge store_collections store_reads store_writes",
+    "read": "triple errors steps reply",
+    "bm25": "errors",
+    "walk": "triple errors nodes fusion steps expand read store",
+    "retriever": "errors expand read store walk",
+    "postprocessor": "errors expand store walk",
+    "testing": "triple errors nodes steps store",
+}
+QDRANT = {"edge", "edge_models", "store", "store_layout", "store_collections", "store_reads", "store_writes"}
+
+
+def _imports(path: Path) -> set[str]:
+    """Every module that a file imports, wherever in it; a name imported from the package counts as a module of it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name} imports relatively"
+            whole = node.module in (None, "llama_index_gear")
+            found |= {f"{node.module}.{alias.name}" for alias in node.names} if whole else {str(node.module)}
+    return found
+
+
+def test_every_room_is_on_the_plan() -> None:
+    assert {path.stem for path in PACKAGE.glob("*.py")} == {*ROOMS, "__init__"}
+
+
+def test_the_plan_runs_one_way() -> None:
+    rooms = list(ROOMS)
+    for number, room in enumerate(rooms):
+        assert set(ROOMS[room].split()) <= set(rooms[:number]), room
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_knows_only_what_its_row_allows(room: str) -> None:
+    imported = _imports(PACKAGE / f"{room}.py")
+    inside = {name.removeprefix("llama_index_gear.") for name in imported if name.split(".")[0] == "llama_index_gear"}
+    assert inside <= set(ROOMS[room].split())
+    engines = {name for name in imported if name.split(".")[0] in ("qdrant_client", "qdrant_edge")}
+    assert not engines or room in QDRANT
+
+
+def test_all_is_what_can_be_imported_and_each_says_what_it_is() -> None:
+    public = {name: value for name, value in vars(llama_index_gear).items() if not name.startswith("_")}
+    names = {name for name, value in public.items() if not isinstance(value, ModuleType)}
+    assert sorted(llama_index_gear.__all__) == sorted(names)
+    for name in names:
+        value = public[name]
+        if inspect.isclass(value) or inspect.isfunction(value):
+            assert value.__module__.startswith("llama_index_gear."), name
+            text = vars(value).get("__doc__") if inspect.isclass(value) else value.__doc__
+            assert text and len(text) > 30 and not text.startswith(f"{name}("), name
+        else:
+            assert name.isupper(), name

@@ -1,0 +1,257 @@
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llama_index.core import MockEmbedding, PropertyGraphIndex
+from llama_index.core.graph_stores import SimplePropertyGraphStore
+from llama_index.core.graph_stores.types import KG_NODES_KEY, KG_RELATIONS_KEY, ChunkNode, EntityNode, Relation
+from llama_index.core.indices.property_graph import ImplicitPathExtractor
+from llama_index.core.llms import MockLLM
+from llama_index.core.schema import (
+    BaseNode,
+    Document,
+    ImageNode,
+    MetadataMode,
+    NodeRelationship,
+    RelatedNodeInfo,
+    TextNode,
+)
+
+from llama_index_gear.errors import TripleError
+from llama_index_gear.nodes import (
+    EXTRACTION_KEY,
+    TRIPLES_KEY,
+    ToPropertyGraph,
+    attach_triples,
+    read_triples,
+    with_metadata,
+)
+from llama_index_gear.triple import Triple
+
+FATHER = Triple("Stephen Curry", "father", "Dell Curry")
+TEAM = Triple("Dell Curry", "played for", "Charlotte Hornets")
+
+
+def _node() -> TextNode:
+    return TextNode(
+        id_="p1",
+        text="Dell Curry played for the Hornets.",
+        embedding=[0.1, 0.2],
+        metadata={"title": "Dell Curry", "tags": ["nba", {"deep": [1]}]},
+        excluded_embed_metadata_keys=["tags"],
+        excluded_llm_metadata_keys=["tags"],
+        relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id="doc1")},
+    )
+
+
+def _property_graph(*triples: Triple) -> TextNode:
+    names = dict.fromkeys(name for each in triples for name in (each.subject, each.object))
+    entities = {name: EntityNode(name=name, label="PERSON", properties={"seen": 1}) for name in names}
+    relations = [
+        Relation(label=each.predicate, source_id=entities[each.subject].id, target_id=entities[each.object].id)
+        for each in triples
+    ]
+    return TextNode(text="x", metadata={KG_NODES_KEY: list(entities.values()), KG_RELATIONS_KEY: relations})
+
+
+def test_what_is_attached_is_read_back_in_order_without_repetition() -> None:
+    assert read_triples(attach_triples(_node(), [TEAM, FATHER, TEAM])) == [TEAM, FATHER]
+    assert read_triples(attach_triples(_node(), iter([]))) == []
+    assert read_triples(_node()) == []
+
+
+@pytest.mark.parametrize(
+    "node", [_node(), Document(text="x"), ImageNode(text="x")], ids=lambda node: type(node).__name__
+)
+def test_every_kind_of_node_keeps_its_kind(node: BaseNode) -> None:
+    carrier = attach_triples(node, [FATHER])
+    assert type(carrier) is type(node) and carrier.node_id == node.node_id
+    assert read_triples(carrier) == [FATHER]
+
+
+def test_attaching_replaces_what_was_attached_before() -> None:
+    carrier = attach_triples(attach_triples(_node(), [FATHER]), [TEAM])
+    assert read_triples(carrier) == [TEAM]
+    assert carrier.excluded_embed_metadata_keys == ["tags", TRIPLES_KEY]
+    assert read_triples(attach_triples(_property_graph(FATHER), [TEAM])) == [TEAM]
+
+
+def test_the_node_itself_stays_as_it_is() -> None:
+    node, same = _node(), _node()
+    carrier = attach_triples(node, [FATHER])
+    converted = ToPropertyGraph()([carrier])[0]
+    for copy in (carrier, converted):
+        copy.metadata["title"] = "changed"
+        copy.excluded_embed_metadata_keys.append("changed")
+        copy.excluded_llm_metadata_keys.append("changed")
+    assert node == same and node.to_dict() == same.to_dict()
+    assert (carrier.id_, carrier.get_content(), carrier.embedding) == (node.id_, node.text, node.embedding)
+    assert carrier.relationships == node.relationships
+
+
+def test_triples_are_neither_embedded_nor_shown_nor_hide_anything_else() -> None:
+    node, carrier = _node(), attach_triples(_node(), [FATHER])
+    for mode in (MetadataMode.EMBED, MetadataMode.LLM):
+        assert carrier.get_content(mode) == node.get_content(mode)
+        assert "title: Dell Curry" in carrier.get_content(mode)
+    assert "father" in carrier.get_content(MetadataMode.ALL)
+
+
+SLOT = st.text(min_size=1).filter(str.strip)
+
+
+@given(st.lists(st.builds(Triple, SLOT, SLOT, SLOT), unique=True, max_size=5))
+def test_attached_triples_survive_json(triples: list[Triple]) -> None:
+    carrier = attach_triples(_node(), triples)
+    copy = TextNode.from_dict(json.loads(json.dumps(carrier.to_dict())))
+    assert read_triples(copy) == triples
+
+
+def test_property_graph_metadata_is_read_as_objects_and_as_dicts() -> None:
+    node = _property_graph(FATHER, TEAM, FATHER)
+    assert read_triples(node) == [FATHER, TEAM]
+    cached = TextNode.from_dict(json.loads(json.dumps(node.to_dict())))
+    assert isinstance(cached.metadata[KG_NODES_KEY][0], dict) and isinstance(cached.metadata[KG_RELATIONS_KEY][0], dict)
+    assert read_triples(cached) == [FATHER, TEAM]
+
+
+def test_a_quoted_name_is_the_name_and_not_its_id() -> None:
+    rock = Triple('Dwayne "The Rock" Johnson', "starred in", "Moana")
+    node = _property_graph(rock)
+    assert node.metadata[KG_RELATIONS_KEY][0].source_id != rock.subject
+    assert read_triples(node) == [rock]
+
+
+def test_relations_without_entities_are_read_by_their_ids() -> None:
+    node = TextNode(text="x", metadata={KG_RELATIONS_KEY: [Relation(label="r", source_id="a", target_id="b")]})
+    assert read_triples(node) == [Triple("a", "r", "b")]
+
+
+def test_both_carriers_are_read_own_first() -> None:
+    node = attach_triples(_node(), [TEAM])
+    node.metadata |= _property_graph(FATHER, TEAM).metadata
+    assert read_triples(node) == [TEAM, FATHER]
+
+
+def test_relations_between_chunks_are_no_facts() -> None:
+    node, other = _node(), TextNode(id_="p2", text="next")
+    for kind in (NodeRelationship.PREVIOUS, NodeRelationship.NEXT, NodeRelationship.PARENT):
+        node.relationships[kind] = other.as_related_node_info()
+    node.relationships[NodeRelationship.CHILD] = [other.as_related_node_info()]
+    node.metadata |= _property_graph(FATHER).metadata
+    (linked,) = ImplicitPathExtractor()([node])
+    assert len(linked.metadata[KG_RELATIONS_KEY]) == 1 + 5
+    assert read_triples(linked) == [FATHER]
+
+
+def test_blank_names_and_labels_are_no_facts() -> None:
+    node = _property_graph(FATHER)
+    node.metadata[KG_RELATIONS_KEY] += [
+        Relation(label=" ", source_id="a", target_id="b"),
+        Relation(label="r", source_id="", target_id="b"),
+    ]
+    assert read_triples(node) == [FATHER]
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"nodes": 42, "relations": "mother, father"},
+        {"nodes": ["a", 1, None], "relations": ["is kin of", 3, None]},
+        {"nodes": {"name": "x"}, "relations": {"label": "x"}},
+        {"nodes": [{"name": 5}, {"host": "db1"}], "relations": [{"label": "x"}, {}]},
+        {"nodes": [ChunkNode(text="x")], "relations": None},
+    ],
+)
+def test_metadata_of_the_users_own_under_the_property_graphs_keys(metadata: dict[str, Any]) -> None:
+    node = TextNode(text="x", metadata=metadata)
+    assert read_triples(node) == []
+    carrier = attach_triples(node, [FATHER])
+    assert read_triples(carrier) == [FATHER]
+    assert metadata.items() <= carrier.metadata.items()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "a | b | c",
+        7,
+        {"subject": "a", "predicate": "b"},
+        [["a", "b", "c"]],
+        ["a"],
+        [None],
+        [{"subject": "a", "predicate": "b"}],
+        [{"subject": "a", "predicate": "b", "object": None}],
+        [{"subject": "a", "predicate": "b", "object": 7}],
+        [{"subject": "a", "predicate": "b", "object": ["c"]}],
+        [{"subject": "a", "predicate": " ", "object": "c"}],
+    ],
+    ids=str,
+)
+def test_malformed_triples_are_an_error(value: Any) -> None:
+    with pytest.raises(TripleError):
+        read_triples(TextNode(id_="p1", text="x", metadata={TRIPLES_KEY: value}))
+
+
+def test_the_error_names_the_node_and_the_entry() -> None:
+    node = TextNode(id_="p1", text="x", metadata={TRIPLES_KEY: [{"subject": "a", "predicate": "b"}]})
+    with pytest.raises(TripleError, match=r"'p1'.*found \{'subject': 'a', 'predicate': 'b'\}"):
+        read_triples(node)
+
+
+def test_to_property_graph_swaps_the_carrier() -> None:
+    carrier = with_metadata(attach_triples(_node(), [FATHER, TEAM]), {EXTRACTION_KEY: {"status": "ok"}})
+    (converted,) = ToPropertyGraph()([carrier])
+    assert [each.name for each in converted.metadata[KG_NODES_KEY]] == [
+        "Stephen Curry",
+        "Dell Curry",
+        "Charlotte Hornets",
+    ]
+    assert [(each.source_id, each.label, each.target_id) for each in converted.metadata[KG_RELATIONS_KEY]] == [
+        ("Stephen Curry", "father", "Dell Curry"),
+        ("Dell Curry", "played for", "Charlotte Hornets"),
+    ]
+    assert not {TRIPLES_KEY, EXTRACTION_KEY} & set(converted.metadata)
+    assert read_triples(converted) == [FATHER, TEAM] == read_triples(carrier)
+    assert converted.get_content(MetadataMode.EMBED) == _node().get_content(MetadataMode.EMBED)
+
+
+def test_to_property_graph_of_a_node_without_triples() -> None:
+    (converted,) = ToPropertyGraph()([_node()])
+    assert (converted.metadata[KG_NODES_KEY], converted.metadata[KG_RELATIONS_KEY]) == ([], [])
+
+
+def test_to_property_graph_is_serialised_under_its_name() -> None:
+    assert ToPropertyGraph.from_dict(ToPropertyGraph().to_dict()) == ToPropertyGraph()
+    assert ToPropertyGraph().to_dict()["class_name"] == "GeARToPropertyGraph"
+
+
+def test_llamaindex_builds_a_property_graph_of_it() -> None:
+    quoted = Triple('Wardell "Dell" Curry', "known as", "Dell Curry")
+    first = attach_triples(_node(), [FATHER, TEAM])
+    second = attach_triples(TextNode(id_="p2", text="No. 30", metadata={"title": "x"}), [quoted, TEAM])
+    bare = TextNode(id_="p3", text="nothing")
+    store = SimplePropertyGraphStore()
+    PropertyGraphIndex(
+        nodes=[first, second, bare],
+        kg_extractors=[ToPropertyGraph()],
+        property_graph_store=store,
+        embed_kg_nodes=False,
+        embed_model=MockEmbedding(embed_dim=4),
+        llm=MockLLM(),
+        use_async=False,
+    )
+    found = {
+        (str(one.id), relation.label, str(two.id))
+        for one, relation, two in store.get_triplets(entity_names=["Dell Curry"])
+    }
+    assert found == {(each.subject.replace('"', " "), each.predicate, each.object) for each in (FATHER, TEAM, quoted)}
+    sources = {
+        (one.id, relation.properties["triplet_source_id"])
+        for one, relation, _ in store.get_triplets(ids=[FATHER.subject])
+    }
+    assert sources == {("Stephen Curry", "p1")}
+    assert {node.node_id for node in store.get_llama_nodes(["p1", "p2", "p3"])} == {"p1", "p2", "p3"}
+    assert read_triples(first) == [FATHER, TEAM]  # indexing took nothing from the nodes it was given
