@@ -11,7 +11,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 sys.path.insert(0, str(Path(__file__).parent))
 
-from openai_server import OpenAIServer  # noqa: E402
+from openai_server import OpenAIServer
 
 
 @pytest.fixture

@@ -214,7 +214,7 @@ class OpenAIServer:
             return self._problem(f"the script ran out: request {number} has no reply")
         try:
             return answer(body)
-        except Exception:  # whatever it is, the test must get to see it
+        except Exception:  # whatever it is, the test must get to see it  # noqa: BLE001 - reported in `problems`
             return self._problem(f"answer() failed on request {number}:\n{traceback.format_exc()}")
 
     def _problem(self, message: str) -> Reply:

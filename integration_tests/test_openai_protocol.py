@@ -20,7 +20,9 @@ GOOD = Reply(tool_arguments={"entities": ["Ada Lovelace"], "triples": [FACT]})
 
 
 def passages(count: int) -> list[TextNode]:
-    return [TextNode(id_=f"passage-{n}", text=f"Text number {n}.", metadata={"title": f"Title {n}"}) for n in range(count)]
+    return [
+        TextNode(id_=f"passage-{n}", text=f"Text number {n}.", metadata={"title": f"Title {n}"}) for n in range(count)
+    ]
 
 
 def extractor(server: OpenAIServer, **arguments: Any) -> GeARTripleExtractor:
@@ -59,9 +61,14 @@ def test_every_passage_is_accounted_for(server: OpenAIServer, caplog: pytest.Log
     assert (ledger.passages, ledger.triples, sum(ledger.outcomes.values())) == (10, 5, 10)
     assert [failure[0] for failure in ledger.failures] == [f"passage-{n}" for n in (3, 4, 5, 6, 7)]
     # The server counts every reply that it finished; the client never saw the one that was cut.
-    assert (ledger.prompt_tokens, ledger.completion_tokens) == (server.usage.prompt_tokens, server.usage.completion_tokens)
+    assert (ledger.prompt_tokens, ledger.completion_tokens) == (
+        server.usage.prompt_tokens,
+        server.usage.completion_tokens,
+    )
     assert "5 of 10 passages could not be extracted" in caplog.text
-    assert "number 3" in str(server.requests[7]["messages"]) and "could not be read" in str(server.requests[7]["messages"])
+    assert "number 3" in str(server.requests[7]["messages"]) and "could not be read" in str(
+        server.requests[7]["messages"]
+    )
 
 
 def test_what_failed_is_asked_for_again_and_what_succeeded_is_not(server: OpenAIServer) -> None:
@@ -110,11 +117,11 @@ async def test_calls_run_concurrently_but_no_more_than_asked_for(server: OpenAIS
             active -= 1
 
     server.answer = lambda body: Reply(tool_arguments={"triples": [FACT]}, delay=0.05)
-    type(llm).achat_with_tools = counting  # type: ignore[method-assign]
+    type(llm).achat_with_tools = counting
     try:
         nodes = await GeARTripleExtractor(llm=llm, num_workers=3).acall(passages(9))
     finally:
-        type(llm).achat_with_tools = original  # type: ignore[method-assign]
+        type(llm).achat_with_tools = original
     assert peak == 3
     assert [node.node_id for node in nodes] == [f"passage-{n}" for n in range(9)]
 

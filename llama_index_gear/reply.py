@@ -22,7 +22,7 @@ _HEADINGS = [[first, link, last] for first, last in _ENDS for link in _LINKS]
 _ROLES = {*_LINKS, *(end for ends in _ENDS for end in ends)}
 
 _THINKING = re.compile(r"\A(?:\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z))+", re.DOTALL | re.IGNORECASE)
-_THOUGHT = re.compile(r".*</think(?:ing)?>[ \t\r]*(?:\n|\Z)", re.DOTALL | re.IGNORECASE)  # opened in the prompt
+_THOUGHT = re.compile(r"\A.*</think(?:ing)?>[ \t\r]*(?:\n|\Z)", re.DOTALL | re.IGNORECASE)  # opened in the prompt
 _NOTHING = re.compile(
     r"^\W*(?:none|n/?a|nothing|empty|(?:there (?:are|is) )?no (?:\w+ ){0,3}(?:facts?|triples?|information)\b.*)\W*$",
     re.IGNORECASE | re.DOTALL,

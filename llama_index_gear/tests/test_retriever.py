@@ -15,7 +15,6 @@ from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.evaluation import RetrieverEvaluator
-from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.llms.mock import MockFunctionCallingLLM
@@ -28,6 +27,7 @@ from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.storage.storage_context import StorageContext
 from llama_index.core.tools import RetrieverTool
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
+from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear import (
     DiverseTripleBeamSearch,
@@ -392,9 +392,10 @@ async def test_as_an_agent_s_tool(store: GeARVectorStore) -> None:
 
     def reply(messages: Any, **kwargs: Any) -> Any:
         seen.extend(str(message.content) for message in messages)
-        return [*ChatMessage("done").blocks]
+        return ChatMessage(role="assistant", content="done")
 
-    agent = FunctionAgent(tools=[tool], llm=Agentic(response_generator=reply), streaming=False)
+    llm = Agentic(response_generator=reply)  # type: ignore[call-arg]
+    agent = FunctionAgent(tools=[tool], llm=llm, streaming=False)
     await agent.run("Find out.")
     assert any("Virginia Tech" in text for text in seen)
 
@@ -411,7 +412,11 @@ async def test_under_auto_merging(tmp_path: Path, embed_model: WordEmbedding) ->
     docstore = SimpleDocumentStore()
     docstore.add_documents(tree)
     context = StorageContext.from_defaults(docstore=docstore)
-    merging = AutoMergingRetriever(NaiveGERetriever(store, similarity_top_k=len(leaves)), context, verbose=False)
+    merging = AutoMergingRetriever(
+        NaiveGERetriever(store, similarity_top_k=len(leaves)),  # type: ignore[arg-type]  # any retriever serves
+        context,
+        verbose=False,
+    )
     merged = merging.retrieve(QUESTION)
     assert len(merged) < len(leaves)
     # and the other way round: merged parents, which the store doesn't know, pass through our postprocessor

