@@ -100,7 +100,9 @@ def test_text_mode_gives_the_same_triples(server: OpenAIServer) -> None:
     assert "tools" in server.requests[0] and "tools" not in server.requests[1]
 
 
-async def test_calls_run_concurrently_but_no_more_than_asked_for(server: OpenAIServer) -> None:
+async def test_calls_run_concurrently_but_no_more_than_asked_for(
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     active = peak = 0
     lock = asyncio.Lock()
     llm = server.llm(timeout=30.0)
@@ -117,11 +119,8 @@ async def test_calls_run_concurrently_but_no_more_than_asked_for(server: OpenAIS
             active -= 1
 
     server.answer = lambda body: Reply(tool_arguments={"triples": [FACT]}, delay=0.05)
-    type(llm).achat_with_tools = counting
-    try:
-        nodes = await GeARTripleExtractor(llm=llm, num_workers=3).acall(passages(9))
-    finally:
-        type(llm).achat_with_tools = original
+    monkeypatch.setattr(type(llm), "achat_with_tools", counting)
+    nodes = await GeARTripleExtractor(llm=llm, num_workers=3).acall(passages(9))
     assert peak == 3
     assert [node.node_id for node in nodes] == [f"passage-{n}" for n in range(9)]
 

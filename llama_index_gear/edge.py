@@ -21,7 +21,7 @@ from llama_index_gear.edge_models import (
     DISTANCES,
     from_id,
     from_record,
-    from_vector,
+    from_scored,
     refuse,
     to_filter,
     to_point,
@@ -257,18 +257,7 @@ class EdgeClient:
         with self._lock:
             answers = self._shard(collection_name).query_batch(batch)
         return [
-            models.QueryResponse(
-                points=[
-                    models.ScoredPoint.model_construct(
-                        id=from_id(point.id),
-                        version=point.version,
-                        score=point.score,
-                        payload=point.payload if request.with_payload else None,
-                        vector=from_vector(point.vector) if request.with_vector else None,
-                    )
-                    for point in points
-                ]
-            )
+            models.QueryResponse(points=[from_scored(point, request) for point in points])
             for request, points in zip(requests, answers, strict=True)
         ]
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import qdrant_edge as edge
 from pydantic_core import to_jsonable_python
 from qdrant_client.http import models
 
 from llama_index_gear.errors import UnsupportedCall, UnsupportedFilter
+
+Model = TypeVar("Model", models.Record, models.ScoredPoint)
 
 DISTANCES = {
     models.Distance.COSINE: edge.Distance.Cosine,
@@ -55,9 +57,37 @@ def from_id(point_id: Any) -> int | str:
 
 def from_record(record: edge.Record) -> models.Record:
     """A point as `scroll` and `retrieve` return it."""
-    return models.Record.model_construct(
-        id=from_id(record.id), payload=record.payload, vector=from_vector(record.vector)
+    fields = {"id": from_id(record.id), "payload": record.payload, "vector": from_vector(record.vector)}
+    return _made(models.Record, {**fields, "shard_key": None, "order_value": None})
+
+
+def from_scored(point: edge.ScoredPoint, request: models.QueryRequest) -> models.ScoredPoint:
+    """A point as a query returns it, with what the query asked for."""
+    return _made(
+        models.ScoredPoint,
+        {
+            "id": from_id(point.id),
+            "version": point.version,
+            "score": point.score,
+            "payload": point.payload if request.with_payload else None,
+            "vector": from_vector(point.vector) if request.with_vector else None,
+            "shard_key": None,
+            "order_value": None,
+        },
     )
+
+
+def _made(model: type[Model], fields: dict[str, Any]) -> Model:
+    """`model_construct` for one that has all its fields: a hop returns two thousand points, and it is ten times slower.
+
+    Sets what pydantic's documented `__init__` of a model without private attributes and extras sets.
+    """
+    made = model.__new__(model)
+    object.__setattr__(made, "__dict__", fields)
+    object.__setattr__(made, "__pydantic_fields_set__", set(fields))
+    object.__setattr__(made, "__pydantic_extra__", None)
+    object.__setattr__(made, "__pydantic_private__", None)
+    return made
 
 
 def to_query(request: models.QueryRequest) -> edge.QueryRequest:

@@ -113,8 +113,11 @@ def diverse_triple_beam_search(
     unique = list({triple.id: triple for triple in initial}.values())
     if not unique:
         return []
-    starts = [Beam(0.0, (triple,), triple.score) for triple in unique]
-    beams = _top(starts, (yield from _scores(question, query, starts, settings)), settings.beam_size)
+    starts = [(triple,) for triple in unique]
+    dots: Array = np.array([triple.score for triple in unique])
+    norms: Array = np.ones(len(unique))
+    scores = yield from _scores(question, query, starts, dots, norms, settings)
+    beams = _top(starts, scores, dots, norms, settings.beam_size)
     for _ in range(settings.length - 1):
         extended = yield from _extend(question, query, beams, settings)
         if not extended:
@@ -127,32 +130,29 @@ def _extend(question: str, query: Sequence[float], beams: Sequence[Beam], settin
     visited = list(dict.fromkeys(triple.id for beam in beams for triple in beam.chain))
     last = [beam.chain[-1].triple.entities for beam in beams]
     (found,) = yield [Neighbours(last, query, visited, settings.neighbours)]
-    products: Sequence[Sequence[float]] = [[] for _ in found]
+    products: Sequence[Sequence[float]] = ()
     if settings.scorer in ("novelty", "composed") and any(found):
-        chains = [[triple.id for triple in beam.chain] for beam in beams]
-        pairs = [(chain, [triple.id for triple in near]) for chain, near in zip(chains, found, strict=True)]
+        members = [[triple.id for triple in beam.chain] for beam in beams]
+        pairs = [(chain, [triple.id for triple in near]) for chain, near in zip(members, found, strict=True)]
         (products,) = yield [Similarities(pairs)]
-    candidates = [
-        Beam(
-            beam.score,
-            (*beam.chain, triple),
-            beam.dot + triple.score,
-            beam.norm + 2 * product[n] + 1 if len(product) else 1.0,
-        )
-        for beam, near, product in zip(beams, found, products, strict=True)
-        for n, triple in enumerate(near)
-    ]
-    if not candidates:
+    grown = [(beam, triple) for beam, near in zip(beams, found, strict=True) for triple in near]
+    if not grown:
         return []
-    gains = yield from _scores(question, query, candidates, settings)
-    totals = np.array([candidate.score for candidate in candidates]) + gains
+    dots: Array = np.array([beam.dot + triple.score for beam, triple in grown])
+    norms: Array = np.ones(len(grown))
+    if products:
+        flat = [product for near in products for product in near]
+        norms += np.array([beam.norm for beam, _ in grown]) + 2 * np.array(flat)
+    chains = [(*beam.chain, triple) for beam, triple in grown]
+    gains = yield from _scores(question, query, chains, dots, norms, settings)
+    totals = np.array([beam.score for beam, _ in grown]) + gains
     start = 0
     for near in found:  # each beam's extensions stand together
         part = slice(start, start + len(near))
         if settings.diversity:
             totals[part] = _penalised(totals[part], settings.gamma or 2 * settings.beam_size)
         start = part.stop
-    return _top(candidates, totals, settings.beam_size)
+    return _top(chains, totals, dots, norms, settings.beam_size)
 
 
 def _penalised(totals: Array, gamma: float) -> Array:
@@ -163,30 +163,35 @@ def _penalised(totals: Array, gamma: float) -> Array:
     return penalised
 
 
-def _scores(question: str, query: Sequence[float], beams: Sequence[Beam], settings: BeamSearch) -> Flow[Array]:
-    """score(q, T) of GeAR Alg. 1 lines 3 and 13, for the chains of all these beams."""
+def _scores(
+    question: str,
+    query: Sequence[float],
+    chains: Sequence[tuple[StoredTriple, ...]],
+    dots: Array,
+    norms: Array,
+    settings: BeamSearch,
+) -> Flow[Array]:
+    """score(q, T) of GeAR Alg. 1 lines 3 and 13, for all these chains; `dots` and `norms` are those of `Beam`."""
     if settings.reads_text:
-        texts = [chain_text([each.triple for each in beam.chain]) for beam in beams]
+        texts = [chain_text([each.triple for each in chain]) for chain in chains]
         (answer,) = yield [Score(question, query, texts)]
         scores: Array = np.asarray(answer, dtype=np.float64)
         if scores.shape != (len(texts),):
             raise ArgumentError(f"the scorer must give one float a text: {len(texts)} texts, got shape {scores.shape}")
         return scores
-    dots: Array = np.array([beam.dot for beam in beams], dtype=np.float64)
-    lengths = np.array([len(beam.chain) for beam in beams], dtype=np.float64)
+    length = len(chains[0])
     if settings.scorer == "additive":
-        mean: Array = dots / lengths
-        return mean
+        return dots / length
     # With S the sum of a chain's unit vectors: cosine = q·S / |S|; novelty = (q·S/n) / |S/n|² = n q·S / |S|².
-    norms = np.maximum(np.array([beam.norm for beam in beams]), 1e-12)
-    scored: Array = dots / np.sqrt(norms) if settings.scorer == "composed" else lengths * dots / norms
+    positive = np.maximum(norms, 1e-12)
+    scored: Array = dots / np.sqrt(positive) if settings.scorer == "composed" else length * dots / positive
     return scored
 
 
-def _top(beams: Sequence[Beam], scores: Array, size: int) -> list[Beam]:
-    order = np.argsort(-scores, kind="stable")[:size]
+def _top(chains: Sequence[tuple[StoredTriple, ...]], scores: Array, dots: Array, norms: Array, size: int) -> list[Beam]:
+    best = np.argsort(-scores, kind="stable")[:size]
     return [
-        Beam(float(scores[n]), beams[n].chain, beams[n].dot, beams[n].norm) for n in order if not math.isnan(scores[n])
+        Beam(float(scores[n]), chains[n], float(dots[n]), float(norms[n])) for n in best if not math.isnan(scores[n])
     ]
 
 

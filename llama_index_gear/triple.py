@@ -29,10 +29,12 @@ class Triple:
 
     def __post_init__(self) -> None:
         for slot in ("subject", "predicate", "object"):
-            value = " ".join(getattr(self, slot).split())
+            given = getattr(self, slot)
+            value = " ".join(given.split())
             if not value:
                 raise TripleError(f"the {slot} of a triple is empty: {(self.subject, self.predicate, self.object)!r}")
-            object.__setattr__(self, slot, value)
+            if value != given:
+                object.__setattr__(self, slot, value)
 
     @property
     def text(self) -> str:

@@ -106,6 +106,7 @@ def test_a_triple_at_any_depth_is_found() -> None:
         ("", "(a, b) ", 160_000),
         ('["', "“", 160_000),
         ("", "<think>", 800_000),
+        ("", "</think>x", 160_000),
     ],
 )
 def test_long_garbage_is_read_in_linear_time(start: str, unit: str, size: int) -> None:
