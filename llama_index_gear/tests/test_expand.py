@@ -335,6 +335,27 @@ def test_length_one_is_the_start_ranked() -> None:
     assert _numbers(world.search([3, 2, 1, 0], BeamSearch(length=1, beam_size=2))) == [(3,), (1,)]
 
 
+@pytest.mark.parametrize("diversity", [True, False])
+def test_equal_scores_keep_the_order_of_discovery(diversity: bool) -> None:
+    """A hundred chains, three scores: enough for a sort that isn't stable to mix them up."""
+    world = _star([0.9 - n / 200 for n in range(101)])
+
+    def answer(request: Any) -> Any:
+        if not isinstance(request, Score):
+            return world.answer(request)
+        numbers = [int(text.rpartition("relation ")[2].split()[0]) for text in request.texts]
+        return [float(number % 3) for number in numbers]
+
+    def found(initial: Sequence[int], length: int) -> list[Chain]:
+        options = BeamSearch(beam_size=100, length=length, scorer="exact", diversity=diversity)
+        starts = [world.stored(n) for n in initial]
+        return _numbers(run(diverse_triple_beam_search(QUESTION, list(world.query), starts, options), answer))
+
+    order = [*range(2, 101, 2), *range(99, 0, -2)]
+    assert found(order, 1) == [(n,) for n in sorted(order, key=lambda n: -(n % 3))]
+    assert found([0], 2) == [(0, n) for n in sorted(range(1, 101), key=lambda n: -(n % 3))]
+
+
 def test_no_start_no_beam_no_question_to_anyone() -> None:
     with pytest.raises(StopIteration) as stop:
         next(diverse_triple_beam_search(QUESTION, [1.0], [], BeamSearch()))

@@ -17,8 +17,7 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.evaluation import RetrieverEvaluator
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.instrumentation.events import BaseEvent
-from llama_index.core.llms.mock import MockFunctionCallingLLM
-from llama_index.core.node_parser import HierarchicalNodeParser, get_leaf_nodes
+from llama_index.core.node_parser import HierarchicalNodeParser, TokenTextSplitter, get_leaf_nodes
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.retrievers import AutoMergingRetriever, QueryFusionRetriever, RouterRetriever
 from llama_index.core.schema import Document, MetadataMode, NodeWithScore, QueryBundle, TextNode
@@ -375,12 +374,15 @@ async def test_behind_a_router_and_as_a_tool(store: GeARVectorStore, embed_model
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # LlamaIndex's own
 async def test_as_an_agent_s_tool(store: GeARVectorStore) -> None:
+    from llama_index.core.llms import mock
     from llama_index.core.llms.llm import ToolSelection
 
+    if not hasattr(mock, "MockFunctionCallingLLM"):
+        pytest.skip("this llama-index-core has no mock of a function-calling model")
     tool = RetrieverTool.from_defaults(retriever_of(store), name="facts", description="look facts up")
     turns = 0
 
-    class Agentic(MockFunctionCallingLLM):
+    class Agentic(mock.MockFunctionCallingLLM):
         def get_tool_calls_from_response(self, response: Any, error_on_no_tool_call: bool = True, **kwargs: Any) -> Any:
             nonlocal turns
             turns += 1
@@ -402,7 +404,11 @@ async def test_as_an_agent_s_tool(store: GeARVectorStore) -> None:
 
 async def test_under_auto_merging(tmp_path: Path, embed_model: WordEmbedding) -> None:
     text = " ".join(text + "." for text, _ in PASSAGES.values())
-    parser = HierarchicalNodeParser.from_defaults(chunk_sizes=[256, 32], chunk_overlap=0)
+    sizes = {"large": 256, "small": 32}
+    parser = HierarchicalNodeParser.from_defaults(
+        node_parser_ids=list(sizes),
+        node_parser_map={name: TokenTextSplitter(chunk_size=size, chunk_overlap=0) for name, size in sizes.items()},
+    )
     tree = parser.get_nodes_from_documents([Document(id_="all", text=text)])
     leaves = get_leaf_nodes(tree)
     for leaf in leaves:
