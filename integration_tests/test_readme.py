@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
+import json
 import re
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 
 from llama_index_gear.testing import ScriptedLLM
 
-README = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text("utf-8")
 
 
 def test_the_api_in_one_screen_runs(
@@ -26,3 +28,13 @@ def test_the_api_in_one_screen_runs(
     out = capsys.readouterr().out
     assert "Dell Curry" in out and out.endswith("At Virginia Tech.\n")
     names["store"].close()  # type: ignore[attr-defined]
+
+
+def test_every_figure_is_one_of_the_committed_results() -> None:
+    measured = set()
+    for path in (ROOT / "examples" / "benchmarks" / "results").glob("*.json"):
+        for method in json.loads(path.read_text("utf-8")).get("methods", []):
+            measured.add(" / ".join(f"{method[f'recall@{k}']:.1f}" for k in (5, 10, 15)))
+    quoted = re.findall(r"\d+\.\d / \d+\.\d / \d+\.\d", README)
+    assert len(quoted) > 20
+    assert set(quoted) <= measured
