@@ -1,4 +1,4 @@
-"""Ingest the sample passages, ask a question that needs several of them, and see what graph expansion adds.
+"""Ingest the sample passages, ask questions that need several of them, and see what graph expansion adds.
 
     python examples/quickstart.py
     python examples/quickstart.py "Which river flows through the city where the author of … was born?"
@@ -37,7 +37,10 @@ from llama_index_gear import (
 )
 
 DATA = Path(__file__).parent / "data"
-CURRY = "What year did the father of Stephen Curry join the team from which he started his college basketball career?"
+QUESTIONS = (
+    "In which town was the singer who was a granddaughter of J. Robert Oppenheimer's doctoral adviser born?",
+    "What year did the father of Stephen Curry join the team from which he started his college basketball career?",
+)
 TOP_K = 5
 
 
@@ -117,7 +120,7 @@ def recall(retriever: BaseRetriever, questions: list[dict[str, Any]]) -> float:
 def main() -> None:
     """Ingest, ask, compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("question", nargs="?", default=CURRY)
+    parser.add_argument("question", nargs="*", default=QUESTIONS)
     parser.add_argument("--store", type=Path, default=Path("gear_store"), help="folder to keep the store in")
     arguments = parser.parse_args()
 
@@ -138,12 +141,8 @@ def main() -> None:
         expanded = SyncGERetriever(store, llm=llm, similarity_top_k=TOP_K)
     questions = [json.loads(line) for line in (DATA / "questions.jsonl").read_text("utf-8").splitlines()]
     gold = {row["question"]: set(row["gold_passage_ids"]) for row in questions}
-    show(
-        arguments.question,
-        gold.get(arguments.question, set()),
-        base.retrieve(arguments.question),
-        expanded.retrieve(arguments.question),
-    )
+    for question in arguments.question:
+        show(question, gold.get(question, set()), base.retrieve(question), expanded.retrieve(question))
     print(
         f"\nNeeded passages among the first {TOP_K}, over {len(questions)} questions: "
         f"base {recall(base, questions):.0f} %, with graph {recall(expanded, questions):.0f} %"
