@@ -2,4 +2,4 @@
 
 import pytest
 
-pytest.register_assert_rewrite("llama_index_gear.testing")
+pytest.register_assert_rewrite("llama_index_gear.store_contract")

@@ -36,7 +36,8 @@ ROOMS = {
     "walk": "triple errors nodes fusion steps expand read store",
     "retriever": "errors expand read store walk",
     "postprocessor": "errors expand store walk",
-    "testing": "triple errors nodes steps store",
+    "testing": "",
+    "store_contract": "triple errors nodes steps store testing",
 }
 QDRANT = {"edge", "edge_models", "store", "store_layout", "store_collections", "store_reads", "store_writes"}
 

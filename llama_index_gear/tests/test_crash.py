@@ -10,7 +10,8 @@ import pytest
 
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.store import GeARVectorStore
-from llama_index_gear.testing import Contents, WordEmbedding, contents, passage
+from llama_index_gear.store_contract import Contents, contents, passage
+from llama_index_gear.testing import WordEmbedding
 
 SMALL = WordEmbedding(16)
 PASSAGES = 80

@@ -39,7 +39,8 @@ from llama_index_gear.errors import (
 from llama_index_gear.nodes import TRIPLES_KEY, read_triples
 from llama_index_gear.steps import EmbedQuery, Link, Neighbours, Similarities, TriplesOf
 from llama_index_gear.store import GeARVectorStore
-from llama_index_gear.testing import StoreContract, WordEmbedding, contents, passage
+from llama_index_gear.store_contract import StoreContract, contents, passage
+from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.triple import Triple
 
 MakeStore: TypeAlias = Callable[..., GeARVectorStore]
