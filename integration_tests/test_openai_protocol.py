@@ -26,7 +26,9 @@ def passages(count: int) -> list[TextNode]:
 
 
 def extractor(server: OpenAIServer, **arguments: Any) -> GeARTripleExtractor:
-    llm = server.llm(**{"timeout": 30.0, **arguments.pop("llm", {})})
+    # A client that LlamaIndex keeps across event loops may lose a reply on a connection of a loop that is gone; the
+    # extractor asks again, but here requests are counted.
+    llm = server.llm(**{"timeout": 30.0, "reuse_client": False, **arguments.pop("llm", {})})
     return GeARTripleExtractor(llm=llm, num_workers=1, retry_backoff=0.0, **arguments)
 
 
