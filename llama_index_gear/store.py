@@ -57,9 +57,9 @@ class GeARVectorStore(BasePydanticVectorStore):
       `object`, `entities` (the two entity keys) and, under `metadata`, the passage's metadata, so that a filter binds
       triples as it binds passages.
 
-    Both hold a dense vector and a BM25 sparse vector a point. `add` removes outdated triples, writes the new ones and
-    then the passages: a passage that is there has all its triples, and a call that was killed is mended by repeating
-    it. Nothing is opened or created before the first call.
+    Both hold a dense vector and a BM25 sparse vector a point. `add` writes the new triples, then the passages, and then
+    removes outdated triples: a passage that is there has all its triples, and a call that was killed is mended by
+    repeating it. Nothing is opened or created before the first call.
 
     Args:
         client: a `QdrantClient` (a server, a cluster, `":memory:"`); for an embedded store use `from_path`.
