@@ -6,7 +6,6 @@ scores) and computes the rest on arrays.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -15,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.steps import Flow, Neighbours, Score, Similarities
-from llama_index_gear.triple import StoredTriple, chain_text
+from llama_index_gear.steps import Facts, Flow, Neighbours, Score, Similarities
+from llama_index_gear.triple import StoredTriple, Triple, chain_text
 
 TextScorer: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
 """`scorer(question, chain_texts)` gives one float a text, higher is better: a cross-encoder, an entailment model."""
@@ -113,11 +112,11 @@ def diverse_triple_beam_search(
     unique = list({triple.id: triple for triple in initial}.values())
     if not unique:
         return []
-    starts = [(triple,) for triple in unique]
     dots: Array = np.array([triple.score for triple in unique])
     norms: Array = np.ones(len(unique))
-    scores = yield from _scores(question, query, starts, dots, norms, settings)
-    beams = _top(starts, scores, dots, norms, settings.beam_size)
+    texts = [triple.triple.text for triple in unique] if settings.reads_text else []
+    scores = yield from _scores(question, query, 1, texts, dots, norms, settings)
+    beams = [Beam(float(scores[n]), (unique[n],), float(dots[n])) for n in _best(scores, settings.beam_size)]
     for _ in range(settings.length - 1):
         extended = yield from _extend(question, query, beams, settings)
         if not extended:
@@ -130,21 +129,26 @@ def _extend(question: str, query: Sequence[float], beams: Sequence[Beam], settin
     visited = list(dict.fromkeys(triple.id for beam in beams for triple in beam.chain))
     last = [beam.chain[-1].triple.entities for beam in beams]
     (found,) = yield [Neighbours(last, query, visited, settings.neighbours)]
-    products: Sequence[Sequence[float]] = ()
-    if settings.scorer in ("novelty", "composed") and any(found):
-        members = [[triple.id for triple in beam.chain] for beam in beams]
-        pairs = [(chain, [triple.id for triple in near]) for chain, near in zip(members, found, strict=True)]
-        (products,) = yield [Similarities(pairs)]
-    grown = [(beam, triple) for beam, near in zip(beams, found, strict=True) for triple in near]
+    known: dict[str, tuple[Triple, str]] = {}
+    if settings.reads_text and any(found):
+        (known,) = yield [Facts(list(dict.fromkeys(each.id for near in found for each in near)))]
+        found = [[each for each in near if each.id in known] for near in found]
+    grown = [(beam, each) for beam, near in zip(beams, found, strict=True) for each in near]
     if not grown:
         return []
-    dots: Array = np.array([beam.dot + triple.score for beam, triple in grown])
+    dots: Array = np.array([beam.dot + each.score for beam, each in grown])
     norms: Array = np.ones(len(grown))
-    if products:
+    if settings.scorer in ("novelty", "composed"):
+        members = [[triple.id for triple in beam.chain] for beam in beams]
+        pairs = [(chain, [each.id for each in near]) for chain, near in zip(members, found, strict=True)]
+        (products,) = yield [Similarities(pairs)]
         flat = [product for near in products for product in near]
         norms += np.array([beam.norm for beam, _ in grown]) + 2 * np.array(flat)
-    chains = [(*beam.chain, triple) for beam, triple in grown]
-    gains = yield from _scores(question, query, chains, dots, norms, settings)
+    texts = [
+        chain_text([*(triple.triple for triple in beam.chain), known[each.id][0]])
+        for beam, each in (grown if settings.reads_text else [])
+    ]
+    gains = yield from _scores(question, query, len(beams[0].chain) + 1, texts, dots, norms, settings)
     totals = np.array([beam.score for beam, _ in grown]) + gains
     start = 0
     for near in found:  # each beam's extensions stand together
@@ -152,7 +156,16 @@ def _extend(question: str, query: Sequence[float], beams: Sequence[Beam], settin
         if settings.diversity:
             totals[part] = _penalised(totals[part], settings.gamma or 2 * settings.beam_size)
         start = part.stop
-    return _top(chains, totals, dots, norms, settings.beam_size)
+    best = _best(totals, settings.beam_size)
+    if not settings.reads_text:
+        (known,) = yield [Facts(list(dict.fromkeys(grown[n][1].id for n in best)))]
+    extended = []
+    for n in best:
+        beam, each = grown[n]
+        if each.id in known:  # one that was deleted since it was found is no extension
+            added = StoredTriple(each.id, *known[each.id], each.score)
+            extended.append(Beam(float(totals[n]), (*beam.chain, added), float(dots[n]), float(norms[n])))
+    return extended
 
 
 def _penalised(totals: Array, gamma: float) -> Array:
@@ -166,20 +179,21 @@ def _penalised(totals: Array, gamma: float) -> Array:
 def _scores(
     question: str,
     query: Sequence[float],
-    chains: Sequence[tuple[StoredTriple, ...]],
+    length: int,
+    texts: Sequence[str],
     dots: Array,
     norms: Array,
     settings: BeamSearch,
 ) -> Flow[Array]:
-    """score(q, T) of GeAR Alg. 1 lines 3 and 13, for all these chains; `dots` and `norms` are those of `Beam`."""
+    """score(q, T) of GeAR Alg. 1 lines 3 and 13, for chains of this length; `dots` and `norms` are those of `Beam`."""
     if settings.reads_text:
-        texts = [chain_text([each.triple for each in chain]) for chain in chains]
         (answer,) = yield [Score(question, query, texts)]
         scores: Array = np.asarray(answer, dtype=np.float64)
         if scores.shape != (len(texts),):
             raise ArgumentError(f"the scorer must give one float a text: {len(texts)} texts, got shape {scores.shape}")
+        if np.isnan(scores).any():
+            raise ArgumentError(f"the scorer gave NaN for the text {texts[int(np.isnan(scores).argmax())]!r}")
         return scores
-    length = len(chains[0])
     if settings.scorer == "additive":
         return dots / length
     # With S the sum of a chain's unit vectors: cosine = q·S / |S|; novelty = (q·S/n) / |S/n|² = n q·S / |S|².
@@ -188,11 +202,9 @@ def _scores(
     return scored
 
 
-def _top(chains: Sequence[tuple[StoredTriple, ...]], scores: Array, dots: Array, norms: Array, size: int) -> list[Beam]:
-    best = np.argsort(-scores, kind="stable")[:size]
-    return [
-        Beam(float(scores[n]), chains[n], float(dots[n]), float(norms[n])) for n in best if not math.isnan(scores[n])
-    ]
+def _best(scores: Array, size: int) -> list[int]:
+    """Indices of the highest scores, best first; equal ones in the order of discovery."""
+    return [int(n) for n in np.argsort(-scores, kind="stable")[:size]]
 
 
 def flatten(beams: Sequence[Beam]) -> dict[str, tuple[StoredTriple, ...]]:

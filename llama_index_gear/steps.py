@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import QueryBundle
@@ -73,17 +73,35 @@ class TriplesOf:
     limit: int | None
 
 
+class Candidate(NamedTuple):
+    """A triple that a beam may grow by, before anybody has read it."""
+
+    id: str
+    score: float
+    """Cosine of the query's embedding and the triple's."""
+
+
 @dataclass(frozen=True)
 class Neighbours:
     """For each triple, the triples that share an entity with it (GeAR §4.2), most similar to `query` first.
 
-    At most `limit` each, none of `exclude`. Answer: a `list[StoredTriple]` a triple.
+    At most `limit` each, none of `exclude`. Answer: a `list[Candidate]` a triple.
     """
 
     triple_entities: Sequence[tuple[str, ...]]
     query: Sequence[float]
     exclude: Sequence[str]
     limit: int
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Fetch triples by id: a hop sees a thousand candidates and reads the few that win.
+
+    Answer: id → (the `Triple`, id of its passage), of those that exist.
+    """
+
+    ids: Sequence[str]
 
 
 @dataclass(frozen=True)

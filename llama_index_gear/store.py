@@ -29,6 +29,7 @@ from llama_index_gear.steps import (
     Call,
     EmbedQuery,
     EmbedTexts,
+    Facts,
     Flow,
     Link,
     Neighbours,
@@ -273,7 +274,7 @@ class GeARVectorStore(BasePydanticVectorStore):
     # -- the graph side: requests of `steps.py` ------------------------------------------------------------------
 
     def answer(self, request: Any, filters: MetadataFilters | None = None) -> Any:
-        """Answer a `Link`, `TriplesOf`, `Neighbours`, `Similarities`, `Passages`, `EmbedQuery` or `EmbedTexts`.
+        """Answer a `Link`, `TriplesOf`, `Neighbours`, `Facts`, `Similarities`, `Passages`, `EmbedQuery`, `EmbedTexts`.
 
         Args:
             request: one of these requests; its docstring says what the answer is.
@@ -296,6 +297,8 @@ class GeARVectorStore(BasePydanticVectorStore):
                 answer = yield from self._reads.triples_of(request, filters)
             case Neighbours():
                 answer = yield from self._reads.neighbours(request, filters)
+            case Facts():
+                answer = yield from self._reads.facts(request)
             case Similarities():
                 answer = yield from self._reads.similarities(request)
             case Passages():

@@ -43,7 +43,17 @@ from llama_index.vector_stores.qdrant import QdrantVectorStore
 
 from llama_index_gear.errors import ArgumentError, StoreError, UnsupportedFilter
 from llama_index_gear.nodes import TRIPLES_KEY, attach_triples, read_triples
-from llama_index_gear.steps import EmbedQuery, EmbedTexts, Link, Neighbours, Passages, Similarities, TriplesOf
+from llama_index_gear.steps import (
+    Candidate,
+    EmbedQuery,
+    EmbedTexts,
+    Facts,
+    Link,
+    Neighbours,
+    Passages,
+    Similarities,
+    TriplesOf,
+)
 from llama_index_gear.store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.triple import StoredTriple, Triple
@@ -505,6 +515,7 @@ class StoreContract:
             assert do.answer(TriplesOf([], vector, 5)) == []
             assert do.answer(Neighbours([("dell curry",), ("nba",)], vector, [], 5)) == [[], []]
             assert do.answer(Neighbours([], vector, [], 5)) == []
+            assert do.answer(Facts([Triple(*_SON).id("p-son")])) == do.answer(Facts([])) == {}
             assert do.answer(Similarities([])) == []
             assert do.answer(Passages(["p-son"])) == []
             assert do.answer(Passages([])) == []
@@ -613,7 +624,9 @@ class StoreContract:
                 "Passages": {node.node_id for node in do.answer(Passages(everyone), filters)},
                 "TriplesOf": {t.passage_id for t in do.answer(TriplesOf(everyone, vector, None), filters)},
                 "TriplesOf, limited": {t.passage_id for t in do.answer(TriplesOf(everyone, vector, 9), filters)},
-                "Neighbours": {t.passage_id for t in do.answer(Neighbours([("hub",)], vector, [], 9), filters)[0]},
+                "Neighbours": {
+                    t.passage_id for t in _read(do, do.answer(Neighbours([("hub",)], vector, [], 9), filters)[0])
+                },
                 "Link": {t.passage_id for t in do.answer(Link(["Hub"], 9, vector), filters)[0]},
                 "dense": set(do.query("stone", _DEFAULT, filters=filters).ids or []),
                 "sparse": set(do.query("stone", _SPARSE, filters=filters).ids or []),
@@ -658,7 +671,7 @@ class StoreContract:
             assert [n.node_id for n in do.get_nodes(filters=_and(_is(key, value)))] == ["p"], key
         assert _triples(do, ["p"]) == {("p", *_SON)}
         (found,) = do.answer(Neighbours([("dell curry",)], _EMBED.get_query_embedding("x"), [], 9))
-        assert {(t.passage_id, t.triple) for t in found} == {("p", Triple(*_SON)), ("q", Triple(*_SON))}
+        assert {(t.passage_id, t.triple) for t in _read(do, found)} == {("p", Triple(*_SON)), ("q", Triple(*_SON))}
         do.delete("mine")
         assert len(do.get_nodes()) == 2
         do.delete("d")
@@ -696,13 +709,36 @@ class StoreContract:
         born = Triple("DELL curry", "was born in", "Harrisonburg").id("p-case")
         assert [found.id for found in dell] == [*sons, born, Triple(*_PLAYS).id("p-plays")]
         assert [found.id for found in north] == [Triple(*_PLAYS).id("p-plays")]
-        assert [found.passage_id for found in charlotte] == ["p-far"]
+        assert [found.passage_id for found in _read(do, charlotte)] == ["p-far"]
         assert part == []
-        _check_scores(dell, vector)
+        _check_scores(_read(do, dell), vector)
         (limited,) = do.answer(Neighbours([triple.entities], vector, excluded, 4))
         assert limited == dell[:4]
         (without,) = do.answer(Neighbours([triple.entities], vector, [*excluded, *sons[:2]], 50))
         assert [found.id for found in without] == [sons[2], born, Triple(*_PLAYS).id("p-plays")]
+
+    def test_facts(self, make_store: Any, mode: str) -> None:
+        """The triples of these ids, with their passages; unknown ids are left out, repeated ones do no harm."""
+        do = self.drive(make_store(), mode)
+        do.add(_curry())
+        son, plays = Triple(*_SON), Triple(*_PLAYS)
+        ids = [plays.id("p-plays"), son.id("p-again"), son.id("nowhere"), plays.id("p-plays")]
+        assert do.answer(Facts(ids)) == {ids[0]: (plays, "p-plays"), ids[1]: (son, "p-again")}
+
+    def test_top_k_below_one_is_refused(self, make_store: Any, mode: str) -> None:
+        """By every request that takes one, whatever the store holds."""
+        do = self.drive(make_store(), mode)
+        vector = _EMBED.get_query_embedding("Curry")
+        for _ in range(2):
+            for top_k in (0, -1):
+                for request in (
+                    Link(["Curry"], top_k, vector),
+                    TriplesOf(["p-son"], vector, top_k),
+                    Neighbours([("dell curry",)], vector, [], top_k),
+                ):
+                    with _raises(ArgumentError):
+                        do.answer(request)
+            do.add(_curry())
 
     def test_linking(self, make_store: Any, mode: str) -> None:
         """The triples nearest to each text, most similar first; scored by the query, not by the text."""
@@ -848,6 +884,11 @@ def _triples(
 def _all_triples(do: Driver) -> set[tuple[str, str, str, str]]:
     points = contents(do.store).get(do.store.triple_collection_name, {})
     return {(p["passage_id"], p["subject"], p["predicate"], p["object"]) for p, _ in points.values()}
+
+
+def _read(do: Driver, candidates: Sequence[Candidate]) -> list[StoredTriple]:
+    facts: dict[str, tuple[Triple, str]] = do.answer(Facts([found.id for found in candidates]))
+    return [StoredTriple(found.id, *facts[found.id], found.score) for found in candidates]
 
 
 def _check_scores(triples: Sequence[StoredTriple], query: Sequence[float]) -> None:

@@ -78,11 +78,15 @@ def to_node(point: Any) -> BaseNode:
     return node
 
 
+def to_fact(payload: dict[str, Any]) -> tuple[Triple, str]:
+    """The triple in a payload, and the id of its passage."""
+    return Triple(payload["subject"], payload["predicate"], payload["object"]), payload["passage_id"]
+
+
 def to_stored_triple(point: Any) -> StoredTriple:
-    """The triple that a point holds."""
-    fact = point.payload
-    triple = Triple(fact["subject"], fact["predicate"], fact["object"])
-    return StoredTriple(id=str(point.id), triple=triple, passage_id=fact["passage_id"], score=float(point.score))
+    """The triple that a scored point holds."""
+    triple, passage_id = to_fact(point.payload)
+    return StoredTriple(id=str(point.id), triple=triple, passage_id=passage_id, score=float(point.score))
 
 
 def triple_payload(node: BaseNode) -> dict[str, Any]:

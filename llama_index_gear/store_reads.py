@@ -16,7 +16,18 @@ from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.fusion import reciprocal_rank_fusion
-from llama_index_gear.steps import Call, EmbedQuery, EmbedTexts, Flow, Link, Neighbours, Similarities, TriplesOf
+from llama_index_gear.steps import (
+    Call,
+    Candidate,
+    EmbedQuery,
+    EmbedTexts,
+    Facts,
+    Flow,
+    Link,
+    Neighbours,
+    Similarities,
+    TriplesOf,
+)
 from llama_index_gear.store_collections import Collections
 from llama_index_gear.store_layout import (
     DENSE,
@@ -28,11 +39,12 @@ from llama_index_gear.store_layout import (
     nearest,
     point_id_of,
     sparse_vector,
+    to_fact,
     to_node,
     to_stored_triple,
     triple_filter,
 )
-from llama_index_gear.triple import StoredTriple
+from llama_index_gear.triple import StoredTriple, Triple
 
 
 @dataclass(frozen=True)
@@ -76,8 +88,8 @@ class StoreReads:
             VectorStoreQueryMode.SPARSE: sparse_top_k,
             VectorStoreQueryMode.HYBRID: query.hybrid_top_k or query.similarity_top_k,
         }[query.mode]
-        if min(query.similarity_top_k, sparse_top_k, top_k) < 1:
-            raise ArgumentError(f"top-k must be 1 or more, got {query.similarity_top_k}")
+        for asked in (query.similarity_top_k, sparse_top_k, top_k):
+            _check_top_k(asked)
         if not (yield from self.collections.exists()):
             return VectorStoreQueryResult(nodes=[], similarities=[], ids=[])
         musts = conditions(query.filters)
@@ -122,6 +134,7 @@ class StoreReads:
 
     def linking(self, link: Link, filters: MetadataFilters | None) -> Flow[list[list[StoredTriple]]]:
         """Answers `Link`."""
+        _check_top_k(link.top_k)
         if not link.texts or not (yield from self.collections.exists()):
             return [[] for _ in link.texts]
         match_ = triple_filter(filters)
@@ -144,6 +157,7 @@ class StoreReads:
 
     def triples_of(self, request: TriplesOf, filters: MetadataFilters | None) -> Flow[list[StoredTriple]]:
         """Answers `TriplesOf`."""
+        _check_top_k(request.limit)
         if not request.passage_ids or not (yield from self.collections.exists()):
             return []
         self.collections.check_dimension(request.query, "the query's embedding")
@@ -159,17 +173,35 @@ class StoreReads:
         )
         return [to_stored_triple(point) for point in answer]
 
-    def neighbours(self, request: Neighbours, filters: MetadataFilters | None) -> Flow[list[list[StoredTriple]]]:
+    def neighbours(self, request: Neighbours, filters: MetadataFilters | None) -> Flow[list[list[Candidate]]]:
         """Answers `Neighbours`."""
+        _check_top_k(request.limit)
         if not request.triple_entities or not (yield from self.collections.exists()):
             return [[] for _ in request.triple_entities]
         self.collections.check_dimension(request.query, "the query's embedding")
         requests = []
         for entities in request.triple_entities:
             match_ = triple_filter(filters, must=[any_of("entities", entities)], exclude=request.exclude)
-            requests.append(nearest(request.query, request.limit, match_, payload=FACT))
+            requests.append(nearest(request.query, request.limit, match_, payload=False))
         answers = yield from self.collections.batch(self.collections.triples, requests)
-        return [[to_stored_triple(point) for point in answer] for answer in answers]
+        return [[Candidate(str(point.id), float(point.score)) for point in answer] for answer in answers]
+
+    def facts(self, request: Facts) -> Flow[dict[str, tuple[Triple, str]]]:
+        """Answers `Facts`."""
+        if not request.ids or not (yield from self.collections.exists()):
+            return {}
+        (records,) = yield [
+            Call(
+                "retrieve",
+                {
+                    "collection_name": self.collections.triples,
+                    "ids": list(request.ids),
+                    "with_payload": FACT,
+                    "with_vectors": False,
+                },
+            )
+        ]
+        return {str(record.id): to_fact(record.payload) for record in records}
 
     def similarities(self, request: Similarities) -> Flow[list[list[float]]]:
         """Two round trips: the chains' vectors, then one query a pair. No candidate's vector leaves the engine."""
@@ -203,3 +235,9 @@ class StoreReads:
             cosines = {str(point.id): point.score for point in answer}
             products[number] = [length * cosines.get(candidate, 0.0) for candidate in candidates]
         return products
+
+
+def _check_top_k(top_k: int | None) -> None:
+    """Refuse to look for fewer than one, before an engine does so in words of its own."""
+    if top_k is not None and top_k < 1:
+        raise ArgumentError(f"top-k must be 1 or more, got {top_k}")

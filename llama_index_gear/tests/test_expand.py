@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.expand import Beam, BeamSearch, Scorer, diverse_triple_beam_search, flatten
-from llama_index_gear.steps import Neighbours, Score, Similarities, run
+from llama_index_gear.steps import Candidate, Facts, Neighbours, Score, Similarities, run
 from llama_index_gear.triple import StoredTriple, Triple
 
 Vector = NDArray[np.float64]
@@ -57,12 +57,16 @@ class World:
             case Neighbours():
                 return [
                     [
-                        each
+                        Candidate(each.id, each.score)
                         for each in sorted(map(self.stored, by_id.values()), key=lambda each: (-each.score, each.id))
                         if each.id not in request.exclude and set(each.triple.entities) & set(keys)
                     ][: request.limit]
                     for keys in request.triple_entities
                 ]
+            case Facts():
+                return {
+                    each: (self.stored(by_id[each]).triple, self.stored(by_id[each]).passage_id) for each in request.ids
+                }
             case Similarities():
                 return [
                     [float(sum(self.vectors[by_id[c]] for c in chain) @ self.vectors[by_id[n]]) for n in near]
@@ -368,11 +372,11 @@ def test_no_start_no_beam_no_question_to_anyone() -> None:
 @pytest.mark.parametrize(
     ("scorer", "start", "hop"),
     [
-        ("additive", [], [Neighbours]),
-        ("composed", [], [Neighbours, Similarities]),
-        ("novelty", [], [Neighbours, Similarities]),
-        ("exact", [Score], [Neighbours, Score]),
-        (lambda question, texts: [0.0] * len(texts), [Score], [Neighbours, Score]),
+        ("additive", [], [Neighbours, Facts]),
+        ("composed", [], [Neighbours, Similarities, Facts]),
+        ("novelty", [], [Neighbours, Similarities, Facts]),
+        ("exact", [Score], [Neighbours, Facts, Score]),
+        (lambda question, texts: [0.0] * len(texts), [Score], [Neighbours, Facts, Score]),
     ],
 )
 def test_round_trips(scorer: Scorer, start: list[type], hop: list[type]) -> None:
@@ -398,11 +402,47 @@ def test_what_a_hop_asks_for() -> None:
     assert isinstance(request, Neighbours)
     assert [set(keys) for keys in request.triple_entities] == [{"entity 0", "entity 1"}, {"entity 0", "entity 2"}]
     assert (list(request.query), sorted(request.exclude), request.limit) == ([1.0, 0.0, 0.0], ["id000", "id001"], 7)
-    (request,) = flow.send([[[world.stored(2)], [world.stored(3)]]])
+    (request,) = flow.send([[[Candidate("id002", 0.7), Candidate("id004", 0.1)], [Candidate("id003", 0.6)]]])
     assert [(list(chain), list(near)) for chain, near in request.pairs] == [
-        (["id000"], ["id002"]),
+        (["id000"], ["id002", "id004"]),
         (["id001"], ["id003"]),
     ]
+    (request,) = flow.send([[[0.0, 0.0], [0.0]]])
+    assert isinstance(request, Facts)
+    assert sorted(request.ids) == ["id002", "id003", "id004"]
+
+
+def test_only_winners_are_read() -> None:
+    """A hop sees all candidates, and reads no more facts than it keeps beams."""
+    world = _star([0.9 - n / 200 for n in range(101)])
+    read: list[str] = []
+
+    def answer(request: Any) -> Any:
+        read.extend(request.ids if isinstance(request, Facts) else ())
+        return world.answer(request)
+
+    starts = [world.stored(n) for n in range(4)]
+    run(diverse_triple_beam_search(QUESTION, list(world.query), starts, BeamSearch(beam_size=3)), answer)
+    assert 1 <= len(read) <= 3
+
+
+@pytest.mark.parametrize("scorer", ["novelty", "additive", "exact"])
+def test_a_candidate_that_is_deleted_before_it_is_read_is_no_extension(scorer: Scorer) -> None:
+    world = _star([0.9, 0.8, 0.7])
+
+    def answer(request: Any) -> Any:
+        if not isinstance(request, Facts):
+            return world.answer(request)
+        return {key: fact for key, fact in world.answer(request).items() if key not in gone}
+
+    def found() -> list[Chain]:
+        options = BeamSearch(scorer=scorer)
+        return _numbers(run(diverse_triple_beam_search(QUESTION, [1.0, 0, 0], [world.stored(0)], options), answer))
+
+    gone = {"id001"}
+    assert found() == [(0, 2)]
+    gone = {"id001", "id002"}
+    assert found() == [(0,)]
 
 
 # -- Text scorers that misbehave --------------------------------------------------------------------------------------
@@ -418,12 +458,13 @@ def test_a_scorer_must_give_one_float_a_text(scores: Any) -> None:
         run(flow, lambda request: scores)
 
 
-def test_a_chain_scored_as_not_a_number_is_left_out() -> None:
+def test_a_scorer_that_gives_not_a_number_is_named() -> None:
     world = _star([0.9, 0.8])
     flow = diverse_triple_beam_search(
         QUESTION, [1.0, 0.0, 0.0], [world.stored(0), world.stored(1)], BeamSearch(scorer="exact", length=1)
     )
-    assert _numbers(run(flow, lambda request: [math.nan, -1.0])) == [(1,)]
+    with pytest.raises(ArgumentError, match=r"NaN for the text 'Entity-0 relation 1 ENTITY 2'"):
+        run(flow, lambda request: [-1.0, math.nan])
 
 
 # -- Settings ---------------------------------------------------------------------------------------------------------

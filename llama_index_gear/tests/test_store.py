@@ -37,7 +37,7 @@ from llama_index_gear.errors import (
     TripleError,
 )
 from llama_index_gear.nodes import TRIPLES_KEY, read_triples
-from llama_index_gear.steps import EmbedQuery, Link, Neighbours, Similarities, TriplesOf
+from llama_index_gear.steps import EmbedQuery, Facts, Link, Neighbours, Similarities, TriplesOf
 from llama_index_gear.store import GeARVectorStore
 from llama_index_gear.store_contract import StoreContract, contents, passage
 from llama_index_gear.testing import WordEmbedding
@@ -238,7 +238,7 @@ def test_any_text_comes_back_unchanged(make_store: MakeStore, text: str) -> None
     assert {t.triple for t in found} == set(facts)
     for fact in facts:
         (near,) = store.answer(Neighbours([fact.entities], query, [], 5))
-        assert fact in {t.triple for t in near}
+        assert (fact, "id " + text) in store.answer(Facts([found.id for found in near])).values()
     for mode in (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.HYBRID):
         store.query(dense(text, mode=mode))
     store.delete("doc " + text)
