@@ -47,15 +47,27 @@ _COMMON = frozenset(
     " within without would yes yet you your".split()
 )
 """Words that are no name where a capital letter is due to the start of a sentence."""
+_DEMONYMS = frozenset(
+    "african american arab argentine asian australian austrian belgian brazilian british buddhist bulgarian canadian"
+    " catholic chilean chinese christian colombian croatian cuban czech danish democratic dutch egyptian english"
+    " ethiopian european filipino finnish french german greek hindu hungarian icelandic indian indonesian iranian iraqi"
+    " irish islamic israeli italian japanese jewish kenyan korean latin malaysian mexican muslim nigerian norwegian"
+    " pakistani persian peruvian polish portuguese protestant republican roman romanian russian scottish serbian soviet"
+    " spanish swedish swiss thai turkish ukrainian vietnamese welsh".split()
+)
+"""Adjectives with a capital letter: alone they name nobody, and join what has nothing to do with each other."""
+_NO_NAME = _COMMON | _CONNECTORS | _DEMONYMS
+"""What alone is no name."""
 
 
 class MentionTripleExtractor(TransformComponent):
     """Writes triples on the nodes with regular expressions alone: no language model, no download, no network.
 
     One triple per sentence and name in it: (the passage's title, the sentence's own words, the name). A name is a run
-    of capitalised words ("Republic of Austria", "J. K. Rowling", "Boeing 747"); the title's last parenthesis is left
-    out ("Song of Solomon (novel)" is "Song of Solomon"), and a sentence without a name has the title for both ends. A
-    passage without a title takes its first name for one.
+    of capitalised words ("Republic of Austria", "J. K. Rowling", "Boeing 747") other than a nation's or faith's
+    adjective alone ("British"); the title's last parenthesis is left out ("Song of Solomon (novel)" is "Song of
+    Solomon"), and a sentence without a name has the title for both ends. A passage without a title takes its first
+    name for one.
 
     What it isn't: no relation is understood, no pronoun resolved, and "Curry" and "Stephen Curry" are two entities. It
     is made for English: German nouns are all names to it, and scripts without capital letters (Arabic, Chinese, …)
@@ -69,7 +81,8 @@ class MentionTripleExtractor(TransformComponent):
     =======================  =====  =====  =====  ====================
     none: the base alone     63.5   71.8   73.2    0
     written by GPT-3.5       66.6   77.8   79.9    9.1
-    this extractor           69.6   77.9   82.4   10.4
+    … adjectives as names    69.6   77.9   82.4   10.4
+    this extractor           69.6   79.4   84.1    9.9
     =======================  =====  =====  =====  ====================
     """
 
@@ -164,7 +177,7 @@ def _mentions(words: Sequence[str], lower: set[str]) -> list[tuple[int, int, str
     for match in _NAME.finditer("".join(kind for kind, _ in read)):
         start, end = match.span()
         name = " ".join(core for _, core in read[start:end])
-        common = name.lower() in _COMMON or name.lower() in _CONNECTORS or (start == 0 and name.lower() in lower)
+        common = name.lower() in _NO_NAME or (start == 0 and name.lower() in lower)
         if end - start == 1 and (len(name) == 1 or common):
             continue
         # the full stop of an initial or an abbreviation is not that of the sentence: "U.S." but "World War I"

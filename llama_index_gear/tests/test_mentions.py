@@ -55,6 +55,8 @@ def test_one_triple_per_sentence_and_mention() -> None:
         ("🙂Paris \u200fRome\u200f (🎉) «Milan»", ["Paris", "Rome", "Milan"]),
         ("“Hello,” said Ann. “Goodbye!” Bob left.", ["Hello", "Ann", "Goodbye", "Bob"]),
         ("...  ,,, –– ((( )))", []),
+        # a nation's adjective is no name, a name with one in it is
+        ("the British physicist and French. German troops met the British Museum", ["British Museum"]),
     ],
 )
 def test_mentions(text: str, expected: list[str]) -> None:
