@@ -1,14 +1,17 @@
 """GeAR for LlamaIndex: retrieval for questions whose answer is spread over several passages."""
 
 from llama_index_gear.bm25 import RankBM25Retriever
+from llama_index_gear.engine import GeARQueryEngine
 from llama_index_gear.errors import GeARError
 from llama_index_gear.extract import GeARTripleExtractor
+from llama_index_gear.gear_retriever import GeARRetriever
 from llama_index_gear.ledger import FAILED_EXTRACTIONS, ExtractionLedger
 from llama_index_gear.mentions import MentionTripleExtractor
 from llama_index_gear.nodes import ToPropertyGraph, attach_triples, read_triples
 from llama_index_gear.postprocessor import DiverseTripleBeamSearch
 from llama_index_gear.retriever import NaiveGERetriever, SyncGERetriever
 from llama_index_gear.store import GeARVectorStore
+from llama_index_gear.trace import Trace
 from llama_index_gear.triple import Triple
 
 __all__ = [
@@ -16,6 +19,8 @@ __all__ = [
     "DiverseTripleBeamSearch",
     "ExtractionLedger",
     "GeARError",
+    "GeARQueryEngine",
+    "GeARRetriever",
     "GeARTripleExtractor",
     "GeARVectorStore",
     "MentionTripleExtractor",
@@ -23,6 +28,7 @@ __all__ = [
     "RankBM25Retriever",
     "SyncGERetriever",
     "ToPropertyGraph",
+    "Trace",
     "Triple",
     "attach_triples",
     "read_triples",

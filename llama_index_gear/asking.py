@@ -1,21 +1,30 @@
-"""One call of a language model that writes facts: structured or as text, tried again, and what it cost."""
+"""One call of a language model: for facts or for text, sync or async, and what it cost."""
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import json
+import queue
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
 from llama_index.core.bridge.pydantic import BaseModel, Field
 from llama_index.core.llms import LLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.program.function_program import get_function_tool
+from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.utils import get_tokenizer
 
+Result = TypeVar("Result")
+
+_FENCE = re.compile(r"#{5,}")
 _TRANSIENT = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
 
 
@@ -35,7 +44,7 @@ class PassageFacts(BaseModel):
 
 
 @dataclass(frozen=True)
-class Answer:
+class Reply:
     """What came of asking.
 
     Attributes:
@@ -46,6 +55,7 @@ class Answer:
         calls: calls made, retries included.
         prompt_tokens: of the call that was answered; as its client counts them, else by LlamaIndex's tokenizer.
         completion_tokens: likewise.
+        ms: how long it took, in milliseconds, retries included.
 
     """
 
@@ -56,11 +66,17 @@ class Answer:
     calls: int = 1
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    ms: float = 0.0
 
     @property
     def timed_out(self) -> bool:
         """Whether the last try ended with a time-out."""
         return isinstance(self.error, TimeoutError) or "timeout" in type(self.error).__name__.lower()
+
+
+def unfenced(text: str) -> str:
+    """The text with shorter fences: what follows one inside it stays inside the prompt's own, `#####`."""
+    return _FENCE.sub("####", text)
 
 
 def offers_functions(llm: LLM) -> bool:
@@ -70,29 +86,108 @@ def offers_functions(llm: LLM) -> bool:
 
 async def ask_for_facts(
     llm: LLM, messages: Sequence[ChatMessage], *, structured: bool, max_retries: int, retry_backoff: float
-) -> Answer:
+) -> Reply:
     """Ask once; after a rate limit, a time-out or a server's error ask again, at most `max_retries` times.
 
     Waits `retry_backoff` seconds, doubled each time, with jitter, or what a `Retry-After` header asks for (a minute at
-    most). Never raises what the model's client raises: it is in the answer.
+    most). Never raises what the model's client raises: it is in the reply.
     """
+    start = time.perf_counter()
     for attempt in range(max_retries + 1):
         try:
             response, text = await _call(llm, list(messages), structured)
-        except Exception as error:  # noqa: BLE001 - handed to the caller in the answer
+        except Exception as error:  # noqa: BLE001 - handed to the caller in the reply
             if attempt == max_retries or not _is_transient(error):
-                return Answer(error=error, calls=attempt + 1)
+                return Reply(error=error, calls=attempt + 1, ms=_since(start))
             delay = retry_backoff * 2**attempt * (1 + random.random())
             await asyncio.sleep(max(delay, _retry_after(error)))
         else:
             break
-    sent, received = _usage(response, "\n".join(message.content or "" for message in messages), text)
+    return replace(_reply(response, _joined(messages), text), calls=attempt + 1, ms=_since(start))
+
+
+def ask(llm: LLM, prompt: BasePromptTemplate, variables: Mapping[str, str], *, within: float | None = None) -> Reply:
+    """Ask for text, once: the model's client has its own way with rate limits. Never raises what the client raises.
+
+    Args:
+        llm: the model.
+        prompt: its template.
+        variables: what to fill it with.
+        within: seconds to wait for the reply; one that comes later is ignored. None: as long as it takes.
+
+    """
+    start = time.perf_counter()
+    try:
+        shown, call = _spoken_to(llm, prompt, variables, llm.chat, llm.complete)
+        response = call() if within is None else _no_longer_than(within, call)
+    except Exception as error:  # noqa: BLE001 - handed to the caller in the reply
+        return Reply(error=error, ms=_since(start))
+    return replace(_reply(response, shown, _text(response)), ms=_since(start))
+
+
+async def aask(
+    llm: LLM, prompt: BasePromptTemplate, variables: Mapping[str, str], *, within: float | None = None
+) -> Reply:
+    """`ask`, without blocking the event loop; a call that takes too long is cancelled."""
+    start = time.perf_counter()
+    try:
+        shown, call = _spoken_to(llm, prompt, variables, llm.achat, llm.acomplete)
+        response = await asyncio.wait_for(call(), within)
+    except Exception as error:  # noqa: BLE001 - handed to the caller in the reply
+        return Reply(error=error, ms=_since(start))
+    return replace(_reply(response, shown, _text(response)), ms=_since(start))
+
+
+def _spoken_to(
+    llm: LLM, prompt: BasePromptTemplate, variables: Mapping[str, str], chat: Any, complete: Any
+) -> tuple[str, Callable[[], Any]]:
+    """What the model is shown, and the call that shows it: messages or a text, as `LLM.predict` chooses."""
+    if llm.metadata.is_chat_model:
+        messages = llm._get_messages(prompt, **variables)
+        return _joined(messages), lambda: chat(messages)
+    text = llm._get_prompt(prompt, **variables)
+    return text, lambda: complete(text, formatted=True)
+
+
+def _text(response: ChatResponse | CompletionResponse) -> str:
+    return response.text if isinstance(response, CompletionResponse) else response.message.content or ""
+
+
+def _joined(messages: Sequence[ChatMessage]) -> str:
+    return "\n".join(message.content or "" for message in messages)
+
+
+def _no_longer_than(seconds: float, call: Callable[[], Result]) -> Result:
+    """The call's result, or TimeoutError; a call that is late ends in a thread of its own, unheard."""
+    done: queue.SimpleQueue[tuple[Result | None, BaseException | None]] = queue.SimpleQueue()
+
+    def work() -> None:
+        try:
+            done.put((call(), None))
+        except BaseException as error:  # noqa: BLE001 - raised by the waiting thread
+            done.put((None, error))
+
+    threading.Thread(target=contextvars.copy_context().run, args=(work,), daemon=True).start()
+    try:
+        result, error = done.get(timeout=seconds)
+    except queue.Empty:
+        raise TimeoutError(f"no reply within {seconds:.3g} s") from None
+    if error is not None:
+        raise error
+    return result  # type: ignore[return-value]  # None only beside an error, or because the call returned it
+
+
+def _since(start: float) -> float:
+    return 1000 * (time.perf_counter() - start)
+
+
+def _reply(response: ChatResponse | CompletionResponse, prompt: str, text: str) -> Reply:
+    sent, received = _usage(response, prompt, text)
     finish, refusal = _ending(response)
-    return Answer(
+    return Reply(
         text=refusal or text,
         refused=bool(refusal) or finish in ("content_filter", "refusal", "SAFETY"),
         truncated=finish in ("length", "max_tokens", "MAX_TOKENS"),
-        calls=attempt + 1,
         prompt_tokens=sent,
         completion_tokens=received,
     )
@@ -141,14 +236,14 @@ def _get(raw: Any, *names: Any) -> Any:
     return raw
 
 
-def _ending(response: ChatResponse) -> tuple[str, str]:
+def _ending(response: ChatResponse | CompletionResponse) -> tuple[str, str]:
     """Why the model stopped, and its words of refusal, as OpenAI, Anthropic, Ollama and their likes say it."""
     raw = response.raw
     finish = _get(raw, "choices", 0, "finish_reason") or _get(raw, "stop_reason") or _get(raw, "done_reason")
     return str(finish or ""), str(_get(raw, "choices", 0, "message", "refusal") or "")
 
 
-def _usage(response: ChatResponse, prompt: str, completion: str) -> tuple[int, int]:
+def _usage(response: ChatResponse | CompletionResponse, prompt: str, completion: str) -> tuple[int, int]:
     for source in (response.additional_kwargs, _get(response.raw, "usage")):
         sent = _get(source, "prompt_tokens") or _get(source, "input_tokens")
         received = _get(source, "completion_tokens") or _get(source, "output_tokens")

@@ -17,7 +17,7 @@ from llama_index.core.settings import Settings
 from llama_index.core.storage.kvstore.types import BaseKVStore
 from llama_index.core.utils import get_tqdm_iterable
 
-from llama_index_gear.asking import Answer, ask_for_facts, offers_functions
+from llama_index_gear.asking import Reply, ask_for_facts, offers_functions, unfenced
 from llama_index_gear.errors import ArgumentError, ExtractionError, ReplyError
 from llama_index_gear.ledger import Extraction, ExtractionLedger, Outcome, record_of, with_record
 from llama_index_gear.nodes import read_triples
@@ -220,23 +220,23 @@ class GeARTripleExtractor(TransformComponent):
                 f"\nYour last reply could not be read: {record.problem}. Keep to the form." if record.problem else ""
             )
             messages = self.extract_prompt.format_messages(
-                llm=self.llm, title=title or "(none)", passage=_unfenced(text), problem=notice if record.problem else ""
+                llm=self.llm, title=title or "(none)", passage=unfenced(text), problem=notice if record.problem else ""
             )
-            answer = await ask_for_facts(
+            reply = await ask_for_facts(
                 self.llm,
                 messages,
                 structured=self._is_structured(),
                 max_retries=self.max_retries,
                 retry_backoff=self.retry_backoff,
             )
-            triples, outcome, problem = _understood(answer)
+            triples, outcome, problem = _understood(reply)
             record = replace(
                 record,
                 outcome=outcome,
                 problem=problem,
-                calls=record.calls + answer.calls,
-                prompt_tokens=record.prompt_tokens + answer.prompt_tokens,
-                completion_tokens=record.completion_tokens + answer.completion_tokens,
+                calls=record.calls + reply.calls,
+                prompt_tokens=record.prompt_tokens + reply.prompt_tokens,
+                completion_tokens=record.completion_tokens + reply.completion_tokens,
             )
             if outcome not in (Outcome.UNREADABLE, Outcome.EMPTY):
                 break
@@ -260,25 +260,20 @@ class GeARTripleExtractor(TransformComponent):
             self.cache.put(self._fingerprint(), {"failed_runs": self._failed_runs}, collection=_COLLECTION)
 
 
-def _understood(answer: Answer) -> tuple[Sequence[Triple], Outcome, str]:
-    """The triples of an answer, what is to be called of it, and what is wrong with it."""
-    if answer.error is not None:
-        outcome = Outcome.TIMED_OUT if answer.timed_out else Outcome.FAILED
-        return (), outcome, f"{type(answer.error).__name__}: {answer.error}"
-    if answer.refused:
-        return (), Outcome.REFUSED, answer.text or "the model refused"
+def _understood(reply: Reply) -> tuple[Sequence[Triple], Outcome, str]:
+    """The triples of a reply, what is to be called of it, and what is wrong with it."""
+    if reply.error is not None:
+        outcome = Outcome.TIMED_OUT if reply.timed_out else Outcome.FAILED
+        return (), outcome, f"{type(reply.error).__name__}: {reply.error}"
+    if reply.refused:
+        return (), Outcome.REFUSED, reply.text or "the model refused"
     try:
-        triples = parse_triples(answer.text).triples
+        triples = parse_triples(reply.text).triples
     except ReplyError as error:
-        if answer.truncated:
+        if reply.truncated:
             return (), Outcome.TRUNCATED, f"the reply was cut off: {error}"
-        return (), Outcome.UNREADABLE if answer.text.strip() else Outcome.EMPTY, str(error)
-    if answer.truncated:
+        return (), Outcome.UNREADABLE if reply.text.strip() else Outcome.EMPTY, str(error)
+    if reply.truncated:
         note = f"the reply was cut off after {len(triples)} triples: raise the model's max_tokens"
         return triples, Outcome.TRUNCATED, note
     return triples, Outcome.EXTRACTED if triples else Outcome.NO_FACTS, ""
-
-
-def _unfenced(text: str) -> str:
-    """A passage cannot close the fence that it stands in."""
-    return text.replace("#####", "#### #")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 
+from llama_index_gear.asking import unfenced
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.reply import parse_triples
 from llama_index_gear.steps import Ask, Flow
@@ -39,7 +40,20 @@ Answer with JSON of the form {"triples": [[subject, predicate, object], …]} an
 """Variables: `passages`, `question`, and `problem` (empty at first; what was wrong with the last reply on a retry)."""
 
 
-_FENCE = re.compile(r"#{5,}")
+@dataclass(frozen=True)
+class Said:
+    """What came of asking the model for something.
+
+    Attributes:
+        value: what was understood; None if nothing was, twice.
+        replies: the model's replies: one, or two if the first could not be read.
+        problem: why nothing was understood; empty if something was.
+
+    """
+
+    value: Any
+    replies: tuple[str, ...]
+    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,21 +72,44 @@ class Reading:
     problem: str = ""
 
 
-def read(question: str, passages: Sequence[str], prompt: BasePromptTemplate = READ_PROMPT) -> Flow[Reading]:
-    """`read(C'_q, q)` of GeAR Eq. 1: one call of the model; a second, with the error shown, if it can't be read.
+def understood(
+    prompt: BasePromptTemplate, purpose: str, parse: Callable[[str], Any], variables: Mapping[str, str]
+) -> Flow[Said]:
+    """One call of the model; a second, with the error shown in `problem`, if `parse` raises `ReplyError`.
 
-    A fence inside a passage is shortened, so that what follows it in there stays inside the prompt's own.
+    What keeps the model from replying at all is raised.
     """
-    bare = (_FENCE.sub("####", text) for text in passages)
-    shown = "\n\n".join(f"[{number}] {text}" for number, text in enumerate(bare, start=1))
     replies: list[str] = []
     problem = ""
     for _ in range(2):
         notice = f"\nYour last reply could not be read: {problem}. Keep to the form." if problem else ""
-        (reply,) = yield [Ask(prompt, {"question": question, "passages": shown, "problem": notice})]
-        replies.append(reply)
+        (reply,) = yield [Ask(prompt, {**variables, "problem": notice}, purpose)]
+        if reply.error is not None:
+            raise reply.error
+        replies.append(reply.text)
         try:
-            return Reading(parse_triples(reply).triples, tuple(replies))
+            return Said(parse(reply.text), tuple(replies))
         except ReplyError as error:
             problem = str(error)
-    return Reading((), tuple(replies), problem)
+    return Said(None, tuple(replies), problem)
+
+
+def read(question: str, passages: Sequence[str], prompt: BasePromptTemplate = READ_PROMPT) -> Flow[Reading]:
+    """`read(C'_q, q)` of GeAR Eq. 1."""
+    said = yield from understood(prompt, "read", read_triples, {"question": question, "passages": numbered(passages)})
+    return Reading(said.value or (), said.replies, said.problem)
+
+
+def read_triples(reply: str) -> tuple[Triple, ...]:
+    """The triples in a reply; none twice.
+
+    Raises:
+        ReplyError: it holds neither triples nor a word that there are none.
+
+    """
+    return parse_triples(reply).triples
+
+
+def numbered(passages: Sequence[str]) -> str:
+    """Passages as a prompt shows them: with a number each, and no fence of their own."""
+    return "\n\n".join(f"[{number}] {unfenced(text)}" for number, text in enumerate(passages, start=1))

@@ -68,7 +68,7 @@ def parse_triples(reply: str) -> ParsedTriples:
         ReplyError: the reply is empty, or holds neither triples nor a word that there are none.
 
     """
-    text = _THOUGHT.sub("", _THINKING.sub("", reply)).strip()
+    text = spoken(reply)
     if not text:
         raise ReplyError("the reply is empty")
     for read in (_from_json, _from_groups, _from_lines):
@@ -91,6 +91,11 @@ def parse_triples(reply: str) -> ParsedTriples:
             f"none of the {malformed} entries in the reply is a triple of three texts: {_shortened(text)!r}"
         )
     return ParsedTriples(tuple(triples), malformed)
+
+
+def spoken(reply: str) -> str:
+    """A reply without what the model thought aloud before it."""
+    return _THOUGHT.sub("", _THINKING.sub("", reply)).strip()
 
 
 def _shortened(text: str) -> str:

@@ -43,10 +43,15 @@ class Search:
 
 @dataclass(frozen=True)
 class Ask:
-    """One call of the language model. Answer: its reply, a `str`."""
+    """One call of the language model. Answer: an `asking.Reply`, which holds the error if the call failed.
+
+    `purpose` names the call in a trace; `timeout` is how many seconds to wait for the reply (None: no limit).
+    """
 
     prompt: BasePromptTemplate
     variables: Mapping[str, str]
+    purpose: str = ""
+    timeout: float | None = None
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, Query
 from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQuery, VectorStoreQueryMode
 from llama_index_instrumentation import get_dispatcher
 
+from llama_index_gear.asking import aask, ask
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.expand import Beam, BeamSearch, diverse_triple_beam_search, flatten
 from llama_index_gear.fusion import reciprocal_rank_fusion
@@ -34,7 +36,7 @@ from llama_index_gear.steps import (
     run,
 )
 from llama_index_gear.store import GeARVectorStore
-from llama_index_gear.triple import StoredTriple
+from llama_index_gear.triple import StoredTriple, Triple
 
 CHAIN_KEY = "gear_chain"
 """Metadata key of a returned passage: the triples that lead to it, `[[subject, predicate, object], …]`; [] if none."""
@@ -66,6 +68,51 @@ class GraphExpansionEvent(BaseEvent):
     def class_name(cls) -> str:
         """Name of the event."""
         return "GraphExpansionEvent"
+
+
+@dataclass(frozen=True)
+class Walk:
+    """What a walk found, and how.
+
+    Attributes:
+        nodes: passage id → node, of base and expanded passages.
+        base: ids of the base passages, best first.
+        reading: what the reader noted; empty without a reader.
+        fallback: why the search started from the base passages' triples although there is a reader; else empty.
+        start: the triples that it started from.
+        beams: what it found, best first.
+        chains: id of an expanded passage → the chain that leads to it, best first.
+        fused: (passage id, score), base and expanded, best first.
+
+    """
+
+    nodes: dict[str, BaseNode]
+    base: list[str]
+    reading: Reading
+    fallback: str
+    start: list[StoredTriple]
+    beams: list[Beam]
+    chains: dict[str, tuple[StoredTriple, ...]]
+    fused: list[tuple[str, float]]
+
+    def chain(self, passage_id: str) -> list[list[str]]:
+        """The triples that lead to a passage, as plain JSON; empty if only the base found it."""
+        return plain(each.triple for each in self.chains.get(passage_id, ()))
+
+    def ranks(self, passage_id: str) -> dict[str, int]:
+        """The passage's rank, from 1, in each of the two lists that names it."""
+        lists = {"base": self.base, "graph": list(self.chains)}
+        return {name: ids.index(passage_id) + 1 for name, ids in lists.items() if passage_id in ids}
+
+
+def plain(triples: Iterable[Triple]) -> list[list[str]]:
+    """Triples as plain JSON: `[[subject, predicate, object], …]`."""
+    return [[triple.subject, triple.predicate, triple.object] for triple in triples]
+
+
+def shown(passages: Iterable[BaseNode]) -> list[str]:
+    """What a language model is shown of passages."""
+    return [node.get_content(metadata_mode=MetadataMode.LLM) for node in passages]
 
 
 class GraphWalk:
@@ -119,37 +166,71 @@ class GraphWalk:
 
     def retrieve(self, bundle: QueryBundle) -> list[NodeWithScore]:
         """Passages for a question."""
-        return run(self.retrieving(bundle), self._answer)
+        return run(self.retrieving(bundle), self.answer)
 
     async def aretrieve(self, bundle: QueryBundle) -> list[NodeWithScore]:
         """`retrieve`, without blocking the event loop."""
-        return await arun(self.retrieving(bundle), self._aanswer)
+        return await arun(self.retrieving(bundle), self.aanswer)
 
     def expand(self, bundle: QueryBundle, base: Sequence[NodeWithScore]) -> list[NodeWithScore]:
         """Passages for a question whose base passages are known."""
-        return run(self.expanding(bundle, base), self._answer)
+        return run(self.expanding(bundle, base), self.answer)
 
     async def aexpand(self, bundle: QueryBundle, base: Sequence[NodeWithScore]) -> list[NodeWithScore]:
         """`expand`, without blocking the event loop."""
-        return await arun(self.expanding(bundle, base), self._aanswer)
+        return await arun(self.expanding(bundle, base), self.aanswer)
 
     # -- the flow ------------------------------------------------------------------------------------------------
 
     def retrieving(self, bundle: QueryBundle) -> Flow[list[NodeWithScore]]:
         """Base retrieval, then `expanding`."""
-        known = yield from self._embedded(bundle)
-        # A copy for the base retriever: some of LlamaIndex's write into the bundle that they are given.
-        (base,) = yield [Search(QueryBundle(known.query_str, known.image_path, None, known.embedding))]
+        known = yield from self.embedded(bundle)
+        base = yield from self.searching(known)
         return (yield from self.expanding(known, base))
 
     def expanding(self, bundle: QueryBundle, base: Sequence[NodeWithScore]) -> Flow[list[NodeWithScore]]:
-        """Graph expansion of base passages, fused with them (GeAR §4.2, Eq. 3)."""
-        known = yield from self._embedded(bundle)
-        question, query = known.query_str, known.embedding or []
+        """Graph expansion of base passages, fused with them (GeAR §4.2, Eq. 3), cut at `similarity_top_k`."""
+        known = yield from self.embedded(bundle)
+        passages = yield from self.admitting(base)
+        walked = yield from self.walking(known, passages)
+        results = []
+        for passage_id, score in walked.fused[: self.similarity_top_k]:
+            why = {CHAIN_KEY: walked.chain(passage_id), RANKS_KEY: walked.ranks(passage_id)}
+            results.append(NodeWithScore(node=with_metadata(walked.nodes[passage_id], why), score=score))
+        return results
+
+    def embedded(self, bundle: QueryBundle) -> Flow[QueryBundle]:
+        """The question, stripped, with its embedding.
+
+        Raises:
+            ArgumentError: it is empty.
+
+        """
+        question = bundle.query_str.strip()
+        if not question:
+            raise ArgumentError("the question is empty")
+        embedding = bundle.embedding
+        if embedding is None:
+            (embedding,) = yield [EmbedQuery(question)]
+        return QueryBundle(question, bundle.image_path, None, embedding)
+
+    def searching(self, known: QueryBundle) -> Flow[list[NodeWithScore]]:
+        """Base retrieval, as the base retriever answers it."""
+        # A copy for the base retriever: some of LlamaIndex's write into the bundle that they are given.
+        (base,) = yield [Search(QueryBundle(known.query_str, known.image_path, None, known.embedding))]
+        return list(base)
+
+    def admitting(self, base: Sequence[NodeWithScore]) -> Flow[dict[str, BaseNode]]:
+        """The base passages by id, in rank order, without those that the filters don't admit."""
         passages = {each.node.node_id: each.node for each in base}
         if self.filters is not None and passages:
             (allowed,) = yield [Passages(list(passages))]
             passages = {node.node_id: passages[node.node_id] for node in allowed}
+        return passages
+
+    def walking(self, known: QueryBundle, passages: Mapping[str, BaseNode]) -> Flow[Walk]:
+        """From base passages through the graph to more of them: reading, linking, beam search, fusion."""
+        question, query = known.query_str, known.embedding or []
         reading, fallback = Reading((), ()), ""
         start: list[StoredTriple] = []
         if self.llm is not None and passages:
@@ -171,75 +252,52 @@ class GraphWalk:
                 fallback=fallback,
             )
         )
-        return (yield from self._fusing(passages, beams))
-
-    def _embedded(self, bundle: QueryBundle) -> Flow[QueryBundle]:
-        question = bundle.query_str.strip()
-        if not question:
-            raise ArgumentError("the question is empty")
-        embedding = bundle.embedding
-        if embedding is None:
-            (embedding,) = yield [EmbedQuery(question)]
-        return QueryBundle(question, bundle.image_path, None, embedding)
+        chains = flatten(beams)
+        nodes = dict(passages)
+        missing = [passage_id for passage_id in chains if passage_id not in nodes]
+        if missing:
+            (fetched,) = yield [Passages(missing)]
+            nodes.update({node.node_id: node for node in fetched})
+        found = {passage_id: chain for passage_id, chain in chains.items() if passage_id in nodes}
+        fused = reciprocal_rank_fusion([list(found), list(passages)], k=self.rrf_k)
+        return Walk(nodes, list(passages), reading, fallback, start, beams, found, fused)
 
     def _synchronising(
         self, question: str, query: Sequence[float], passages: Sequence[BaseNode]
     ) -> Flow[tuple[Reading, list[StoredTriple]]]:
         """Read and link (GeAR §4.1, Eq. 1 and 2)."""
-        texts = [node.get_content(metadata_mode=MetadataMode.LLM) for node in passages]
-        reading = yield from read(question, texts, self.read_prompt)
+        reading = yield from read(question, shown(passages), self.read_prompt)
         if not reading.triples:
             return reading, []
         (linked,) = yield [Link([triple.text for triple in reading.triples], self.link_top_k, query)]
         return reading, [triple for each in linked for triple in each]
 
-    def _fusing(self, passages: dict[str, BaseNode], beams: Sequence[Beam]) -> Flow[list[NodeWithScore]]:
-        chains = flatten(beams)
-        found = {**passages}
-        missing = [passage_id for passage_id in chains if passage_id not in found]
-        if missing:
-            (fetched,) = yield [Passages(missing)]
-            found.update({node.node_id: node for node in fetched})
-        graph = [passage_id for passage_id in chains if passage_id in found]
-        ranks = {"base": list(passages), "graph": graph}
-        fused = reciprocal_rank_fusion([ranks["graph"], ranks["base"]], k=self.rrf_k)
-        places = {name: {item: rank for rank, item in enumerate(ids, start=1)} for name, ids in ranks.items()}
-        results = []
-        for passage_id, score in fused[: self.similarity_top_k]:
-            why = {
-                CHAIN_KEY: [
-                    [each.triple.subject, each.triple.predicate, each.triple.object]
-                    for each in chains.get(passage_id, ())
-                ],
-                RANKS_KEY: {name: place[passage_id] for name, place in places.items() if passage_id in place},
-            }
-            results.append(NodeWithScore(node=with_metadata(found[passage_id], why), score=score))
-        return results
-
     # -- who answers its requests --------------------------------------------------------------------------------
 
-    def _answer(self, request: Any) -> Any:
+    def answer(self, request: Any) -> Any:
+        """Answer a request of the flow, or of any flow that needs this store, base retriever, reader and scorer."""
         match request:
             case Search() if self.base_retriever is not None:
                 return self.base_retriever.retrieve(request.query)
             case Search():
                 return _with_scores(self.vector_store.query(self._store_query(request)))
             case Ask():
-                return self._reader.predict(request.prompt, **request.variables)
+                return ask(self._reader, request.prompt, request.variables, within=request.timeout)
             case Score() if callable(self.search.scorer):
                 return self.search.scorer(request.question, request.texts)
             case Score():
                 return _cosines(request.query, self.vector_store.answer(EmbedTexts(request.texts)))
         return self.vector_store.answer(request, self.filters)
 
-    async def _aanswer(self, request: Any) -> Any:
+    async def aanswer(self, request: Any) -> Any:
+        """`answer`, without blocking the event loop."""
         match request:
             case Search() if self.base_retriever is not None:
                 return await self.base_retriever.aretrieve(request.query)
             case Search():
                 return _with_scores(await self.vector_store.aquery(self._store_query(request)))
             case Ask():
-                return await self._reader.apredict(request.prompt, **request.variables)
+                return await aask(self._reader, request.prompt, request.variables, within=request.timeout)
             case Score() if callable(self.search.scorer):
                 return await asyncio.to_thread(self.search.scorer, request.question, request.texts)
             case Score():

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 from llama_index.core.prompts import PromptTemplate
 
+from llama_index_gear.asking import Reply
 from llama_index_gear.read import READ_PROMPT, Reading, read
 from llama_index_gear.steps import Ask, Flow, run
 from llama_index_gear.triple import Triple
@@ -27,7 +28,7 @@ def _prompt(request: Ask) -> str:
 
 def _ended(flow: Flow[Reading], reply: str) -> Reading:
     with pytest.raises(StopIteration) as stop:
-        flow.send([reply])
+        flow.send([Reply(reply)])
     assert isinstance(stop.value.value, Reading)
     return stop.value.value
 
@@ -52,7 +53,7 @@ def test_a_reply_that_can_be_read_ends_it() -> None:
 def test_an_unreadable_reply_is_asked_for_again_with_the_problem_shown() -> None:
     flow = read(QUESTION, PASSAGES)
     first = _prompt(_asked(next(flow)))
-    second = _prompt(_asked(flow.send(["Dell Curry, I'd say."])))
+    second = _prompt(_asked(flow.send([Reply("Dell Curry, I'd say.")])))
     assert second.startswith(first.rstrip())
     notice = second.removeprefix(first.rstrip())
     assert "could not be read" in notice and "Dell Curry, I'd say." in notice
@@ -62,7 +63,7 @@ def test_an_unreadable_reply_is_asked_for_again_with_the_problem_shown() -> None
 def test_unreadable_twice_is_a_problem_not_an_exception() -> None:
     flow = read(QUESTION, PASSAGES)
     next(flow)
-    flow.send([""])
+    flow.send([Reply("")])
     reading = _ended(flow, "Still no JSON.")
     assert (reading.triples, reading.replies) == ((), ("", "Still no JSON."))
     assert "Still no JSON." in reading.problem
@@ -96,7 +97,7 @@ def test_a_prompt_of_the_users_own() -> None:
     request = _asked(next(flow))
     assert request.prompt is own
     assert _prompt(request) == "Lis : [1] un\n\n[2] deux Q : Qui ? "
-    assert "could not be read" in _prompt(_asked(flow.send(["?"])))
+    assert "could not be read" in _prompt(_asked(flow.send([Reply("?")])))
 
 
 def test_braces_in_passages_and_questions_stay_as_they_are() -> None:
@@ -123,4 +124,4 @@ def test_a_heading_in_a_passage_keeps_its_words() -> None:
 
 def test_driven_to_its_end() -> None:
     replies = iter(["…", GOOD])
-    assert run(read(QUESTION, PASSAGES), lambda request: next(replies)).triples == (FACT,)
+    assert run(read(QUESTION, PASSAGES), lambda request: Reply(next(replies))).triples == (FACT,)

@@ -1,0 +1,224 @@
+"""GeAR's agent (GeAR §5) as a policy of the loop: what a step does, and how its passages are ranked at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from llama_index.core.prompts import BasePromptTemplate
+from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
+
+from llama_index_gear.fusion import reciprocal_rank_fusion
+from llama_index_gear.nodes import with_metadata
+from llama_index_gear.reason import GistMemory, Verdict, read_and_reason, read_gist, reason, rewrite
+from llama_index_gear.steps import EmbedQuery, Flow, Link, Passages, Search
+from llama_index_gear.trace import Linked, PassageLink, Slots, Source, Step, Trace, Walked
+from llama_index_gear.triple import StoredTriple, Triple, entity_key
+from llama_index_gear.walk import CHAIN_KEY, RANKS_KEY, GraphWalk, Walk, plain, shown
+
+Calls = Literal["separate", "merged", "single"]
+"""Which calls of the language model a step makes; see `GeARRetriever`."""
+
+
+@dataclass
+class _State:
+    trace: Trace
+    query: str
+    gist: GistMemory
+    queries: list[str] = field(default_factory=list)
+    lists: list[list[str]] = field(default_factory=list)
+    nodes: dict[str, BaseNode] = field(default_factory=dict)
+    chains: dict[str, list[Slots]] = field(default_factory=dict)
+
+
+@dataclass
+class GeARPolicy:
+    """What GeAR does in a step, and how it ranks at the end (GeAR §5, Eq. 4 to 10).
+
+    Args:
+        walk: base retrieval, reading, linking and graph expansion (SyncGE).
+        max_steps: steps at most.
+        calls: which calls a step makes; see `GeARRetriever`.
+        gist_size: facts that the gist memory holds.
+        passage_link_top_k: passages, and triples, that each fact of the gist is linked to.
+        top_k: passages to return.
+        prompts: "gist", "reason", "merged" and "rewrite".
+
+    """
+
+    walk: GraphWalk
+    max_steps: int
+    calls: Calls
+    gist_size: int
+    passage_link_top_k: int
+    top_k: int
+    prompts: dict[str, BasePromptTemplate]
+
+    def begin(self, question: str, trace: Trace) -> _State:
+        """Nothing is known but the question."""
+        return _State(trace, question, GistMemory(self.gist_size))
+
+    def step(self, state: _State, record: Step) -> Flow[str]:
+        """SyncGE, gist, reasoning, and the next query (GeAR §5)."""
+        known = yield from self.walk.embedded(QueryBundle(state.query))
+        state.query = known.query_str
+        state.queries.append(state.query)
+        state.trace.note(record, query=state.query)
+        base = yield from self.walk.searching(known)
+        passages = yield from self.walk.admitting(base)
+        # Should the walk be cut short, the base passages are this step's list.
+        state.lists.append(list(passages))
+        self._know(state, passages, {})
+        state.trace.note(record, base=list(passages))
+        if not passages:
+            return "nothing found"
+        walked = yield from self.walk.walking(known, passages)
+        state.lists[-1] = [passage_id for passage_id, _ in walked.fused]
+        self._know(state, walked.nodes, {each: walked.chain(each) for each in walked.chains})
+        self._note_walk(state.trace, record, walked)
+        verdict = yield from self._reading(state, record, walked)
+        if verdict.answerable:
+            state.trace.note(answer=verdict.answer)
+            return "answered"
+        if self.calls == "single":
+            return "one call"
+        if record.number == self.max_steps:
+            return ""
+        return (yield from self._rewriting(state, record, verdict))
+
+    def _know(self, state: _State, nodes: Mapping[str, BaseNode], chains: Mapping[str, list[Slots]]) -> None:
+        for passage_id, node in nodes.items():
+            if state.nodes.setdefault(passage_id, node) is node:
+                state.trace.titles[passage_id] = _title(node)
+        for passage_id, chain in chains.items():
+            state.chains.setdefault(passage_id, chain)
+
+    def _note_walk(self, trace: Trace, record: Step, walked: Walk) -> None:
+        starts = [
+            Linked(triple=plain([each.triple])[0], passage_id=each.passage_id, score=round(each.score, 4))
+            for each in walked.start
+        ]
+        beams = [
+            Walked(
+                score=round(beam.score, 4),
+                chain=plain(each.triple for each in beam.chain),
+                passage_ids=[each.passage_id for each in beam.chain],
+            )
+            for beam in walked.beams
+        ]
+        trace.note(
+            record,
+            proximal=plain(walked.reading.triples),
+            linked=starts,
+            fallback=walked.fallback,
+            beams=beams,
+            passages=[passage_id for passage_id, _ in walked.fused],
+        )
+        self._note_problem(trace, record, walked.reading.problem, "the reading was left out")
+
+    def _note_problem(self, trace: Trace, record: Step, problem: str, consequence: str) -> None:
+        if problem:
+            trace.note(record, problems=[*record.problems, f"{problem}; {consequence}"])
+
+    def _reading(self, state: _State, record: Step, walked: Walk) -> Flow[Verdict]:
+        """Gist and reasoning, in two calls, one, or none."""
+        question = state.trace.question
+        if self.calls == "single":
+            self._remember(state, record, walked.reading.triples)
+            return Verdict(False)
+        texts = shown(walked.nodes[passage_id] for passage_id, _ in walked.fused)
+        if self.calls == "merged":
+            said = yield from read_and_reason(question, texts, state.gist, self.prompts["merged"])
+            self._note_problem(state.trace, record, said.problem, "no fact was noted, the search goes on")
+            triples, verdict = said.value or ((), Verdict(False))
+            self._remember(state, record, triples)
+        else:
+            said = yield from read_gist(question, texts, state.gist, self.prompts["gist"])
+            self._note_problem(state.trace, record, said.problem, "no fact was noted")
+            self._remember(state, record, said.value or ())
+            said = yield from reason(question, state.gist, self.prompts["reason"])
+            self._note_problem(state.trace, record, said.problem, "the search goes on")
+            verdict = said.value or Verdict(False)
+        state.trace.note(record, answerable=verdict.answerable, answer=verdict.answer, reason=verdict.reason)
+        return verdict
+
+    def _remember(self, state: _State, record: Step, triples: Sequence[Triple]) -> None:
+        added, left_out = state.gist.add(triples)
+        state.trace.note(record, gist=plain(added), left_out=left_out)
+
+    def _rewriting(self, state: _State, record: Step, verdict: Verdict) -> Flow[str]:
+        said = yield from rewrite(
+            state.trace.question, state.gist, verdict.reason, state.queries, self.prompts["rewrite"]
+        )
+        self._note_problem(state.trace, record, said.problem, "the search ends")
+        if said.value is None:
+            return "no further query"
+        state.query = said.value
+        state.trace.note(record, next_query=state.query)
+        if entity_key(state.query) in map(entity_key, state.queries):
+            return "repeated query"
+        return ""
+
+    def finish(self, state: _State) -> Flow[list[NodeWithScore]]:
+        """Link the gist to passages (GeAR Eq. 10), and fuse these lists with those of all steps (GeAR Eq. 9)."""
+        facts = state.gist.triples
+        lists = {f"step {number}": ids for number, ids in enumerate(state.lists, start=1)}
+        if facts:
+            linked = yield from self._linking(state, facts)
+            lists.update({f"fact {number}": ids for number, ids in enumerate(linked, start=1)})
+            state.trace.note(
+                links=[PassageLink(triple=s, passages=ids) for s, ids in zip(plain(facts), linked, strict=True)]
+            )
+        fused = reciprocal_rank_fusion(list(lists.values()), k=self.walk.rrf_k)[: self.top_k]
+        results, sources = [], []
+        for passage_id, score in fused:
+            ranks = {name: ids.index(passage_id) + 1 for name, ids in lists.items() if passage_id in ids}
+            node, chain = state.nodes[passage_id], state.chains.get(passage_id, [])
+            results.append(NodeWithScore(node=with_metadata(node, {CHAIN_KEY: chain, RANKS_KEY: ranks}), score=score))
+            sources.append(
+                Source(
+                    passage_id=passage_id,
+                    title=_title(node),
+                    text=shown([node])[0],
+                    score=score,
+                    ranks=ranks,
+                    chain=chain,
+                )
+            )
+        state.trace.note(passages=sources)
+        return results
+
+    def _linking(self, state: _State, facts: Sequence[Triple]) -> Flow[list[list[str]]]:
+        """passageLink(t, k) = RRF(h(t, C), passages of h(t, T)) of each fact, as ids of passages that exist."""
+        texts = [fact.text for fact in facts]
+        embeddings = yield [EmbedQuery(text) for text in texts]
+        bundles = [QueryBundle(text, embedding=vector) for text, vector in zip(texts, embeddings, strict=True)]
+        top_k = self.passage_link_top_k
+        answers = yield [Link(texts, top_k, embeddings[0]), *map(Search, bundles)]
+        stated: list[list[StoredTriple]] = answers[0]
+        found: list[list[NodeWithScore]] = [each[:top_k] for each in answers[1:]]
+        admitted = yield from self.walk.admitting([each for results in found for each in results])
+        self._know(state, admitted, {})
+        unknown = [t.passage_id for triples in stated for t in triples if t.passage_id not in state.nodes]
+        if unknown:
+            (fetched,) = yield [Passages(list(dict.fromkeys(unknown)))]
+            self._know(state, {node.node_id: node for node in fetched}, {})
+        for triples in stated:
+            for each in triples:
+                state.chains.setdefault(each.passage_id, plain([each.triple]))
+        linked = []
+        for triples, results in zip(stated, found, strict=True):
+            searched = [each.node.node_id for each in results if each.node.node_id in admitted]
+            through = [each.passage_id for each in triples if each.passage_id in state.nodes]
+            fused = reciprocal_rank_fusion([searched, through], k=self.walk.rrf_k)
+            linked.append([passage_id for passage_id, _ in fused])
+        return linked
+
+
+def _title(node: BaseNode) -> str:
+    title = node.metadata.get("title")
+    if title is None:
+        words = node.get_content().split()
+        title = " ".join(words[:8]) + (" …" if len(words) > 8 else "")
+    return str(title)

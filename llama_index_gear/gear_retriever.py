@@ -1,0 +1,236 @@
+"""`GeARRetriever`: the agent behind LlamaIndex's retriever interface."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.instrumentation.events import BaseEvent
+from llama_index.core.llms import LLM
+from llama_index.core.prompts import BasePromptTemplate
+from llama_index.core.prompts.mixin import PromptDictType
+from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
+from llama_index.core.settings import Settings
+from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQueryMode
+from llama_index_instrumentation import get_dispatcher
+
+from llama_index_gear.agent import Budget, agent
+from llama_index_gear.errors import ArgumentError
+from llama_index_gear.expand import BeamSearch, Scorer
+from llama_index_gear.gear import Calls, GeARPolicy
+from llama_index_gear.read import READ_PROMPT
+from llama_index_gear.reason import GIST_PROMPT, READ_AND_REASON_PROMPT, REASON_PROMPT, REWRITE_PROMPT
+from llama_index_gear.steps import Flow, arun, run
+from llama_index_gear.store import GeARVectorStore
+from llama_index_gear.trace import Trace, TraceEvent, claimed, streamed, tracing
+from llama_index_gear.walk import GraphWalk
+
+dispatcher = get_dispatcher(__name__)
+
+_VARIABLES = {
+    "read": {"question", "passages"},
+    "gist": {"question", "passages", "gist"},
+    "reason": {"question", "gist"},
+    "merged": {"question", "passages", "gist"},
+    "rewrite": {"question", "gist", "reason", "queries"},
+}
+
+
+class GeAREvent(BaseEvent):
+    """A `TraceEvent`, as LlamaIndex's instrumentation reports it while the agent works.
+
+    Attributes:
+        step: the step it belongs to, from 1; 0 for what belongs to all.
+        kind: the field of the trace that was filled in, or "call".
+        value: what was filled in, as plain JSON.
+
+    """
+
+    step: int
+    kind: str
+    value: Any
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name of the event."""
+        return "GeAREvent"
+
+
+class GeARRetriever(BaseRetriever):
+    """GeAR (§5): SyncGE, a gist memory, and an agent that searches again until the gist answers the question.
+
+    Each result says why it is there, in metadata that neither the LLM nor the embedding model sees: `gear_chain` (the
+    triples that lead to it) and `gear_ranks` (its rank in each list: "step 1", "fact 2", …). `retrieve_with_trace`
+    returns the whole record besides; `astream_events` and LlamaIndex's instrumentation (`GeAREvent`) give it piece by
+    piece while it comes about.
+
+    Language model calls, at most, if all replies can be read (one that can't is asked for once more):
+
+    ============  ===========================================================  ======================
+    `calls`       a step                                                       a question, 4 steps
+    ============  ===========================================================  ======================
+    "separate"    read, gist, reason, and rewrite but in the last step         15
+    "merged"      read, gist and reason in one, rewrite but in the last step   11
+    "single"      read; its facts are the gist; there is no second step        1
+    ============  ===========================================================  ======================
+
+    Args:
+        vector_store: the store that holds passages and triples.
+        base_retriever: any LlamaIndex retriever; see `NaiveGERetriever`. Default: the store itself.
+        llm: reads, reasons and rewrites. Default: LlamaIndex's `Settings.llm`.
+        max_steps: steps at most. Default 4 (GeAR App. B.1; 2 for questions of two hops).
+        calls: "separate" (default; GeAR §5), "merged", or "single".
+        similarity_top_k: passages to return. Default 10.
+        base_top_k: base passages of a step, of the default base. Default 10 (GeAR App. B.2).
+        link_top_k: stored triples that each noted fact is linked to. Default 1 (GeAR Eq. 2).
+        passage_link_top_k: passages, and triples, that each fact of the gist is linked to (GeAR Eq. 10). Default 10.
+        gist_size: facts that the gist memory holds; the first ones stay. Default 100.
+        max_llm_calls: see `Budget`, as for `max_tokens` and `timeout`. When a limit is reached, the best ranking so far
+            is returned, and the trace says which limit. Default None: no limit.
+        max_tokens: see there.
+        timeout: seconds; see there.
+        vector_store_query_mode: of the default base: HYBRID (default), SPARSE, or DEFAULT.
+        beam_size: see `NaiveGERetriever`. Default 10 (GeAR App. B.2).
+        beam_length: see there. Default 2 (GeAR App. B.2).
+        neighbours: see there. Default 100 (GeAR App. B.2).
+        gamma: see there. Default: twice `beam_size` (GeAR App. B.2).
+        diversity: see there. Default True.
+        scorer: see there. Default "novelty".
+        rrf_k: constant of all fusions. Default 60.
+        filters: bind every hop; see there.
+        prompts: your own for some of "read", "gist", "reason", "merged", "rewrite"; also reachable through
+            `get_prompts` / `update_prompts`. `read_prompt` and `reason` in this package show their variables.
+
+    Raises:
+        ArgumentError: a number outside its range, a prompt without its variables; (from `retrieve`) an empty question.
+        UnsupportedFilter: (from `retrieve`) an operator that Qdrant's filters cannot express.
+        Exception: (from `retrieve`) what the language model's client raises, if the first call fails. A later failure
+            ends the search, and the trace's `stopped` names it.
+
+    """
+
+    def __init__(
+        self,
+        vector_store: GeARVectorStore,
+        base_retriever: BaseRetriever | None = None,
+        *,
+        llm: LLM | None = None,
+        max_steps: int = 4,
+        calls: Calls = "separate",
+        similarity_top_k: int = 10,
+        base_top_k: int = 10,
+        link_top_k: int = 1,
+        passage_link_top_k: int = 10,
+        gist_size: int = 100,
+        max_llm_calls: int | None = None,
+        max_tokens: int | None = None,
+        timeout: float | None = None,
+        vector_store_query_mode: VectorStoreQueryMode = VectorStoreQueryMode.HYBRID,
+        beam_size: int = 10,
+        beam_length: int = 2,
+        neighbours: int = 100,
+        gamma: float | None = None,
+        diversity: bool = True,
+        scorer: Scorer = "novelty",
+        rrf_k: int = 60,
+        filters: MetadataFilters | None = None,
+        prompts: Mapping[str, BasePromptTemplate] | None = None,
+        callback_manager: CallbackManager | None = None,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(callback_manager=callback_manager, verbose=verbose)
+        numbers = {
+            "max_steps": max_steps,
+            "similarity_top_k": similarity_top_k,
+            "base_top_k": base_top_k,
+            "passage_link_top_k": passage_link_top_k,
+            "gist_size": gist_size,
+        }
+        for name, value in numbers.items():
+            if value < 1:
+                raise ArgumentError(f"{name} must be 1 or more, got {value}")
+        if calls not in ("separate", "merged", "single"):
+            raise ArgumentError(f"calls must be separate, merged or single; got {calls!r}")
+        self._budget = Budget(max_llm_calls, max_tokens, timeout)
+        self._walk = GraphWalk(
+            vector_store,
+            BeamSearch(beam_size, beam_length, neighbours, gamma, diversity, scorer),
+            base_retriever=base_retriever,
+            mode=vector_store_query_mode,
+            similarity_top_k=base_top_k,
+            rrf_k=rrf_k,
+            filters=filters,
+            llm=Settings.llm if llm is None else llm,
+            link_top_k=link_top_k,
+        )
+        defaults: dict[str, BasePromptTemplate] = {
+            "gist": GIST_PROMPT,
+            "reason": REASON_PROMPT,
+            "merged": READ_AND_REASON_PROMPT,
+            "rewrite": REWRITE_PROMPT,
+        }
+        self._policy = GeARPolicy(
+            self._walk, max_steps, calls, gist_size, passage_link_top_k, similarity_top_k, defaults
+        )
+        self._update_prompts({"read": READ_PROMPT, **(prompts or {})})
+
+    @property
+    def llm(self) -> LLM | None:
+        """The language model."""
+        return self._walk.llm
+
+    def retrieve_with_trace(self, query: QueryType) -> tuple[list[NodeWithScore], Trace]:
+        """`retrieve`, and the record of how it came to its result."""
+        trace = opened(query)
+        with tracing(trace):
+            return self.retrieve(query), trace
+
+    async def aretrieve_with_trace(self, query: QueryType) -> tuple[list[NodeWithScore], Trace]:
+        """`retrieve_with_trace`, without blocking the event loop."""
+        trace = opened(query)
+        with tracing(trace):
+            return await self.aretrieve(query), trace
+
+    def astream_events(self, query: QueryType) -> AsyncIterator[TraceEvent | list[NodeWithScore]]:
+        """The trace, piece by piece, while the agent works; the last item is the result.
+
+        Closing the iterator (`aclose`) stops the work.
+        """
+        return streamed(opened(query), self.aretrieve(query))
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return run(self._flow(query_bundle), self._walk.answer)
+
+    @dispatcher.span
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return await arun(self._flow(query_bundle), self._walk.aanswer)
+
+    def _flow(self, query_bundle: QueryBundle) -> Flow[list[NodeWithScore]]:
+        trace = claimed(query_bundle.query_str.strip())
+        trace.listen(_report)
+        return agent(self._policy, trace, self._budget)
+
+    def _get_prompts(self) -> PromptDictType:
+        return {"read": self._walk.read_prompt, **self._policy.prompts}
+
+    def _update_prompts(self, prompts_dict: PromptDictType) -> None:
+        for name, prompt in prompts_dict.items():
+            if name not in _VARIABLES:
+                raise ArgumentError(f"there is no prompt {name!r}; there are {', '.join(_VARIABLES)}")
+            if missing := _VARIABLES[name] - set(prompt.template_vars):
+                raise ArgumentError(f"the {name} prompt lacks the variable {' and '.join(sorted(missing))}")
+            if name == "read":
+                self._walk.read_prompt = prompt
+            else:
+                self._policy.prompts[name] = prompt
+
+
+def opened(query: QueryType) -> Trace:
+    """A trace of this question, nothing in it."""
+    return Trace(question=(query if isinstance(query, str) else query.query_str).strip())
+
+
+def _report(event: TraceEvent) -> None:
+    dispatcher.event(GeAREvent(step=event.step, kind=event.kind, value=event.value))
