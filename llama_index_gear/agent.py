@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from llama_index_gear.errors import ArgumentError
+from llama_index_gear.evidence import Call, Step
 from llama_index_gear.steps import Ask, Flow
-from llama_index_gear.trace import Call, Step, Trace
+from llama_index_gear.trace import Trace
 
 State = TypeVar("State")
 Result = TypeVar("Result")

@@ -9,11 +9,12 @@ from typing import Literal
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 
+from llama_index_gear.evidence import Linked, PassageLink, Slots, Source, Step, Walked
 from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.nodes import with_metadata
 from llama_index_gear.reason import GistMemory, Verdict, read_and_reason, read_gist, reason, rewrite
 from llama_index_gear.steps import EmbedQuery, Flow, Link, Passages, Search
-from llama_index_gear.trace import Linked, PassageLink, Slots, Source, Step, Trace, Walked
+from llama_index_gear.trace import Trace
 from llama_index_gear.triple import StoredTriple, Triple, entity_key
 from llama_index_gear.walk import CHAIN_KEY, RANKS_KEY, GraphWalk, Walk, plain, shown
 

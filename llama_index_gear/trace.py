@@ -1,4 +1,4 @@
-"""The evidence of a question: what was searched, read, linked, walked and concluded, step by step, as plain JSON."""
+"""Evidence while it comes about: filled in step by step, told to listeners, streamed, and looked at."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, TypeVar
 
-from llama_index.core.bridge.pydantic import BaseModel, Field, PrivateAttr
+from llama_index.core.bridge.pydantic import BaseModel, PrivateAttr
+
+from llama_index_gear import picture
+from llama_index_gear.evidence import Call, Evidence, Step
 
 Result = TypeVar("Result")
-Slots = list[str]
-"""A triple as JSON has it: `[subject, predicate, object]`."""
 
 
 class TraceEvent(BaseModel):
@@ -33,180 +35,32 @@ class TraceEvent(BaseModel):
 Listener = Callable[[TraceEvent], None]
 
 
-class Call(BaseModel):
-    """One call of the language model.
+class Trace(Evidence):
+    """All that happened on the way from a question to its passages; see `Evidence` for what it holds.
 
-    Attributes:
-        step: in which step, from 1.
-        purpose: "read", "gist", "reason", "rewrite", …
-        prompt_tokens: as the model's client counts them, else by LlamaIndex's tokenizer.
-        completion_tokens: likewise.
-        ms: how long it took, in milliseconds.
-        error: the exception that ended it; empty if there was a reply.
-
+    `model_dump_json()` and `Trace.model_validate_json(…)` keep it and bring it back; `show()`, `to_html(path)` and
+    notebooks draw it.
     """
-
-    step: int
-    purpose: str
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    ms: float = 0.0
-    error: str = ""
-
-
-class Linked(BaseModel):
-    """A stored triple that a step's beam search started from.
-
-    Attributes:
-        triple: the stored triple.
-        passage_id: the passage that states it.
-        score: its cosine with the step's query.
-
-    """
-
-    triple: Slots
-    passage_id: str
-    score: float
-
-
-class Walked(BaseModel):
-    """A beam: a chain of stored triples and the passages that they lead to.
-
-    Attributes:
-        score: accumulated, penalties included (GeAR Alg. 1).
-        chain: its triples, in order.
-        passage_ids: the passage of each.
-
-    """
-
-    score: float
-    chain: list[Slots]
-    passage_ids: list[str]
-
-
-class Step(BaseModel):
-    """One round of the agent; what it didn't come to is empty.
-
-    Attributes:
-        number: from 1.
-        query: what was searched for.
-        base: ids of the base passages, best first.
-        proximal: the facts that the reader noted in them (GeAR Eq. 1).
-        linked: the stored triples that the beam search started from (GeAR Eq. 2).
-        fallback: why it started from the base passages' own triples although there is a reader; else empty.
-        beams: what it found, best first.
-        passages: ids of base and expanded passages, fused, best first (GeAR Eq. 3).
-        gist: the facts that were new to the gist memory (GeAR Eq. 4).
-        left_out: facts that a full gist memory did not take.
-        answerable: the reasoner's verdict (GeAR Eq. 5); None if it gave none.
-        answer: its answer, if there is one.
-        reason: why the gist does not answer the question.
-        next_query: the rewritten query (GeAR Eq. 7).
-        problems: replies of the model that could not be read, and what came of it.
-
-    """
-
-    number: int
-    query: str = ""
-    base: list[str] = Field(default_factory=list)
-    proximal: list[Slots] = Field(default_factory=list)
-    linked: list[Linked] = Field(default_factory=list)
-    fallback: str = ""
-    beams: list[Walked] = Field(default_factory=list)
-    passages: list[str] = Field(default_factory=list)
-    gist: list[Slots] = Field(default_factory=list)
-    left_out: int = 0
-    answerable: bool | None = None
-    answer: str = ""
-    reason: str = ""
-    next_query: str = ""
-    problems: list[str] = Field(default_factory=list)
-
-
-class PassageLink(BaseModel):
-    """A fact of the gist memory and the passages that it is linked to (GeAR Eq. 10).
-
-    Attributes:
-        triple: the fact.
-        passages: ids, best first.
-
-    """
-
-    triple: Slots
-    passages: list[str]
-
-
-class Source(BaseModel):
-    """A passage of the final list, and why it is there.
-
-    Attributes:
-        passage_id: the node's id.
-        title: the passage's title, or the beginning of its text.
-        text: what a language model is shown of it.
-        score: fused (GeAR Eq. 9).
-        ranks: list → its rank there, from 1: "step 1", "fact 2" (the gist's second fact), …
-        chain: the stored triples that lead to it; empty if only the base retriever found it.
-
-    """
-
-    passage_id: str
-    title: str
-    text: str
-    score: float
-    ranks: dict[str, int]
-    chain: list[Slots]
-
-
-class Trace(BaseModel):
-    """All that happened on the way from a question to its passages.
-
-    `model_dump_json()` and `Trace.model_validate_json(…)` keep it and bring it back.
-
-    Attributes:
-        question: as asked.
-        steps: the rounds.
-        links: the gist memory, in order, and where each fact was linked to.
-        passages: the final list, best first.
-        titles: passage id → title, of every passage that any step saw.
-        calls: the language model's calls, in order.
-        stopped: why it ended: "answered", "max_steps", "repeated query", "no further query", "one call",
-            "nothing found", "max_llm_calls", "max_tokens", "timeout", or "failed: …".
-        answer: the reasoner's answer; empty if it gave none.
-        ms: from question to passages, in milliseconds.
-
-    """
-
-    question: str
-    steps: list[Step] = Field(default_factory=list)
-    links: list[PassageLink] = Field(default_factory=list)
-    passages: list[Source] = Field(default_factory=list)
-    titles: dict[str, str] = Field(default_factory=dict)
-    calls: list[Call] = Field(default_factory=list)
-    stopped: str = ""
-    answer: str = ""
-    ms: float = 0.0
 
     _listeners: list[Listener] = PrivateAttr(default_factory=list)
 
-    @property
-    def llm_calls(self) -> int:
-        """Calls of the language model, failed ones included."""
-        return len(self.calls)
+    def show(self) -> None:
+        """Print it in the terminal, as a tree."""
+        picture.show(self)
 
-    @property
-    def prompt_tokens(self) -> int:
-        """Tokens of all prompts."""
-        return sum(call.prompt_tokens for call in self.calls)
+    def to_html(self, path: str | Path) -> Path:
+        """Write it as one page that needs no network: steps, facts as a graph, passages with their chains.
 
-    @property
-    def completion_tokens(self) -> int:
-        """Tokens of all replies."""
-        return sum(call.completion_tokens for call in self.calls)
+        Returns:
+            The file.
 
-    @property
-    def gist(self) -> list[Slots]:
-        """The gist memory: the facts that all steps noted, in order."""
-        return [slots for step in self.steps for slots in step.gist]
+        """
+        file = Path(path)
+        file.write_text(picture.to_html(self), "utf-8")
+        return file
+
+    def _repr_html_(self) -> str:
+        return picture.to_frame(self)
 
     def listen(self, listener: Listener) -> None:
         """Have `listener` called with every `TraceEvent` from now on."""
@@ -234,20 +88,6 @@ class Trace(BaseModel):
         self.calls.append(call)
         for listener in self._listeners:
             listener(TraceEvent(step=call.step, kind="call", value=call.model_dump()))
-
-    def compact(self) -> dict[str, Any]:
-        """The trace in a few lines of flat JSON: for `response.metadata`."""
-        return {
-            "gear_stopped": self.stopped,
-            "gear_answer": self.answer,
-            "gear_queries": [step.query for step in self.steps],
-            "gear_gist": self.gist,
-            "gear_llm_calls": self.llm_calls,
-            "gear_prompt_tokens": self.prompt_tokens,
-            "gear_completion_tokens": self.completion_tokens,
-            "gear_problems": [problem for step in self.steps for problem in step.problems],
-            "gear_ms": round(self.ms, 1),
-        }
 
 
 def _plain(value: Any) -> Any:

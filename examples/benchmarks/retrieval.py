@@ -1,10 +1,10 @@
-"""Recall and time of base retrieval, NaiveGE and SyncGE on a data folder, through the public API, store included.
+"""Recall and time of base retrieval, NaiveGE, SyncGE and GeAR on a data folder, through the public API, store included.
 
     python examples/benchmarks/retrieval.py --data DIR --embed MODEL_DIR --out results.json
 
 R@k is measured as the paper does in a single step (GeAR App. B.2): at each cut k the base retriever returns k passages
-and the method returns k. Times are medians at k = 10; graph time is all but embedding the question, base retrieval and
-the language model.
+and the method returns k; "+gear" is GeAR with one call a question (`calls="single"`), from 10 base passages. Times are
+medians at k = 10; graph time is all but embedding the question, base retrieval and the language model.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear import (
+    GeARRetriever,
     GeARVectorStore,
     MentionTripleExtractor,
     NaiveGERetriever,
@@ -184,14 +185,16 @@ def measure(
         retriever = base
         if expansion == "naive":
             retriever = NaiveGERetriever(store, base, similarity_top_k=cut, **settings)
-        elif expansion == "sync":
+        elif expansion in ("sync", "gear"):
             replies = {
                 q.question: json.dumps({"triples": dataset.reader[q.id]}) for q in questions if q.id in dataset.reader
             }
-            reader = RecordedReader(replies=replies)
-            retriever = SyncGERetriever(
-                store, base, llm=reader, link_top_k=arguments.link_top_k, similarity_top_k=cut, **settings
-            )
+            settings.update(llm=RecordedReader(replies=replies), link_top_k=arguments.link_top_k)
+            if expansion == "sync":
+                retriever = SyncGERetriever(store, base, similarity_top_k=cut, **settings)
+            else:  # with one call a question; base passages as in several steps: 10 (GeAR App. B.2)
+                base = build(base_name, arguments.base_top_k or 10, index, nodes, watch)
+                retriever = GeARRetriever(store, base, calls="single", similarity_top_k=cut, **settings)
         elif expansion:
             raise SystemExit(
                 f"unknown method {method!r}; methods: {METHODS}, and rank-bm25, rank-hybrid, with and without"
@@ -218,8 +221,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with the corpus, questions and triples")
     parser.add_argument("--embed", required=True, help="folder (or hub name) of a sentence-transformers model")
-    parser.add_argument("--methods", default=METHODS, help=f"default: {METHODS} (…+sync with --llm recorded only)")
-    parser.add_argument("--llm", choices=("none", "recorded"), default="none", help="the reader of …+sync")
+    parser.add_argument("--methods", default=METHODS, help=f"default: {METHODS}; …+sync and …+gear need --llm recorded")
+    parser.add_argument("--llm", choices=("none", "recorded"), default="none", help="the reader of …+sync, …+gear")
     parser.add_argument("--triples", choices=("file", "offline"), default="file", help="ready ones, or extracted here")
     parser.add_argument("--scorer", choices=("novelty", "composed", "additive", "exact"), default="novelty")
     parser.add_argument("--no-diversity", action="store_true", help="plain beam search")
@@ -252,7 +255,9 @@ def main() -> None:
             pipeline = IngestionPipeline(transformations=transformations, vector_store=store, disable_cache=True)
             pipeline.run(nodes=nodes, show_progress=True)
         ingest_seconds, embedding_seconds = time.perf_counter() - start, clock.seconds
-        methods = [m for m in arguments.methods.split(",") if arguments.llm == "recorded" or not m.endswith("+sync")]
+        methods = [
+            m for m in arguments.methods.split(",") if arguments.llm == "recorded" or not m.endswith(("+sync", "+gear"))
+        ]
         results = []
         for method in methods:
             results.append(measure(method, dataset, store, nodes, arguments))

@@ -1,0 +1,245 @@
+"""A trace to look at: in a terminal, in a notebook, or as one self-contained page that asks nothing of any network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from html import escape
+from importlib.resources import files
+from string import Template
+
+from rich.console import Console
+from rich.markup import escape as plain_markup
+from rich.tree import Tree
+
+from llama_index_gear.evidence import Evidence, Slots, Source, Step
+from llama_index_gear.triple import entity_key
+
+_ROW = 30  # pixels between two entities of a column
+_COLUMN = 220  # pixels between two columns
+_LABEL = 24  # characters of an entity's label
+_SHOWN = 10  # passages in the terminal
+
+
+@dataclass
+class _Entity:
+    name: str
+    column: int
+    row: int = 0
+
+
+@dataclass
+class _Fact:
+    """A triple of the graph: stored ones have a passage, the model's own notes none."""
+
+    slots: Slots
+    step: int
+    kind: str  # "gist": the model noted it; "walked": the beam search went over it
+    passages: list[str] = field(default_factory=list)
+
+
+def show(trace: Evidence, console: Console | None = None) -> None:
+    """Print a trace as a tree."""
+    tree = Tree(f"[bold]{plain_markup(trace.question)}[/bold]")
+    for step in trace.steps:
+        _show_step(tree.add(f"[bold]step {step.number}[/bold]  {plain_markup(step.query)}"), step, trace.titles)
+    passages = tree.add(f"[bold]passages[/bold] ({trace.stopped})")
+    for rank, source in enumerate(trace.passages[:_SHOWN], start=1):
+        ranks = ", ".join(f"{name}: {place}" for name, place in source.ranks.items())
+        branch = passages.add(f"{rank}. {plain_markup(source.title)}  [dim]{ranks}[/dim]")
+        if source.chain:
+            branch.add(_facts(source.chain))
+    if trace.answer:
+        tree.add(f"[bold green]{plain_markup(trace.answer)}[/bold green]")
+    tree.add(
+        f"[dim]{trace.llm_calls} calls, {trace.prompt_tokens} + {trace.completion_tokens} tokens, "
+        f"{trace.ms:.0f} ms[/dim]"
+    )
+    (console or Console()).print(tree)
+
+
+def _show_step(branch: Tree, step: Step, titles: dict[str, str]) -> None:
+    for name, facts in (("noted", step.proximal), ("linked to", [each.triple for each in step.linked])):
+        if facts:
+            branch.add(f"{name}: {_facts(facts)}")
+    if step.fallback:
+        branch.add(f"[yellow]from the base passages' own triples: {plain_markup(step.fallback)}[/yellow]")
+    for beam in step.beams[:3]:
+        led = " → ".join(plain_markup(titles.get(passage_id, passage_id)) for passage_id in beam.passage_ids)
+        branch.add(f"beam {beam.score:.2f}: {_facts(beam.chain)}  [dim]{led}[/dim]")
+    if step.gist:
+        branch.add(f"[bold]gist[/bold]: {_facts(step.gist)}")
+    for problem in step.problems:
+        branch.add(f"[yellow]{plain_markup(problem)}[/yellow]")
+    if step.answerable is not None:
+        branch.add(f"answered: {plain_markup(step.answer)}" if step.answerable else plain_markup(step.reason or "open"))
+
+
+def _facts(facts: Iterable[Slots]) -> str:
+    return plain_markup("; ".join(" — ".join(slots) for slots in facts))
+
+
+def to_html(trace: Evidence) -> str:
+    """The page: steps from left to right, facts as a graph, passages with their chains; click to read."""
+    facts = _collected(trace)
+    entities = _placed(facts)
+    data = {
+        "facts": [
+            {"slots": fact.slots, "step": fact.step, "kind": fact.kind, "passages": fact.passages} for fact in facts
+        ],
+        "titles": trace.titles,
+    }
+    cost = (
+        f"{trace.llm_calls} calls · {trace.prompt_tokens} + {trace.completion_tokens} tokens · {trace.ms:.0f} ms · "
+        f"{trace.stopped}"
+    )
+    template = Template((files("llama_index_gear") / "picture.html").read_text("utf-8"))
+    return template.substitute(
+        title=escape(trace.question),
+        cost=escape(cost),
+        answer=f"<p class='answer'>{escape(trace.answer)}</p>" if trace.answer else "",
+        steps="".join(_step(step, trace.titles) for step in trace.steps),
+        graph=_graph(facts, entities),
+        passages="".join(_passage(rank, source, facts) for rank, source in enumerate(trace.passages, start=1)),
+        # "<" could end the script element that the data stands in.
+        data=json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"),
+    )
+
+
+def to_frame(trace: Evidence) -> str:
+    """The page in a frame of its own, for a notebook."""
+    return (
+        "<iframe sandbox='allow-scripts' style='width:100%;height:720px;border:1px solid #ccc' "
+        f'srcdoc="{escape(to_html(trace))}"></iframe>'
+    )
+
+
+def _key(slots: Slots) -> tuple[str, ...]:
+    return tuple(entity_key(slot) for slot in slots)
+
+
+def _collected(trace: Evidence) -> list[_Fact]:
+    """Every fact once, in the order of the steps; one that was both walked and noted counts as noted."""
+    facts: dict[tuple[str, ...], _Fact] = {}
+    for step in trace.steps:
+        walked = [(each.triple, each.passage_id) for each in step.linked]
+        walked += [
+            (slots, passage_id)
+            for beam in step.beams
+            for slots, passage_id in zip(beam.chain, beam.passage_ids, strict=True)
+        ]
+        for slots, passage_id in walked:
+            fact = facts.setdefault(_key(slots), _Fact(slots, step.number, "walked"))
+            if passage_id not in fact.passages:
+                fact.passages.append(passage_id)
+        for slots in step.gist:
+            facts.setdefault(_key(slots), _Fact(slots, step.number, "gist")).kind = "gist"
+    return list(facts.values())
+
+
+def _placed(facts: list[_Fact]) -> dict[str, _Entity]:
+    """Every entity in a column by the step and the end at which it first appears, no two in one place."""
+    entities: dict[str, _Entity] = {}
+    for fact in facts:
+        for end, name in enumerate((fact.slots[0], fact.slots[2])):
+            entities.setdefault(entity_key(name), _Entity(name, 2 * (fact.step - 1) + end))
+    used: dict[int, int] = {}
+    columns = {column: place for place, column in enumerate(sorted({each.column for each in entities.values()}))}
+    for entity in entities.values():
+        entity.column = columns[entity.column]
+        entity.row = used.get(entity.column, 0)
+        used[entity.column] = entity.row + 1
+    return entities
+
+
+def _short(text: str, length: int = _LABEL) -> str:
+    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+
+
+def _label_width(name: str) -> int:
+    return 14 + 7 * len(_short(name))
+
+
+def _graph(facts: list[_Fact], entities: dict[str, _Entity]) -> str:
+    if not facts:
+        return "<p class='none'>No facts.</p>"
+    width = _COLUMN * (1 + max(each.column for each in entities.values()))
+    height = _ROW * (2 + max(each.row for each in entities.values()))
+
+    def place(name: str) -> tuple[int, int]:
+        entity = entities[entity_key(name)]
+        return 20 + _COLUMN * entity.column, 20 + _ROW * entity.row
+
+    parts = []
+    for number, fact in enumerate(facts):
+        (x1, y1), (x2, y2) = place(fact.slots[0]), place(fact.slots[2])
+        # A line begins or ends behind the label that stands on its side of the dot, not in it.
+        x1 += _label_width(fact.slots[0]) if x1 < x2 else 0
+        x2 += _label_width(fact.slots[2]) if x1 > x2 else 0
+        if x1 == x2:  # within a column: a bow to the left
+            bend = f"C {x1 - 20} {y1}, {x1 - 20} {y2}"
+        else:
+            bend = f"C {(x1 + x2) // 2} {y1}, {(x1 + x2) // 2} {y2}"
+        parts.append(
+            f"<g class='fact {fact.kind} s{(fact.step - 1) % 4}' data-fact='{number}' tabindex='0' role='button'>"
+            f"<title>{escape(' — '.join(fact.slots))}</title>"
+            f"<path class='touch' d='M {x1} {y1} {bend}, {x2} {y2}'/><path d='M {x1} {y1} {bend}, {x2} {y2}'/></g>"
+        )
+    for entity in entities.values():
+        x, y = 20 + _COLUMN * entity.column, 20 + _ROW * entity.row
+        parts.append(
+            f"<g class='entity' data-entity='{escape(entity_key(entity.name), quote=True)}'>"
+            f"<title>{escape(entity.name)}</title><circle cx='{x}' cy='{y}' r='5'/>"
+            f"<text x='{x + 9}' y='{y + 4}'>{escape(_short(entity.name))}</text></g>"
+        )
+    return f"<svg width='{width}' height='{height}' viewBox='0 0 {width} {height}'>{''.join(parts)}</svg>"
+
+
+def _list(name: str, facts: Iterable[Slots], css: str = "") -> str:
+    items = "".join(f"<li>{_triple(slots)}</li>" for slots in facts)
+    return f"<h3>{name}</h3><ul class='{css}'>{items}</ul>" if items else ""
+
+
+def _triple(slots: Slots) -> str:
+    subject, predicate, object_ = (escape(_short(slot, 160)) for slot in slots)
+    return f"<b>{subject}</b> <i>{predicate}</i> <b>{object_}</b>"
+
+
+def _step(step: Step, titles: dict[str, str]) -> str:
+    parts = [f"<section class='step s{(step.number - 1) % 4}'><h2>Step {step.number}</h2>"]
+    parts.append(f"<p class='query'>{escape(step.query)}</p>")
+    parts.append(_list("Noted in the base passages", step.proximal))
+    parts.append(_list("Linked to", [each.triple for each in step.linked]))
+    if step.fallback:
+        parts.append(f"<p class='problem'>From the base passages' own triples: {escape(step.fallback)}</p>")
+    beams = "".join(
+        f"<li><span class='score'>{beam.score:.2f}</span> {' → '.join(map(_triple, beam.chain))}</li>"
+        for beam in step.beams
+    )
+    if beams:
+        parts.append(f"<details><summary>{len(step.beams)} beams</summary><ol>{beams}</ol></details>")
+    found = "".join(f"<li>{escape(titles.get(passage_id, passage_id))}</li>" for passage_id in step.passages)
+    if found:
+        parts.append(f"<details><summary>{len(step.passages)} passages</summary><ol>{found}</ol></details>")
+    parts.append(_list("New in the gist", step.gist, "gist"))
+    parts.extend(f"<p class='problem'>{escape(problem)}</p>" for problem in step.problems)
+    if step.answerable:
+        parts.append(f"<p class='verdict yes'>{escape(step.answer or 'Answerable')}</p>")
+    elif step.answerable is not None:
+        parts.append(f"<p class='verdict no'>{escape(step.reason or 'Not answerable yet')}</p>")
+    if step.next_query:
+        parts.append(f"<p class='next'>→ {escape(step.next_query)}</p>")
+    return "".join([*parts, "</section>"])
+
+
+def _passage(rank: int, source: Source, facts: list[_Fact]) -> str:
+    numbers = [str(number) for number, fact in enumerate(facts) if source.passage_id in fact.passages]
+    ranks = ", ".join(f"{name}: {place}" for name, place in source.ranks.items())
+    chain = f"<p class='chain'>{' → '.join(map(_triple, source.chain))}</p>" if source.chain else ""
+    text = f"<p class='text'>{escape(source.text)}</p>"
+    return (
+        f"<details class='passage' data-passage='{escape(source.passage_id, quote=True)}' "
+        f"data-facts='{' '.join(numbers)}'><summary>{rank}. {escape(source.title)} "
+        f"<span class='ranks'>{escape(ranks)}</span></summary>{chain}{text}</details>"
+    )
