@@ -79,7 +79,10 @@ def ingest(store: GeARVectorStore, extractor: TransformComponent, state: Path) -
     pipeline.persist(str(state))
     print(f"{len(documents)} passages, {len(stored)} of them new or changed: ingested.")
     if isinstance(extractor, GeARTripleExtractor):
-        print(f"Extraction: {extractor.ledger}")
+        print(f"Extraction: {extractor.ledger if stored else 'nothing to do'}")
+        again = extractor.retry_failed(store)
+        if again.passages:
+            print(f"What had failed, once more: {again}")
 
 
 def show(question: str, gold: set[str], base: list[NodeWithScore], expanded: list[NodeWithScore]) -> None:

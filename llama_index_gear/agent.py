@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
-from llama_index_gear.errors import ArgumentError
+from llama_index_gear.errors import ArgumentError, OutOfTime
 from llama_index_gear.evidence import Call, Step
 from llama_index_gear.steps import Ask, Flow
 from llama_index_gear.trace import Trace
@@ -56,7 +56,7 @@ class Policy(Protocol[State, Result_co]):
     def max_steps(self) -> int:
         """Steps at most."""
 
-    def begin(self, question: str, trace: Trace) -> State:
+    def begin(self, query: Any, trace: Trace) -> State:
         """What is known before the first step. Asks nothing."""
 
     def step(self, state: State, record: Step) -> Flow[str]:
@@ -78,8 +78,10 @@ class _Ended(Exception):
         self.cause = cause
 
 
-def agent(policy: Policy[State, Result], trace: Trace, budget: Budget, clock: Clock = time.monotonic) -> Flow[Result]:
-    """Run `policy` on `trace.question`.
+def agent(
+    policy: Policy[State, Result], trace: Trace, budget: Budget, clock: Clock = time.monotonic, query: Any = None
+) -> Flow[Result]:
+    """Run `policy` on a question.
 
     A call of the language model that fails ends the loop; the result is what the steps before it gave, and
     `trace.stopped` names the failure. Only if no call had succeeded before it, so that nothing would be lost, is its
@@ -90,10 +92,11 @@ def agent(policy: Policy[State, Result], trace: Trace, budget: Budget, clock: Cl
         trace: of the question; filled in on the way.
         budget: what it may cost.
         clock: seconds, monotonic.
+        query: what the policy begins with, if that is more than the question's text.
 
     """
     start = clock()
-    state = policy.begin(trace.question, trace)
+    state = policy.begin(trace.question if query is None else query, trace)
     meter = _Meter(trace, budget, clock, start)
     stopped = "max_steps"
     for _ in range(policy.max_steps):
@@ -102,7 +105,10 @@ def agent(policy: Policy[State, Result], trace: Trace, budget: Budget, clock: Cl
             verdict = yield from meter.over(policy.step(state, record), record.number)
         except _Ended as ended:
             verdict = ended.reason
+            if not meter.has_begun:
+                trace.steps.pop()
             if ended.cause is not None and not meter.has_succeeded:
+                trace.note(stopped=verdict, ms=1000 * (clock() - start))
                 raise ended.cause from None
         if verdict:
             stopped = verdict
@@ -115,16 +121,28 @@ def agent(policy: Policy[State, Result], trace: Trace, budget: Budget, clock: Cl
 
 @dataclass
 class _Meter:
-    """Counts what the requests of a flow cost, and ends it when the budget is spent."""
+    """Counts what the requests of a flow cost, and ends it when the budget is spent.
+
+    Attributes:
+        trace: where calls are written down.
+        budget: what they may cost.
+        clock: seconds.
+        start: when the budget's time began.
+        has_succeeded: whether any call of the language model was answered.
+        has_begun: whether the flow's first requests were let through.
+
+    """
 
     trace: Trace
     budget: Budget
     clock: Clock
     start: float
     has_succeeded: bool = False
+    has_begun: bool = False
 
     def over(self, flow: Flow[Result], step: int) -> Flow[Result]:
         """The same flow, metered."""
+        self.has_begun = False
         try:
             batch = next(flow)
             while True:
@@ -132,6 +150,7 @@ class _Meter:
                 if spent:
                     batch = flow.throw(_Ended(spent))
                     continue
+                self.has_begun = True
                 try:
                     answers = yield [self._with_timeout(request) for request in batch]
                 except Exception as error:  # noqa: BLE001 - handed on: the flow raises it, or knows what to do
@@ -142,6 +161,8 @@ class _Meter:
         except StopIteration as stop:
             result: Result = stop.value
             return result
+        finally:
+            flow.close()
 
     def _spent(self, batch: Sequence[Any]) -> str:
         if self._remaining() == 0:
@@ -161,7 +182,10 @@ class _Meter:
         return max(0.0, self.start + self.budget.timeout - self.clock())
 
     def _with_timeout(self, request: Any) -> Any:
-        return replace(request, timeout=self._remaining()) if isinstance(request, Ask) else request
+        remaining = self._remaining()
+        if not isinstance(request, Ask) or remaining is None:
+            return request
+        return replace(request, timeout=remaining if request.timeout is None else min(remaining, request.timeout))
 
     def _count(self, batch: Sequence[Any], answers: Sequence[Any], step: int) -> _Ended | None:
         """Write down the calls of the model; what ended the flow, if one of them did."""
@@ -182,8 +206,8 @@ class _Meter:
             )
             if error is None:
                 self.has_succeeded = True
-            elif self._remaining() == 0 and isinstance(error, TimeoutError):
-                ended = _Ended("timeout")
-            else:
+            elif isinstance(error, OutOfTime) and self.budget.timeout is not None:
+                ended = ended or _Ended("timeout")
+            elif ended is None or ended.cause is None:
                 ended = _Ended(f"failed: {type(error).__name__}: {error}", error)
         return ended

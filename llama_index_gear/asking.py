@@ -22,6 +22,8 @@ from llama_index.core.program.function_program import get_function_tool
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.utils import get_tokenizer
 
+from llama_index_gear.errors import OutOfTime
+
 Result = TypeVar("Result")
 
 _FENCE = re.compile(r"#{5,}")
@@ -122,7 +124,8 @@ def ask(llm: LLM, prompt: BasePromptTemplate, variables: Mapping[str, str], *, w
         response = call() if within is None else _no_longer_than(within, call)
     except Exception as error:  # noqa: BLE001 - handed to the caller in the reply
         return Reply(error=error, ms=_since(start))
-    return replace(_reply(response, shown, _text(response)), ms=_since(start))
+    ms = _since(start)
+    return replace(_reply(response, shown, _text(response)), ms=ms)
 
 
 async def aask(
@@ -132,10 +135,14 @@ async def aask(
     start = time.perf_counter()
     try:
         shown, call = _spoken_to(llm, prompt, variables, llm.achat, llm.acomplete)
-        response = await asyncio.wait_for(call(), within)
+        async with asyncio.timeout(within) as limit:
+            response = await call()
     except Exception as error:  # noqa: BLE001 - handed to the caller in the reply
-        return Reply(error=error, ms=_since(start))
-    return replace(_reply(response, shown, _text(response)), ms=_since(start))
+        late = isinstance(error, TimeoutError) and within is not None and limit.expired()
+        return Reply(error=_late(within) if late else error, ms=_since(start))
+    ms = _since(start)
+    # In a thread: where the client does not count tokens, a tokenizer does, and the first time it has to be loaded.
+    return replace(await asyncio.to_thread(_reply, response, shown, _text(response)), ms=ms)
 
 
 def _spoken_to(
@@ -171,10 +178,14 @@ def _no_longer_than(seconds: float, call: Callable[[], Result]) -> Result:
     try:
         result, error = done.get(timeout=seconds)
     except queue.Empty:
-        raise TimeoutError(f"no reply within {seconds:.3g} s") from None
+        raise _late(seconds) from None
     if error is not None:
         raise error
     return result  # type: ignore[return-value]  # None only beside an error, or because the call returned it
+
+
+def _late(seconds: float | None) -> OutOfTime:
+    return OutOfTime(f"no reply within {seconds:.3g} s")
 
 
 def _since(start: float) -> float:

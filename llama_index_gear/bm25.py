@@ -11,7 +11,7 @@ from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, Query
 from llama_index_instrumentation import get_dispatcher
 from rank_bm25 import BM25Okapi
 
-from llama_index_gear.errors import ArgumentError
+from llama_index_gear.errors import check_counts
 
 dispatcher = get_dispatcher(__name__)
 
@@ -23,6 +23,9 @@ def words(text: str) -> list[str]:
 
 class RankBM25Retriever(BaseRetriever):
     r"""BM25 (Okapi) over a fixed list of nodes; for a corpus that grows, or filters, search the store in SPARSE mode.
+
+    A passage that holds no word of the question is never returned; one that does is, also where Okapi's inverse
+    document frequency makes nothing of a word that half of the passages hold.
 
     Args:
         nodes: the passages; what the embedding model would see of them is indexed. At a few thousand a query takes
@@ -47,8 +50,7 @@ class RankBM25Retriever(BaseRetriever):
         b: float = 0.75,
     ) -> None:
         super().__init__()
-        if similarity_top_k < 1:
-            raise ArgumentError(f"similarity_top_k must be 1 or more, got {similarity_top_k}")
+        check_counts(similarity_top_k=similarity_top_k)
         self.similarity_top_k = similarity_top_k
         self._nodes = list(nodes)
         self._tokenizer = tokenizer
@@ -59,8 +61,10 @@ class RankBM25Retriever(BaseRetriever):
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         if self._bm25 is None:
             return []
-        scores = self._bm25.get_scores(self._tokenizer(query_bundle.query_str))
-        best = sorted((n for n in range(len(scores)) if scores[n] > 0), key=lambda n: -scores[n])
+        asked = self._tokenizer(query_bundle.query_str)
+        scores = self._bm25.get_scores(asked)
+        matches = (n for n, words_of in enumerate(self._bm25.doc_freqs) if any(word in words_of for word in asked))
+        best = sorted(matches, key=lambda n: -scores[n])
         return [NodeWithScore(node=self._nodes[n], score=float(scores[n])) for n in best[: self.similarity_top_k]]
 
     @dispatcher.span

@@ -23,7 +23,7 @@ from llama_index.core.settings import Settings
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.asking import unfenced
-from llama_index_gear.errors import ArgumentError
+from llama_index_gear.errors import ArgumentError, check_counts
 from llama_index_gear.gear_retriever import GeARRetriever, opened
 from llama_index_gear.store import GeARVectorStore
 from llama_index_gear.trace import Trace, TraceEvent, claimed, streamed, tracing
@@ -82,14 +82,13 @@ class GeARQueryEngine(BaseQueryEngine):
         streaming: bool = False,
         callback_manager: CallbackManager | None = None,
     ) -> None:
-        if answer_top_k < 1:
-            raise ArgumentError(f"answer_top_k must be 1 or more, got {answer_top_k}")
+        check_counts(answer_top_k=answer_top_k)
         if streaming and response_synthesizer is not None:
             raise ArgumentError("streaming is of the default synthesizer: give it to your own instead")
         super().__init__(callback_manager=callback_manager or Settings.callback_manager)
         self._retriever = retriever
         self._numbers_passages = response_synthesizer is None
-        self._streaming = streaming
+        self._streaming = streaming or getattr(response_synthesizer, "_streaming", False)
         self._response_synthesizer = response_synthesizer or get_response_synthesizer(
             llm=retriever.llm,
             response_mode=ResponseMode.COMPACT,
@@ -169,7 +168,7 @@ class GeARQueryEngine(BaseQueryEngine):
 
         Closing the iterator (`aclose`) stops the work.
         """
-        return streamed(opened(query), self.aquery(query))
+        return streamed(opened(query), lambda: self.aquery(query))
 
     def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         """The agent's passages, postprocessed."""

@@ -4,6 +4,7 @@
     ├── TripleError             (ValueError)           a triple with an empty slot
     ├── ArgumentError           (ValueError)           an argument outside its range
     ├── ReplyError                                     an LLM's reply that holds nothing readable
+    ├── OutOfTime           (TimeoutError)             an LLM did not reply within the time that it was given
     ├── ExtractionError                                passages failed and `raise_on_error` was asked for
     └── StoreError
         ├── EmbeddingError      (ValueError)           a node without embedding, or of another dimension
@@ -13,6 +14,9 @@
 
 Catch `GeARError` for all of them. Errors of LlamaIndex, Qdrant or an LLM's client pass through unchanged.
 """
+
+from numbers import Integral
+from typing import Any
 
 
 class GeARError(Exception):
@@ -29,6 +33,10 @@ class ArgumentError(GeARError, ValueError):
 
 class ReplyError(GeARError):
     """A reply of a language model in which no list of facts could be read; "no facts" is not such an error."""
+
+
+class OutOfTime(GeARError, TimeoutError):
+    """A language model did not reply within the time that it was given; its client's own time-outs stay its own."""
 
 
 class ExtractionError(GeARError):
@@ -53,3 +61,15 @@ class UnsupportedFilter(StoreError, NotImplementedError):
 
 class UnsupportedCall(StoreError, NotImplementedError):
     """A `QdrantClient` call, or an option of one, that the embedded engine has no answer for."""
+
+
+def check_counts(**counts: Any) -> None:
+    """Refuse numbers that must be whole and 1 or more.
+
+    Raises:
+        ArgumentError: one isn't; it is named.
+
+    """
+    for name, value in counts.items():
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+            raise ArgumentError(f"{name} must be a whole number, 1 or more; got {value!r}")

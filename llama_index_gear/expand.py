@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from llama_index_gear.errors import ArgumentError
+from llama_index_gear.errors import ArgumentError, check_counts
 from llama_index_gear.steps import Facts, Flow, Neighbours, Score, Similarities
 from llama_index_gear.triple import StoredTriple, Triple, chain_text
 
@@ -41,7 +41,8 @@ class BeamSearch:
             vectors: two triples that say the same count as one, two that differ add up. Embeds nothing.
             "composed": cosine with the normalised sum of its triples' vectors. Embeds nothing.
             "additive": mean of its triples' cosines. Embeds nothing, and saves a round trip.
-            "exact": cosine with the embedding of the chain's text, as in the paper; embeds every candidate.
+            "exact": cosine with the embedding of the chain's text, as in the paper; embeds every candidate: all
+            triples that the search starts from, and up to `beam_size` · `neighbours` a hop.
             A callable `scorer(question, chain_texts) -> floats`: a model of your own (GeAR §9).
 
     Raises:
@@ -57,9 +58,7 @@ class BeamSearch:
     scorer: Scorer = "novelty"
 
     def __post_init__(self) -> None:
-        for name in ("beam_size", "length", "neighbours"):
-            if getattr(self, name) < 1:
-                raise ArgumentError(f"{name} must be 1 or more, got {getattr(self, name)}")
+        check_counts(beam_size=self.beam_size, beam_length=self.length, neighbours=self.neighbours)
         if self.gamma is not None and not self.gamma > 0:
             raise ArgumentError(f"gamma must be above 0, got {self.gamma}")
         if not callable(self.scorer) and self.scorer not in _SCORERS:

@@ -16,10 +16,11 @@ from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
 from llama_index.core.settings import Settings
 from llama_index.core.storage.kvstore.types import BaseKVStore
 from llama_index.core.utils import get_tqdm_iterable
+from llama_index.core.vector_stores.types import BasePydanticVectorStore
 
 from llama_index_gear.asking import Reply, ask_for_facts, offers_functions, unfenced
 from llama_index_gear.errors import ArgumentError, ExtractionError, ReplyError
-from llama_index_gear.ledger import Extraction, ExtractionLedger, Outcome, record_of, with_record
+from llama_index_gear.ledger import FAILED_EXTRACTIONS, Extraction, ExtractionLedger, Outcome, record_of, with_record
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.reply import parse_triples
 from llama_index_gear.steps import gather
@@ -57,6 +58,7 @@ with empty lists if the passage states no facts.
 """Variables: `passage`, `title`, and `problem` (empty at first; what was wrong with the last reply on a retry)."""
 
 _COLLECTION = "gear_extraction"
+_FORM = "1"  # of what is read from a reply: another one makes what was extracted so far outdated
 
 
 class GeARTripleExtractor(TransformComponent):
@@ -67,8 +69,10 @@ class GeARTripleExtractor(TransformComponent):
     `GeARVectorStore` stores them with the passage. For `PropertyGraphIndex` put `ToPropertyGraph` behind it.
 
     A passage that fails stops nothing: it goes on without triples (or, cut off, with those that were read), its record
-    rides along as `gear_extraction`, and `ledger` lists it. Run it again, or extract what failed from the store:
-    `store.add(extractor(store.get_nodes(filters=FAILED_EXTRACTIONS)))`: what succeeded is not asked for again.
+    rides along as `gear_extraction`, and `ledger` lists it. `retry_failed(store)` extracts what failed again, whoever
+    ran it; so does the next run over the same nodes. What succeeded is not asked for again. (A pipeline that is loaded
+    from disk serves whole batches from its cache, failures included, and a document store passes over documents that
+    it knows: `retry_failed` is the way there.)
 
     Args:
         llm: the model. Default: LlamaIndex's `Settings.llm`. One that offers function calling is asked for structured
@@ -172,21 +176,50 @@ class GeARTripleExtractor(TransformComponent):
             **kwargs: `show_progress` overrides the field; others are ignored, as the pipeline passes on its own.
 
         """
-        show_progress = kwargs.get("show_progress", self.show_progress)
+        extracted = await self._extracted(nodes, kwargs.get("show_progress", self.show_progress))
+        self._report()
+        return extracted
+
+    def retry_failed(self, vector_store: BasePydanticVectorStore) -> ExtractionLedger:
+        """Extract again the passages of a store whose extraction failed, and store what comes of it.
+
+        Args:
+            vector_store: a `GeARVectorStore`.
+
+        Returns:
+            The account of these passages; `passages` is 0 if none had failed.
+
+        Raises:
+            ExtractionError: see `raise_on_error`; what succeeded is stored.
+
+        """
+        return asyncio_run(self.aretry_failed(vector_store))  # type: ignore[no-any-return]
+
+    async def aretry_failed(self, vector_store: BasePydanticVectorStore) -> ExtractionLedger:
+        """`retry_failed`, without blocking the event loop."""
+        failed = await vector_store.aget_nodes(filters=FAILED_EXTRACTIONS)
+        extracted = await self._extracted(failed, self.show_progress)
+        if extracted:
+            await vector_store.async_add(extracted)
+        self._report()
+        return self._ledger
+
+    async def _extracted(self, nodes: Sequence[BaseNode], show_progress: bool) -> list[BaseNode]:
         extracted: list[BaseNode] = list(nodes)
         waiting = iter(get_tqdm_iterable(list(enumerate(nodes)), show_progress, "Extracting triples"))
         await gather([self._work(waiting, extracted) for _ in range(min(self.num_workers, len(nodes)))])
         self._ledger = ExtractionLedger.of(extracted)
-        if self._ledger.failures:
-            self._note_failed_run()
-            some = "; ".join(
-                f"{node_id}: {outcome}: {problem}" for node_id, outcome, problem in self._ledger.failures[:3]
-            )
-            message = f"{len(self._ledger.failures)} of {self._ledger.passages} passages could not be extracted: {some}"
-            if self.raise_on_error:
-                raise ExtractionError(message)
-            logger.warning("%s", message)
         return extracted
+
+    def _report(self) -> None:
+        if not self._ledger.failures:
+            return
+        self._note_failed_run()
+        some = "; ".join(f"{node_id}: {outcome}: {problem}" for node_id, outcome, problem in self._ledger.failures[:3])
+        message = f"{len(self._ledger.failures)} of {self._ledger.passages} passages could not be extracted: {some}"
+        if self.raise_on_error:
+            raise ExtractionError(message)
+        logger.warning("%s", message)
 
     async def _work(self, waiting: Iterator[tuple[int, BaseNode]], extracted: list[BaseNode]) -> None:
         for place, node in waiting:
@@ -219,9 +252,8 @@ class GeARTripleExtractor(TransformComponent):
             notice = (
                 f"\nYour last reply could not be read: {record.problem}. Keep to the form." if record.problem else ""
             )
-            messages = self.extract_prompt.format_messages(
-                llm=self.llm, title=title or "(none)", passage=unfenced(text), problem=notice if record.problem else ""
-            )
+            shown = {"title": unfenced(" ".join(title.split())) or "(none)", "passage": unfenced(text)}
+            messages = self.extract_prompt.format_messages(llm=self.llm, problem=notice, **shown)
             reply = await ask_for_facts(
                 self.llm,
                 messages,
@@ -247,8 +279,9 @@ class GeARTripleExtractor(TransformComponent):
 
     def _fingerprint(self) -> str:
         template = self.extract_prompt.get_template(llm=self.llm)
-        about = (self.llm.class_name(), self.llm.metadata.model_name, template, str(self.structured))
-        return hashlib.sha256("\0".join(about).encode()).hexdigest()
+        settings = (getattr(self.llm, name, None) for name in ("temperature", "system_prompt", "api_base"))
+        about = (self.llm.class_name(), self.llm.metadata.model_name, template, str(self.structured), _FORM)
+        return hashlib.sha256("\0".join([*about, *map(str, settings)]).encode()).hexdigest()
 
     def _failures_so_far(self) -> int:
         kept = None if self.cache is None else self.cache.get(self._fingerprint(), collection=_COLLECTION)

@@ -11,12 +11,12 @@ from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 
 from llama_index_gear.evidence import Linked, PassageLink, Slots, Source, Step, Walked
 from llama_index_gear.fusion import reciprocal_rank_fusion
-from llama_index_gear.nodes import with_metadata
+from llama_index_gear.nodes import explained
 from llama_index_gear.reason import GistMemory, Verdict, read_and_reason, read_gist, reason, rewrite
 from llama_index_gear.steps import EmbedQuery, Flow, Link, Passages, Search
 from llama_index_gear.trace import Trace
 from llama_index_gear.triple import StoredTriple, Triple, entity_key
-from llama_index_gear.walk import CHAIN_KEY, RANKS_KEY, GraphWalk, Walk, plain, shown
+from llama_index_gear.walk import GraphWalk, Walk, plain, shown
 
 Calls = Literal["separate", "merged", "single"]
 """Which calls of the language model a step makes; see `GeARRetriever`."""
@@ -25,7 +25,7 @@ Calls = Literal["separate", "merged", "single"]
 @dataclass
 class _State:
     trace: Trace
-    query: str
+    bundle: QueryBundle
     gist: GistMemory
     queries: list[str] = field(default_factory=list)
     lists: list[list[str]] = field(default_factory=list)
@@ -56,17 +56,16 @@ class GeARPolicy:
     top_k: int
     prompts: dict[str, BasePromptTemplate]
 
-    def begin(self, question: str, trace: Trace) -> _State:
+    def begin(self, query: QueryBundle, trace: Trace) -> _State:
         """Nothing is known but the question."""
-        return _State(trace, question, GistMemory(self.gist_size))
+        return _State(trace, query, GistMemory(self.gist_size))
 
     def step(self, state: _State, record: Step) -> Flow[str]:
         """SyncGE, gist, reasoning, and the next query (GeAR §5)."""
-        known = yield from self.walk.embedded(QueryBundle(state.query))
-        state.query = known.query_str
-        state.queries.append(state.query)
-        state.trace.note(record, query=state.query)
-        base = yield from self.walk.searching(known)
+        known = yield from self.walk.embedded(state.bundle)
+        state.queries.append(known.query_str)
+        state.trace.note(record, query=known.query_str)
+        base = yield from self.walk.searching(state.bundle, known)
         passages = yield from self.walk.admitting(base)
         # Should the walk be cut short, the base passages are this step's list.
         state.lists.append(list(passages))
@@ -155,9 +154,9 @@ class GeARPolicy:
         self._note_problem(state.trace, record, said.problem, "the search ends")
         if said.value is None:
             return "no further query"
-        state.query = said.value
-        state.trace.note(record, next_query=state.query)
-        if entity_key(state.query) in map(entity_key, state.queries):
+        state.bundle = QueryBundle(said.value)
+        state.trace.note(record, next_query=said.value)
+        if entity_key(said.value) in map(entity_key, state.queries):
             return "repeated query"
         return ""
 
@@ -176,7 +175,7 @@ class GeARPolicy:
         for passage_id, score in fused:
             ranks = {name: ids.index(passage_id) + 1 for name, ids in lists.items() if passage_id in ids}
             node, chain = state.nodes[passage_id], state.chains.get(passage_id, [])
-            results.append(NodeWithScore(node=with_metadata(node, {CHAIN_KEY: chain, RANKS_KEY: ranks}), score=score))
+            results.append(NodeWithScore(node=explained(node, chain, ranks), score=score))
             sources.append(
                 Source(
                     passage_id=passage_id,
@@ -193,10 +192,13 @@ class GeARPolicy:
     def _linking(self, state: _State, facts: Sequence[Triple]) -> Flow[list[list[str]]]:
         """passageLink(t, k) = RRF(h(t, C), passages of h(t, T)) of each fact, as ids of passages that exist."""
         texts = [fact.text for fact in facts]
-        embeddings = yield [EmbedQuery(text) for text in texts]
-        bundles = [QueryBundle(text, embedding=vector) for text, vector in zip(texts, embeddings, strict=True)]
+        bundles = [QueryBundle(text) for text in texts]
         top_k = self.passage_link_top_k
-        answers = yield [Link(texts, top_k, embeddings[0]), *map(Search, bundles)]
+        (query,) = yield [EmbedQuery(state.trace.question)]
+        if self.walk.base_retriever is None:
+            embeddings = yield [EmbedQuery(text) for text in texts]
+            bundles = [QueryBundle(text, embedding=vector) for text, vector in zip(texts, embeddings, strict=True)]
+        answers = yield [Link(texts, top_k, query), *map(Search, bundles)]
         stated: list[list[StoredTriple]] = answers[0]
         found: list[list[NodeWithScore]] = [each[:top_k] for each in answers[1:]]
         admitted = yield from self.walk.admitting([each for results in found for each in results])

@@ -17,7 +17,7 @@ from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQue
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.agent import Budget, agent
-from llama_index_gear.errors import ArgumentError
+from llama_index_gear.errors import ArgumentError, check_counts
 from llama_index_gear.expand import BeamSearch, Scorer
 from llama_index_gear.gear import Calls, GeARPolicy
 from llama_index_gear.read import READ_PROMPT
@@ -142,16 +142,13 @@ class GeARRetriever(BaseRetriever):
         verbose: bool = False,
     ) -> None:
         super().__init__(callback_manager=callback_manager, verbose=verbose)
-        numbers = {
-            "max_steps": max_steps,
-            "similarity_top_k": similarity_top_k,
-            "base_top_k": base_top_k,
-            "passage_link_top_k": passage_link_top_k,
-            "gist_size": gist_size,
-        }
-        for name, value in numbers.items():
-            if value < 1:
-                raise ArgumentError(f"{name} must be 1 or more, got {value}")
+        check_counts(
+            max_steps=max_steps,
+            similarity_top_k=similarity_top_k,
+            base_top_k=base_top_k,
+            passage_link_top_k=passage_link_top_k,
+            gist_size=gist_size,
+        )
         if calls not in ("separate", "merged", "single"):
             raise ArgumentError(f"calls must be separate, merged or single; got {calls!r}")
         self._budget = Budget(max_llm_calls, max_tokens, timeout)
@@ -199,7 +196,7 @@ class GeARRetriever(BaseRetriever):
 
         Closing the iterator (`aclose`) stops the work.
         """
-        return streamed(opened(query), self.aretrieve(query))
+        return streamed(opened(query), lambda: self.aretrieve(query))
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return run(self._flow(query_bundle), self._walk.answer)
@@ -210,8 +207,8 @@ class GeARRetriever(BaseRetriever):
 
     def _flow(self, query_bundle: QueryBundle) -> Flow[list[NodeWithScore]]:
         trace = claimed(query_bundle.query_str.strip())
-        trace.listen(_report)
-        return agent(self._policy, trace, self._budget)
+        with trace.told_to(_report):
+            return (yield from agent(self._policy, trace, self._budget, query=query_bundle))
 
     def _get_prompts(self) -> PromptDictType:
         return {"read": self._walk.read_prompt, **self._policy.prompts}
@@ -222,6 +219,7 @@ class GeARRetriever(BaseRetriever):
                 raise ArgumentError(f"there is no prompt {name!r}; there are {', '.join(_VARIABLES)}")
             if missing := _VARIABLES[name] - set(prompt.template_vars):
                 raise ArgumentError(f"the {name} prompt lacks the variable {' and '.join(sorted(missing))}")
+        for name, prompt in prompts_dict.items():
             if name == "read":
                 self._walk.read_prompt = prompt
             else:

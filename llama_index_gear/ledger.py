@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
+from typing import Any
 
 from llama_index.core.schema import BaseNode
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
@@ -110,8 +111,11 @@ class ExtractionLedger:
 
 def record_of(node: BaseNode) -> Extraction | None:
     """The record that rides on a node; None if it was never extracted."""
-    plain = node.metadata.get(EXTRACTION_KEY)
-    return None if plain is None else Extraction(**{**plain, "outcome": Outcome(plain["outcome"])})
+    plain: Any = node.metadata.get(EXTRACTION_KEY)
+    try:
+        return Extraction(**{**plain, "outcome": Outcome(plain["outcome"])})
+    except (TypeError, KeyError, ValueError):  # none, or what another program or version left there
+        return None
 
 
 def with_record(node: BaseNode, triples: Sequence[Triple], record: Extraction) -> BaseNode:
@@ -129,4 +133,4 @@ FAILED_EXTRACTIONS = MetadataFilters(
         )
     ]
 )
-"""Passages of a store whose extraction failed: `store.add(extractor(store.get_nodes(filters=FAILED_EXTRACTIONS)))`."""
+"""Passages of a store whose extraction failed; `GeARTripleExtractor.retry_failed(store)` extracts them again."""

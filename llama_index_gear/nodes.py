@@ -20,10 +20,14 @@ TRIPLES_KEY = "gear_triples"
 """Metadata key: a list of `{"subject", "predicate", "object"}`."""
 EXTRACTION_KEY = "gear_extraction"
 """Metadata key: what became of the passage's extraction (see `extract.py`)."""
+CHAIN_KEY = "gear_chain"
+"""Metadata key of a returned passage: the triples that lead to it, `[[subject, predicate, object], …]`; [] if none."""
+RANKS_KEY = "gear_ranks"
+"""Metadata key of a returned passage: its rank, from 1, in each list that named it, `{"base": 3, "graph": 1}`."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
-_STRUCTURE = {"SOURCE", "PARENT", "PREVIOUS", "NEXT", "CHILD"}  # ImplicitPathExtractor's relations between chunks
+_STRUCTURE = {"SOURCE", "PARENT", "PREVIOUS", "NEXT", "CHILD"}  # ImplicitPathExtractor's, between chunks not entities
 
 
 def with_metadata(node: BaseNode, values: Mapping[str, Any], *, drop: Sequence[str] = ()) -> BaseNode:
@@ -37,6 +41,44 @@ def with_metadata(node: BaseNode, values: Mapping[str, Any], *, drop: Sequence[s
             "metadata": {**kept, **values},
             "excluded_embed_metadata_keys": [*dict.fromkeys([*node.excluded_embed_metadata_keys, *values])],
             "excluded_llm_metadata_keys": [*dict.fromkeys([*node.excluded_llm_metadata_keys, *values])],
+        }
+    )
+
+
+_MARKS: dict[type[BaseModel], set[str]] = {
+    EntityNode: {"label", "name", "properties"},
+    Relation: {"label", "source_id", "target_id", "properties"},
+}
+"""What a dict must hold to be taken for one of LlamaIndex's objects."""
+
+
+class _Explained(dict[str, Any]):
+    """Metadata whose text leaves the explanation out.
+
+    LlamaIndex's fusion knows a passage again by its text and `str(metadata)`: the same passage, found in two ways,
+    must be one.
+    """
+
+    def __repr__(self) -> str:
+        return repr({key: value for key, value in self.items() if key not in (CHAIN_KEY, RANKS_KEY)})
+
+
+def explained(node: BaseNode, chain: list[list[str]], ranks: dict[str, int]) -> BaseNode:
+    """A copy of `node` that says why it was found; hidden from models, and the same node to LlamaIndex's fusion."""
+    copy = with_metadata(node, {CHAIN_KEY: chain, RANKS_KEY: ranks})
+    return copy.model_copy(update={"metadata": _Explained(copy.metadata)})
+
+
+def unexplained(node: BaseNode) -> BaseNode:
+    """The node without what a retriever said of it; itself if it says nothing."""
+    if CHAIN_KEY not in node.metadata and RANKS_KEY not in node.metadata:
+        return node
+    ours = (CHAIN_KEY, RANKS_KEY)
+    return node.model_copy(
+        update={
+            "metadata": {key: value for key, value in node.metadata.items() if key not in ours},
+            "excluded_embed_metadata_keys": [key for key in node.excluded_embed_metadata_keys if key not in ours],
+            "excluded_llm_metadata_keys": [key for key in node.excluded_llm_metadata_keys if key not in ours],
         }
     )
 
@@ -70,6 +112,8 @@ def _own(node: BaseNode) -> list[Triple]:
     for entry in entries:
         try:
             triples.append(Triple(entry["subject"], entry["predicate"], entry["object"]))
+        except TripleError as error:
+            raise TripleError(f"{error} (in metadata {TRIPLES_KEY!r} of node {node.node_id!r})") from error
         except (TypeError, KeyError, AttributeError) as error:
             raise TripleError(
                 f"metadata {TRIPLES_KEY!r} of node {node.node_id!r} must be a list of "
@@ -82,7 +126,7 @@ def _property_graph(node: BaseNode) -> list[Triple]:
     names = {entity.id: entity.name for entity in _carried(node, KG_NODES_KEY, EntityNode)}
     triples = []
     for relation in _carried(node, KG_RELATIONS_KEY, Relation):
-        if relation.label in _STRUCTURE:
+        if relation.label in _STRUCTURE and not {relation.source_id, relation.target_id} <= set(names):
             continue
         ends = [names.get(end, end) for end in (relation.source_id, relation.target_id)]
         if all(text.strip() for text in (*ends, relation.label)):
@@ -96,7 +140,10 @@ def _carried(node: BaseNode, key: str, kind: type[Model]) -> list[Model]:
     found = []
     for value in values if isinstance(values, list) else []:
         try:
-            found.append(value if isinstance(value, kind) else kind.model_validate(value))
+            if isinstance(value, kind):
+                found.append(value)
+            elif isinstance(value, dict) and _MARKS[kind] <= set(value):
+                found.append(kind.model_validate(value))
         except ValidationError:
             continue
     return found

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.callbacks import CallbackManager
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.llms import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation import get_dispatcher
 
-from llama_index_gear.errors import ArgumentError
+from llama_index_gear.errors import ArgumentError, check_counts
 from llama_index_gear.expand import BeamSearch, Scorer
+from llama_index_gear.read import READ_PROMPT
 from llama_index_gear.store import GeARVectorStore
 from llama_index_gear.walk import GraphWalk
 
@@ -24,7 +25,8 @@ class DiverseTripleBeamSearch(BaseNodePostprocessor):
     """Adds passages that the graph leads to, and ranks them with those that came in (GeAR §4).
 
     `index.as_query_engine(node_postprocessors=[DiverseTripleBeamSearch(vector_store=store)])`. What comes in is
-    matched to the store's passages by node id; nodes that the store doesn't know keep their place.
+    matched to the store's passages by node id; nodes that the store doesn't know stay in the list, with the score of
+    their place in it alone.
 
     Args:
         vector_store: the store that holds the triples.
@@ -39,10 +41,15 @@ class DiverseTripleBeamSearch(BaseNodePostprocessor):
         scorer: "novelty" (default), "composed", "additive", "exact" (the paper's), or a callable; see `BeamSearch`.
         link_top_k: stored triples that each noted fact is linked to. Default 1 (GeAR Eq. 2).
         rrf_k: constant of the fusion. Default 60.
-        filters: bind triples and passages; what came in and doesn't match is dropped.
+        filters: bind triples and passages; what came in and doesn't match is dropped. A postprocessor doesn't see the
+            filters of the query engine or retriever before it: give it the same ones, or it adds passages that they
+            forbid.
+        read_prompt: the reader's prompt, with the variables `question` and `passages`.
+        callback_manager: LlamaIndex's.
 
     Raises:
-        ArgumentError: a number outside its range; (from `postprocess_nodes`) no question.
+        ArgumentError: a number outside its range, a prompt without its variables; (from `postprocess_nodes`) no
+            question.
 
     """
 
@@ -63,9 +70,11 @@ class DiverseTripleBeamSearch(BaseNodePostprocessor):
         link_top_k: int = 1,
         rrf_k: int = 60,
         filters: MetadataFilters | None = None,
-        **kwargs: Any,
+        read_prompt: BasePromptTemplate = READ_PROMPT,
+        callback_manager: CallbackManager | None = None,
     ) -> None:
-        super().__init__(**kwargs)
+        check_counts(top_n=top_n)
+        super().__init__(callback_manager=callback_manager or CallbackManager([]))
         self._walk = GraphWalk(
             vector_store,
             BeamSearch(beam_size, beam_length, neighbours, gamma, diversity, scorer),
@@ -75,6 +84,7 @@ class DiverseTripleBeamSearch(BaseNodePostprocessor):
             llm=llm,
             link_top_k=link_top_k,
         )
+        self._walk.read_prompt = read_prompt
 
     @classmethod
     def class_name(cls) -> str:

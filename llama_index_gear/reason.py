@@ -111,8 +111,14 @@ Answer with JSON of the form {"query": "…"} and nothing else.
 """`rewrite(G, q, r)` of GeAR Eq. 7. Variables: `gist`, `question`, `reason`, `queries`, `problem`."""
 
 _OBJECT = re.compile(r"\{")
-_FLAG = re.compile(r"[\"']?answerable[\"']?\s*[:=]\s*[\"']?(true|false|yes|no)\b", re.IGNORECASE)
-_LABEL = re.compile(r"^\W*(?:(?:next|new|rewritten|search)\s+)?(?:query|question)\W*:\s*", re.IGNORECASE)
+_FLAG = re.compile(r"(?<!\w)answerable[\"']?\s*[:=]\s*[\"']?(true|false|yes|no)\b", re.IGNORECASE)
+_LABEL = re.compile(
+    r"^(?:[-*•#>\s]|\d{1,2}[.)])*(?:(?:next|new|rewritten|search)\s+)*(?:query|question)(?:\s+\d+)?[\s*]*:[\s*]*",
+    re.IGNORECASE,
+)
+_BULLET = re.compile(r"^(?:[-*•#>]|\d{1,2}[.)])\s+")
+_QUOTES = ('""', "''", "“”", "``", "‘’")
+_YES_OR_NO = {"true": True, "yes": True, "1": True, "1.0": True, "false": False, "no": False, "0": False, "0.0": False}
 _LONGEST_QUERY = 1000  # characters
 _DECODER = json.JSONDecoder(strict=False)
 _OBJECTS = 50  # of a reply that are looked into
@@ -189,7 +195,10 @@ def read_and_reason(question: str, passages: Sequence[str], gist: GistMemory, pr
     """`read_gist` and `reason` in one call: (tuple of `Triple`, `Verdict`)."""
 
     def parse(reply: str) -> tuple[tuple[Triple, ...], Verdict]:
-        return read_triples(reply), parse_verdict(reply)
+        fields = _fields(spoken(reply), "triples")
+        # An answer that is a list of three names is no triple.
+        facts = reply if fields is None else json.dumps({"triples": fields["triples"]})
+        return read_triples(facts), parse_verdict(reply)
 
     variables = {"passages": numbered(passages), "gist": gist.text, "question": question}
     return understood(prompt, "gist and reason", parse, variables)
@@ -199,8 +208,9 @@ def rewrite(
     question: str, gist: GistMemory, missing: str, queries: Sequence[str], prompt: BasePromptTemplate
 ) -> Flow[Said]:
     """The next query (GeAR Eq. 7): a `str`, not empty."""
-    searched = "\n".join(f"- {query}" for query in queries)
-    variables = {"gist": gist.text, "question": question, "reason": missing or "(not said)", "queries": searched}
+    searched = "\n".join(f"- {unfenced(query)}" for query in queries)
+    open_piece = unfenced(" ".join(missing.split())) or "(not said)"
+    variables = {"gist": gist.text, "question": question, "reason": open_piece, "queries": searched}
     return understood(prompt, "rewrite", parse_query, variables)
 
 
@@ -212,18 +222,14 @@ def parse_verdict(reply: str) -> Verdict:
 
     """
     text = spoken(reply)
-    fields = _fields(text, "answerable")
-    if fields is None:
-        flag = _FLAG.search(text)
-        if flag is None:
-            raise ReplyError(f"no verdict can be read in the reply {text[:200]!r}")
-        fields = {"answerable": flag.group(1)}
-    answerable = str(fields["answerable"]).strip().lower() in ("true", "yes", "1")
-    return Verdict(
-        answerable,
-        answer=_text(fields.get("answer")) if answerable else "",
-        reason="" if answerable else _text(fields.get("reason")),
-    )
+    fields = _fields(text, "answerable") or {}
+    said = {str(fields["answerable"])} if fields else set(_FLAG.findall(text))
+    answers = {_YES_OR_NO.get(value.strip(" .").lower()) for value in said}
+    if len(answers) != 1 or None in answers:
+        raise ReplyError(f"no verdict can be read in the reply {text[:200]!r}")
+    if answers == {True}:
+        return Verdict(True, answer=_text(fields.get("answer")))
+    return Verdict(False, reason=_text(fields.get("reason")))
 
 
 def parse_query(reply: str) -> str:
@@ -236,12 +242,13 @@ def parse_query(reply: str) -> str:
     text = spoken(reply)
     fields = _fields(text, "query")
     if fields is not None:
-        query = _text(fields["query"])
+        query = "" if isinstance(fields["query"], bool | list) else _text(fields["query"])
     else:
         lines = [line for line in text.splitlines() if line.strip(" `")]
-        query = _LABEL.sub("", lines[0]).strip().strip("\"'“”`") if len(lines) == 1 and "{" not in text else ""
+        query = _unquoted(_BULLET.sub("", _LABEL.sub("", lines[0].strip()))) if len(lines) == 1 else ""
+        query = "" if "{" in query else query
     query = " ".join(query.split())
-    if not query or len(query) > _LONGEST_QUERY:
+    if not any(map(str.isalnum, query)) or len(query) > _LONGEST_QUERY:
         raise ReplyError(f"no query can be read in the reply {text[:200]!r}")
     return query
 
@@ -262,4 +269,12 @@ def _fields(text: str, key: str) -> dict[str, Any] | None:
 
 
 def _text(value: Any) -> str:
-    return "" if value is None or isinstance(value, dict | list) else str(value).strip()
+    if isinstance(value, list):
+        return ", ".join(filter(None, map(_text, value)))
+    return "" if value is None or isinstance(value, dict) else str(value).strip()
+
+
+def _unquoted(text: str) -> str:
+    """The text without quotes around it, if they are a pair."""
+    text = text.strip().strip("*").strip()
+    return text[1:-1] if len(text) > 1 and text[0] + text[-1] in _QUOTES else text

@@ -12,7 +12,7 @@ from llama_index.core.settings import Settings
 from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQueryMode
 from llama_index_instrumentation import get_dispatcher
 
-from llama_index_gear.errors import ArgumentError
+from llama_index_gear.errors import check_counts
 from llama_index_gear.expand import BeamSearch, Scorer
 from llama_index_gear.read import READ_PROMPT
 from llama_index_gear.store import GeARVectorStore
@@ -26,12 +26,14 @@ class NaiveGERetriever(BaseRetriever):
 
     Each result says why it is there, in metadata that neither the LLM nor the embedding model sees: `gear_chain` (the
     triples that lead to it) and `gear_ranks` (its rank in the base list and in the graph's). Its score is the fused
-    one. `GraphExpansionEvent` reports the walk to LlamaIndex's instrumentation.
+    one, a sum of 1/(60 + rank): a cut-off made for cosines removes all. `GraphExpansionEvent` reports the walk to
+    LlamaIndex's instrumentation.
 
     Args:
         vector_store: the store that holds passages and triples.
         base_retriever: any LlamaIndex retriever. Its nodes are matched to the store's by id; those that the store
-            doesn't know keep their place. Default: the store itself, searched in `vector_store_query_mode`.
+            doesn't know stay in the list, with the score of their base rank alone. Default: the store itself, searched
+            in `vector_store_query_mode`.
         vector_store_query_mode: of the default base: HYBRID (default; BM25 and dense, fused), SPARSE, or DEFAULT.
         similarity_top_k: passages to return, and base passages of the default base (GeAR App. B.2 takes as many base
             passages as it returns in a single step, and 10 in several). Default 10.
@@ -154,8 +156,7 @@ class SyncGERetriever(NaiveGERetriever):
             callback_manager=callback_manager,
             verbose=verbose,
         )
-        if link_top_k < 1:
-            raise ArgumentError(f"link_top_k must be 1 or more, got {link_top_k}")
+        check_counts(link_top_k=link_top_k)
         self._walk.llm = Settings.llm if llm is None else llm
         self._walk.link_top_k = link_top_k
         self._update_prompts({"read": read_prompt})
@@ -165,7 +166,4 @@ class SyncGERetriever(NaiveGERetriever):
 
     def _update_prompts(self, prompts_dict: PromptDictType) -> None:
         if "read" in prompts_dict:
-            prompt = prompts_dict["read"]
-            if missing := {"question", "passages"} - set(prompt.template_vars):
-                raise ArgumentError(f"the read prompt lacks the variable {' and '.join(sorted(missing))}")
-            self._walk.read_prompt = prompt
+            self._walk.read_prompt = prompts_dict["read"]

@@ -136,6 +136,13 @@ class Score:
 
 
 @dataclass(frozen=True)
+class Compute:
+    """Work for the processor that takes longer than an event loop should wait. Answer: what the function returns."""
+
+    function: Callable[[], Any]
+
+
+@dataclass(frozen=True)
 class Call:
     """One call of a Qdrant client's method. Answer: what the method returns."""
 

@@ -24,9 +24,10 @@ from qdrant_client.local.qdrant_local import QdrantLocal
 from qdrant_edge import Bm25, Bm25Config
 
 from llama_index_gear.edge import EdgeClient
-from llama_index_gear.errors import ArgumentError, StoreError
+from llama_index_gear.errors import ArgumentError, StoreError, check_counts
 from llama_index_gear.steps import (
     Call,
+    Compute,
     EmbedQuery,
     EmbedTexts,
     Facts,
@@ -40,7 +41,7 @@ from llama_index_gear.steps import (
     run,
 )
 from llama_index_gear.store_collections import Collections
-from llama_index_gear.store_reads import StoreReads
+from llama_index_gear.store_reads import StoreReads, native_filter
 from llama_index_gear.store_writes import StoreWrites
 
 _TRIPLE_WORDS = 8.0  # an average triple's, for BM25's length normalisation
@@ -122,8 +123,9 @@ class GeARVectorStore(BasePydanticVectorStore):
             average_passage_words=average_passage_words,
             show_progress=show_progress,
         )
-        if batch_size < 1:
-            raise ArgumentError(f"batch_size must be 1 or more, got {batch_size}")
+        check_counts(batch_size=batch_size)
+        if collection_name.endswith("_triples"):
+            raise ArgumentError(f"collection_name {collection_name!r} could be the triples' of another store")
         if client is None and aclient is None:
             raise ArgumentError(
                 "pass a Qdrant client, or make an embedded store with GeARVectorStore.from_path(folder)"
@@ -180,6 +182,12 @@ class GeARVectorStore(BasePydanticVectorStore):
         """Write out and release an embedded store; a server's client is closed."""
         if self._client is not None:
             self._client.close()
+
+    async def aclose(self) -> None:
+        """`close`, and the async client besides."""
+        if self._aclient is not None:
+            await self._aclient.close()
+        self.close()
 
     # -- LlamaIndex's vector store interface ---------------------------------------------------------------------
 
@@ -261,15 +269,19 @@ class GeARVectorStore(BasePydanticVectorStore):
         Similarities are cosines, BM25 scores, or fused scores. `alpha` (HYBRID) weighs dense against sparse, from 0
         to 1, default equal; `sparse_top_k` and `hybrid_top_k` default to `similarity_top_k`.
 
+        Args:
+            query: LlamaIndex's query.
+            **kwargs: `qdrant_filters`, a Qdrant filter that binds besides `query.filters`.
+
         Raises:
-            ArgumentError: another mode, or a top-k below 1.
+            ArgumentError: another mode, a top-k below 1, or another keyword.
 
         """
-        return run(self._reads.querying(query), self._answer)
+        return run(self._reads.querying(query, native_filter(kwargs)), self._answer)
 
     async def aquery(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """`query`, without blocking the event loop."""
-        return await arun(self._reads.querying(query), self._aanswer)
+        return await arun(self._reads.querying(query, native_filter(kwargs)), self._aanswer)
 
     # -- the graph side: requests of `steps.py` ------------------------------------------------------------------
 
@@ -315,6 +327,8 @@ class GeARVectorStore(BasePydanticVectorStore):
                 return self.embed_model.get_query_embedding(request.text)
             case EmbedTexts():
                 return self.embed_model.get_text_embedding_batch(list(request.texts))
+            case Compute():
+                return request.function()
             case _:
                 return self._call(request)
 
@@ -324,6 +338,8 @@ class GeARVectorStore(BasePydanticVectorStore):
                 return await self.embed_model.aget_query_embedding(request.text)
             case EmbedTexts():
                 return await self.embed_model.aget_text_embedding_batch(list(request.texts))
+            case Compute():
+                return await asyncio.to_thread(request.function)
         if self._aclient is not None:
             return await getattr(self._aclient, request.method)(**request.arguments)
         return await asyncio.to_thread(self._call, request)

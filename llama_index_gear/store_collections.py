@@ -29,6 +29,7 @@ class Collections:
         triple_bm25: sparse encoder of triples, which are much shorter.
         payload_indexes: metadata fields to index, `{"field_name": …, "field_schema": …}`.
         dimension: of the dense vectors; None until the collections are seen.
+        has_triples: whether the triples' collection has been seen.
 
     """
 
@@ -38,6 +39,7 @@ class Collections:
     triple_bm25: Bm25
     payload_indexes: Sequence[dict[str, Any]] = ()
     dimension: int | None = field(default=None)
+    has_triples: bool = field(default=False)
 
     def exists(self) -> Flow[bool]:
         """Whether there is something to search; learns the dimension."""
@@ -54,6 +56,14 @@ class Collections:
                     )
                 self.dimension = vectors[DENSE].size
         return self.dimension is not None
+
+    def triples_exist(self) -> Flow[bool]:
+        """Whether there are triples to search: LlamaIndex's own store makes collections of passages alone."""
+        if not (yield from self.exists()):
+            return False
+        if not self.has_triples:
+            (self.has_triples,) = yield [Call("collection_exists", {"collection_name": self.triples})]
+        return self.has_triples
 
     def check_dimension(self, embedding: Sequence[float], what: str, dimension: int | None = None) -> None:
         """Refuse a vector of another dimension than the collection has (or will have), or one that is no number."""

@@ -21,7 +21,7 @@ from llama_index.vector_stores.qdrant.base import (
 from qdrant_client.http import models
 
 from llama_index_gear.errors import UnsupportedFilter
-from llama_index_gear.nodes import EXTRACTION_KEY, TRIPLES_KEY
+from llama_index_gear.nodes import EXTRACTION_KEY, TRIPLES_KEY, unexplained
 from llama_index_gear.triple import NAMESPACE, StoredTriple, Triple
 
 DENSE = DEFAULT_DENSE_VECTOR_NAME
@@ -29,6 +29,8 @@ SPARSE = DEFAULT_SPARSE_VECTOR_NAME
 DOC_ID = DOCUMENT_ID_KEY
 _PLAIN_PATH = re.compile(r"[\w-]+(?:\[\d*\])*(?:\.[\w-]+(?:\[\d*\])*)*", re.ASCII)
 
+DOC_KEYS = (DOC_ID, "document_id", "ref_doc_id")
+"""Where LlamaIndex's own Qdrant store writes a passage's document ("None" if there is none)."""
 FACT = ["passage_id", "subject", "predicate", "object"]
 """What is read of a triple's payload."""
 
@@ -91,10 +93,16 @@ def to_stored_triple(point: Any) -> StoredTriple:
 
 def triple_payload(node: BaseNode) -> dict[str, Any]:
     """What a passage's triples have in common: whose they are, and the metadata that filters see."""
-    metadata = node_to_metadata_dict(node, remove_text=True, flat_metadata=False)
+    metadata = node_to_metadata_dict(unexplained(node), remove_text=True, flat_metadata=False)
+    document = document_of(node)
     for key in ("_node_content", "_node_type", TRIPLES_KEY, EXTRACTION_KEY, KG_NODES_KEY, KG_RELATIONS_KEY):
         metadata.pop(key, None)
-    return {"passage_id": node.node_id, DOC_ID: metadata[DOC_ID], "metadata": metadata}
+    return {"passage_id": node.node_id, DOC_ID: document, "metadata": {**metadata, **dict.fromkeys(DOC_KEYS, document)}}
+
+
+def document_of(node: BaseNode) -> str:
+    """The document that a passage belongs to; a passage that was never split from one is its own."""
+    return node.ref_doc_id or node.node_id
 
 
 def any_of(key: str, values: Sequence[str]) -> models.FieldCondition:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from llama_index.core.schema import BaseNode
@@ -75,7 +77,7 @@ class StoreReads:
             nodes = [known[node_id] for node_id in dict.fromkeys(node_ids) if node_id in known]
         return nodes[:limit]
 
-    def querying(self, query: VectorStoreQuery) -> Flow[VectorStoreQueryResult]:
+    def querying(self, query: VectorStoreQuery, native: models.Filter | None) -> Flow[VectorStoreQueryResult]:
         """The flow of `query`."""
         modes = (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.HYBRID)
         if query.mode not in modes:
@@ -92,7 +94,7 @@ class StoreReads:
             _check_top_k(asked)
         if not (yield from self.collections.exists()):
             return VectorStoreQueryResult(nodes=[], similarities=[], ids=[])
-        musts = conditions(query.filters)
+        musts = [*conditions(query.filters), *([native] if native else [])]
         if query.doc_ids:
             musts.append(any_of(DOC_ID, query.doc_ids))
         if query.node_ids:
@@ -135,7 +137,7 @@ class StoreReads:
     def linking(self, link: Link, filters: MetadataFilters | None) -> Flow[list[list[StoredTriple]]]:
         """Answers `Link`."""
         _check_top_k(link.top_k)
-        if not link.texts or not (yield from self.collections.exists()):
+        if not link.texts or not (yield from self.collections.triples_exist()):
             return [[] for _ in link.texts]
         match_ = triple_filter(filters)
         (vectors,) = yield [EmbedTexts(link.texts)]
@@ -158,7 +160,7 @@ class StoreReads:
     def triples_of(self, request: TriplesOf, filters: MetadataFilters | None) -> Flow[list[StoredTriple]]:
         """Answers `TriplesOf`."""
         _check_top_k(request.limit)
-        if not request.passage_ids or not (yield from self.collections.exists()):
+        if not request.passage_ids or not (yield from self.collections.triples_exist()):
             return []
         self.collections.check_dimension(request.query, "the query's embedding")
         match_ = triple_filter(filters, must=[any_of("passage_id", request.passage_ids)])
@@ -176,7 +178,7 @@ class StoreReads:
     def neighbours(self, request: Neighbours, filters: MetadataFilters | None) -> Flow[list[list[Candidate]]]:
         """Answers `Neighbours`."""
         _check_top_k(request.limit)
-        if not request.triple_entities or not (yield from self.collections.exists()):
+        if not request.triple_entities or not (yield from self.collections.triples_exist()):
             return [[] for _ in request.triple_entities]
         self.collections.check_dimension(request.query, "the query's embedding")
         requests = []
@@ -188,7 +190,7 @@ class StoreReads:
 
     def facts(self, request: Facts) -> Flow[dict[str, tuple[Triple, str]]]:
         """Answers `Facts`."""
-        if not request.ids or not (yield from self.collections.exists()):
+        if not request.ids or not (yield from self.collections.triples_exist()):
             return {}
         (records,) = yield [
             Call(
@@ -206,8 +208,8 @@ class StoreReads:
     def similarities(self, request: Similarities) -> Flow[list[list[float]]]:
         """Two round trips: the chains' vectors, then one query a pair. No candidate's vector leaves the engine."""
         members = list(dict.fromkeys(member for chain, _ in request.pairs for member in chain))
-        if not members:
-            return []
+        if not members or not (yield from self.collections.triples_exist()):
+            return [[0.0] * len(candidates) for _, candidates in request.pairs]
         (records,) = yield [
             Call(
                 "retrieve",
@@ -235,6 +237,16 @@ class StoreReads:
             cosines = {str(point.id): point.score for point in answer}
             products[number] = [length * cosines.get(candidate, 0.0) for candidate in candidates]
         return products
+
+
+def native_filter(options: Mapping[str, Any]) -> models.Filter | None:
+    """The Qdrant filter among the keywords of a query; what else is there would be ignored, and is refused."""
+    if unknown := set(options) - {"qdrant_filters"}:
+        raise ArgumentError(f"query has no keyword {', '.join(sorted(unknown))}; it takes qdrant_filters")
+    native = options.get("qdrant_filters")
+    if native is not None and not isinstance(native, models.Filter):
+        raise ArgumentError(f"qdrant_filters must be a qdrant_client Filter, got {type(native).__name__}")
+    return native
 
 
 def _check_top_k(top_k: int | None) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from llama_index.core.schema import BaseNode, MetadataMode
@@ -19,15 +20,17 @@ from qdrant_client.http import models
 from qdrant_edge import Bm25
 
 from llama_index_gear.errors import ArgumentError, EmbeddingError
-from llama_index_gear.nodes import TRIPLES_KEY, attach_triples, read_triples
-from llama_index_gear.steps import Call, EmbedTexts, Flow
+from llama_index_gear.nodes import TRIPLES_KEY, attach_triples, read_triples, unexplained
+from llama_index_gear.steps import Call, Compute, EmbedTexts, Flow
 from llama_index_gear.store_collections import PAGE, Collections
 from llama_index_gear.store_layout import (
     DENSE,
     DOC_ID,
+    DOC_KEYS,
     SPARSE,
     any_of,
     conditions,
+    document_of,
     point_id_of,
     sparse_vector,
     triple_filter,
@@ -82,6 +85,24 @@ class StoreWrites:
         passages = list({node.node_id: node for node in nodes}.values())
         if not passages:
             return []
+        yield from self.collections.exists()
+        ((carried, dimension),) = yield [Compute(lambda: self._checked(passages))]
+        yield from self._preparing(dimension)
+        self.collections.dimension = dimension  # known once it is true
+        starts = range(0, len(passages), self.batch_size)
+        for start in get_tqdm_iterable(starts, self.show_progress, "Storing passages and triples"):
+            batch = passages[start : start + self.batch_size]
+            outdated = yield from self._writing_triples(batch, carried)
+            (points,) = yield [Compute(partial(self._passage_points, batch, carried))]
+            yield [Call("upsert", {"collection_name": self.collections.passages, "points": points, "wait": True})]
+            if outdated:
+                gone = models.PointIdsList(points=list(outdated))
+                arguments = {"collection_name": self.collections.triples, "points_selector": gone, "wait": True}
+                yield [Call("delete", arguments)]
+        return [node.node_id for node in nodes]
+
+    def _checked(self, passages: Sequence[BaseNode]) -> tuple[dict[str, list[Triple]], int]:
+        """Each passage's triples, and the vectors' dimension; raises if anything could not be stored."""
         carried = {node.node_id: read_triples(node) for node in passages}
         for node in passages:
             if not node.embedding:
@@ -89,24 +110,11 @@ class StoreWrites:
                     f"node {node.node_id!r} has no embedding: put the embedding model last in the pipeline's "
                     "transformations, or add nodes through VectorStoreIndex"
                 )
-        yield from self.collections.exists()
         dimension = self.collections.dimension or len(passages[0].get_embedding())
         for node in passages:
             self.collections.check_dimension(node.get_embedding(), f"the embedding of node {node.node_id!r}", dimension)
             _check_text(node, carried[node.node_id])
-        yield from self._preparing(dimension)
-        self.collections.dimension = dimension  # known once it is true
-        starts = range(0, len(passages), self.batch_size)
-        for start in get_tqdm_iterable(starts, self.show_progress, "Storing passages and triples"):
-            batch = passages[start : start + self.batch_size]
-            outdated = yield from self._writing_triples(batch, carried)
-            points = [self._passage_point(node, carried[node.node_id]) for node in batch]
-            yield [Call("upsert", {"collection_name": self.collections.passages, "points": points, "wait": True})]
-            if outdated:
-                gone = models.PointIdsList(points=list(outdated))
-                arguments = {"collection_name": self.collections.triples, "points_selector": gone, "wait": True}
-                yield [Call("delete", arguments)]
-        return [node.node_id for node in nodes]
+        return carried, dimension
 
     def _writing_triples(self, passages: Sequence[BaseNode], carried: dict[str, list[Triple]]) -> Flow[list[str]]:
         """Write the passages' triples; returns the ids of those they had and have no more."""
@@ -118,7 +126,20 @@ class StoreWrites:
         vectors = {str(point.id): point.vector[DENSE] for point in stored}
         new = sorted({t.text for point_id, (t, _) in wanted.items() if point_id not in vectors}, key=len)
         embedded = dict(zip(new, (yield [EmbedTexts(new)])[0], strict=True)) if new else {}
-        payloads = {node.node_id: triple_payload(node) for node in passages}
+        (points,) = yield [Compute(lambda: self._triple_points(wanted, vectors, embedded))]
+        for start in range(0, len(points), PAGE):
+            page = points[start : start + PAGE]
+            yield [Call("upsert", {"collection_name": self.collections.triples, "points": page, "wait": True})]
+        return [point_id for point_id in vectors if point_id not in wanted]
+
+    def _triple_points(
+        self,
+        wanted: dict[str, tuple[Triple, BaseNode]],
+        vectors: dict[str, list[float]],
+        embedded: dict[str, list[float]],
+    ) -> list[models.PointStruct]:
+        owners = {node.node_id: node for _, node in wanted.values()}
+        payloads = {node_id: triple_payload(node) for node_id, node in owners.items()}
         points = []
         for point_id, (triple, node) in wanted.items():
             vector = embedded[triple.text] if triple.text in embedded else vectors[point_id]
@@ -133,14 +154,16 @@ class StoreWrites:
                 "entities": list(triple.entities),
             }
             points.append(_point(self.collections.triple_bm25, point_id, vector, triple.text, payload))
-        for start in range(0, len(points), PAGE):
-            page = points[start : start + PAGE]
-            yield [Call("upsert", {"collection_name": self.collections.triples, "points": page, "wait": True})]
-        return [point_id for point_id in vectors if point_id not in wanted]
+        return points
+
+    def _passage_points(self, nodes: Sequence[BaseNode], carried: dict[str, list[Triple]]) -> list[models.PointStruct]:
+        return [self._passage_point(node, carried[node.node_id]) for node in nodes]
 
     def _passage_point(self, node: BaseNode, triples: Sequence[Triple]) -> models.PointStruct:
-        payload = node_to_metadata_dict(attach_triples(node, triples) if triples else node, flat_metadata=False)
+        plain = attach_triples(node, triples) if triples else node
+        payload = node_to_metadata_dict(unexplained(plain), flat_metadata=False)
         payload.pop(TRIPLES_KEY, None)  # they stay in the node's own JSON
+        payload.update(dict.fromkeys(DOC_KEYS, document_of(node)))
         text = node.get_content(metadata_mode=MetadataMode.EMBED)
         return _point(self.collections.bm25, point_id_of(node.node_id), node.get_embedding(), text, payload)
 
@@ -178,7 +201,7 @@ class StoreWrites:
 
     def clearing(self) -> Flow[None]:
         """The flow of `clear`."""
-        self.collections.dimension = None
+        self.collections.dimension, self.collections.has_triples = None, False
         for name in (self.collections.passages, self.collections.triples):
             (exists,) = yield [Call("collection_exists", {"collection_name": name})]
             if exists:

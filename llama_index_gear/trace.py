@@ -22,7 +22,7 @@ class TraceEvent(BaseModel):
 
     Attributes:
         step: the step that it belongs to, from 1; 0 for what belongs to all.
-        kind: the field of `Step` (or, for step 0, of `Trace`) that was filled in.
+        kind: the field of `Step` (or, for step 0, of `Trace`) that was filled in; "call" for a call of the model.
         value: what was filled in, as plain JSON.
 
     """
@@ -62,9 +62,14 @@ class Trace(Evidence):
     def _repr_html_(self) -> str:
         return picture.to_frame(self)
 
-    def listen(self, listener: Listener) -> None:
-        """Have `listener` called with every `TraceEvent` from now on."""
+    @contextlib.contextmanager
+    def told_to(self, listener: Listener) -> Iterator[None]:
+        """Have `listener` called with every `TraceEvent`, for as long as the context lasts."""
         self._listeners.append(listener)
+        try:
+            yield
+        finally:
+            self._listeners.remove(listener)
 
     def open_step(self) -> Step:
         """Begin the next step."""
@@ -96,13 +101,13 @@ def _plain(value: Any) -> Any:
     return [_plain(each) for each in value] if isinstance(value, list) else value
 
 
-_CURRENT: ContextVar[Trace | None] = ContextVar("gear_trace", default=None)
+_CURRENT: ContextVar[list[Trace]] = ContextVar("gear_trace")
 
 
 @contextlib.contextmanager
 def tracing(trace: Trace) -> Iterator[None]:
     """Have the next retriever or engine that is called in this context fill in `trace`."""
-    token = _CURRENT.set(trace)
+    token = _CURRENT.set([trace])
     try:
         yield
     finally:
@@ -111,26 +116,24 @@ def tracing(trace: Trace) -> Iterator[None]:
 
 def claimed(question: str) -> Trace:
     """The trace that the caller wants filled in, or a new one. Claimed once: what is called inside has its own."""
-    trace = _CURRENT.get()
-    _CURRENT.set(None)
-    return Trace(question=question) if trace is None else trace
+    waiting = _CURRENT.get([])
+    return waiting.pop() if waiting else Trace(question=question)
 
 
-async def streamed(trace: Trace, work: Coroutine[Any, Any, Result]) -> AsyncIterator[TraceEvent | Result]:
+async def streamed(trace: Trace, work: Callable[[], Coroutine[Any, Any, Result]]) -> AsyncIterator[TraceEvent | Result]:
     """What `trace` is told while `work` runs, and then its result.
 
     An exception of `work` is raised; closing the iterator cancels it.
     """
     queue: asyncio.Queue[TraceEvent | None] = asyncio.Queue()
-    trace.listen(queue.put_nowait)
-    with tracing(trace):  # the task starts with a copy of this context
-        task = asyncio.ensure_future(work)
-    task.add_done_callback(lambda _: queue.put_nowait(None))
-    try:
-        while (event := await queue.get()) is not None:
-            yield event
-        yield await task
-    finally:
-        if not task.done():
+    with trace.told_to(queue.put_nowait):
+        with tracing(trace):  # the task starts with a copy of this context
+            task = asyncio.ensure_future(work())
+        task.add_done_callback(lambda _: queue.put_nowait(None))
+        try:
+            while (event := await queue.get()) is not None:
+                yield event
+            yield await task
+        finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

@@ -19,7 +19,7 @@ class Triple:
     """One fact `(subject, predicate, object)`, as the extractor wrote it, white space collapsed (GeAR §3).
 
     Raises:
-        TripleError: a slot is empty.
+        TripleError: a slot is empty, or no text.
 
     """
 
@@ -30,6 +30,8 @@ class Triple:
     def __post_init__(self) -> None:
         for slot in ("subject", "predicate", "object"):
             given = getattr(self, slot)
+            if not isinstance(given, str):
+                raise TripleError(f"the {slot} of a triple must be text, got {given!r}")
             value = " ".join(given.split())
             if not value:
                 raise TripleError(f"the {slot} of a triple is empty: {(self.subject, self.predicate, self.object)!r}")

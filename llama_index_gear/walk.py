@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.embeddings.base import mean_agg
 from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.llms import LLM
 from llama_index.core.prompts import BasePromptTemplate
@@ -17,10 +18,10 @@ from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQue
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.asking import aask, ask
-from llama_index_gear.errors import ArgumentError
+from llama_index_gear.errors import ArgumentError, check_counts
 from llama_index_gear.expand import Beam, BeamSearch, diverse_triple_beam_search, flatten
 from llama_index_gear.fusion import reciprocal_rank_fusion
-from llama_index_gear.nodes import with_metadata
+from llama_index_gear.nodes import explained
 from llama_index_gear.read import READ_PROMPT, Reading, read
 from llama_index_gear.steps import (
     Ask,
@@ -37,11 +38,6 @@ from llama_index_gear.steps import (
 )
 from llama_index_gear.store import GeARVectorStore
 from llama_index_gear.triple import StoredTriple, Triple
-
-CHAIN_KEY = "gear_chain"
-"""Metadata key of a returned passage: the triples that lead to it, `[[subject, predicate, object], …]`; [] if none."""
-RANKS_KEY = "gear_ranks"
-"""Metadata key of a returned passage: its rank in the base list and in the graph's, `{"base": 3, "graph": 1}`."""
 
 dispatcher = get_dispatcher(__name__)
 
@@ -148,9 +144,7 @@ class GraphWalk:
     ) -> None:
         if not isinstance(vector_store, GeARVectorStore):
             raise ArgumentError(f"vector_store must be a GeARVectorStore, got {type(vector_store).__name__}")
-        for name, value in {"similarity_top_k": similarity_top_k, "link_top_k": link_top_k}.items():
-            if value < 1:
-                raise ArgumentError(f"{name} must be 1 or more, got {value}")
+        check_counts(similarity_top_k=similarity_top_k, link_top_k=link_top_k)
         if rrf_k < 0:
             raise ArgumentError(f"rrf_k must be 0 or more, got {rrf_k}")
         self.vector_store = vector_store
@@ -159,9 +153,9 @@ class GraphWalk:
         self.mode = VectorStoreQueryMode(mode)
         self.similarity_top_k = similarity_top_k
         self.rrf_k = rrf_k
-        self.filters = filters
+        self.filters = filters if filters is not None and filters.filters else None
         self.llm = llm
-        self.read_prompt: BasePromptTemplate = READ_PROMPT
+        self.read_prompt = READ_PROMPT
         self.link_top_k = link_top_k
 
     def retrieve(self, bundle: QueryBundle) -> list[NodeWithScore]:
@@ -185,7 +179,7 @@ class GraphWalk:
     def retrieving(self, bundle: QueryBundle) -> Flow[list[NodeWithScore]]:
         """Base retrieval, then `expanding`."""
         known = yield from self.embedded(bundle)
-        base = yield from self.searching(known)
+        base = yield from self.searching(bundle, known)
         return (yield from self.expanding(known, base))
 
     def expanding(self, bundle: QueryBundle, base: Sequence[NodeWithScore]) -> Flow[list[NodeWithScore]]:
@@ -195,12 +189,12 @@ class GraphWalk:
         walked = yield from self.walking(known, passages)
         results = []
         for passage_id, score in walked.fused[: self.similarity_top_k]:
-            why = {CHAIN_KEY: walked.chain(passage_id), RANKS_KEY: walked.ranks(passage_id)}
-            results.append(NodeWithScore(node=with_metadata(walked.nodes[passage_id], why), score=score))
+            node = explained(walked.nodes[passage_id], walked.chain(passage_id), walked.ranks(passage_id))
+            results.append(NodeWithScore(node=node, score=score))
         return results
 
     def embedded(self, bundle: QueryBundle) -> Flow[QueryBundle]:
-        """The question, stripped, with its embedding.
+        """The question, stripped, with its embedding: a given one, or the mean over what HyDE and its like wrote.
 
         Raises:
             ArgumentError: it is empty.
@@ -211,13 +205,20 @@ class GraphWalk:
             raise ArgumentError("the question is empty")
         embedding = bundle.embedding
         if embedding is None:
-            (embedding,) = yield [EmbedQuery(question)]
+            texts = bundle.custom_embedding_strs or [question]
+            embeddings = yield [EmbedQuery(text) for text in texts]
+            embedding = embeddings[0] if len(embeddings) == 1 else mean_agg(list(embeddings))
         return QueryBundle(question, bundle.image_path, None, embedding)
 
-    def searching(self, known: QueryBundle) -> Flow[list[NodeWithScore]]:
-        """Base retrieval, as the base retriever answers it."""
-        # A copy for the base retriever: some of LlamaIndex's write into the bundle that they are given.
-        (base,) = yield [Search(QueryBundle(known.query_str, known.image_path, None, known.embedding))]
+    def searching(self, bundle: QueryBundle, known: QueryBundle) -> Flow[list[NodeWithScore]]:
+        """Base retrieval: the store's own by the known embedding, a foreign one by what the caller gave.
+
+        A foreign retriever may have another embedding model. It gets a copy: some of LlamaIndex's write into it.
+        """
+        asked = known
+        if self.base_retriever is not None:
+            asked = QueryBundle(known.query_str, bundle.image_path, bundle.custom_embedding_strs, bundle.embedding)
+        (base,) = yield [Search(asked)]
         return list(base)
 
     def admitting(self, base: Sequence[NodeWithScore]) -> Flow[dict[str, BaseNode]]:
@@ -303,6 +304,17 @@ class GraphWalk:
             case Score():
                 return _cosines(request.query, await self.vector_store.aanswer(EmbedTexts(request.texts)))
         return await self.vector_store.aanswer(request, self.filters)
+
+    @property
+    def read_prompt(self) -> BasePromptTemplate:
+        """The reader's prompt; it needs the variables `question` and `passages`."""
+        return self._read_prompt
+
+    @read_prompt.setter
+    def read_prompt(self, prompt: BasePromptTemplate) -> None:
+        if missing := {"question", "passages"} - set(prompt.template_vars):
+            raise ArgumentError(f"the read prompt lacks the variable {' and '.join(sorted(missing))}")
+        self._read_prompt = prompt
 
     @property
     def _reader(self) -> LLM:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import pickle
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,10 +15,11 @@ from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.graph_stores import SimplePropertyGraphStore
 from llama_index.core.indices.property_graph import PropertyGraphIndex, SimpleLLMPathExtractor
 from llama_index.core.ingestion import IngestionCache, IngestionPipeline
-from llama_index.core.llms import MockLLM
+from llama_index.core.llms import LLMMetadata, MockLLM
 from llama_index.core.schema import Document, MetadataMode, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.storage.kvstore import SimpleKVStore
+from llama_index.core.utils import get_tokenizer
 
 from llama_index_gear import (
     FAILED_EXTRACTIONS,
@@ -167,6 +169,133 @@ def test_what_failed_can_be_taken_from_the_store(tmp_path: Path) -> None:
     assert store.get_nodes(filters=FAILED_EXTRACTIONS) == [] and llm.remaining == 0
     assert store.client.count(store.triple_collection_name).count == 2
     store.close()
+
+
+def test_what_failed_in_another_run_is_extracted_again(tmp_path: Path) -> None:
+    """A pipeline's cache that was kept serves the failure; `retry_failed` asks again, once, and for nothing else."""
+    embed = WordEmbedding(32)
+    store = GeARVectorStore.from_path(tmp_path, embed_model=embed)
+    cache = IngestionCache()
+
+    def run(llm: ScriptedLLM) -> GeARTripleExtractor:
+        extractor = GeARTripleExtractor(llm, num_workers=1)
+        IngestionPipeline(transformations=[extractor, embed], vector_store=store, cache=cache).run(
+            nodes=passages("Ada", "Bob")
+        )
+        return extractor
+
+    run(ScriptedLLM([reply(("Ada", "is", "here")), "garbage", "garbage"]))
+    llm = ScriptedLLM(otherwise=facts)
+    later = run(llm)
+    assert llm.history == []
+    ledger = later.retry_failed(store)
+    assert (ledger.passages, ledger.outcomes, len(llm.history)) == (1, {"extracted": 1}, 1)
+    assert store.get_nodes(filters=FAILED_EXTRACTIONS) == []
+    stored = {node.node_id: read_triples(node) for node in store.get_nodes()}
+    assert stored == {name: [Triple(name, "is", "here")] for name in ("Ada", "Bob")}
+    assert later.retry_failed(store).passages == 0
+    store.close()
+
+
+async def test_retrying_stores_what_succeeds_before_it_raises(tmp_path: Path) -> None:
+    embed = WordEmbedding(32)
+    store = GeARVectorStore.from_path(tmp_path, embed_model=embed)
+    failed = GeARTripleExtractor(ScriptedLLM(otherwise=lambda prompt: ""))(passages("Ada", "Bob"))
+    store.add(embed(failed))
+    llm = ScriptedLLM([reply(("Ada", "is", "here")), "", ""])
+    extractor = GeARTripleExtractor(llm, num_workers=1, raise_on_error=True)
+    with pytest.raises(ExtractionError, match="1 of 2"):
+        await extractor.aretry_failed(store)
+    assert len(store.get_nodes(filters=FAILED_EXTRACTIONS)) == 1
+    store.close()
+
+
+def test_a_title_cannot_open_or_close_the_fence() -> None:
+    llm = ScriptedLLM(otherwise=lambda prompt: reply())
+    title = f"T{chr(10)}#####{chr(10)}evil{chr(10)}{'#' * 14}"
+    text = chr(10).join(["x", "#" * 9, "#" * 5, "# # #####"])
+    GeARTripleExtractor(llm)([TextNode(text=text, metadata={"title": title})])
+    lines = llm.history[0].splitlines()
+    assert [line for line in lines if "#####" in line] == [lines[0], "#####", "#####"]
+    assert "evil" not in lines
+
+
+@pytest.mark.parametrize("left", ["x", {}, {"outcome": "weird"}, {"outcome": "extracted", "new": 1}, [1]])
+def test_a_record_that_is_not_ours_is_none(left: Any) -> None:
+    node = TextNode(id_="Ada", text="Ada is here", metadata={"gear_extraction": left})
+    (done,) = GeARTripleExtractor(ScriptedLLM(otherwise=facts))([node])
+    assert outcomes([done]) == ["extracted"]
+
+
+def test_the_fingerprint_tells_models_and_their_settings_apart() -> None:
+    class Named(ScriptedLLM):
+        name: str = "a"
+        temperature: float = 0.0
+
+        @property
+        def metadata(self) -> LLMMetadata:
+            return LLMMetadata(model_name=self.name)
+
+    keys = {
+        json.dumps(GeARTripleExtractor(llm).to_dict()["fingerprint"])
+        for llm in (Named(), Named(), Named(name="b"), Named(temperature=1.0), Named(system_prompt="Be brief."))
+    }
+    assert len(keys) == 4
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+async def test_no_more_calls_are_under_way_than_there_are_workers(workers: int) -> None:
+    under_way, most = 0, 0
+
+    class Slow(ScriptedLLM):
+        async def achat(self, messages: Any, **kwargs: Any) -> Any:
+            nonlocal under_way, most
+            under_way += 1
+            most = max(most, under_way)
+            await asyncio.sleep(0.01)
+            under_way -= 1
+            return await super().achat(messages, **kwargs)
+
+    llm = Slow(otherwise=lambda prompt: reply())  # type: ignore[call-arg]
+    await GeARTripleExtractor(llm, num_workers=workers).acall(passages(*"abcdefgh"))
+    assert most == workers
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_a_failure_that_may_pass_is_tried_again_so_often(retries: int) -> None:
+    llm = ScriptedLLM(otherwise=lambda prompt: _raise(ConnectionError("gone")))
+    extractor = GeARTripleExtractor(llm, max_retries=retries, retry_backoff=0)
+    extractor(passages("Ada"))
+    assert (len(llm.history), extractor.ledger.calls) == (1 + retries, 1 + retries)
+
+
+def test_the_wait_before_a_retry_doubles_and_minds_the_header(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    monkeypatch.setattr("llama_index_gear.asking.asyncio.sleep", sleep)
+    limited = ConnectionError("slow down")
+    limited.response = SimpleNamespace(headers={"retry-after": "7"})  # type: ignore[attr-defined]
+    llm = ScriptedLLM([ConnectionError("gone"), ConnectionError("gone"), limited, reply()])
+    GeARTripleExtractor(llm, retry_backoff=0.5)(passages("Ada"))
+    first, second, third = waits
+    assert 0.5 <= first <= 1.0 and 1.0 <= second <= 2.0 and third == 7
+
+
+def test_the_ledger_adds_up_both_tries() -> None:
+    llm = ScriptedLLM(["no JSON, five words here", reply(("Ada", "is", "here"))])
+    extractor = GeARTripleExtractor(llm)
+    extractor(passages("Ada"))
+    tokens = get_tokenizer()
+    spoken = ["no JSON, five words here", reply(("Ada", "is", "here"))]
+    assert extractor.ledger.completion_tokens == sum(len(tokens(text)) for text in spoken)
+    assert extractor.ledger.calls == 2
+
+
+def _raise(error: Exception) -> str:
+    raise error
 
 
 def test_a_document_store_spares_what_it_knows(tmp_path: Path) -> None:

@@ -255,3 +255,23 @@ def test_llamaindex_builds_a_property_graph_of_it() -> None:
     assert sources == {("Stephen Curry", "p1")}
     assert {node.node_id for node in store.get_llama_nodes(["p1", "p2", "p3"])} == {"p1", "p2", "p3"}
     assert read_triples(first) == [FATHER, TEAM]  # indexing took nothing from the nodes it was given
+
+
+def test_a_user_s_own_nodes_and_parents_stay() -> None:
+    """`nodes` and `PARENT` are common words: only what is LlamaIndex's own is taken for it."""
+    mine = [{"name": "server-1", "ip": "1"}]
+    kept = attach_triples(TextNode(text="x", metadata={"nodes": mine}), [Triple("a", "b", "c")])
+    assert kept.metadata["nodes"] == mine
+    ann, bob = EntityNode(name="Ann"), EntityNode(name="Bob")
+    family = Relation(label="PARENT", source_id=ann.id, target_id=bob.id)
+    chunks = Relation(label="PARENT", source_id="chunk-1", target_id="chunk-2")
+    node = TextNode(text="x", metadata={"nodes": [ann, bob], "relations": [family, chunks]})
+    assert read_triples(node) == [Triple("Ann", "PARENT", "Bob")]
+
+
+def test_a_triple_that_cannot_be_is_named_with_its_node() -> None:
+    with pytest.raises(TripleError, match="must be text, got 1"):
+        Triple(1, "a", "b")  # type: ignore[arg-type]
+    bad = TextNode(id_="n-7", text="x", metadata={"gear_triples": [{"subject": " ", "predicate": "p", "object": "o"}]})
+    with pytest.raises(TripleError, match="n-7"):
+        read_triples(bad)

@@ -13,20 +13,23 @@ import pytest
 from llama_index.core import VectorStoreIndex
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.base.llms.types import ChatMessage, CompletionResponse
 from llama_index.core.evaluation import RetrieverEvaluator
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.node_parser import HierarchicalNodeParser, TokenTextSplitter, get_leaf_nodes
+from llama_index.core.prompts import PromptTemplate
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.retrievers import AutoMergingRetriever, QueryFusionRetriever, RouterRetriever
+from llama_index.core.retrievers.fusion_retriever import FUSION_MODES
 from llama_index.core.schema import Document, MetadataMode, NodeWithScore, QueryBundle, TextNode
 from llama_index.core.selectors import LLMSingleSelector
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.storage.storage_context import StorageContext
 from llama_index.core.tools import RetrieverTool
-from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
+from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters, VectorStoreQueryMode
 from llama_index_instrumentation import get_dispatcher
+from qdrant_client import models
 
 from llama_index_gear import (
     DiverseTripleBeamSearch,
@@ -38,6 +41,7 @@ from llama_index_gear import (
     attach_triples,
 )
 from llama_index_gear.errors import ArgumentError, UnsupportedFilter
+from llama_index_gear.expand import BeamSearch
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.walk import GraphExpansionEvent
 
@@ -305,6 +309,13 @@ def test_the_caller_s_bundle_and_nodes_stay_as_they_are(store: GeARVectorStore, 
     assert [node.to_json() for node in mine] == before
 
 
+class ThinkingLLM(ScriptedLLM):
+    """One that thinks in a thread when it is awaited, as a client waits for its server."""
+
+    async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        return await asyncio.to_thread(self.complete, prompt, formatted)
+
+
 async def test_the_event_loop_runs_on(store: GeARVectorStore) -> None:
     """A reader and a scorer that take their time in threads, or waiting, hold nobody else up."""
 
@@ -320,10 +331,17 @@ async def test_the_event_loop_runs_on(store: GeARVectorStore) -> None:
             await asyncio.sleep(0.005)
             longest, last = max(longest, time.perf_counter() - last), time.perf_counter()
 
+    def read(prompt: str) -> str:
+        time.sleep(0.3)
+        return "[]"
+
+    llm = ThinkingLLM(otherwise=read)  # type: ignore[call-arg]
     ticking = asyncio.create_task(tick())
     await NaiveGERetriever(store, scorer=slow).aretrieve(QUESTION)
+    await SyncGERetriever(store, llm=llm).aretrieve(QUESTION)
+    await asyncio.sleep(0.02)  # so that a gap just before the end is seen
     ticking.cancel()
-    assert longest < 0.25
+    assert len(llm.history) == 1 and longest < 0.25
 
 
 async def test_many_at_once_equal_one_after_the_other(store: GeARVectorStore) -> None:
@@ -356,6 +374,161 @@ async def test_in_a_fusion(store: GeARVectorStore, embed_model: WordEmbedding, m
     found = fusion.retrieve(QUESTION)
     assert ids(found) == ids(await fusion.aretrieve(QUESTION))
     assert {"stephen", "tech"} <= set(ids(found))
+
+
+def test_a_fusion_knows_a_passage_again(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
+    """Found by two retrievers, or for two questions, by two chains: one passage, its shares summed."""
+    index = VectorStoreIndex.from_vector_store(store, embed_model=embed_model)
+    base = index.as_retriever(similarity_top_k=7)
+    parts = [retriever_of(store), base]
+    fusion = QueryFusionRetriever(
+        parts, llm=ScriptedLLM([]), num_queries=1, mode=FUSION_MODES.RECIPROCAL_RANK, similarity_top_k=7
+    )
+    ranks: dict[str, float] = {}
+    for part in parts:
+        for rank, each in enumerate(part.retrieve(QUESTION)):  # LlamaIndex counts from 0
+            ranks[each.node.node_id] = ranks.get(each.node.node_id, 0.0) + 1 / (60 + rank)
+    assert {each.node.node_id: each.score for each in fusion.retrieve(QUESTION)} == pytest.approx(ranks)
+    (one,) = [each.node for each in retriever_of(store).retrieve(QUESTION) if each.node.node_id == "dell"]
+    (other,) = [each.node for each in base.retrieve(QUESTION) if each.node.node_id == "dell"]
+    assert one.hash == other.hash
+    assert one.metadata["gear_chain"] and json.loads(one.to_json())["metadata"]["gear_chain"]
+
+
+async def test_what_a_query_transform_wrote_is_what_is_embedded(store: GeARVectorStore) -> None:
+    """HyDE and its like put texts in `custom_embedding_strs`; their mean is the question's embedding."""
+    retriever = NaiveGERetriever(store, vector_store_query_mode=VectorStoreQueryMode.DEFAULT, similarity_top_k=1)
+    cheese = QueryBundle(QUESTION, custom_embedding_strs=["Cheese is made of milk", "cheese milk"])
+    assert ids(await both(retriever, cheese)) == ["noise-4"]
+    assert ids(await both(retriever)) != ["noise-4"]
+
+
+async def test_a_foreign_base_embeds_the_question_itself(store: GeARVectorStore) -> None:
+    """It may have another embedding model; an embedding that the caller gave goes through."""
+    seen: list[QueryBundle] = []
+
+    class Foreign(BaseRetriever):
+        def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+            seen.append(query_bundle)
+            return []
+
+    retriever = NaiveGERetriever(store, Foreign())
+    retriever.retrieve(QUESTION)
+    retriever.retrieve(QueryBundle(QUESTION, custom_embedding_strs=["a", "b"]))
+    retriever.retrieve(QueryBundle(QUESTION, embedding=[1.0] + [0.0] * 255))
+    assert [(each.embedding, each.custom_embedding_strs) for each in seen] == [
+        (None, None),
+        (None, ["a", "b"]),
+        ([1.0] + [0.0] * 255, None),
+    ]
+
+
+def test_a_foreign_base_may_write_into_its_bundle(store: GeARVectorStore) -> None:
+    class Scribbler(BaseRetriever):
+        def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+            query_bundle.embedding = [0.0] * 256
+            query_bundle.query_str = "scribbled"
+            return []
+
+    bundle = QueryBundle(QUESTION, custom_embedding_strs=["a"])
+    NaiveGERetriever(store, Scribbler()).retrieve(bundle)
+    assert (bundle.query_str, bundle.embedding, bundle.custom_embedding_strs) == (QUESTION, None, ["a"])
+
+
+async def test_no_filters_are_no_filter(store: GeARVectorStore) -> None:
+    stranger = NodeWithScore(node=TextNode(id_="stranger", text="unknown to the store"), score=1.0)
+
+    class Strange(BaseRetriever):
+        def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+            return [stranger]
+
+    found = await both(NaiveGERetriever(store, Strange(), filters=MetadataFilters(filters=[])))
+    assert "stranger" in ids(found)
+
+
+def test_a_native_filter_binds_through_an_index(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
+    index = VectorStoreIndex.from_vector_store(store, embed_model=embed_model)
+    match_ = models.FieldCondition(key="group", match=models.MatchValue(value="dell"))
+    options = {"qdrant_filters": models.Filter(must=[match_])}
+    assert ids(index.as_retriever(vector_store_kwargs=options, similarity_top_k=7).retrieve(QUESTION)) == ["dell"]
+    wrongs: list[dict[str, Any]] = [{"qdrant_filters": "group == dell"}, {"search_params": {}}]
+    for wrong in wrongs:
+        with pytest.raises(ArgumentError, match=next(iter(wrong))):
+            index.as_retriever(vector_store_kwargs=wrong).retrieve(QUESTION)
+
+
+def test_a_postprocessor_has_filters_of_its_own(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
+    """It doesn't see those of the engine before it; given the same ones, nothing forbidden comes in."""
+    index = VectorStoreIndex.from_vector_store(store, embed_model=embed_model)
+    only = MetadataFilters(filters=[MetadataFilter(key="group", value="stephen")])
+
+    def found(*, filters: MetadataFilters | None) -> list[str]:
+        engine = index.as_query_engine(
+            llm=ScriptedLLM(["?"]),
+            filters=only,
+            node_postprocessors=[DiverseTripleBeamSearch(store, filters=filters)],
+        )
+        return ids(engine.query(QUESTION).source_nodes)
+
+    assert set(found(filters=None)) > {"stephen"}
+    assert found(filters=only) == ["stephen"]
+
+
+async def test_every_triple_that_a_fact_is_linked_to_is_a_start(
+    store: GeARVectorStore, events: list[GraphExpansionEvent]
+) -> None:
+    note = '{"triples": [["Stephen", "father", "Dell Curry"]]}'
+    for top_k in (1, 3):
+        SyncGERetriever(store, llm=ScriptedLLM([note]), link_top_k=top_k).retrieve(QUESTION)
+        assert len(events[-1].start) == top_k
+    DiverseTripleBeamSearch(store, llm=ScriptedLLM([note]), link_top_k=2).postprocess_nodes(
+        NaiveGERetriever(store).retrieve(QUESTION), query_str=QUESTION
+    )
+    assert len(events[-1].start) == 2
+
+
+def test_a_text_scorer_sees_all_triples_of_the_base(store: GeARVectorStore) -> None:
+    seen: list[list[str]] = []
+
+    def scorer(question: str, texts: Any) -> list[float]:
+        seen.append(list(texts))
+        return [1.0] * len(texts)
+
+    NaiveGERetriever(store, scorer=scorer, beam_size=2, similarity_top_k=7).retrieve(QUESTION)
+    assert len(seen[0]) == len(PASSAGES)
+
+
+def test_a_postprocessor_s_arguments_are_its_walk_s(store: GeARVectorStore) -> None:
+    given = {"rrf_k": 3, "top_n": 4, "beam_size": 5, "beam_length": 3, "neighbours": 6, "gamma": 7.0}
+    search = DiverseTripleBeamSearch(store, diversity=False, scorer="additive", **given)  # type: ignore[arg-type]
+    retriever = NaiveGERetriever(
+        store,
+        diversity=False,
+        scorer="additive",
+        **{**{k: v for k, v in given.items() if k != "top_n"}},  # type: ignore[arg-type]
+        similarity_top_k=4,
+    )
+    for walk in (search._walk, retriever._walk):
+        assert (walk.rrf_k, walk.similarity_top_k) == (3, 4)
+        assert walk.search == BeamSearch(5, 3, 6, 7.0, False, "additive")
+    prompt = PromptTemplate("Mine: {question} / {passages}")
+    llm = ScriptedLLM(["[]"])
+    DiverseTripleBeamSearch(store, llm=llm, read_prompt=prompt).postprocess_nodes(
+        NaiveGERetriever(store).retrieve(QUESTION), query_str=QUESTION
+    )
+    assert llm.history[0].startswith("Mine: ")
+    with pytest.raises(TypeError):
+        DiverseTripleBeamSearch(store, filter=None)  # type: ignore[call-arg]
+
+
+def test_bm25_in_memory_finds_words_in_the_smallest_corpus() -> None:
+    """Okapi's inverse document frequency is 0 or less there."""
+    two = [TextNode(id_="a", text="alpha beta"), TextNode(id_="b", text="gamma delta")]
+    assert ids(RankBM25Retriever(two).retrieve("alpha")) == ["a"]
+    assert ids(RankBM25Retriever(two[:1]).retrieve("alpha")) == ["a"]
+    assert ids(RankBM25Retriever(two).retrieve("epsilon")) == []
+    many = [TextNode(id_=str(n), text="alpha " * n) for n in range(1, 9)]
+    assert len(RankBM25Retriever(many, similarity_top_k=3).retrieve("alpha")) == 3
 
 
 async def test_behind_a_router_and_as_a_tool(store: GeARVectorStore, embed_model: WordEmbedding) -> None:

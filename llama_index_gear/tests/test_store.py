@@ -14,9 +14,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
-from llama_index.core import Settings
+from llama_index.core import Settings, VectorStoreIndex
 from llama_index.core.embeddings import MockEmbedding
-from llama_index.core.schema import BaseNode, TextNode
+from llama_index.core.ingestion import DocstoreStrategy, IngestionPipeline
+from llama_index.core.schema import BaseNode, Document, TextNode
+from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.vector_stores.types import (
     FilterOperator,
     MetadataFilter,
@@ -36,7 +38,9 @@ from llama_index_gear.errors import (
     StoreLockedError,
     TripleError,
 )
-from llama_index_gear.nodes import TRIPLES_KEY, read_triples
+from llama_index_gear.mentions import MentionTripleExtractor
+from llama_index_gear.nodes import TRIPLES_KEY, attach_triples, read_triples
+from llama_index_gear.retriever import NaiveGERetriever
 from llama_index_gear.steps import EmbedQuery, Facts, Link, Neighbours, Similarities, TriplesOf
 from llama_index_gear.store import GeARVectorStore
 from llama_index_gear.store_contract import StoreContract, contents, passage
@@ -676,3 +680,96 @@ def test_payloads_are_plain_json(make_store: MakeStore) -> None:
     for points in contents(store).values():
         for payload, _ in points.values():
             assert json.loads(json.dumps(payload)) == payload
+
+
+@pytest.mark.parametrize("make", [TextNode, Document])
+def test_a_document_that_was_never_split_is_deleted_by_its_id(make_store: MakeStore, make: Any) -> None:
+    store = make_store()
+    for name in ("a", "b"):
+        node = make(id_=name, text=f"text {name}", embedding=EMBED.get_text_embedding(name))
+        store.add([attach_triples(node, [Triple(name, "is", "here")])])
+    store.delete("None")
+    assert len(store.get_nodes()) == 2
+    store.delete("a")
+    assert [node.node_id for node in store.get_nodes()] == ["b"]
+    assert {payload["passage_id"] for payload, _ in contents(store)[store.triple_collection_name].values()} == {"b"}
+    assert store.query(dense("text", doc_ids=["b"])).ids == ["b"]
+
+
+def test_pipelines_and_indexes_delete_documents_that_were_never_split(make_store: MakeStore) -> None:
+    store = make_store()
+    documents = [Document(id_=name, text=f"{name} is Here", metadata={"title": name}) for name in ("A", "B", "C")]
+    pipeline = IngestionPipeline(
+        transformations=[MentionTripleExtractor(), EMBED],
+        vector_store=store,
+        docstore=SimpleDocumentStore(),
+        docstore_strategy=DocstoreStrategy.UPSERTS_AND_DELETE,
+    )
+    pipeline.run(documents=documents)
+    pipeline.run(documents=documents[:2])
+    assert {node.node_id for node in store.get_nodes()} == {"A", "B"}
+    VectorStoreIndex.from_vector_store(store, embed_model=EMBED).delete_ref_doc("A")
+    assert {node.node_id for node in store.get_nodes()} == {"B"}
+    assert {payload["doc_id"] for payload, _ in contents(store)[store.triple_collection_name].values()} == {"B"}
+
+
+def test_a_collection_without_triples_has_an_answer_to_everything() -> None:
+    """As LlamaIndex's own Qdrant store makes it."""
+    client = QdrantClient(":memory:")
+    store = GeARVectorStore(client=client, embed_model=EMBED)
+    store.add([passage("p", "x", [("A", "is", "B")])])
+    client.delete_collection(store.triple_collection_name)
+    opened = GeARVectorStore(client=client, embed_model=EMBED)
+    vector = EMBED.get_query_embedding("A")
+    known = Triple("A", "is", "B").id("p")
+    assert opened.answer(TriplesOf(["p"], vector, None)) == []
+    assert opened.answer(Neighbours([("a",)], vector, [], 5)) == [[]]
+    assert opened.answer(Link(["A"], 1, vector)) == [[]]
+    assert opened.answer(Facts([known])) == {}
+    assert opened.answer(Similarities([([known], [known])])) == [[0.0]]
+    assert [node.node_id for node in opened.get_nodes()] == ["p"]
+    opened.add([passage("q", "x", [("A", "is", "C")])])
+    assert len(opened.answer(TriplesOf(["q"], vector, None))) == 1
+
+
+def test_what_a_retriever_said_of_a_node_is_not_stored(make_store: MakeStore) -> None:
+    store = make_store()
+    store.add([passage("p", "x", [("A", "is", "B")])])
+    before = contents(store)
+    (found,) = NaiveGERetriever(store).retrieve("x")
+    assert "gear_chain" in found.node.metadata
+    store.add([found.node.model_copy(update={"embedding": EMBED.get_text_embedding("x")})])
+    assert contents(store) == before
+
+
+def test_a_store_may_not_be_called_like_another_one_s_triples() -> None:
+    with pytest.raises(ArgumentError, match="gear_triples"):
+        GeARVectorStore(client=QdrantClient(":memory:"), collection_name="gear_triples")
+
+
+async def test_adding_many_does_not_hold_up_the_event_loop(make_store: MakeStore) -> None:
+    store = make_store(embed_model=WordEmbedding(8))
+    small = WordEmbedding(8)
+    nodes = [passage(f"n{n}", "text " * 200, embed_model=small) for n in range(1500)]
+    longest, last = 0.0, time.perf_counter()
+
+    async def tick() -> None:
+        nonlocal longest, last
+        while True:
+            await asyncio.sleep(0.005)
+            longest, last = max(longest, time.perf_counter() - last), time.perf_counter()
+
+    ticking = asyncio.create_task(tick())
+    start = time.perf_counter()
+    await store.async_add(nodes)
+    took = time.perf_counter() - start
+    await asyncio.sleep(0.02)
+    ticking.cancel()
+    assert longest < max(0.25, took / 4)
+
+
+async def test_both_clients_are_closed() -> None:
+    store = GeARVectorStore(client=QdrantClient(":memory:"), aclient=AsyncQdrantClient(":memory:"), embed_model=EMBED)
+    await store.aclose()
+    with pytest.raises(RuntimeError, match="closed"):
+        await store.aget_nodes()
