@@ -119,8 +119,11 @@ def test_long_garbage_is_read_in_linear_time(start: str, unit: str, size: int) -
             pass
         return time.process_time() - begin
 
-    # Quadratic work would make the factor 64; 20 and the constant forgive a busy machine.
-    assert seconds(size) < 20 * seconds(size // 8) + 0.2
+    def best(length: int) -> float:
+        return min(seconds(length) for _ in range(3))
+
+    # Quadratic work would make the factor 64; 32 and the constant forgive a busy machine.
+    assert best(size) < 32 * best(size // 8) + 0.3
 
 
 def test_a_megabyte_of_noise_around_a_triple() -> None:
