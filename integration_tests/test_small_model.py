@@ -92,7 +92,7 @@ def store(tmp_path: Path, embed_model: HuggingFaceEmbedding) -> Iterator[GeARVec
 
 @pytest.mark.filterwarnings("default")  # the model's libraries warn at their own discretion
 def test_bad_replies_break_nothing(store: GeARVectorStore, small_model: SmolLM2) -> None:
-    rows = [json.loads(line) for line in (DATA / "corpus.jsonl").read_text("utf-8").splitlines()][:2]
+    rows = [json.loads(line) for line in (DATA / "corpus.jsonl").read_text("utf-8").splitlines()][:1]
     nodes = [TextNode(id_=row["id"], text=row["text"], metadata={"title": row["title"]}) for row in rows]
     llm = small_model
     extractor = GeARTripleExtractor(llm=llm)
@@ -103,8 +103,8 @@ def test_bad_replies_break_nothing(store: GeARVectorStore, small_model: SmolLM2)
     assert len(nodes) <= ledger.calls <= 2 * len(nodes)
     assert ledger.prompt_tokens > 0 and ledger.completion_tokens > 0
     assert {node.node_id for node in store.get_nodes()} == {node.node_id for node in nodes}
-    found = SyncGERetriever(store, llm=llm, similarity_top_k=2).retrieve("Who is the father of Stephen Curry?")
-    assert len(found) == 2
+    found = SyncGERetriever(store, llm=llm, similarity_top_k=1).retrieve("Who is the father of Stephen Curry?")
+    assert len(found) == 1
     assert all("gear_chain" in each.node.metadata for each in found)
 
 
@@ -118,11 +118,17 @@ def test_the_agent_over_http_survives_it_and_counts_what_the_server_counts(
     pipeline = IngestionPipeline(transformations=[MentionTripleExtractor(), store.embed_model], vector_store=store)
     pipeline.run(nodes=nodes)
     server.answer = lambda body: Reply(small_model.complete(body["messages"][-1]["content"]).text)
+    asked = int(os.environ.get("GEAR_QUESTIONS", "1"))
     engine = GeARQueryEngine.from_vector_store(
-        store, llm=server.llm(max_retries=0, timeout=120.0), max_steps=2, base_top_k=2, calls="merged", answer_top_k=1
+        store,
+        llm=server.llm(max_retries=0, timeout=120.0),
+        max_steps=1 if asked == 1 else 4,
+        base_top_k=1,
+        calls="merged",
+        answer_top_k=1,
     )
     questions = [json.loads(line)["question"] for line in (DATA / "questions.jsonl").read_text("utf-8").splitlines()]
-    for question in questions[: int(os.environ.get("GEAR_QUESTIONS", "1"))]:
+    for question in questions[:asked]:
         before = server.usage
         response, trace = engine.query_with_trace(question)
         spent = (
@@ -135,7 +141,7 @@ def test_the_agent_over_http_survives_it_and_counts_what_the_server_counts(
             spent[0] - len(answer.split()),
             spent[1] - len(said.split()),
         )
-        assert 1 <= trace.llm_calls <= 2 * (2 + 2) and trace.stopped
-        assert len(response.source_nodes) == len(trace.passages) >= 2
+        assert 1 <= trace.llm_calls <= 2 * 11 and trace.stopped
+        assert len(response.source_nodes) == len(trace.passages) >= 1
         assert trace.steps[0].base and trace.steps[0].passages
         assert type(trace).model_validate_json(trace.model_dump_json()) == trace
