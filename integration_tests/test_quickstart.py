@@ -34,6 +34,8 @@ def test_without_a_key_and_a_second_time_nothing_is_ingested(tmp_path: Path) -> 
     (base, complete_base), (graph, complete_graph) = [tuple(map(int, row)) for row in rows]
     assert graph > base
     assert complete_graph > complete_base
+    readme = " ".join((QUICKSTART.parent.parent / "README.md").read_text("utf-8").split())
+    assert f"finds all that is needed for {complete_graph} (with 20 beams), the base for {complete_base}" in readme
     assert max(map(len, first.splitlines())) <= 80
     second = quickstart(tmp_path)
     assert "0 of them new or changed" in second

@@ -6,6 +6,7 @@ import importlib.resources
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
@@ -41,3 +42,22 @@ def test_every_figure_is_one_of_the_committed_results() -> None:
     quoted = re.findall(r"\d+\.\d / \d+\.\d / \d+\.\d", README)
     assert len(quoted) > 20
     assert set(quoted) <= measured
+
+
+def test_every_ratio_is_one_of_the_committed_results() -> None:
+    def result(name: str) -> dict[str, Any]:
+        loaded: dict[str, Any] = json.loads((ROOT / "examples" / "benchmarks" / "results" / name).read_text("utf-8"))
+        return loaded
+
+    words = " ".join(README.split())
+    _, to_100k, to_1m = result("speed.json")["sizes"]
+    growth = f"{to_100k['ratio_to_previous']:.1f}-fold from 10,000 to 100,000 synthetic triples and "
+    assert f"grows {growth}{to_1m['ratio_to_previous']:.1f}-fold from there to 1,000,000" in words
+    hotpotqa = result("hotpotqa-minilm-novelty.json")
+    times = {method["method"]: method for method in hotpotqa["methods"]}
+    ratio = times["hybrid+naive"]["graph_ms_per_query"] / times["hybrid"]["ms_per_query"]
+    triples = f"on HotpotQA's {hotpotqa['conditions']['triples']:,} triples"
+    assert f"{triples} graph expansion takes {ratio:.1f} times as long as its hybrid base search" in words
+    ingest = result("musique_train-minilm-novelty.json")["conditions"]
+    share = ingest["embedding_seconds"] / ingest["ingest_seconds"]
+    assert f"the embedding model takes {100 * share:.0f} %" in words

@@ -81,6 +81,11 @@ def unfenced(text: str) -> str:
     return _FENCE.sub("####", text)
 
 
+def complaint(problem: str) -> str:
+    """What a prompt says, in its variable `problem`, of a last reply that could not be read; nothing of none."""
+    return f"\nYour last reply could not be read: {problem}. Keep to the form." if problem else ""
+
+
 def offers_functions(llm: LLM) -> bool:
     """Whether structured output can be had from this model through function calling."""
     return isinstance(llm, FunctionCallingLLM) and llm.metadata.is_function_calling_model

@@ -53,7 +53,8 @@ class GeARQueryEngine(BaseQueryEngine):
 
     `GeARQueryEngine.from_vector_store(store, llm=llm).query("…")`. The response's `source_nodes` name the chains that
     led to them (`gear_chain`); its `metadata` tells, under `gear_…` keys, why the search stopped, the queries, the gist
-    and what it cost. `query_with_trace` returns the whole `Trace` besides, `astream_events` gives it piece by piece.
+    and what it cost; the call that writes the answer is counted neither there nor in the budget. `query_with_trace`
+    returns the whole `Trace` besides, `astream_events` gives it piece by piece.
 
     Args:
         retriever: the agent.

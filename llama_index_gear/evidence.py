@@ -75,7 +75,7 @@ class Step(BaseModel):
         passages: ids of base and expanded passages, fused, best first (GeAR Eq. 3).
         gist: the facts that were new to the gist memory (GeAR Eq. 4).
         left_out: facts that a full gist memory did not take.
-        answerable: the reasoner's verdict (GeAR Eq. 5); None if it gave none.
+        answerable: the reasoner's verdict (GeAR Eq. 6); None if it gave none.
         answer: its answer, if there is one.
         reason: why the gist does not answer the question.
         next_query: the rewritten query (GeAR Eq. 7).
@@ -101,7 +101,7 @@ class Step(BaseModel):
 
 
 class PassageLink(BaseModel):
-    """A fact of the gist memory and the passages that it is linked to (GeAR Eq. 10).
+    """A fact of the gist memory and the passages that it is linked to (GeAR Eq. 8).
 
     Attributes:
         triple: the fact.

@@ -18,7 +18,7 @@ from llama_index.core.storage.kvstore.types import BaseKVStore
 from llama_index.core.utils import get_tqdm_iterable
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
 
-from llama_index_gear.asking import Reply, ask_for_facts, offers_functions, unfenced
+from llama_index_gear.asking import Reply, ask_for_facts, complaint, offers_functions, unfenced
 from llama_index_gear.errors import ArgumentError, ExtractionError, ReplyError
 from llama_index_gear.ledger import FAILED_EXTRACTIONS, Extraction, ExtractionLedger, Outcome, record_of, with_record
 from llama_index_gear.nodes import read_triples
@@ -249,11 +249,8 @@ class GeARTripleExtractor(TransformComponent):
         """One reply, and a second if the first can't be read."""
         record = Extraction(Outcome.FAILED)
         for _ in range(2):
-            notice = (
-                f"\nYour last reply could not be read: {record.problem}. Keep to the form." if record.problem else ""
-            )
             shown = {"title": unfenced(" ".join(title.split())) or "(none)", "passage": unfenced(text)}
-            messages = self.extract_prompt.format_messages(llm=self.llm, problem=notice, **shown)
+            messages = self.extract_prompt.format_messages(llm=self.llm, problem=complaint(record.problem), **shown)
             reply = await ask_for_facts(
                 self.llm,
                 messages,

@@ -27,6 +27,7 @@ class _State:
     trace: Trace
     bundle: QueryBundle
     gist: GistMemory
+    embedding: Sequence[float] = ()  # the question's
     queries: list[str] = field(default_factory=list)
     lists: list[list[str]] = field(default_factory=list)
     nodes: dict[str, BaseNode] = field(default_factory=dict)
@@ -35,7 +36,7 @@ class _State:
 
 @dataclass
 class GeARPolicy:
-    """What GeAR does in a step, and how it ranks at the end (GeAR §5, Eq. 4 to 10).
+    """What GeAR does in a step, and how it ranks at the end (GeAR §5, Eq. 4 to 9).
 
     Args:
         walk: base retrieval, reading, linking and graph expansion (SyncGE).
@@ -63,6 +64,8 @@ class GeARPolicy:
     def step(self, state: _State, record: Step) -> Flow[str]:
         """SyncGE, gist, reasoning, and the next query (GeAR §5)."""
         known = yield from self.walk.embedded(state.bundle)
+        if not state.queries:
+            state.embedding = known.embedding or ()
         state.queries.append(known.query_str)
         state.trace.note(record, query=known.query_str)
         base = yield from self.walk.searching(state.bundle, known)
@@ -161,7 +164,7 @@ class GeARPolicy:
         return ""
 
     def finish(self, state: _State) -> Flow[list[NodeWithScore]]:
-        """Link the gist to passages (GeAR Eq. 10), and fuse these lists with those of all steps (GeAR Eq. 9)."""
+        """Link the gist to passages (GeAR Eq. 8), and fuse these lists with those of all steps (GeAR Eq. 9)."""
         facts = state.gist.triples
         lists = {f"step {number}": ids for number, ids in enumerate(state.lists, start=1)}
         if facts:
@@ -190,15 +193,17 @@ class GeARPolicy:
         return results
 
     def _linking(self, state: _State, facts: Sequence[Triple]) -> Flow[list[list[str]]]:
-        """passageLink(t, k) = RRF(h(t, C), passages of h(t, T)) of each fact, as ids of passages that exist."""
+        """passageLink(t, k) = RRF(h(t, C), passages of h(t, T)) of each fact (GeAR Eq. 10), as ids that exist.
+
+        h over passages is the base retriever; over triples it is dense search, whatever the base.
+        """
         texts = [fact.text for fact in facts]
         bundles = [QueryBundle(text) for text in texts]
         top_k = self.passage_link_top_k
-        (query,) = yield [EmbedQuery(state.trace.question)]
         if self.walk.base_retriever is None:
             embeddings = yield [EmbedQuery(text) for text in texts]
             bundles = [QueryBundle(text, embedding=vector) for text, vector in zip(texts, embeddings, strict=True)]
-        answers = yield [Link(texts, top_k, query), *map(Search, bundles)]
+        answers = yield [Link(texts, top_k, state.embedding), *map(Search, bundles)]
         stated: list[list[StoredTriple]] = answers[0]
         found: list[list[NodeWithScore]] = [each[:top_k] for each in answers[1:]]
         admitted = yield from self.walk.admitting([each for results in found for each in results])

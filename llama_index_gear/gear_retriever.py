@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -28,6 +29,7 @@ from llama_index_gear.trace import Trace, TraceEvent, claimed, streamed, tracing
 from llama_index_gear.walk import GraphWalk
 
 dispatcher = get_dispatcher(__name__)
+logger = logging.getLogger(__name__)
 
 _VARIABLES = {
     "read": {"question", "passages"},
@@ -208,7 +210,10 @@ class GeARRetriever(BaseRetriever):
     def _flow(self, query_bundle: QueryBundle) -> Flow[list[NodeWithScore]]:
         trace = claimed(query_bundle.query_str.strip())
         with trace.told_to(_report):
-            return (yield from agent(self._policy, trace, self._budget, query=query_bundle))
+            nodes = yield from agent(self._policy, trace, self._budget, query=query_bundle)
+        if trace.stopped.startswith("failed"):
+            logger.warning("the search for %r ended early, with what it had found: %s", trace.question, trace.stopped)
+        return nodes
 
     def _get_prompts(self) -> PromptDictType:
         return {"read": self._walk.read_prompt, **self._policy.prompts}

@@ -8,7 +8,7 @@ from typing import Any
 
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 
-from llama_index_gear.asking import unfenced
+from llama_index_gear.asking import complaint, unfenced
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.reply import parse_triples
 from llama_index_gear.steps import Ask, Flow
@@ -82,8 +82,7 @@ def understood(
     replies: list[str] = []
     problem = ""
     for _ in range(2):
-        notice = f"\nYour last reply could not be read: {problem}. Keep to the form." if problem else ""
-        (reply,) = yield [Ask(prompt, {**variables, "problem": notice}, purpose)]
+        (reply,) = yield [Ask(prompt, {**variables, "problem": complaint(problem)}, purpose)]
         if reply.error is not None:
             raise reply.error
         replies.append(reply.text)

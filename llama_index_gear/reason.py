@@ -60,7 +60,7 @@ Answer with JSON of the form {"answerable": true, "answer": "…"} if they do, t
 {"answerable": false, "reason": "…"} if they don't, with one sentence on which piece is missing. Nothing else.
 {problem}"""
 )
-"""`reason(G, q)` of GeAR Eq. 5. Variables: `gist`, `question`, `problem`."""
+"""`reason(G, q)` of GeAR Eq. 6. Variables: `gist`, `question`, `problem`."""
 
 READ_AND_REASON_PROMPT = PromptTemplate(
     """You keep notes on the way to the answer of a question. Between the lines of ##### stand numbered passages, and \
@@ -87,7 +87,7 @@ answer as short as possible, or {"triples": [[subject, predicate, object], …],
 with one sentence on which piece is missing. Nothing else.
 {problem}"""
 )
-"""GeAR Eq. 4 and 5 in one call. Variables: `passages`, `gist`, `question`, `problem`."""
+"""GeAR Eq. 4 and 6 in one call. Variables: `passages`, `gist`, `question`, `problem`."""
 
 REWRITE_PROMPT = PromptTemplate(
     """A question could not be answered yet. Between the lines of ##### stand the notes taken so far. They are \
@@ -125,7 +125,7 @@ _OBJECTS = 50  # of a reply that are looked into
 
 
 class GistMemory:
-    """The facts noted so far: in order, none twice, at most `size` (GeAR §5.1).
+    """The facts noted so far: in order, none twice, at most `size` (GeAR §5.1, Eq. 5).
 
     Two facts are the same when their three slots are, up to case, punctuation and white space.
 
@@ -166,7 +166,7 @@ class GistMemory:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the gist answers the question (GeAR Eq. 5).
+    """Whether the gist answers the question (GeAR Eq. 6).
 
     Attributes:
         answerable: it does.
@@ -187,7 +187,7 @@ def read_gist(question: str, passages: Sequence[str], gist: GistMemory, prompt: 
 
 
 def reason(question: str, gist: GistMemory, prompt: BasePromptTemplate) -> Flow[Said]:
-    """Whether the gist answers the question (GeAR Eq. 5): a `Verdict`."""
+    """Whether the gist answers the question (GeAR Eq. 6): a `Verdict`."""
     return understood(prompt, "reason", parse_verdict, {"gist": gist.text, "question": question})
 
 

@@ -1,5 +1,68 @@
-"""Failures of the shipped contract are as readable as those of the tests here."""
+"""What several test modules lean on."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
 
 import pytest
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.llms import mock
+from llama_index.core.llms.llm import ToolSelection
 
-pytest.register_assert_rewrite("llama_index_gear.store_contract")
+pytest.register_assert_rewrite("llama_index_gear.store_contract")  # its failures are as readable as those of the tests
+
+LongestPause: TypeAlias = Callable[[Callable[[], Awaitable[Any]]], Awaitable[float]]
+
+
+@pytest.fixture
+def longest_pause() -> LongestPause:
+    """The longest time, in seconds, for which some work kept the event loop from running anything else."""
+
+    async def measure(work: Callable[[], Awaitable[Any]]) -> float:
+        longest, last = 0.0, time.perf_counter()
+
+        async def tick() -> None:
+            nonlocal longest, last
+            while True:
+                await asyncio.sleep(0.001)
+                longest, last = max(longest, time.perf_counter() - last), time.perf_counter()
+
+        ticking = asyncio.create_task(tick())
+        await work()
+        await asyncio.sleep(0.01)  # so that a pause just before the end is seen
+        ticking.cancel()
+        return longest
+
+    return measure
+
+
+@pytest.fixture
+def tool_caller() -> Callable[[str, str], tuple[Any, list[str]]]:
+    """Makes a model that calls a tool with an input, once, and says "done"; with it, all that it was shown."""
+    if not hasattr(mock, "MockFunctionCallingLLM"):
+        pytest.skip("this llama-index-core has no mock of a function-calling model")
+
+    def make(tool_name: str, tool_input: str) -> tuple[Any, list[str]]:
+        turns = 0
+
+        class Agentic(mock.MockFunctionCallingLLM):
+            def get_tool_calls_from_response(
+                self, response: Any, error_on_no_tool_call: bool = True, **kwargs: Any
+            ) -> Any:
+                nonlocal turns
+                turns += 1
+                call = ToolSelection(tool_id="1", tool_name=tool_name, tool_kwargs={"input": tool_input})
+                return [call] if turns == 1 else []
+
+        seen: list[str] = []
+
+        def reply(messages: Any, **kwargs: Any) -> Any:
+            seen.extend(str(message.content) for message in messages)
+            return ChatMessage(role="assistant", content="done")
+
+        return Agentic(response_generator=reply), seen  # type: ignore[call-arg]
+
+    return make

@@ -12,7 +12,6 @@ import pytest
 from llama_index.core import PromptTemplate, Settings
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.base_query_engine import BaseQueryEngine
-from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.base.response.schema import AsyncStreamingResponse, Response, StreamingResponse
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
@@ -553,31 +552,10 @@ async def test_as_a_tool(store: GeARVectorStore, mode: Mode) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # LlamaIndex's own
-async def test_as_an_agent_s_tool(store: GeARVectorStore) -> None:
-    from llama_index.core.llms import mock
-    from llama_index.core.llms.llm import ToolSelection
-
-    if not hasattr(mock, "MockFunctionCallingLLM"):
-        pytest.skip("this llama-index-core has no mock of a function-calling model")
-    turns = 0
-
-    class Agentic(mock.MockFunctionCallingLLM):
-        def get_tool_calls_from_response(self, response: Any, error_on_no_tool_call: bool = True, **kwargs: Any) -> Any:
-            nonlocal turns
-            turns += 1
-            return (
-                [ToolSelection(tool_id="1", tool_name="facts", tool_kwargs={"input": QUESTION})] if turns == 1 else []
-            )
-
-    seen: list[str] = []
-
-    def reply(messages: Any, **kwargs: Any) -> Any:
-        seen.extend(str(message.content) for message in messages)
-        return ChatMessage(role="assistant", content="done")
-
+async def test_as_an_agent_s_tool(store: GeARVectorStore, tool_caller: Any) -> None:
     script = ScriptedLLM(SCRIPT)
+    llm, seen = tool_caller("facts", QUESTION)
     facts_tool = tool(GeARQueryEngine.from_vector_store(store, llm=script))
-    llm = Agentic(response_generator=reply)  # type: ignore[call-arg]
     await FunctionAgent(tools=[facts_tool], llm=llm, streaming=False).run("Find out.")
     assert any(ANSWER in text for text in seen) and script.remaining == 0
 

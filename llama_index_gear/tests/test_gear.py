@@ -390,11 +390,14 @@ async def test_a_first_call_that_fails_raises_its_own_error(store: GeARVectorSto
 
 @MODES
 @pytest.mark.parametrize("call", range(1, 8))
-async def test_a_later_call_that_fails_loses_nothing(store: GeARVectorStore, mode: Mode, call: int) -> None:
+async def test_a_later_call_that_fails_loses_nothing(
+    store: GeARVectorStore, mode: Mode, call: int, caplog: pytest.LogCaptureFixture
+) -> None:
     whole = [*STEP_1, then(WHERE_BOB), *STEP_2, then(WHERE_ROME)]
     retriever, llm = gear(store, [*whole[:call], ConnectionError("down")])
     found, trace = await retrieve(mode, retriever)
     assert trace.stopped == "failed: ConnectionError: down"
+    assert "ended early, with what it had found: failed: ConnectionError: down" in caplog.text
     assert [each.error for each in trace.calls] == [""] * call + ["ConnectionError: down"]
     assert purposes(trace) == [*FOUR, *FOUR][: call + 1]
     # The gist is noted in calls 2 and 6.
@@ -1180,23 +1183,7 @@ async def test_twenty_at_once_equal_twenty_one_after_the_other(store: GeARVector
     assert len({len(trace.steps) for _, trace in alone}) > 1 and len({tuple(ids(found)) for found, _ in alone}) > 3
 
 
-async def longest_pause(work: Callable[[], Any]) -> float:
-    longest, last = 0.0, time.perf_counter()
-
-    async def tick() -> None:
-        nonlocal longest, last
-        while True:
-            await asyncio.sleep(0.001)
-            longest, last = max(longest, time.perf_counter() - last), time.perf_counter()
-
-    ticking = asyncio.create_task(tick())
-    await work()
-    await asyncio.sleep(0.002)
-    ticking.cancel()
-    return longest
-
-
-async def test_the_event_loop_runs_on(store: GeARVectorStore) -> None:
+async def test_the_event_loop_runs_on(store: GeARVectorStore, longest_pause: Any) -> None:
     """The best of five tries, so that what else the machine does is not counted."""
     pauses = []
     for _ in range(5):
@@ -1206,7 +1193,9 @@ async def test_the_event_loop_runs_on(store: GeARVectorStore) -> None:
     assert min(pauses) < 0.05
 
 
-async def test_counting_tokens_holds_nobody_up(store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_counting_tokens_holds_nobody_up(
+    store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch, longest_pause: Any
+) -> None:
     def slow(text: str) -> list[int]:
         time.sleep(0.2)  # about what loading LlamaIndex's own takes
         return [0] * len(text)

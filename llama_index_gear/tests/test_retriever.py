@@ -13,7 +13,7 @@ import pytest
 from llama_index.core import VectorStoreIndex
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.base.llms.types import ChatMessage, CompletionResponse
+from llama_index.core.base.llms.types import CompletionResponse
 from llama_index.core.evaluation import RetrieverEvaluator
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.instrumentation.events import BaseEvent
@@ -316,32 +316,21 @@ class ThinkingLLM(ScriptedLLM):
         return await asyncio.to_thread(self.complete, prompt, formatted)
 
 
-async def test_the_event_loop_runs_on(store: GeARVectorStore) -> None:
+async def test_the_event_loop_runs_on(store: GeARVectorStore, longest_pause: Any) -> None:
     """A reader and a scorer that take their time in threads, or waiting, hold nobody else up."""
 
     def slow(question: str, texts: Any) -> list[float]:
         time.sleep(0.3)
         return [float(len(text)) for text in texts]
 
-    longest, last = 0.0, time.perf_counter()
-
-    async def tick() -> None:
-        nonlocal longest, last
-        while True:
-            await asyncio.sleep(0.005)
-            longest, last = max(longest, time.perf_counter() - last), time.perf_counter()
-
     def read(prompt: str) -> str:
         time.sleep(0.3)
         return "[]"
 
     llm = ThinkingLLM(otherwise=read)  # type: ignore[call-arg]
-    ticking = asyncio.create_task(tick())
-    await NaiveGERetriever(store, scorer=slow).aretrieve(QUESTION)
-    await SyncGERetriever(store, llm=llm).aretrieve(QUESTION)
-    await asyncio.sleep(0.02)  # so that a gap just before the end is seen
-    ticking.cancel()
-    assert len(llm.history) == 1 and longest < 0.25
+    assert await longest_pause(lambda: NaiveGERetriever(store, scorer=slow).aretrieve(QUESTION)) < 0.25
+    assert await longest_pause(lambda: SyncGERetriever(store, llm=llm).aretrieve(QUESTION)) < 0.25
+    assert len(llm.history) == 1
 
 
 async def test_many_at_once_equal_one_after_the_other(store: GeARVectorStore) -> None:
@@ -546,32 +535,10 @@ async def test_behind_a_router_and_as_a_tool(store: GeARVectorStore, embed_model
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # LlamaIndex's own
-async def test_as_an_agent_s_tool(store: GeARVectorStore) -> None:
-    from llama_index.core.llms import mock
-    from llama_index.core.llms.llm import ToolSelection
-
-    if not hasattr(mock, "MockFunctionCallingLLM"):
-        pytest.skip("this llama-index-core has no mock of a function-calling model")
+async def test_as_an_agent_s_tool(store: GeARVectorStore, tool_caller: Any) -> None:
     tool = RetrieverTool.from_defaults(retriever_of(store), name="facts", description="look facts up")
-    turns = 0
-
-    class Agentic(mock.MockFunctionCallingLLM):
-        def get_tool_calls_from_response(self, response: Any, error_on_no_tool_call: bool = True, **kwargs: Any) -> Any:
-            nonlocal turns
-            turns += 1
-            return (
-                [ToolSelection(tool_id="1", tool_name="facts", tool_kwargs={"input": QUESTION})] if turns == 1 else []
-            )
-
-    seen: list[str] = []
-
-    def reply(messages: Any, **kwargs: Any) -> Any:
-        seen.extend(str(message.content) for message in messages)
-        return ChatMessage(role="assistant", content="done")
-
-    llm = Agentic(response_generator=reply)  # type: ignore[call-arg]
-    agent = FunctionAgent(tools=[tool], llm=llm, streaming=False)
-    await agent.run("Find out.")
+    llm, seen = tool_caller("facts", QUESTION)
+    await FunctionAgent(tools=[tool], llm=llm, streaming=False).run("Find out.")
     assert any("Virginia Tech" in text for text in seen)
 
 
