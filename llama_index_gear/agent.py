@@ -83,9 +83,9 @@ def agent(
 ) -> Flow[Result]:
     """Run `policy` on a question.
 
-    A call of the language model that fails ends the loop; the result is what the steps before it gave, and
-    `trace.stopped` names the failure. Only if no call had succeeded before it, so that nothing would be lost, is its
-    error raised.
+    A request that fails ends the loop; the result is what the steps before it gave, and `trace.stopped` names the
+    failure. Only if nothing would be lost is its error raised: if no call of the language model had succeeded before
+    a call that fails, and in the first step if anything else does.
 
     Args:
         policy: the method.
@@ -110,6 +110,10 @@ def agent(
             if ended.cause is not None and not meter.has_succeeded:
                 trace.note(stopped=verdict, ms=1000 * (clock() - start))
                 raise ended.cause from None
+        except Exception as error:
+            if error is not meter.failure or record.number == 1:
+                raise
+            verdict = _failed(error)
         if verdict:
             stopped = verdict
             break
@@ -130,6 +134,7 @@ class _Meter:
         start: when the budget's time began.
         has_succeeded: whether any call of the language model was answered.
         has_begun: whether the flow's first requests were let through.
+        failure: what the last request that failed, other than a call of the language model, raised.
 
     """
 
@@ -139,6 +144,7 @@ class _Meter:
     start: float
     has_succeeded: bool = False
     has_begun: bool = False
+    failure: Exception | None = None
 
     def over(self, flow: Flow[Result], step: int) -> Flow[Result]:
         """The same flow, metered."""
@@ -154,6 +160,7 @@ class _Meter:
                 try:
                     answers = yield [self._with_timeout(request) for request in batch]
                 except Exception as error:  # noqa: BLE001 - handed on: the flow raises it, or knows what to do
+                    self.failure = error
                     batch = flow.throw(error)
                     continue
                 failed = self._count(batch, answers, step)
@@ -209,5 +216,9 @@ class _Meter:
             elif isinstance(error, OutOfTime) and self.budget.timeout is not None:
                 ended = ended or _Ended("timeout")
             elif ended is None or ended.cause is None:
-                ended = _Ended(f"failed: {type(error).__name__}: {error}", error)
+                ended = _Ended(_failed(error), error)
         return ended
+
+
+def _failed(error: Exception) -> str:
+    return f"failed: {type(error).__name__}: {error}"

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from llama_index_gear.errors import ArgumentError, check_counts
-from llama_index_gear.steps import Facts, Flow, Neighbours, Score, Similarities
+from llama_index_gear.steps import Compute, EmbedTexts, Facts, Flow, Neighbours, Similarities
 from llama_index_gear.triple import StoredTriple, Triple, chain_text
 
 TextScorer: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
@@ -186,7 +187,11 @@ def _scores(
 ) -> Flow[Array]:
     """score(q, T) of GeAR Alg. 1 lines 3 and 13, for chains of this length; `dots` and `norms` are those of `Beam`."""
     if settings.reads_text:
-        (answer,) = yield [Score(question, query, texts)]
+        if callable(settings.scorer):
+            (answer,) = yield [Compute(partial(settings.scorer, question, texts))]
+        else:
+            (answer,) = yield [EmbedTexts(texts)]
+            answer = _cosines(query, answer)
         scores: Array = np.asarray(answer, dtype=np.float64)
         if scores.shape != (len(texts),):
             raise ArgumentError(f"the scorer must give one float a text: {len(texts)} texts, got shape {scores.shape}")
@@ -199,6 +204,16 @@ def _scores(
     positive = np.maximum(norms, 1e-12)
     scored: Array = dots / np.sqrt(positive) if settings.scorer == "composed" else length * dots / positive
     return scored
+
+
+def _cosines(query: Sequence[float], embeddings: Sequence[Sequence[float]]) -> Array:
+    """The paper's scorer: cosine of the question and each chain's own embedding (GeAR §4.2)."""
+    matrix: Array = np.asarray(embeddings, dtype=np.float64).reshape(-1, len(query))
+    vector: Array = np.asarray(query, dtype=np.float64)
+    lengths = np.linalg.norm(matrix, axis=1) * np.linalg.norm(vector)
+    products = matrix @ vector
+    cosines: Array = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
+    return cosines
 
 
 def _best(scores: Array, size: int) -> list[int]:

@@ -200,7 +200,7 @@ class GeARPolicy:
         texts = [fact.text for fact in facts]
         bundles = [QueryBundle(text) for text in texts]
         top_k = self.passage_link_top_k
-        if self.walk.base_retriever is None:
+        if self.walk.sources.base_retriever is None:
             embeddings = yield [EmbedQuery(text) for text in texts]
             bundles = [QueryBundle(text, embedding=vector) for text, vector in zip(texts, embeddings, strict=True)]
         answers = yield [Link(texts, top_k, state.embedding), *map(Search, bundles)]

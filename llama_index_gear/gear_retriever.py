@@ -23,6 +23,7 @@ from llama_index_gear.expand import BeamSearch, Scorer
 from llama_index_gear.gear import Calls, GeARPolicy
 from llama_index_gear.read import READ_PROMPT
 from llama_index_gear.reason import GIST_PROMPT, READ_AND_REASON_PROMPT, REASON_PROMPT, REWRITE_PROMPT
+from llama_index_gear.sources import Sources
 from llama_index_gear.steps import Flow, arun, run
 from llama_index_gear.store import GeARVectorStore
 from llama_index_gear.trace import Trace, TraceEvent, claimed, streamed, tracing
@@ -109,8 +110,9 @@ class GeARRetriever(BaseRetriever):
     Raises:
         ArgumentError: a number outside its range, a prompt without its variables; (from `retrieve`) an empty question.
         UnsupportedFilter: (from `retrieve`) an operator that Qdrant's filters cannot express.
-        Exception: (from `retrieve`) what the language model's client raises, if the first call fails. A later failure
-            ends the search, and the trace's `stopped` names it.
+        Exception: (from `retrieve`) what the language model's client raises, if the first call fails, and what a base
+            retriever or Qdrant raises in the first step. A later failure ends the search with what was found, and the
+            trace's `stopped` names it.
 
     """
 
@@ -154,15 +156,19 @@ class GeARRetriever(BaseRetriever):
         if calls not in ("separate", "merged", "single"):
             raise ArgumentError(f"calls must be separate, merged or single; got {calls!r}")
         self._budget = Budget(max_llm_calls, max_tokens, timeout)
-        self._walk = GraphWalk(
+        self._sources = Sources(
             vector_store,
-            BeamSearch(beam_size, beam_length, neighbours, gamma, diversity, scorer),
-            base_retriever=base_retriever,
+            base_retriever,
             mode=vector_store_query_mode,
-            similarity_top_k=base_top_k,
-            rrf_k=rrf_k,
+            base_top_k=base_top_k,
             filters=filters,
             llm=Settings.llm if llm is None else llm,
+        )
+        self._walk = GraphWalk(
+            self._sources,
+            BeamSearch(beam_size, beam_length, neighbours, gamma, diversity, scorer),
+            similarity_top_k=base_top_k,
+            rrf_k=rrf_k,
             link_top_k=link_top_k,
         )
         defaults: dict[str, BasePromptTemplate] = {
@@ -179,7 +185,7 @@ class GeARRetriever(BaseRetriever):
     @property
     def llm(self) -> LLM | None:
         """The language model."""
-        return self._walk.llm
+        return self._sources.llm
 
     def retrieve_with_trace(self, query: QueryType) -> tuple[list[NodeWithScore], Trace]:
         """`retrieve`, and the record of how it came to its result."""
@@ -201,11 +207,11 @@ class GeARRetriever(BaseRetriever):
         return streamed(opened(query), lambda: self.aretrieve(query))
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return run(self._flow(query_bundle), self._walk.answer)
+        return run(self._flow(query_bundle), self._sources.answer)
 
     @dispatcher.span
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return await arun(self._flow(query_bundle), self._walk.aanswer)
+        return await arun(self._flow(query_bundle), self._sources.aanswer)
 
     def _flow(self, query_bundle: QueryBundle) -> Flow[list[NodeWithScore]]:
         trace = claimed(query_bundle.query_str.strip())

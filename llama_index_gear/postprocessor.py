@@ -15,6 +15,7 @@ from llama_index_instrumentation import get_dispatcher
 from llama_index_gear.errors import ArgumentError, check_counts
 from llama_index_gear.expand import BeamSearch, Scorer
 from llama_index_gear.read import READ_PROMPT
+from llama_index_gear.sources import Sources
 from llama_index_gear.store import GeARVectorStore
 from llama_index_gear.walk import GraphWalk
 
@@ -76,12 +77,10 @@ class DiverseTripleBeamSearch(BaseNodePostprocessor):
         check_counts(top_n=top_n)
         super().__init__(callback_manager=callback_manager or CallbackManager([]))
         self._walk = GraphWalk(
-            vector_store,
+            Sources(vector_store, filters=filters, llm=llm),
             BeamSearch(beam_size, beam_length, neighbours, gamma, diversity, scorer),
             similarity_top_k=top_n,
             rrf_k=rrf_k,
-            filters=filters,
-            llm=llm,
             link_top_k=link_top_k,
         )
         self._walk.read_prompt = read_prompt

@@ -15,6 +15,7 @@ from llama_index_instrumentation import get_dispatcher
 from llama_index_gear.errors import check_counts
 from llama_index_gear.expand import BeamSearch, Scorer
 from llama_index_gear.read import READ_PROMPT
+from llama_index_gear.sources import Sources
 from llama_index_gear.store import GeARVectorStore
 from llama_index_gear.walk import GraphWalk
 
@@ -73,13 +74,16 @@ class NaiveGERetriever(BaseRetriever):
     ) -> None:
         super().__init__(callback_manager=callback_manager, verbose=verbose)
         self._walk = GraphWalk(
-            vector_store,
+            Sources(
+                vector_store,
+                base_retriever,
+                mode=vector_store_query_mode,
+                base_top_k=similarity_top_k,
+                filters=filters,
+            ),
             BeamSearch(beam_size, beam_length, neighbours, gamma, diversity, scorer),
-            base_retriever=base_retriever,
-            mode=vector_store_query_mode,
             similarity_top_k=similarity_top_k,
             rrf_k=rrf_k,
-            filters=filters,
         )
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -157,7 +161,7 @@ class SyncGERetriever(NaiveGERetriever):
             verbose=verbose,
         )
         check_counts(link_top_k=link_top_k)
-        self._walk.llm = Settings.llm if llm is None else llm
+        self._walk.sources.llm = Settings.llm if llm is None else llm
         self._walk.link_top_k = link_top_k
         self._update_prompts({"read": read_prompt})
 

@@ -127,15 +127,6 @@ class Passages:
 
 
 @dataclass(frozen=True)
-class Score:
-    """Score texts against the question (whose embedding is `query`). Answer: one float a text, higher is better."""
-
-    question: str
-    query: Sequence[float]
-    texts: Sequence[str]
-
-
-@dataclass(frozen=True)
 class Compute:
     """Work for the processor that takes longer than an event loop should wait. Answer: what the function returns."""
 

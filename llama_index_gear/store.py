@@ -286,7 +286,8 @@ class GeARVectorStore(BasePydanticVectorStore):
     # -- the graph side: requests of `steps.py` ------------------------------------------------------------------
 
     def answer(self, request: Any, filters: MetadataFilters | None = None) -> Any:
-        """Answer a `Link`, `TriplesOf`, `Neighbours`, `Facts`, `Similarities`, `Passages`, `EmbedQuery`, `EmbedTexts`.
+        """Answer a `Link`, `TriplesOf`, `Neighbours`, `Facts`, `Similarities`, `Passages`, `EmbedQuery`, `EmbedTexts`
+        or `Compute`.
 
         Args:
             request: one of these requests; its docstring says what the answer is.
@@ -301,7 +302,7 @@ class GeARVectorStore(BasePydanticVectorStore):
 
     def _answering(self, request: Any, filters: MetadataFilters | None) -> Flow[Any]:
         match request:
-            case EmbedQuery() | EmbedTexts():
+            case EmbedQuery() | EmbedTexts() | Compute():
                 (answer,) = yield [request]
             case Link():
                 answer = yield from self._reads.linking(request, filters)

@@ -2,41 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import mean_agg
 from llama_index.core.instrumentation.events import BaseEvent
-from llama_index.core.llms import LLM
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
-from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQuery, VectorStoreQueryMode
 from llama_index_instrumentation import get_dispatcher
 
-from llama_index_gear.asking import aask, ask
 from llama_index_gear.errors import ArgumentError, check_counts
 from llama_index_gear.expand import Beam, BeamSearch, diverse_triple_beam_search, flatten
 from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.nodes import explained
 from llama_index_gear.read import READ_PROMPT, Reading, read
-from llama_index_gear.steps import (
-    Ask,
-    EmbedQuery,
-    EmbedTexts,
-    Flow,
-    Link,
-    Passages,
-    Score,
-    Search,
-    TriplesOf,
-    arun,
-    run,
-)
-from llama_index_gear.store import GeARVectorStore
+from llama_index_gear.sources import Sources
+from llama_index_gear.steps import EmbedQuery, Flow, Link, Passages, Search, TriplesOf, arun, run
 from llama_index_gear.triple import StoredTriple, Triple
 
 dispatcher = get_dispatcher(__name__)
@@ -117,62 +98,44 @@ class GraphWalk:
     The methods `retrieving` and `expanding` are the flow; `retrieve`, `expand` and their async twins drive it.
 
     Args:
-        vector_store: holds passages and triples.
+        sources: who answers the flow's requests. Without a base retriever the store itself is searched, without a
+            language model the search starts from the base passages' triples (NaiveGE). Where they have filters, a
+            base passage that the store doesn't know can't be checked and is left out.
         search: settings of the beam search.
-        base_retriever: finds base passages; None searches the store in `mode`.
-        mode: of the store's own base search.
-        similarity_top_k: passages to return, and to take from the store's own base search.
+        similarity_top_k: passages to return.
         rrf_k: constant of the fusions.
-        filters: bind every hop. A base passage that the store doesn't know can't be checked and is left out.
-        llm: the reader (SyncGE); None starts from the base passages' triples (NaiveGE).
         link_top_k: stored triples that a proximal triple is linked to.
 
     """
 
     def __init__(
-        self,
-        vector_store: GeARVectorStore,
-        search: BeamSearch,
-        *,
-        base_retriever: BaseRetriever | None = None,
-        mode: VectorStoreQueryMode = VectorStoreQueryMode.HYBRID,
-        similarity_top_k: int = 10,
-        rrf_k: int = 60,
-        filters: MetadataFilters | None = None,
-        llm: LLM | None = None,
-        link_top_k: int = 1,
+        self, sources: Sources, search: BeamSearch, *, similarity_top_k: int = 10, rrf_k: int = 60, link_top_k: int = 1
     ) -> None:
-        if not isinstance(vector_store, GeARVectorStore):
-            raise ArgumentError(f"vector_store must be a GeARVectorStore, got {type(vector_store).__name__}")
         check_counts(similarity_top_k=similarity_top_k, link_top_k=link_top_k)
         if rrf_k < 0:
             raise ArgumentError(f"rrf_k must be 0 or more, got {rrf_k}")
-        self.vector_store = vector_store
+        self.sources = sources
         self.search = search
-        self.base_retriever = base_retriever
-        self.mode = VectorStoreQueryMode(mode)
         self.similarity_top_k = similarity_top_k
         self.rrf_k = rrf_k
-        self.filters = filters if filters is not None and filters.filters else None
-        self.llm = llm
         self.read_prompt = READ_PROMPT
         self.link_top_k = link_top_k
 
     def retrieve(self, bundle: QueryBundle) -> list[NodeWithScore]:
         """Passages for a question."""
-        return run(self.retrieving(bundle), self.answer)
+        return run(self.retrieving(bundle), self.sources.answer)
 
     async def aretrieve(self, bundle: QueryBundle) -> list[NodeWithScore]:
         """`retrieve`, without blocking the event loop."""
-        return await arun(self.retrieving(bundle), self.aanswer)
+        return await arun(self.retrieving(bundle), self.sources.aanswer)
 
     def expand(self, bundle: QueryBundle, base: Sequence[NodeWithScore]) -> list[NodeWithScore]:
         """Passages for a question whose base passages are known."""
-        return run(self.expanding(bundle, base), self.answer)
+        return run(self.expanding(bundle, base), self.sources.answer)
 
     async def aexpand(self, bundle: QueryBundle, base: Sequence[NodeWithScore]) -> list[NodeWithScore]:
         """`expand`, without blocking the event loop."""
-        return await arun(self.expanding(bundle, base), self.aanswer)
+        return await arun(self.expanding(bundle, base), self.sources.aanswer)
 
     # -- the flow ------------------------------------------------------------------------------------------------
 
@@ -216,7 +179,7 @@ class GraphWalk:
         A foreign retriever may have another embedding model. It gets a copy: some of LlamaIndex's write into it.
         """
         asked = known
-        if self.base_retriever is not None:
+        if self.sources.base_retriever is not None:
             asked = QueryBundle(known.query_str, bundle.image_path, bundle.custom_embedding_strs, bundle.embedding)
         (base,) = yield [Search(asked)]
         return list(base)
@@ -224,7 +187,7 @@ class GraphWalk:
     def admitting(self, base: Sequence[NodeWithScore]) -> Flow[dict[str, BaseNode]]:
         """The base passages by id, in rank order, without those that the filters don't admit."""
         passages = {each.node.node_id: each.node for each in base}
-        if self.filters is not None and passages:
+        if self.sources.filters is not None and passages:
             (allowed,) = yield [Passages(list(passages))]
             passages = {node.node_id: passages[node.node_id] for node in allowed}
         return passages
@@ -234,7 +197,7 @@ class GraphWalk:
         question, query = known.query_str, known.embedding or []
         reading, fallback = Reading((), ()), ""
         start: list[StoredTriple] = []
-        if self.llm is not None and passages:
+        if self.sources.llm is not None and passages:
             reading, start = yield from self._synchronising(question, query, list(passages.values()))
             if not start:
                 fallback = reading.problem or (
@@ -273,38 +236,6 @@ class GraphWalk:
         (linked,) = yield [Link([triple.text for triple in reading.triples], self.link_top_k, query)]
         return reading, [triple for each in linked for triple in each]
 
-    # -- who answers its requests --------------------------------------------------------------------------------
-
-    def answer(self, request: Any) -> Any:
-        """Answer a request of the flow, or of any flow that needs this store, base retriever, reader and scorer."""
-        match request:
-            case Search() if self.base_retriever is not None:
-                return self.base_retriever.retrieve(request.query)
-            case Search():
-                return _with_scores(self.vector_store.query(self._store_query(request)))
-            case Ask():
-                return ask(self._reader, request.prompt, request.variables, within=request.timeout)
-            case Score() if callable(self.search.scorer):
-                return self.search.scorer(request.question, request.texts)
-            case Score():
-                return _cosines(request.query, self.vector_store.answer(EmbedTexts(request.texts)))
-        return self.vector_store.answer(request, self.filters)
-
-    async def aanswer(self, request: Any) -> Any:
-        """`answer`, without blocking the event loop."""
-        match request:
-            case Search() if self.base_retriever is not None:
-                return await self.base_retriever.aretrieve(request.query)
-            case Search():
-                return _with_scores(await self.vector_store.aquery(self._store_query(request)))
-            case Ask():
-                return await aask(self._reader, request.prompt, request.variables, within=request.timeout)
-            case Score() if callable(self.search.scorer):
-                return await asyncio.to_thread(self.search.scorer, request.question, request.texts)
-            case Score():
-                return _cosines(request.query, await self.vector_store.aanswer(EmbedTexts(request.texts)))
-        return await self.vector_store.aanswer(request, self.filters)
-
     @property
     def read_prompt(self) -> BasePromptTemplate:
         """The reader's prompt; it needs the variables `question` and `passages`."""
@@ -315,35 +246,3 @@ class GraphWalk:
         if missing := {"question", "passages"} - set(prompt.template_vars):
             raise ArgumentError(f"the read prompt lacks the variable {' and '.join(sorted(missing))}")
         self._read_prompt = prompt
-
-    @property
-    def _reader(self) -> LLM:
-        if self.llm is None:
-            raise ArgumentError("this walk has no language model")
-        return self.llm
-
-    def _store_query(self, search: Search) -> VectorStoreQuery:
-        return VectorStoreQuery(
-            query_str=search.query.query_str,
-            query_embedding=search.query.embedding,
-            similarity_top_k=self.similarity_top_k,
-            mode=self.mode,
-            filters=self.filters,
-        )
-
-
-def _with_scores(result: Any) -> list[NodeWithScore]:
-    return [
-        NodeWithScore(node=node, score=score) for node, score in zip(result.nodes, result.similarities, strict=True)
-    ]
-
-
-def _cosines(query: Sequence[float], embeddings: Sequence[Sequence[float]]) -> list[float]:
-    """The paper's scorer: cosine of the question and each chain's own embedding (GeAR §4.2)."""
-    if not embeddings:
-        return []
-    matrix = np.asarray(embeddings, dtype=np.float64)
-    vector = np.asarray(query, dtype=np.float64)
-    lengths = np.linalg.norm(matrix, axis=1) * np.linalg.norm(vector)
-    products = matrix @ vector
-    return [float(value) for value in np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)]

@@ -456,6 +456,13 @@ async def test_a_search_that_fails_passes_through_the_policy_to_the_caller(batch
         assert (plan.log, trace.stopped, trace.llm_calls) == (["step 1 ended"], "", 1)
 
 
+def test_a_search_that_fails_in_a_later_step_ends_the_loop_with_what_was_found() -> None:
+    trace, plan = _trace(), Plan([[[ASK]], [[ASK], [SEARCH], [ASK]], [[ASK]]])
+    assert run(agent(plan, trace, Budget()), _breaking) == [Reply("1"), Reply("1"), "z"]
+    assert (trace.stopped, len(trace.steps)) == ("failed: Broken: the index is gone", 2)
+    assert plan.log == ["step 1 ended", "step 2 ended", "finish ended"]
+
+
 def test_a_policy_may_live_with_a_search_that_fails() -> None:
     class Resilient(Plan):
         def step(self, state: list[Any], record: Step) -> Flow[str]:
@@ -476,10 +483,12 @@ def test_an_error_of_the_policys_own_passes_through() -> None:
     class Wrong(Plan):
         def step(self, state: list[Any], record: Step) -> Flow[str]:
             yield [SEARCH]
-            raise Broken("inside")
+            if record.number == 2:
+                raise Broken("inside")
+            return ""
 
     with pytest.raises(Broken, match="inside"):
-        run(agent(Wrong([[]]), _trace(), Budget()), lambda request: request)
+        run(agent(Wrong([[], []]), _trace(), Budget()), lambda request: request)
 
 
 def test_an_error_in_finish_reaches_the_caller() -> None:

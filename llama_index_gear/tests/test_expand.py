@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.expand import Beam, BeamSearch, Scorer, diverse_triple_beam_search, flatten
-from llama_index_gear.steps import Candidate, Facts, Neighbours, Score, Similarities, run
+from llama_index_gear.steps import Candidate, Compute, EmbedTexts, Facts, Neighbours, Similarities, run
 from llama_index_gear.triple import StoredTriple, Triple
 
 Vector = NDArray[np.float64]
@@ -28,6 +28,12 @@ def _cosine(one: Vector, two: Vector) -> float:
 def _noise(text: str) -> Vector:
     """A vector that depends on the text alone."""
     return np.random.default_rng(zlib.crc32(text.encode())).normal(size=3)
+
+
+def _reader(question: str, texts: Sequence[str]) -> list[float]:
+    """A user's own model."""
+    assert question == QUESTION
+    return [float(_noise(text)[0]) for text in texts]
 
 
 # -- The world: a graph of numbers, and what a store would answer about it --------------------------------------------
@@ -72,9 +78,10 @@ class World:
                     [float(sum(self.vectors[by_id[c]] for c in chain) @ self.vectors[by_id[n]]) for n in near]
                     for chain, near in request.pairs
                 ]
-            case Score():
-                assert request.question == QUESTION and list(request.query) == list(self.query)
-                return [_cosine(self.query, _noise(text)) for text in request.texts]
+            case EmbedTexts():
+                return [_noise(text) for text in request.texts]
+            case Compute():
+                return request.function()
         raise AssertionError(request)
 
     def search(self, initial: Sequence[int], settings: BeamSearch) -> list[Beam]:
@@ -100,7 +107,9 @@ def _score(world: World, scorer: Scorer, chain: Chain) -> float:
         return _cosine(world.query, total)
     if scorer == "novelty":
         return (sum(cosines) / len(chain)) / float(mean @ mean)
-    return _cosine(world.query, _noise(world.text(chain)))  # a model that reads the chain's text
+    if callable(scorer):
+        return scorer(QUESTION, [world.text(chain)])[0]
+    return _cosine(world.query, _noise(world.text(chain)))  # an embedding model that reads the chain's text
 
 
 def algorithm_1(world: World, initial: Sequence[int], options: BeamSearch) -> list[tuple[float, Chain]]:
@@ -158,7 +167,7 @@ def worlds(draw: st.DrawFn, size: int = 12) -> World:
 def problems(draw: st.DrawFn) -> tuple[World, list[int], BeamSearch]:
     world = draw(worlds())
     initial = draw(st.lists(st.integers(0, len(world.ends) - 1), min_size=1, max_size=8))
-    scorers: list[Scorer] = ["novelty", "composed", "additive", "exact", lambda question, texts: [0.0] * len(texts)]
+    scorers: list[Scorer] = ["novelty", "composed", "additive", "exact", _reader]
     return (
         world,
         initial,
@@ -288,11 +297,11 @@ def test_worked_example_text_scorer() -> None:
     world = _star([0.1, 0.2, 0.3])
     said = {world.text((0,)): 0.5, world.text((0, 1)): 0.25, world.text((0, 2)): 0.75}
 
-    def answer(request: Any) -> Any:
-        return [[said[text] for text in request.texts]][0] if isinstance(request, Score) else world.answer(request)
+    def scorer(question: str, texts: Sequence[str]) -> list[float]:
+        assert question == QUESTION
+        return [said[text] for text in texts]
 
-    flow = diverse_triple_beam_search(QUESTION, [1.0, 0.0, 0.0], [world.stored(0)], BeamSearch(scorer="exact"))
-    beams = run(flow, answer)
+    beams = world.search([0], BeamSearch(scorer=scorer))
     assert _numbers(beams) == [(0, 2), (0, 1)]
     assert [beam.score for beam in beams] == pytest.approx([0.5 + 0.75, (0.5 + 0.25) * math.exp(-1 / 20)])
 
@@ -344,16 +353,13 @@ def test_equal_scores_keep_the_order_of_discovery(diversity: bool) -> None:
     """A hundred chains, three scores: enough for a sort that isn't stable to mix them up."""
     world = _star([0.9 - n / 200 for n in range(101)])
 
-    def answer(request: Any) -> Any:
-        if not isinstance(request, Score):
-            return world.answer(request)
-        numbers = [int(text.rpartition("relation ")[2].split()[0]) for text in request.texts]
+    def scorer(question: str, texts: Sequence[str]) -> list[float]:
+        numbers = [int(text.rpartition("relation ")[2].split()[0]) for text in texts]
         return [float(number % 3) for number in numbers]
 
     def found(initial: Sequence[int], length: int) -> list[Chain]:
-        options = BeamSearch(beam_size=100, length=length, scorer="exact", diversity=diversity)
-        starts = [world.stored(n) for n in initial]
-        return _numbers(run(diverse_triple_beam_search(QUESTION, list(world.query), starts, options), answer))
+        options = BeamSearch(beam_size=100, length=length, scorer=scorer, diversity=diversity)
+        return _numbers(world.search(initial, options))
 
     order = [*range(2, 101, 2), *range(99, 0, -2)]
     assert found(order, 1) == [(n,) for n in sorted(order, key=lambda n: -(n % 3))]
@@ -375,8 +381,8 @@ def test_no_start_no_beam_no_question_to_anyone() -> None:
         ("additive", [], [Neighbours, Facts]),
         ("composed", [], [Neighbours, Similarities, Facts]),
         ("novelty", [], [Neighbours, Similarities, Facts]),
-        ("exact", [Score], [Neighbours, Facts, Score]),
-        (lambda question, texts: [0.0] * len(texts), [Score], [Neighbours, Facts, Score]),
+        ("exact", [EmbedTexts], [Neighbours, Facts, EmbedTexts]),
+        (lambda question, texts: [0.0] * len(texts), [Compute], [Neighbours, Facts, Compute]),
     ],
 )
 def test_round_trips(scorer: Scorer, start: list[type], hop: list[type]) -> None:
@@ -451,20 +457,14 @@ def test_a_candidate_that_is_deleted_before_it_is_read_is_no_extension(scorer: S
 @pytest.mark.parametrize("scores", [[0.1], [0.1, 0.2, 0.3], [[0.1], [0.2]], 0.5], ids=str)
 def test_a_scorer_must_give_one_float_a_text(scores: Any) -> None:
     world = _star([0.9, 0.8])
-    flow = diverse_triple_beam_search(
-        QUESTION, [1.0, 0.0, 0.0], [world.stored(0), world.stored(1)], BeamSearch(scorer=lambda question, texts: scores)
-    )
     with pytest.raises(ArgumentError, match="one float a text: 2 texts"):
-        run(flow, lambda request: scores)
+        world.search([0, 1], BeamSearch(scorer=lambda question, texts: scores))
 
 
 def test_a_scorer_that_gives_not_a_number_is_named() -> None:
     world = _star([0.9, 0.8])
-    flow = diverse_triple_beam_search(
-        QUESTION, [1.0, 0.0, 0.0], [world.stored(0), world.stored(1)], BeamSearch(scorer="exact", length=1)
-    )
     with pytest.raises(ArgumentError, match=r"NaN for the text 'Entity-0 relation 1 ENTITY 2'"):
-        run(flow, lambda request: [-1.0, math.nan])
+        world.search([0, 1], BeamSearch(scorer=lambda question, texts: [-1.0, math.nan]))
 
 
 # -- Settings ---------------------------------------------------------------------------------------------------------

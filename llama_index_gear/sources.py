@@ -1,0 +1,97 @@
+"""Who answers the requests of a query: a base retriever, a language model, and for all else the store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.llms import LLM
+from llama_index.core.schema import NodeWithScore
+from llama_index.core.vector_stores.types import (
+    MetadataFilters,
+    VectorStoreQuery,
+    VectorStoreQueryMode,
+    VectorStoreQueryResult,
+)
+
+from llama_index_gear.asking import aask, ask
+from llama_index_gear.errors import ArgumentError
+from llama_index_gear.steps import Ask, Search
+from llama_index_gear.store import GeARVectorStore
+
+
+class Sources:
+    """Answers the requests of `steps.py`, for one store and one set of settings.
+
+    Args:
+        vector_store: holds passages and triples.
+        base_retriever: answers `Search`; None searches the store.
+        mode: of the store's own base search.
+        base_top_k: passages that the store's own base search gives.
+        filters: bind whatever the store answers.
+        llm: answers `Ask`.
+
+    """
+
+    def __init__(
+        self,
+        vector_store: GeARVectorStore,
+        base_retriever: BaseRetriever | None = None,
+        *,
+        mode: VectorStoreQueryMode = VectorStoreQueryMode.HYBRID,
+        base_top_k: int = 10,
+        filters: MetadataFilters | None = None,
+        llm: LLM | None = None,
+    ) -> None:
+        if not isinstance(vector_store, GeARVectorStore):
+            raise ArgumentError(f"vector_store must be a GeARVectorStore, got {type(vector_store).__name__}")
+        self.vector_store = vector_store
+        self.base_retriever = base_retriever
+        self.mode = VectorStoreQueryMode(mode)
+        self.base_top_k = base_top_k
+        self.filters = filters if filters is not None and filters.filters else None
+        self.llm = llm
+
+    def answer(self, request: Any) -> Any:
+        """Answer a request."""
+        match request:
+            case Search() if self.base_retriever is not None:
+                return self.base_retriever.retrieve(request.query)
+            case Search():
+                return _with_scores(self.vector_store.query(self._store_query(request)))
+            case Ask():
+                return ask(self._reader, request.prompt, request.variables, within=request.timeout)
+        return self.vector_store.answer(request, self.filters)
+
+    async def aanswer(self, request: Any) -> Any:
+        """`answer`, without blocking the event loop."""
+        match request:
+            case Search() if self.base_retriever is not None:
+                return await self.base_retriever.aretrieve(request.query)
+            case Search():
+                return _with_scores(await self.vector_store.aquery(self._store_query(request)))
+            case Ask():
+                return await aask(self._reader, request.prompt, request.variables, within=request.timeout)
+        return await self.vector_store.aanswer(request, self.filters)
+
+    @property
+    def _reader(self) -> LLM:
+        if self.llm is None:
+            raise ArgumentError("there is no language model to ask")
+        return self.llm
+
+    def _store_query(self, search: Search) -> VectorStoreQuery:
+        return VectorStoreQuery(
+            query_str=search.query.query_str,
+            query_embedding=search.query.embedding,
+            similarity_top_k=self.base_top_k,
+            mode=self.mode,
+            filters=self.filters,
+        )
+
+
+def _with_scores(result: VectorStoreQueryResult) -> list[NodeWithScore]:
+    return [
+        NodeWithScore(node=node, score=score)
+        for node, score in zip(result.nodes or [], result.similarities or [], strict=True)
+    ]
