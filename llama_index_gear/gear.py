@@ -13,6 +13,7 @@ from llama_index_gear.evidence import Linked, PassageLink, Slots, Source, Step, 
 from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.nodes import explained
 from llama_index_gear.reason import GistMemory, Verdict, read_and_reason, read_gist, reason, rewrite
+from llama_index_gear.sources import embedded
 from llama_index_gear.steps import EmbedQuery, Flow, Link, Passages, Search
 from llama_index_gear.trace import Trace
 from llama_index_gear.triple import StoredTriple, Triple, entity_key
@@ -63,7 +64,7 @@ class GeARPolicy:
 
     def step(self, state: _State, record: Step) -> Flow[str]:
         """SyncGE, gist, reasoning, and the next query (GeAR §5)."""
-        known = yield from self.walk.embedded(state.bundle)
+        known = yield from embedded(state.bundle)
         if not state.queries:
             state.embedding = known.embedding or ()
         state.queries.append(known.query_str)

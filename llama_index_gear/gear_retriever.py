@@ -2,66 +2,30 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import ClassVar
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.llms import LLM
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType
-from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
 from llama_index.core.settings import Settings
 from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQueryMode
-from llama_index_instrumentation import get_dispatcher
 
-from llama_index_gear.agent import Budget, agent
+from llama_index_gear.agent import Budget
+from llama_index_gear.agent_retriever import AgentRetriever
 from llama_index_gear.errors import ArgumentError, check_counts
 from llama_index_gear.expand import BeamSearch, Scorer
 from llama_index_gear.gear import Calls, GeARPolicy
 from llama_index_gear.read import READ_PROMPT
 from llama_index_gear.reason import GIST_PROMPT, READ_AND_REASON_PROMPT, REASON_PROMPT, REWRITE_PROMPT
 from llama_index_gear.sources import Sources
-from llama_index_gear.steps import Flow, arun, run
 from llama_index_gear.store import GeARVectorStore
-from llama_index_gear.trace import Trace, TraceEvent, claimed, streamed, tracing
 from llama_index_gear.walk import GraphWalk
 
-dispatcher = get_dispatcher(__name__)
-logger = logging.getLogger(__name__)
 
-_VARIABLES = {
-    "read": {"question", "passages"},
-    "gist": {"question", "passages", "gist"},
-    "reason": {"question", "gist"},
-    "merged": {"question", "passages", "gist"},
-    "rewrite": {"question", "gist", "reason", "queries"},
-}
-
-
-class GeAREvent(BaseEvent):
-    """A `TraceEvent`, as LlamaIndex's instrumentation reports it while the agent works.
-
-    Attributes:
-        step: the step it belongs to, from 1; 0 for what belongs to all.
-        kind: the field of the trace that was filled in, or "call".
-        value: what was filled in, as plain JSON.
-
-    """
-
-    step: int
-    kind: str
-    value: Any
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Name of the event."""
-        return "GeAREvent"
-
-
-class GeARRetriever(BaseRetriever):
+class GeARRetriever(AgentRetriever):
     """GeAR (§5): SyncGE, a gist memory, and an agent that searches again until the gist answers the question.
 
     Each result says why it is there, in metadata that neither the LLM nor the embedding model sees: `gear_chain` (the
@@ -116,6 +80,14 @@ class GeARRetriever(BaseRetriever):
 
     """
 
+    prompt_variables: ClassVar[Mapping[str, set[str]]] = {
+        "read": {"question", "passages"},
+        "gist": {"question", "passages", "gist"},
+        "reason": {"question", "gist"},
+        "merged": {"question", "passages", "gist"},
+        "rewrite": {"question", "gist", "reason", "queries"},
+    }
+
     def __init__(
         self,
         vector_store: GeARVectorStore,
@@ -145,7 +117,6 @@ class GeARRetriever(BaseRetriever):
         callback_manager: CallbackManager | None = None,
         verbose: bool = False,
     ) -> None:
-        super().__init__(callback_manager=callback_manager, verbose=verbose)
         check_counts(
             max_steps=max_steps,
             similarity_top_k=similarity_top_k,
@@ -155,8 +126,8 @@ class GeARRetriever(BaseRetriever):
         )
         if calls not in ("separate", "merged", "single"):
             raise ArgumentError(f"calls must be separate, merged or single; got {calls!r}")
-        self._budget = Budget(max_llm_calls, max_tokens, timeout)
-        self._sources = Sources(
+        budget = Budget(max_llm_calls, max_tokens, timeout)
+        sources = Sources(
             vector_store,
             base_retriever,
             mode=vector_store_query_mode,
@@ -165,82 +136,23 @@ class GeARRetriever(BaseRetriever):
             llm=Settings.llm if llm is None else llm,
         )
         self._walk = GraphWalk(
-            self._sources,
+            sources,
             BeamSearch(beam_size, beam_length, neighbours, gamma, diversity, scorer),
             similarity_top_k=base_top_k,
             rrf_k=rrf_k,
             link_top_k=link_top_k,
         )
-        defaults: dict[str, BasePromptTemplate] = {
+        own: dict[str, BasePromptTemplate] = {
+            "read": READ_PROMPT,
             "gist": GIST_PROMPT,
             "reason": REASON_PROMPT,
             "merged": READ_AND_REASON_PROMPT,
             "rewrite": REWRITE_PROMPT,
         }
-        self._policy = GeARPolicy(
-            self._walk, max_steps, calls, gist_size, passage_link_top_k, similarity_top_k, defaults
-        )
-        self._update_prompts({"read": READ_PROMPT, **(prompts or {})})
-
-    @property
-    def llm(self) -> LLM | None:
-        """The language model."""
-        return self._sources.llm
-
-    def retrieve_with_trace(self, query: QueryType) -> tuple[list[NodeWithScore], Trace]:
-        """`retrieve`, and the record of how it came to its result."""
-        trace = opened(query)
-        with tracing(trace):
-            return self.retrieve(query), trace
-
-    async def aretrieve_with_trace(self, query: QueryType) -> tuple[list[NodeWithScore], Trace]:
-        """`retrieve_with_trace`, without blocking the event loop."""
-        trace = opened(query)
-        with tracing(trace):
-            return await self.aretrieve(query), trace
-
-    def astream_events(self, query: QueryType) -> AsyncIterator[TraceEvent | list[NodeWithScore]]:
-        """The trace, piece by piece, while the agent works; the last item is the result.
-
-        Closing the iterator (`aclose`) stops the work.
-        """
-        return streamed(opened(query), lambda: self.aretrieve(query))
-
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return run(self._flow(query_bundle), self._sources.answer)
-
-    @dispatcher.span
-    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return await arun(self._flow(query_bundle), self._sources.aanswer)
-
-    def _flow(self, query_bundle: QueryBundle) -> Flow[list[NodeWithScore]]:
-        trace = claimed(query_bundle.query_str.strip())
-        with trace.told_to(_report):
-            nodes = yield from agent(self._policy, trace, self._budget, query=query_bundle)
-        if trace.stopped.startswith("failed"):
-            logger.warning("the search for %r ended early, with what it had found: %s", trace.question, trace.stopped)
-        return nodes
-
-    def _get_prompts(self) -> PromptDictType:
-        return {"read": self._walk.read_prompt, **self._policy.prompts}
+        policy = GeARPolicy(self._walk, max_steps, calls, gist_size, passage_link_top_k, similarity_top_k, own)
+        super().__init__(sources, policy, budget, own, callback_manager=callback_manager, verbose=verbose)
+        self._update_prompts(dict(prompts or {}))
 
     def _update_prompts(self, prompts_dict: PromptDictType) -> None:
-        for name, prompt in prompts_dict.items():
-            if name not in _VARIABLES:
-                raise ArgumentError(f"there is no prompt {name!r}; there are {', '.join(_VARIABLES)}")
-            if missing := _VARIABLES[name] - set(prompt.template_vars):
-                raise ArgumentError(f"the {name} prompt lacks the variable {' and '.join(sorted(missing))}")
-        for name, prompt in prompts_dict.items():
-            if name == "read":
-                self._walk.read_prompt = prompt
-            else:
-                self._policy.prompts[name] = prompt
-
-
-def opened(query: QueryType) -> Trace:
-    """A trace of this question, nothing in it."""
-    return Trace(question=(query if isinstance(query, str) else query.query_str).strip())
-
-
-def _report(event: TraceEvent) -> None:
-    dispatcher.event(GeAREvent(step=event.step, kind=event.kind, value=event.value))
+        super()._update_prompts(prompts_dict)
+        self._walk.read_prompt = self._prompts["read"]

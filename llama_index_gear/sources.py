@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.embeddings.base import mean_agg
 from llama_index.core.llms import LLM
-from llama_index.core.schema import NodeWithScore
+from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.types import (
     MetadataFilters,
     VectorStoreQuery,
@@ -16,7 +17,7 @@ from llama_index.core.vector_stores.types import (
 
 from llama_index_gear.asking import aask, ask
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.steps import Ask, Search
+from llama_index_gear.steps import Ask, EmbedQuery, Flow, Search
 from llama_index_gear.store import GeARVectorStore
 
 
@@ -88,6 +89,24 @@ class Sources:
             mode=self.mode,
             filters=self.filters,
         )
+
+
+def embedded(bundle: QueryBundle) -> Flow[QueryBundle]:
+    """The question, stripped, with its embedding: a given one, or the mean over what HyDE and its like wrote.
+
+    Raises:
+        ArgumentError: it is empty.
+
+    """
+    question = bundle.query_str.strip()
+    if not question:
+        raise ArgumentError("the question is empty")
+    embedding = bundle.embedding
+    if embedding is None:
+        texts = bundle.custom_embedding_strs or [question]
+        embeddings = yield [EmbedQuery(text) for text in texts]
+        embedding = embeddings[0] if len(embeddings) == 1 else mean_agg(list(embeddings))
+    return QueryBundle(question, bundle.image_path, None, embedding)
 
 
 def _with_scores(result: VectorStoreQueryResult) -> list[NodeWithScore]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from llama_index.core.base.embeddings.base import mean_agg
 from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
@@ -16,8 +15,8 @@ from llama_index_gear.expand import Beam, BeamSearch, diverse_triple_beam_search
 from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.nodes import explained
 from llama_index_gear.read import READ_PROMPT, Reading, read
-from llama_index_gear.sources import Sources
-from llama_index_gear.steps import EmbedQuery, Flow, Link, Passages, Search, TriplesOf, arun, run
+from llama_index_gear.sources import Sources, embedded
+from llama_index_gear.steps import Flow, Link, Passages, Search, TriplesOf, arun, run
 from llama_index_gear.triple import StoredTriple, Triple
 
 dispatcher = get_dispatcher(__name__)
@@ -141,13 +140,13 @@ class GraphWalk:
 
     def retrieving(self, bundle: QueryBundle) -> Flow[list[NodeWithScore]]:
         """Base retrieval, then `expanding`."""
-        known = yield from self.embedded(bundle)
+        known = yield from embedded(bundle)
         base = yield from self.searching(bundle, known)
         return (yield from self.expanding(known, base))
 
     def expanding(self, bundle: QueryBundle, base: Sequence[NodeWithScore]) -> Flow[list[NodeWithScore]]:
         """Graph expansion of base passages, fused with them (GeAR §4.2, Eq. 3), cut at `similarity_top_k`."""
-        known = yield from self.embedded(bundle)
+        known = yield from embedded(bundle)
         passages = yield from self.admitting(base)
         walked = yield from self.walking(known, passages)
         results = []
@@ -155,23 +154,6 @@ class GraphWalk:
             node = explained(walked.nodes[passage_id], walked.chain(passage_id), walked.ranks(passage_id))
             results.append(NodeWithScore(node=node, score=score))
         return results
-
-    def embedded(self, bundle: QueryBundle) -> Flow[QueryBundle]:
-        """The question, stripped, with its embedding: a given one, or the mean over what HyDE and its like wrote.
-
-        Raises:
-            ArgumentError: it is empty.
-
-        """
-        question = bundle.query_str.strip()
-        if not question:
-            raise ArgumentError("the question is empty")
-        embedding = bundle.embedding
-        if embedding is None:
-            texts = bundle.custom_embedding_strs or [question]
-            embeddings = yield [EmbedQuery(text) for text in texts]
-            embedding = embeddings[0] if len(embeddings) == 1 else mean_agg(list(embeddings))
-        return QueryBundle(question, bundle.image_path, None, embedding)
 
     def searching(self, bundle: QueryBundle, known: QueryBundle) -> Flow[list[NodeWithScore]]:
         """Base retrieval: the store's own by the known embedding, a foreign one by what the caller gave.

@@ -39,8 +39,8 @@ from llama_index_gear import (
     Triple,
     attach_triples,
 )
+from llama_index_gear.agent_retriever import GeAREvent
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.gear_retriever import GeAREvent
 from llama_index_gear.reason import GIST_PROMPT, READ_AND_REASON_PROMPT, REASON_PROMPT, REWRITE_PROMPT
 from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
 from llama_index_gear.trace import TraceEvent
