@@ -1,7 +1,7 @@
 """GeAR for LlamaIndex: retrieval for questions whose answer is spread over several passages."""
 
 from llama_index_gear.bm25 import RankBM25Retriever
-from llama_index_gear.engine import GeARQueryEngine
+from llama_index_gear.engine import GeARQueryEngine, T2RAGQueryEngine
 from llama_index_gear.errors import GeARError
 from llama_index_gear.extract import GeARTripleExtractor
 from llama_index_gear.gear_retriever import GeARRetriever
@@ -11,6 +11,7 @@ from llama_index_gear.nodes import ToPropertyGraph, attach_triples, read_triples
 from llama_index_gear.postprocessor import DiverseTripleBeamSearch
 from llama_index_gear.retriever import NaiveGERetriever, SyncGERetriever
 from llama_index_gear.store import GeARVectorStore
+from llama_index_gear.t2rag_retriever import T2RAGRetriever
 from llama_index_gear.trace import Trace
 from llama_index_gear.triple import Triple
 
@@ -27,6 +28,8 @@ __all__ = [
     "NaiveGERetriever",
     "RankBM25Retriever",
     "SyncGERetriever",
+    "T2RAGQueryEngine",
+    "T2RAGRetriever",
     "ToPropertyGraph",
     "Trace",
     "Triple",

@@ -24,8 +24,8 @@ from llama_index_instrumentation import get_dispatcher
 from llama_index_gear.agent_retriever import AgentRetriever, opened
 from llama_index_gear.asking import unfenced
 from llama_index_gear.errors import ArgumentError, check_counts
+from llama_index_gear.nodes import shown
 from llama_index_gear.trace import Trace, TraceEvent, claimed, streamed, tracing
-from llama_index_gear.walk import shown
 
 dispatcher = get_dispatcher(__name__)
 

@@ -61,6 +61,38 @@ class Walked(BaseModel):
     passage_ids: list[str]
 
 
+class ClueState(BaseModel):
+    """A clue of the question after a round (T²RAG §4.3).
+
+    Attributes:
+        asked: as it came up, unknowns and all.
+        triple: with what is known filled in.
+        state: "resolved", "searchable" (one unknown), "fuzzy" (several), or "given" (none from the first, unconfirmed).
+        since: the round in which it came up; 0 for the question's own.
+
+    """
+
+    asked: Slots
+    triple: Slots
+    state: str
+    since: int
+
+
+class Unknown(BaseModel):
+    """An unknown that is open after a round (T²RAG App. E.2, structured variable locking).
+
+    Attributes:
+        name: `?…`.
+        since: the round in which it came up; 0 for the question's own.
+        tried: what was searched for it, in order.
+
+    """
+
+    name: str
+    since: int
+    tried: list[str]
+
+
 class Step(BaseModel):
     """One round of the agent; what it didn't come to is empty.
 
@@ -69,16 +101,21 @@ class Step(BaseModel):
         query: what was searched for.
         base: ids of the base passages, best first.
         proximal: the facts that the reader noted in them (GeAR Eq. 1).
-        linked: the stored triples that the beam search started from (GeAR Eq. 2).
-        fallback: why it started from the base passages' own triples although there is a reader; else empty.
+        linked: the stored triples that the beam search started from (GeAR Eq. 2); the propositions (T²RAG Alg. 2).
+        fallback: GeAR: why it started from the base passages' own triples although there is a reader. T²RAG: why it
+            searched otherwise than by clues.
         beams: what it found, best first.
         passages: ids of base and expanded passages, fused, best first (GeAR Eq. 3).
-        gist: the facts that were new to the gist memory (GeAR Eq. 4).
+        gist: the facts that were new to the gist memory (GeAR Eq. 4); the facts that were resolved (T²RAG §4.3).
         left_out: facts that a full gist memory did not take.
         answerable: the reasoner's verdict (GeAR Eq. 6); None if it gave none.
         answer: its answer, if there is one.
         reason: why the gist does not answer the question.
         next_query: the rewritten query (GeAR Eq. 7).
+        searched: T²RAG: the propositions that were searched by.
+        values: T²RAG: unknown → what it turned out to be.
+        clues: T²RAG: the clues after the round.
+        open: T²RAG: the unknowns that are open after it.
         problems: replies of the model that could not be read, and what came of it.
 
     """
@@ -97,6 +134,10 @@ class Step(BaseModel):
     answer: str = ""
     reason: str = ""
     next_query: str = ""
+    searched: list[str] = Field(default_factory=list)
+    values: dict[str, str] = Field(default_factory=dict)
+    clues: list[ClueState] = Field(default_factory=list)
+    open: list[Unknown] = Field(default_factory=list)
     problems: list[str] = Field(default_factory=list)
 
 
@@ -140,12 +181,13 @@ class Evidence(BaseModel):
     Attributes:
         question: as asked.
         steps: the rounds.
-        links: the gist memory, in order, and where each fact was linked to.
+        links: the gist memory, in order, and where each fact was linked to; T²RAG: and the passages that state it.
         passages: the final list, best first.
         titles: passage id → title, of every passage that any step saw.
         calls: the language model's calls, in order.
         stopped: why it ended: "answered", "max_steps", "repeated query", "no further query", "one call",
-            "nothing found", "max_llm_calls", "max_tokens", "timeout", or "failed: …".
+            "nothing found", "resolved", "nothing new", "no clue", "max_llm_calls", "max_tokens", "timeout", or
+            "failed: …".
         answer: the reasoner's answer; empty if it gave none.
         ms: from question to passages, in milliseconds.
 
@@ -181,6 +223,12 @@ class Evidence(BaseModel):
         """The gist memory: the facts that all steps noted, in order."""
         return [slots for step in self.steps for slots in step.gist]
 
+    @property
+    def open(self) -> list[str]:
+        """The unknowns of T²RAG's clues that nothing was found for."""
+        rounds = [step for step in self.steps if step.clues]
+        return [unknown.name for unknown in rounds[-1].open] if rounds else []
+
     def compact(self) -> dict[str, Any]:
         """The trace in a few lines of flat JSON: for `response.metadata`."""
         return {
@@ -188,6 +236,7 @@ class Evidence(BaseModel):
             "gear_answer": self.answer,
             "gear_queries": [step.query for step in self.steps],
             "gear_gist": self.gist,
+            "gear_open": self.open,
             "gear_llm_calls": self.llm_calls,
             "gear_prompt_tokens": self.prompt_tokens,
             "gear_completion_tokens": self.completion_tokens,

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from llama_index.core.prompts import BasePromptTemplate
-from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
+from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from llama_index_gear.evidence import Linked, PassageLink, Slots, Source, Step, Walked
+from llama_index_gear.evidence import PassageLink, Step
+from llama_index_gear.found import Found, linked, walked
 from llama_index_gear.fusion import reciprocal_rank_fusion
-from llama_index_gear.nodes import explained
+from llama_index_gear.nodes import shown
 from llama_index_gear.reason import GistMemory, Verdict, read_and_reason, read_gist, reason, rewrite
 from llama_index_gear.sources import embedded
 from llama_index_gear.steps import EmbedQuery, Flow, Link, Passages, Search
 from llama_index_gear.trace import Trace
-from llama_index_gear.triple import StoredTriple, Triple, entity_key
-from llama_index_gear.walk import GraphWalk, Walk, plain, shown
+from llama_index_gear.triple import StoredTriple, Triple, entity_key, plain
+from llama_index_gear.walk import GraphWalk, Walk
 
 Calls = Literal["separate", "merged", "single"]
 """Which calls of the language model a step makes; see `GeARRetriever`."""
@@ -28,11 +29,9 @@ class _State:
     trace: Trace
     bundle: QueryBundle
     gist: GistMemory
+    found: Found
     embedding: Sequence[float] = ()  # the question's
     queries: list[str] = field(default_factory=list)
-    lists: list[list[str]] = field(default_factory=list)
-    nodes: dict[str, BaseNode] = field(default_factory=dict)
-    chains: dict[str, list[Slots]] = field(default_factory=dict)
 
 
 @dataclass
@@ -60,7 +59,7 @@ class GeARPolicy:
 
     def begin(self, query: QueryBundle, trace: Trace) -> _State:
         """Nothing is known but the question."""
-        return _State(trace, query, GistMemory(self.gist_size))
+        return _State(trace, query, GistMemory(self.gist_size), Found(trace))
 
     def step(self, state: _State, record: Step) -> Flow[str]:
         """SyncGE, gist, reasoning, and the next query (GeAR §5)."""
@@ -72,16 +71,16 @@ class GeARPolicy:
         base = yield from self.walk.searching(state.bundle, known)
         passages = yield from self.walk.admitting(base)
         # Should the walk be cut short, the base passages are this step's list.
-        state.lists.append(list(passages))
-        self._know(state, passages, {})
+        state.found.lists.append(list(passages))
+        state.found.know(passages)
         state.trace.note(record, base=list(passages))
         if not passages:
             return "nothing found"
-        walked = yield from self.walk.walking(known, passages)
-        state.lists[-1] = [passage_id for passage_id, _ in walked.fused]
-        self._know(state, walked.nodes, {each: walked.chain(each) for each in walked.chains})
-        self._note_walk(state.trace, record, walked)
-        verdict = yield from self._reading(state, record, walked)
+        walk = yield from self.walk.walking(known, passages)
+        state.found.lists[-1] = [passage_id for passage_id, _ in walk.fused]
+        state.found.know(walk.nodes, {each: walk.chain(each) for each in walk.chains})
+        self._note_walk(state.trace, record, walk)
+        verdict = yield from self._reading(state, record, walk)
         if verdict.answerable:
             state.trace.note(answer=verdict.answer)
             return "answered"
@@ -91,58 +90,35 @@ class GeARPolicy:
             return ""
         return (yield from self._rewriting(state, record, verdict))
 
-    def _know(self, state: _State, nodes: Mapping[str, BaseNode], chains: Mapping[str, list[Slots]]) -> None:
-        for passage_id, node in nodes.items():
-            if state.nodes.setdefault(passage_id, node) is node:
-                state.trace.titles[passage_id] = _title(node)
-        for passage_id, chain in chains.items():
-            state.chains.setdefault(passage_id, chain)
-
-    def _note_walk(self, trace: Trace, record: Step, walked: Walk) -> None:
-        starts = [
-            Linked(triple=plain([each.triple])[0], passage_id=each.passage_id, score=round(each.score, 4))
-            for each in walked.start
-        ]
-        beams = [
-            Walked(
-                score=round(beam.score, 4),
-                chain=plain(each.triple for each in beam.chain),
-                passage_ids=[each.passage_id for each in beam.chain],
-            )
-            for beam in walked.beams
-        ]
+    def _note_walk(self, trace: Trace, record: Step, walk: Walk) -> None:
         trace.note(
             record,
-            proximal=plain(walked.reading.triples),
-            linked=starts,
-            fallback=walked.fallback,
-            beams=beams,
-            passages=[passage_id for passage_id, _ in walked.fused],
+            proximal=plain(walk.reading.triples),
+            linked=linked(walk.start),
+            fallback=walk.fallback,
+            beams=walked(walk.beams),
+            passages=[passage_id for passage_id, _ in walk.fused],
         )
-        self._note_problem(trace, record, walked.reading.problem, "the reading was left out")
+        trace.note_problem(record, walk.reading.problem, "the reading was left out")
 
-    def _note_problem(self, trace: Trace, record: Step, problem: str, consequence: str) -> None:
-        if problem:
-            trace.note(record, problems=[*record.problems, f"{problem}; {consequence}"])
-
-    def _reading(self, state: _State, record: Step, walked: Walk) -> Flow[Verdict]:
+    def _reading(self, state: _State, record: Step, walk: Walk) -> Flow[Verdict]:
         """Gist and reasoning, in two calls, one, or none."""
         question = state.trace.question
         if self.calls == "single":
-            self._remember(state, record, walked.reading.triples)
+            self._remember(state, record, walk.reading.triples)
             return Verdict(False)
-        texts = shown(walked.nodes[passage_id] for passage_id, _ in walked.fused)
+        texts = shown(walk.nodes[passage_id] for passage_id, _ in walk.fused)
         if self.calls == "merged":
             said = yield from read_and_reason(question, texts, state.gist, self.prompts["merged"])
-            self._note_problem(state.trace, record, said.problem, "no fact was noted, the search goes on")
+            state.trace.note_problem(record, said.problem, "no fact was noted, the search goes on")
             triples, verdict = said.value or ((), Verdict(False))
             self._remember(state, record, triples)
         else:
             said = yield from read_gist(question, texts, state.gist, self.prompts["gist"])
-            self._note_problem(state.trace, record, said.problem, "no fact was noted")
+            state.trace.note_problem(record, said.problem, "no fact was noted")
             self._remember(state, record, said.value or ())
             said = yield from reason(question, state.gist, self.prompts["reason"])
-            self._note_problem(state.trace, record, said.problem, "the search goes on")
+            state.trace.note_problem(record, said.problem, "the search goes on")
             verdict = said.value or Verdict(False)
         state.trace.note(record, answerable=verdict.answerable, answer=verdict.answer, reason=verdict.reason)
         return verdict
@@ -155,7 +131,7 @@ class GeARPolicy:
         said = yield from rewrite(
             state.trace.question, state.gist, verdict.reason, state.queries, self.prompts["rewrite"]
         )
-        self._note_problem(state.trace, record, said.problem, "the search ends")
+        state.trace.note_problem(record, said.problem, "the search ends")
         if said.value is None:
             return "no further query"
         state.bundle = QueryBundle(said.value)
@@ -167,31 +143,13 @@ class GeARPolicy:
     def finish(self, state: _State) -> Flow[list[NodeWithScore]]:
         """Link the gist to passages (GeAR Eq. 8), and fuse these lists with those of all steps (GeAR Eq. 9)."""
         facts = state.gist.triples
-        lists = {f"step {number}": ids for number, ids in enumerate(state.lists, start=1)}
+        passages: list[list[str]] = []
         if facts:
-            linked = yield from self._linking(state, facts)
-            lists.update({f"fact {number}": ids for number, ids in enumerate(linked, start=1)})
+            passages = yield from self._linking(state, facts)
             state.trace.note(
-                links=[PassageLink(triple=s, passages=ids) for s, ids in zip(plain(facts), linked, strict=True)]
+                links=[PassageLink(triple=s, passages=ids) for s, ids in zip(plain(facts), passages, strict=True)]
             )
-        fused = reciprocal_rank_fusion(list(lists.values()), k=self.walk.rrf_k)[: self.top_k]
-        results, sources = [], []
-        for passage_id, score in fused:
-            ranks = {name: ids.index(passage_id) + 1 for name, ids in lists.items() if passage_id in ids}
-            node, chain = state.nodes[passage_id], state.chains.get(passage_id, [])
-            results.append(NodeWithScore(node=explained(node, chain, ranks), score=score))
-            sources.append(
-                Source(
-                    passage_id=passage_id,
-                    title=_title(node),
-                    text=shown([node])[0],
-                    score=score,
-                    ranks=ranks,
-                    chain=chain,
-                )
-            )
-        state.trace.note(passages=sources)
-        return results
+        return state.found.ranked(passages, self.top_k, self.walk.rrf_k)
 
     def _linking(self, state: _State, facts: Sequence[Triple]) -> Flow[list[list[str]]]:
         """passageLink(t, k) = RRF(h(t, C), passages of h(t, T)) of each fact (GeAR Eq. 10), as ids that exist.
@@ -208,26 +166,18 @@ class GeARPolicy:
         stated: list[list[StoredTriple]] = answers[0]
         found: list[list[NodeWithScore]] = [each[:top_k] for each in answers[1:]]
         admitted = yield from self.walk.admitting([each for results in found for each in results])
-        self._know(state, admitted, {})
-        unknown = [t.passage_id for triples in stated for t in triples if t.passage_id not in state.nodes]
+        state.found.know(admitted)
+        unknown = [t.passage_id for triples in stated for t in triples if t.passage_id not in state.found.nodes]
         if unknown:
             (fetched,) = yield [Passages(list(dict.fromkeys(unknown)))]
-            self._know(state, {node.node_id: node for node in fetched}, {})
+            state.found.know({node.node_id: node for node in fetched})
         for triples in stated:
             for each in triples:
-                state.chains.setdefault(each.passage_id, plain([each.triple]))
-        linked = []
+                state.found.chains.setdefault(each.passage_id, plain([each.triple]))
+        passages = []
         for triples, results in zip(stated, found, strict=True):
             searched = [each.node.node_id for each in results if each.node.node_id in admitted]
-            through = [each.passage_id for each in triples if each.passage_id in state.nodes]
+            through = [each.passage_id for each in triples if each.passage_id in state.found.nodes]
             fused = reciprocal_rank_fusion([searched, through], k=self.walk.rrf_k)
-            linked.append([passage_id for passage_id, _ in fused])
-        return linked
-
-
-def _title(node: BaseNode) -> str:
-    title = node.metadata.get("title")
-    if title is None:
-        words = node.get_content().split()
-        title = " ".join(words[:8]) + (" …" if len(words) > 8 else "")
-    return str(title)
+            passages.append([passage_id for passage_id, _ in fused])
+        return passages

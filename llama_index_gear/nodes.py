@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from llama_index.core.bridge.pydantic import BaseModel, ValidationError
 from llama_index.core.graph_stores.types import KG_NODES_KEY, KG_RELATIONS_KEY, EntityNode, Relation
-from llama_index.core.schema import BaseNode, TransformComponent
+from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
 
 from llama_index_gear.errors import TripleError
 from llama_index_gear.triple import Triple
@@ -81,6 +81,11 @@ def unexplained(node: BaseNode) -> BaseNode:
             "excluded_llm_metadata_keys": [key for key in node.excluded_llm_metadata_keys if key not in ours],
         }
     )
+
+
+def shown(passages: Iterable[BaseNode]) -> list[str]:
+    """What a language model is shown of passages."""
+    return [node.get_content(metadata_mode=MetadataMode.LLM) for node in passages]
 
 
 def attach_triples(node: BaseNode, triples: Iterable[Triple]) -> BaseNode:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape as plain_markup
 from rich.tree import Tree
 
-from llama_index_gear.evidence import Evidence, Slots, Source, Step
+from llama_index_gear.evidence import Evidence, Slots, Source, Step, Unknown
 from llama_index_gear.triple import entity_key
 
 _ROW = 30  # pixels between two entities of a column
@@ -60,20 +60,38 @@ def show(trace: Evidence, console: Console | None = None) -> None:
 
 
 def _show_step(branch: Tree, step: Step, titles: dict[str, str]) -> None:
-    for name, facts in (("noted", step.proximal), ("linked to", [each.triple for each in step.linked])):
+    for name, facts in (("noted", step.proximal), (_linked(step), [each.triple for each in step.linked])):
         if facts:
-            branch.add(f"{name}: {_facts(facts)}")
+            branch.add(f"{name.lower()}: {_facts(facts)}")
     if step.fallback:
-        branch.add(f"[yellow]from the base passages' own triples: {plain_markup(step.fallback)}[/yellow]")
+        branch.add(f"[yellow]{plain_markup(_fallback(step))}[/yellow]")
     for beam in step.beams[:3]:
         led = " → ".join(plain_markup(titles.get(passage_id, passage_id)) for passage_id in beam.passage_ids)
         branch.add(f"beam {beam.score:.2f}: {_facts(beam.chain)}  [dim]{led}[/dim]")
     if step.gist:
         branch.add(f"[bold]gist[/bold]: {_facts(step.gist)}")
+    for clue in step.clues:
+        branch.add(f"{clue.state}: {_facts([clue.triple])}")
+    for unknown in step.open:
+        branch.add(f"[yellow]open: {plain_markup(_open(unknown))}[/yellow]")
     for problem in step.problems:
         branch.add(f"[yellow]{plain_markup(problem)}[/yellow]")
     if step.answerable is not None:
         branch.add(f"answered: {plain_markup(step.answer)}" if step.answerable else plain_markup(step.reason or "open"))
+
+
+def _linked(step: Step) -> str:
+    return "Triples found" if step.clues else "Linked to"
+
+
+def _fallback(step: Step) -> str:
+    return step.fallback if step.clues or not step.linked else f"From the base passages' own triples: {step.fallback}"
+
+
+def _open(unknown: Unknown) -> str:
+    since = f"since round {unknown.since}" if unknown.since else "from the first"
+    tried = "; ".join(unknown.tried)
+    return f"{unknown.name}, {since}" + (f", tried: {tried}" if tried else "")
 
 
 def _facts(facts: Iterable[Slots]) -> str:
@@ -201,6 +219,11 @@ def _list(name: str, facts: Iterable[Slots], css: str = "") -> str:
     return f"<h3>{name}</h3><ul class='{css}'>{items}</ul>" if items else ""
 
 
+def _folded(name: str, facts: Iterable[Slots]) -> str:
+    items = "".join(f"<li>{_triple(slots)}</li>" for slots in facts)
+    return f"<details><summary>{name}</summary><ol>{items}</ol></details>" if items else ""
+
+
 def _triple(slots: Slots) -> str:
     subject, predicate, object_ = (escape(_short(slot, 160)) for slot in slots)
     return f"<b>{subject}</b> <i>{predicate}</i> <b>{object_}</b>"
@@ -210,19 +233,22 @@ def _step(step: Step, titles: dict[str, str]) -> str:
     parts = [f"<section class='step s{(step.number - 1) % 4}'><h2>Step {step.number}</h2>"]
     parts.append(f"<p class='query'>{escape(step.query)}</p>")
     parts.append(_list("Noted in the base passages", step.proximal))
-    parts.append(_list("Linked to", [each.triple for each in step.linked]))
+    found = [each.triple for each in step.linked]
+    parts.append(_folded(f"{len(found)} triples found", found) if step.clues else _list(_linked(step), found))
     if step.fallback:
-        parts.append(f"<p class='problem'>From the base passages' own triples: {escape(step.fallback)}</p>")
+        parts.append(f"<p class='problem'>{escape(_fallback(step))}</p>")
     beams = "".join(
         f"<li><span class='score'>{beam.score:.2f}</span> {' → '.join(map(_triple, beam.chain))}</li>"
         for beam in step.beams
     )
     if beams:
         parts.append(f"<details><summary>{len(step.beams)} beams</summary><ol>{beams}</ol></details>")
-    found = "".join(f"<li>{escape(titles.get(passage_id, passage_id))}</li>" for passage_id in step.passages)
-    if found:
-        parts.append(f"<details><summary>{len(step.passages)} passages</summary><ol>{found}</ol></details>")
-    parts.append(_list("New in the gist", step.gist, "gist"))
+    titled = "".join(f"<li>{escape(titles.get(passage_id, passage_id))}</li>" for passage_id in step.passages)
+    if titled:
+        parts.append(f"<details><summary>{len(step.passages)} passages</summary><ol>{titled}</ol></details>")
+    parts.append(_list("Resolved" if step.clues else "New in the gist", step.gist, "gist"))
+    parts.append(_list("Clues", [clue.triple for clue in step.clues if clue.state != "resolved"]))
+    parts.extend(f"<p class='verdict no'>Open: {escape(_open(unknown))}</p>" for unknown in step.open)
     parts.extend(f"<p class='problem'>{escape(problem)}</p>" for problem in step.problems)
     if step.answerable:
         parts.append(f"<p class='verdict yes'>{escape(step.answer or 'Answerable')}</p>")

@@ -67,6 +67,21 @@ class Link:
 
 
 @dataclass(frozen=True)
+class Propositions:
+    """Adaptive retrieval (T²RAG Alg. 2): the triples most similar to any of the texts, until `passages` are reached.
+
+    All texts' hits in one list, most similar first, each triple once; the list ends with the triple that brings the
+    last of `passages` distinct passages, or with the last triple there is. `embeddings` are those of further texts.
+
+    Answer: `list[StoredTriple]`; a score is the cosine with the text that the triple is most similar to.
+    """
+
+    texts: Sequence[str]
+    passages: int
+    embeddings: Sequence[Sequence[float]] = ()
+
+
+@dataclass(frozen=True)
 class TriplesOf:
     """The triples of these passages, most similar to `query` first, at most `limit` (None: all).
 

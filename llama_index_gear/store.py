@@ -35,6 +35,7 @@ from llama_index_gear.steps import (
     Link,
     Neighbours,
     Passages,
+    Propositions,
     Similarities,
     TriplesOf,
     arun,
@@ -286,11 +287,11 @@ class GeARVectorStore(BasePydanticVectorStore):
     # -- the graph side: requests of `steps.py` ------------------------------------------------------------------
 
     def answer(self, request: Any, filters: MetadataFilters | None = None) -> Any:
-        """Answer a `Link`, `TriplesOf`, `Neighbours`, `Facts`, `Similarities`, `Passages`, `EmbedQuery`, `EmbedTexts`
-        or `Compute`.
+        """Answer a request of `steps.py` for triples, passages, embeddings or computing.
 
         Args:
-            request: one of these requests; its docstring says what the answer is.
+            request: `Link`, `Propositions`, `TriplesOf`, `Neighbours`, `Facts`, `Similarities`, `Passages`,
+                `EmbedQuery`, `EmbedTexts` or `Compute`; its docstring says what the answer is.
             filters: bind what is returned, triples by the metadata of their passage.
 
         """
@@ -306,6 +307,8 @@ class GeARVectorStore(BasePydanticVectorStore):
                 (answer,) = yield [request]
             case Link():
                 answer = yield from self._reads.linking(request, filters)
+            case Propositions():
+                answer = yield from self._reads.propositions(request, filters)
             case TriplesOf():
                 answer = yield from self._reads.triples_of(request, filters)
             case Neighbours():

@@ -51,6 +51,7 @@ from llama_index_gear.steps import (
     Link,
     Neighbours,
     Passages,
+    Propositions,
     Similarities,
     TriplesOf,
 )
@@ -758,6 +759,45 @@ class StoreContract:
         _check_scores(joined, vector)
         _check_scores(plays, vector)
         assert joined[0].score < plays[0].score  # though each is the best for its own text
+
+    def test_propositions(self, make_store: Any, mode: str) -> None:
+        """One list over all texts, most similar first, each triple once, down to the last passage asked for."""
+        do = self.drive(make_store(), mode)
+        assert do.answer(Propositions(["Dell Curry"], 3)) == []
+        do.add(_curry())
+        texts = ["Dell Curry joined", "Charlotte Hornets play in"]
+        every = do.answer(Propositions(texts, 9))
+        assert len(every) == len({each.id for each in every}) == 5
+        cosines = {
+            each.id: max(
+                float(np.dot(_EMBED.get_text_embedding(text), _EMBED.get_text_embedding(each.triple.text)))
+                for text in texts
+            )
+            for each in every
+        }
+        assert all(abs(each.score - cosines[each.id]) < 1e-5 for each in every)
+        assert [each.score for each in every] == sorted((each.score for each in every), reverse=True)
+        for passages in (1, 2, 3, 4):
+            found = do.answer(Propositions(texts, passages))
+            assert found == every[: len(found)]
+            assert len({each.passage_id for each in found}) == passages
+            assert len({each.passage_id for each in found[:-1]}) == passages - 1
+        recent = _and(_is("year", 2000, FilterOperator.GT))
+        assert {each.passage_id for each in do.answer(Propositions(texts, 4), recent)} == {"p-again"}
+        assert do.answer(Propositions([], 4)) == []
+        vector = _EMBED.get_text_embedding(texts[1])
+        assert do.answer(Propositions(texts[:1], 9, [vector])) == every
+
+    def test_propositions_of_a_passage_that_says_it_in_a_hundred_ways(self, make_store: Any, mode: str) -> None:
+        """However many triples of one passage come first, the next passage is reached."""
+        do = self.drive(make_store(), mode)
+        often = [("Dell Curry", "joined", f"team number {n}") for n in range(300)]
+        do.add([passage("p-often", "Often.", often), passage("p-once", "Once.", [("Dell", "saw", "the sea")])])
+        found = do.answer(Propositions(["Dell Curry joined team number", "nothing of this kind"], 2))
+        assert {each.passage_id for each in found} == {"p-often", "p-once"} and found[-1].passage_id == "p-once"
+        assert len(found) == len({each.id for each in found}) == 301
+        assert len(do.answer(Propositions(["Dell Curry joined team number"], 1))) == 1
+        assert len(do.answer(Propositions(["Dell Curry joined team number"], 3))) == 301
 
     def test_similarities(self, make_store: Any, mode: str) -> None:
         """Dot products with the sum of the chain's vectors, in the order asked."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ from llama_index_gear.steps import (
     Flow,
     Link,
     Neighbours,
+    Propositions,
     Similarities,
     TriplesOf,
 )
@@ -47,6 +48,8 @@ from llama_index_gear.store_layout import (
     triple_filter,
 )
 from llama_index_gear.triple import StoredTriple, Triple
+
+_FIRST_HITS = 32  # of each proposition, before more are asked for
 
 
 @dataclass(frozen=True)
@@ -157,6 +160,28 @@ class StoreReads:
         # One that was deleted between the two calls is left out.
         return [[triples[str(point.id)] for point in answer if str(point.id) in triples] for answer in answers]
 
+    def propositions(self, request: Propositions, filters: MetadataFilters | None) -> Flow[list[StoredTriple]]:
+        """Answers `Propositions`: asks for more of each text until what it has not seen could not change the answer."""
+        _check_top_k(request.passages)
+        if not (request.texts or request.embeddings) or not (yield from self.collections.triples_exist()):
+            return []
+        match_ = triple_filter(filters)
+        vectors = list(request.embeddings)
+        if request.texts:
+            (embedded,) = yield [EmbedTexts(request.texts)]
+            vectors += embedded
+        for vector in vectors:
+            self.collections.check_dimension(vector, "the embedding of a proposition")
+        limit = max(_FIRST_HITS, 2 * request.passages)
+        while True:
+            requests = [nearest(vector, limit, match_, payload=FACT) for vector in vectors]
+            answers = yield from self.collections.batch(self.collections.triples, requests)
+            walked, is_complete = _walked_down(answers, request.passages)
+            unseen = [answer[-1].score for answer in answers if len(answer) == limit]
+            if not unseen or (is_complete and max(unseen) < walked[-1].score):
+                return walked
+            limit *= 4
+
     def triples_of(self, request: TriplesOf, filters: MetadataFilters | None) -> Flow[list[StoredTriple]]:
         """Answers `TriplesOf`."""
         _check_top_k(request.limit)
@@ -237,6 +262,22 @@ class StoreReads:
             cosines = {str(point.id): point.score for point in answer}
             products[number] = [length * cosines.get(candidate, 0.0) for candidate in candidates]
         return products
+
+
+def _walked_down(answers: Sequence[Sequence[Any]], passages: int) -> tuple[list[StoredTriple], bool]:
+    """The hits of all queries as one list, down to the last of so many distinct passages; whether they were reached."""
+    best: dict[str, StoredTriple] = {}
+    for point in (point for answer in answers for point in answer):
+        if str(point.id) not in best or best[str(point.id)].score < point.score:
+            best[str(point.id)] = to_stored_triple(point)
+    walked: list[StoredTriple] = []
+    seen: set[str] = set()
+    for triple in sorted(best.values(), key=lambda each: (-round(each.score, 6), each.id)):
+        walked.append(triple)
+        seen.add(triple.passage_id)
+        if len(seen) == passages:
+            return walked, True
+    return walked, False
 
 
 def native_filter(options: Mapping[str, Any]) -> models.Filter | None:

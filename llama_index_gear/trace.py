@@ -88,6 +88,11 @@ class Trace(Evidence):
                 for listener in self._listeners:
                     listener(event)
 
+    def note_problem(self, step: Step, problem: str, consequence: str) -> None:
+        """Write down a reply that could not be read, if there is such a problem, and what came of it."""
+        if problem:
+            self.note(step, problems=[*step.problems, f"{problem}; {consequence}"])
+
     def called(self, call: Call) -> None:
         """Add a call of the language model, and tell the listeners."""
         self.calls.append(call)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import unicodedata
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from llama_index_gear.errors import TripleError
@@ -74,6 +74,11 @@ class StoredTriple:
 def chain_text(chain: Sequence[Triple]) -> str:
     """The text of a chain of triples, as a text-reading scorer sees it (GeAR Alg. 1 line 13, `concat`)."""
     return ". ".join(triple.text for triple in chain)
+
+
+def plain(triples: Iterable[Triple]) -> list[list[str]]:
+    """Triples as plain JSON: `[[subject, predicate, object], …]`."""
+    return [[triple.subject, triple.predicate, triple.object] for triple in triples]
 
 
 def entity_key(mention: str) -> str:

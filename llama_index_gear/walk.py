@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.prompts import BasePromptTemplate
-from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
+from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.errors import ArgumentError, check_counts
 from llama_index_gear.expand import Beam, BeamSearch, diverse_triple_beam_search, flatten
 from llama_index_gear.fusion import reciprocal_rank_fusion
-from llama_index_gear.nodes import explained
+from llama_index_gear.nodes import explained, shown
 from llama_index_gear.read import READ_PROMPT, Reading, read
 from llama_index_gear.sources import Sources, embedded
 from llama_index_gear.steps import Flow, Link, Passages, Search, TriplesOf, arun, run
-from llama_index_gear.triple import StoredTriple, Triple
+from llama_index_gear.triple import StoredTriple, plain
 
 dispatcher = get_dispatcher(__name__)
 
@@ -79,16 +79,6 @@ class Walk:
         """The passage's rank, from 1, in each of the two lists that names it."""
         lists = {"base": self.base, "graph": list(self.chains)}
         return {name: ids.index(passage_id) + 1 for name, ids in lists.items() if passage_id in ids}
-
-
-def plain(triples: Iterable[Triple]) -> list[list[str]]:
-    """Triples as plain JSON: `[[subject, predicate, object], …]`."""
-    return [[triple.subject, triple.predicate, triple.object] for triple in triples]
-
-
-def shown(passages: Iterable[BaseNode]) -> list[str]:
-    """What a language model is shown of passages."""
-    return [node.get_content(metadata_mode=MetadataMode.LLM) for node in passages]
 
 
 class GraphWalk:

@@ -240,6 +240,10 @@ async def test_one_step(store: GeARVectorStore, mode: Mode) -> None:
         "answer": "France",
         "reason": "",
         "next_query": "",
+        "searched": [],
+        "values": {},
+        "clues": [],
+        "open": [],
         "problems": [],
     }
     embed = WordEmbedding().get_text_embedding

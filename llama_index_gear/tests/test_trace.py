@@ -130,6 +130,7 @@ def test_compact_is_flat_json_with_the_right_sums() -> None:
             "",
         ],
         "gear_gist": [FATHER, JOINED],
+        "gear_open": [],
         "gear_llm_calls": 3,
         "gear_prompt_tokens": 134,
         "gear_completion_tokens": 12,

@@ -1,0 +1,207 @@
+"""What T²RAG's model says, good and bad: questions taken apart, clues resolved."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llama_index.core.prompts import PromptTemplate
+
+from llama_index_gear.asking import Reply
+from llama_index_gear.errors import ReplyError
+from llama_index_gear.steps import Ask
+from llama_index_gear.thinking import (
+    DECOMPOSE_PROMPT,
+    RESOLVE_PROMPT,
+    decompose,
+    parse_decomposition,
+    parse_statements,
+    resolve,
+)
+from llama_index_gear.triple import StoredTriple, Triple
+from llama_index_gear.unknowns import Clues, Stated, slots_of
+
+TEMPLATE = DECOMPOSE_PROMPT.get_template()
+
+
+def parts(reply: str) -> list[tuple[str, str, str]]:
+    return [slots_of(triple) for triple in parse_decomposition(reply, TEMPLATE)]
+
+
+def said(reply: str) -> list[tuple[int | None, str, tuple[int, ...]]]:
+    return [(each.number, " | ".join(slots_of(each.triple)), each.passages) for each in parse_statements(reply)]
+
+
+DIRECTOR = ("Gift", "directed by", "?director")
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        ('{"triples": [["Gift", "directed by", "?director"]]}', [DIRECTOR]),
+        ('```json\n{"triples": [["Gift", "directed by", "?director"],]}\n```', [DIRECTOR]),
+        ('Sure!\n[["Gift", "directed by", "?director"]]\nHope this helps. What else?', [DIRECTOR]),
+        ("Reasoning: one must know the director.\nTriples:\n1. Gift | directed by | ?director", [DIRECTOR]),
+        ("| subject | predicate | object |\n|---|---|---|\n| Gift | directed by | ?director |", [DIRECTOR]),
+        ('{"triples": [["Gift", "directed by", "<director>"]]}', [DIRECTOR]),
+        ('{"triples": [["Gift", "directed by", "[director]"], ["{director}", "born in", "[the year]"]]}',
+         [DIRECTOR, ("?director", "born in", "?the_year")]),
+        ('{"triples": [["Gift", "directed by", "?"], ["?", "born in", "?"]]}',
+         [("Gift", "directed by", "?"), ("?", "born in", "?")]),
+        ('{"triples": [["Yes | No", "an album by", "?band"]]}', [("Yes | No", "an album by", "?band")]),
+        ('{"triples": [["Who | What?", "is", "?x"], ["Gift", "directed by"], ["", "is", "?y"]]}',
+         [("Who | What?", "is", "?x")]),
+        ('{"triples": [["What?", "directed by", "?director"]]}', [("What?", "directed by", "?director")]),
+        ('{"triples": [["[Rec] 2", "directed by", "?director"]]}', [("[Rec] 2", "directed by", "?director")]),
+        ('{"triples": [{"subject": "Gift", "predicate": "directed by", "object": "?director"}]}', [DIRECTOR]),
+        ('{"triples": [["Gift", "directed by", "?director"], ["?director", "born', [DIRECTOR]),
+        ("<think>Triples? [[\"a\", \"b\", \"c\"]]</think>[[\"Gift\", \"directed by\", \"?director\"]]", [DIRECTOR]),
+        (TEMPLATE + '\n{"triples": [["Gift", "directed by", "?director"]]}', [DIRECTOR]),
+        ("subject | predicate | object\nGift | directed by | ?director", [DIRECTOR]),
+    ],
+)  # fmt: skip
+def test_a_question_taken_apart(reply: str, expected: list[Any]) -> None:
+    assert parts(reply) == expected
+
+
+def test_a_question_that_is_the_prompt_s_own_example() -> None:
+    own = '{"triples": [["Dune", "written by", "?authorA"]]}'
+    assert parts(own) == [("Dune", "written by", "?authorA")]
+
+
+@pytest.mark.parametrize(
+    "reply", ["", "I cannot do that.", "{}", '{"triples": []}', '{"triples": "none"}', "a | b", "None"]
+)
+def test_a_question_not_taken_apart(reply: str) -> None:
+    with pytest.raises(ReplyError):
+        parse_decomposition(reply, TEMPLATE)
+
+
+@pytest.mark.parametrize("template", ["Nothing to learn here: {question}", "{question}", ""])
+def test_a_prompt_without_an_example(template: str) -> None:
+    assert parse_decomposition('[["Gift", "directed by", "?director"]]', template) == (Triple(*DIRECTOR),)
+
+
+def test_two_hundred_triples() -> None:
+    many = [[f"Gift {n}", "directed by", f"?director{n}"] for n in range(200)]
+    assert [list(slots) for slots in parts(json.dumps({"triples": many}))] == many
+    assert [
+        list(slots) for slots in parts("\n".join(f"{n}. {' | '.join(slots)}" for n, slots in enumerate(many)))
+    ] == many
+
+
+BY = "Gift | directed by | Curtiz"
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        ('{"facts": [{"clue": 1, "triple": ["Gift", "directed by", "Curtiz"], "passages": [2, 3]}]}',
+         [(1, BY, (2, 3))]),
+        ('[{"clue": "1", "triple": ["Gift", "directed by", "Curtiz"], "passages": "[2], [3]"}]', [(1, BY, (2, 3))]),
+        ('{"facts": [{"Clue": "Clue 1", "Triple": ["Gift", "directed by", "Curtiz"], "passage": 2}]}', [(1, BY, (2,))]),
+        ('{"facts": [{"clue": 1, "subject": "Gift", "predicate": "directed by", "object": "Curtiz"}]}', [(1, BY, ())]),
+        ('{"facts": [{"clue": 1, "triple": "Gift | directed by | Curtiz"}]}', [(1, BY, ())]),
+        ('{"facts": [{"clue": 1, "passages": [1, 2, 3], "triple": ["Gift", "directed by", "Curtiz"]}]}',
+         [(1, BY, (1, 2, 3))]),
+        ('{"facts": [{"clue": 1, "passages": ["1", "2", "3"], "fact": ["Gift", "directed by", "Curtiz"]}]}',
+         [(1, BY, (1, 2, 3))]),
+        ('{"facts": [{"clue": 2, "triple": ["Curtiz", "born in", 1886]}]}', [(2, "Curtiz | born in | 1886", ())]),
+        ('{"facts": [{"clue": 2, "triple": ["Curtiz", "sons", ["Ann", "Bob"]]}]}',
+         [(2, "Curtiz | sons | Ann, Bob", ())]),
+        ('{"facts": [{"triple": ["Gift", "directed by", "Curtiz"]}]}', [(None, BY, ())]),
+        ('{"facts": [["Gift", "directed by", "Curtiz"]]}', [(None, BY, ())]),
+        ('{"facts": [{"clue": 1, "triple": ["Gift", "directed by", "Curtiz"]}, {"clue": 2, "triple": ["Cur',
+         [(1, BY, ())]),
+        ('{"facts": [{"clue": 1, "triple": ["Gift"]}, {"clue": 1, "triple": ["Gift", "directed by", "Curtiz"]}]}',
+         [(1, BY, ())]),
+        ("Fully Resolved Clue 1: Gift | directed by | Curtiz\nNewly Searchable Clue 3: Curtiz | born in | ?year",
+         [(1, BY, ()), (3, "Curtiz | born in | ?year", ())]),
+        ("Here is what I found:\n1. Gift | directed by | Curtiz", [(1, BY, ())]),
+        ("Gift | directed by | Curtiz", [(None, BY, ())]),
+        ('{"facts": [{"clue": 1, "triple": ["A | B", "made by", "C"]}]}', [(1, "A | B | made by | C", ())]),
+        ('{"facts": []}', []),
+        ('{"facts": [{"clue": 1, "triple": ["subject", "predicate", "object"], "passages": [2]}]}', []),
+        ('{"facts": []}\n{"facts": []}', []),
+        ("None", []),
+        ("There is no information.", []),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_clues(reply: str, expected: list[Any]) -> None:
+    assert said(reply) == expected
+
+
+@pytest.mark.parametrize("reply", ["", "Hm.", "{", '{"answer": "Curtiz"}', "Curtiz directed it, I think."])
+def test_what_says_nothing_readable(reply: str) -> None:
+    with pytest.raises(ReplyError):
+        parse_statements(reply)
+
+
+@given(st.text(max_size=300) | st.text('{}[]":,|?\n clue1', max_size=300))
+def test_no_reply_breaks_the_parsers(reply: str) -> None:
+    for parse in (parse_statements, lambda text: parse_decomposition(text, TEMPLATE)):
+        try:
+            parse(reply)
+        except ReplyError:
+            pass
+
+
+def test_time_grows_with_the_reply_and_not_faster() -> None:
+    def seconds(size: int) -> float:
+        took = []
+        for junk in ("[{", '{"facts": [{"clue": 1, "triple": ["a", ', "1. | ", '{"a": '):
+            start = time.perf_counter()
+            for parse in (parse_statements, parse_decomposition):
+                try:
+                    parse(junk * (size // len(junk)))
+                except ReplyError:
+                    pass
+            took.append(time.perf_counter() - start)
+        return max(took)
+
+    seconds(1000)
+    assert seconds(40_000) < 12 * seconds(10_000) + 0.05
+
+
+# -- the prompts ------------------------------------------------------------------------------------------------------
+
+
+def test_both_prompts_are_asked_again_once_with_what_was_wrong() -> None:
+    flow = decompose("Who?", DECOMPOSE_PROMPT)
+    (asked,) = next(flow)
+    assert isinstance(asked, Ask) and asked.variables["problem"] == "" and asked.purpose == "decompose"
+    (again,) = flow.send([Reply("I won't")])
+    assert "could not be read" in again.variables["problem"]
+    with pytest.raises(StopIteration) as stop:
+        flow.send([Reply("No")])
+    assert stop.value.value.value is None and stop.value.value.problem
+
+
+def test_what_a_resolution_is_shown() -> None:
+    clues = Clues()
+    clues.add([Triple("Gift", "directed by", "?who"), Triple("?who", "born in", "?year"), Triple("A", "is", "B")], 0, 9)
+    clues.learn([Stated(Triple("Gift", "directed by", "Curtiz"), 1)], 1, 9)
+    fact = Triple("Curtiz", "born in", "1886")
+    found = [StoredTriple(str(n), fact, f"p{n}", 0.5) for n in (2, 1, 3)]
+    flow = resolve(
+        "When?", clues, [Triple("Gift", "is", "a #####")], found, {"p1": "one", "p2": "two #####"}, RESOLVE_PROMPT,
+        with_passages=True,
+    )  # fmt: skip
+    (asked,) = next(flow)
+    assert asked.variables == {
+        "question": "When?",
+        "clues": "2. Curtiz | born in | ?year\n3. A | is | B",
+        "known": "- Gift is a ####",
+        "propositions": "- Curtiz born in 1886 [1][2]",
+        "passages": "[1] one\n\n[2] two ####",
+        "problem": "",
+    }
+    assert set(RESOLVE_PROMPT.template_vars) == set(asked.variables)
+    prompt = PromptTemplate("{clues}")
+    (asked,) = next(resolve("When?", clues, [], [], {"p1": "one"}, prompt, with_passages=False))
+    assert (asked.variables["known"], asked.variables["propositions"]) == ("(nothing)", "(no statement)")
+    assert asked.variables["passages"] == "(passages are not shown)"
