@@ -1,6 +1,7 @@
-"""GeAR's agent on the sample passages: it searches, notes facts, and searches again until its notes answer.
+"""An agent on the sample passages: it searches, notes facts, and searches again until they answer the question.
 
     python examples/gear_agent.py
+    python examples/gear_agent.py --method t2rag
     python examples/gear_agent.py "Which river flows through the city where the author of … was born?"
 
 With OPENAI_API_KEY (and OPENAI_BASE_URL, OPENAI_MODEL for a compatible server) a real model extracts, reads, reasons
@@ -14,17 +15,16 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from llama_index.core.llms import LLM
 from quickstart import language_model, opened
 
-from llama_index_gear import GeARQueryEngine
+from llama_index_gear import GeARQueryEngine, T2RAGQueryEngine
 from llama_index_gear.testing import ScriptedLLM
 from llama_index_gear.trace import TraceEvent
 
 QUESTION = (
     "What year did the father of Stephen Curry join the team from which he started his college basketball career?"
 )
-REHEARSED = [
+GEAR = [
     # Step 1: what the base passages say (the beam search starts from it), what all passages say, and a verdict.
     '{"triples": [["Dell Curry", "father of", "Stephen Curry"], '
     '["Dell Curry", "played college basketball for", "Virginia Tech Hokies"]]}',
@@ -39,15 +39,30 @@ REHEARSED = [
     # The answer.
     "1982 [3]",
 ]
+T2RAG = [
+    # The question as triples with unknowns.
+    '{"triples": [["Stephen Curry", "son of", "?father"], ["?father", "played college basketball for", "?team"], '
+    '["?father", "joined ?team in", "?year"]]}',
+    # A round each.
+    '{"facts": [{"clue": 1, "triple": ["Stephen Curry", "son of", "Dell Curry"]}]}',
+    '{"facts": [{"clue": 2, "triple": ["Dell Curry", "played college basketball for", "Virginia Tech Hokies"]}]}',
+    '{"facts": [{"clue": 3, "triple": ["Dell Curry", "joined Virginia Tech Hokies in", "1982"]}]}',
+    # The answer.
+    "1982 [3]",
+]
+METHODS: dict[str, tuple[type[GeARQueryEngine | T2RAGQueryEngine], list[str]]] = {
+    "gear": (GeARQueryEngine, GEAR),
+    "t2rag": (T2RAGQueryEngine, T2RAG),
+}
 
 
-async def ask(engine: GeARQueryEngine, question: str) -> None:
+async def ask(engine: GeARQueryEngine | T2RAGQueryEngine, question: str) -> None:
     """Ask, and tell what becomes known as it does."""
     print(f"\nQ: {question}")
     async for event in engine.astream_events(question):
         if not isinstance(event, TraceEvent):
             print(f"A: {event}\n   {(event.metadata or {})['gear_stopped']}")
-        elif event.kind in ("query", "gist", "reason") and event.value:
+        elif event.kind in ("query", "gist", "reason", "values") and event.value:
             print(f"   {event.step}. {event.kind}: {event.value}")
 
 
@@ -55,6 +70,7 @@ def main() -> None:
     """Ingest, ask, show the evidence."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("question", nargs="?", default=QUESTION)
+    parser.add_argument("--method", choices=METHODS, default="gear")
     parser.add_argument("--store", type=Path, default=Path("gear_store"), help="folder to keep the store in")
     parser.add_argument("--html", type=Path, default=Path("gear_trace.html"), help="file for the picture")
     arguments = parser.parse_args()
@@ -64,11 +80,13 @@ def main() -> None:
         parser.error("without OPENAI_API_KEY only the rehearsed question can be asked")
     store = opened(arguments.store, llm)
 
-    def model() -> LLM:
-        return ScriptedLLM(REHEARSED) if llm is None else llm
+    kind, rehearsed = METHODS[arguments.method]
 
-    asyncio.run(ask(GeARQueryEngine.from_vector_store(store, llm=model()), arguments.question))
-    response, trace = GeARQueryEngine.from_vector_store(store, llm=model()).query_with_trace(arguments.question)
+    def engine() -> GeARQueryEngine | T2RAGQueryEngine:
+        return kind.from_vector_store(store, llm=ScriptedLLM(rehearsed) if llm is None else llm)
+
+    asyncio.run(ask(engine(), arguments.question))
+    response, trace = engine().query_with_trace(arguments.question)
     print()
     trace.show()
     print(f"\nThe same as a page to click through: {trace.to_html(arguments.html)}")

@@ -14,10 +14,11 @@ from nbclient import NotebookClient
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
-def test_the_example_without_a_key(tmp_path: Path) -> None:
+def example(tmp_path: Path, *arguments: str) -> str:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
+    places = ["--store", str(tmp_path), "--html", str(tmp_path / "t.html")]
     run = subprocess.run(
-        [sys.executable, str(EXAMPLES / "gear_agent.py"), "--store", str(tmp_path), "--html", str(tmp_path / "t.html")],
+        [sys.executable, str(EXAMPLES / "gear_agent.py"), *places, *arguments],
         env={**kept, "COLUMNS": "120"},
         capture_output=True,
         text=True,
@@ -25,10 +26,22 @@ def test_the_example_without_a_key(tmp_path: Path) -> None:
         check=False,
     )
     assert run.returncode == 0, run.stderr
-    assert "A: 1982 [3]\n   answered" in run.stdout
-    assert "2. query: When did Dell Curry join the Virginia Tech Hokies?" in run.stdout
-    assert "[3] Virginia Tech Hokies men's basketball" in run.stdout
     assert "Virginia Tech Hokies" in (tmp_path / "t.html").read_text("utf-8")
+    return run.stdout
+
+
+def test_the_example_without_a_key(tmp_path: Path) -> None:
+    said = example(tmp_path)
+    assert "A: 1982 [3]\n   answered" in said
+    assert "2. query: When did Dell Curry join the Virginia Tech Hokies?" in said
+    assert "[3] Virginia Tech Hokies men's basketball" in said
+
+
+def test_the_example_with_t2rag(tmp_path: Path) -> None:
+    said = example(tmp_path, "--method", "t2rag")
+    assert "A: 1982 [3]\n   resolved" in said
+    assert "3. values: {'?year': '1982'}" in said
+    assert "[3] Virginia Tech Hokies men's basketball" in said
 
 
 @pytest.mark.filterwarnings("default")  # of Jupyter's own

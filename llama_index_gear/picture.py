@@ -19,7 +19,7 @@ from llama_index_gear.triple import entity_key
 _ROW = 30  # pixels between two entities of a column
 _COLUMN = 220  # pixels between two columns
 _LABEL = 24  # characters of an entity's label
-_SHOWN = 10  # passages in the terminal
+_SHOWN = 10  # passages, and facts of a kind, in the terminal
 
 
 @dataclass
@@ -69,15 +69,20 @@ def _show_step(branch: Tree, step: Step, titles: dict[str, str]) -> None:
         led = " → ".join(plain_markup(titles.get(passage_id, passage_id)) for passage_id in beam.passage_ids)
         branch.add(f"beam {beam.score:.2f}: {_facts(beam.chain)}  [dim]{led}[/dim]")
     if step.gist:
-        branch.add(f"[bold]gist[/bold]: {_facts(step.gist)}")
-    for clue in step.clues:
-        branch.add(f"{clue.state}: {_facts([clue.triple])}")
-    for unknown in step.open:
-        branch.add(f"[yellow]open: {plain_markup(_open(unknown))}[/yellow]")
+        branch.add(f"[bold]{'resolved' if step.clues else 'gist'}[/bold]: {_facts(step.gist)}")
+    _show_clues(branch, step)
     for problem in step.problems:
         branch.add(f"[yellow]{plain_markup(problem)}[/yellow]")
     if step.answerable is not None:
         branch.add(f"answered: {plain_markup(step.answer)}" if step.answerable else plain_markup(step.reason or "open"))
+
+
+def _show_clues(branch: Tree, step: Step) -> None:
+    for clue in step.clues:
+        if clue.state != "resolved":
+            branch.add(f"{clue.state}: {_facts([clue.triple])}")
+    for unknown in step.open:
+        branch.add(f"[yellow]open: {plain_markup(_open(unknown))}[/yellow]")
 
 
 def _linked(step: Step) -> str:
@@ -95,7 +100,9 @@ def _open(unknown: Unknown) -> str:
 
 
 def _facts(facts: Iterable[Slots]) -> str:
-    return plain_markup("; ".join(" — ".join(slots) for slots in facts))
+    told = [" — ".join(slots) for slots in facts]
+    more = f"; … {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
+    return plain_markup("; ".join(told[:_SHOWN]) + more)
 
 
 def to_html(trace: Evidence) -> str:

@@ -114,23 +114,31 @@ def resolve(
 
     """
     numbers = {passage_id: number for number, passage_id in enumerate(passages, start=1)}
-    stated: dict[str, list[int]] = {}
-    for each in found:
-        tellers = stated.setdefault(each.triple.text, [])
-        if each.passage_id in numbers and numbers[each.passage_id] not in tellers:
-            tellers.append(numbers[each.passage_id])
     variables = {
         "question": question,
         "clues": "\n".join(_shown(clues, clue) for clue in clues.of("searchable", "fuzzy", "given")),
         "known": "\n".join(f"- {unfenced(fact.text)}" for fact in known) or "(nothing)",
-        "propositions": "\n".join(
-            f"- {unfenced(text)} {''.join(f'[{number}]' for number in sorted(tellers))}".rstrip()
-            for text, tellers in stated.items()
-        )
-        or "(no statement)",
+        "propositions": "\n".join(_stated_once(found, numbers)) or "(no statement)",
         "passages": numbered(list(passages.values())) if with_passages else "(passages are not shown)",
     }
     return understood(prompt, "resolve", parse_statements, variables)
+
+
+def _stated_once(found: Sequence[StoredTriple], numbers: Mapping[str, int]) -> list[str]:
+    """Propositions, each once with all that state it; those that differ in their object alone in one line."""
+    tellers: dict[Triple, set[int]] = {}
+    for each in found:
+        told = tellers.setdefault(each.triple, set())
+        if each.passage_id in numbers:
+            told.add(numbers[each.passage_id])
+    lines: dict[tuple[str, str, str], list[str]] = {}
+    for triple, told in tellers.items():
+        sources = "".join(f"[{number}]" for number in sorted(told))
+        lines.setdefault((triple.subject, triple.predicate, sources), []).append(triple.object)
+    return [
+        unfenced(f"- {subject} {predicate} {'; '.join(objects)} {sources}".rstrip())
+        for (subject, predicate, sources), objects in lines.items()
+    ]
 
 
 def _shown(clues: Clues, clue: Clue) -> str:

@@ -1,4 +1,4 @@
-"""What GeAR's agent costs a question, in calls and tokens, for each value of `calls`, on the sample passages.
+"""What the agents cost a question, in calls and tokens, on the sample passages: GeAR's three ways of asking, T²RAG's.
 
     OPENAI_API_KEY=… [OPENAI_BASE_URL=… OPENAI_MODEL=…] python examples/benchmarks/agent_cost.py --out cost.json
 
@@ -19,39 +19,55 @@ from typing import Any
 
 from llama_index.core.llms import LLM
 
-from llama_index_gear import GeARRetriever, GeARVectorStore
-from llama_index_gear.gear import Calls
+from llama_index_gear import GeARRetriever, GeARVectorStore, T2RAGRetriever
+from llama_index_gear.agent_retriever import AgentRetriever
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from quickstart import DATA, language_model, opened
 
-WAYS: tuple[Calls, ...] = ("separate", "merged", "single")
+WAYS = ("separate", "merged", "single", "t2rag", "t2rag-expand")
 
 
-def measure(
-    store: GeARVectorStore, llm: LLM, calls: Calls, questions: list[dict[str, Any]], max_steps: int
-) -> dict[str, Any]:
+def agent(way: str, store: GeARVectorStore, llm: LLM, max_steps: int | None) -> AgentRetriever:
+    """GeAR with this value of `calls`, or T²RAG, with the papers' numbers of steps unless another is given."""
+    match way:
+        case "separate" | "merged" | "single":
+            return GeARRetriever(store, llm=llm, calls=way, max_steps=max_steps or 4)
+        case "t2rag" | "t2rag-expand":
+            return T2RAGRetriever(store, llm=llm, expand=way == "t2rag-expand", max_rounds=max_steps or 3)
+    raise ValueError(f"there is no way {way!r}; there are {', '.join(WAYS)}")
+
+
+def measure(way: str, retriever: AgentRetriever, questions: list[dict[str, Any]]) -> dict[str, Any]:
     """Means over the questions."""
-    retriever = GeARRetriever(store, llm=llm, calls=calls, max_steps=max_steps, similarity_top_k=10)
-    rows = []
+    rows: list[dict[str, float]] = []
     start = time.perf_counter()
     for row in questions:
         nodes, trace = retriever.retrieve_with_trace(row["question"])
         gold = set(row["gold_passage_ids"])
         recall = len(gold & {each.node.node_id for each in nodes}) / len(gold)
-        rows.append((trace.llm_calls, trace.prompt_tokens, trace.completion_tokens, len(trace.steps), 100 * recall))
-        print(f"{calls}: {rows[-1]} {trace.stopped}", file=sys.stderr, flush=True)
-    names = ("llm_calls", "prompt_tokens", "completion_tokens", "steps", "recall@10")
-    means = {
-        name: round(statistics.fmean(column), 1) for name, column in zip(names, zip(*rows, strict=True), strict=True)
-    }
-    return {"calls": calls, **means, "seconds": round(time.perf_counter() - start, 1)}
+        rows.append(
+            {
+                "llm_calls": trace.llm_calls,
+                "prompt_tokens": trace.prompt_tokens,
+                "completion_tokens": trace.completion_tokens,
+                "steps": len(trace.steps),
+                "unread_replies": sum("reply" in problem for step in trace.steps for problem in step.problems),
+                "open_unknowns": len(trace.open),
+                "recall@10": 100 * recall,
+                "complete@10": 100.0 * (recall == 1),
+            }
+        )
+        print(f"{way}: {list(rows[-1].values())} {trace.stopped}", file=sys.stderr, flush=True)
+    means = {name: round(statistics.fmean(row[name] for row in rows), 1) for name in rows[0]}
+    return {"way": way, **means, "seconds": round(time.perf_counter() - start, 1)}
 
 
 def main() -> None:
     """Ingest, ask, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--max-steps", type=int, default=4)
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
+    parser.add_argument("--max-steps", type=int, default=None, help="steps at most; default: the papers' 4 and 3")
     parser.add_argument("--limit", type=int, default=None, help="only the first N questions")
     parser.add_argument("--out", type=Path, default=None, help="JSON file for the results")
     arguments = parser.parse_args()
@@ -62,8 +78,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         store = opened(Path(scratch), None)
         results = []
-        for calls in WAYS:
-            results.append(measure(store, llm, calls, questions[: arguments.limit], arguments.max_steps))
+        for way in arguments.ways:
+            retriever = agent(way, store, llm, arguments.max_steps)
+            results.append(measure(way, retriever, questions[: arguments.limit]))
             print(json.dumps(results[-1]), flush=True)
         store.close()
     if arguments.out is not None:
