@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 
+from llama_index_gear import GeARRetriever
 from llama_index_gear.testing import ScriptedLLM
 
 ROOT = Path(__file__).parent.parent
@@ -61,3 +62,11 @@ def test_every_ratio_is_one_of_the_committed_results() -> None:
     ingest = result("musique_train-minilm-novelty.json")["conditions"]
     share = ingest["embedding_seconds"] / ingest["ingest_seconds"]
     assert f"the embedding model takes {100 * share:.0f} %" in words
+
+
+def test_the_figures_in_a_docstring_are_committed_results() -> None:
+    said = " ".join(str(GeARRetriever.__doc__).split())
+    for name, words in (("gear", "in one step, R@5/10/15 is"), ("gear-link10", "with 10 it is")):
+        file = ROOT / "examples" / "benchmarks" / "results" / f"musique_train-minilm-{name}.json"
+        (method,) = json.loads(file.read_text("utf-8"))["methods"]
+        assert f"{words} " + "/".join(f"{method[f'recall@{k}']:.1f}" for k in (5, 10, 15)) in said

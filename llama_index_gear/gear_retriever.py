@@ -53,7 +53,7 @@ class GeARRetriever(AgentRetriever):
         base_top_k: base passages of a step, of the default base. Default 10 (GeAR App. B.2).
         link_top_k: stored triples that each noted fact is linked to. Default 1 (GeAR Eq. 2).
         passage_link_top_k: passages, and triples, that each fact of the gist is linked to (GeAR Eq. 8; k is not given
-            there). Default 3: on MuSiQue, in one step, R@5/10/15 is 81.9/87.1/88.5, with 10 it is 70.2/84.3/89.5.
+            there). Default 3: on MuSiQue, in one step, R@5/10/15 is 79.9/86.2/87.5, with 10 it is 70.2/84.3/89.5.
         gist_size: facts that the gist memory holds; the first ones stay. Default 100.
         max_llm_calls: see `Budget`, as for `max_tokens` and `timeout`. When a limit is reached, the best ranking so far
             is returned, and the trace says which limit. Default None: no limit.

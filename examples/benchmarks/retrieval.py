@@ -194,6 +194,7 @@ def measure(
                 retriever = SyncGERetriever(store, base, similarity_top_k=cut, **settings)
             else:  # with one call a question; base passages as in several steps: 10 (GeAR App. B.2)
                 base = build(base_name, arguments.base_top_k or 10, index, nodes, watch)
+                settings["passage_link_top_k"] = arguments.passage_link_top_k
                 retriever = GeARRetriever(store, base, calls="single", similarity_top_k=cut, **settings)
         elif expansion:
             raise SystemExit(
@@ -231,6 +232,7 @@ def main() -> None:
     parser.add_argument("--neighbours", type=int, default=100)
     parser.add_argument("--gamma", type=float, default=None, help="default: twice the beam size")
     parser.add_argument("--link-top-k", type=int, default=1)
+    parser.add_argument("--passage-link-top-k", type=int, default=3, help="of …+gear")
     parser.add_argument("--base-top-k", type=int, default=None, help="base passages; default: the recall cut")
     parser.add_argument("--limit", type=int, default=None, help="only the first N questions")
     parser.add_argument("--store", type=Path, default=None, help="keep the store here and use it again")
@@ -284,6 +286,7 @@ def main() -> None:
                         "neighbours",
                         "gamma",
                         "link_top_k",
+                        "passage_link_top_k",
                         "no_diversity",
                         "base_top_k",
                         "limit",
