@@ -115,10 +115,9 @@ class EdgeClient:
         collection_name: str,
         vectors_config: models.VectorParams | dict[str, models.VectorParams],
         sparse_vectors_config: dict[str, models.SparseVectorParams] | None = None,
-        on_disk_payload: bool | None = None,
         **options: Any,
     ) -> bool:
-        """Make a collection of named (or one unnamed) dense and sparse vectors; payloads on disk or in memory."""
+        """Make a collection of named (or one unnamed) dense and sparse vectors."""
         refuse("create_collection", options)
         dense = {"": vectors_config} if isinstance(vectors_config, models.VectorParams) else vectors_config
         for params in [*dense.values(), *(sparse_vectors_config or {}).values()]:
@@ -135,7 +134,6 @@ class EdgeClient:
                 )
                 for name, params in (sparse_vectors_config or {}).items()
             },
-            on_disk_payload=on_disk_payload,
         )
         folder = self._folder(collection_name)
         with self._lock:

@@ -62,10 +62,7 @@ class StoreWrites:
             (exists,) = yield [Call("collection_exists", {"collection_name": name})]
             if not exists:
                 try:
-                    # A hop reads the payloads of a thousand triples: they stay in memory.
-                    in_memory = {"on_disk_payload": False} if name == self.collections.triples else {}
-                    arguments = {"collection_name": name, **vectors_config(dimension), **in_memory}
-                    yield [Call("create_collection", arguments)]
+                    yield [Call("create_collection", {"collection_name": name, **vectors_config(dimension)})]
                 except Exception:
                     (exists,) = yield [Call("collection_exists", {"collection_name": name})]
                     if not exists:  # not just another writer that was faster
