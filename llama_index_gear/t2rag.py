@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
@@ -21,7 +21,7 @@ from llama_index_gear.steps import Compute, EmbedQuery, Flow, Link, Passages, Pr
 from llama_index_gear.thinking import decompose, resolve
 from llama_index_gear.trace import Trace
 from llama_index_gear.triple import StoredTriple, Triple, entity_key, plain
-from llama_index_gear.unknowns import Clue, Clues, Learnt, Stated, proposition
+from llama_index_gear.unknowns import Clue, Clues, Learnt, Material, Stated, proposition
 
 SearchBy = Literal["triples", "passages"]
 """What a clue is compared with: triples (T²RAG Alg. 2) or passages (T²RAG App. B.5, "chunk-based slot-filling")."""
@@ -66,6 +66,7 @@ class T2RAGPolicy:
         passages: distinct passages that a round retrieves.
         search_by: "triples" or "passages".
         with_passages: False shows the model the propositions alone.
+        grounded: a value is taken only if a passage that the model was shown has it, beside a name of the clue.
         search: settings of the beam search that expands a round which brought nothing new; None: no expansion.
         top_k: passages to return.
         rrf_k: constant of the final fusion.
@@ -77,6 +78,7 @@ class T2RAGPolicy:
     passages: int
     search_by: SearchBy
     with_passages: bool
+    grounded: bool
     search: BeamSearch | None
     top_k: int
     rrf_k: int
@@ -95,8 +97,8 @@ class T2RAGPolicy:
         hits = yield from (self._expanding if state.is_stuck else self._retrieving)(state, record)
         (nodes,) = yield [Passages(hits.passage_ids)]
         passages = {node.node_id: node for node in nodes}
-        state.propositions = [each for each in hits.propositions if each.passage_id in passages]
         state.found.know(passages, hits.chains)
+        state.propositions = [each for each in hits.propositions if each.passage_id in state.found.nodes]
         state.found.lists.append(list(passages))
         state.trace.note(record, linked=linked(state.propositions), passages=list(passages))
         if not passages and record.number == 1:
@@ -179,8 +181,10 @@ class T2RAGPolicy:
         state.trace.note(record, beams=walked(beams))
         chains = flatten(beams)
         fresh = [passage_id for passage_id in chains if passage_id not in state.found.nodes][: self.passages]
-        propositions = [chains[passage_id][-1] for passage_id in fresh]
-        return _Hits(fresh, propositions, {each: plain(step.triple for step in chains[each]) for each in fresh})
+        walked_over = {triple.id: triple for passage_id in fresh for triple in chains[passage_id]}
+        return _Hits(
+            fresh, list(walked_over.values()), {each: plain(step.triple for step in chains[each]) for each in fresh}
+        )
 
     def _resolving(self, state: _State, record: Step, texts: Mapping[str, str]) -> Flow[Learnt]:
         """Resolution and state update (T²RAG §4.3, steps 2.2 and 2.3)."""
@@ -195,7 +199,13 @@ class T2RAGPolicy:
             with_passages=self.with_passages,
         )
         state.trace.note_problem(record, said.problem, "nothing was resolved")
-        place = partial(state.clues.learn, said.value or (), record.number, MOST_CLUES)
+        place = partial(
+            state.clues.learn,
+            said.value or (),
+            record.number,
+            MOST_CLUES,
+            Material(self._material(state, texts)) if self.grounded else None,
+        )
         learnt: Learnt
         (learnt,) = yield [Compute(place)]
         added, left_out = state.facts.add([each.triple for each in learnt.facts])
@@ -207,7 +217,17 @@ class T2RAGPolicy:
                 tellers += [one for one in _tellers(each, texts, propositions) if one not in tellers]
         state.trace.note(record, gist=plain(added), left_out=left_out, values=learnt.values)
         self._note_clues(state, record, record.number)
-        return Learnt([each for each in learnt.facts if each.triple in added], learnt.values, learnt.introduced)
+        for each in learnt.doubted:
+            state.trace.note_problem(record, f"no passage says: {each.triple.text}", "it was left out")
+        return replace(learnt, facts=[each for each in learnt.facts if each.triple in added])
+
+    def _material(self, state: _State, texts: Mapping[str, str]) -> list[str]:
+        """For each passage that the model was shown, its text, its propositions, and the chain that led to it."""
+        told = {passage_id: [text] if self.with_passages else [] for passage_id, text in texts.items()}
+        for passage_id, lines in told.items():
+            lines += [each.triple.text for each in state.propositions if each.passage_id == passage_id]
+            lines += [" ".join(slots) for slots in state.found.chains.get(passage_id, [])]
+        return [" ".join(lines) for lines in told.values()]
 
     def _verdict(self, state: _State, record: Step, learnt: Learnt) -> str:
         """Why the loop ends here (T²RAG §4.3, step 2.4), or ""."""

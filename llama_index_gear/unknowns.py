@@ -7,6 +7,7 @@ name is the same unknown in all triples, up to case and underscores. A lone `?` 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -119,13 +120,21 @@ class Clues:
         """The unknowns of a clue that nothing is known of, as the model wrote them."""
         return [f"?{self._names[name]}" for name in unknowns(self.now(clue))]
 
-    def learn(self, stated: Sequence[Stated], since: int, most: int) -> Learnt:
+    def learn(self, stated: Sequence[Stated], since: int, most: int, material: Material | None = None) -> Learnt:
         """Take in what a model says: values, facts, new clues.
 
         A statement belongs to the clue whose number it bears, unless its names say otherwise: models mix numbers up.
         Statements about names that are known go first, so that a value found in one helps to place the next.
+
+        Args:
+            stated: what it says.
+            since: the round.
+            most: clues that there may be.
+            material: where values must be found, beside the names that they are values for; None: the model's word
+                is taken.
+
         """
-        learnt = Learnt()
+        learnt = Learnt(material=material)
         spelled = [replace(each, triple=_spelled(each.triple)) for each in stated]
         first = {id(each): self._placed(each)[1] for each in spelled}
         unplaced = []
@@ -174,6 +183,10 @@ class Clues:
         if triple is None:
             return False
         values = self._values(clue, triple)
+        names = [name for name in (triple.subject, triple.object) if not names_in(name)]
+        if not learnt.is_grounded(names, list(values.values())):
+            learnt.doubted.append(said)
+            return True
         for name, value in values.items():
             self.values[name] = value
             self._known.clear()
@@ -206,7 +219,9 @@ class Clues:
         if any(names_in(slot) or _LONE.fullmatch(slot) for slot in slots_of(said.triple)):
             learnt.introduced += self.add([said.triple], since, most)
         elif not any(map(_says_nothing, slots_of(said.triple))):
-            learnt.facts.append(Stated(said.triple, None, said.passages))
+            names = [said.triple.subject, said.triple.object]
+            kept = learnt.facts if learnt.is_grounded(names, names) else learnt.doubted
+            kept.append(Stated(said.triple, None, said.passages))
 
     def _values(self, clue: Clue, triple: Triple) -> dict[str, str]:
         """The values that a triple gives to the clue's unknowns."""
@@ -240,6 +255,18 @@ class Clues:
         return Triple(*slots)
 
 
+class Material:
+    """Texts in which what a model says is looked for, word by word, without regard to case and accents."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._texts = [set(_bare(text).split()) for text in texts]
+
+    def states(self, names: Sequence[str], values: Sequence[str]) -> bool:
+        """Whether one of the texts has all words of the values, and of each name at least one."""
+        wanted = {word for value in values for word in _words(value)}
+        return any(wanted <= text and all(not text.isdisjoint(_words(name)) for name in names) for text in self._texts)
+
+
 @dataclass
 class Learnt:
     """What was new in what a model said.
@@ -248,12 +275,20 @@ class Learnt:
         facts: triples without unknowns: clues that are resolved by it, and facts beside them (`number` None).
         values: unknown → what it turned out to be.
         introduced: clues that the model brought up.
+        doubted: what was not taken, since no text of the material states it.
+        material: where that was looked for; None: nowhere.
 
     """
 
     facts: list[Stated] = field(default_factory=list)
     values: dict[str, str] = field(default_factory=dict)
     introduced: list[Clue] = field(default_factory=list)
+    doubted: list[Stated] = field(default_factory=list)
+    material: Material | None = None
+
+    def is_grounded(self, names: Sequence[str], values: Sequence[str]) -> bool:
+        """Whether the material states these values of these names."""
+        return self.material is None or self.material.states(names, values)
 
 
 def _spelled(triple: Triple) -> Triple:
@@ -303,6 +338,18 @@ def _says_nothing(value: str) -> bool:
 @lru_cache(4096)
 def _folded(text: str) -> str:
     return entity_key(text)
+
+
+@lru_cache(4096)
+def _words(text: str) -> tuple[str, ...]:
+    """The words of a text that say something, without accents; all of them if none does."""
+    words = _bare(text).split()
+    return tuple(word for word in words if word not in _EMPTY_WORDS) or tuple(words)
+
+
+def _bare(text: str) -> str:
+    """The text folded, without accents."""
+    return "".join(mark for mark in unicodedata.normalize("NFKD", _folded(text)) if not unicodedata.combining(mark))
 
 
 def _alike(one: str, two: str) -> bool:

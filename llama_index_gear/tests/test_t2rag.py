@@ -265,6 +265,27 @@ async def test_what_the_model_asserts_when_it_should_ask_is_no_fact(store: GeARV
 
 
 @MODES
+async def test_what_no_passage_says_is_not_taken(store: GeARVectorStore, mode: Mode) -> None:
+    """The model knows better: a value that no passage has, or one that another name's passage has."""
+    asked = clues(GIFT, ["?directorA", "born in", "?town"])
+    wrong = facts((1, ["Gift", "directed by", "Spielberg"], [1]), (2, ["Spielberg", "born in", "Cincinnati"], [1]))
+    llm = ScriptedLLM([asked, wrong])
+    _, trace = await search(mode, T2RAGRetriever(store, llm=llm, passages_per_round=1))
+    assert (trace.stopped, trace.gist, trace.open) == ("nothing new", [], ["?directorA", "?town"])
+    assert trace.steps[0].problems == [
+        "no passage says: Gift directed by Spielberg; it was left out",
+        "no passage says: Spielberg born in Cincinnati; it was left out",
+    ]
+    other = facts((1, ["Gift", "directed by", "Carlmar"], [1]))
+    llm = ScriptedLLM([clues(GIFT, ANNET), other, NOTHING])
+    _, trace = await search(mode, T2RAGRetriever(store, llm=llm, passages_per_round=2))
+    assert trace.gist == [] and trace.open == ["?directorA", "?directorB"]
+    llm = ScriptedLLM([asked, wrong])
+    _, trace = await search(mode, T2RAGRetriever(store, llm=llm, grounded=False))
+    assert (trace.stopped, trace.open, trace.steps[0].problems) == ("resolved", [], [])
+
+
+@MODES
 async def test_a_round_that_resolves_nothing_ends_it(store: GeARVectorStore, mode: Mode) -> None:
     script = [clues(["Gift", "costs", "?sum"], ["?sum", "paid by", "?who"]), NOTHING]
     llm = ScriptedLLM([*script, "The passages do not say."])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llama_index_gear.triple import Triple
-from llama_index_gear.unknowns import Clues, Stated, names_in, proposition, unknowns
+from llama_index_gear.unknowns import Clues, Material, Stated, names_in, proposition, unknowns
 
 
 def triple(text: str) -> Triple:
@@ -228,6 +228,38 @@ def test_new_clues() -> None:
 def test_the_same_question_twice_is_one_clue() -> None:
     known = clues("Gift | directed by | ?a", "gift | Directed by | ?A", "Gift | directed by | ?a")
     assert len(known.clues) == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "values", "stated"),
+    [
+        (["Gift"], ["Michael Curtiz"], True),
+        (["The Gift (1931 film)"], ["Curtiz"], True),
+        (["Gift"], ["15 November 1911"], True),
+        (["Gift"], ["Dvorák"], True),
+        (["Gift"], ["Michael Dvořák"], True),
+        (["Annet"], ["Curtiz"], False),
+        (["Gift"], ["Carlmar"], False),
+        (["Gift"], ["Edith Curtiz"], False),
+        (["of the"], ["Curtiz"], True),
+        ([], ["Carlmar"], True),
+        ([], [], True),
+        ([], ["191"], False),
+    ],
+)
+def test_what_a_material_states(names: list[str], values: list[str], stated: bool) -> None:
+    one = "The gift: a film of the year 1931 by Michael CURTIZ, a friend of Dvořák's, born November 15, 1911."
+    assert Material([one, "Annet is by Edith Carlmar"]).states(names, values) is stated
+    assert not Material([]).states([], [])
+
+
+def test_only_what_the_material_states_is_learnt() -> None:
+    known = clues("Gift | directed by | ?who", "?who | born in | ?town")
+    material = Material(["Gift is by Curtiz", "Rome is old"])
+    told = said("1: Gift | directed by | Curtiz", "2: Curtiz | born in | Rome", "Curtiz | died in | Rome")
+    learnt = known.learn(told, 1, 32, material)
+    assert known.values == {"who": "Curtiz"} and len(learnt.facts) == 1
+    assert [each.triple.predicate for each in learnt.doubted] == ["born in", "died in"]
 
 
 @pytest.mark.parametrize(
