@@ -39,8 +39,8 @@ def agent(way: str, store: GeARVectorStore, llm: LLM, max_steps: int | None) -> 
 
 
 def measure(way: str, retriever: AgentRetriever, questions: list[dict[str, Any]]) -> dict[str, Any]:
-    """Means over the questions."""
-    rows: list[dict[str, float]] = []
+    """Means over the questions, and what each question gave."""
+    rows: list[dict[str, Any]] = []
     start = time.perf_counter()
     for row in questions:
         nodes, trace = retriever.retrieve_with_trace(row["question"])
@@ -56,11 +56,12 @@ def measure(way: str, retriever: AgentRetriever, questions: list[dict[str, Any]]
                 "open_unknowns": len(trace.open),
                 "recall@10": 100 * recall,
                 "complete@10": 100.0 * (recall == 1),
+                "stopped": trace.stopped,
             }
         )
-        print(f"{way}: {list(rows[-1].values())} {trace.stopped}", file=sys.stderr, flush=True)
-    means = {name: round(statistics.fmean(row[name] for row in rows), 1) for name in rows[0]}
-    return {"way": way, **means, "seconds": round(time.perf_counter() - start, 1)}
+        print(f"{way}: {list(rows[-1].values())}", file=sys.stderr, flush=True)
+    means = {name: round(statistics.fmean(row[name] for row in rows), 1) for name in rows[0] if name != "stopped"}
+    return {"way": way, **means, "seconds": round(time.perf_counter() - start, 1), "rows": rows}
 
 
 def main() -> None:
@@ -81,7 +82,7 @@ def main() -> None:
         for way in arguments.ways:
             retriever = agent(way, store, llm, arguments.max_steps)
             results.append(measure(way, retriever, questions[: arguments.limit]))
-            print(json.dumps(results[-1]), flush=True)
+            print(json.dumps({**results[-1], "rows": len(results[-1]["rows"])}), flush=True)
         store.close()
     if arguments.out is not None:
         report = {
