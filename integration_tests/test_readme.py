@@ -27,11 +27,14 @@ def test_the_api_in_one_screen_runs(
     embed_model = HuggingFaceEmbedding(model_name=str(folder), device="cpu")
     fact = '{"triples": [["Dell Curry", "played for", "Virginia Tech"]]}'
     script = ["At Virginia Tech.", fact, fact, '{"answerable": true, "answer": "Virginia Tech"}', "Virginia Tech [2]"]
+    script += ['{"triples": [["Stephen Curry", "son of", "?father"], ["?father", "played for", "?team"]]}']
+    script += ['{"facts": [{"clue": 1, "triple": ["Stephen Curry", "son of", "Dell Curry"]}]}', '{"facts": []}']
     names = {"embed_model": embed_model, "llm": ScriptedLLM(script)}
     exec(code, names)  # the README's own code
     out = capsys.readouterr().out
     assert "Dell Curry" in out and "\nAt Virginia Tech.\n" in out and "gist: Dell Curry — played for" in out
-    assert str(names["response"]) == "Virginia Tech [2]"
+    assert str(names["response"]) == "I don't know. Not found: Dell Curry, played for, ?team."
+    assert out.endswith("Not found: Dell Curry, played for, ?team. ['?team']\n")
     names["store"].close()  # type: ignore[attr-defined]
 
 
