@@ -242,7 +242,7 @@ class T2RAGQueryEngine(AgentQueryEngine):
         )
 
     def _said(self, trace: Trace) -> str:
-        if not self._abstain or (trace.gist and not trace.open):
+        if not self._abstain or (trace.gist and not _open_clues(trace)):
             return ""
         missing = [f"{', '.join(clue.triple)}" for clue in _open_clues(trace)]
         return f"I don't know. Not found: {'; '.join(missing)}." if missing else "I don't know. Nothing was found."
@@ -261,4 +261,4 @@ class T2RAGQueryEngine(AgentQueryEngine):
 
 def _open_clues(trace: Trace) -> list[ClueState]:
     rounds = [step for step in trace.steps if step.clues]
-    return [clue for clue in rounds[-1].clues if clue.state in ("searchable", "fuzzy")] if rounds else []
+    return [clue for clue in rounds[-1].clues if clue.state in ("searchable", "fuzzy", "unconfirmed")] if rounds else []

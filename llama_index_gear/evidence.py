@@ -67,7 +67,8 @@ class ClueState(BaseModel):
     Attributes:
         asked: as it came up, unknowns and all.
         triple: with what is known filled in.
-        state: "resolved", "searchable" (one unknown), "fuzzy" (several), or "given" (none from the first, unconfirmed).
+        state: "resolved" (stated), "searchable" (one unknown), "fuzzy" (several), "given" (it had none from the first)
+            or "unconfirmed" (others filled its unknowns, nothing has stated it).
         since: the round in which it came up; 0 for the question's own.
 
     """

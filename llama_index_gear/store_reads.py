@@ -178,7 +178,7 @@ class StoreReads:
             answers = yield from self.collections.batch(self.collections.triples, requests)
             walked, is_complete = _walked_down(answers, request.passages)
             unseen = [answer[-1].score for answer in answers if len(answer) == limit]
-            if not unseen or (is_complete and max(unseen) < walked[-1].score):
+            if not unseen or (is_complete and round(max(unseen), 6) <= round(walked[-1].score, 6)):
                 return walked
             limit *= 4
 

@@ -14,6 +14,7 @@ from llama_index_gear.errors import ArgumentError
 from llama_index_gear.evidence import ClueState, PassageLink, Slots, Step, Unknown
 from llama_index_gear.expand import BeamSearch, diverse_triple_beam_search, flatten
 from llama_index_gear.found import Found, linked, walked
+from llama_index_gear.learning import Learnt, Material, Stated, learn
 from llama_index_gear.nodes import shown
 from llama_index_gear.reason import GistMemory
 from llama_index_gear.sources import embedded
@@ -21,7 +22,7 @@ from llama_index_gear.steps import Compute, EmbedQuery, Flow, Link, Passages, Pr
 from llama_index_gear.thinking import decompose, resolve
 from llama_index_gear.trace import Trace
 from llama_index_gear.triple import StoredTriple, Triple, entity_key, plain
-from llama_index_gear.unknowns import Clue, Clues, Learnt, Material, Stated, proposition
+from llama_index_gear.unknowns import Clue, Clues, proposition
 
 SearchBy = Literal["triples", "passages"]
 """What a clue is compared with: triples (T²RAG Alg. 2) or passages (T²RAG App. B.5, "chunk-based slot-filling")."""
@@ -39,7 +40,7 @@ class _State:
     facts: GistMemory
     clues: Clues = field(default_factory=Clues)
     tellers: dict[Triple, list[str]] = field(default_factory=dict)  # fact → ids of the passages that state it
-    searched: set[int] = field(default_factory=set)  # numbers of clues
+    searched: set[tuple[int, str]] = field(default_factory=set)  # number of a clue, and what it was searched by
     since: dict[str, int] = field(default_factory=dict)  # unknown → round
     tried: dict[str, list[str]] = field(default_factory=dict)  # unknown → what was searched for it
     propositions: list[StoredTriple] = field(default_factory=list)  # of the last round
@@ -101,8 +102,9 @@ class T2RAGPolicy:
         state.propositions = [each for each in hits.propositions if each.passage_id in state.found.nodes]
         state.found.lists.append(list(passages))
         state.trace.note(record, linked=linked(state.propositions), passages=list(passages))
-        if not passages and record.number == 1:
-            return "nothing found"
+        if not passages:
+            self._note_clues(state, record, record.number)
+            return "nothing found" if record.number == 1 else "nothing new"
         if not state.clues.clues:
             return "no clue"
         texts = dict(zip(passages, shown(passages.values()), strict=True))
@@ -111,7 +113,11 @@ class T2RAGPolicy:
 
     def finish(self, state: _State) -> Flow[list[NodeWithScore]]:
         """The passages of all rounds, and those that state what was resolved, fused as GeAR does (GeAR Eq. 9)."""
-        yield from ()  # asks nothing
+        if not state.found.lists:  # the budget did not allow for a round
+            hits = yield from self._asking_itself(state)
+            (nodes,) = yield [Passages(hits.passage_ids)]
+            state.found.know({node.node_id: node for node in nodes}, hits.chains)
+            state.found.lists.append([node.node_id for node in nodes])
         tellers = [state.tellers[fact] for fact in state.facts.triples]
         state.trace.note(
             links=[
@@ -135,7 +141,7 @@ class T2RAGPolicy:
         """Adaptive retrieval by the clues that are new, or by the question itself (T²RAG Alg. 2, App. D.3)."""
         clues = self._unsearched(state)
         texts = [proposition(state.clues.now(clue)) for clue in clues]
-        state.searched.update(clue.number for clue in clues)
+        state.searched.update(zip((clue.number for clue in clues), texts, strict=True))
         for clue, text in zip(clues, texts, strict=True):
             for name in state.clues.open_in(clue):
                 state.tried.setdefault(name, []).append(text)
@@ -145,14 +151,22 @@ class T2RAGPolicy:
             if self.search_by == "passages":
                 return (yield from self._searching([QueryBundle(text) for text in texts]))
             (found,) = yield [Propositions(texts, self.passages)]
-            return _hits(found)
+            if found:
+                return _hits(found)
+            state.trace.note(record, fallback="no triples: the passages are searched")
+            return (yield from self._searching([QueryBundle(text) for text in texts]))
         state.has_asked_itself = True
+        for name in state.clues.open():
+            state.tried.setdefault(name, []).append("the question itself")
         state.trace.note(record, query=state.trace.question, fallback="no clue to search by: the question itself")
+        return (yield from self._asking_itself(state))
+
+    def _asking_itself(self, state: _State) -> Flow[_Hits]:
         known = yield from embedded(state.bundle)
         if self.search_by == "passages":
             return (yield from self._searching([known]))
         (found,) = yield [Propositions([], self.passages, [known.embedding or []])]
-        return _hits(found)
+        return _hits(found) if found else (yield from self._searching([known]))
 
     def _searching(self, queries: Sequence[QueryBundle]) -> Flow[_Hits]:
         """The same over passages: all hits in one list, the most similar first (T²RAG App. B.5). No triples."""
@@ -200,7 +214,8 @@ class T2RAGPolicy:
         )
         state.trace.note_problem(record, said.problem, "nothing was resolved")
         place = partial(
-            state.clues.learn,
+            learn,
+            state.clues,
             said.value or (),
             record.number,
             MOST_CLUES,
@@ -219,6 +234,8 @@ class T2RAGPolicy:
         self._note_clues(state, record, record.number)
         for each in learnt.doubted:
             state.trace.note_problem(record, f"no passage says: {each.triple.text}", "it was left out")
+        if learnt.left_out:
+            state.trace.note_problem(record, f"{learnt.left_out} new clues", f"there are {MOST_CLUES} already")
         return replace(learnt, facts=[each for each in learnt.facts if each.triple in added])
 
     def _material(self, state: _State, texts: Mapping[str, str]) -> list[str]:
@@ -231,8 +248,8 @@ class T2RAGPolicy:
 
     def _verdict(self, state: _State, record: Step, learnt: Learnt) -> str:
         """Why the loop ends here (T²RAG §4.3, step 2.4), or ""."""
-        open_clues = state.clues.of("searchable", "fuzzy")
-        if not open_clues and (state.clues.of("resolved") or learnt.facts):
+        open_clues = state.clues.of("searchable", "fuzzy", "unconfirmed")
+        if not open_clues and state.clues.of("resolved"):
             return "resolved"
         is_new = bool(learnt.facts or learnt.values or learnt.introduced)
         can_search = bool(self._unsearched(state)) or (bool(state.clues.of("fuzzy")) and not state.has_asked_itself)
@@ -245,10 +262,13 @@ class T2RAGPolicy:
 
     def _unsearched(self, state: _State) -> list[Clue]:
         """The clues to search by: newly searchable ones; where the question has no unknown, its givens."""
-        clues = state.clues.of("searchable")
+        clues = state.clues.of("searchable", "unconfirmed")
         if not clues and not state.clues.of("fuzzy", "resolved"):
             clues = state.clues.of("given")
-        return [each for each in clues if each.number not in state.searched and proposition(state.clues.now(each))]
+        texts = {clue.number: proposition(state.clues.now(clue)) for clue in clues}
+        return [
+            each for each in clues if texts[each.number] and (each.number, texts[each.number]) not in state.searched
+        ]
 
     def _note_clues(self, state: _State, record: Step, since: int) -> None:
         for name in state.clues.open():
@@ -281,13 +301,17 @@ def _same(triple: Triple) -> tuple[str, ...]:
 
 
 def _tellers(said: Stated, texts: Mapping[str, str], propositions: Sequence[StoredTriple]) -> list[str]:
-    """Ids of the passages that state a fact: those named, those of an equal proposition, else those with its names."""
+    """Ids of the passages that state a fact: of those named, and those of an equal proposition, else of all shown.
+
+    A passage that has not more than half of the words of each of its names does not state it, whatever the model says.
+    """
     ids = list(texts)
+    stated = {
+        passage_id
+        for passage_id, text in texts.items()
+        if Material([text]).states([said.triple.subject, said.triple.object])
+    }
     named = [ids[number - 1] for number in said.passages if 1 <= number <= len(ids)]
-    named += [each.passage_id for each in propositions if _same(each.triple) == _same(said.triple)]
-    if not named:
-        names = [f" {entity_key(name)} " for name in (said.triple.subject, said.triple.object)]
-        named = [
-            passage_id for passage_id, text in texts.items() if all(name in f" {entity_key(text)} " for name in names)
-        ]
-    return list(dict.fromkeys(named))
+    told = [passage_id for passage_id in named if passage_id in stated]
+    told += [each.passage_id for each in propositions if _same(each.triple) == _same(said.triple)]
+    return list(dict.fromkeys(told or (passage_id for passage_id in ids if passage_id in stated)))

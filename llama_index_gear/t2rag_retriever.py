@@ -35,11 +35,11 @@ class T2RAGRetriever(AgentRetriever):
 
     Language model calls: one, and one a round (one more each where a reply can't be read); 4 at most in 3 rounds.
 
-    Where this differs from the paper: a value counts only if a passage has it (`grounded`); values are bound to
-    unknowns by name, so that what one clue gives fills the others and a clue is in one state only; a triple that the
-    model writes without an unknown is not taken for a fact until a passage states it, and where there are only such
-    ones, these are searched; a clue that nothing was found for stays in sight of the model, though it isn't searched
-    again.
+    Where this differs from the paper: a value counts only if a passage has it (`grounded`). Values are bound to
+    unknowns by name, so that what one clue gives fills the others and a clue is in one state only. A clue whose
+    unknowns others have filled, or that had none from the first, is resolved only when something states it; it is
+    searched for that: the former in the next round, the latter where there are only such. A clue that nothing was found
+    for stays in sight of the model, though it isn't searched again.
 
     Args:
         vector_store: the store that holds passages and triples.
@@ -50,9 +50,9 @@ class T2RAGRetriever(AgentRetriever):
         search_by: "triples" (default), or "passages": a clue is compared with passages by dense search instead ("chunk-
             based slot-filling", T²RAG App. B.5).
         with_passages: False shows the model the triples alone ("w/o chunk", T²RAG Table 2). Default True.
-        grounded: what the model says a value is counts only if one of the passages that it was shown has all words of
-            the value and a word of the clue's other name; what was left out for that stands in the trace. Default
-            True. False takes the model's word, as the paper does.
+        grounded: what the model says a value is counts only if one of the passages that it was shown (with the triples
+            that led there) has all words of the value, and more than half of those of the clue's other name; what was
+            left out for that stands in the trace. Default True. False takes the model's word, as the paper does.
         expand: a round that brings nothing new is followed, once, by graph expansion (GeAR §4.2) from the resolved
             facts towards the open clues, to passages that no round has seen. Default False: T²RAG has no graph.
         max_llm_calls: see `Budget`, as for `max_tokens` and `timeout`. Default None: no limit.
@@ -113,6 +113,10 @@ class T2RAGRetriever(AgentRetriever):
         check_counts(max_rounds=max_rounds, similarity_top_k=similarity_top_k, passages_per_round=passages_per_round)
         if search_by not in ("triples", "passages"):
             raise ArgumentError(f"search_by must be triples or passages; got {search_by!r}")
+        if search_by == "passages" and not with_passages:
+            raise ArgumentError(
+                "search_by='passages' finds no triples: with_passages=False would show the model nothing"
+            )
         if rrf_k < 0:
             raise ArgumentError(f"rrf_k must be 0 or more, got {rrf_k}")
         beam_search = BeamSearch(beam_size, beam_length, neighbours, gamma, diversity, scorer)

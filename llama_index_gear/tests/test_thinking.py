@@ -13,6 +13,7 @@ from llama_index.core.prompts import PromptTemplate
 
 from llama_index_gear.asking import Reply
 from llama_index_gear.errors import ReplyError
+from llama_index_gear.learning import Stated, learn
 from llama_index_gear.steps import Ask
 from llama_index_gear.thinking import (
     DECOMPOSE_PROMPT,
@@ -23,7 +24,7 @@ from llama_index_gear.thinking import (
     resolve,
 )
 from llama_index_gear.triple import StoredTriple, Triple
-from llama_index_gear.unknowns import Clues, Stated, slots_of
+from llama_index_gear.unknowns import Clues, slots_of
 
 TEMPLATE = DECOMPOSE_PROMPT.get_template()
 
@@ -71,6 +72,14 @@ def test_a_question_taken_apart(reply: str, expected: list[Any]) -> None:
 def test_a_question_that_is_the_prompt_s_own_example() -> None:
     own = '{"triples": [["Dune", "written by", "?authorA"]]}'
     assert parts(own) == [("Dune", "written by", "?authorA")]
+
+
+def test_a_question_that_shares_a_part_with_the_prompt_s_examples() -> None:
+    house = '{"triples": [["Eiffel Tower", "designed by", "?architect"], ["?architect", "born in", "?country"]]}'
+    assert len(parts(house)) == 2
+    books = [["Emma", "written by", "?authorA"], ["Ulysses", "written by", "?authorB"],
+             ["?authorA", "born on", "?dateA"], ["?authorB", "born on", "?dateB"]]  # fmt: skip
+    assert len(parts(json.dumps({"triples": books}))) == 4
 
 
 @pytest.mark.parametrize(
@@ -124,6 +133,12 @@ BY = "Gift | directed by | Curtiz"
         ("Here is what I found:\n1. Gift | directed by | Curtiz", [(1, BY, ())]),
         ("Gift | directed by | Curtiz", [(None, BY, ())]),
         ('{"facts": [{"clue": 1, "triple": ["A | B", "made by", "C"]}]}', [(1, "A | B | made by | C", ())]),
+        ('{"facts": [["Gift", "directed by", "Curtiz"], ["a", "b", "c"], ["d", "e", "f"]]}',
+         [(None, BY, ()), (None, "a | b | c", ()), (None, "d | e | f", ())]),
+        ('{"facts": ["Gift | directed by | Curtiz", "a | b | c", "d | e | f"]}',
+         [(None, BY, ()), (None, "a | b | c", ()), (None, "d | e | f", ())]),
+        ('{"1": ["Gift", "directed by", "Curtiz"], "2": ["a", "b", "c"]}', [(1, BY, ()), (2, "a | b | c", ())]),
+        ('{"clue": 1, "evidence": [1, 2, 3], "triple": ["Gift", "directed by", "Curtiz"]}', [(1, BY, ())]),
         ('{"facts": []}', []),
         ('{"facts": [{"clue": 1, "triple": ["subject", "predicate", "object"], "passages": [2]}]}', []),
         ('{"facts": []}\n{"facts": []}', []),
@@ -153,7 +168,7 @@ def test_no_reply_breaks_the_parsers(reply: str) -> None:
 def test_time_grows_with_the_reply_and_not_faster() -> None:
     def seconds(size: int) -> float:
         took = []
-        for junk in ("[{", '{"facts": [{"clue": 1, "triple": ["a", ', "1. | ", '{"a": '):
+        for junk in ("[{", '{"facts": [{"clue": 1, "triple": ["a", ', "1. | ", '{"a": ', "["):
             start = time.perf_counter()
             for parse in (parse_statements, parse_decomposition):
                 try:
@@ -184,7 +199,7 @@ def test_both_prompts_are_asked_again_once_with_what_was_wrong() -> None:
 def test_what_a_resolution_is_shown() -> None:
     clues = Clues()
     clues.add([Triple("Gift", "directed by", "?who"), Triple("?who", "born in", "?year"), Triple("A", "is", "B")], 0, 9)
-    clues.learn([Stated(Triple("Gift", "directed by", "Curtiz"), 1)], 1, 9)
+    learn(clues, [Stated(Triple("Gift", "directed by", "Curtiz"), 1)], 1, 9)
     fact = Triple("Curtiz", "born in", "1886")
     found = [StoredTriple(str(n), fact, f"p{n}", 0.5) for n in (2, 1, 3)]
     found += [StoredTriple(f"f{n}", Triple("Curtiz", "made", f"film {n}"), f"p{n}", 0.4) for n in (1, 1, 2)]
