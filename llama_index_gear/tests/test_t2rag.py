@@ -689,9 +689,9 @@ async def test_cancelling_stops_the_work(store: GeARVectorStore) -> None:
 
 
 async def test_the_event_loop_is_not_held_up(store: GeARVectorStore, longest_pause: Any) -> None:
-    """By our own code: 200 clues and 200 statements to be placed."""
-    many = [[f"Gift {n}", "directed by", f"?who{n}"] for n in range(200)]
-    said = [(n % 40, [f"Gift {n}", "directed by", f"Somebody {n}"], [1]) for n in range(200)]
+    """By our own code: 40 clues and 60 statements to be placed."""
+    many = [[f"Gift {n}", "directed by", f"?who{n}"] for n in range(40)]
+    said = [(n % 40, [f"Gift {n}", "directed by", f"Somebody {n}"], [1]) for n in range(60)]
 
     async def work() -> None:
         retriever = T2RAGRetriever(store, llm=ScriptedLLM([clues(*many), facts(*said)], otherwise=lambda _: NOTHING))
