@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.resources
 import json
 import re
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from llama_index_gear import GeARRetriever
 from llama_index_gear.testing import ScriptedLLM
 
 ROOT = Path(__file__).parent.parent
+COSTS = ("llm_calls", "prompt_tokens", "completion_tokens", "recall@10")
 README = (ROOT / "README.md").read_text("utf-8")
 
 
@@ -73,3 +75,14 @@ def test_the_figures_in_a_docstring_are_committed_results() -> None:
         file = ROOT / "examples" / "benchmarks" / "results" / f"musique_train-minilm-{name}.json"
         (method,) = json.loads(file.read_text("utf-8"))["methods"]
         assert f"{words} " + "/".join(f"{method[f'recall@{k}']:.1f}" for k in (5, 10, 15)) in said
+
+
+def test_the_costs_of_the_agents_are_committed_results() -> None:
+    for name in ("gear", "t2rag"):
+        file = ROOT / "examples" / "benchmarks" / "results" / f"agent_cost-{name}.json"
+        for way in json.loads(file.read_text("utf-8"))["ways"]:
+            first = way.get("rows", [])[:10]
+            mean = {key: statistics.fmean(row[key] for row in first) for key in COSTS} if first else way
+            label = "T²RAG" if name == "t2rag" else f'GeAR, `calls="{way["way"]}"`'
+            tokens = f"{mean['prompt_tokens']:,.0f} + {mean['completion_tokens']:.0f}"
+            assert f"| {label} | {mean['llm_calls']:.1f} | {tokens} | {mean['recall@10']:.1f} |" in README
