@@ -90,12 +90,16 @@ def test_a_killed_ingest_leaves_whole_passages_and_is_mended_by_repeating_it(tmp
     expected = held_by(undisturbed)
     assert [len(points) for points in expected.values()] == [PASSAGES, 3 * PASSAGES]
     partial = 0
-    for number, part in enumerate([0.0, *(rng.uniform(0.1, 0.8) for _ in range(3))]):
+    for number in range(16):  # four moments, and more if none of them met the call at work: machines are slow at times
+        if number >= 4 and partial:
+            break
         folder = tmp_path / f"killed-{number}"
+        part = rng.uniform(0.1, 0.8) if number else 0.0
         if replacing:
             ingest(folder, 1)
         at_work = killed(folder, 2, part * duration)
         partial += at_work and held_by(folder) not in ({}, expected)
+        duration *= 1.0 if at_work else 0.7
         ingest(folder, 2)
         assert held_by(folder) == expected, f"killed after {part:.2f} of the time"
     assert partial, "no kill met the call at work: let it ingest more"
