@@ -166,8 +166,8 @@ class T2RAGQueryEngine(AgentQueryEngine):
         node_postprocessors: applied to the passages before the answer.
         text_qa_template: replaces the synthesizer's prompt; it has the variables `context_str` and `query_str`.
         answer_top_k: passages that the answer is written from where no fact was resolved. Default 5.
-        abstain: as long as an unknown is open, or no fact resolved, the response says what was not found, and no
-            call is made to answer. Default False.
+        abstain: unless the search ended with all clues resolved, the response says what was not found, and no call is
+            made to answer. Default False.
         streaming: of the default synthesizer.
         callback_manager: LlamaIndex's.
 
@@ -242,7 +242,7 @@ class T2RAGQueryEngine(AgentQueryEngine):
         )
 
     def _said(self, trace: Trace) -> str:
-        if not self._abstain or (trace.gist and not _open_clues(trace)):
+        if not self._abstain or trace.stopped == "resolved":
             return ""
         missing = [f"{', '.join(clue.triple)}" for clue in _open_clues(trace)]
         return f"I don't know. Not found: {'; '.join(missing)}." if missing else "I don't know. Nothing was found."
@@ -261,4 +261,6 @@ class T2RAGQueryEngine(AgentQueryEngine):
 
 def _open_clues(trace: Trace) -> list[ClueState]:
     rounds = [step for step in trace.steps if step.clues]
-    return [clue for clue in rounds[-1].clues if clue.state in ("searchable", "fuzzy", "unconfirmed")] if rounds else []
+    clues = rounds[-1].clues if rounds else []
+    still_open = [clue for clue in clues if clue.state in ("searchable", "fuzzy", "unconfirmed")]
+    return still_open or [clue for clue in clues if clue.state == "given"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from llama_index_gear.triple import Triple, entity_key
-from llama_index_gear.unknowns import LONE, Clue, Clues, key, names_in, slots_of, spelled, unknowns, values_in
+from llama_index_gear.unknowns import LONE, Clue, Clues, key, names_in, slots_of, unknowns, values_in
 
 _NO_VALUE = re.compile(
     r"\W*(?:(?:is |was |are )?(?:not|un|in)[ -]?"
@@ -92,7 +92,7 @@ def learn(clues: Clues, stated: Sequence[Stated], since: int, most: int, materia
 
     """
     work = _Placing(clues, since, most, material)
-    waiting = [replace(each, triple=spelled(each.triple)) for each in stated]
+    waiting = [replace(each, triple=clues.spelled(each.triple)) for each in stated]
     waiting.sort(key=lambda each: -work.fit(each)[1])
     for _ in range(_PASSES):
         later = [each for each in waiting if not work.take(each)]

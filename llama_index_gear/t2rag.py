@@ -180,7 +180,7 @@ class T2RAGPolicy:
         """Graph expansion from what is resolved, towards what is open, to passages that no round has seen."""
         assert self.search is not None
         state.is_stuck, state.has_expanded = False, True
-        open_clues = state.clues.of("searchable", "fuzzy")
+        open_clues = state.clues.of("searchable", "fuzzy", "unconfirmed")
         towards = " ".join(filter(None, (proposition(state.clues.now(clue)) for clue in open_clues)))
         towards = towards or state.trace.question
         for name in state.clues.open():

@@ -87,9 +87,10 @@ _DECODER = json.JSONDecoder(strict=False)
 _OPENING = re.compile(r"[\[{]")
 _CLUE = ("clue", "clue_number", "clue number", "number", "id")
 _PASSAGES = ("passages", "passage", "sources", "source")
+_LONGEST_LINE = 1000  # characters of a statement in a line of its own
 _FAILURES = 50  # places in a reply that look like JSON and are not
 _NUMBER = re.compile(r"\d+")
-_LINE = re.compile(r"^[\s>*•#-]*(?:[\w ]*\bclue\s*#?)?(\d{1,3})\s*[:.)]\s*(.+)$", re.IGNORECASE)
+_LINE = re.compile(r"^[>*•#-]*\s*(?:(?:\w+ ){0,4}clue\s*#?)?(\d{1,3})\s*[:.)]\s*(.+)$", re.IGNORECASE)
 _NAMES = ("subject", "predicate", "object")
 
 
@@ -217,7 +218,7 @@ def _stated_in(value: Mapping[str, Any]) -> list[Stated]:
 
 def _numbered_line(line: str) -> Stated | None:
     """`Clue 1: subject | predicate | object` and its like."""
-    found = _LINE.match(line)
+    found = _LINE.match(line.strip()) if len(line) <= _LONGEST_LINE else None
     if found is None:
         return None
     triples = _read(found[2])

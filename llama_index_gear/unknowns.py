@@ -7,9 +7,10 @@ name is the same unknown in all triples, up to case and underscores. A lone `?` 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 from typing import Literal
 
 from llama_index_gear.triple import Triple, entity_key
@@ -21,6 +22,8 @@ State = Literal["resolved", "searchable", "fuzzy", "given", "unconfirmed"]
 _UNKNOWN = re.compile(r"(?<![\w?])\?+(\w+(?:-\w+)*)")
 LONE = re.compile(r"[\s\"'“”‘’(\[{<_]*\?+[\s\"'“”‘’)\]}>_.]*")
 _CITATION = re.compile(r"(?:\s*\[\d+\])+$")
+_MOST_IN_A_SLOT = 3  # unknowns; the time to tell their values apart grows with each of them
+_LONGEST_SLOT = 500  # characters
 _WHOLE = re.compile(
     r"(?:an? |the )?[\"'“”‘’(\[{<]*\?+\s*(\w+(?:[\s-]+\w+){0,5})[?.!,;:\"'“”‘’)\]}>]*(?:\s*\(.*\))?", re.IGNORECASE
 )
@@ -63,7 +66,9 @@ class Clues:
 
     def add(self, triples: Iterable[Triple], since: int, most: int) -> list[Clue]:
         """Take new clues, as long as there are no more than `most`; return those that were taken."""
-        spelled_out = [spelled(triple) for triple in dict.fromkeys(triples)]
+        given = list(islice(dict.fromkeys(triples), 8 * most))
+        single = {_canonical(slot[1:]) for triple in given for slot in slots_of(triple) if _UNKNOWN.fullmatch(slot)}
+        spelled_out = [spelled(triple, single | set(self._names)) for triple in given]
         for name in (name for triple in spelled_out for slot in slots_of(triple) for name in _UNKNOWN.findall(slot)):
             self._names.setdefault(_canonical(name), name)
         added = []
@@ -98,6 +103,10 @@ class Clues:
     def open_in(self, clue: Clue) -> list[str]:
         """The unknowns of a clue that nothing is known of, as the model wrote them."""
         return [self.written(name) for name in unknowns(self.now(clue))]
+
+    def spelled(self, triple: Triple) -> Triple:
+        """A triple with its unknowns written as those of the clues are."""
+        return spelled(triple, self._names)
 
     def written(self, name: str) -> str:
         """An unknown as the model wrote it."""
@@ -139,12 +148,18 @@ class Clues:
         return f"?{number}"
 
 
-def spelled(triple: Triple) -> Triple:
-    """The triple with `?name` wherever a whole slot is an unknown: "(?director)", "the ?birth-year", "?film?"."""
+def spelled(triple: Triple, names: Container[str]) -> Triple:
+    """The triple with `?name` wherever a whole slot is an unknown: "(?director)", "the ?birth-year", "?film?".
+
+    Where the first of several words is one of the names, the rest is not part of it: "?country at that time".
+    """
     slots = []
     for slot in slots_of(triple):
         whole = _WHOLE.fullmatch(slot)
-        slots.append("?" + "_".join(re.findall(r"\w+", whole[1])) if whole else slot)
+        words = re.findall(r"\w+", whole[1]) if whole else []
+        joined = "_".join(words)
+        is_one = len(words) == 1 or _canonical(joined) in names or (words and _canonical(words[0]) not in names)
+        slots.append(f"?{joined}" if is_one else slot)
     return Triple(*slots)
 
 
@@ -165,6 +180,8 @@ def values_in(clue: Triple, triple: Triple) -> dict[str, str]:
     for mine, theirs in zip(slots_of(clue), slots_of(triple), strict=True):
         names = list(map(_canonical, _UNKNOWN.findall(mine)))
         if not names or names_in(theirs) or LONE.fullmatch(theirs):
+            continue
+        if len(names) > _MOST_IN_A_SLOT or len(theirs) > _LONGEST_SLOT:
             continue
         literals = (re.escape(part) for part in _UNKNOWN.split(mine)[::2])
         match = re.fullmatch("(.+?)".join(literals), _CITATION.sub("", theirs), re.IGNORECASE)

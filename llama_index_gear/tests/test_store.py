@@ -41,7 +41,7 @@ from llama_index_gear.errors import (
 from llama_index_gear.mentions import MentionTripleExtractor
 from llama_index_gear.nodes import TRIPLES_KEY, attach_triples, read_triples
 from llama_index_gear.retriever import NaiveGERetriever
-from llama_index_gear.steps import EmbedQuery, Facts, Link, Neighbours, Similarities, TriplesOf
+from llama_index_gear.steps import EmbedQuery, Facts, Link, Neighbours, Propositions, Similarities, TriplesOf
 from llama_index_gear.store import GeARVectorStore
 from llama_index_gear.store_contract import StoreContract, contents, passage
 from llama_index_gear.testing import WordEmbedding
@@ -774,3 +774,20 @@ async def test_both_clients_are_closed() -> None:
     await store.aclose()
     with pytest.raises(RuntimeError, match="closed"):
         await store.aget_nodes()
+
+
+def test_ties_do_not_load_the_collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred passages that say the same are a hundred equal hits: the first ones will do."""
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding())
+    store.add([passage(f"p{n}", "It is a film.", [("It", "is", "film")]) for n in range(100)])
+    limits: list[int] = []
+    ask = store.client.query_batch_points
+
+    def asked(collection_name: str, requests: Any, **options: Any) -> Any:
+        limits.extend(request.limit for request in requests)
+        return ask(collection_name, requests, **options)
+
+    monkeypatch.setattr(store.client, "query_batch_points", asked)
+    found = store.answer(Propositions(["It is film"], 5))
+    assert len({each.passage_id for each in found}) == 5 and limits == [32]
+    store.close()

@@ -247,9 +247,12 @@ async def test_yes_or_no(store: GeARVectorStore, mode: Mode) -> None:
         [claim],
         [("Carlmar made Annet", "resolved")],
     )
-    llm = ScriptedLLM([clues(["Carlmar", "made", "Gift"]), NOTHING])
-    _, trace = await search(mode, T2RAGRetriever(store, llm=llm), "Did Carlmar make Gift?")
-    assert (trace.stopped, trace.gist, states(trace, 1)) == ("nothing new", [], [("Carlmar made Gift", "given")])
+    other = facts((1, ["Carlmar", "made", "Annet"], []))
+    llm = ScriptedLLM([clues(["Carlmar", "made", "Gift"]), other])
+    engine = T2RAGQueryEngine.from_vector_store(store, llm=llm, abstain=True)
+    response, trace = await ask(mode, engine, "Did Carlmar make Gift?")
+    assert (trace.stopped, trace.gist, states(trace, 1)) == ("nothing new", [claim], [("Carlmar made Gift", "given")])
+    assert str(response) == "I don't know. Not found: Carlmar, made, Gift."
 
 
 @MODES

@@ -180,7 +180,7 @@ def test_time_grows_with_the_reply_and_not_faster() -> None:
 
     gc.disable()  # its passes over what a long reply makes take longer the more there is
     try:
-        for junk in ("[{", '{"facts": [{"clue": 1, "triple": ["a", ', "1. | ", '{"a": ', "["):
+        for junk in ("[{", '{"facts": [{"clue": 1, "triple": ["a", ', "1. | ", '{"a": ', "[", " x  "):
             for parse in (parse_statements, parse_decomposition):
                 short, long = (seconds(parse, junk * (size // len(junk))) for size in (5_000, 40_000))
                 assert long < 3 * 8 * short + 0.1, (junk, parse)  # eight times as long; 64 times if it were quadratic

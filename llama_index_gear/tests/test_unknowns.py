@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
 import pytest
@@ -341,6 +342,21 @@ def test_an_unknown_that_is_a_whole_slot_however_it_is_written(unknown: str) -> 
     learn(known, said("1: Gift | directed by | Curtiz"), 1, 32)
     assert now(known)[1] == "Curtiz | born in | ?year"
     assert proposition(clues(f"Gift | directed by | {unknown}").clues[0].triple) == "Gift directed by"
+
+
+def test_words_behind_an_unknown_that_has_its_name_elsewhere_are_no_part_of_it() -> None:
+    known = clues("Gift | made in | ?country", "Bob | king of | ?country at that time", "?birth year | of | Bob")
+    assert known.open() == ["?country", "?birth_year"]
+    learn(known, said("1: Gift | made in | France"), 1, 32)
+    assert now(known)[1] == "Bob | king of | France at that time"
+
+
+def test_long_slots_with_many_unknowns_take_no_time() -> None:
+    one = triple("a | is | ?a a ?b a ?c a ?d a ?e b")
+    start = time.perf_counter()
+    learn(clues("a | is | ?a a ?b a ?c a ?d a ?e b"), [Stated(Triple("a", "is", "a " * 3000 + "c"), 1)], 1, 32)
+    learn(clues("a | is | ?a a ?b a ?c b"), [Stated(Triple("a", "is", "a " * 200 + "c"), 1)], 1, 32)
+    assert time.perf_counter() - start < 5 and len(unknowns(one)) == 5
 
 
 def test_a_citation_is_no_part_of_a_value() -> None:
