@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from llama_index_gear.triple import Triple, entity_key
+from llama_index_gear.triple import StoredTriple, Triple, entity_key, plain
 from llama_index_gear.unknowns import LONE, Clue, Clues, key, names_in, slots_of, unknowns, values_in
 
 _NO_VALUE = re.compile(
@@ -203,6 +203,31 @@ class _Placing:
         return any(
             mine & set(unknowns(other)) and not all(map(names_in, (other.subject, other.object))) for other in others
         )
+
+
+def same(triple: Triple) -> tuple[str, ...]:
+    """What two triples that state the same fact have in common."""
+    return tuple(entity_key(slot) for slots in plain([triple]) for slot in slots)
+
+
+def tellers_of(said: Stated, texts: Mapping[str, str], propositions: Sequence[StoredTriple]) -> list[str]:
+    """Ids of the passages that state a fact: of those named, and those of an equal proposition, else of all shown.
+
+    A passage that has not more than half of the words of each of its names does not state it, whatever the model says.
+
+    Args:
+        said: the fact, and the numbers of the passages that the model named.
+        texts: id → text of the passages, in the order in which the model was shown them.
+        propositions: that the model was shown.
+
+    """
+    ids = list(texts)
+    names = [said.triple.subject, said.triple.object]
+    stated = {passage_id for passage_id, text in texts.items() if Material([text]).states(names)}
+    named = [ids[number - 1] for number in said.passages if 1 <= number <= len(ids)]
+    told = [passage_id for passage_id in named if passage_id in stated]
+    told += [each.passage_id for each in propositions if same(each.triple) == same(said.triple)]
+    return list(dict.fromkeys(told or (passage_id for passage_id in ids if passage_id in stated)))
 
 
 def says_nothing(value: str) -> bool:

@@ -14,14 +14,14 @@ from llama_index_gear.errors import ArgumentError
 from llama_index_gear.evidence import ClueState, PassageLink, Slots, Step, Unknown
 from llama_index_gear.expand import BeamSearch, diverse_triple_beam_search, flatten
 from llama_index_gear.found import Found, linked, walked
-from llama_index_gear.learning import Learnt, Material, Stated, learn
+from llama_index_gear.learning import Learnt, Material, learn, same, tellers_of
 from llama_index_gear.nodes import shown
 from llama_index_gear.reason import GistMemory
 from llama_index_gear.sources import embedded
 from llama_index_gear.steps import Compute, EmbedQuery, Flow, Link, Passages, Propositions, Search
 from llama_index_gear.thinking import decompose, resolve
 from llama_index_gear.trace import Trace
-from llama_index_gear.triple import StoredTriple, Triple, entity_key, plain
+from llama_index_gear.triple import StoredTriple, Triple, plain
 from llama_index_gear.unknowns import Clue, Clues, proposition
 
 SearchBy = Literal["triples", "passages"]
@@ -224,12 +224,12 @@ class T2RAGPolicy:
         learnt: Learnt
         (learnt,) = yield [Compute(place)]
         added, left_out = state.facts.add([each.triple for each in learnt.facts])
-        held = {_same(fact): fact for fact in state.facts.triples}
+        held = {same(fact): fact for fact in state.facts.triples}
         for each in learnt.facts:
-            fact = held.get(_same(each.triple))
+            fact = held.get(same(each.triple))
             if fact is not None:
                 tellers = state.tellers.setdefault(fact, [])
-                tellers += [one for one in _tellers(each, texts, propositions) if one not in tellers]
+                tellers += [one for one in tellers_of(each, texts, propositions) if one not in tellers]
         state.trace.note(record, gist=plain(added), left_out=left_out, values=learnt.values)
         self._note_clues(state, record, record.number)
         for each in learnt.doubted:
@@ -294,24 +294,3 @@ def _hits(propositions: list[StoredTriple]) -> _Hits:
     for each in propositions:
         chains.setdefault(each.passage_id, plain([each.triple]))
     return _Hits(list(chains), propositions, chains)
-
-
-def _same(triple: Triple) -> tuple[str, ...]:
-    return tuple(entity_key(slot) for slots in plain([triple]) for slot in slots)
-
-
-def _tellers(said: Stated, texts: Mapping[str, str], propositions: Sequence[StoredTriple]) -> list[str]:
-    """Ids of the passages that state a fact: of those named, and those of an equal proposition, else of all shown.
-
-    A passage that has not more than half of the words of each of its names does not state it, whatever the model says.
-    """
-    ids = list(texts)
-    stated = {
-        passage_id
-        for passage_id, text in texts.items()
-        if Material([text]).states([said.triple.subject, said.triple.object])
-    }
-    named = [ids[number - 1] for number in said.passages if 1 <= number <= len(ids)]
-    told = [passage_id for passage_id in named if passage_id in stated]
-    told += [each.passage_id for each in propositions if _same(each.triple) == _same(said.triple)]
-    return list(dict.fromkeys(told or (passage_id for passage_id in ids if passage_id in stated)))

@@ -24,6 +24,7 @@ from llama_index_gear.agent_retriever import AgentRetriever
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from quickstart import DATA, language_model, opened
+from recorded import RecordedLLM
 
 WAYS = ("separate", "merged", "single", "t2rag", "t2rag-expand")
 
@@ -70,11 +71,14 @@ def main() -> None:
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--max-steps", type=int, default=None, help="steps at most; default: the papers' 4 and 3")
     parser.add_argument("--limit", type=int, default=None, help="only the first N questions")
+    parser.add_argument("--replies", type=Path, default=None, help="SQLite file that keeps the model's replies")
     parser.add_argument("--out", type=Path, default=None, help="JSON file for the results")
     arguments = parser.parse_args()
     llm = language_model()
     if llm is None:
         parser.error("set OPENAI_API_KEY (and OPENAI_BASE_URL, OPENAI_MODEL for a compatible server)")
+    if arguments.replies is not None:
+        llm = RecordedLLM(llm, arguments.replies)
     questions = [json.loads(line) for line in (DATA / "questions.jsonl").read_text("utf-8").splitlines()]
     with tempfile.TemporaryDirectory() as scratch:
         store = opened(Path(scratch), None)
