@@ -3,8 +3,11 @@
 from llama_index_gear.bm25 import RankBM25Retriever
 from llama_index_gear.engine import GeARQueryEngine, T2RAGQueryEngine
 from llama_index_gear.errors import GeARError
+from llama_index_gear.external import ExternalTripleStore
+from llama_index_gear.external_retriever import ExternalGeARRetriever
 from llama_index_gear.extract import GeARTripleExtractor
 from llama_index_gear.gear_retriever import GeARRetriever
+from llama_index_gear.graph_files import TriplesFile
 from llama_index_gear.ledger import FAILED_EXTRACTIONS, ExtractionLedger
 from llama_index_gear.mentions import MentionTripleExtractor
 from llama_index_gear.nodes import ToPropertyGraph, attach_triples, read_triples
@@ -13,17 +16,21 @@ from llama_index_gear.retriever import NaiveGERetriever, SyncGERetriever
 from llama_index_gear.store import GeARVectorStore
 from llama_index_gear.t2rag_retriever import T2RAGRetriever
 from llama_index_gear.trace import Trace
-from llama_index_gear.triple import Triple
+from llama_index_gear.triple import GraphTriple, Triple
+from llama_index_gear.wikidata import WikidataDump
 
 __all__ = [
     "FAILED_EXTRACTIONS",
     "DiverseTripleBeamSearch",
+    "ExternalGeARRetriever",
+    "ExternalTripleStore",
     "ExtractionLedger",
     "GeARError",
     "GeARQueryEngine",
     "GeARRetriever",
     "GeARTripleExtractor",
     "GeARVectorStore",
+    "GraphTriple",
     "MentionTripleExtractor",
     "NaiveGERetriever",
     "RankBM25Retriever",
@@ -33,6 +40,8 @@ __all__ = [
     "ToPropertyGraph",
     "Trace",
     "Triple",
+    "TriplesFile",
+    "WikidataDump",
     "attach_triples",
     "read_triples",
 ]

@@ -251,7 +251,7 @@ class EdgeClient:
     def query_batch_points(
         self, collection_name: str, requests: Sequence[models.QueryRequest], **options: Any
     ) -> list[models.QueryResponse]:
-        """Nearest points for each dense or sparse query vector, filtered; best first."""
+        """Nearest points for each dense or sparse query vector, filtered; best first. Without a vector: by id."""
         refuse("query_batch_points", options)
         batch = edge.QueryBatchRequest([to_query(request) for request in requests])
         with self._lock:

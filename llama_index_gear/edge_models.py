@@ -93,11 +93,11 @@ def from_scored(points: Sequence[edge.ScoredPoint], request: models.QueryRequest
 
 
 def to_query(request: models.QueryRequest) -> edge.QueryRequest:
-    """One query of a batch."""
+    """One query of a batch; without a vector, the points that match, by id."""
     unknown = {"prefetch": request.prefetch, "lookup_from": request.lookup_from, "shard_key": request.shard_key}
     refuse("query_batch_points", unknown)
     query = request.query.nearest if isinstance(request.query, models.NearestQuery) else request.query
-    if not isinstance(query, list | models.SparseVector):
+    if query is not None and not isinstance(query, list | models.SparseVector):
         raise UnsupportedCall(f"the embedded engine answers dense and sparse query vectors, not {type(query).__name__}")
     params = None
     if request.params is not None:
@@ -107,7 +107,7 @@ def to_query(request: models.QueryRequest) -> edge.QueryRequest:
     return edge.QueryRequest(
         limit=10 if request.limit is None else request.limit,
         offset=request.offset,
-        query=edge.Query.Nearest(_to_vector(query), using=request.using or None),
+        query=None if query is None else edge.Query.Nearest(_to_vector(query), using=request.using or None),
         filter=None if request.filter is None else to_filter(request.filter),
         score_threshold=request.score_threshold,
         params=params,

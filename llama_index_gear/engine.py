@@ -15,6 +15,8 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index_gear.agent_engine import AgentQueryEngine
 from llama_index_gear.asking import unfenced
 from llama_index_gear.evidence import ClueState
+from llama_index_gear.external import ExternalTripleStore
+from llama_index_gear.external_retriever import ExternalGeARRetriever
 from llama_index_gear.gear_retriever import GeARRetriever
 from llama_index_gear.store import GeARVectorStore
 from llama_index_gear.t2rag_retriever import T2RAGRetriever
@@ -45,6 +47,9 @@ class GeARQueryEngine(AgentQueryEngine):
     and what it cost; the call that writes the answer is counted neither there nor in the budget. `query_with_trace`
     returns the whole `Trace` besides, `astream_events` gives it piece by piece.
 
+    With `graph=…` the triples come from a knowledge graph that exists already (Millions of GeAR-s); the answer is
+    then written from the passages that its filter kept and the facts of the gist (Eq. 7).
+
     Args:
         retriever: the agent.
         response_synthesizer: any of LlamaIndex's. Default: one call of the retriever's language model with a short,
@@ -64,7 +69,7 @@ class GeARQueryEngine(AgentQueryEngine):
 
     def __init__(
         self,
-        retriever: GeARRetriever,
+        retriever: GeARRetriever | ExternalGeARRetriever,
         response_synthesizer: BaseSynthesizer | None = None,
         node_postprocessors: Sequence[BaseNodePostprocessor] = (),
         *,
@@ -92,6 +97,7 @@ class GeARQueryEngine(AgentQueryEngine):
         vector_store: GeARVectorStore,
         llm: LLM | None = None,
         *,
+        graph: ExternalTripleStore | None = None,
         response_synthesizer: BaseSynthesizer | None = None,
         text_qa_template: BasePromptTemplate | None = None,
         node_postprocessors: Sequence[BaseNodePostprocessor] = (),
@@ -106,6 +112,7 @@ class GeARQueryEngine(AgentQueryEngine):
         Args:
             vector_store: holds passages and triples.
             llm: reads, reasons, rewrites and answers. Default: LlamaIndex's `Settings.llm`.
+            graph: a knowledge graph to walk, in place of the passages' own triples. Default None.
             response_synthesizer: see the class.
             text_qa_template: see the class.
             node_postprocessors: see the class.
@@ -113,11 +120,18 @@ class GeARQueryEngine(AgentQueryEngine):
             reuse_answer: see the class.
             streaming: see the class.
             callback_manager: LlamaIndex's.
-            **retriever_arguments: all further ones of `GeARRetriever`: `max_steps`, `calls`, `filters`, …
+            **retriever_arguments: all further ones of `GeARRetriever`, or with a graph of `ExternalGeARRetriever`:
+                `max_steps`, `filters`, …
 
         """
+        arguments = {"llm": llm, "callback_manager": callback_manager, **retriever_arguments}
+        retriever: GeARRetriever | ExternalGeARRetriever = (
+            GeARRetriever(vector_store, **arguments)
+            if graph is None
+            else ExternalGeARRetriever(vector_store, graph, **arguments)
+        )
         return cls(
-            GeARRetriever(vector_store, llm=llm, callback_manager=callback_manager, **retriever_arguments),
+            retriever,
             response_synthesizer,
             node_postprocessors,
             text_qa_template=text_qa_template,
@@ -129,6 +143,14 @@ class GeARQueryEngine(AgentQueryEngine):
 
     def _said(self, trace: Trace) -> str:
         return trace.answer if self._reuse_answer else ""
+
+    def _material(self, nodes: Sequence[NodeWithScore], trace: Trace) -> list[NodeWithScore]:
+        """The passages; over an external graph also the facts of the gist (Millions of GeAR-s Eq. 7)."""
+        material = super()._material(nodes, trace)
+        if self._has_own_prompt and isinstance(self._retriever, ExternalGeARRetriever) and trace.gist:
+            facts = "\n".join(f"- {unfenced(' '.join(slots))}" for slots in trace.gist)
+            material.append(NodeWithScore(node=TextNode(text=f"Facts noted from the passages on the way:\n{facts}")))
+        return material
 
 
 CLUES_PROMPT = PromptTemplate(

@@ -46,6 +46,21 @@ class Linked(BaseModel):
     score: float
 
 
+class Misaligned(BaseModel):
+    """A link to an external graph that was dropped, since it is about something else.
+
+    Attributes:
+        fact: what the reader noted.
+        triple: the graph's triple that was found for it.
+        shared: how much of a name the two share, from 0 to 1; half is too little.
+
+    """
+
+    fact: Slots
+    triple: Slots
+    shared: float
+
+
 class Walked(BaseModel):
     """A beam: a chain of stored triples and the passages that they lead to.
 
@@ -103,8 +118,9 @@ class Step(BaseModel):
         base: ids of the base passages, best first.
         proximal: the facts that the reader noted in them (GeAR Eq. 1).
         linked: the stored triples that the beam search started from (GeAR Eq. 2); the propositions (T²RAG Alg. 2).
-        fallback: GeAR: why it started from the base passages' own triples although there is a reader. T²RAG: why it
-            searched otherwise than by clues.
+        misaligned: links to an external graph that were dropped.
+        fallback: GeAR: why it started from the base passages' own triples although there is a reader; with an external
+            graph, why there was no expansion. T²RAG: why it searched otherwise than by clues.
         beams: what it found, best first.
         passages: ids of base and expanded passages, fused, best first (GeAR Eq. 3).
         gist: the facts that were new to the gist memory (GeAR Eq. 4); the facts that were resolved (T²RAG §4.3).
@@ -113,6 +129,8 @@ class Step(BaseModel):
         answer: its answer, if there is one.
         reason: why the gist does not answer the question.
         next_query: the rewritten query (GeAR Eq. 7).
+        ranked: external graph: ids of the remembered passages that the filter kept, best first (Millions of GeAR-s
+            Eq. 6); None if it was not asked.
         searched: T²RAG: the propositions that were searched by.
         values: T²RAG: unknown → what it turned out to be.
         clues: T²RAG: the clues after the round.
@@ -126,6 +144,7 @@ class Step(BaseModel):
     base: list[str] = Field(default_factory=list)
     proximal: list[Slots] = Field(default_factory=list)
     linked: list[Linked] = Field(default_factory=list)
+    misaligned: list[Misaligned] = Field(default_factory=list)
     fallback: str = ""
     beams: list[Walked] = Field(default_factory=list)
     passages: list[str] = Field(default_factory=list)
@@ -135,6 +154,7 @@ class Step(BaseModel):
     answer: str = ""
     reason: str = ""
     next_query: str = ""
+    ranked: list[str] | None = None
     searched: list[str] = Field(default_factory=list)
     values: dict[str, str] = Field(default_factory=dict)
     clues: list[ClueState] = Field(default_factory=list)
@@ -187,8 +207,8 @@ class Evidence(BaseModel):
         titles: passage id → title, of every passage that any step saw.
         calls: the language model's calls, in order.
         stopped: why it ended: "answered", "max_steps", "repeated query", "no further query", "one call",
-            "nothing found", "resolved", "nothing new", "no clue", "max_llm_calls", "max_tokens", "timeout", or
-            "failed: …".
+            "nothing found", "sufficient", "resolved", "nothing new", "no clue", "max_llm_calls", "max_tokens",
+            "timeout", or "failed: …".
         answer: the reasoner's answer; empty if it gave none.
         ms: from question to passages, in milliseconds.
 

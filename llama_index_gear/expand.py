@@ -7,7 +7,7 @@ scores) and computes the rest on arrays.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, TypeAlias
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from llama_index_gear.errors import ArgumentError, check_counts
 from llama_index_gear.steps import Compute, EmbedTexts, Facts, Flow, Neighbours, Similarities
-from llama_index_gear.triple import StoredTriple, Triple, chain_text
+from llama_index_gear.triple import StoredTriple, chain_text
 
 TextScorer: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
 """`scorer(question, chain_texts)` gives one float a text, higher is better: a cross-encoder, an entailment model."""
@@ -127,9 +127,9 @@ def diverse_triple_beam_search(
 
 def _extend(question: str, query: Sequence[float], beams: Sequence[Beam], settings: BeamSearch) -> Flow[list[Beam]]:
     visited = list(dict.fromkeys(triple.id for beam in beams for triple in beam.chain))
-    last = [beam.chain[-1].triple.entities for beam in beams]
-    (found,) = yield [Neighbours(last, query, visited, settings.neighbours)]
-    known: dict[str, tuple[Triple, str]] = {}
+    last = [beam.chain[-1].entities for beam in beams]
+    (found,) = yield [Neighbours(last, query, visited, settings.neighbours, question)]
+    known: dict[str, StoredTriple] = {}
     if settings.reads_text and any(found):
         (known,) = yield [Facts(list(dict.fromkeys(each.id for near in found for each in near)))]
         found = [[each for each in near if each.id in known] for near in found]
@@ -145,7 +145,7 @@ def _extend(question: str, query: Sequence[float], beams: Sequence[Beam], settin
         flat = [product for near in products for product in near]
         norms += np.array([beam.norm for beam, _ in grown]) + 2 * np.array(flat)
     texts = [
-        chain_text([*(triple.triple for triple in beam.chain), known[each.id][0]])
+        chain_text([*(triple.triple for triple in beam.chain), known[each.id].triple])
         for beam, each in (grown if settings.reads_text else [])
     ]
     gains = yield from _scores(question, query, len(beams[0].chain) + 1, texts, dots, norms, settings)
@@ -163,7 +163,7 @@ def _extend(question: str, query: Sequence[float], beams: Sequence[Beam], settin
     for n in best:
         beam, each = grown[n]
         if each.id in known:  # one that was deleted since it was found is no extension
-            added = StoredTriple(each.id, *known[each.id], each.score)
+            added = replace(known[each.id], score=each.score)
             extended.append(Beam(float(totals[n]), (*beam.chain, added), float(dots[n]), float(norms[n])))
     return extended
 

@@ -40,12 +40,29 @@ class Found:
         for passage_id, chain in (chains or {}).items():
             self.chains.setdefault(passage_id, chain)
 
-    def ranked(self, facts: Sequence[Sequence[str]], top_k: int, rrf_k: int) -> list[NodeWithScore]:
-        """The best passages: the lists of all steps fused with those of all facts (GeAR Eq. 9); noted in the trace."""
+    def remembered(self, rrf_k: int) -> list[str]:
+        """Ids of all steps' passages, fused, best first."""
+        return [passage_id for passage_id, _ in reciprocal_rank_fusion(self.lists, k=rrf_k)]
+
+    def ranked(
+        self, facts: Sequence[Sequence[str]], top_k: int, rrf_k: int, kept: Sequence[str] | None = None
+    ) -> list[NodeWithScore]:
+        """The best passages: the lists of all steps fused with those of all facts (GeAR Eq. 9); noted in the trace.
+
+        Args:
+            facts: for each fact of the gist, ids of its passages.
+            top_k: passages to return.
+            rrf_k: constant of the fusion.
+            kept: what a filter kept, best first: these alone, in this order.
+
+        """
         lists = {f"step {number}": ids for number, ids in enumerate(self.lists, start=1)}
         lists.update({f"fact {number}": list(ids) for number, ids in enumerate(facts, start=1)})
+        fused = reciprocal_rank_fusion(list(lists.values()) if kept is None else [kept], k=rrf_k)
+        if kept is not None:
+            lists["filter"] = list(kept)
         results, sources = [], []
-        for passage_id, score in reciprocal_rank_fusion(list(lists.values()), k=rrf_k)[:top_k]:
+        for passage_id, score in fused[:top_k]:
             ranks = {name: ids.index(passage_id) + 1 for name, ids in lists.items() if passage_id in ids}
             node, chain = self.nodes[passage_id], self.chains.get(passage_id, [])
             results.append(NodeWithScore(node=explained(node, chain, ranks), score=score))

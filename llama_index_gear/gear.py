@@ -93,19 +93,19 @@ class GeARPolicy:
     def _note_walk(self, trace: Trace, record: Step, walk: Walk) -> None:
         trace.note(
             record,
-            proximal=plain(walk.reading.triples),
-            linked=linked(walk.start),
-            fallback=walk.fallback,
+            proximal=plain(walk.start.reading.triples),
+            linked=linked(walk.start.triples),
+            fallback=walk.start.fallback,
             beams=walked(walk.beams),
             passages=[passage_id for passage_id, _ in walk.fused],
         )
-        trace.note_problem(record, walk.reading.problem, "the reading was left out")
+        trace.note_problem(record, walk.start.reading.problem, "the reading was left out")
 
     def _reading(self, state: _State, record: Step, walk: Walk) -> Flow[Verdict]:
         """Gist and reasoning, in two calls, one, or none."""
         question = state.trace.question
         if self.calls == "single":
-            self._remember(state, record, walk.reading.triples)
+            self._remember(state, record, walk.start.reading.triples)
             return Verdict(False)
         texts = shown(walk.nodes[passage_id] for passage_id, _ in walk.fused)
         if self.calls == "merged":

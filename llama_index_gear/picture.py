@@ -63,6 +63,8 @@ def _show_step(branch: Tree, step: Step, titles: dict[str, str]) -> None:
     for name, facts in (("noted", step.proximal), (_linked(step), [each.triple for each in step.linked])):
         if facts:
             branch.add(f"{name.lower()}: {_facts(facts)}")
+    for link in step.misaligned[:_SHOWN]:
+        branch.add(f"[dim]dropped link: {_facts([link.fact])} ≠ {_facts([link.triple])}[/dim]")
     if step.fallback:
         branch.add(f"[yellow]{plain_markup(_fallback(step))}[/yellow]")
     for beam in step.beams[:3]:
@@ -74,7 +76,11 @@ def _show_step(branch: Tree, step: Step, titles: dict[str, str]) -> None:
     for problem in step.problems:
         branch.add(f"[yellow]{plain_markup(problem)}[/yellow]")
     if step.answerable is not None:
-        branch.add(f"answered: {plain_markup(step.answer)}" if step.answerable else plain_markup(step.reason or "open"))
+        yes = f"answered: {plain_markup(step.answer)}" if step.answer else "the facts suffice"
+        branch.add(yes if step.answerable else plain_markup(step.reason or "open"))
+    if step.ranked is not None:
+        kept = "; ".join(plain_markup(titles.get(passage_id, passage_id)) for passage_id in step.ranked[:_SHOWN])
+        branch.add(f"[bold]filter[/bold] keeps: {kept or 'none'}")
 
 
 def _show_clues(branch: Tree, step: Step) -> None:
@@ -156,7 +162,7 @@ def _collected(trace: Evidence) -> list[_Fact]:
         ]
         for slots, passage_id in walked:
             fact = facts.setdefault(_key(slots), _Fact(slots, step.number, "walked"))
-            if passage_id not in fact.passages:
+            if passage_id and passage_id not in fact.passages:
                 fact.passages.append(passage_id)
         for slots in step.gist:
             facts.setdefault(_key(slots), _Fact(slots, step.number, "gist")).kind = "gist"
@@ -242,6 +248,9 @@ def _step(step: Step, titles: dict[str, str]) -> str:
     parts.append(_list("Noted in the base passages", step.proximal))
     found = [each.triple for each in step.linked]
     parts.append(_folded(f"{len(found)} triples found", found) if step.clues else _list(_linked(step), found))
+    dropped = "".join(f"<li>{_triple(link.fact)} ≠ {_triple(link.triple)}</li>" for link in step.misaligned)
+    if dropped:
+        parts.append(f"<details><summary>{len(step.misaligned)} links dropped</summary><ul>{dropped}</ul></details>")
     if step.fallback:
         parts.append(f"<p class='problem'>{escape(_fallback(step))}</p>")
     beams = "".join(
@@ -261,6 +270,9 @@ def _step(step: Step, titles: dict[str, str]) -> str:
         parts.append(f"<p class='verdict yes'>{escape(step.answer or 'Answerable')}</p>")
     elif step.answerable is not None:
         parts.append(f"<p class='verdict no'>{escape(step.reason or 'Not answerable yet')}</p>")
+    if step.ranked is not None:
+        kept = "".join(f"<li>{escape(titles.get(passage_id, passage_id))}</li>" for passage_id in step.ranked)
+        parts.append(f"<h3>Kept by the filter</h3><ol>{kept}</ol>" if kept else "<p class='verdict no'>None kept</p>")
     if step.next_query:
         parts.append(f"<p class='next'>→ {escape(step.next_query)}</p>")
     return "".join([*parts, "</section>"])

@@ -195,7 +195,7 @@ def read_and_reason(question: str, passages: Sequence[str], gist: GistMemory, pr
     """`read_gist` and `reason` in one call: (tuple of `Triple`, `Verdict`)."""
 
     def parse(reply: str) -> tuple[tuple[Triple, ...], Verdict]:
-        fields = _fields(spoken(reply), "triples")
+        fields = fields_of(spoken(reply), "triples")
         # An answer that is a list of three names is no triple.
         facts = reply if fields is None else json.dumps({"triples": fields["triples"]})
         return read_triples(facts), parse_verdict(reply)
@@ -222,7 +222,7 @@ def parse_verdict(reply: str) -> Verdict:
 
     """
     text = spoken(reply)
-    fields = _fields(text, "answerable") or {}
+    fields = fields_of(text, "answerable") or {}
     said = {str(fields["answerable"])} if fields else set(_FLAG.findall(text))
     answers = {_YES_OR_NO.get(value.strip(" .").lower()) for value in said}
     if len(answers) != 1 or None in answers:
@@ -240,7 +240,7 @@ def parse_query(reply: str) -> str:
 
     """
     text = spoken(reply)
-    fields = _fields(text, "query")
+    fields = fields_of(text, "query")
     if fields is not None:
         query = "" if isinstance(fields["query"], bool | list) else _text(fields["query"])
     else:
@@ -253,7 +253,7 @@ def parse_query(reply: str) -> str:
     return query
 
 
-def _fields(text: str, key: str) -> dict[str, Any] | None:
+def fields_of(text: str, key: str) -> dict[str, Any] | None:
     """The first JSON object in the text that has this key, its keys in lower case."""
     for count, opening in enumerate(_OBJECT.finditer(text)):
         if count == _OBJECTS:

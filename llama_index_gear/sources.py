@@ -17,7 +17,8 @@ from llama_index.core.vector_stores.types import (
 
 from llama_index_gear.asking import aask, ask
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.steps import Ask, EmbedQuery, Flow, Search
+from llama_index_gear.external import ExternalTripleStore
+from llama_index_gear.steps import Ask, EmbedQuery, Facts, Flow, Link, Neighbours, Search, Similarities
 from llama_index_gear.store import GeARVectorStore
 
 
@@ -31,6 +32,7 @@ class Sources:
         base_top_k: passages that the store's own base search gives.
         filters: bind whatever the store answers.
         llm: answers `Ask`.
+        graph: answers what is asked of triples, in the store's place.
 
     """
 
@@ -43,6 +45,7 @@ class Sources:
         base_top_k: int = 10,
         filters: MetadataFilters | None = None,
         llm: LLM | None = None,
+        graph: ExternalTripleStore | None = None,
     ) -> None:
         if not isinstance(vector_store, GeARVectorStore):
             raise ArgumentError(f"vector_store must be a GeARVectorStore, got {type(vector_store).__name__}")
@@ -52,6 +55,7 @@ class Sources:
         self.base_top_k = base_top_k
         self.filters = filters if filters is not None and filters.filters else None
         self.llm = llm
+        self.graph = graph
 
     def answer(self, request: Any) -> Any:
         """Answer a request."""
@@ -62,6 +66,8 @@ class Sources:
                 return _with_scores(self.vector_store.query(self._store_query(request)))
             case Ask():
                 return ask(self._reader, request.prompt, request.variables, within=request.timeout)
+            case Link() | Neighbours() | Facts() | Similarities() if self.graph is not None:
+                return self.graph.answer(request)
         return self.vector_store.answer(request, self.filters)
 
     async def aanswer(self, request: Any) -> Any:
@@ -73,6 +79,8 @@ class Sources:
                 return _with_scores(await self.vector_store.aquery(self._store_query(request)))
             case Ask():
                 return await aask(self._reader, request.prompt, request.variables, within=request.timeout)
+            case Link() | Neighbours() | Facts() | Similarities() if self.graph is not None:
+                return await self.graph.aanswer(request)
         return await self.vector_store.aanswer(request, self.filters)
 
     @property

@@ -58,12 +58,16 @@ class Ask:
 class Link:
     """tripleLink (GeAR Eq. 2): the `top_k` stored triples most similar to each text.
 
-    Answer: a `list[StoredTriple]` a text, most similar first; the scores are cosines with `query`.
+    `query` is the question's embedding, `question` its text, for a graph that is searched by words.
+
+    Answer: a `list[StoredTriple]` a text, most similar first; the scores are cosines with `query`, or what BM25 gives
+    for `question`.
     """
 
     texts: Sequence[str]
     top_k: int
     query: Sequence[float]
+    question: str = ""
 
 
 @dataclass(frozen=True)
@@ -98,27 +102,31 @@ class Candidate(NamedTuple):
 
     id: str
     score: float
-    """Cosine of the query's embedding and the triple's."""
+    """Cosine of the query's embedding and the triple's; a BM25 score in a sparse graph."""
 
 
 @dataclass(frozen=True)
 class Neighbours:
     """For each triple, the triples that share an entity with it (GeAR §4.2), most similar to `query` first.
 
-    At most `limit` each, none of `exclude`. Answer: a `list[Candidate]` a triple.
+    At most `limit` each, none of `exclude`. `query` is the question's embedding, `question` its text, for a graph that
+    is searched by words.
+
+    Answer: a `list[Candidate]` a triple.
     """
 
     triple_entities: Sequence[tuple[str, ...]]
     query: Sequence[float]
     exclude: Sequence[str]
     limit: int
+    question: str = ""
 
 
 @dataclass(frozen=True)
 class Facts:
     """Fetch triples by id: a hop sees a thousand candidates and reads the few that win.
 
-    Answer: id → (the `Triple`, id of its passage), of those that exist.
+    Answer: id → `StoredTriple`, its score 0, of those that exist.
     """
 
     ids: Sequence[str]
@@ -139,6 +147,17 @@ class Passages:
     """Fetch passages by node id. Answer: the `list[BaseNode]` of those that exist, in the order asked."""
 
     ids: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Align:
+    """Online alignment (Millions of GeAR-s, Eq. 4): for each text the `top_k` passages that BM25 ranks first.
+
+    Answer: a `list[NodeWithScore]` a text, best first.
+    """
+
+    texts: Sequence[str]
+    top_k: int
 
 
 @dataclass(frozen=True)

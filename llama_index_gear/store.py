@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +17,12 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryResult,
 )
 from qdrant_client import AsyncQdrantClient, QdrantClient
-from qdrant_client.local.qdrant_local import QdrantLocal
-from qdrant_edge import Bm25, Bm25Config
 
+from llama_index_gear.connection import Connection
 from llama_index_gear.edge import EdgeClient
 from llama_index_gear.errors import ArgumentError, StoreError, check_counts
 from llama_index_gear.steps import (
-    Call,
+    Align,
     Compute,
     EmbedQuery,
     EmbedTexts,
@@ -41,11 +37,9 @@ from llama_index_gear.steps import (
     arun,
     run,
 )
-from llama_index_gear.store_collections import Collections
+from llama_index_gear.store_collections import TRIPLE_WORDS, Collections, encoder
 from llama_index_gear.store_reads import StoreReads, native_filter
 from llama_index_gear.store_writes import StoreWrites
-
-_TRIPLE_WORDS = 8.0  # an average triple's, for BM25's length normalisation
 
 
 class GeARVectorStore(BasePydanticVectorStore):
@@ -96,13 +90,11 @@ class GeARVectorStore(BasePydanticVectorStore):
     average_passage_words: float
     show_progress: bool
 
-    _client: Any = PrivateAttr(default=None)
-    _aclient: AsyncQdrantClient | None = PrivateAttr(default=None)
     _embed_model: BaseEmbedding | None = PrivateAttr(default=None)
     _collections: Collections = PrivateAttr()
     _reads: StoreReads = PrivateAttr()
     _writes: StoreWrites = PrivateAttr()
-    _turn: AbstractContextManager[Any] = PrivateAttr()
+    _connection: Connection = PrivateAttr()
 
     def __init__(
         self,
@@ -127,26 +119,17 @@ class GeARVectorStore(BasePydanticVectorStore):
         check_counts(batch_size=batch_size)
         if collection_name.endswith("_triples"):
             raise ArgumentError(f"collection_name {collection_name!r} could be the triples' of another store")
-        if client is None and aclient is None:
-            raise ArgumentError(
-                "pass a Qdrant client, or make an embedded store with GeARVectorStore.from_path(folder)"
-            )
-        try:
-            encoders = [
-                Bm25(Bm25Config(language=language, avg_len=words)) for words in (average_passage_words, _TRIPLE_WORDS)
-            ]
-        except ValueError as error:
-            raise ArgumentError(f"BM25 cannot be set up so: {error}") from error
         self._collections = Collections(
-            collection_name, f"{collection_name}_triples", encoders[0], encoders[1], list(payload_indexes)
+            collection_name,
+            f"{collection_name}_triples",
+            encoder(language, average_passage_words),
+            encoder(language, TRIPLE_WORDS),
+            list(payload_indexes),
         )
         self._reads = StoreReads(self._collections)
         self._writes = StoreWrites(self._collections, self._reads, batch_size, show_progress)
-        self._client = client
-        self._aclient = aclient
         self._embed_model = embed_model
-        embedded = isinstance(client, EdgeClient) or isinstance(getattr(client, "_client", None), QdrantLocal)
-        self._turn = threading.RLock() if embedded else nullcontext()
+        self._connection = Connection(client, aclient, lambda: self.embed_model)
 
     @classmethod
     def from_path(cls, path: str | Path, **arguments: Any) -> GeARVectorStore:
@@ -167,7 +150,7 @@ class GeARVectorStore(BasePydanticVectorStore):
     @property
     def client(self) -> Any:
         """The Qdrant client, for what this class doesn't offer."""
-        return self._client if self._client is not None else self._aclient
+        return self._connection.client
 
     @property
     def triple_collection_name(self) -> str:
@@ -181,14 +164,11 @@ class GeARVectorStore(BasePydanticVectorStore):
 
     def close(self) -> None:
         """Write out and release an embedded store; a server's client is closed."""
-        if self._client is not None:
-            self._client.close()
+        self._connection.close()
 
     async def aclose(self) -> None:
         """`close`, and the async client besides."""
-        if self._aclient is not None:
-            await self._aclient.close()
-        self.close()
+        await self._connection.aclose()
 
     # -- LlamaIndex's vector store interface ---------------------------------------------------------------------
 
@@ -206,19 +186,19 @@ class GeARVectorStore(BasePydanticVectorStore):
             EmbeddingError: before anything is written, if an embedding is missing or of another dimension.
 
         """
-        return run(self._writes.adding(nodes), self._answer)
+        return run(self._writes.adding(nodes), self._connection.answer)
 
     async def async_add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
         """`add`, without blocking the event loop."""
-        return await arun(self._writes.adding(nodes), self._aanswer)
+        return await arun(self._writes.adding(nodes), self._connection.aanswer)
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         """Delete all passages of a document, and their triples."""
-        run(self._writes.deleting_document(ref_doc_id), self._answer)
+        run(self._writes.deleting_document(ref_doc_id), self._connection.answer)
 
     async def adelete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         """`delete`, without blocking the event loop."""
-        await arun(self._writes.deleting_document(ref_doc_id), self._aanswer)
+        await arun(self._writes.deleting_document(ref_doc_id), self._connection.aanswer)
 
     def delete_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **delete_kwargs: Any
@@ -229,21 +209,21 @@ class GeARVectorStore(BasePydanticVectorStore):
             ArgumentError: neither ids nor filters are given (that would be everything: call `clear`).
 
         """
-        run(self._writes.deleting_nodes(node_ids, filters), self._answer)
+        run(self._writes.deleting_nodes(node_ids, filters), self._connection.answer)
 
     async def adelete_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **delete_kwargs: Any
     ) -> None:
         """`delete_nodes`, without blocking the event loop."""
-        await arun(self._writes.deleting_nodes(node_ids, filters), self._aanswer)
+        await arun(self._writes.deleting_nodes(node_ids, filters), self._connection.aanswer)
 
     def clear(self) -> None:
         """Delete both collections."""
-        run(self._writes.clearing(), self._answer)
+        run(self._writes.clearing(), self._connection.answer)
 
     async def aclear(self) -> None:
         """`clear`, without blocking the event loop."""
-        await arun(self._writes.clearing(), self._aanswer)
+        await arun(self._writes.clearing(), self._connection.aanswer)
 
     def get_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, limit: int | None = None
@@ -256,13 +236,13 @@ class GeARVectorStore(BasePydanticVectorStore):
             limit: at most so many. Default: all.
 
         """
-        return run(self._reads.getting(node_ids, filters, limit), self._answer)
+        return run(self._reads.getting(node_ids, filters, limit), self._connection.answer)
 
     async def aget_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, limit: int | None = None
     ) -> list[BaseNode]:
         """`get_nodes`, without blocking the event loop."""
-        return await arun(self._reads.getting(node_ids, filters, limit), self._aanswer)
+        return await arun(self._reads.getting(node_ids, filters, limit), self._connection.aanswer)
 
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """Dense (DEFAULT), BM25 (SPARSE) or both fused (HYBRID, reciprocal rank fusion) search over passages.
@@ -278,11 +258,11 @@ class GeARVectorStore(BasePydanticVectorStore):
             ArgumentError: another mode, a top-k below 1, or another keyword.
 
         """
-        return run(self._reads.querying(query, native_filter(kwargs)), self._answer)
+        return run(self._reads.querying(query, native_filter(kwargs)), self._connection.answer)
 
     async def aquery(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """`query`, without blocking the event loop."""
-        return await arun(self._reads.querying(query, native_filter(kwargs)), self._aanswer)
+        return await arun(self._reads.querying(query, native_filter(kwargs)), self._connection.aanswer)
 
     # -- the graph side: requests of `steps.py` ------------------------------------------------------------------
 
@@ -290,16 +270,16 @@ class GeARVectorStore(BasePydanticVectorStore):
         """Answer a request of `steps.py` for triples, passages, embeddings or computing.
 
         Args:
-            request: `Link`, `Propositions`, `TriplesOf`, `Neighbours`, `Facts`, `Similarities`, `Passages`,
+            request: `Link`, `Propositions`, `TriplesOf`, `Neighbours`, `Facts`, `Similarities`, `Passages`, `Align`,
                 `EmbedQuery`, `EmbedTexts` or `Compute`; its docstring says what the answer is.
             filters: bind what is returned, triples by the metadata of their passage.
 
         """
-        return run(self._answering(request, filters), self._answer)
+        return run(self._answering(request, filters), self._connection.answer)
 
     async def aanswer(self, request: Any, filters: MetadataFilters | None = None) -> Any:
         """`answer`, without blocking the event loop."""
-        return await arun(self._answering(request, filters), self._aanswer)
+        return await arun(self._answering(request, filters), self._connection.aanswer)
 
     def _answering(self, request: Any, filters: MetadataFilters | None) -> Flow[Any]:
         match request:
@@ -317,39 +297,10 @@ class GeARVectorStore(BasePydanticVectorStore):
                 answer = yield from self._reads.facts(request)
             case Similarities():
                 answer = yield from self._reads.similarities(request)
+            case Align():
+                answer = yield from self._reads.aligning(request, filters)
             case Passages():
                 answer = yield from self._reads.getting(list(request.ids), filters, None, vectors=False)
             case _:
                 raise StoreError(f"the store has no answer to {type(request).__name__}")
         return answer
-
-    # -- how each is done: generators of client calls, driven by `run` or `arun` -----------------------------------
-
-    def _answer(self, request: Any) -> Any:
-        match request:
-            case EmbedQuery():
-                return self.embed_model.get_query_embedding(request.text)
-            case EmbedTexts():
-                return self.embed_model.get_text_embedding_batch(list(request.texts))
-            case Compute():
-                return request.function()
-            case _:
-                return self._call(request)
-
-    async def _aanswer(self, request: Any) -> Any:
-        match request:
-            case EmbedQuery():
-                return await self.embed_model.aget_query_embedding(request.text)
-            case EmbedTexts():
-                return await self.embed_model.aget_text_embedding_batch(list(request.texts))
-            case Compute():
-                return await asyncio.to_thread(request.function)
-        if self._aclient is not None:
-            return await getattr(self._aclient, request.method)(**request.arguments)
-        return await asyncio.to_thread(self._call, request)
-
-    def _call(self, call: Call) -> Any:
-        if self._client is None:
-            raise StoreError("this store has only an async client: use its async methods, or pass `client` too")
-        with self._turn:
-            return getattr(self._client, call.method)(**call.arguments)

@@ -8,14 +8,29 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qdrant_client.http import models
-from qdrant_edge import Bm25
+from qdrant_edge import Bm25, Bm25Config
 
-from llama_index_gear.errors import EmbeddingError, StoreError
+from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError
 from llama_index_gear.steps import Call, Flow
 from llama_index_gear.store_layout import DENSE
 
 PAGE = 1000
 """Points a round trip, when all that match are wanted."""
+TRIPLE_WORDS = 8.0
+"""An average triple's, for BM25's length normalisation."""
+
+
+def encoder(language: str, average_words: float) -> Bm25:
+    """Qdrant's own BM25.
+
+    Raises:
+        ArgumentError: it doesn't know the language, or the length is not above 0.
+
+    """
+    try:
+        return Bm25(Bm25Config(language=language, avg_len=average_words))
+    except ValueError as error:
+        raise ArgumentError(f"BM25 cannot be set up so: {error}") from error
 
 
 @dataclass

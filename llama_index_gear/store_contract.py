@@ -23,7 +23,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -724,7 +724,10 @@ class StoreContract:
         do.add(_curry())
         son, plays = Triple(*_SON), Triple(*_PLAYS)
         ids = [plays.id("p-plays"), son.id("p-again"), son.id("nowhere"), plays.id("p-plays")]
-        assert do.answer(Facts(ids)) == {ids[0]: (plays, "p-plays"), ids[1]: (son, "p-again")}
+        assert do.answer(Facts(ids)) == {
+            ids[0]: StoredTriple(ids[0], plays, "p-plays", 0.0),
+            ids[1]: StoredTriple(ids[1], son, "p-again", 0.0),
+        }
 
     def test_top_k_below_one_is_refused(self, make_store: Any, mode: str) -> None:
         """By every request that takes one, whatever the store holds."""
@@ -927,8 +930,8 @@ def _all_triples(do: Driver) -> set[tuple[str, str, str, str]]:
 
 
 def _read(do: Driver, candidates: Sequence[Candidate]) -> list[StoredTriple]:
-    facts: dict[str, tuple[Triple, str]] = do.answer(Facts([found.id for found in candidates]))
-    return [StoredTriple(found.id, *facts[found.id], found.score) for found in candidates]
+    facts: dict[str, StoredTriple] = do.answer(Facts([found.id for found in candidates]))
+    return [replace(facts[found.id], score=found.score) for found in candidates]
 
 
 def _check_scores(triples: Sequence[StoredTriple], query: Sequence[float]) -> None:

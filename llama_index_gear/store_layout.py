@@ -31,7 +31,7 @@ _PLAIN_PATH = re.compile(r"[\w-]+(?:\[\d*\])*(?:\.[\w-]+(?:\[\d*\])*)*", re.ASCI
 
 DOC_KEYS = (DOC_ID, "document_id", "ref_doc_id")
 """Where LlamaIndex's own Qdrant store writes a passage's document ("None" if there is none)."""
-FACT = ["passage_id", "subject", "predicate", "object"]
+FACT = ["passage_id", "subject", "predicate", "object", "entities"]
 """What is read of a triple's payload."""
 
 
@@ -51,7 +51,7 @@ def nearest(
     payload: bool | list[str],
     using: str = DENSE,
 ) -> models.QueryRequest:
-    """One query of a batch: the points nearest to a dense or sparse vector."""
+    """One query of a batch: the points nearest to a dense or sparse vector; without one, those that match, by id."""
     return models.QueryRequest.model_construct(
         query=vector, using=using, limit=limit, filter=match_, with_payload=payload, with_vector=False
     )
@@ -80,15 +80,11 @@ def to_node(point: Any) -> BaseNode:
     return node
 
 
-def to_fact(payload: dict[str, Any]) -> tuple[Triple, str]:
-    """The triple in a payload, and the id of its passage."""
-    return Triple(payload["subject"], payload["predicate"], payload["object"]), payload["passage_id"]
-
-
-def to_stored_triple(point: Any) -> StoredTriple:
-    """The triple that a scored point holds."""
-    triple, passage_id = to_fact(point.payload)
-    return StoredTriple(id=str(point.id), triple=triple, passage_id=passage_id, score=float(point.score))
+def to_stored_triple(point: Any, score: float) -> StoredTriple:
+    """The triple that a point holds."""
+    payload = point.payload
+    triple = Triple(payload["subject"], payload["predicate"], payload["object"])
+    return StoredTriple(str(point.id), triple, payload.get("passage_id", ""), score, tuple(payload["entities"]))
 
 
 def triple_payload(node: BaseNode) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from llama_index.core.schema import BaseNode
+from llama_index.core.schema import BaseNode, NodeWithScore
 from llama_index.core.vector_stores.types import (
     MetadataFilters,
     VectorStoreQuery,
@@ -19,6 +19,7 @@ from qdrant_client.http import models
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.steps import (
+    Align,
     Call,
     Candidate,
     EmbedQuery,
@@ -42,12 +43,11 @@ from llama_index_gear.store_layout import (
     nearest,
     point_id_of,
     sparse_vector,
-    to_fact,
     to_node,
     to_stored_triple,
     triple_filter,
 )
-from llama_index_gear.triple import StoredTriple, Triple
+from llama_index_gear.triple import StoredTriple
 
 _FIRST_HITS = 32  # of each proposition, before more are asked for
 
@@ -156,7 +156,7 @@ class StoreReads:
         (scored,) = yield from self.collections.batch(
             self.collections.triples, [nearest(link.query, len(linked), these, payload=FACT)]
         )
-        triples = {str(point.id): to_stored_triple(point) for point in scored}
+        triples = {str(point.id): to_stored_triple(point, float(point.score)) for point in scored}
         # One that was deleted between the two calls is left out.
         return [[triples[str(point.id)] for point in answer if str(point.id) in triples] for answer in answers]
 
@@ -198,7 +198,7 @@ class StoreReads:
         (answer,) = yield from self.collections.batch(
             self.collections.triples, [nearest(request.query, limit, match_, payload=FACT)]
         )
-        return [to_stored_triple(point) for point in answer]
+        return [to_stored_triple(point, float(point.score)) for point in answer]
 
     def neighbours(self, request: Neighbours, filters: MetadataFilters | None) -> Flow[list[list[Candidate]]]:
         """Answers `Neighbours`."""
@@ -213,7 +213,7 @@ class StoreReads:
         answers = yield from self.collections.batch(self.collections.triples, requests)
         return [[Candidate(str(point.id), float(point.score)) for point in answer] for answer in answers]
 
-    def facts(self, request: Facts) -> Flow[dict[str, tuple[Triple, str]]]:
+    def facts(self, request: Facts) -> Flow[dict[str, StoredTriple]]:
         """Answers `Facts`."""
         if not request.ids or not (yield from self.collections.triples_exist()):
             return {}
@@ -228,7 +228,19 @@ class StoreReads:
                 },
             )
         ]
-        return {str(record.id): to_fact(record.payload) for record in records}
+        return {str(record.id): to_stored_triple(record, 0.0) for record in records}
+
+    def aligning(self, request: Align, filters: MetadataFilters | None) -> Flow[list[list[NodeWithScore]]]:
+        """Answers `Align`."""
+        _check_top_k(request.top_k)
+        if not request.texts or not (yield from self.collections.exists()):
+            return [[] for _ in request.texts]
+        musts = conditions(filters)
+        match_ = models.Filter(must=musts) if musts else None
+        vectors = [sparse_vector(self.collections.bm25.embed_query(text)) for text in request.texts]
+        requests = [nearest(vector, request.top_k, match_, payload=True, using=SPARSE) for vector in vectors]
+        answers = yield from self.collections.batch(self.collections.passages, requests)
+        return [[NodeWithScore(node=to_node(point), score=float(point.score)) for point in each] for each in answers]
 
     def similarities(self, request: Similarities) -> Flow[list[list[float]]]:
         """Two round trips: the chains' vectors, then one query a pair. No candidate's vector leaves the engine."""
@@ -269,7 +281,7 @@ def _walked_down(answers: Sequence[Sequence[Any]], passages: int) -> tuple[list[
     best: dict[str, StoredTriple] = {}
     for point in (point for answer in answers for point in answer):
         if str(point.id) not in best or best[str(point.id)].score < point.score:
-            best[str(point.id)] = to_stored_triple(point)
+            best[str(point.id)] = to_stored_triple(point, float(point.score))
     walked: list[StoredTriple] = []
     seen: set[str] = set()
     for triple in sorted(best.values(), key=lambda each: (-round(each.score, 6), each.id)):

@@ -54,14 +54,41 @@ class Triple:
 
 
 @dataclass(frozen=True, slots=True)
+class GraphTriple:
+    """A fact of an external graph, as a reader yields it.
+
+    Attributes:
+        triple: the fact, in words.
+        entities: identifiers of its ends, where the graph has some (Wikidata's "Q42"): triples that share one are
+            neighbours. Default: the triple's own entity keys.
+
+    """
+
+    triple: Triple
+    entities: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.entities:
+            object.__setattr__(self, "entities", self.triple.entities)
+
+    @property
+    def id(self) -> str:
+        """UUIDv5 of the fact and its identifiers: loading the same fact twice changes nothing."""
+        fact = [self.triple.subject, self.triple.predicate, self.triple.object, *self.entities]
+        return str(uuid.uuid5(NAMESPACE, json.dumps(fact)))
+
+
+@dataclass(frozen=True, slots=True)
 class StoredTriple:
     """A triple as the store returns it.
 
     Attributes:
         id: UUID of the triple's point.
         triple: the fact.
-        passage_id: node id of the passage that states it (exactly one: GeAR §3).
-        score: cosine of the query's embedding and the triple's, from -1 to 1.
+        passage_id: node id of the passage that states it (exactly one: GeAR §3); empty in an external graph.
+        score: cosine of the query's embedding and the triple's, from -1 to 1; a BM25 score in a sparse graph.
+        entities: keys of its two ends; triples that share one are neighbours. Default: the triple's own keys; an
+            external graph may have identifiers.
 
     """
 
@@ -69,6 +96,11 @@ class StoredTriple:
     triple: Triple
     passage_id: str
     score: float
+    entities: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.entities:
+            object.__setattr__(self, "entities", self.triple.entities)
 
 
 def chain_text(chain: Sequence[Triple]) -> str:

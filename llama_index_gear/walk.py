@@ -17,7 +17,7 @@ from llama_index_gear.nodes import explained, shown
 from llama_index_gear.read import READ_PROMPT, Reading, read
 from llama_index_gear.sources import Sources, embedded
 from llama_index_gear.steps import Flow, Link, Passages, Search, TriplesOf, arun, run
-from llama_index_gear.triple import StoredTriple, plain
+from llama_index_gear.triple import StoredTriple, Triple, plain
 
 dispatcher = get_dispatcher(__name__)
 
@@ -47,15 +47,31 @@ class GraphExpansionEvent(BaseEvent):
 
 
 @dataclass(frozen=True)
+class Start:
+    """Where a beam search starts, and why there.
+
+    Attributes:
+        reading: what the reader noted; empty without a reader.
+        triples: the triples that the search starts from.
+        fallback: why it starts from others than those that the reader's facts were linked to; else empty.
+        misaligned: (fact, linked triple, likeness) of the links that an alignment check refused.
+
+    """
+
+    reading: Reading
+    triples: list[StoredTriple]
+    fallback: str = ""
+    misaligned: Sequence[tuple[Triple, StoredTriple, float]] = ()
+
+
+@dataclass(frozen=True)
 class Walk:
     """What a walk found, and how.
 
     Attributes:
         nodes: passage id → node, of base and expanded passages.
         base: ids of the base passages, best first.
-        reading: what the reader noted; empty without a reader.
-        fallback: why the search started from the base passages' triples although there is a reader; else empty.
-        start: the triples that it started from.
+        start: where the beam search started.
         beams: what it found, best first.
         chains: id of an expanded passage → the chain that leads to it, best first.
         fused: (passage id, score), base and expanded, best first.
@@ -64,9 +80,7 @@ class Walk:
 
     nodes: dict[str, BaseNode]
     base: list[str]
-    reading: Reading
-    fallback: str
-    start: list[StoredTriple]
+    start: Start
     beams: list[Beam]
     chains: dict[str, tuple[StoredTriple, ...]]
     fused: list[tuple[str, float]]
@@ -167,46 +181,50 @@ class GraphWalk:
     def walking(self, known: QueryBundle, passages: Mapping[str, BaseNode]) -> Flow[Walk]:
         """From base passages through the graph to more of them: reading, linking, beam search, fusion."""
         question, query = known.query_str, known.embedding or []
-        reading, fallback = Reading((), ()), ""
-        start: list[StoredTriple] = []
-        if self.sources.llm is not None and passages:
-            reading, start = yield from self._synchronising(question, query, list(passages.values()))
-            if not start:
-                fallback = reading.problem or (
-                    "no triple to link to" if reading.triples else "the reader noted no fact"
-                )
-        if not start:
-            limit = None if self.search.reads_text else self.search.beam_size
-            (start,) = yield [TriplesOf(list(passages), query, limit)]
-        beams = yield from diverse_triple_beam_search(question, query, start, self.search)
+        start = yield from self._starting(question, query, passages)
+        beams = yield from diverse_triple_beam_search(question, query, start.triples, self.search)
         dispatcher.event(
             GraphExpansionEvent(
                 query=question,
-                proximal=[triple.text for triple in reading.triples],
-                start=[each.triple.text for each in start],
+                proximal=[triple.text for triple in start.reading.triples],
+                start=[each.triple.text for each in start.triples],
                 beams=[(beam.score, [each.triple.text for each in beam.chain]) for beam in beams],
-                fallback=fallback,
+                fallback=start.fallback,
             )
         )
+        beams, reached = yield from self._aligning(beams)
         chains = flatten(beams)
-        nodes = dict(passages)
+        nodes = {**reached, **passages}
         missing = [passage_id for passage_id in chains if passage_id not in nodes]
         if missing:
             (fetched,) = yield [Passages(missing)]
             nodes.update({node.node_id: node for node in fetched})
         found = {passage_id: chain for passage_id, chain in chains.items() if passage_id in nodes}
         fused = reciprocal_rank_fusion([list(found), list(passages)], k=self.rrf_k)
-        return Walk(nodes, list(passages), reading, fallback, start, beams, found, fused)
+        return Walk(nodes, list(passages), start, beams, found, fused)
 
-    def _synchronising(
-        self, question: str, query: Sequence[float], passages: Sequence[BaseNode]
-    ) -> Flow[tuple[Reading, list[StoredTriple]]]:
-        """Read and link (GeAR §4.1, Eq. 1 and 2)."""
-        reading = yield from read(question, shown(passages), self.read_prompt)
-        if not reading.triples:
-            return reading, []
-        (linked,) = yield [Link([triple.text for triple in reading.triples], self.link_top_k, query)]
-        return reading, [triple for each in linked for triple in each]
+    def _starting(self, question: str, query: Sequence[float], passages: Mapping[str, BaseNode]) -> Flow[Start]:
+        """Read and link (GeAR §4.1, Eq. 1 and 2), or take the base passages' own triples (NaiveGE)."""
+        reading, linked, fallback = Reading((), ()), [], ""
+        if self.sources.llm is not None and passages:
+            reading = yield from read(question, shown(passages.values()), self.read_prompt)
+            if reading.triples:
+                texts = [triple.text for triple in reading.triples]
+                (answers,) = yield [Link(texts, self.link_top_k, query, question)]
+                linked = [triple for each in answers for triple in each]
+            if not linked:
+                fallback = reading.problem or (
+                    "no triple to link to" if reading.triples else "the reader noted no fact"
+                )
+        if not linked:
+            limit = None if self.search.reads_text else self.search.beam_size
+            (linked,) = yield [TriplesOf(list(passages), query, limit)]
+        return Start(reading, linked, fallback)
+
+    def _aligning(self, beams: list[Beam]) -> Flow[tuple[list[Beam], dict[str, BaseNode]]]:
+        """The beams, each triple with its passage, and such passages as are at hand: stored triples have theirs."""
+        yield from ()
+        return beams, {}
 
     @property
     def read_prompt(self) -> BasePromptTemplate:

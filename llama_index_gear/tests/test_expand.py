@@ -70,9 +70,7 @@ class World:
                     for keys in request.triple_entities
                 ]
             case Facts():
-                return {
-                    each: (self.stored(by_id[each]).triple, self.stored(by_id[each]).passage_id) for each in request.ids
-                }
+                return {each: replace(self.stored(by_id[each]), score=0.0) for each in request.ids}
             case Similarities():
                 return [
                     [float(sum(self.vectors[by_id[c]] for c in chain) @ self.vectors[by_id[n]]) for n in near]

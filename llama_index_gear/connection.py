@@ -1,0 +1,92 @@
+"""How the requests of a store's flows reach a Qdrant client and an embedding model, in both modes."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from qdrant_client import AsyncQdrantClient, QdrantClient
+from qdrant_client.local.qdrant_local import QdrantLocal
+
+from llama_index_gear.edge import EdgeClient
+from llama_index_gear.errors import ArgumentError, StoreError
+from llama_index_gear.steps import Call, Compute, EmbedQuery, EmbedTexts
+
+
+class Connection:
+    """Answers `Call`, `EmbedQuery`, `EmbedTexts` and `Compute`. Nothing is opened before the first call.
+
+    Args:
+        client: a `QdrantClient`, or the embedded engine.
+        aclient: the async client of the same server; without it async calls run `client` in worker threads.
+        embed_model: gives the embedding model when it is first needed.
+
+    Raises:
+        ArgumentError: there is no client at all.
+
+    """
+
+    def __init__(
+        self,
+        client: QdrantClient | EdgeClient | None,
+        aclient: AsyncQdrantClient | None,
+        embed_model: Callable[[], BaseEmbedding],
+    ) -> None:
+        if client is None and aclient is None:
+            raise ArgumentError("pass a Qdrant client, or make an embedded store with from_path(folder)")
+        self.sync: Any = client
+        self.native = aclient
+        self._embed_model = embed_model
+        embedded = isinstance(client, EdgeClient) or isinstance(getattr(client, "_client", None), QdrantLocal)
+        self._turn: AbstractContextManager[Any] = threading.RLock() if embedded else nullcontext()
+
+    @property
+    def client(self) -> Any:
+        """The client that there is; the sync one if there are two."""
+        return self.sync if self.sync is not None else self.native
+
+    def answer(self, request: Any) -> Any:
+        """Answer a request."""
+        match request:
+            case EmbedQuery():
+                return self._embed_model().get_query_embedding(request.text)
+            case EmbedTexts():
+                return self._embed_model().get_text_embedding_batch(list(request.texts))
+            case Compute():
+                return request.function()
+            case _:
+                return self._call(request)
+
+    async def aanswer(self, request: Any) -> Any:
+        """`answer`, without blocking the event loop."""
+        match request:
+            case EmbedQuery():
+                return await self._embed_model().aget_query_embedding(request.text)
+            case EmbedTexts():
+                return await self._embed_model().aget_text_embedding_batch(list(request.texts))
+            case Compute():
+                return await asyncio.to_thread(request.function)
+        if self.native is not None:
+            return await getattr(self.native, request.method)(**request.arguments)
+        return await asyncio.to_thread(self._call, request)
+
+    def close(self) -> None:
+        """Write out and release the embedded engine; a server's client is closed."""
+        if self.sync is not None:
+            self.sync.close()
+
+    async def aclose(self) -> None:
+        """`close`, and the async client besides."""
+        if self.native is not None:
+            await self.native.close()
+        self.close()
+
+    def _call(self, call: Call) -> Any:
+        if self.sync is None:
+            raise StoreError("there is only an async client: use the async methods, or pass `client` too")
+        with self._turn:
+            return getattr(self.sync, call.method)(**call.arguments)
