@@ -83,12 +83,14 @@ def opened(folder: Path, llm: LLM | None) -> GeARVectorStore:
     return store
 
 
-def ingest(store: GeARVectorStore, extractor: TransformComponent, state: Path) -> None:
+def ingest(store: GeARVectorStore, extractor: TransformComponent | None, state: Path) -> None:
     """Bring new and changed passages into the store; the document store remembers what is there."""
     rows = [json.loads(line) for line in (DATA / "corpus.jsonl").read_text("utf-8").splitlines()]
     documents = [Document(id_=row["id"], text=row["text"], metadata={"title": row["title"]}) for row in rows]
     pipeline = IngestionPipeline(
-        transformations=[extractor, store.embed_model], vector_store=store, docstore=SimpleDocumentStore()
+        transformations=[*filter(None, [extractor]), store.embed_model],
+        vector_store=store,
+        docstore=SimpleDocumentStore(),
     )
     if state.exists():
         pipeline.load(str(state))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,27 @@ def test_the_example_with_t2rag(tmp_path: Path) -> None:
     assert "A: 1982 [3]\n   resolved" in said
     assert "3. values: {'?year': '1982'}" in said
     assert "[3] Virginia Tech Hokies men's basketball" in said
+
+
+def test_the_example_with_wikidata(tmp_path: Path) -> None:
+    """Twice: what is there is neither embedded nor loaded again."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
+    for written in (941, 0):
+        run = subprocess.run(
+            [sys.executable, str(EXAMPLES / "wikidata_graph.py"), "--store", str(tmp_path)],
+            env={**kept, "COLUMNS": "120"},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert run.returncode == 0, run.stderr
+        assert f"101 passages, {101 if written else 0} of them new or changed" in run.stdout
+        assert f"Loaded(read=941, written={written})" in run.stdout and "705 kept, 175 literal" in run.stdout
+        shares = re.findall(r"(base retriever|with Wikidata) +\d+ % +(\d+) of 20 questions complete", run.stdout)
+        complete = {name: int(count) for name, count in shares}
+        assert complete["with Wikidata"] > complete["base retriever"]
+        assert "filter keeps: Zanzibar" in run.stdout and "A: Tanganyika [1]\n[1] Zanzibar" in run.stdout
 
 
 @pytest.mark.filterwarnings("default")  # of Jupyter's own

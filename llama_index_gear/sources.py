@@ -55,6 +55,8 @@ class Sources:
         self.base_top_k = base_top_k
         self.filters = filters if filters is not None and filters.filters else None
         self.llm = llm
+        if graph is not None and not isinstance(graph, ExternalTripleStore):
+            raise ArgumentError(f"graph must be an ExternalTripleStore, got {type(graph).__name__}")
         self.graph = graph
 
     def answer(self, request: Any) -> Any:

@@ -31,7 +31,7 @@ _PLAIN_PATH = re.compile(r"[\w-]+(?:\[\d*\])*(?:\.[\w-]+(?:\[\d*\])*)*", re.ASCI
 
 DOC_KEYS = (DOC_ID, "document_id", "ref_doc_id")
 """Where LlamaIndex's own Qdrant store writes a passage's document ("None" if there is none)."""
-FACT = ["passage_id", "subject", "predicate", "object", "entities"]
+FACT = ["passage_id", "subject", "predicate", "object", "entities", "names"]
 """What is read of a triple's payload."""
 
 
@@ -84,7 +84,8 @@ def to_stored_triple(point: Any, score: float) -> StoredTriple:
     """The triple that a point holds."""
     payload = point.payload
     triple = Triple(payload["subject"], payload["predicate"], payload["object"])
-    return StoredTriple(str(point.id), triple, payload.get("passage_id", ""), score, tuple(payload["entities"]))
+    entities = payload["entities"] or payload.get("names", ())
+    return StoredTriple(str(point.id), triple, payload.get("passage_id", ""), score, tuple(entities))
 
 
 def triple_payload(node: BaseNode) -> dict[str, Any]:

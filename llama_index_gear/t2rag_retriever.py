@@ -54,7 +54,9 @@ class T2RAGRetriever(AgentRetriever):
             that led there) has all words of the value, and more than half of those of the clue's other name; what was
             left out for that stands in the trace. Default True. False takes the model's word, as the paper does.
         expand: a round that brings nothing new is followed, once, by graph expansion (GeAR §4.2) from the resolved
-            facts towards the open clues, to passages that no round has seen. Default False: T²RAG has no graph.
+            facts towards the open clues, to passages that no round has seen. Default False: T²RAG has no graph. With a
+            weak model it is worth its half call a question: recall@10 rose from 64.2 to 74.6 (20 sample questions,
+            `agent_cost.py`).
         max_llm_calls: see `Budget`, as for `max_tokens` and `timeout`. Default None: no limit.
         max_tokens: see there.
         timeout: seconds; see there.

@@ -61,11 +61,13 @@ class GraphTriple:
         triple: the fact, in words.
         entities: identifiers of its ends, where the graph has some (Wikidata's "Q42"): triples that share one are
             neighbours. Default: the triple's own entity keys.
+        is_name: it says but what its subject is also called: facts are linked to it, walks don't go over it.
 
     """
 
     triple: Triple
     entities: tuple[str, ...] = ()
+    is_name: bool = False
 
     def __post_init__(self) -> None:
         if not self.entities:

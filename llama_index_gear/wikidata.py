@@ -103,7 +103,7 @@ class WikidataDump:
                     self.unlabelled += 1
             for (item, its_label), alias in index.aliases():
                 if its_label:
-                    yield GraphTriple(Triple(its_label, ALIAS, alias), (f"Q{item}",))
+                    yield GraphTriple(Triple(its_label, ALIAS, alias), (f"Q{item}",), is_name=True)
         finally:
             index.close()
 

@@ -43,7 +43,7 @@ ROOMS = {
     "sources": "errors steps store external asking",
     "walk": "triple errors nodes fusion steps expand read sources",
     "external_walk": "triple errors nodes steps expand read walk",
-    "retriever": "errors expand read store sources walk",
+    "retriever": "errors expand external external_walk read store sources walk",
     "postprocessor": "errors expand read store sources walk",
     "evidence": "",
     "picture": "triple evidence",

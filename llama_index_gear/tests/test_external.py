@@ -29,7 +29,7 @@ TRIPLES = [
     GraphTriple(Triple("Steven Spielberg", "born in", "Cincinnati"), ("Q2", "Q3")),
     GraphTriple(Triple("Steven Spielberg", "spouse", "Kate Capshaw"), ("Q2", "Q4")),
     GraphTriple(Triple("Cincinnati", "river", "Ohio"), ("Q3", "Q5")),
-    GraphTriple(Triple("Steven Spielberg", "alias", "Spielberg"), ("Q2",)),
+    GraphTriple(Triple("Steven Spielberg", "alias", "Spielberg"), ("Q2",), is_name=True),
     GraphTriple(Triple("Steven Spielberg", "plays", "football"), ("Q9", "Q8")),  # another of this name
 ]
 DIRECTOR, BORN, SPOUSE, RIVER, ALIAS, NAMESAKE = TRIPLES
@@ -93,7 +93,9 @@ async def test_load_link_and_walk(make: Make, mode: str, dense: bool) -> None:
 
     request = Neighbours([start.entities, RIVER.entities], embedded(QUESTION), [start.id], 10, QUESTION)
     near, of_river = await call(mode, graph, "answer", request)
-    assert {each.id for each in near} == {BORN.id, SPOUSE.id, ALIAS.id}  # not the one of the same name
+    assert {each.id for each in near} == {BORN.id, SPOUSE.id}  # no alias, and not the one of the same name
+    (alias,) = (await call(mode, graph, "answer", Link(["alias Spielberg"], 1, embedded(QUESTION), QUESTION)))[0]
+    assert (alias.id, alias.entities) == (ALIAS.id, ("Q2",))
     assert {each.id for each in of_river} == {BORN.id, RIVER.id}
     for found in (near, of_river):
         texts_of = {each.id: each.triple.text for each in TRIPLES}
@@ -248,8 +250,8 @@ def test_triples_are_embedded_when_they_are_met_and_then_remembered(tmp_path: Pa
     assert sum(EMBEDDED) == 0
     ask = Neighbours([("Q2",)], embedded(QUESTION), [], 10, QUESTION)
     first = graph.answer(ask)
-    assert sum(EMBEDDED) == len(first[0]) == 4
-    assert graph.answer(ask) == first and sum(EMBEDDED) == 4
+    assert sum(EMBEDDED) == len(first[0]) == 3
+    assert graph.answer(ask) == first and sum(EMBEDDED) == 3
     graph._graph.sparse.remembered._vectors.clear()  # forgotten between two requests of one question
     products = graph.answer(Similarities([([DIRECTOR.id], [BORN.id])]))
     assert products == [[pytest.approx(cosine(DIRECTOR.triple.text, BORN.triple.text), abs=1e-5)]]

@@ -20,8 +20,11 @@ from llama_index_gear import (
     GeARQueryEngine,
     GeARRetriever,
     GeARVectorStore,
+    NaiveGERetriever,
+    SyncGERetriever,
     Trace,
     Triple,
+    WikidataDump,
 )
 from llama_index_gear.errors import ArgumentError, StoreError
 from llama_index_gear.external_walk import shared_name
@@ -234,6 +237,26 @@ async def test_expansion_from_the_first_step(store: GeARVectorStore, graph: Exte
 
 
 @MODES
+async def test_no_model_at_all(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
+    """The search starts from the graph's triples nearest to the question."""
+    retriever = NaiveGERetriever(store, Told(), graph=graph)
+    found = retriever.retrieve(QUESTION) if mode == "sync" else await retriever.aretrieve(QUESTION)
+    chains = {each.node.node_id: each.node.metadata["gear_chain"] for each in found}
+    assert set(chains) == {"jaws", "milk", "spielberg", "river"}
+    assert chains["milk"] == [] and chains["river"][-1][2] == "Ohio River"
+
+
+@MODES
+async def test_one_call(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
+    """SyncGE over an external graph; what it notes nothing for stays as the base found it."""
+    llm = ScriptedLLM([facts(BORN), facts(["Qwxyz", "zzzz", "Vwxyz"])])
+    retriever = SyncGERetriever(store, Told(), llm=llm, graph=graph)
+    for expected in ({"jaws", "milk", "spielberg", "river"}, {"jaws", "milk"}):
+        found = retriever.retrieve(QUESTION) if mode == "sync" else await retriever.aretrieve(QUESTION)
+        assert {each.node.node_id for each in found} == expected
+
+
+@MODES
 async def test_links_to_something_else_are_dropped_and_shown(
     store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode
 ) -> None:
@@ -433,3 +456,36 @@ def test_bad_arguments(store: GeARVectorStore, graph: ExternalTripleStore, tmp_p
     empty = ExternalTripleStore.from_path(tmp_path, embed_model=WordEmbedding())
     with pytest.raises(StoreError, match="load triples into it first"):
         ExternalGeARRetriever(store, empty, Told(), llm=llm, expand_from=1).retrieve(QUESTION)
+
+
+@MODES
+async def test_stores_share_a_graph_that_a_dump_was_loaded_into(tmp_path: Path, mode: Mode) -> None:
+    """Wikidata's identifiers are what is walked over; each store has passages of its own."""
+    lines: list[Any] = [
+        {"id": "P57", "labels": {"en": {"value": "director"}}},
+        {"id": "P19", "labels": {"en": {"value": "place of birth"}}},
+        {"id": "Q2", "labels": {"en": {"value": "Steven Spielberg"}}, "claims": {"P19": [_says(3)]}},
+        {"id": "Q1", "labels": {"en": {"value": "Jaws"}}, "claims": {"P57": [_says(2)]}},
+        {"id": "Q3", "labels": {"en": {"value": "Cincinnati"}}},
+    ]
+    (tmp_path / "dump.json").write_text("[\n" + ",\n".join(map(json.dumps, lines)) + "\n]\n", "utf-8")
+    graph = ExternalTripleStore.from_path(tmp_path / "graph", embed_model=WordEmbedding())
+    dump = WikidataDump(tmp_path / "dump.json", tmp_path / "index")
+    loaded = graph.load(dump) if mode == "sync" else await graph.aload(dump)
+    assert (loaded.read, loaded.written, dump.report.malformed) == (2, 2, 0)
+    for number, text in enumerate(("Cincinnati is a city.", "The birthplace of many is Cincinnati, Ohio.")):
+        store = GeARVectorStore.from_path(tmp_path / f"store{number}", embed_model=WordEmbedding())
+        store.add([passage("jaws", "Jaws is a film."), passage(f"city{number}", text)])
+        retriever = NaiveGERetriever(store, Told({QUESTION: ["jaws"]}), graph=graph)
+        found = retriever.retrieve(QUESTION) if mode == "sync" else await retriever.aretrieve(QUESTION)
+        assert {each.node.node_id for each in found} == {"jaws", f"city{number}"}
+        store.close()
+    graph.close()
+
+
+def _says(item: int) -> dict[str, Any]:
+    value = {"entity-type": "item", "numeric-id": item, "id": f"Q{item}"}
+    return {
+        "rank": "normal",
+        "mainsnak": {"snaktype": "value", "datavalue": {"type": "wikibase-entityid", "value": value}},
+    }

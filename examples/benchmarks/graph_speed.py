@@ -1,0 +1,170 @@
+"""One step over a large external graph in the embedded engine: link, neighbours, passages; and what the graph takes.
+
+    python examples/benchmarks/graph_speed.py --triples 1000000 5000000 --out graph_speed.json
+
+The triples are synthetic: names of two words out of 50,000, object entities by a skewed distribution, so that some have
+tens of thousands of triples. A step links 5 facts, takes the neighbours of 10 triples, 100 each, and the first passage
+for 20 triples, out of 20,000 passages: what one hop of `ExternalGeARRetriever` asks of Qdrant. Embedding is left out
+(a model that costs nothing stands in), and counted: triples met for the first time have to be embedded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.schema import TextNode
+
+from llama_index_gear import ExternalTripleStore, GeARVectorStore, GraphTriple, Triple
+from llama_index_gear.steps import Align, Link, Neighbours
+
+PREDICATES = (
+    "member of sports team",
+    "place of birth",
+    "instance of",
+    "country",
+    "director",
+    "cast member",
+    "occupation",
+)
+STEPS = 200
+WARM_UP = 20
+
+
+class Nothing(BaseEmbedding):
+    """Vectors that cost nothing, and mean nothing."""
+
+    texts: int = 0
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        return [1.0, 0.0, 0.0]
+
+    def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
+        self.texts += len(texts)
+        return [[1.0, 0.0, 0.0]] * len(texts)
+
+    def _get_query_embedding(self, query: str) -> list[float]:
+        return [1.0, 0.0, 0.0]
+
+    async def _aget_query_embedding(self, query: str) -> list[float]:
+        return [1.0, 0.0, 0.0]
+
+
+def name(entity: int) -> str:
+    """Two words."""
+    return f"w{entity * 7919 % 50_000} w{entity * 104_729 % 49_999}"
+
+
+def triples(count: int) -> Iterator[GraphTriple]:
+    """Synthetic ones, the same for a count."""
+    chance = np.random.default_rng(0)
+    entities = count // 5
+    subjects = chance.integers(entities, size=count)
+    objects = (entities * chance.random(count) ** 4).astype(int)
+    predicates = chance.integers(len(PREDICATES), size=count)
+    for subject, object_, predicate in zip(subjects.tolist(), objects.tolist(), predicates.tolist(), strict=True):
+        fact = Triple(name(subject), PREDICATES[predicate], name(object_))
+        yield GraphTriple(fact, tuple(dict.fromkeys((f"Q{subject}", f"Q{object_}"))))
+
+
+def resident() -> float:
+    """The process's resident set, in MB."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 1e6
+
+
+def step(store: GeARVectorStore, graph: ExternalTripleStore, sample: list[GraphTriple]) -> dict[str, float]:
+    """Milliseconds of each request of one step."""
+    vector = [1.0, 0.0, 0.0]
+    question = f"Which {sample[0].triple.predicate} has the {sample[1].triple.object}?"
+    asks: dict[str, Any] = {
+        "link": (graph, Link([each.triple.text for each in sample[:5]], 1, vector, question)),
+        "neighbours": (graph, Neighbours([each.entities for each in sample[:10]], vector, [], 100, question)),
+        "passages": (store, Align([each.triple.text for each in sample], 1)),
+    }
+    taken = {}
+    for asked, (answerer, request) in asks.items():
+        start = time.perf_counter()
+        answerer.answer(request)
+        taken[asked] = 1000 * (time.perf_counter() - start)
+    return taken
+
+
+def measure(count: int, store: GeARVectorStore, folder: Path) -> dict[str, Any]:
+    """Load so many triples, and ask."""
+    embed = Nothing()
+    before = resident()
+    graph = ExternalTripleStore.from_path(folder, embed_model=embed)
+    start = time.perf_counter()
+    graph.load(triples(count), show_progress=True)
+    seconds = time.perf_counter() - start
+    chance = random.Random(1)
+    known = [each for each in triples(count) if chance.random() < 20 * (STEPS + WARM_UP) * 1.2 / count]
+    chance.shuffle(known)
+    taken = []
+    for number in range(STEPS + WARM_UP):
+        if number == WARM_UP:
+            embed.texts = 0
+        times = step(store, graph, known[20 * number : 20 * (number + 1)])
+        if number >= WARM_UP:
+            taken.append(times)
+    totals = sorted(sum(each.values()) for each in taken)
+    result = {
+        "triples": count,
+        "load_triples_per_second": round(count / seconds),
+        "step_ms": {key: round(statistics.median(each[key] for each in taken), 1) for key in taken[0]},
+        "step_ms_median": round(statistics.median(totals), 1),
+        "step_ms_p95": round(totals[int(0.95 * len(totals))], 1),
+        "embedded_a_step": round(embed.texts / STEPS),
+        "memory_mb": round(resident() - before),
+        "disk_mb": round(sum(each.stat().st_size for each in folder.rglob("*") if each.is_file()) / 1e6),
+    }
+    start = time.perf_counter()
+    graph.close()
+    again = ExternalTripleStore.from_path(folder, embed_model=embed)
+    again.count()
+    result["reopen_seconds"] = round(time.perf_counter() - start, 1)
+    again.close()
+    print(json.dumps(result), flush=True)
+    return result
+
+
+def main() -> None:
+    """Load, ask, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--triples", type=int, nargs="+", default=[100_000, 1_000_000, 5_000_000])
+    parser.add_argument("--out", type=Path, default=None, help="JSON file for the results")
+    arguments = parser.parse_args()
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        store = GeARVectorStore.from_path(Path(folder) / "passages", embed_model=Nothing())
+        chance = random.Random(0)
+        store.add(
+            [
+                TextNode(
+                    id_=f"p{number}",
+                    text=" ".join(name(chance.randrange(200_000)) for _ in range(30)),
+                    embedding=[1.0, 0.0, 0.0],
+                )
+                for number in range(20_000)
+            ]
+        )
+        for count in arguments.triples:
+            results.append(measure(count, store, Path(folder) / f"graph{count}"))
+        store.close()
+    if arguments.out is not None:
+        arguments.out.write_text(json.dumps({"graphs": results}, indent=2) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

