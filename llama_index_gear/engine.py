@@ -47,8 +47,8 @@ class GeARQueryEngine(AgentQueryEngine):
     and what it cost; the call that writes the answer is counted neither there nor in the budget. `query_with_trace`
     returns the whole `Trace` besides, `astream_events` gives it piece by piece.
 
-    With `graph=…` the triples come from a knowledge graph that exists already (Millions of GeAR-s); the answer is
-    then written from the passages that its filter kept and the facts of the gist (Eq. 7).
+    With `graph=…` the triples come from a knowledge graph that exists already (Millions of GeAR-s); the default
+    synthesizer then writes the answer from the passages that its filter kept and the facts of the gist (Eq. 7).
 
     Args:
         retriever: the agent.

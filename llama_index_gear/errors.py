@@ -3,6 +3,7 @@
     GeARError
     ├── TripleError             (ValueError)           a triple with an empty slot
     ├── ArgumentError           (ValueError)           an argument outside its range
+    ├── GraphFileError                                 a file of a graph that breaks off
     ├── ReplyError                                     an LLM's reply that holds nothing readable
     ├── OutOfTime           (TimeoutError)             an LLM did not reply within the time that it was given
     ├── ExtractionError                                passages failed and `raise_on_error` was asked for
@@ -29,6 +30,10 @@ class TripleError(GeARError, ValueError):
 
 class ArgumentError(GeARError, ValueError):
     """An argument outside its range, said before any work is done."""
+
+
+class GraphFileError(GeARError):
+    """A file that holds a graph breaks off, or cannot be decompressed any further; what was read before is kept."""
 
 
 class ReplyError(GeARError):

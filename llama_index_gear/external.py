@@ -18,7 +18,7 @@ from qdrant_edge import Bm25
 
 from llama_index_gear.connection import Connection
 from llama_index_gear.edge import EdgeClient
-from llama_index_gear.errors import StoreError, check_counts
+from llama_index_gear.errors import ArgumentError, StoreError, check_counts
 from llama_index_gear.external_reads import SparseReads
 from llama_index_gear.steps import (
     Call,
@@ -35,6 +35,7 @@ from llama_index_gear.steps import (
 from llama_index_gear.store_collections import TRIPLE_WORDS, Collections, encoder
 from llama_index_gear.store_layout import (
     DENSE,
+    FACT,
     SPARSE,
     sparse_vector,
 )
@@ -123,8 +124,11 @@ class ExternalTripleStore:
         """Store triples. Those that are there are not written again: a load that was killed goes on when repeated.
 
         Args:
-            triples: of a reader such as `WikidataDump` or `read_triples_file`, or your own.
+            triples: of a reader such as `WikidataDump` or `TriplesFile`, or your own.
             show_progress: a progress bar. Default False.
+
+        Raises:
+            ArgumentError: something in it is neither a `GraphTriple` nor a `Triple`.
 
         """
         return run(self._graph.loading(triples, self.batch_size, show_progress), self._connection.answer)
@@ -174,6 +178,8 @@ class _Graph:
     bm25: Bm25
     is_dense: bool
     is_known: bool = False
+    is_ready: bool = False  # to be written into
+    has_vectors: bool = False
     collections: Collections = field(init=False)
     sparse: SparseReads = field(init=False)
 
@@ -202,7 +208,7 @@ class _Graph:
                 return (yield from self.sparse.similarities(request))
         raise StoreError(f"a graph has no answer to {type(request).__name__}")
 
-    def _opening(self) -> Flow[None]:
+    def _opening(self, any_vectors: bool = False) -> Flow[None]:
         if self.is_known:
             return
         (exists,) = yield [Call("collection_exists", {"collection_name": self.name})]
@@ -210,14 +216,20 @@ class _Graph:
             raise StoreError(f"there is no graph {self.name!r} yet: load triples into it first")
         (info,) = yield [Call("get_collection", {"collection_name": self.name})]
         vectors = info.config.params.vectors or {}
-        if SPARSE not in (info.config.params.sparse_vectors or {}):
-            raise StoreError(f"collection {self.name!r} was made by another program; choose another collection_name")
-        if self.is_dense and DENSE not in vectors:
+        is_ours = SPARSE in (info.config.params.sparse_vectors or {})
+        first = {"collection_name": self.name, "limit": 1, "with_payload": FACT, "with_vectors": False}
+        (page,) = yield [Call("scroll", first)]
+        for point in page[0]:  # a triple of no passage
+            is_ours = is_ours and "subject" in (point.payload or {}) and "passage_id" not in point.payload
+        if not is_ours:
+            raise StoreError(f"collection {self.name!r} holds no graph: choose another collection_name")
+        if self.is_dense and DENSE not in vectors and not any_vectors:
             raise StoreError(
                 f"graph {self.name!r} was loaded with dense=False: open it so, or load into another collection"
             )
-        self.collections.dimension = vectors[DENSE].size if self.is_dense else 0
+        self.collections.dimension = vectors[DENSE].size if DENSE in vectors else 0
         self.collections.has_triples = self.is_known = True
+        self.has_vectors = DENSE in vectors
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -233,11 +245,8 @@ class _Graph:
             loaded.written += yield from self._writing({each.id: each for each in batch})
 
     def _writing(self, batch: dict[str, GraphTriple]) -> Flow[int]:
-        if not self.is_known:
-            (exists,) = yield [Call("collection_exists", {"collection_name": self.name})]
-            if not exists:
-                yield from self._creating(next(iter(batch.values())))
-            yield from self._opening()
+        if not self.is_ready:
+            yield from self._preparing(next(iter(batch.values())))
         asked = {"collection_name": self.name, "ids": list(batch), "with_payload": False, "with_vectors": False}
         (there,) = yield [Call("retrieve", asked)]
         known = {str(point.id) for point in there}
@@ -253,16 +262,21 @@ class _Graph:
         yield [Call("upsert", {"collection_name": self.name, "points": points, "wait": True})]
         return len(new)
 
-    def _creating(self, first: GraphTriple) -> Flow[None]:
+    def _preparing(self, first: GraphTriple) -> Flow[None]:
+        (exists,) = yield [Call("collection_exists", {"collection_name": self.name})]
+        if exists:
+            yield from self._opening()  # nothing is written into what is no graph
+        if self.has_vectors and not self.is_dense:
+            raise StoreError(f"graph {self.name!r} was loaded with dense=True: open it so to load more into it")
         dense: dict[str, models.VectorParams] = {}
-        if self.is_dense:
+        if self.is_dense and not exists:
             (vectors,) = yield [EmbedTexts([first.triple.text])]
             dense[DENSE] = models.VectorParams(size=len(vectors[0]), distance=models.Distance.COSINE)
         sparse = {SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)}
-        name = {"collection_name": self.name}
-        yield [Call("create_collection", {**name, "vectors_config": dense, "sparse_vectors_config": sparse})]
-        index = {"field_name": "entities", "field_schema": models.PayloadSchemaType.KEYWORD}
-        yield [Call("create_payload_index", {**name, **index})]
+        config = {"vectors_config": dense, "sparse_vectors_config": sparse}
+        yield from self.collections.preparing(self.name, config, [("entities", models.PayloadSchemaType.KEYWORD)])
+        yield from self._opening()
+        self.is_ready = True
 
     def _points(
         self, triples: dict[str, GraphTriple], vectors: Sequence[Sequence[float]] | None
@@ -293,11 +307,19 @@ class _Graph:
 
     def clearing(self) -> Flow[None]:
         """The flow of `clear`."""
-        self.is_known = False
         (exists,) = yield [Call("collection_exists", {"collection_name": self.name})]
         if exists:
+            yield from self._opening(any_vectors=True)
             yield [Call("delete_collection", {"collection_name": self.name})]
+        self.is_known = self.is_ready = self.has_vectors = False
 
 
 def _next_of(source: Iterator[GraphTriple | Triple], size: int) -> list[GraphTriple]:
-    return [each if isinstance(each, GraphTriple) else GraphTriple(each) for each in islice(source, size)]
+    batch = []
+    for each in islice(source, size):
+        if not isinstance(each, GraphTriple | Triple):
+            raise ArgumentError(
+                f"load takes triples, got {each!r}: hand it a WikidataDump, a TriplesFile, or Triple(…) of your own"
+            )
+        batch.append(each if isinstance(each, GraphTriple) else GraphTriple(each))
+    return batch

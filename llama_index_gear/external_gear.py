@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import NodeWithScore, QueryBundle
@@ -12,21 +12,16 @@ from llama_index_gear.evidence import Misaligned, Step
 from llama_index_gear.external_reason import decide, rank
 from llama_index_gear.external_walk import ExternalWalk
 from llama_index_gear.found import Found, linked, walked
+from llama_index_gear.gear import Searched, base_search
 from llama_index_gear.nodes import shown
 from llama_index_gear.reason import GistMemory
-from llama_index_gear.sources import embedded
-from llama_index_gear.steps import Flow
+from llama_index_gear.steps import Facts, Flow
 from llama_index_gear.trace import Trace
 from llama_index_gear.triple import entity_key, plain
 
 
 @dataclass
-class _State:
-    trace: Trace
-    bundle: QueryBundle
-    gist: GistMemory
-    found: Found
-    queries: list[str] = field(default_factory=list)
+class _State(Searched):
     kept: list[str] | None = None  # by the filter
 
 
@@ -74,17 +69,12 @@ class ExternalPolicy:
         return state.found.ranked([], self.top_k, self.walk.rrf_k, state.kept)
 
     def _searching(self, state: _State, record: Step) -> Flow[str]:
-        known = yield from embedded(state.bundle)
-        state.queries.append(known.query_str)
-        state.trace.note(record, query=known.query_str)
-        base = yield from self.walk.searching(state.bundle, known)
-        passages = yield from self.walk.admitting(base)
-        # Should the walk be cut short, the base passages are this step's list.
-        state.found.lists.append(list(passages))
-        state.found.know(passages)
-        state.trace.note(record, base=list(passages), passages=list(passages))
+        known, passages = yield from base_search(self.walk, state, record)
+        state.trace.note(record, passages=list(passages))
         if not passages:
             return "nothing found" if record.number == 1 else ""
+        if record.number == 1:
+            yield [Facts([])]  # a graph that isn't there raises now, while nothing is lost
         if record.number < self.expand_from:
             reading = yield from self.walk.reading(known.query_str, passages)
         else:

@@ -22,6 +22,8 @@ from llama_index_gear.triple import StoredTriple
 
 Vector: TypeAlias = NDArray[np.float32]
 
+_NAMED = 300  # triples that share words with a fact's names, from which BM25 chooses
+
 
 @dataclass
 class Remembered:
@@ -59,42 +61,45 @@ class SparseReads:
     def linking(self, link: Link) -> Flow[list[list[StoredTriple]]]:
         """The triples that BM25 ranks first for each text (Millions of GeAR-s Eq. 3)."""
         check_counts(link_top_k=link.top_k)
-        requests = [self._by_words(text, link.top_k) for text in link.texts]
+        matches: list[models.Filter | None] = [None] * len(link.texts)
+        if link.names:  # a predicate's words are in millions of triples, a name's in few
+            named = [self._by_words(name, max(_NAMED, link.top_k), payload=False) for name in link.names]
+            found = yield from self.collections.batch(self.name, named)
+            ids = [[point.id for point in answer] for answer in found]
+            matches = [models.Filter(must=[models.HasIdCondition(has_id=each)]) if each else None for each in ids]
+        requests = [self._by_words(text, link.top_k, match_) for text, match_ in zip(link.texts, matches, strict=True)]
         answers = yield from self.collections.batch(self.name, requests)
         triples = {str(point.id): to_stored_triple(point, 0.0) for answer in answers for point in answer}
-        vectors = yield from self._vectors(triples)
-        scored = {each.id: replace(each, score=_cosine(link.query, vectors[each.id])) for each in triples.values()}
+        vectors = yield from self._vectors(list(triples), triples)
+        scores = _cosines(link.query, vectors)
+        scored = {each.id: replace(each, score=scores[each.id]) for each in triples.values()}
         return [[scored[str(point.id)] for point in answer] for answer in answers]
 
     def neighbours(self, request: Neighbours) -> Flow[list[list[Candidate]]]:
-        """Triples that share an entity: those that share words with the question first, then any, up to the limit."""
+        """Triples that share an entity; of more than the limit, those that share words with the question first."""
         check_counts(neighbours=request.limit)
-        requests = []
-        for entities in request.triple_entities:
-            match_ = triple_filter(None, must=[any_of("entities", entities)], exclude=request.exclude)
-            requests += [
-                self._by_words(request.question, request.limit, match_),
-                nearest(None, request.limit, match_, payload=FACT),
-            ]
-        answers = yield from self.collections.batch(self.name, requests)
-        found = []
-        for worded, any_ in zip(answers[::2], answers[1::2], strict=True):
-            points = {str(point.id): point for point in [*worded, *any_]}
-            found.append(list(points.values())[: request.limit])
-        triples = {str(point.id): to_stored_triple(point, 0.0) for near in found for point in near}
-        vectors = yield from self._vectors(triples)
-        scores = {each: _cosine(request.query, vector) for each, vector in vectors.items()}
-        ranked = [[Candidate(str(point.id), scores[str(point.id)]) for point in near] for near in found]
+        matches = [
+            triple_filter(None, must=[any_of("entities", entities)], exclude=request.exclude)
+            for entities in request.triple_entities
+        ]
+        plain = [nearest(None, request.limit, match_, payload=False) for match_ in matches]
+        answers = yield from self.collections.batch(self.name, plain)
+        found = [[str(point.id) for point in answer] for answer in answers]
+        crowded = [number for number, near in enumerate(found) if len(near) == request.limit]
+        worded = [self._by_words(request.question, request.limit, matches[n], payload=False) for n in crowded]
+        answers = yield from self.collections.batch(self.name, worded)
+        for number, answer in zip(crowded, answers, strict=True):
+            both = dict.fromkeys([*(str(point.id) for point in answer), *found[number]])
+            found[number] = list(both)[: request.limit]
+        vectors = yield from self._vectors(list(dict.fromkeys(each for near in found for each in near)))
+        scores = _cosines(request.query, vectors)
+        ranked = [[Candidate(each, scores[each]) for each in near if each in scores] for near in found]
         return [sorted(near, key=lambda each: (-round(each.score, 6), each.id)) for near in ranked]
 
     def similarities(self, request: Similarities) -> Flow[list[list[float]]]:
         """From what is remembered; what is not, is read and embedded again."""
         ids = list(dict.fromkeys(each for pair in request.pairs for part in pair for each in part))
-        vectors = self.remembered.known(ids)
-        forgotten = [each for each in ids if each not in vectors]
-        if forgotten:
-            facts = yield from StoreReads(self.collections).facts(Facts(forgotten))
-            vectors.update((yield from self._vectors(facts)))
+        vectors = yield from self._vectors(ids)
         products = []
         for chain, near in request.pairs:
             members = [vectors[each] for each in chain if each in vectors]
@@ -102,21 +107,26 @@ class SparseReads:
             products.append([float(summed @ vectors[each]) if members and each in vectors else 0.0 for each in near])
         return products
 
-    def _vectors(self, triples: Mapping[str, StoredTriple]) -> Flow[dict[str, Vector]]:
-        """The triples' unit vectors: remembered ones, or made now."""
-        vectors = self.remembered.known(triples)
-        missing = [each for each in triples.values() if each.id not in vectors]
+    def _vectors(self, ids: Sequence[str], read: Mapping[str, StoredTriple] | None = None) -> Flow[dict[str, Vector]]:
+        """The triples' unit vectors: remembered ones, or made now, of those that are `read` already or exist."""
+        vectors = self.remembered.known(ids)
+        missing = [each for each in ids if each not in vectors]
         if missing:
-            texts = list(dict.fromkeys(each.triple.text for each in missing))
-            (embedded,) = yield [EmbedTexts(texts)]
-            made = dict(zip(texts, map(_unit, embedded), strict=True))
-            new = {each.id: made[each.triple.text] for each in missing}
+            facts = read or (yield from StoreReads(self.collections).facts(Facts(missing)))
+            texts = {each: facts[each].triple.text for each in missing if each in facts}
+            distinct = list(dict.fromkeys(texts.values()))
+            (embedded,) = yield [EmbedTexts(distinct)]
+            made = dict(zip(distinct, map(_unit, embedded), strict=True))
+            new = {each: made[text] for each, text in texts.items()}
             self.remembered.add(new)
             vectors.update(new)
         return vectors
 
-    def _by_words(self, text: str, limit: int, match_: models.Filter | None = None) -> models.QueryRequest:
-        return nearest(sparse_vector(self.bm25.embed_query(text)), limit, match_, payload=FACT, using=SPARSE)
+    def _by_words(
+        self, text: str, limit: int, match_: models.Filter | None = None, payload: bool = True
+    ) -> models.QueryRequest:
+        vector = sparse_vector(self.bm25.embed_query(text))
+        return nearest(vector, limit, match_, payload=FACT if payload else False, using=SPARSE)
 
 
 def _unit(embedding: Sequence[float]) -> Vector:
@@ -124,10 +134,15 @@ def _unit(embedding: Sequence[float]) -> Vector:
     return vector / (np.linalg.norm(vector) or 1.0)
 
 
-def _cosine(query: Sequence[float], vector: Vector) -> float:
-    if len(query) != len(vector):
+def _cosines(query: Sequence[float], vectors: Mapping[str, Vector]) -> dict[str, float]:
+    """The cosine of the query with each unit vector."""
+    if not vectors:
+        return {}
+    matrix = np.stack(list(vectors.values()))
+    if len(query) != matrix.shape[1]:
         raise EmbeddingError(
-            f"the question's embedding has {len(query)} dimensions, the graph's embed_model gives {len(vector)}: "
+            f"the question's embedding has {len(query)} dimensions, the graph's embed_model gives {matrix.shape[1]}: "
             "give the graph the embedding model of the passages"
         )
-    return float(_unit(query) @ vector)
+    cosines: list[float] = (matrix @ _unit(query)).tolist()
+    return dict(zip(vectors, cosines, strict=True))

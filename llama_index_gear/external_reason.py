@@ -67,7 +67,7 @@ _NO = ("false", "no", "0")
 _BRACKETED = re.compile(r"\[\s*(\d{1,4}(?:\s*,\s*\d{1,4})*)\s*\]")
 _BARE = re.compile(r"\W*\d{1,4}(?:[\s>,;]+\d{1,4})*\W*")
 _NUMBER = re.compile(r"\d{1,4}")
-_NONE = re.compile(r"\W*(?:none|no passage|nothing)\b", re.IGNORECASE)
+_NONE = re.compile(r"\W*(?:none|no passages?|nothing)\b|[^\d\[\]]*\[\s*\]\W*$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -130,6 +130,6 @@ def parse_ranking(reply: str, count: int) -> list[int]:
         bracketed = [text]
     numbers = [int(number) for each in bracketed for number in _NUMBER.findall(each)]
     places = list(dict.fromkeys(number - 1 for number in numbers if 1 <= number <= count))
-    if not places and not _NONE.match(text) and not (bracketed and not numbers):
+    if not places and not _NONE.match(text):
         raise ReplyError(f"no ranking of the passages 1 to {count} can be read in the reply {text[:200]!r}")
     return places

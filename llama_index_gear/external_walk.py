@@ -46,13 +46,14 @@ class ExternalWalk(GraphWalk):
     def _starting(self, question: str, query: Sequence[float], passages: Mapping[str, BaseNode]) -> Flow[Start]:
         """Read, link, and drop the links that lead elsewhere."""
         if self.sources.llm is None:
-            ((nearest,),) = yield [Link([question], self.search.beam_size, query, question)]
+            ((nearest,),) = yield [Link([question], self.search.beam_size, query)]
             return Start(Reading((), ()), nearest)
         reading = yield from self.reading(question, passages)
         if not reading.triples:
-            return Start(reading, [], "the reader noted no fact: no expansion")
+            return Start(reading, [], f"{reading.problem or 'the reader noted no fact'}: no expansion")
         texts = [triple.text for triple in reading.triples]
-        (answers,) = yield [Link(texts, self.link_top_k, query, question)]
+        names = [f"{triple.subject} {triple.object}" for triple in reading.triples]
+        (answers,) = yield [Link(texts, self.link_top_k, query, names)]
         links = [(fact, each) for fact, linked in zip(reading.triples, answers, strict=True) for each in linked]
         shared = [shared_name(fact, each.triple) for fact, each in links]
         is_kept = [not self.check_alignment or share > 0.5 for share in shared]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from llama_index.core.prompts import BasePromptTemplate
-from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 
 from llama_index_gear.evidence import PassageLink, Step
 from llama_index_gear.found import Found, linked, walked
@@ -25,13 +25,42 @@ Calls = Literal["separate", "merged", "single"]
 
 
 @dataclass
-class _State:
+class Searched:
+    """What a policy that searches step by step knows.
+
+    Attributes:
+        trace: of the question.
+        bundle: what the next step searches for.
+        gist: the facts noted.
+        found: the passages.
+        queries: of the steps so far.
+
+    """
+
     trace: Trace
     bundle: QueryBundle
     gist: GistMemory
     found: Found
-    embedding: Sequence[float] = ()  # the question's
     queries: list[str] = field(default_factory=list)
+
+
+@dataclass
+class _State(Searched):
+    embedding: Sequence[float] = ()  # the question's
+
+
+def base_search(walk: GraphWalk, state: Searched, record: Step) -> Flow[tuple[QueryBundle, dict[str, BaseNode]]]:
+    """A step's base retrieval: its query with embedding, and the passages by id, best first; both written down."""
+    known = yield from embedded(state.bundle)
+    state.queries.append(known.query_str)
+    state.trace.note(record, query=known.query_str)
+    base = yield from walk.searching(state.bundle, known)
+    passages = yield from walk.admitting(base)
+    # Should the step be cut short, the base passages are its list.
+    state.found.lists.append(list(passages))
+    state.found.know(passages)
+    state.trace.note(record, base=list(passages))
+    return known, passages
 
 
 @dataclass
@@ -63,17 +92,9 @@ class GeARPolicy:
 
     def step(self, state: _State, record: Step) -> Flow[str]:
         """SyncGE, gist, reasoning, and the next query (GeAR §5)."""
-        known = yield from embedded(state.bundle)
-        if not state.queries:
+        known, passages = yield from base_search(self.walk, state, record)
+        if record.number == 1:
             state.embedding = known.embedding or ()
-        state.queries.append(known.query_str)
-        state.trace.note(record, query=known.query_str)
-        base = yield from self.walk.searching(state.bundle, known)
-        passages = yield from self.walk.admitting(base)
-        # Should the walk be cut short, the base passages are this step's list.
-        state.found.lists.append(list(passages))
-        state.found.know(passages)
-        state.trace.note(record, base=list(passages))
         if not passages:
             return "nothing found"
         walk = yield from self.walk.walking(known, passages)

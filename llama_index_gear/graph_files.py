@@ -7,16 +7,16 @@ import gzip
 import json
 import os
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
 from tqdm.auto import tqdm
 
-from llama_index_gear.errors import ArgumentError, TripleError
+from llama_index_gear.errors import ArgumentError, GraphFileError, TripleError
 from llama_index_gear.triple import GraphTriple, Triple
 
 _EXAMPLES = 10
@@ -34,7 +34,7 @@ class ReadReport:
         dropped: why → how many statements or triples were left out.
         malformed: lines, or statements in them, that could not be read.
         examples: the first ten of these: "line 7: …".
-        seconds: of this run.
+        seconds: of all runs.
 
     """
 
@@ -82,26 +82,33 @@ def lines_of(path: Path, show_progress: bool, label: str, start: Position | None
         start: what has been read; kept up to date. A plain file is entered there at once, a compressed one has to be
             decompressed up to it.
 
+    Raises:
+        GraphFileError: it is cut short, or damaged.
+
     """
     position = Position() if start is None else start
     with open(path, "rb") as raw, closing(_decompressed(path, raw)) as stream:
         is_plain = stream is raw
+        known = 0 if is_plain else position.lines
         if is_plain:
             raw.seek(position.offset)
-        else:
-            for _ in islice(stream, position.lines):
-                pass
         total = os.fstat(raw.fileno()).st_size
-        with tqdm(total=total, desc=label, unit="B", unit_scale=True, disable=not show_progress) as bar:
-            bar.update(raw.tell())
-            for line in stream:
-                position.lines += 1
-                if is_plain:
-                    position.offset += len(line)
-                if position.lines % _TICKS == 0:
-                    bar.update(raw.tell() - bar.n)
-                    bar.set_postfix(lines=position.lines, refresh=False)
-                yield line
+        bar = tqdm(total=total, initial=raw.tell(), desc=label, unit="B", unit_scale=True, disable=not show_progress)
+        with bar:
+            try:
+                for number, line in enumerate(stream, start=1):
+                    if number % _TICKS == 0:
+                        bar.update(raw.tell() - bar.n)
+                    if number <= known:
+                        continue
+                    position.lines += 1
+                    if is_plain:
+                        position.offset += len(line)
+                    yield line
+            except (EOFError, OSError, zlib.error) as error:
+                raise GraphFileError(
+                    f"{path.name} breaks off after line {position.lines}: {error}; fetch it anew"
+                ) from error
             bar.update(total - bar.n)
 
 
@@ -150,7 +157,7 @@ class TriplesFile:
             if not line.strip():
                 continue
             try:
-                triple = self._parse(line.decode("utf-8"))
+                triple = self._parse(line.decode("utf-8-sig" if report.lines == 1 else "utf-8"))
             except (ValueError, TypeError, KeyError, TripleError, RecursionError) as error:
                 report.complain(f"{type(error).__name__}: {error}")
             else:
@@ -186,9 +193,11 @@ def _from_tsv(line: str) -> GraphTriple:
 def _from_json(line: str) -> GraphTriple:
     value = json.loads(line)
     if isinstance(value, dict):
-        entities = value.get("entities") or ()
-        if not all(isinstance(each, str) and each for each in entities):
-            raise ValueError("entities must be texts")
+        entities = value.get("entities") or []
+        if not isinstance(entities, list) or not all(isinstance(each, str) and each for each in entities):
+            raise ValueError("entities must be a list of texts")
         return GraphTriple(Triple(value["subject"], value["predicate"], value["object"]), tuple(entities))
+    if not isinstance(value, list):
+        raise ValueError("an object or a list of three is wanted")
     subject, predicate, object_ = value
     return GraphTriple(Triple(subject, predicate, object_))

@@ -58,16 +58,16 @@ class Ask:
 class Link:
     """tripleLink (GeAR Eq. 2): the `top_k` stored triples most similar to each text.
 
-    `query` is the question's embedding, `question` its text, for a graph that is searched by words.
+    `query` is the question's embedding. `names` are of each text the words that name something, without the predicate:
+    given them, a sparse graph looks among the triples that share some of these.
 
-    Answer: a `list[StoredTriple]` a text, most similar first; the scores are cosines with `query`, or what BM25 gives
-    for `question`.
+    Answer: a `list[StoredTriple]` a text, most similar first; the scores are cosines with `query`.
     """
 
     texts: Sequence[str]
     top_k: int
     query: Sequence[float]
-    question: str = ""
+    names: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Candidate(NamedTuple):
 
     id: str
     score: float
-    """Cosine of the query's embedding and the triple's; a BM25 score in a sparse graph."""
+    """Cosine of the query's embedding and the triple's."""
 
 
 @dataclass(frozen=True)

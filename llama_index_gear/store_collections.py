@@ -80,6 +80,24 @@ class Collections:
             (self.has_triples,) = yield [Call("collection_exists", {"collection_name": self.triples})]
         return self.has_triples
 
+    def preparing(
+        self, name: str, config: dict[str, Any], fields: Sequence[tuple[str, models.PayloadSchemaType]]
+    ) -> Flow[None]:
+        """Create what is missing of a collection and its payload indexes; safe to repeat, and beside other writers."""
+        (exists,) = yield [Call("collection_exists", {"collection_name": name})]
+        if not exists:
+            try:
+                yield [Call("create_collection", {"collection_name": name, **config})]
+            except Exception:
+                (exists,) = yield [Call("collection_exists", {"collection_name": name})]
+                if not exists:  # not just another writer that was faster
+                    raise
+        (info,) = yield [Call("get_collection", {"collection_name": name})]
+        for field_, schema in fields:
+            if field_ not in (info.payload_schema or {}):
+                arguments = {"collection_name": name, "field_name": field_, "field_schema": schema}
+                yield [Call("create_payload_index", arguments)]
+
     def check_dimension(self, embedding: Sequence[float], what: str, dimension: int | None = None) -> None:
         """Refuse a vector of another dimension than the collection has (or will have), or one that is no number."""
         dimension = self.dimension if dimension is None else dimension

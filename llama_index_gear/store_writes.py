@@ -59,23 +59,7 @@ class StoreWrites:
             fields[self.collections.passages].append((index["field_name"], index["field_schema"]))
             fields[self.collections.triples].append((f"metadata.{index['field_name']}", index["field_schema"]))
         for name in (self.collections.triples, self.collections.passages):
-            (exists,) = yield [Call("collection_exists", {"collection_name": name})]
-            if not exists:
-                try:
-                    yield [Call("create_collection", {"collection_name": name, **vectors_config(dimension)})]
-                except Exception:
-                    (exists,) = yield [Call("collection_exists", {"collection_name": name})]
-                    if not exists:  # not just another writer that was faster
-                        raise
-            (info,) = yield [Call("get_collection", {"collection_name": name})]
-            for field, schema in fields[name]:
-                if field not in (info.payload_schema or {}):
-                    yield [
-                        Call(
-                            "create_payload_index",
-                            {"collection_name": name, "field_name": field, "field_schema": schema},
-                        )
-                    ]
+            yield from self.collections.preparing(name, vectors_config(dimension), fields[name])
 
     def adding(self, nodes: Sequence[BaseNode]) -> Flow[list[str]]:
         """The flow of `add`."""

@@ -57,6 +57,9 @@ class Triple:
 class GraphTriple:
     """A fact of an external graph, as a reader yields it.
 
+    Raises:
+        TripleError: it holds half a character (a lone surrogate), which cannot be stored.
+
     Attributes:
         triple: the fact, in words.
         entities: identifiers of its ends, where the graph has some (Wikidata's "Q42"): triples that share one are
@@ -72,6 +75,10 @@ class GraphTriple:
     def __post_init__(self) -> None:
         if not self.entities:
             object.__setattr__(self, "entities", self.triple.entities)
+        try:
+            "".join((self.triple.text, *self.entities)).encode()
+        except UnicodeEncodeError as error:
+            raise TripleError(f"a triple holds a lone surrogate, which is no character: {self.triple!r}") from error
 
     @property
     def id(self) -> str:
@@ -88,7 +95,7 @@ class StoredTriple:
         id: UUID of the triple's point.
         triple: the fact.
         passage_id: node id of the passage that states it (exactly one: GeAR §3); empty in an external graph.
-        score: cosine of the query's embedding and the triple's, from -1 to 1; a BM25 score in a sparse graph.
+        score: cosine of the query's embedding and the triple's, from -1 to 1.
         entities: keys of its two ends; triples that share one are neighbours. Default: the triple's own keys; an
             external graph may have identifiers.
 

@@ -195,7 +195,7 @@ class GraphWalk:
         beams, reached = yield from self._aligning(beams)
         chains = flatten(beams)
         nodes = {**reached, **passages}
-        missing = [passage_id for passage_id in chains if passage_id not in nodes]
+        missing = [passage_id for passage_id in chains if passage_id and passage_id not in nodes]
         if missing:
             (fetched,) = yield [Passages(missing)]
             nodes.update({node.node_id: node for node in fetched})
@@ -210,7 +210,7 @@ class GraphWalk:
             reading = yield from read(question, shown(passages.values()), self.read_prompt)
             if reading.triples:
                 texts = [triple.text for triple in reading.triples]
-                (answers,) = yield [Link(texts, self.link_top_k, query, question)]
+                (answers,) = yield [Link(texts, self.link_top_k, query)]
                 linked = [triple for each in answers for triple in each]
             if not linked:
                 fallback = reading.problem or (

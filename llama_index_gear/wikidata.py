@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
-from llama_index_gear.errors import ArgumentError
+from llama_index_gear.errors import ArgumentError, GraphFileError
 from llama_index_gear.graph_files import Position, ReadReport, kind_of, lines_of
 from llama_index_gear.triple import GraphTriple, Triple
 from llama_index_gear.wikidata_formats import Wanted, from_json, from_triples, properties_of
@@ -37,8 +37,8 @@ class WikidataDump:
     Args:
         path: the dump: `.json` (`latest-all.json`) or `.nt` (`latest-truthy.nt`), as it is or `.gz` or `.bz2`.
         folder: for the index; one a dump and choice of options.
-        languages: of labels and aliases, best first. Default ("en", "mul"); "mul" holds names that are the same in
-            all languages.
+        languages: of labels and aliases, best first, without regard to case. Default ("en", "mul"); "mul" holds names
+            that are the same in all languages. N-Triples rename some of Wikidata's codes, as "simple" to "en-simple".
         aliases: at most so many an item. Default 1 (Millions of GeAR-s §5); 0: none.
         allow: properties to take ("P22"); None (default): all.
         deny: properties to leave out. Default ("P2860",), "cites work".
@@ -52,6 +52,7 @@ class WikidataDump:
         ArgumentError: the file's name ends otherwise, a property is none, or (when read) the folder holds the index of
             another dump or of other options.
         FileNotFoundError: there is no such file.
+        GraphFileError: (when read) it is cut short or damaged; fetch it anew, and choose another folder.
 
     """
 
@@ -75,9 +76,8 @@ class WikidataDump:
             raise ArgumentError(f"languages is a list of codes, best first; got {languages!r}")
         if aliases < 0:
             raise ArgumentError(f"aliases must be 0 or more, got {aliases}")
-        self._wanted = Wanted(
-            tuple(languages), aliases, None if allow is None else properties_of(allow), properties_of(deny)
-        )
+        allowed = None if allow is None else properties_of(allow)
+        self._wanted = Wanted(tuple(each.lower() for each in languages), aliases, allowed, properties_of(deny))
         self._entities = {"json": from_json, "nt": from_triples}[kind_of(self.path, ("json", "nt"))]
 
     def read(self) -> ReadReport:
@@ -120,7 +120,7 @@ class WikidataDump:
         if index.about("complete"):
             return
         reading = Position(**(index.about("position") or {}))
-        start = time.perf_counter()
+        start = time.perf_counter() - report.seconds
         batch: list[Entity] = []
         lines = lines_of(self.path, self.show_progress, "Reading Wikidata", reading)
 
@@ -130,9 +130,14 @@ class WikidataDump:
             index.add(batch, report=asdict(report), **notes)
             batch.clear()
 
-        for entity, position in self._entities(lines, self._wanted, report, reading):
-            batch.append(entity)
-            report.kept += len(entity.statements)
-            if len(batch) >= _COMMIT:
-                commit(position, complete=False)
+        position = replace(reading)
+        try:
+            for entity, position in self._entities(lines, self._wanted, report, reading):
+                batch.append(entity)
+                report.kept += len(entity.statements)
+                if len(batch) >= _COMMIT:
+                    commit(position, complete=False)
+        except GraphFileError:
+            commit(position, complete=False)
+            raise
         commit(reading, complete=True)

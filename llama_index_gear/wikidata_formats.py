@@ -13,15 +13,14 @@ from llama_index_gear.graph_files import Position, ReadReport
 from llama_index_gear.wikidata_index import Entity
 
 _NUMBER = re.compile(r"([PQ])([1-9]\d{0,17})")
-_ENTITY = re.compile(rb"<http://www\.wikidata\.org/entity/([PQ][1-9]\d*)>")
-_LINE = re.compile(rb"(<[^>]*>|_:\S+)\s+<([^>]*)>\s+(.*?)\s*\.\s*$", re.DOTALL)
+_ENTITY = re.compile(rb"<http://www\.wikidata\.org/entity/([PQ][1-9]\d{0,17})>")
 _LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"@([\w-]+)')
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
 _ESCAPES = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}
-_DIRECT = b"http://www.wikidata.org/prop/direct/"
-_LABEL = b"http://www.w3.org/2000/01/rdf-schema#label"
-_ALTERNATIVE = b"http://www.w3.org/2004/02/skos/core#altLabel"
-_SAME = b"http://www.w3.org/2002/07/owl#sameAs"
+_DIRECT = b"<http://www.wikidata.org/prop/direct/"
+_LABEL = b"<http://www.w3.org/2000/01/rdf-schema#label>"
+_ALTERNATIVE = b"<http://www.w3.org/2004/02/skos/core#altLabel>"
+_SAME = b"<http://www.w3.org/2002/07/owl#sameAs>"
 
 
 @dataclass(frozen=True)
@@ -54,6 +53,8 @@ class Wanted:
 
     def call(self, entity: Entity, labels: Mapping[str, str], aliases: Mapping[str, Sequence[str]]) -> None:
         """Give an entity its label and aliases, of the best languages that there are."""
+        labels = {language.lower(): label for language, label in labels.items()}
+        aliases = {language.lower(): several for language, several in aliases.items()}
         for place, language in reversed(list(enumerate(self.languages))):
             if labels.get(language):
                 entity.label, entity.language = labels[language], place
@@ -87,12 +88,12 @@ def _entity(found: Mapping[str, Any], wanted: Wanted, report: ReadReport) -> Ent
     if "redirect" in found:
         return Entity(_number(found["entity"]), target=_number(found["redirect"]))
     entity = Entity(_number(found["id"]))
-    labels = {language: " ".join(each["value"].split()) for language, each in _named(found, "labels")}
+    labels = {language: _tidied(each["value"]) for language, each in _named(found, "labels", wanted)}
     aliases = {
-        language: [" ".join(each["value"].split()) for each in several]
-        for language, several in _named(found, "aliases")
+        language: list(filter(None, (_tidied(each["value"]) for each in several)))
+        for language, several in _named(found, "aliases", wanted)
     }
-    wanted.call(entity, labels, {language: list(filter(None, several)) for language, several in aliases.items()})
+    wanted.call(entity, labels, aliases)
     if entity.id > 0:
         for name, statements in _named(found, "claims"):
             for statement in statements:
@@ -120,13 +121,10 @@ def _state(entity: Entity, property_: int, statement: Mapping[str, Any], wanted:
             wanted.state(entity, property_, item, report)
 
 
-def _text(value: Mapping[str, str]) -> str:
-    return " ".join(value["value"].split())
-
-
-def _named(found: Mapping[str, Any], name: str) -> Iterable[tuple[str, Any]]:
-    """An object's entries; an empty one is written as an empty list."""
-    return (found.get(name) or {}).items()
+def _named(found: Mapping[str, Any], name: str, wanted: Wanted | None = None) -> list[tuple[str, Any]]:
+    """An object's entries, by language those that are wanted; an empty object is written as an empty list."""
+    entries = (found.get(name) or {}).items()
+    return [(key, value) for key, value in entries if wanted is None or key.lower() in wanted.languages]
 
 
 def from_triples(lines: Iterable[bytes], wanted: Wanted, report: ReadReport, position: Position) -> Parsed:
@@ -140,7 +138,7 @@ def from_triples(lines: Iterable[bytes], wanted: Wanted, report: ReadReport, pos
             block = None
         report.lines = position.lines
         if number is None:
-            if line.strip() and not _LINE.match(line):
+            if line.strip() and not line.startswith(b"#") and _parts(line) is None:
                 report.complain("no N-Triple")
             continue
         if block is None:
@@ -165,24 +163,26 @@ class _Block:
     aliases: dict[str, list[str]] = field(default_factory=dict)
 
     def take(self, line: bytes, wanted: Wanted, report: ReadReport) -> None:
-        parts = _LINE.match(line)
+        parts = _parts(line)
         if parts is None:
             raise ValueError("no N-Triple")
-        predicate, object_ = parts[2], parts[3]
+        predicate, object_ = parts
         item = _ENTITY.fullmatch(object_)
         if predicate.startswith(_DIRECT):
+            if self.entity.id < 0:  # statements about properties are left out
+                return
             if item is not None and item[1].startswith(b"Q"):
-                property_ = _number(predicate.removeprefix(_DIRECT).decode())
+                property_ = _number(predicate[len(_DIRECT) : -1].decode())
                 wanted.state(self.entity, property_, _number(item[1].decode()), report)
             else:
-                report.drop("not an item" if item is not None else "literal")
+                report.drop(_kind_of(object_))
         elif predicate == _SAME and item is not None:
             self.entity.target = _number(item[1].decode())
         elif predicate in (_LABEL, _ALTERNATIVE):
             literal = _LITERAL.fullmatch(object_.decode("utf-8"))
             if literal is None:
                 raise ValueError("no literal with a language")
-            text = " ".join(_ESCAPE.sub(_unescaped, literal[1]).split())
+            text = _tidied(_ESCAPE.sub(_unescaped, literal[1]))
             if predicate == _LABEL:
                 self.labels.setdefault(literal[2], text)
             elif text:
@@ -191,6 +191,29 @@ class _Block:
     def ended(self, wanted: Wanted) -> Entity:
         wanted.call(self.entity, self.labels, self.aliases)
         return self.entity
+
+
+def _parts(line: bytes) -> tuple[bytes, bytes] | None:
+    """Predicate and object of an N-Triple; None if it is none."""
+    text = line.strip()
+    parts = text[:-1].split(None, 2) if text.endswith(b".") else []
+    if len(parts) != 3 or not parts[0].startswith((b"<", b"_:")) or not parts[1].startswith(b"<"):
+        return None
+    return (parts[1], parts[2].rstrip()) if parts[1].endswith(b">") else None
+
+
+def _kind_of(object_: bytes) -> str:
+    """Why an object is not taken."""
+    if object_.startswith(b"_:") or b"/.well-known/genid/" in object_:
+        return "no or some value"
+    return "not an item" if _ENTITY.fullmatch(object_) else "literal"
+
+
+def _tidied(text: str) -> str:
+    """White space collapsed, surrogates paired; a lone one, which is no character, replaced."""
+    if not text.isascii():
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return " ".join(text.split())
 
 
 def _unescaped(found: re.Match[str]) -> str:

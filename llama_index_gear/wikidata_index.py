@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS redirect (id INTEGER PRIMARY KEY, target INTEGER);
 CREATE TABLE IF NOT EXISTS statement (subject INTEGER, property INTEGER, object INTEGER);
 """
 _CHUNK = 5_000
-_MISSING = 100_000
+_MOST_PROPERTIES = 100_000
 
 
 @dataclass
@@ -90,7 +90,7 @@ class WikidataIndex:
     def statements(self) -> Iterator[tuple[tuple[int, str], str, tuple[int, str]]]:
         """((item, label), property's label, (item, label)) of each statement; a label that is not known is empty."""
         last = 0
-        properties = _Labels(self, _MISSING)
+        properties = _Labels(self, _MOST_PROPERTIES)
         while True:
             rows = self._file.execute(
                 "SELECT rowid, subject, property, object FROM statement WHERE rowid > ? ORDER BY rowid LIMIT ?",
@@ -147,8 +147,9 @@ class _Labels:
     known: dict[int, tuple[int, str]] = field(default_factory=dict)
 
     def learn(self, numbers: Iterable[int]) -> None:
-        new = set(numbers) - self.known.keys()
+        wanted = set(numbers)
+        if len(self.known) > self.most:
+            self.known.clear()
+        new = wanted - self.known.keys()
         if new:
-            if len(self.known) > self.most:
-                self.known.clear()
             self.known.update(self.index.labels(new))

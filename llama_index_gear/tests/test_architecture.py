@@ -57,7 +57,7 @@ ROOMS = {
     "thinking": "triple errors steps reply asking read unknowns learning",
     "t2rag": ("triple errors nodes fusion steps expand evidence trace sources found reason unknowns learning thinking"),
     "external_reason": "errors steps asking read reason reply",
-    "external_gear": ("triple errors nodes steps sources reason evidence trace found external_walk external_reason"),
+    "external_gear": ("triple errors nodes steps reason evidence trace found gear external_walk external_reason"),
     "agent_retriever": "errors steps sources trace agent",
     "gear_retriever": "errors expand store sources read reason walk agent gear agent_retriever",
     "t2rag_retriever": "errors expand store sources agent agent_retriever thinking t2rag",

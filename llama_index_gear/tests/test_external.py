@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,8 @@ from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError
 from llama_index_gear.external import ExternalTripleStore, Loaded
 from llama_index_gear.external_reads import Remembered
 from llama_index_gear.steps import Facts, Link, Neighbours, Passages, Similarities
+from llama_index_gear.store import GeARVectorStore
+from llama_index_gear.store_contract import passage
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.triple import GraphTriple, StoredTriple, Triple
 
@@ -85,8 +88,10 @@ async def test_load_link_and_walk(make: Make, mode: str, dense: bool) -> None:
     assert await call(mode, graph, "load", iter(TRIPLES)) == Loaded(read=6, written=6)
     assert await call(mode, graph, "count") == 6
     texts = ["Spielberg is the director of Jaws", "The river of Cincinnati"]
-    linked = await call(mode, graph, "answer", Link(texts, 1, embedded(QUESTION), QUESTION))
+    linked = await call(mode, graph, "answer", Link(texts, 1, embedded(QUESTION)))
     assert [[each.triple for each in answer] for answer in linked] == [[DIRECTOR.triple], [RIVER.triple]]
+    names = ["Jaws Steven Spielberg", "Cincinnati river"]
+    assert await call(mode, graph, "answer", Link(texts, 1, embedded(QUESTION), names)) == linked
     (start,), _ = linked
     assert (start.id, start.entities, start.passage_id) == (DIRECTOR.id, ("Q1", "Q2"), "")
     assert start.score == pytest.approx(cosine(QUESTION, DIRECTOR.triple.text), abs=1e-5)
@@ -94,7 +99,7 @@ async def test_load_link_and_walk(make: Make, mode: str, dense: bool) -> None:
     request = Neighbours([start.entities, RIVER.entities], embedded(QUESTION), [start.id], 10, QUESTION)
     near, of_river = await call(mode, graph, "answer", request)
     assert {each.id for each in near} == {BORN.id, SPOUSE.id}  # no alias, and not the one of the same name
-    (alias,) = (await call(mode, graph, "answer", Link(["alias Spielberg"], 1, embedded(QUESTION), QUESTION)))[0]
+    (alias,) = (await call(mode, graph, "answer", Link(["alias Spielberg"], 1, embedded(QUESTION))))[0]
     assert (alias.id, alias.entities) == (ALIAS.id, ("Q2",))
     assert {each.id for each in of_river} == {BORN.id, RIVER.id}
     for found in (near, of_river):
@@ -155,9 +160,18 @@ async def test_what_shares_no_word_with_the_question_is_a_neighbour_too(make: Ma
     assert len(near) == 10 and facts[near[0].id].triple.predicate == "born"
 
 
+async def test_names_say_where_to_look(make: Make, mode: str) -> None:
+    """Of the triples that share a name, the best by all words; if none does, of all."""
+    graph = make()
+    await call(mode, graph, "load", TRIPLES)
+    for names, expected in (((), RIVER), (("Steven Spielberg",), SPOUSE), (("Zzz",), RIVER)):
+        ((linked,),) = await call(mode, graph, "answer", Link(["river Ohio spouse"], 1, embedded("x"), names))
+        assert linked.triple == expected.triple
+
+
 async def test_a_graph_that_is_not_there(make: Make, mode: str) -> None:
     with pytest.raises(StoreError, match="no graph 'graph' yet: load triples into it first"):
-        await call(mode, make(), "answer", Link(["x"], 1, embedded("x"), "x"))
+        await call(mode, make(), "answer", Link(["x"], 1, embedded("x")))
     await call(mode, make(), "clear")  # nothing to do
     assert await call(mode, make(), "load", []) == Loaded()
 
@@ -166,12 +180,12 @@ async def test_a_graph_is_opened_as_it_was_loaded(make: Make, mode: str) -> None
     graph = make()
     await call(mode, graph, "load", TRIPLES)
     with pytest.raises(StoreError, match="was loaded with dense=False"):
-        await call(mode, make(dense=True), "answer", Link(["x"], 1, embedded("x"), "x"))
+        await call(mode, make(dense=True), "answer", Link(["x"], 1, embedded("x")))
     await call(mode, graph, "clear")
     with pytest.raises(StoreError, match="no graph"):
-        await call(mode, graph, "answer", Link(["x"], 1, embedded("x"), "x"))
+        await call(mode, graph, "answer", Link(["x"], 1, embedded("x")))
     await call(mode, make(dense=True), "load", TRIPLES)
-    (linked,) = await call(mode, make(), "answer", Link(["river Cincinnati"], 1, embedded("x"), "x"))  # has its words
+    (linked,) = await call(mode, make(), "answer", Link(["river Cincinnati"], 1, embedded("x")))  # has its words
     assert linked[0].triple == RIVER.triple
 
 
@@ -180,7 +194,7 @@ async def test_another_embedding_model_is_refused(make: Make, mode: str) -> None
         graph = make(dense=dense, collection_name=f"graph{dense}")
         await call(mode, graph, "load", TRIPLES)
         with pytest.raises(EmbeddingError):
-            await call(mode, graph, "answer", Link(["Jaws"], 1, [1.0, 0.0], "x"))
+            await call(mode, graph, "answer", Link(["Jaws"], 1, [1.0, 0.0]))
     with pytest.raises(EmbeddingError):
         await call(
             mode,
@@ -193,8 +207,8 @@ async def test_another_embedding_model_is_refused(make: Make, mode: str) -> None
 async def test_texts_without_words_link_to_nothing(make: Make, mode: str) -> None:
     graph = make()
     await call(mode, graph, "load", TRIPLES)
-    assert await call(mode, graph, "answer", Link(["", "the", "中"], 3, embedded("x"), "")) == [[], [], []]
-    assert await call(mode, graph, "answer", Link([], 3, embedded("x"), "")) == []
+    assert await call(mode, graph, "answer", Link(["", "the", "中"], 3, embedded("x"))) == [[], [], []]
+    assert await call(mode, graph, "answer", Link([], 3, embedded("x"))) == []
     assert await call(mode, graph, "answer", Neighbours([], embedded("x"), [], 3, "")) == []
     assert await call(mode, graph, "answer", Similarities([])) == []
 
@@ -210,22 +224,74 @@ def test_bad_arguments(tmp_path: Path) -> None:
     graph.load(TRIPLES)
     with pytest.raises(StoreError, match="no answer to Passages"):
         graph.answer(Passages(["x"]))
-    for request in (Link(["x"], 0, embedded("x"), "x"), Neighbours([("Q1",)], embedded("x"), [], 0, "x")):
+    for request in (Link(["x"], 0, embedded("x")), Neighbours([("Q1",)], embedded("x"), [], 0, "x")):
         with pytest.raises(ArgumentError, match="1 or more"):
             graph.answer(request)
     graph.close()
     other = EdgeClient(tmp_path / "other")
     other.create_collection("graph", models.VectorParams(size=3, distance=models.Distance.COSINE))
-    with pytest.raises(StoreError, match="made by another program"):
+    with pytest.raises(StoreError, match="holds no graph"):
         ExternalTripleStore(other, embed_model=EMBED).answer(Facts(["x"]))
     other.close()
+
+
+def test_a_store_of_passages_is_no_graph(tmp_path: Path) -> None:
+    """Nothing is read from it as triples, nothing written into it, and it is not cleared by mistake."""
+    client = EdgeClient(tmp_path)
+    store = GeARVectorStore(client, embed_model=EMBED)
+    store.add([passage("p", "It is a film.", [("It", "is", "film")])])
+    for name in (store.collection_name, store.triple_collection_name):
+        graph = ExternalTripleStore(client, collection_name=name, embed_model=EMBED)
+        for attempt in (
+            lambda graph=graph: graph.answer(Facts(["x"])),
+            lambda graph=graph: graph.load(TRIPLES),
+            graph.clear,
+        ):
+            with pytest.raises(StoreError, match="holds no graph"):
+                attempt()
+    assert [node.node_id for node in store.get_nodes()] == ["p"]
+    store.close()
+
+
+async def test_vectors_are_not_left_out_of_a_dense_graph(make: Make, mode: str) -> None:
+    await call(mode, make(dense=True), "load", TRIPLES[:1])
+    with pytest.raises(StoreError, match="loaded with dense=True: open it so to load more"):
+        await call(mode, make(), "load", TRIPLES)
+    assert await call(mode, make(dense=True), "load", TRIPLES) == Loaded(read=6, written=5)
+
+
+async def test_what_is_no_triple_is_refused(make: Make, mode: str) -> None:
+    for wrong in ([("a", "b", "c")], "graph.tsv"):
+        with pytest.raises(ArgumentError, match="load takes triples, got"):
+            await call(mode, make(), "load", wrong)
+
+
+def test_a_load_that_was_killed_before_the_index_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def dying(*arguments: Any, **options: Any) -> None:
+        raise KeyboardInterrupt
+
+    graph = ExternalTripleStore.from_path(tmp_path, embed_model=EMBED)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(EdgeClient, "create_payload_index", dying)
+        graph.load(TRIPLES)
+    graph.close()
+    graph = ExternalTripleStore.from_path(tmp_path, embed_model=EMBED)
+    assert graph.load(TRIPLES).written == 6
+    assert set(graph.client.get_collection("graph").payload_schema) == {"entities"}
+    graph.close()
+
+
+async def test_two_loads_at_once(make: Make) -> None:
+    graph, other = make(batch_size=2), make(batch_size=2)
+    await asyncio.gather(graph.aload(TRIPLES), other.aload(TRIPLES))
+    assert await graph.acount() == 6
 
 
 def test_the_model_of_settings_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Settings, "_embed_model", EMBED)
     graph = ExternalTripleStore.from_path(tmp_path)
     graph.load(TRIPLES, show_progress=True)
-    assert graph.answer(Link(["Jaws"], 1, embedded("x"), "x"))[0][0].triple == DIRECTOR.triple
+    assert graph.answer(Link(["Jaws"], 1, embedded("x")))[0][0].triple == DIRECTOR.triple
     graph.close()
     again = ExternalTripleStore.from_path(tmp_path)  # it is on the disk
     assert again.count() == 6

@@ -187,7 +187,6 @@ async def test_replies_that_cannot_be_read(store: GeARVectorStore, graph: Extern
     llm = ScriptedLLM(["?", "?", "?", "?", "?", "?"])
     found, trace = await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=llm))
     assert (found, trace.stopped, llm.remaining) == (["jaws", "milk"], "no further query", 0)
-    assert [problem.rsplit(": ", 1)[-1] for problem in trace.steps[0].problems] != []
     assert [
         word in " ".join(trace.steps[0].problems) for word in ("reading", "search ends", "no passage was left out")
     ] == [True] * 3
@@ -369,17 +368,12 @@ async def test_as_many_calls_as_the_docstring_says(store: GeARVectorStore, graph
 
     for steps in (1, 2, 4):
         llm = ScriptedLLM(otherwise=reply)
-        found = {**FOUND}
         retriever = ExternalGeARRetriever(store, graph, llm=llm, max_steps=steps)
         _, trace = await retrieve("sync", retriever)
-        assert trace.llm_calls == 2 * steps == len(llm.history) and found
+        assert trace.llm_calls == 2 * steps == len(llm.history)
 
 
-@MODES
-async def test_sync_and_async_transcripts_are_equal(
-    store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode
-) -> None:
-    del mode
+async def test_sync_and_async_transcripts_are_equal(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
     traces = []
     for each in ("sync", "async"):
         llm = ScriptedLLM([facts(JAWS, NOISE), then(WHERE), facts(BORN), "[3] > [1] > [2]"])
@@ -455,7 +449,9 @@ def test_bad_arguments(store: GeARVectorStore, graph: ExternalTripleStore, tmp_p
         ExternalGeARRetriever(store, graph, llm=llm).retrieve("  ")
     empty = ExternalTripleStore.from_path(tmp_path, embed_model=WordEmbedding())
     with pytest.raises(StoreError, match="load triples into it first"):
-        ExternalGeARRetriever(store, empty, Told(), llm=llm, expand_from=1).retrieve(QUESTION)
+        ExternalGeARRetriever(store, empty, Told(), llm=llm).retrieve(
+            QUESTION
+        )  # in the first step, though it walks in the second
 
 
 @MODES

@@ -43,6 +43,9 @@ RANKINGS: list[tuple[str, list[int]]] = [
     ("NONE of the passages help.", []),
     ('"none"', []),
     ("No passage is relevant.", []),
+    ("No passages are relevant.", []),
+    ("[]", []),
+    ('{"ranking": []}', []),
 ]
 UNREADABLE = [
     "",

@@ -6,6 +6,8 @@ import bz2
 import gzip
 import itertools
 import json
+import random
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,11 @@ from typing import Any
 import pytest
 
 import llama_index_gear.wikidata as wikidata
-from llama_index_gear.errors import ArgumentError
+from llama_index_gear.errors import ArgumentError, GraphFileError, TripleError
 from llama_index_gear.graph_files import TriplesFile
 from llama_index_gear.triple import GraphTriple, Triple
 from llama_index_gear.wikidata import WikidataDump
+from llama_index_gear.wikidata_index import WikidataIndex
 
 
 def _item(number: int) -> dict[str, Any]:
@@ -306,7 +309,13 @@ def test_truthy_triples(tmp_path: Path) -> None:
     ]
     report = dump.report
     assert (report.lines, report.entities, report.kept, report.malformed) == (len(LINES), 7, 2, 0)
-    assert report.dropped == {"literal": 2, "not an item": 1, "said twice": 1, "property left out": 1}
+    assert report.dropped == {
+        "literal": 1,
+        "no or some value": 1,
+        "not an item": 1,
+        "said twice": 1,
+        "property left out": 1,
+    }
     german = WikidataDump(tmp_path / "truthy.nt", tmp_path / "german", languages=["de", "en"], aliases=0)
     assert _flat(german)[0][0] == 'Steven "Steve" Spielberg'
 
@@ -317,7 +326,86 @@ def test_malformed_n_triples(tmp_path: Path) -> None:
     path = _truthy(tmp_path / "truthy.nt", [*LINES[:7], *broken, *LINES[7:]])
     dump = WikidataDump(path, tmp_path / "index")
     assert [each[2] for each in _flat(dump)] == ["Zürich", "George 😀 Lucas", "Spielberg"]
-    assert dump.report.malformed == 6
+    assert dump.report.malformed == 5
+
+
+def test_statements_about_properties_are_left_out_of_both_dumps(tmp_path: Path) -> None:
+    about = _entity("P19", {"en": "place of birth"}, {"P4": [_statement(_item(43196))]})
+    entities = [about, _entity("P4", {"en": "knows"}), _entity("Q43196", {"en": "Cincinnati"})]
+    assert _flat(WikidataDump(_dump(tmp_path / "dump.json", entities), tmp_path / "json")) == []
+    lines = [_called("P19", "place of birth"), _direct("P19", "P4", _q(43196)), _called("P4", "knows")]
+    lines += [_called("Q43196", "Cincinnati")]
+    assert _flat(WikidataDump(_truthy(tmp_path / "truthy.nt", lines), tmp_path / "nt")) == []
+
+
+def test_half_characters_and_numbers_without_end_are_no_end(tmp_path: Path) -> None:
+    born = {"P19": [_statement(_item(2))]}
+    entities = [
+        _entity("P19", {"en": "born"}),
+        _entity("Q1", {"en": "A\ud83d"}, born),
+        _entity("Q2", {"en": "\ud83d\ude00"}),
+    ]
+    whole = "\n".join(["[", *(json.dumps(each) + "," for each in entities), "]"])
+    (tmp_path / "dump.json").write_text(whole, "utf-8")
+    assert _flat(WikidataDump(tmp_path / "dump.json", tmp_path / "json", aliases=0)) == [
+        ("A\ufffd", "born", "😀", ("Q1", "Q2"))
+    ]
+    endless = f"<{_WD}/entity/Q{'9' * 40}>"
+    lines = [
+        _called("P19", "born"),
+        _called("Q1", "A\\uD83D"),
+        _direct("Q1", "P19", _q(2)),
+        _direct("Q1", "P19", endless),
+    ]
+    lines += [f'{endless} <http://www.w3.org/2000/01/rdf-schema#label> "x"@en .', _called("Q2", "\\uD83D\\uDE00")]
+    dump = WikidataDump(_truthy(tmp_path / "truthy.nt", lines), tmp_path / "nt", aliases=0)
+    assert _flat(dump) == [("A\ufffd", "born", "😀", ("Q1", "Q2"))]
+    with pytest.raises(TripleError, match="lone surrogate"):
+        GraphTriple(Triple("A\ud83d", "is", "B"))
+
+
+def test_languages_without_regard_to_case_and_no_others(tmp_path: Path) -> None:
+    lines = [_called("P19", "born", "zh-Hans"), _called("Q1", "A", "zh-Hans"), _called("Q2", "B", "ZH-HANS")]
+    path = _truthy(tmp_path / "truthy.nt", [*lines, _direct("Q2", "P19", _q(1))])
+    assert _flat(WikidataDump(path, tmp_path / "index", languages=["zh-hans"])) == [("B", "born", "A", ("Q2", "Q1"))]
+    odd = _entity("Q1", {"en": "A"})
+    odd["labels"]["fr"] = {"language": "fr", "value": None}  # nobody asked for it
+    dump = WikidataDump(_dump(tmp_path / "dump.json", [odd]), tmp_path / "json")
+    assert list(dump) == [] and (dump.report.entities, dump.report.malformed) == (1, 0)
+
+
+def test_time_grows_with_a_line_and_not_faster(tmp_path: Path) -> None:
+    for number, junk in enumerate((" ", '"', "\\", "<a> ", ". ")):
+        path = _truthy(tmp_path / f"{number}.nt", [f"<{_WD}/entity/Q1> <b> {junk * (400_000 // len(junk))}x"])
+        start = time.perf_counter()
+        dump = WikidataDump(path, tmp_path / f"index{number}")
+        assert list(dump) == [] and dump.report.malformed == 1
+        assert time.perf_counter() - start < 5  # hours if it were cubic, minutes if quadratic
+
+
+@pytest.mark.parametrize("suffix", [".json.gz", ".json.bz2"])
+def test_a_file_that_breaks_off_says_so_and_keeps_what_was_read(tmp_path: Path, suffix: str) -> None:
+    many = [_entity(f"Q{n}", {"en": f"{n} {random.Random(n).random()}"}) for n in range(1, 3000)]
+    path = _dump(tmp_path / f"dump{suffix}", many)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2] if "gz" in suffix else whole[:-20])
+    dump = WikidataDump(path, tmp_path / "index")
+    with pytest.raises(GraphFileError, match=r"dump\.json\.\w+ breaks off after line \d+: .*; fetch it anew"):
+        dump.read()
+    index = WikidataIndex(tmp_path / "index" / "wikidata.sqlite")
+    assert index.about("position")["lines"] == dump.report.lines and not index.about("complete")
+    assert len(index.labels(range(1, 3000))) and ("gz" not in suffix or index.labels([1])[1][1])
+    index.close()
+    damaged = tmp_path / f"damaged{suffix}"
+    damaged.write_bytes(whole[:40] + b"damage" + whole[46:])
+    with pytest.raises(GraphFileError, match="breaks off"):
+        WikidataDump(damaged, tmp_path / "other").read()
+
+
+def test_speed_counts_all_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dump = WikidataDump(_dump(tmp_path / "dump.json"), tmp_path / "index")
+    before = dump.read().seconds
+    assert before > 0 and WikidataDump(tmp_path / "dump.json", tmp_path / "index").read().seconds == before
 
 
 # -- Graphs of one's own ----------------------------------------------------------------------------------------------
@@ -348,3 +436,8 @@ def test_a_file_of_triples(tmp_path: Path) -> None:
     file = TriplesFile(tmp_path / "graph.jsonl")
     assert [each.entities for each in file] == [("jaws", "steven spielberg"), ("a", "c"), ("Q1", "Q2")]
     assert file.report.malformed == 5
+    (tmp_path / "odd.jsonl").write_text('{"subject": "a", "predicate": "b", "object": "c", "entities": "Q42"}\n"abc"\n')
+    odd = TriplesFile(tmp_path / "odd.jsonl")
+    assert list(odd) == [] and odd.report.malformed == 2
+    (tmp_path / "mark.tsv").write_text("a\tb\tc\n", "utf-8-sig")
+    assert [each.triple.subject for each in TriplesFile(tmp_path / "mark.tsv")] == ["a"]
