@@ -115,15 +115,17 @@ class EdgeClient:
         collection_name: str,
         vectors_config: models.VectorParams | dict[str, models.VectorParams],
         sparse_vectors_config: dict[str, models.SparseVectorParams] | None = None,
+        on_disk_payload: bool | None = None,
         **options: Any,
     ) -> bool:
-        """Make a collection of named (or one unnamed) dense and sparse vectors."""
+        """Make a collection of named (or one unnamed) dense and sparse vectors; payloads stay on disk by default."""
         refuse("create_collection", options)
         dense = {"": vectors_config} if isinstance(vectors_config, models.VectorParams) else vectors_config
         for params in [*dense.values(), *(sparse_vectors_config or {}).values()]:
             chosen = params.model_dump(exclude_none=True, exclude={"size", "distance", "modifier"})
             refuse("create_collection", {name: value or None for name, value in chosen.items()})
         config = edge.EdgeConfig(
+            on_disk_payload=on_disk_payload,
             vectors={
                 name: edge.EdgeVectorParams(size=params.size, distance=DISTANCES[params.distance])
                 for name, params in dense.items()

@@ -71,6 +71,8 @@ class ExternalTripleStore:
         embed_model: compares triples with questions; must be the one that embeds the passages. Default: LlamaIndex's
             `Settings.embed_model`, looked up when first needed.
         dense: whether triples are embedded when they are loaded. Default False.
+        on_disk_payload: leave the triples' words on disk, of a graph that is loaded into a new collection. Default
+            False: in memory, some 200 bytes a triple, since a hop reads hundreds that nobody has read before.
         batch_size: triples a write. Default 1000.
         language: of the BM25 stemmer and stop words, as Qdrant names it. Default "english".
 
@@ -89,6 +91,7 @@ class ExternalTripleStore:
         collection_name: str = "graph",
         embed_model: BaseEmbedding | None = None,
         dense: bool = False,
+        on_disk_payload: bool = False,
         batch_size: int = 1000,
         language: str = "english",
     ) -> None:
@@ -97,7 +100,7 @@ class ExternalTripleStore:
         self.batch_size = batch_size
         self._embed_model = embed_model
         self._connection = Connection(client, aclient, lambda: self.embed_model)
-        self._graph = _Graph(collection_name, encoder(language, TRIPLE_WORDS), dense)
+        self._graph = _Graph(collection_name, encoder(language, TRIPLE_WORDS), dense, on_disk_payload)
 
     @classmethod
     def from_path(cls, path: str | Path, **arguments: Any) -> ExternalTripleStore:
@@ -177,6 +180,7 @@ class _Graph:
     name: str
     bm25: Bm25
     is_dense: bool
+    on_disk_payload: bool
     is_known: bool = False
     is_ready: bool = False  # to be written into
     has_vectors: bool = False
@@ -273,7 +277,8 @@ class _Graph:
             (vectors,) = yield [EmbedTexts([first.triple.text])]
             dense[DENSE] = models.VectorParams(size=len(vectors[0]), distance=models.Distance.COSINE)
         sparse = {SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)}
-        config = {"vectors_config": dense, "sparse_vectors_config": sparse}
+        config: dict[str, Any] = {"vectors_config": dense, "sparse_vectors_config": sparse}
+        config["on_disk_payload"] = self.on_disk_payload
         yield from self.collections.preparing(self.name, config, [("entities", models.PayloadSchemaType.KEYWORD)])
         yield from self._opening()
         self.is_ready = True
