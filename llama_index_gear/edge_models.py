@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import qdrant_edge as edge
 from pydantic_core import to_jsonable_python
@@ -11,7 +11,7 @@ from qdrant_client.http import models
 
 from llama_index_gear.errors import UnsupportedCall, UnsupportedFilter
 
-_SCORED_FIELDS = set(models.ScoredPoint.model_fields)
+Model = TypeVar("Model", models.Record, models.ScoredPoint)
 
 DISTANCES = {
     models.Distance.COSINE: edge.Distance.Cosine,
@@ -58,25 +58,23 @@ def from_id(point_id: Any) -> int | str:
 
 def from_record(record: edge.Record) -> models.Record:
     """A point as `scroll` and `retrieve` return it."""
-    return models.Record.model_construct(
-        id=from_id(record.id), payload=record.payload, vector=from_vector(record.vector)
-    )
+    fields = {
+        "id": from_id(record.id),
+        "payload": record.payload,
+        "vector": from_vector(record.vector),
+        "shard_key": None,
+        "order_value": None,
+    }
+    return _made(models.Record, fields)
 
 
 def from_scored(points: Sequence[edge.ScoredPoint], request: models.QueryRequest) -> list[models.ScoredPoint]:
-    """Points as a query returns them, with what the query asked for.
-
-    Written for speed, as a hop of the beam search returns two thousand: what `model_construct` does, without its
-    search for defaults and aliases.
-    """
+    """Points as a query returns them, with what the query asked for."""
     payload, vector = bool(request.with_payload), bool(request.with_vector)
-    new, set_ = models.ScoredPoint.__new__, object.__setattr__
     made = []
     for point in points:
-        point_id = point.id
-        scored = new(models.ScoredPoint)
         fields = {
-            "id": point_id if isinstance(point_id, int) else str(point_id),
+            "id": from_id(point.id),
             "version": point.version,
             "score": point.score,
             "payload": point.payload if payload else None,
@@ -84,36 +82,76 @@ def from_scored(points: Sequence[edge.ScoredPoint], request: models.QueryRequest
             "shard_key": None,
             "order_value": None,
         }
-        set_(scored, "__dict__", fields)
-        set_(scored, "__pydantic_fields_set__", _SCORED_FIELDS)
-        set_(scored, "__pydantic_extra__", None)
-        set_(scored, "__pydantic_private__", None)
-        made.append(scored)
+        made.append(_made(models.ScoredPoint, fields))
     return made
+
+
+def _made(kind: type[Model], fields: dict[str, Any]) -> Model:
+    """What `model_construct` does, without its search for defaults and aliases: a hop reads two thousand points."""
+    model = kind.__new__(kind)
+    object.__setattr__(model, "__dict__", fields)
+    object.__setattr__(model, "__pydantic_fields_set__", set(fields))
+    object.__setattr__(model, "__pydantic_extra__", None)
+    object.__setattr__(model, "__pydantic_private__", None)
+    return model
 
 
 def to_query(request: models.QueryRequest) -> edge.QueryRequest:
     """One query of a batch; without a vector, the points that match, by id."""
-    unknown = {"prefetch": request.prefetch, "lookup_from": request.lookup_from, "shard_key": request.shard_key}
-    refuse("query_batch_points", unknown)
-    query = request.query.nearest if isinstance(request.query, models.NearestQuery) else request.query
-    if query is not None and not isinstance(query, list | models.SparseVector):
-        raise UnsupportedCall(f"the embedded engine answers dense and sparse query vectors, not {type(query).__name__}")
-    params = None
-    if request.params is not None:
-        chosen = request.params.model_dump(exclude_none=True)
-        params = edge.SearchParams(exact=bool(chosen.pop("exact", False)), hnsw_ef=chosen.pop("hnsw_ef", None))
-        refuse("query_batch_points", {name: value or None for name, value in chosen.items()})
+    refuse("query_batch_points", {"lookup_from": request.lookup_from, "shard_key": request.shard_key})
     return edge.QueryRequest(
-        limit=10 if request.limit is None else request.limit,
+        limit=_limit(request),
         offset=request.offset,
-        query=None if query is None else edge.Query.Nearest(_to_vector(query), using=request.using or None),
+        query=_to_vector_query(request),
+        prefetches=_to_prefetches(request),
         filter=None if request.filter is None else to_filter(request.filter),
         score_threshold=request.score_threshold,
-        params=params,
+        params=_to_params(request.params),
         with_payload=_to_selector(request.with_payload),
         with_vector=request.with_vector,
     )
+
+
+def _to_prefetches(request: models.QueryRequest | models.Prefetch) -> list[edge.Prefetch] | None:
+    """The stages before a query: it ranks what they find."""
+    if not request.prefetch:
+        return None
+    stages = request.prefetch if isinstance(request.prefetch, list) else [request.prefetch]
+    for stage in stages:
+        refuse("query_batch_points", {"lookup_from": stage.lookup_from})
+    return [
+        edge.Prefetch(
+            limit=_limit(stage),
+            query=_to_vector_query(stage),
+            prefetches=_to_prefetches(stage),
+            params=_to_params(stage.params),
+            filter=None if stage.filter is None else to_filter(stage.filter),
+            score_threshold=stage.score_threshold,
+        )
+        for stage in stages
+    ]
+
+
+def _limit(request: models.QueryRequest | models.Prefetch) -> int:
+    return 10 if request.limit is None else request.limit
+
+
+def _to_vector_query(request: models.QueryRequest | models.Prefetch) -> edge.Query | None:
+    query = request.query.nearest if isinstance(request.query, models.NearestQuery) else request.query
+    if query is None:
+        return None
+    if not isinstance(query, list | models.SparseVector):
+        raise UnsupportedCall(f"the embedded engine answers dense and sparse query vectors, not {type(query).__name__}")
+    return edge.Query.Nearest(_to_vector(query), using=request.using or None)
+
+
+def _to_params(params: models.SearchParams | None) -> edge.SearchParams | None:
+    if params is None:
+        return None
+    chosen = params.model_dump(exclude_none=True)
+    made = edge.SearchParams(exact=bool(chosen.pop("exact", False)), hnsw_ef=chosen.pop("hnsw_ef", None))
+    refuse("query_batch_points", {name: value or None for name, value in chosen.items()})
+    return made
 
 
 def _to_selector(selector: Any) -> Any:

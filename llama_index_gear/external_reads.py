@@ -61,14 +61,15 @@ class SparseReads:
     def linking(self, link: Link) -> Flow[list[list[StoredTriple]]]:
         """The triples that BM25 ranks first for each text (Millions of GeAR-s Eq. 3)."""
         check_counts(link_top_k=link.top_k)
-        matches: list[models.Filter | None] = [None] * len(link.texts)
+        requests = [self._by_words(text, link.top_k) for text in link.texts]
         if link.names:  # a predicate's words are in millions of triples, a name's in few
-            named = [self._by_words(name, max(_NAMED, link.top_k), payload=False) for name in link.names]
-            found = yield from self.collections.batch(self.name, named)
-            ids = [[point.id for point in answer] for answer in found]
-            matches = [models.Filter(must=[models.HasIdCondition(has_id=each)]) if each else None for each in ids]
-        requests = [self._by_words(text, link.top_k, match_) for text, match_ in zip(link.texts, matches, strict=True)]
+            for request, name in zip(requests, link.names, strict=True):
+                request.prefetch = [self._named(name, max(_NAMED, link.top_k))]
         answers = yield from self.collections.batch(self.name, requests)
+        if nameless := [number for number, answer in enumerate(answers) if link.names and not answer]:
+            again = [self._by_words(link.texts[number], link.top_k) for number in nameless]
+            for number, answer in zip(nameless, (yield from self.collections.batch(self.name, again)), strict=True):
+                answers[number] = answer
         triples = {str(point.id): to_stored_triple(point, 0.0) for answer in answers for point in answer}
         vectors = yield from self._vectors(list(triples), triples)
         scores = _cosines(link.query, vectors)
@@ -127,6 +128,10 @@ class SparseReads:
     ) -> models.QueryRequest:
         vector = sparse_vector(self.bm25.embed_query(text))
         return nearest(vector, limit, match_, payload=FACT if payload else False, using=SPARSE)
+
+    def _named(self, name: str, limit: int) -> models.Prefetch:
+        vector = sparse_vector(self.bm25.embed_query(name))
+        return models.Prefetch.model_construct(query=vector, using=SPARSE, limit=limit)
 
 
 def _unit(embedding: Sequence[float]) -> Vector:

@@ -334,6 +334,29 @@ def test_batches_answer_each_query_with_what_was_asked_of_it(read_only: tuple[An
     assert read_only[0].query_batch_points(NAME, requests=[]) == []
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_query_ranks_what_the_stages_before_it_found(read_only: tuple[Any, Any], seed: int) -> None:
+    rng = random.Random(seed)
+    words = models.SparseVector(indices=sorted(rng.sample(range(30), 3)), values=[1.0, 0.7, 0.4])
+    only_a = models.Filter(must=[models.FieldCondition(key="kind", match=models.MatchValue(value="a"))])
+    dense: dict[str, Any] = {"query": [rng.uniform(-1, 1) for _ in range(DENSE)], "using": "text-dense"}
+    worded = models.Prefetch(query=words, using="sparse", limit=COUNT, filter=only_a)  # no limit cuts ties
+    many = models.Filter(must=[models.FieldCondition(key="number", range=models.Range(gte=2))])
+    near = models.Prefetch(**dense, limit=COUNT, filter=many, params=models.SearchParams(exact=True))
+    few = models.Prefetch(prefetch=[worded, near], **dense, limit=7)
+    far = models.Prefetch(**dense, limit=3, score_threshold=2.0)
+    for prefetch, least, most in ((worded, 6, COUNT), ([worded, near], 6, COUNT), (few, 7, 7), (far, 0, 0)):
+        ours, theirs = (client.query_points(NAME, prefetch=prefetch, **dense, limit=COUNT) for client in read_only)
+        same_ranking(ours, theirs, most or COUNT)
+        assert least <= len(ours.points) <= most
+    stage = read_only[0].query_points(NAME, query=words, using="sparse", limit=COUNT, query_filter=only_a)
+    ranked = read_only[0].query_points(NAME, prefetch=worded, **dense, limit=COUNT)
+    assert {point.id for point in ranked.points} == {point.id for point in stage.points} != set()
+    assert len(stage.points) < COUNT
+    best = read_only[0].query_points(NAME, prefetch=models.Prefetch(query=words, using="sparse", limit=1), **dense)
+    assert len(best.points) == 1
+
+
 def test_a_search_parameter_is_honoured_or_refused(read_only: tuple[Any, Any]) -> None:
     edge, _ = read_only
     arguments = {"query": [1.0] * DENSE, "using": "text-dense", "limit": 3}
@@ -344,7 +367,9 @@ def test_a_search_parameter_is_honoured_or_refused(read_only: tuple[Any, Any]) -
     for option in (
         {"search_params": quantized},
         {"search_params": models.SearchParams(indexed_only=True)},
-        {"prefetch": [models.Prefetch(query=[1.0] * DENSE, using="text-dense")]},
+        {"prefetch": models.Prefetch(query=models.FusionQuery(fusion=models.Fusion.RRF))},
+        {"prefetch": models.Prefetch(query=[1.0] * DENSE, lookup_from=models.LookupLocation(collection="other"))},
+        {"prefetch": [models.Prefetch(prefetch=models.Prefetch(query=[1.0] * DENSE, params=quantized))]},
         {"lookup_from": models.LookupLocation(collection="other")},
         {"shard_key_selector": "eu"},
         {"consistency": 2},
