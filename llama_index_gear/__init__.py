@@ -11,6 +11,7 @@ from llama_index_gear.graph_files import TriplesFile
 from llama_index_gear.ledger import FAILED_EXTRACTIONS, ExtractionLedger
 from llama_index_gear.mentions import MentionTripleExtractor
 from llama_index_gear.nodes import ToPropertyGraph, attach_triples, read_triples
+from llama_index_gear.pagerank import LocalPageRank
 from llama_index_gear.postprocessor import DiverseTripleBeamSearch
 from llama_index_gear.retriever import NaiveGERetriever, SyncGERetriever
 from llama_index_gear.store import GeARVectorStore
@@ -31,6 +32,7 @@ __all__ = [
     "GeARTripleExtractor",
     "GeARVectorStore",
     "GraphTriple",
+    "LocalPageRank",
     "MentionTripleExtractor",
     "NaiveGERetriever",
     "RankBM25Retriever",

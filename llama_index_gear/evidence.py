@@ -122,6 +122,7 @@ class Step(BaseModel):
         fallback: GeAR: why it started from the base passages' own triples although there is a reader; with an external
             graph, why there was no expansion. T²RAG: why it searched otherwise than by clues.
         beams: what it found, best first.
+        pagerank: ids of the passages that PageRank ranks first; empty without it.
         passages: ids of base and expanded passages, fused, best first (GeAR Eq. 3).
         gist: the facts that were new to the gist memory (GeAR Eq. 4); the facts that were resolved (T²RAG §4.3).
         left_out: facts that a full gist memory did not take.
@@ -147,6 +148,7 @@ class Step(BaseModel):
     misaligned: list[Misaligned] = Field(default_factory=list)
     fallback: str = ""
     beams: list[Walked] = Field(default_factory=list)
+    pagerank: list[str] = Field(default_factory=list)
     passages: list[str] = Field(default_factory=list)
     gist: list[Slots] = Field(default_factory=list)
     left_out: int = 0

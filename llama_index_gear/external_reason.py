@@ -126,7 +126,7 @@ def parse_ranking(reply: str, count: int) -> list[int]:
     """
     text = spoken(reply).strip()
     bracketed = _BRACKETED.findall(text)
-    if not bracketed and _BARE.fullmatch(text):
+    if _BARE.fullmatch(text):
         bracketed = [text]
     numbers = [int(number) for each in bracketed for number in _NUMBER.findall(each)]
     places = list(dict.fromkeys(number - 1 for number in numbers if 1 <= number <= count))

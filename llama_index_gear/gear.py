@@ -118,6 +118,7 @@ class GeARPolicy:
             linked=linked(walk.start.triples),
             fallback=walk.start.fallback,
             beams=walked(walk.beams),
+            pagerank=walk.spread,
             passages=[passage_id for passage_id, _ in walk.fused],
         )
         trace.note_problem(record, walk.start.reading.problem, "the reading was left out")

@@ -18,6 +18,7 @@ from llama_index_gear.agent_retriever import AgentRetriever
 from llama_index_gear.errors import ArgumentError, check_counts
 from llama_index_gear.expand import BeamSearch, Scorer
 from llama_index_gear.gear import Calls, GeARPolicy
+from llama_index_gear.pagerank import LocalPageRank
 from llama_index_gear.read import READ_PROMPT
 from llama_index_gear.reason import GIST_PROMPT, READ_AND_REASON_PROMPT, REASON_PROMPT, REWRITE_PROMPT
 from llama_index_gear.sources import Sources
@@ -66,6 +67,7 @@ class GeARRetriever(AgentRetriever):
         gamma: see there. Default: twice `beam_size` (GeAR App. B.2).
         diversity: see there. Default True.
         scorer: see there. Default "novelty".
+        pagerank: see there. Default None.
         rrf_k: constant of all fusions. Default 60.
         filters: bind every hop; see there.
         prompts: your own for some of "read", "gist", "reason", "merged", "rewrite"; also reachable through
@@ -111,6 +113,7 @@ class GeARRetriever(AgentRetriever):
         gamma: float | None = None,
         diversity: bool = True,
         scorer: Scorer = "novelty",
+        pagerank: LocalPageRank | None = None,
         rrf_k: int = 60,
         filters: MetadataFilters | None = None,
         prompts: Mapping[str, BasePromptTemplate] | None = None,
@@ -141,6 +144,7 @@ class GeARRetriever(AgentRetriever):
             similarity_top_k=base_top_k,
             rrf_k=rrf_k,
             link_top_k=link_top_k,
+            pagerank=pagerank,
         )
         own: dict[str, BasePromptTemplate] = {
             "read": READ_PROMPT,

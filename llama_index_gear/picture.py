@@ -59,6 +59,15 @@ def show(trace: Evidence, console: Console | None = None) -> None:
     (console or Console()).print(tree)
 
 
+def _show_walk(branch: Tree, step: Step, titles: dict[str, str]) -> None:
+    for beam in step.beams[:3]:
+        led = " → ".join(plain_markup(titles.get(passage_id, passage_id)) for passage_id in beam.passage_ids)
+        branch.add(f"beam {beam.score:.2f}: {_facts(beam.chain)}  [dim]{led}[/dim]")
+    if step.pagerank:
+        first = ", ".join(plain_markup(titles.get(passage_id, passage_id)) for passage_id in step.pagerank[:3])
+        branch.add(f"PageRank: [dim]{first}[/dim]")
+
+
 def _show_step(branch: Tree, step: Step, titles: dict[str, str]) -> None:
     for name, facts in (("noted", step.proximal), (_linked(step), [each.triple for each in step.linked])):
         if facts:
@@ -67,9 +76,7 @@ def _show_step(branch: Tree, step: Step, titles: dict[str, str]) -> None:
         branch.add(f"[dim]dropped link: {_facts([link.fact])} ≠ {_facts([link.triple])}[/dim]")
     if step.fallback:
         branch.add(f"[yellow]{plain_markup(_fallback(step))}[/yellow]")
-    for beam in step.beams[:3]:
-        led = " → ".join(plain_markup(titles.get(passage_id, passage_id)) for passage_id in beam.passage_ids)
-        branch.add(f"beam {beam.score:.2f}: {_facts(beam.chain)}  [dim]{led}[/dim]")
+    _show_walk(branch, step, titles)
     if step.gist:
         branch.add(f"[bold]{'resolved' if step.clues else 'gist'}[/bold]: {_facts(step.gist)}")
     _show_clues(branch, step)
@@ -259,9 +266,10 @@ def _step(step: Step, titles: dict[str, str]) -> str:
     )
     if beams:
         parts.append(f"<details><summary>{len(step.beams)} beams</summary><ol>{beams}</ol></details>")
-    titled = "".join(f"<li>{escape(titles.get(passage_id, passage_id))}</li>" for passage_id in step.passages)
-    if titled:
-        parts.append(f"<details><summary>{len(step.passages)} passages</summary><ol>{titled}</ol></details>")
+    for heading, ids in (("by PageRank", step.pagerank), ("passages", step.passages)):
+        titled = "".join(f"<li>{escape(titles.get(passage_id, passage_id))}</li>" for passage_id in ids)
+        if titled:
+            parts.append(f"<details><summary>{len(ids)} {heading}</summary><ol>{titled}</ol></details>")
     parts.append(_list("Resolved" if step.clues else "New in the gist", step.gist, "gist"))
     parts.append(_list("Clues", [clue.triple for clue in step.clues if clue.state != "resolved"]))
     parts.extend(f"<p class='verdict no'>Open: {escape(_open(unknown))}</p>" for unknown in step.open)

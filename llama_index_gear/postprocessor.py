@@ -14,6 +14,7 @@ from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.errors import ArgumentError, check_counts
 from llama_index_gear.expand import BeamSearch, Scorer
+from llama_index_gear.pagerank import LocalPageRank
 from llama_index_gear.read import READ_PROMPT
 from llama_index_gear.sources import Sources
 from llama_index_gear.store import GeARVectorStore
@@ -40,6 +41,7 @@ class DiverseTripleBeamSearch(BaseNodePostprocessor):
         gamma: γ of the diversity penalty. Default: twice `beam_size` (GeAR App. B.2).
         diversity: False for plain beam search. Default True.
         scorer: "novelty" (default), "composed", "additive", "exact" (the paper's), or a callable; see `BeamSearch`.
+        pagerank: rank by PageRank besides; see `NaiveGERetriever`. Default None.
         link_top_k: stored triples that each noted fact is linked to. Default 1 (GeAR Eq. 2).
         rrf_k: constant of the fusion. Default 60.
         filters: bind triples and passages; what came in and doesn't match is dropped. A postprocessor doesn't see the
@@ -68,6 +70,7 @@ class DiverseTripleBeamSearch(BaseNodePostprocessor):
         gamma: float | None = None,
         diversity: bool = True,
         scorer: Scorer = "novelty",
+        pagerank: LocalPageRank | None = None,
         link_top_k: int = 1,
         rrf_k: int = 60,
         filters: MetadataFilters | None = None,
@@ -82,6 +85,7 @@ class DiverseTripleBeamSearch(BaseNodePostprocessor):
             similarity_top_k=top_n,
             rrf_k=rrf_k,
             link_top_k=link_top_k,
+            pagerank=pagerank,
         )
         self._walk.read_prompt = read_prompt
 

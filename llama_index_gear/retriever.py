@@ -12,10 +12,11 @@ from llama_index.core.settings import Settings
 from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQueryMode
 from llama_index_instrumentation import get_dispatcher
 
-from llama_index_gear.errors import check_counts
+from llama_index_gear.errors import ArgumentError, check_counts
 from llama_index_gear.expand import BeamSearch, Scorer
 from llama_index_gear.external import ExternalTripleStore
 from llama_index_gear.external_walk import ExternalWalk
+from llama_index_gear.pagerank import LocalPageRank
 from llama_index_gear.read import READ_PROMPT
 from llama_index_gear.sources import Sources
 from llama_index_gear.store import GeARVectorStore
@@ -49,12 +50,14 @@ class NaiveGERetriever(BaseRetriever):
         gamma: γ of the diversity penalty. Default: twice `beam_size` (GeAR App. B.2).
         diversity: False for plain beam search (GeAR Table 4). Default True.
         scorer: "novelty" (default), "composed", "additive", "exact" (the paper's), or a callable; see `BeamSearch`.
+        pagerank: a third list beside the base's and the beam search's: personalised PageRank from the same start, as
+            HippoRAG does, but local; see `LocalPageRank`. Default None: without. Not with `graph`.
         rrf_k: constant of the fusions. Default 60 (Cormack et al. 2009).
         filters: metadata filters that bind every hop: base (the default one; a foreign base's results are checked
             against the store, and those it doesn't know are dropped), triples, and passages found through them.
 
     Raises:
-        ArgumentError: a number outside its range; (from `retrieve`) an empty question.
+        ArgumentError: a number outside its range, `pagerank` with `graph`; (from `retrieve`) an empty question.
         UnsupportedFilter: (from `retrieve`) an operator that Qdrant's filters cannot express.
 
     """
@@ -73,12 +76,15 @@ class NaiveGERetriever(BaseRetriever):
         gamma: float | None = None,
         diversity: bool = True,
         scorer: Scorer = "novelty",
+        pagerank: LocalPageRank | None = None,
         rrf_k: int = 60,
         filters: MetadataFilters | None = None,
         callback_manager: CallbackManager | None = None,
         verbose: bool = False,
     ) -> None:
         super().__init__(callback_manager=callback_manager, verbose=verbose)
+        if pagerank is not None and graph is not None:
+            raise ArgumentError("pagerank walks the passages' own triples: leave it out, or leave out graph")
         kind = GraphWalk if graph is None else ExternalWalk
         self._walk = kind(
             Sources(
@@ -92,6 +98,7 @@ class NaiveGERetriever(BaseRetriever):
             BeamSearch(beam_size, beam_length, neighbours, gamma, diversity, scorer),
             similarity_top_k=similarity_top_k,
             rrf_k=rrf_k,
+            pagerank=pagerank,
         )
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -128,6 +135,7 @@ class SyncGERetriever(NaiveGERetriever):
         gamma: see there.
         diversity: see there.
         scorer: see there.
+        pagerank: see there.
         rrf_k: see there.
         filters: see there.
 
@@ -154,6 +162,7 @@ class SyncGERetriever(NaiveGERetriever):
         gamma: float | None = None,
         diversity: bool = True,
         scorer: Scorer = "novelty",
+        pagerank: LocalPageRank | None = None,
         rrf_k: int = 60,
         filters: MetadataFilters | None = None,
         callback_manager: CallbackManager | None = None,
@@ -171,6 +180,7 @@ class SyncGERetriever(NaiveGERetriever):
             gamma=gamma,
             diversity=diversity,
             scorer=scorer,
+            pagerank=pagerank,
             rrf_k=rrf_k,
             filters=filters,
             callback_manager=callback_manager,

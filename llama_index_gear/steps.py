@@ -122,6 +122,25 @@ class Neighbours:
     question: str = ""
 
 
+class Incidence(NamedTuple):
+    """What a triple joins."""
+
+    id: str
+    entities: tuple[str, ...]
+    passage_id: str
+
+
+@dataclass(frozen=True)
+class Touching:
+    """For each group of entities and passages: triples with one of the entities, or of one of the passages, by id.
+
+    `limits` says how many at most, a group. Answer: a `list[Incidence]` a group.
+    """
+
+    groups: Sequence[tuple[Sequence[str], Sequence[str]]]
+    limits: Sequence[int]
+
+
 @dataclass(frozen=True)
 class Facts:
     """Fetch triples by id: a hop sees a thousand candidates and reads the few that win.

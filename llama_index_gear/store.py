@@ -33,6 +33,7 @@ from llama_index_gear.steps import (
     Passages,
     Propositions,
     Similarities,
+    Touching,
     TriplesOf,
     arun,
     run,
@@ -270,8 +271,8 @@ class GeARVectorStore(BasePydanticVectorStore):
         """Answer a request of `steps.py` for triples, passages, embeddings or computing.
 
         Args:
-            request: `Link`, `Propositions`, `TriplesOf`, `Neighbours`, `Facts`, `Similarities`, `Passages`, `Align`,
-                `EmbedQuery`, `EmbedTexts` or `Compute`; its docstring says what the answer is.
+            request: `Link`, `Propositions`, `TriplesOf`, `Neighbours`, `Touching`, `Facts`, `Similarities`, `Passages`,
+                `Align`, `EmbedQuery`, `EmbedTexts` or `Compute`; its docstring says what the answer is.
             filters: bind what is returned, triples by the metadata of their passage.
 
         """
@@ -285,22 +286,14 @@ class GeARVectorStore(BasePydanticVectorStore):
         match request:
             case EmbedQuery() | EmbedTexts() | Compute():
                 (answer,) = yield [request]
-            case Link():
-                answer = yield from self._reads.linking(request, filters)
-            case Propositions():
-                answer = yield from self._reads.propositions(request, filters)
-            case TriplesOf():
-                answer = yield from self._reads.triples_of(request, filters)
-            case Neighbours():
-                answer = yield from self._reads.neighbours(request, filters)
             case Facts():
                 answer = yield from self._reads.facts(request)
             case Similarities():
                 answer = yield from self._reads.similarities(request)
-            case Align():
-                answer = yield from self._reads.aligning(request, filters)
             case Passages():
                 answer = yield from self._reads.getting(list(request.ids), filters, None, vectors=False)
+            case Link() | Propositions() | TriplesOf() | Neighbours() | Touching() | Align():
+                answer = yield from self._reads.finding(request, filters)
             case _:
                 raise StoreError(f"the store has no answer to {type(request).__name__}")
         return answer

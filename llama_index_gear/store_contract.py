@@ -48,11 +48,13 @@ from llama_index_gear.steps import (
     EmbedQuery,
     EmbedTexts,
     Facts,
+    Incidence,
     Link,
     Neighbours,
     Passages,
     Propositions,
     Similarities,
+    Touching,
     TriplesOf,
 )
 from llama_index_gear.store import GeARVectorStore
@@ -516,6 +518,8 @@ class StoreContract:
             assert do.answer(TriplesOf([], vector, 5)) == []
             assert do.answer(Neighbours([("dell curry",), ("nba",)], vector, [], 5)) == [[], []]
             assert do.answer(Neighbours([], vector, [], 5)) == []
+            assert do.answer(Touching([(["nba"], []), ([], ["p-son"])], [5, 5])) == [[], []]
+            assert do.answer(Touching([], [])) == []
             assert do.answer(Facts([Triple(*_SON).id("p-son")])) == do.answer(Facts([])) == {}
             assert do.answer(Similarities([])) == []
             assert do.answer(Passages(["p-son"])) == []
@@ -628,6 +632,8 @@ class StoreContract:
                 "Neighbours": {
                     t.passage_id for t in _read(do, do.answer(Neighbours([("hub",)], vector, [], 9), filters)[0])
                 },
+                "Touching, an entity": {t.passage_id for t in do.answer(Touching([(["hub"], [])], [9]), filters)[0]},
+                "Touching, passages": {t.passage_id for t in do.answer(Touching([([], everyone)], [9]), filters)[0]},
                 "Link": {t.passage_id for t in do.answer(Link(["Hub"], 9, vector), filters)[0]},
                 "dense": set(do.query("stone", _DEFAULT, filters=filters).ids or []),
                 "sparse": set(do.query("stone", _SPARSE, filters=filters).ids or []),
@@ -646,6 +652,7 @@ class StoreContract:
                     Passages(["p-son"]),
                     TriplesOf(["p-son"], vector, None),
                     Neighbours([("dell curry",)], vector, [], 5),
+                    Touching([(["dell curry"], [])], [5]),
                     Link(["Curry"], 5, vector),
                 ):
                     with _raises(UnsupportedFilter):
@@ -718,6 +725,39 @@ class StoreContract:
         (without,) = do.answer(Neighbours([triple.entities], vector, [*excluded, *sons[:2]], 50))
         assert [found.id for found in without] == [sons[2], born, Triple(*_PLAYS).id("p-plays")]
 
+    def test_touching(self, make_store: Any, mode: str) -> None:
+        """Triples with one of the entities or of one of the passages, by id; at most the limit; nothing for nothing."""
+        do = self.drive(make_store(), mode)
+        do.add(_curry())
+        son, joined, plays = Triple(*_SON), Triple(*_JOINED), Triple(*_PLAYS)
+        everything = sorted(
+            [
+                Incidence(triple.id(passage_id), triple.entities, passage_id)
+                for triple, passage_id in (
+                    (son, "p-son"),
+                    (son, "p-joined"),
+                    (son, "p-again"),
+                    (joined, "p-joined"),
+                    (plays, "p-plays"),
+                )
+            ]
+        )
+        groups: list[tuple[list[str], list[str]]] = [
+            (["dell curry"], []),
+            ([], ["p-joined", "unknown"]),
+            (["north carolina", "unknown"], ["p-son"]),
+            (["stephen curry", "north carolina"], ["p-joined", "p-plays"]),
+            ([], []),
+        ]
+        answers = do.answer(Touching(groups, [9] * len(groups)))
+        for (entities, passage_ids), answer in zip(groups, answers, strict=True):
+            assert answer == [
+                each for each in everything if {*each.entities} & {*entities} or each.passage_id in passage_ids
+            ]
+        assert [len(answer) for answer in answers] == [4, 2, 2, 5, 0]
+        (few,) = do.answer(Touching(groups[:1], [3]))
+        assert few == answers[0][:3]
+
     def test_facts(self, make_store: Any, mode: str) -> None:
         """The triples of these ids, with their passages; unknown ids are left out, repeated ones do no harm."""
         do = self.drive(make_store(), mode)
@@ -739,6 +779,7 @@ class StoreContract:
                     Link(["Curry"], top_k, vector),
                     TriplesOf(["p-son"], vector, top_k),
                     Neighbours([("dell curry",)], vector, [], top_k),
+                    Touching([(["dell curry"], [])], [top_k]),
                 ):
                     with _raises(ArgumentError):
                         do.answer(request)

@@ -26,10 +26,12 @@ from llama_index_gear.steps import (
     EmbedTexts,
     Facts,
     Flow,
+    Incidence,
     Link,
     Neighbours,
     Propositions,
     Similarities,
+    Touching,
     TriplesOf,
 )
 from llama_index_gear.store_collections import Collections
@@ -137,6 +139,21 @@ class StoreReads:
         self.collections.check_dimension(embedding, "the query's embedding")
         return embedding
 
+    def finding(self, request: Any, filters: MetadataFilters | None) -> Flow[Any]:
+        """Answers what filters bind."""
+        match request:
+            case Link():
+                return (yield from self.linking(request, filters))
+            case Propositions():
+                return (yield from self.propositions(request, filters))
+            case TriplesOf():
+                return (yield from self.triples_of(request, filters))
+            case Neighbours():
+                return (yield from self.neighbours(request, filters))
+            case Touching():
+                return (yield from self.touching(request, filters))
+        return (yield from self.aligning(request, filters))
+
     def linking(self, link: Link, filters: MetadataFilters | None) -> Flow[list[list[StoredTriple]]]:
         """Answers `Link`."""
         _check_top_k(link.top_k)
@@ -212,6 +229,27 @@ class StoreReads:
             requests.append(nearest(request.query, request.limit, match_, payload=False))
         answers = yield from self.collections.batch(self.collections.triples, requests)
         return [[Candidate(str(point.id), float(point.score)) for point in answer] for answer in answers]
+
+    def touching(self, request: Touching, filters: MetadataFilters | None) -> Flow[list[list[Incidence]]]:
+        """Answers `Touching`."""
+        for limit in request.limits:
+            _check_top_k(limit)
+        if not request.groups or not (yield from self.collections.triples_exist()):
+            return [[] for _ in request.groups]
+        musts = conditions(filters, under="metadata.")
+        requests = []
+        for (entities, passage_ids), limit in zip(request.groups, request.limits, strict=True):
+            either: list[Any] = [any_of("entities", entities), any_of("passage_id", passage_ids)]
+            match_ = models.Filter(must=musts, should=either)
+            requests.append(nearest(None, limit, match_, payload=["entities", "passage_id"]))
+        answers = yield from self.collections.batch(self.collections.triples, requests)
+        return [
+            [
+                Incidence(str(point.id), tuple(point.payload["entities"]), point.payload["passage_id"])
+                for point in answer
+            ]
+            for answer in answers
+        ]
 
     def facts(self, request: Facts) -> Flow[dict[str, StoredTriple]]:
         """Answers `Facts`."""

@@ -14,6 +14,7 @@ from llama_index_gear.errors import ArgumentError, check_counts
 from llama_index_gear.expand import Beam, BeamSearch, diverse_triple_beam_search, flatten
 from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.nodes import explained, shown
+from llama_index_gear.pagerank import LocalPageRank, local_pagerank
 from llama_index_gear.read import READ_PROMPT, Reading, read
 from llama_index_gear.sources import Sources, embedded
 from llama_index_gear.steps import Flow, Link, Passages, Search, TriplesOf, arun, run
@@ -74,7 +75,8 @@ class Walk:
         start: where the beam search started.
         beams: what it found, best first.
         chains: id of an expanded passage → the chain that leads to it, best first.
-        fused: (passage id, score), base and expanded, best first.
+        spread: ids of the passages that PageRank ranks first; empty without it.
+        fused: (passage id, score), of all three lists, best first.
 
     """
 
@@ -83,6 +85,7 @@ class Walk:
     start: Start
     beams: list[Beam]
     chains: dict[str, tuple[StoredTriple, ...]]
+    spread: list[str]
     fused: list[tuple[str, float]]
 
     def chain(self, passage_id: str) -> list[list[str]]:
@@ -90,8 +93,8 @@ class Walk:
         return plain(each.triple for each in self.chains.get(passage_id, ()))
 
     def ranks(self, passage_id: str) -> dict[str, int]:
-        """The passage's rank, from 1, in each of the two lists that names it."""
-        lists = {"base": self.base, "graph": list(self.chains)}
+        """The passage's rank, from 1, in each of the lists that names it."""
+        lists = {"base": self.base, "graph": list(self.chains), "pagerank": self.spread}
         return {name: ids.index(passage_id) + 1 for name, ids in lists.items() if passage_id in ids}
 
 
@@ -108,11 +111,19 @@ class GraphWalk:
         similarity_top_k: passages to return.
         rrf_k: constant of the fusions.
         link_top_k: stored triples that a proximal triple is linked to.
+        pagerank: rank by PageRank besides; None: don't.
 
     """
 
     def __init__(
-        self, sources: Sources, search: BeamSearch, *, similarity_top_k: int = 10, rrf_k: int = 60, link_top_k: int = 1
+        self,
+        sources: Sources,
+        search: BeamSearch,
+        *,
+        similarity_top_k: int = 10,
+        rrf_k: int = 60,
+        link_top_k: int = 1,
+        pagerank: LocalPageRank | None = None,
     ) -> None:
         check_counts(similarity_top_k=similarity_top_k, link_top_k=link_top_k)
         if rrf_k < 0:
@@ -123,6 +134,7 @@ class GraphWalk:
         self.rrf_k = rrf_k
         self.read_prompt = READ_PROMPT
         self.link_top_k = link_top_k
+        self.pagerank = pagerank
 
     def retrieve(self, bundle: QueryBundle) -> list[NodeWithScore]:
         """Passages for a question."""
@@ -195,13 +207,28 @@ class GraphWalk:
         beams, reached = yield from self._aligning(beams)
         chains = flatten(beams)
         nodes = {**reached, **passages}
-        missing = [passage_id for passage_id in chains if passage_id and passage_id not in nodes]
+        spread = yield from self._spreading(start, list(passages))
+        missing = [each for each in dict.fromkeys([*chains, *spread]) if each and each not in nodes]
         if missing:
             (fetched,) = yield [Passages(missing)]
             nodes.update({node.node_id: node for node in fetched})
         found = {passage_id: chain for passage_id, chain in chains.items() if passage_id in nodes}
-        fused = reciprocal_rank_fusion([list(found), list(passages)], k=self.rrf_k)
-        return Walk(nodes, list(passages), start, beams, found, fused)
+        spread = [passage_id for passage_id in spread if passage_id in nodes]
+        fused = reciprocal_rank_fusion([list(found), list(passages), spread], k=self.rrf_k)
+        return Walk(nodes, list(passages), start, beams, found, spread, fused)
+
+    def _spreading(self, start: Start, passage_ids: list[str]) -> Flow[list[str]]:
+        """The passages that PageRank ranks first, from where the beam search started and the base passages."""
+        if self.pagerank is None:
+            return []
+        if start.reading.triples and not start.fallback:
+            triples = [(triple, 1.0) for triple in start.triples]
+        else:
+            best = max((triple.score for triple in start.triples), default=0.0)
+            near = start.triples[: self.search.beam_size]
+            triples = [(triple, triple.score / best) for triple in near if triple.score > 0]
+        ranked = yield from local_pagerank(triples, passage_ids, self.pagerank)
+        return [passage_id for passage_id, _ in ranked[: self.similarity_top_k]]
 
     def _starting(self, question: str, query: Sequence[float], passages: Mapping[str, BaseNode]) -> Flow[Start]:
         """Read and link (GeAR §4.1, Eq. 1 and 2), or take the base passages' own triples (NaiveGE)."""

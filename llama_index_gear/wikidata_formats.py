@@ -184,7 +184,7 @@ class _Block:
                 raise ValueError("no literal with a language")
             text = _tidied(_ESCAPE.sub(_unescaped, literal[1]))
             if predicate == _LABEL:
-                self.labels.setdefault(literal[2], text)
+                self.labels[literal[2]] = text
             elif text:
                 self.aliases.setdefault(literal[2], []).append(text)
 

@@ -234,6 +234,7 @@ async def test_one_step(store: GeARVectorStore, mode: Mode) -> None:
         "misaligned": [],
         "fallback": "",
         "beams": [{"chain": [FATHER, LIVES], "passage_ids": ["ann", "bob"]}],
+        "pagerank": [],
         "passages": ["ann", "milk", "bob"],
         "gist": [FATHER, LIVES],
         "left_out": 0,

@@ -183,3 +183,13 @@ def test_files_and_notebooks_show_the_same_page(tmp_path: Path) -> None:
 def test_show_prints(capsys: pytest.CaptureFixture[str]) -> None:
     large().show()
     assert "query 1" in capsys.readouterr().out
+
+
+def test_pagerank_is_shown_where_it_took_part(capsys: pytest.CaptureFixture[str]) -> None:
+    trace = large()
+    picture.show(trace)
+    assert "PageRank" not in picture.to_html(trace) + capsys.readouterr().out
+    trace.note(trace.steps[1], pagerank=["p2-3", "p1-0"])
+    assert "2 by PageRank</summary><ol><li>Title of p2-3</li><li>Title of p1-0</li>" in picture.to_html(trace)
+    picture.show(trace)
+    assert "PageRank: Title of p2-3, Title of p1-0" in capsys.readouterr().out

@@ -33,7 +33,10 @@ from qdrant_client import models
 
 from llama_index_gear import (
     DiverseTripleBeamSearch,
+    ExternalTripleStore,
+    GeARRetriever,
     GeARVectorStore,
+    LocalPageRank,
     NaiveGERetriever,
     RankBM25Retriever,
     SyncGERetriever,
@@ -210,6 +213,58 @@ def test_prompts_are_visible_and_replaceable(store: GeARVectorStore) -> None:
     assert llm.history[0].startswith("Mine: ")
     with pytest.raises(ArgumentError, match="passages"):
         retriever.update_prompts({"read": PromptTemplate("{question}")})
+
+
+# -- PageRank ---------------------------------------------------------------------------------------------------------
+
+
+async def test_pagerank_is_a_third_list(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
+    """It reaches passages over as many triples as it takes, and counts like the other two."""
+    base = RankBM25Retriever(nodes(embed_model)[:1], similarity_top_k=1)
+    found = await both(NaiveGERetriever(store, base, beam_length=1, rrf_k=7, pagerank=LocalPageRank()))
+    ranks = {each.node.node_id: each.node.metadata["gear_ranks"] for each in found}
+    assert ranks == {
+        "stephen": {"base": 1, "graph": 1, "pagerank": 1},
+        "dell": {"pagerank": 2},
+        "tech": {"pagerank": 3},
+    }
+    for each in found:
+        assert each.score == pytest.approx(sum(1 / (7 + rank) for rank in ranks[each.node.node_id].values()), abs=1e-12)
+    assert ids(await both(NaiveGERetriever(store, base, beam_length=1))) == ["stephen"]
+    few = NaiveGERetriever(store, base, beam_length=1, similarity_top_k=2, pagerank=LocalPageRank())
+    assert ids(await both(few)) == ["stephen", "dell"]
+
+
+async def test_pagerank_starts_from_what_the_reader_notes(store: GeARVectorStore) -> None:
+    reply = '{"triples": [["Dell Curry", "went to", "Virginia Tech"]]}'
+    llm = ScriptedLLM([reply, reply])
+    found = await both(SyncGERetriever(store, llm=llm, similarity_top_k=7, beam_length=1, pagerank=LocalPageRank()))
+    ranks = {each.node.node_id: each.node.metadata["gear_ranks"] for each in found}
+    assert ranks["dell"]["pagerank"] == 1 and ranks["tech"]["pagerank"] <= 3
+
+
+async def test_a_filter_binds_pagerank(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
+    """What is beyond a forbidden passage's triple isn't reached."""
+    base = RankBM25Retriever(nodes(embed_model)[:1], similarity_top_k=1)
+    only = MetadataFilters(filters=[MetadataFilter(key="group", operator=FilterOperator.NE, value="dell")])
+    for filters, expected in ((None, {"stephen", "dell", "tech"}), (only, {"stephen"})):
+        found = await both(NaiveGERetriever(store, base, filters=filters, pagerank=LocalPageRank()))
+        assert set(ids(found)) == expected
+        assert all("pagerank" in each.node.metadata["gear_ranks"] for each in found)
+
+
+async def test_pagerank_everywhere(store: GeARVectorStore, embed_model: WordEmbedding, tmp_path: Path) -> None:
+    """The postprocessor and the agent take it too; a graph of its own doesn't."""
+    base = RankBM25Retriever(nodes(embed_model)[:1], similarity_top_k=1)
+    search = DiverseTripleBeamSearch(store, pagerank=LocalPageRank())
+    expected = NaiveGERetriever(store, base, pagerank=LocalPageRank()).retrieve(QUESTION)
+    assert await search.apostprocess_nodes(base.retrieve(QUESTION), query_str=QUESTION) == expected
+    agent = GeARRetriever(store, base, llm=ScriptedLLM(["[]"]), calls="single", beam_length=1, pagerank=LocalPageRank())
+    nodes_, trace = agent.retrieve_with_trace(QUESTION)
+    assert set(ids(nodes_)) == {"stephen", "dell", "tech"} and trace.steps[0].pagerank[0] == "stephen"
+    graph = ExternalTripleStore.from_path(tmp_path / "graph", embed_model=embed_model)
+    with pytest.raises(ArgumentError, match="leave it out, or leave out graph"):
+        NaiveGERetriever(store, graph=graph, pagerank=LocalPageRank())
 
 
 # -- filters ----------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from llama_index_gear.errors import ArgumentError, GraphFileError, TripleError
 from llama_index_gear.graph_files import TriplesFile
 from llama_index_gear.triple import GraphTriple, Triple
 from llama_index_gear.wikidata import WikidataDump
-from llama_index_gear.wikidata_index import WikidataIndex
+from llama_index_gear.wikidata_index import Entity, WikidataIndex
 
 
 def _item(number: int) -> dict[str, Any]:
@@ -136,6 +136,42 @@ def test_exact_triples(tmp_path: Path, suffix: str) -> None:
     assert _flat(dump) == TRIPLES and dump.report == report  # again, from the index
 
 
+def test_an_alias_is_a_name_and_no_way_to_anything_else(tmp_path: Path) -> None:
+    triples = list(WikidataDump(_dump(tmp_path / "dump.json"), tmp_path / "index"))
+    assert [each.is_name for each in triples] == [False] * 4 + [True]
+
+
+def test_what_has_no_label_is_left_out_and_counted(tmp_path: Path) -> None:
+    """A subject, a property, an item; and the aliases of what has no label itself."""
+    entities = [
+        _entity("P1", {"en": "knows"}),
+        _entity("P2", {"fr": "sans nom"}),
+        _entity("Q1", {"en": "One"}, {"P1": [_statement(_item(2))], "P2": [_statement(_item(1))]}),
+        _entity("Q2", {}, {"P1": [_statement(_item(1))]}, {"en": ["Two"]}),
+    ]
+    dump = WikidataDump(_dump(tmp_path / "dump.json", entities), tmp_path / "index")
+    assert _flat(dump) == [] and dump.unlabelled == 3
+
+
+def test_what_is_said_of_itself_has_one_entity(tmp_path: Path) -> None:
+    entities = [_entity("P1", {"en": "knows"}), _entity("Q1", {"en": "One"}, {"P1": [_statement(_item(1))]})]
+    assert _flat(WikidataDump(_dump(tmp_path / "dump.json", entities), tmp_path / "index")) == [
+        ("One", "knows", "One", ("Q1",))
+    ]
+
+
+def test_of_an_entity_in_two_places_the_better_label_stays(tmp_path: Path) -> None:
+    """Whichever comes first."""
+    rest = [_called("P1", "knows"), _direct("Q2", "P1", _q(1)), _called("Q2", "Two")]
+    named = {"en": _called("Q1", "One"), "de": _called("Q1", "Eins", "de")}
+    for order in (("en", "de"), ("de", "en")):
+        folder = tmp_path / order[0]
+        folder.mkdir()
+        path = _truthy(folder / "truthy.nt", [named[order[0]], *rest, named[order[1]]])
+        (triple,) = WikidataDump(path, folder / "index", languages=["en", "de"])
+        assert triple.triple.object == "One"
+
+
 def test_options(tmp_path: Path) -> None:
     path = _dump(tmp_path / "dump.json")
     count = itertools.count()
@@ -206,14 +242,17 @@ def test_what_is_malformed_is_counted_and_costs_nothing_else(tmp_path: Path) -> 
     assert "malformed (first: line 2:" in str(dump.report)
 
 
+@pytest.mark.parametrize("commit", [1, 2])
 @pytest.mark.parametrize("suffix", [".json", ".json.gz", ".nt", ".nt.bz2"])
-def test_a_killed_read_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
+def test_a_killed_read_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, commit: int
+) -> None:
     """At every entity: the index, and what is counted, equal those of an undisturbed run."""
     write = _dump if "json" in suffix else _truthy
     path = write(tmp_path / f"dump{suffix}")
     whole = WikidataDump(path, tmp_path / "whole")
     expected = _flat(whole)
-    monkeypatch.setattr(wikidata, "_COMMIT", 2)
+    monkeypatch.setattr(wikidata, "_COMMIT", commit)
     for moment in range(1, whole.report.entities + 1):
         dump = WikidataDump(path, tmp_path / f"killed{moment}")
         seen = 0
@@ -235,6 +274,14 @@ def test_a_killed_read_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.
         assert _flat(dump) == expected
         dump.report.seconds = whole.report.seconds
         assert dump.report == whole.report
+
+
+def test_what_cannot_be_noted_is_not_added_either(tmp_path: Path) -> None:
+    index = WikidataIndex(tmp_path / "wikidata.sqlite")
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        index.add([Entity(1, "One", statements={(-1, 1): None})], position=object())
+    assert list(index.statements()) == [] and index.about("position") is None
+    index.close()
 
 
 def test_an_index_is_not_mixed_up(tmp_path: Path) -> None:
