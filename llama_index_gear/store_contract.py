@@ -843,6 +843,16 @@ class StoreContract:
         assert len(do.answer(Propositions(["Dell Curry joined team number"], 1))) == 1
         assert len(do.answer(Propositions(["Dell Curry joined team number"], 3))) == 301
 
+    def test_propositions_beyond_the_first_hits_of_a_text(self, make_store: Any, mode: str) -> None:
+        """What one text is very similar to comes before what another is a little similar to, however much of it."""
+        do = self.drive(make_store(), mode)
+        often = [("Dell Curry", "joined", f"team{n}") for n in range(50)]
+        near = passage("p-near", "Near.", [("Dell Curry", "joined", "some other team")])
+        far = passage("p-far", "Far.", [("milk", "is", "white and very good to drink")])
+        do.add([passage("p-often", "Often.", often), near, far])
+        found = do.answer(Propositions(["Dell Curry joined", "milk"], 2))
+        assert [each.passage_id for each in found] == ["p-often"] * 50 + ["p-near"]
+
     def test_similarities(self, make_store: Any, mode: str) -> None:
         """Dot products with the sum of the chain's vectors, in the order asked."""
         do = self.drive(make_store(), mode)

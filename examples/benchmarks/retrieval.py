@@ -3,8 +3,13 @@
     python examples/benchmarks/retrieval.py --data DIR --embed MODEL_DIR --out results.json
 
 R@k is measured as the paper does in a single step (GeAR App. B.2): at each cut k the base retriever returns k passages
-and the method returns k; "+gear" is GeAR with one call a question (`calls="single"`), from 10 base passages. Times are
-medians at k = 10; graph time is all but embedding the question, base retrieval and the language model.
+and the method returns k; "+gear" is GeAR with one call a question (`calls="single"`), from 10 base passages. After any
+of them "+pagerank" adds PageRank as a third list (`LocalPageRank`); "hipporag" is HippoRAG 2's retrieval over the same
+triples, without its language model. Times are medians at k = 10; graph time is all but embedding the question, base
+retrieval and the language model.
+
+Every recall has its 95 % bootstrap interval, and every method is compared with `--against` (default: itself without its
+last part) by a paired permutation test at each cut. What each question found stays in the file.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ from typing import Any
 
 from cached_embedding import CachedEmbedding
 from data import Dataset, load
+from hipporag import HippoRAGRetriever
 from llama_index.core import VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -39,10 +45,12 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode, Transf
 from llama_index.core.vector_stores.types import VectorStoreQueryMode
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 from llama_index_instrumentation import get_dispatcher
+from measures import compared, interval, recall
 
 from llama_index_gear import (
     GeARRetriever,
     GeARVectorStore,
+    LocalPageRank,
     MentionTripleExtractor,
     NaiveGERetriever,
     RankBM25Retriever,
@@ -165,10 +173,93 @@ def measure(
     arguments: argparse.Namespace,
 ) -> dict[str, Any]:
     """Recall at each cut, and times at 10, of one method."""
-    base_name, _, expansion = method.partition("+")
     watch = Stopwatch()
-    embed = store.embed_model
-    index = VectorStoreIndex.from_vector_store(store, embed_model=embed)
+    questions = dataset.questions[: arguments.limit]
+    found: dict[int, list[list[str]]] = {}
+    totals, graphs = [], []
+    timed = CUTS[-1] if method == "hipporag" else 10
+    for cut in reversed(CUTS):
+        if method == "hipporag":  # its list doesn't depend on where it is cut
+            if found:
+                found[cut] = [ids[:cut] for ids in found[CUTS[-1]]]
+                continue
+            retriever: BaseRetriever = HippoRAGRetriever(nodes, store.embed_model, similarity_top_k=cut)
+        else:
+            retriever = expanded(method, cut, dataset, store, nodes, arguments, watch)
+        found[cut] = []
+        for question in questions:
+            embedding = store.embed_model.get_query_embedding(question.question)
+            bundle = QueryBundle(question.question, embedding=embedding)
+            watch.seconds, start = 0.0, time.perf_counter()
+            results = retriever.retrieve(bundle)
+            if cut == timed:
+                totals.append(time.perf_counter() - start)
+                graphs.append(totals[-1] - watch.seconds)
+            found[cut].append([each.node.node_id for each in results][:cut])
+    recalls = {
+        cut: [recall(ids, question.gold, cut) for ids, question in zip(found[cut], questions, strict=True)]
+        for cut in CUTS
+    }
+    return {
+        "method": method,
+        **{f"recall@{cut}": round(100 * statistics.fmean(recalls[cut]), 2) for cut in CUTS},
+        **{f"interval@{cut}": [round(100 * end, 1) for end in interval(recalls[cut])] for cut in CUTS},
+        "ms_per_query": round(1000 * statistics.median(totals), 2),
+        "graph_ms_per_query": round(1000 * statistics.median(graphs), 2)
+        if "+" in method or method == "hipporag"
+        else 0.0,
+        # How many gold passages each question found, a digit a question.
+        **{
+            f"hits@{cut}": "".join(
+                str(round(share * len(set(question.gold))))
+                for share, question in zip(recalls[cut], questions, strict=True)
+            )
+            for cut in CUTS
+        },
+    }
+
+
+def comparisons(results: list[dict[str, Any]], dataset: Dataset, against: str | None) -> None:
+    """Write into each result how it compares with the one it is measured against."""
+    known = {result["method"]: result for result in results}
+    sizes = [len(set(question.gold)) for question in dataset.questions]
+    for result in results:
+        other = known.get(against or result["method"].rpartition("+")[0])
+        if other is None or other is result:
+            continue
+        result["against"] = other["method"]
+        for cut in CUTS:
+            mine, its = (
+                [int(hits) / size for hits, size in zip(each[f"hits@{cut}"], sizes, strict=False)]
+                for each in (result, other)
+            )
+            test = compared(mine, its)
+            result[f"gain@{cut}"] = {
+                "points": round(100 * test.difference, 2),
+                "interval": [round(100 * test.low, 1), round(100 * test.high, 1)],
+                "p": round(test.p_value, 4),
+                "wins": test.wins,
+                "losses": test.losses,
+            }
+
+
+def expanded(
+    method: str,
+    cut: int,
+    dataset: Dataset,
+    store: GeARVectorStore,
+    nodes: Sequence[TextNode],
+    arguments: argparse.Namespace,
+    watch: Stopwatch,
+) -> BaseRetriever:
+    """The retriever of a method, for a cut."""
+    base_name, *parts = method.split("+")
+    with_pagerank = parts[-1:] == ["pagerank"]
+    expansion = "+".join(parts[:-1] if with_pagerank else parts)
+    index = VectorStoreIndex.from_vector_store(store, embed_model=store.embed_model)
+    base = build(base_name, arguments.base_top_k or cut, index, nodes, watch)
+    if not expansion:
+        return base
     settings: dict[str, Any] = {
         "scorer": arguments.scorer,
         "diversity": not arguments.no_diversity,
@@ -176,45 +267,22 @@ def measure(
         "beam_length": arguments.beam_length,
         "neighbours": arguments.neighbours,
         "gamma": arguments.gamma,
+        "pagerank": LocalPageRank(epsilon=arguments.epsilon) if with_pagerank else None,
+        "similarity_top_k": cut,
     }
-    questions = dataset.questions[: arguments.limit]
-    recalls: dict[int, list[float]] = {}
-    totals, graphs = [], []
-    for cut in CUTS:
-        base = build(base_name, arguments.base_top_k or cut, index, nodes, watch)
-        retriever = base
-        if expansion == "naive":
-            retriever = NaiveGERetriever(store, base, similarity_top_k=cut, **settings)
-        elif expansion in ("sync", "gear"):
-            replies = {
-                q.question: json.dumps({"triples": dataset.reader[q.id]}) for q in questions if q.id in dataset.reader
-            }
-            settings.update(llm=RecordedReader(replies=replies), link_top_k=arguments.link_top_k)
-            if expansion == "sync":
-                retriever = SyncGERetriever(store, base, similarity_top_k=cut, **settings)
-            else:  # with one call a question; base passages as in several steps: 10 (GeAR App. B.2)
-                base = build(base_name, arguments.base_top_k or 10, index, nodes, watch)
-                settings["passage_link_top_k"] = arguments.passage_link_top_k
-                retriever = GeARRetriever(store, base, calls="single", similarity_top_k=cut, **settings)
-        elif expansion:
-            raise SystemExit(
-                f"unknown method {method!r}; methods: {METHODS}, and rank-bm25, rank-hybrid, with and without"
-            )
-        recalls[cut] = []
-        for question in questions:
-            bundle = QueryBundle(question.question, embedding=embed.get_query_embedding(question.question))
-            watch.seconds, start = 0.0, time.perf_counter()
-            found = [each.node.node_id for each in retriever.retrieve(bundle)][:cut]
-            if cut == 10:
-                totals.append(time.perf_counter() - start)
-                graphs.append(totals[-1] - watch.seconds)
-            recalls[cut].append(len(set(found) & set(question.gold)) / len(question.gold))
-    return {
-        "method": method,
-        **{f"recall@{cut}": round(100 * statistics.fmean(recalls[cut]), 2) for cut in CUTS},
-        "ms_per_query": round(1000 * statistics.median(totals), 2),
-        "graph_ms_per_query": round(1000 * statistics.median(graphs), 2) if expansion else 0.0,
+    if expansion == "naive":
+        return NaiveGERetriever(store, base, **settings)
+    replies = {
+        q.question: json.dumps({"triples": dataset.reader[q.id]}) for q in dataset.questions if q.id in dataset.reader
     }
+    settings.update(llm=RecordedReader(replies=replies), link_top_k=arguments.link_top_k)
+    if expansion == "sync":
+        return SyncGERetriever(store, base, **settings)
+    if expansion == "gear":  # with one call a question; base passages as in several steps: 10 (GeAR App. B.2)
+        base = build(base_name, arguments.base_top_k or 10, index, nodes, watch)
+        passage_link_top_k = arguments.passage_link_top_k
+        return GeARRetriever(store, base, calls="single", passage_link_top_k=passage_link_top_k, **settings)
+    raise SystemExit(f"unknown method {method!r}; methods: {METHODS}, and rank-bm25, rank-hybrid, hipporag")
 
 
 def main() -> None:
@@ -222,7 +290,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with the corpus, questions and triples")
     parser.add_argument("--embed", required=True, help="folder (or hub name) of a sentence-transformers model")
-    parser.add_argument("--methods", default=METHODS, help=f"default: {METHODS}; …+sync and …+gear need --llm recorded")
+    parser.add_argument(
+        "--methods",
+        default=METHODS,
+        help=f"default: {METHODS}; …+sync and …+gear need --llm recorded; …+pagerank; hipporag",
+    )
     parser.add_argument("--llm", choices=("none", "recorded"), default="none", help="the reader of …+sync, …+gear")
     parser.add_argument("--triples", choices=("file", "offline"), default="file", help="ready ones, or extracted here")
     parser.add_argument("--scorer", choices=("novelty", "composed", "additive", "exact"), default="novelty")
@@ -231,6 +303,8 @@ def main() -> None:
     parser.add_argument("--beam-length", type=int, default=2)
     parser.add_argument("--neighbours", type=int, default=100)
     parser.add_argument("--gamma", type=float, default=None, help="default: twice the beam size")
+    parser.add_argument("--epsilon", type=float, default=LocalPageRank().epsilon, help="of …+pagerank")
+    parser.add_argument("--against", default=None, help="method that all others are compared with")
     parser.add_argument("--link-top-k", type=int, default=1)
     parser.add_argument("--passage-link-top-k", type=int, default=3, help="of …+gear")
     parser.add_argument("--base-top-k", type=int, default=None, help="base passages; default: the recall cut")
@@ -258,7 +332,9 @@ def main() -> None:
             pipeline.run(nodes=nodes, show_progress=True)
         ingest_seconds, embedding_seconds = time.perf_counter() - start, clock.seconds
         methods = [
-            m for m in arguments.methods.split(",") if arguments.llm == "recorded" or not m.endswith(("+sync", "+gear"))
+            each
+            for each in arguments.methods.split(",")
+            if arguments.llm == "recorded" or not {"sync", "gear"} & set(each.split("+"))
         ]
         results = []
         for method in methods:
@@ -268,6 +344,7 @@ def main() -> None:
                 "{ms_per_query:8.1f} ms   graph {graph_ms_per_query:7.1f} ms".format(**results[-1]),
                 flush=True,
             )
+        comparisons(results, dataset, arguments.against)
         report = {
             "conditions": {
                 "data": dataset.name,
@@ -285,6 +362,7 @@ def main() -> None:
                         "beam_length",
                         "neighbours",
                         "gamma",
+                        "epsilon",
                         "link_top_k",
                         "passage_link_top_k",
                         "no_diversity",

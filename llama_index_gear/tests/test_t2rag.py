@@ -22,6 +22,7 @@ from llama_index.core.selectors import LLMSingleSelector
 from llama_index.core.tools import QueryEngineTool
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 
+import llama_index_gear.t2rag as t2rag
 from llama_index_gear import (
     GeARVectorStore,
     T2RAGQueryEngine,
@@ -247,6 +248,8 @@ async def test_yes_or_no(store: GeARVectorStore, mode: Mode) -> None:
         [claim],
         [("Carlmar made Annet", "resolved")],
     )
+    engine = T2RAGQueryEngine.from_vector_store(store, llm=ScriptedLLM(replies), abstain=True)
+    assert str((await ask(mode, engine, "Did Carlmar make Annet?"))[0]) == "Yes [1]"
     other = facts((1, ["Carlmar", "made", "Annet"], []))
     llm = ScriptedLLM([clues(["Carlmar", "made", "Gift"]), other])
     engine = T2RAGQueryEngine.from_vector_store(store, llm=llm, abstain=True)
@@ -391,6 +394,31 @@ async def test_a_constraint_that_no_passage_confirms_is_not_met(store: GeARVecto
     assert [step.searched for step in trace.steps] == [["Gift directed by", "born in 1911"], ["Curtiz born in 1911"]]
     assert states(trace, 2)[1] == ("Curtiz born in 1911", "unconfirmed") and trace.stopped == "nothing new"
     assert str(response) == "I don't know. Not found: Curtiz, born in, 1911."
+
+
+@MODES
+async def test_a_passage_that_was_not_shown_is_named_for_nothing(store: GeARVectorStore, mode: Mode) -> None:
+    """The model makes up numbers."""
+    script: list[Reply] = [
+        clues(["Gift", "directed by", "?who"]),
+        facts((1, ["Gift", "directed by", "Curtiz"], [0, 99])),
+    ]
+    _, trace = await search(mode, T2RAGRetriever(store, llm=ScriptedLLM(script)))
+    (link,) = trace.links
+    assert trace.stopped == "resolved" and link.passages and set(link.passages) <= set(trace.titles)
+
+
+@MODES
+async def test_the_model_is_shown_so_many_propositions_and_no_more(
+    store: GeARVectorStore, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = []
+    for most in (100, 1):
+        monkeypatch.setattr(t2rag, "MOST_PROPOSITIONS", most)
+        llm = ScriptedLLM([clues(["Gift", "directed by", "?who"]), NOTHING])
+        _, trace = await search(mode, T2RAGRetriever(store, llm=llm, max_rounds=1))
+        shown.append(sum(" ".join(each.triple) in llm.history[1] for each in trace.steps[0].linked))
+    assert shown[0] > 1 and shown[1] == 1
 
 
 @MODES

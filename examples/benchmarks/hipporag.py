@@ -1,0 +1,133 @@
+"""HippoRAG 2's retrieval (Gutiérrez et al. 2025), to compare with: personalised PageRank over phrases and passages.
+
+Written from its paper: nodes are phrases and passages; a triple joins its two phrases, a passage its phrases, and
+phrases whose embeddings are alike (cosine 0.8 or more) are synonyms. Walks start at the phrases of the five facts most
+similar to the question (a phrase's share: the mean score of its facts, over the number of its passages) and at every
+passage (0.05 times its score); damping 0.5. Its recognition memory, a language model that filters the facts, is left
+out. The graph is python-igraph's, in memory, with all embeddings beside it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import igraph
+import numpy as np
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
+from numpy.typing import NDArray
+
+from llama_index_gear import read_triples
+from llama_index_gear.triple import Triple, entity_key
+
+Array = NDArray[np.float32]
+
+DAMPING = 0.5
+PASSAGE_WEIGHT = 0.05
+SYNONYMS = 0.8
+_ROWS = 1024  # of the phrases' similarities at a time
+
+
+class HippoRAGRetriever(BaseRetriever):
+    """PageRank over all of a corpus's phrases and passages.
+
+    Args:
+        nodes: the passages, with triples attached.
+        embed_model: embeds facts, passages and phrases.
+        similarity_top_k: passages to return. Default 10.
+        facts: that a question is linked to. Default 5.
+        synonyms: join phrases whose cosine is 0.8 or more. Default False: they are many, and have to be embedded.
+
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[BaseNode],
+        embed_model: BaseEmbedding,
+        *,
+        similarity_top_k: int = 10,
+        facts: int = 5,
+        synonyms: bool = False,
+    ) -> None:
+        super().__init__()
+        self.similarity_top_k = similarity_top_k
+        self._nodes = list(nodes)
+        self._most_facts = facts
+        self._embed_model = embed_model
+        triples = {number: read_triples(node) for number, node in enumerate(self._nodes)}
+        self._facts = list(dict.fromkeys(triple for several in triples.values() for triple in several))
+        self._phrases: dict[str, int] = {}
+        for fact in self._facts:
+            for name in fact.entities:
+                self._phrases.setdefault(name, len(self._nodes) + len(self._phrases))
+        self._mentions: dict[int, set[int]] = defaultdict(set)
+        weights = self._edges(triples)
+        self._fact_vectors = _unit(embed_model.get_text_embedding_batch([fact.text for fact in self._facts]))
+        texts = [node.get_content(MetadataMode.EMBED) for node in self._nodes]
+        self._passage_vectors = _unit(embed_model.get_text_embedding_batch(texts))
+        if synonyms:
+            for pair, likeness in self._alike().items():
+                weights.setdefault(pair, likeness)
+        self.graph = igraph.Graph(n=len(self._nodes) + len(self._phrases), edges=list(weights))
+        self._weights = list(weights.values())
+
+    def _edges(self, triples: Mapping[int, Sequence[Triple]]) -> dict[tuple[int, int], float]:
+        weights: Counter[tuple[int, int]] = Counter()
+        for passage, several in triples.items():
+            for triple in several:
+                one, other = (self._phrases[entity_key(name)] for name in (triple.subject, triple.object))
+                if one != other:
+                    weights[min(one, other), max(one, other)] += 1
+                for phrase in (one, other):
+                    weights[passage, phrase] = 1
+                    self._mentions[phrase].add(passage)
+        return dict(weights)
+
+    def _alike(self) -> dict[tuple[int, int], float]:
+        numbers = np.fromiter(self._phrases.values(), dtype=np.int64)
+        vectors = _unit(self._embed_model.get_text_embedding_batch(list(self._phrases)))
+        pairs: dict[tuple[int, int], float] = {}
+        for start in range(0, len(vectors), _ROWS):
+            cosines = vectors[start : start + _ROWS] @ vectors.T
+            for row, column in zip(*np.nonzero(cosines >= SYNONYMS), strict=True):
+                if start + row < column:
+                    pairs[int(numbers[start + row]), int(numbers[column])] = float(cosines[row, column])
+        return pairs
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        embedding = query_bundle.embedding or self._embed_model.get_query_embedding(query_bundle.query_str)
+        query = np.asarray(embedding, dtype=np.float32)
+        shares: Any = self.graph.personalized_pagerank(
+            damping=DAMPING, directed=False, weights=self._weights, reset=self._seeds(query), implementation="prpack"
+        )
+        passages = np.asarray(shares[: len(self._nodes)])
+        best = np.argsort(-passages, kind="stable")[: self.similarity_top_k]
+        return [NodeWithScore(node=self._nodes[n], score=float(passages[n])) for n in best]
+
+    def _seeds(self, query: Array) -> list[float]:
+        reset = np.zeros(self.graph.vcount())
+        reset[: len(self._nodes)] = PASSAGE_WEIGHT * _scaled(self._passage_vectors @ query)
+        scores = _scaled(self._fact_vectors @ query)
+        shares: dict[int, list[float]] = defaultdict(list)
+        for number in np.argsort(-scores, kind="stable")[: self._most_facts]:
+            for name in self._facts[number].entities:
+                phrase = self._phrases[name]
+                shares[phrase].append(float(scores[number]) / len(self._mentions[phrase]))
+        for phrase, several in shares.items():
+            reset[phrase] = sum(several) / len(several)
+        return list(reset)
+
+
+def _unit(embeddings: Sequence[Sequence[float]]) -> Array:
+    vectors = np.asarray(embeddings, dtype=np.float32)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.where(lengths > 0, lengths, 1), dtype=np.float32)
+
+
+def _scaled(scores: Array) -> Array:
+    """To 0 … 1."""
+    spread = scores.max() - scores.min()
+    return np.asarray((scores - scores.min()) / (spread or 1.0), dtype=np.float32)
