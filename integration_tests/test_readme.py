@@ -6,12 +6,16 @@ import importlib.resources
 import json
 import re
 import statistics
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from llama_index.core.schema import Document
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "benchmarks"))
+from measures import compared
 
 from llama_index_gear import GeARRetriever
 from llama_index_gear.testing import ScriptedLLM
@@ -94,6 +98,31 @@ def test_every_ratio_is_one_of_the_committed_results() -> None:
     ingest = result("musique_train-minilm-novelty.json")["conditions"]
     share = ingest["embedding_seconds"] / ingest["ingest_seconds"]
     assert f"the embedding model takes {100 * share:.0f} %" in words
+
+
+def test_what_the_paired_tests_say_is_in_the_committed_results() -> None:
+    def methods(data: str) -> dict[str, dict[str, Any]]:
+        file = ROOT / "examples" / "benchmarks" / "results" / f"{data}-pagerank.json"
+        return {method["method"]: method for method in json.loads(file.read_text("utf-8"))["methods"]}
+
+    def gains(name: str, data: str = "musique_train-mpnet") -> list[dict[str, Any]]:
+        return [methods(data)[f"{name}+pagerank"][f"gain@{cut}"] for cut in (5, 10, 15)]
+
+    sync = gains("hybrid+sync")
+    points = [f"{each['points']:.1f}" for each in sync]
+    words = " ".join(README.split())
+    assert f"SyncGE gains {min(points)} to {max(points)} points with mpnet" in words
+    assert f"p ≤ {max(each['p'] for each in sync)} at every cut" in words
+    _, at_10, at_15 = gains("hybrid+naive", "hotpotqa-minilm")
+    assert f"NaiveGE on HotpotQA {at_10['points']:.1f} and {at_15['points']:.1f} at 10 and 15" in words
+    assert f"(p ≤ {max(at_10['p'], at_15['p'])}), where" in words
+    ours, its = (methods("hotpotqa-minilm")[name] for name in ("hybrid+naive+pagerank", "hipporag"))
+    hits = [tuple([float(hit) for hit in each[f"hits@{cut}"]] for each in (ours, its)) for cut in (5, 10, 15)]
+    tests = [compared(mine, theirs) for mine, theirs in hits]
+    assert all(test.difference > 0 for test in tests)
+    assert f"ahead of HippoRAG at every cut (p ≤ {max(test.p_value for test in tests):.4f})" in words
+    assert f"gains at 15 with MiniLM (p ≤ {gains('hybrid+gear', 'musique_train-minilm')[2]['p']:.3f})" in words
+    assert all(each["p"] > 0.05 for name in ("hybrid+gear", "hybrid+naive") for each in gains(name))
 
 
 def test_the_figures_in_a_docstring_are_committed_results() -> None:

@@ -15,10 +15,8 @@ from llama_index_gear.errors import ArgumentError
 from llama_index_gear.steps import Flow, Incidence, Touching
 from llama_index_gear.triple import StoredTriple
 
-_AT_ONCE = 500
-"""Triples of a wave that are read without asking whether all of them are worth it: a second question costs more."""
-_MENTIONS = 1000
-"""Triples of a seed that are read: one with more starts next to nothing, and how little it is doesn't matter."""
+_MENTIONS = 100
+"""Triples of a seed that are read to count its passages."""
 
 
 class Node(NamedTuple):
@@ -36,7 +34,8 @@ class LocalPageRank:
     each entity of its triples, as in HippoRAG 2. Random walks start at the entities of the triples that the beam search
     starts from, and at the base passages. A triple counts 1 if a reader noted its like, else its cosine with the
     question over that of the best; an entity's share is the mean over its triples, divided by the number of its
-    passages: what everybody mentions says little. A base passage's share is `passage_weight` / √rank.
+    passages (as many as its first 100 triples have): what everybody mentions says little. A base passage's share is
+    `passage_weight` / √rank.
 
     Args:
         restart: probability that a walk ends at the node where it is. Default 0.5 (HippoRAG's damping).
@@ -57,8 +56,8 @@ class LocalPageRank:
     def __post_init__(self) -> None:
         if not 0 < self.restart <= 1:
             raise ArgumentError(f"restart must be above 0 and at most 1, got {self.restart}")
-        if not 0 < self.epsilon < 1:
-            raise ArgumentError(f"epsilon must be between 0 and 1, got {self.epsilon}")
+        if not 1e-9 <= self.epsilon < 1:
+            raise ArgumentError(f"epsilon must be 1e-9 or more, and below 1, got {self.epsilon}")
         if not self.passage_weight >= 0:
             raise ArgumentError(f"passage_weight must be 0 or more, got {self.passage_weight}")
 
@@ -70,7 +69,7 @@ class _Graph:
     edges: dict[Node, dict[Node, float]] = field(default_factory=dict)
     degrees: dict[Node, float] = field(default_factory=dict)
     complete: set[Node] = field(default_factory=set)  # all of their triples are read
-    least: dict[Node, int] = field(default_factory=dict)  # of those with more triples than were worth reading
+    asked: dict[Node, int] = field(default_factory=dict)  # of those with more triples: how many were read
     seen: set[str] = field(default_factory=set)
 
     def add(self, triples: Iterable[Incidence]) -> None:
@@ -88,8 +87,8 @@ class _Graph:
                     self._join(passage, entity, 1.0)
 
     def degree(self, node: Node) -> float:
-        """The node's degree, or what it is at least."""
-        return max(self.degrees.get(node, 0.0), self.least.get(node, 1))
+        """The node's degree if it is complete, else what it is at least."""
+        return self.degrees.get(node, 0.0 if node in self.complete else 1.0)
 
     def passages(self, entity: Node) -> int:
         """How many passages mention the entity, of those that were read."""
@@ -126,7 +125,11 @@ def local_pagerank(
     ranked: dict[Node, float] = {}
     while True:
         active = [node for node, share in left.items() if share and share >= settings.epsilon * graph.degree(node)]
-        wanted = {node: int(left[node] / settings.epsilon) + 1 for node in active if node not in graph.complete}
+        wanted = {
+            node: max(int(left[node] / settings.epsilon) + 1, 2 * graph.asked.get(node, 0))
+            for node in active
+            if node not in graph.complete
+        }
         if wanted:
             yield from _reading(graph, wanted)
         if not _pushed(graph, active, left, ranked, settings):
@@ -146,47 +149,22 @@ def _seeds(
             shares.setdefault(Node(entity), []).append(counts)
     if shares:
         yield from _reading(graph, dict.fromkeys(shares, _MENTIONS))
-    seeds = {
-        entity: sum(several) / len(several) / max(1, graph.passages(entity), graph.least.get(entity, 0))
-        for entity, several in shares.items()
-    }
+    seeds = {entity: sum(several) / len(several) / max(1, graph.passages(entity)) for entity, several in shares.items()}
     for rank, passage_id in enumerate(passage_ids, start=1):
         seeds[Node(passage_id, is_passage=True)] = settings.passage_weight / rank**0.5
     return seeds
 
 
 def _reading(graph: _Graph, wanted: Mapping[Node, int]) -> Flow[None]:
-    """Read the nodes' triples, of each at most so many: of all at once, or each apart if there are too many of them.
-
-    Those that have turned out to have many are always read apart.
-    """
-    new = {node: most for node, most in wanted.items() if node not in graph.least}
-    apart = {node: most for node, most in wanted.items() if node in graph.least}
-    if new:
-        limit = max(_AT_ONCE, sum(new.values()))
-        ((triples,),) = yield [Touching([_group(new)], [limit])]
-        if len(triples) < limit:
-            graph.add(triples)
-            graph.complete.update(new)
-        else:
-            apart.update(new)
-    if not apart:
-        return
-    (answers,) = yield [Touching([_group([node]) for node in apart], list(apart.values()))]
-    for (node, most), answer in zip(apart.items(), answers, strict=True):
+    """Read the triples of each node, at most as many as are given beside it: if there are fewer, it is complete."""
+    groups = [([], [node.name]) if node.is_passage else ([node.name], []) for node in wanted]
+    (answers,) = yield [Touching(groups, list(wanted.values()))]
+    for (node, most), answer in zip(wanted.items(), answers, strict=True):
+        graph.add(answer)
         if len(answer) < most:
-            graph.add(answer)
             graph.complete.add(node)
         else:
-            graph.least[node] = most
-
-
-def _group(nodes: Iterable[Node]) -> tuple[list[str], list[str]]:
-    """The entities among the nodes, and the passages."""
-    names: tuple[list[str], list[str]] = ([], [])
-    for node in nodes:
-        names[node.is_passage].append(node.name)
-    return names
+            graph.asked[node] = most
 
 
 def _pushed(
@@ -196,13 +174,13 @@ def _pushed(
     moved = False
     for node in active:
         share, degree = left[node], graph.degree(node)
-        if node not in graph.complete or share < settings.epsilon * degree:
+        if not share or node not in graph.complete or share < settings.epsilon * degree:
             continue
         moved = True
         near = graph.edges.get(node, {})
         left[node] = 0.0
         ranked[node] = ranked.get(node, 0.0) + (settings.restart if near else 1.0) * share
-        passing = (1 - settings.restart) * share / degree
         for neighbour, weight in near.items():
-            left[neighbour] = left.get(neighbour, 0.0) + passing * weight
+            passing = (1 - settings.restart) * share * weight / degree
+            left[neighbour] = left.get(neighbour, 0.0) + passing
     return moved

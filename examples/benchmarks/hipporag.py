@@ -3,8 +3,11 @@
 Written from its paper: nodes are phrases and passages; a triple joins its two phrases, a passage its phrases, and
 phrases whose embeddings are alike (cosine 0.8 or more) are synonyms. Walks start at the phrases of the five facts most
 similar to the question (a phrase's share: the mean score of its facts, over the number of its passages) and at every
-passage (0.05 times its score); damping 0.5. Its recognition memory, a language model that filters the facts, is left
-out. The graph is python-igraph's, in memory, with all embeddings beside it.
+passage (0.05 times its score); damping 0.5. The graph is python-igraph's, in memory, with all embeddings beside it.
+
+What its authors' program does and this doesn't: its recognition memory, a language model that filters the facts, is
+left out; all phrases of the five facts are seeds; a fact's edge weighs as much as a passage's; a fact is embedded as
+"subject predicate object".
 """
 
 from __future__ import annotations
@@ -130,4 +133,4 @@ def _unit(embeddings: Sequence[Sequence[float]]) -> Array:
 def _scaled(scores: Array) -> Array:
     """To 0 … 1."""
     spread = scores.max() - scores.min()
-    return np.asarray((scores - scores.min()) / (spread or 1.0), dtype=np.float32)
+    return np.asarray((scores - scores.min()) / spread if spread else np.ones_like(scores), dtype=np.float32)

@@ -6,7 +6,7 @@ R@k is measured as the paper does in a single step (GeAR App. B.2): at each cut 
 and the method returns k; "+gear" is GeAR with one call a question (`calls="single"`), from 10 base passages. After any
 of them "+pagerank" adds PageRank as a third list (`LocalPageRank`); "hipporag" is HippoRAG 2's retrieval over the same
 triples, without its language model. Times are medians at k = 10; graph time is all but embedding the question, base
-retrieval and the language model.
+retrieval and the language model (of "hipporag": all but embedding the question; its list doesn't depend on k).
 
 Every recall has its 95 % bootstrap interval, and every method is compared with `--against` (default: itself without its
 last part) by a paired permutation test at each cut. What each question found stays in the file.

@@ -404,6 +404,15 @@ def test_scrolling_pages_are_the_same(read_only: tuple[Any, Any], limit: int) ->
     assert walks[0] == walks[1]
 
 
+def test_points_have_all_the_fields_that_qdrant_s_client_gives_them(read_only: tuple[Any, Any]) -> None:
+    edge, _ = read_only
+    ((record,), _) = edge.scroll(NAME, limit=1)
+    (scored,) = edge.query_points(NAME, query=[1.0] * DENSE, using="text-dense", limit=1).points
+    for point in (record, scored):
+        assert set(point.__dict__) == set(type(point).model_fields)
+        assert type(point).model_validate(point.model_dump()) == point
+
+
 def test_retrieve_is_in_the_order_asked(read_only: tuple[Any, Any], points: list[models.PointStruct]) -> None:
     ids = [points[n].id for n in (7, 2, 40, 3)]
     asked = [ids[0], ids[1], 4_000, ids[2], str(uuid.UUID(int=5)), ids[3]]
