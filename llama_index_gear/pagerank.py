@@ -40,8 +40,7 @@ class LocalPageRank:
     Args:
         restart: probability that a walk ends at the node where it is. Default 0.5 (HippoRAG's damping).
         epsilon: what is left at a node moves on while it is at least `epsilon` times the node's degree. Smaller is more
-            exact and slower: at most 1 / (`restart` · `epsilon`) edges are followed. Default 1e-3; at 1e-4 recall on
-            MuSiQue is the same within noise, at twice the time.
+            exact and slower: at most 1 / (`restart` · `epsilon`) edges are followed. Default 1e-3.
         passage_weight: of the first base passage; an entity's share is at most 1. Default 0.01.
 
     Raises:
@@ -123,8 +122,7 @@ def local_pagerank(
         return []
     left = {node: share / total for node, share in seeds.items()}
     ranked: dict[Node, float] = {}
-    while True:
-        active = [node for node, share in left.items() if share and share >= settings.epsilon * graph.degree(node)]
+    while active := [n for n, share in left.items() if share and share >= settings.epsilon * graph.degree(n)]:
         wanted = {
             node: max(int(left[node] / settings.epsilon) + 1, 2 * graph.asked.get(node, 0))
             for node in active
@@ -132,8 +130,7 @@ def local_pagerank(
         }
         if wanted:
             yield from _reading(graph, wanted)
-        if not _pushed(graph, active, left, ranked, settings):
-            break
+        _push(graph, active, left, ranked, settings)
     for node, share in left.items():  # the least that it adds
         ranked[node] = ranked.get(node, 0.0) + settings.restart * share
     found = [(node.name, share) for node, share in ranked.items() if node.is_passage]
@@ -167,20 +164,17 @@ def _reading(graph: _Graph, wanted: Mapping[Node, int]) -> Flow[None]:
             graph.asked[node] = most
 
 
-def _pushed(
+def _push(
     graph: _Graph, active: Sequence[Node], left: dict[Node, float], ranked: dict[Node, float], settings: LocalPageRank
-) -> bool:
-    """Move on what is left at these nodes; whether there was anything to move."""
-    moved = False
+) -> None:
+    """Move on what is left at these nodes, where enough of them is known and enough is left."""
     for node in active:
         share, degree = left[node], graph.degree(node)
-        if not share or node not in graph.complete or share < settings.epsilon * degree:
+        if node not in graph.complete or share < settings.epsilon * degree:
             continue
-        moved = True
         near = graph.edges.get(node, {})
         left[node] = 0.0
         ranked[node] = ranked.get(node, 0.0) + (settings.restart if near else 1.0) * share
         for neighbour, weight in near.items():
             passing = (1 - settings.restart) * share * weight / degree
             left[neighbour] = left.get(neighbour, 0.0) + passing
-    return moved

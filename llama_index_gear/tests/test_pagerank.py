@@ -139,6 +139,14 @@ def test_what_was_read_in_part_is_read_whole_when_it_is_worth_it(
             assert truth[passage] - epsilon * degree - 1e-6 <= found.get(passage, 0.0) <= truth[passage] + 1e-6
 
 
+def test_the_last_node_is_read_on_until_it_is_known_what_it_is_worth() -> None:
+    """Nothing else is left to move: many triples of few names are read on, as their passage's degree is small."""
+    rows = [("a", "a", "p0")] * 200 + [("a", "b", "p0"), ("b", "c", "p1")]
+    truth = exact(rows, {"p0": 1.0}, 0.2)
+    found = dict(ranked(Graph(rows), [], ["p0"], epsilon=0.02, restart=0.2))
+    assert found["p1"] >= truth["p1"] - 0.02 * 2 and found["p0"] < 0.9 and found["p1"] > 0
+
+
 @pytest.mark.parametrize("triples", [99, 100, 101, 400])
 def test_a_seed_counts_by_its_passages_not_by_its_triples(triples: int) -> None:
     """Many triples in three passages are three passages."""
