@@ -195,6 +195,11 @@ def test_a_triple_of_one_entity_joins_it_to_its_passage_alone() -> None:
     assert found == pytest.approx({passage: truth[passage] for passage in ("p0", "p1")}, abs=1e-6)
 
 
+def test_what_is_too_little_to_move_on_counts_where_it_is() -> None:
+    rows = [("a", f"thing{n}", "p0") for n in range(5)]
+    assert dict(ranked(Graph(rows), [], ["p0"], epsilon=0.9, restart=0.3)) == pytest.approx({"p0": 0.3})
+
+
 def test_nothing_to_start_from() -> None:
     graph = Graph(corpus(0))
     assert ranked(graph, [], []) == [] == ranked(graph, [], ["p00"], passage_weight=0.0)

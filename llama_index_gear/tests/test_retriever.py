@@ -31,6 +31,7 @@ from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter,
 from llama_index_instrumentation import get_dispatcher
 from qdrant_client import models
 
+import llama_index_gear.walk as graph_walk
 from llama_index_gear import (
     DiverseTripleBeamSearch,
     ExternalTripleStore,
@@ -45,7 +46,9 @@ from llama_index_gear import (
 )
 from llama_index_gear.errors import ArgumentError, UnsupportedFilter
 from llama_index_gear.expand import BeamSearch
+from llama_index_gear.pagerank import local_pagerank
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.triple import StoredTriple
 from llama_index_gear.walk import GraphExpansionEvent
 
 QUESTION = "when did the father of Stephen start playing college basketball"
@@ -243,6 +246,29 @@ async def test_pagerank_starts_from_what_the_reader_notes(store: GeARVectorStore
     assert ranks["dell"]["pagerank"] == 1 and ranks["tech"]["pagerank"] <= 3
 
 
+@pytest.mark.parametrize("scorer", ["novelty", "exact"])  # one starts from all triples of the base
+def test_without_a_reader_a_triple_counts_as_it_resembles_the_question(
+    store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch, scorer: Any
+) -> None:
+    started: list[tuple[StoredTriple, float]] = []
+
+    def spy(start: Any, *arguments: Any) -> Any:
+        started.extend(start)
+        return local_pagerank(start, *arguments)
+
+    monkeypatch.setattr(graph_walk, "local_pagerank", spy)
+    retriever = NaiveGERetriever(store, beam_size=3, scorer=scorer, pagerank=LocalPageRank())
+    retriever.retrieve(QUESTION)
+    scores = [triple.score for triple, _ in started]
+    assert len(scores) == 3 and scores == sorted(scores, reverse=True) and scores[0] > scores[-1] > 0
+    assert [counts for _, counts in started] == pytest.approx([score / scores[0] for score in scores])
+    started.clear()
+    texts = [" ".join(slots) for _, triples in PASSAGES.values() for slots in triples]
+    vectors = WordEmbedding().get_text_embedding_batch(texts)
+    opposite = QueryBundle("zzz", embedding=[-sum(column) for column in zip(*vectors, strict=True)])
+    assert retriever.retrieve(opposite) and started == []  # nothing resembles it: the base passages alone
+
+
 async def test_a_filter_binds_pagerank(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
     """What is beyond a forbidden passage's triple isn't reached."""
     base = RankBM25Retriever(nodes(embed_model)[:1], similarity_top_k=1)
@@ -262,6 +288,10 @@ async def test_pagerank_everywhere(store: GeARVectorStore, embed_model: WordEmbe
     agent = GeARRetriever(store, base, llm=ScriptedLLM(["[]"]), calls="single", beam_length=1, pagerank=LocalPageRank())
     nodes_, trace = agent.retrieve_with_trace(QUESTION)
     assert set(ids(nodes_)) == {"stephen", "dell", "tech"} and trace.steps[0].pagerank[0] == "stephen"
+    few = GeARRetriever(
+        store, base, llm=ScriptedLLM(["[]"]), calls="single", base_top_k=2, beam_length=1, pagerank=LocalPageRank()
+    )
+    assert few.retrieve_with_trace(QUESTION)[1].steps[0].pagerank == trace.steps[0].pagerank[:2]  # as long as its base
     graph = ExternalTripleStore.from_path(tmp_path / "graph", embed_model=embed_model)
     with pytest.raises(ArgumentError, match="leave it out, or leave out graph"):
         NaiveGERetriever(store, graph=graph, pagerank=LocalPageRank())
