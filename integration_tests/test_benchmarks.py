@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import argparse
+import json
+import re
+import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import MetadataMode, TextNode
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "benchmarks"))
 import retrieval
-from data import Dataset, Passage, Question
+from data import Dataset, Passage, Question, load
 from hipporag import HippoRAGRetriever
-from measures import compared, exact_match, f1, interval, normalised, recall
+from ircot import IRCoTRetriever
+from measures import compared, corrected, exact_match, f1, interval, normalised, recall
+from methods import Fixed, Settings, Workbench, own_reader, parts_of, recorded_reader, to_nodes
+from recorded import RecordedLLM
+from running import comparisons, measure, rows_of
 
 from llama_index_gear import GeARVectorStore, Triple, attach_triples
-from llama_index_gear.testing import WordEmbedding
+from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 # -- measures ---------------------------------------------------------------------------------------------------------
 
@@ -82,6 +89,79 @@ def test_a_paired_comparison() -> None:
         compared([1.0], [])
 
 
+# -- data -------------------------------------------------------------------------------------------------------------
+
+
+def test_our_own_files(tmp_path: Path) -> None:
+    """A line separator inside a text ends no line."""
+
+    def write(name: str, *rows: dict[str, Any]) -> None:
+        (tmp_path / name).write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), "utf-8")
+
+    write("corpus.jsonl", {"id": "a", "title": "A", "text": "one\u2028two"}, {"id": "b", "title": "B", "text": "three"})
+    write(
+        "questions.jsonl", {"id": "q", "question": "?", "gold_passage_ids": ["a", "gone"], "answers": ["x"], "hops": 2}
+    )
+    write("triples.jsonl", {"passage_id": "c", "subject": "s", "predicate": "p", "object": "o"})
+    write("reader.jsonl", {"id": "q", "facts": [["s", "p", "o"]]})
+    dataset = load(tmp_path)
+    assert dataset.passages[0].text == "one\u2028two" and dataset.questions[0].hops == 2
+    assert dataset.problems == {
+        "gold passages that the corpus doesn't hold": 1, "triples of passages that the corpus doesn't hold": 1,
+    }  # fmt: skip
+    (tmp_path / "triples.jsonl").write_text('{"passage_id": "a"\n', "utf-8")
+    with pytest.raises(ValueError, match="triples.jsonl:1 is no JSON"):
+        load(tmp_path)
+    write("corpus.jsonl", {"id": "a", "title": "A", "text": "x"}, {"id": "a", "title": "B", "text": "y"})
+    (tmp_path / "triples.jsonl").unlink()
+    with pytest.raises(ValueError, match="1 passage ids repeat, 'a'"):
+        load(tmp_path)
+    (tmp_path / "corpus.jsonl").write_text('{"id": "a", "title": "A"}\n', "utf-8")
+    with pytest.raises(ValueError, match="corpus.jsonl:1 lacks 'text'"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["musique", "hotpotqa", "titled"])
+def test_hipporags_files(tmp_path: Path, kind: str) -> None:
+    """As HippoRAG and HippoRAG 2 publish them: gold by text where titles repeat, else by title."""
+    corpus: Any = [
+        {"title": "A", "text": "one", "idx": 0},
+        {"title": "A", "text": "two", "idx": 1},
+        {"title": "B", "text": "three"},
+    ]
+    row: dict[str, Any] = {"_id": "q1", "question": "Which?", "answer": "two", "answer_aliases": ["2", "two"]}
+    if kind == "musique":
+        row |= {"id": "3hop1__1_2_3", "paragraphs": [
+            {"title": "A", "paragraph_text": "two", "is_supporting": True},
+            {"title": "B", "paragraph_text": "three", "is_supporting": False},
+            {"title": "A", "paragraph_text": "nowhere", "is_supporting": True},
+        ]}  # fmt: skip
+        del row["_id"]
+        gold: tuple[str, ...] = ("musique-00001", "A\nnowhere")
+    else:
+        corpus = {"A": ["one", " two"], "B": ["three"]} if kind == "hotpotqa" else corpus[1:]
+        row["supporting_facts"] = [["B", 0], ["A", 1], ["B", 2]]
+        gold = (f"{kind}-00001", f"{kind}-00000")
+    (tmp_path / f"{kind}_corpus.json").write_text(json.dumps(corpus), "utf-8")
+    (tmp_path / f"{kind}.json").write_text(json.dumps([row]), "utf-8")
+    documents = [
+        {"passage": "B\nthree", "extracted_triples": [["s", "p", "o"], ["s", "p"], ["s", "p", ""]]},
+        {"passage": "C\nfour", "extracted_triples": [["s", "p", "o"]]},
+    ]
+    (tmp_path / f"openie_results_ner_{kind}.json").write_text(json.dumps({"docs": documents}), "utf-8")
+    dataset = load(tmp_path)
+    (question,) = dataset.questions
+    assert question.gold == gold and question.answers == ("two", "2")
+    assert (question.id, question.hops) == (("3hop1__1_2_3", 3) if kind == "musique" else ("q1", 0))
+    assert list(dataset.triples.values()) == [[("s", "p", "o")]]
+    assert dataset.problems["malformed triples"] == 2
+    assert dataset.problems["OpenIE passages that the corpus doesn't hold"] == 1
+    assert dataset.problems["gold passages that the corpus doesn't hold"] == (kind == "musique")
+    (tmp_path / f"{kind}_corpus.json").unlink()
+    with pytest.raises(FileNotFoundError, match="neither corpus.jsonl nor"):
+        load(tmp_path)
+
+
 # -- the harness ------------------------------------------------------------------------------------------------------
 
 TEXTS = {
@@ -91,7 +171,10 @@ TEXTS = {
     "milk": ("Cheese is made of milk", [("cheese", "made of", "milk"), ("cheese", "is", "cheese")]),
     "bare": ("Nothing is said here", []),
 }
-ASKED = [Question("1", "Who is the father of Stephen", ("stephen", "dell")), Question("2", "What is cheese", ("milk",))]
+ASKED = [
+    Question("1", "Who is the father of Stephen", ("stephen", "dell"), hops=2),
+    Question("2", "What is cheese", ("milk",), hops=3),
+]
 
 
 @pytest.fixture
@@ -102,59 +185,240 @@ def dataset() -> Dataset:
 
 @pytest.fixture
 def nodes(dataset: Dataset) -> list[TextNode]:
-    return retrieval.to_nodes(dataset, with_triples=True)
-
-
-class Fixed(BaseRetriever):
-    """Finds the same always."""
-
-    def __init__(self, ids: Sequence[str]) -> None:
-        super().__init__()
-        self.ids = ids
-
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return [NodeWithScore(node=TextNode(id_=each)) for each in self.ids]
+    return to_nodes(dataset, with_triples=True)
 
 
 @pytest.fixture
-def options() -> argparse.Namespace:
-    return argparse.Namespace(
-        limit=None, scorer="novelty", no_diversity=False, beam_size=10, beam_length=2, neighbours=100, gamma=None,
-        epsilon=1e-3, base_top_k=None, link_top_k=1, passage_link_top_k=3,
-    )  # fmt: skip
+def bench(tmp_path: Path, dataset: Dataset, nodes: list[TextNode]) -> Iterator[Workbench]:
+    embed = WordEmbedding()
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=embed)
+    store.add([node.model_copy(update={"embedding": embed.get_text_embedding(node.text)}) for node in nodes])
+    made = Workbench(dataset, store, nodes, None, tmp_path)
+    yield made
+    made.close()
+    store.close()
 
 
-@pytest.mark.parametrize(("ids", "recalls", "hits"), [(list(TEXTS), 100.0, "21"), (["bare"], 0.0, "00")])
-def test_gold_scores_100_and_nothing_scores_0(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, dataset: Dataset, options: Any, ids: list[str], recalls: float,
-    hits: str,
-) -> None:  # fmt: skip
-    store = GeARVectorStore.from_path(tmp_path, embed_model=WordEmbedding())
-    monkeypatch.setattr(retrieval, "expanded", lambda *_: Fixed(ids))
-    result = retrieval.measure("fixed", dataset, store, [], options)
+def options(*arguments: str) -> argparse.Namespace:
+    return retrieval.parser().parse_args(["--data", "d", "--embed", "e", *arguments])
+
+
+def measured(bench: Workbench, *methods: str, sweep: Sequence[str] = (), arguments: Sequence[str] = ()) -> list[Any]:
+    rows = rows_of(methods, Settings(), sweep)
+    return [measure(row, bench.dataset.questions, bench, options(*arguments)) for row in rows]
+
+
+@pytest.mark.parametrize(("name", "recalls", "hits"), [("gold", 100.0, "21"), ("closed-book", 0.0, "00")])
+def test_gold_scores_100_and_nothing_scores_0(bench: Workbench, name: str, recalls: float, hits: str) -> None:
+    (result,) = measured(bench, name)
     assert [result[f"recall@{cut}"] for cut in (5, 10, 15)] == [recalls] * 3
     assert [result[f"interval@{cut}"] for cut in (5, 10, 15)] == [[recalls, recalls]] * 3
     assert [result[f"hits@{cut}"] for cut in (5, 10, 15)] == [hits] * 3
 
 
-def test_methods_by_name(tmp_path: Path, dataset: Dataset, nodes: list[TextNode], options: Any) -> None:
-    embed = WordEmbedding()
-    with_vectors = [node.model_copy(update={"embedding": embed.get_text_embedding(node.text)}) for node in nodes]
-    store = GeARVectorStore.from_path(tmp_path, embed_model=embed)
-    store.add(with_vectors)
-    results = [
-        retrieval.measure(name, dataset, store, nodes, options)
-        for name in ("bm25", "hybrid", "hybrid+naive", "hybrid+naive+pagerank", "hipporag")
-    ]
-    retrieval.comparisons(results, dataset, None)
-    assert [result.get("against") for result in results] == [None, None, "hybrid", "hybrid+naive", None]
+def test_breakdowns_are_means_over_their_questions(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {ASKED[0].question: [TextNode(id_="dell")], ASKED[1].question: [TextNode(id_="milk")]}
+    monkeypatch.setattr(bench, "retriever", lambda *_: Fixed(found))
+    (result,) = measured(bench, "hybrid")
+    assert result["recall@5"] == 75.0 and result["hits@5"] == "11"
+    assert [result["by_hops"][hops]["recall@5"] for hops in ("2", "3")] == [50.0, 100.0]
+    few = result["by_triples"].pop("<9")
+    assert few["questions"] == 2 and few["recall@5"] == 75.0
+    assert all(group == {"questions": 0} for group in result["by_triples"].values())
+
+
+def test_methods_by_name(bench: Workbench) -> None:
+    names = ("bm25", "hybrid", "hybrid+naive", "hybrid+naive+pagerank", "hipporag", "rank-hybrid+naive")
+    results = measured(bench, *names, "hybrid+naive+external")
+    comparisons(results, ASKED, None)
+    against = [None, None, "hybrid", "hybrid+naive", None, None, "hybrid+naive"]
+    assert [result.get("against") for result in results] == against
     assert all(result["recall@15"] == 100.0 for result in results[2:])
     assert results[3]["gain@5"]["points"] == 0.0 and results[0]["graph_ms_per_query"] == 0.0
-    retrieval.comparisons(results, dataset, "hipporag")
+    comparisons(results, ASKED, "hipporag")
     assert [result["against"] for result in results[:4]] == ["hipporag"] * 4
-    with pytest.raises(SystemExit, match="unknown method 'bm25\\+magic'"):
-        retrieval.measure("bm25+magic", dataset, store, nodes, options)
-    store.close()
+
+
+@pytest.mark.parametrize(
+    "name", ["magic", "bm25+magic", "hybrid+pagerank", "hybrid+ircot+pagerank", "hipporag+naive", "t2rag+naive", ""]
+)
+def test_no_such_method(name: str) -> None:
+    with pytest.raises(SystemExit, match=f"unknown method '{re.escape(name)}': BASE ="):
+        parts_of(name)
+
+
+@pytest.mark.parametrize("name", ["hybrid+sync", "hybrid+gear", "hybrid+ircot", "t2rag", "hybrid+gear+external"])
+def test_a_method_that_needs_a_model(bench: Workbench, name: str) -> None:
+    with pytest.raises(SystemExit, match="needs a language model: --llm"):
+        measured(bench, name)
+    bench.llm = own_reader(bench.dataset, bench.store)
+    if name in ("hybrid+sync", "hybrid+gear"):
+        (result,) = measured(bench, name)
+        assert result["calls"] == 1.0 and result["prompt_tokens"] == 0.0 and result["recall@5"] == 100.0
+    else:
+        with pytest.raises(SystemExit, match="does more than read"):
+            measured(bench, name)
+
+
+def test_the_recorded_reader_says_what_was_recorded(bench: Workbench) -> None:
+    bench.dataset.reader = {"1": [("Stephen", "father", "Dell Curry")], "2": []}
+    bench.llm = recorded_reader(bench.dataset)
+    retriever = bench.retriever("bm25+sync", 5, Settings(base_top_k=1))
+    first = retriever.retrieve(ASKED[0].question)
+    assert {each.node_id for each in first} >= {"stephen", "dell"}  # BM25's one passage, and where the fact leads
+    assert first[0].node.metadata["gear_chain"]
+
+
+def test_sweeps_change_one_setting_of_what_can_be_set(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    retriever = bench.retriever
+
+    def noted(name: str, cut: int, settings: Settings) -> Any:
+        seen.append((name, cut, settings))
+        return retriever(name, cut, settings)
+
+    monkeypatch.setattr(bench, "retriever", noted)
+    results = measured(bench, "hybrid", "hybrid+naive", sweep=["scorer=composed,additive", "gamma=5"])
+    names = [result["method"] for result in results]
+    swept = [f"hybrid+naive[{each}]" for each in ("scorer=composed", "scorer=additive", "gamma=5")]
+    assert names == ["hybrid", "hybrid+naive", *swept]
+    used = list(dict.fromkeys((name, settings.scorer, settings.gamma) for name, _, settings in seen))
+    others = [("composed", None), ("additive", None), ("novelty", 5.0)]
+    assert used == [("hybrid", "novelty", None), ("hybrid+naive", "novelty", None)] + [
+        ("hybrid+naive", *each) for each in others
+    ]
+    comparisons(results, ASKED, None)
+    assert [result["against"] for result in results[1:]] == ["hybrid", *["hybrid+naive"] * 3]
+    for sweep, said in (
+        ("scorer", "wants NAME=VALUE"),
+        ("scorer=x", "scorer cannot be 'x'"),
+        ("speed=1", "no setting"),
+    ):
+        with pytest.raises(SystemExit, match=said):
+            list(rows_of(["hybrid+naive"], Settings(), [sweep]))
+
+
+def test_settings_read_what_a_command_line_says() -> None:
+    settings = (
+        Settings().swept("gamma", "none").swept("diversity", "off").swept("base_top_k", "7").swept("expand", "on")
+    )
+    assert (settings.gamma, settings.diversity, settings.base_top_k, settings.expand) == (None, False, 7, True)
+    for name, value in (("diversity", "maybe"), ("beam_size", "ten"), ("graph", "wide")):
+        with pytest.raises(ValueError, match=f"{name} cannot be '{value}'"):
+            Settings().swept(name, value)
+    given = options("--no-diversity", "--gamma", "3", "--graph-share", "0.5")
+    assert (given.diversity, given.gamma, given.graph_share, given.beam_size) == (False, 3.0, 0.5, 10)
+
+
+def test_a_sample_is_drawn_by_its_seed(dataset: Dataset) -> None:
+    dataset.questions = [Question(str(n), str(n), ("milk",)) for n in range(50)]
+    first, again, other = (
+        [each.id for each in retrieval.chosen(dataset, options("--sample", "9", "--seed", seed))] for seed in "001"
+    )
+    assert first == again != other and len(set(first)) == 9
+    assert [each.id for each in retrieval.chosen(dataset, options("--limit", "2"))] == ["0", "1"]
+    assert len(retrieval.chosen(dataset, options())) == 50
+
+
+def test_what_answers_and_calls_cost(bench: Workbench) -> None:
+    bench.llm = ScriptedLLM(["Dell Curry.", "sour milk", 'Answer: "Dell Curry"', "milk [1]"])
+    bench.dataset.questions = [replace(ASKED[0], answers=("Dell Curry",)), replace(ASKED[1], answers=("milk",))]
+    closed, gold = measured(bench, "closed-book", "gold", arguments=["--answers", "--price", "1", "2"])
+    assert (closed["em"], gold["em"], gold["f1"]) == (50.0, 100.0, 100.0)
+    assert closed["f1"] == pytest.approx(100 * (1 + 2 / 3) / 2, abs=0.01)
+    assert closed["answers"] == ["Dell Curry.", "sour milk"] and gold["answers"] == ["Dell Curry", "milk"]
+    assert "calls" not in gold  # retrieval itself called no model
+    closed_prompts, gold_prompts = bench.llm.history[:2], bench.llm.history[2:]
+    assert all("Stephen plays" not in each for each in closed_prompts) and "Stephen plays" in gold_prompts[0]
+    assert [gold["by_hops"][hops]["em"] for hops in ("2", "3")] == [100.0, 100.0]
+
+
+def test_agents_answer_by_their_own_engines(bench: Workbench, tmp_path: Path) -> None:
+    """And their answers' calls are counted beside their retrieval's."""
+    clue = '{"triples": [["?father", "is father of", "Stephen"]]}'
+    filled = '{"triples": [["Dell Curry", "is father of", "Stephen"]]}'
+    script = [
+        "Stephen | father | Dell Curry",
+        "Dell Curry",
+        clue,
+        filled,
+        "Dell Curry",
+        "He is a player.",
+        "So the answer is: Dell",
+        "Dell",
+    ]
+    bench.llm = RecordedLLM(ScriptedLLM(script), tmp_path / "replies.jsonl")
+    bench.dataset.questions = [replace(ASKED[0], answers=("Dell Curry",))]
+    gear, t2rag, ircot = [
+        measure(row, bench.dataset.questions, bench, options("--answers", "--price", "1000", "0"))
+        for row in rows_of(["hybrid+gear", "t2rag", "hybrid+ircot"], Settings(calls="single"), [])
+    ]
+    assert (gear["calls"], gear["answer_calls"], gear["steps"]) == (1.0, 1.0, 1.0)
+    assert gear["em"] == t2rag["em"] == 100.0 and t2rag["answer_calls"] == 1.0 and t2rag["calls"] == 2.0
+    assert (ircot["calls"], ircot["answer_calls"], ircot["em"]) == (2.0, 1.0, 0.0) and ircot["f1"] == 66.67
+    assert gear["usd_per_1000"] == pytest.approx(gear["prompt_tokens"], abs=0.1)
+    assert gear["weighted_tokens"] == pytest.approx(gear["prompt_tokens"] + 4 * gear["completion_tokens"], abs=0.2)
+    # Replayed from the file, without a model, it is the same.
+    bench.llm = RecordedLLM(None, tmp_path / "replies.jsonl")
+    again = measure(
+        next(rows_of(["hybrid+ircot"], Settings(), [])), bench.dataset.questions, bench, options("--answers")
+    )
+    assert [again[name] for name in ("hits@5", "calls", "em", "prompt_tokens", "llm_seconds")] == [
+        ircot[name] for name in ("hits@5", "calls", "em", "prompt_tokens", "llm_seconds")
+    ]
+
+
+def test_questions_side_by_side_keep_their_own_accounts(bench: Workbench) -> None:
+    bench.llm = own_reader(bench.dataset, bench.store)
+    bench.dataset.questions = ASKED * 8
+    one, four = (measured(bench, "hybrid+sync", arguments=["--workers", workers]) for workers in "14")
+    assert one[0]["calls"] == four[0]["calls"] == 1.0 and one[0]["hits@5"] == four[0]["hits@5"]
+
+
+def test_offline_refuses_other_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket.socket, "connect", socket.socket.connect)  # undone after the test
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    retrieval.refuse_network()
+    with pytest.raises(OSError, match="--offline: no connection to"):
+        socket.create_connection(("192.0.2.1", 80), timeout=0.1)
+    for end in socket.socketpair(socket.AF_UNIX):
+        end.close()
+
+
+def test_a_model_that_is_not_there(bench: Workbench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    for arguments, said in (
+        (["--llm", "openai"], "set OPENAI_API_KEY"),
+        (["--llm", "openai", "--offline"], "--replies names the file"),
+    ):
+        with pytest.raises(SystemExit, match=said):
+            retrieval.model_of(options(*arguments), bench.dataset, bench.store)
+
+
+def test_ircot_searches_for_its_thoughts(bench: Workbench) -> None:
+    llm = ScriptedLLM(
+        [
+            "Stephen's father is Dell Curry. He played.",
+            "Dell Curry went to Virginia Tech\nand",
+            "Dell Curry went to Virginia Tech",
+        ]
+    )
+    retriever = IRCoTRetriever(bench.retriever("bm25", 1, Settings()), llm, similarity_top_k=3)
+    found = retriever.retrieve("Stephen plays")
+    assert [each.node_id for each in found] == ["stephen", "dell"]  # RRF of stephen; stephen or dell; dell
+    assert "Thoughts so far: none" in llm.history[0] and "Stephen plays basketball" in llm.history[0]
+    assert "Thoughts so far: Stephen's father is Dell Curry. Dell Curry went" in llm.history[2]  # said again: the end
+    assert "Virginia Tech" in llm.history[2] and llm.remaining == 0
+    answering = ScriptedLLM(["So the answer is: Dell"])
+    IRCoTRetriever(bench.retriever("bm25", 1, Settings()), answering).retrieve("Stephen plays")
+    limited = ScriptedLLM(["One thought."])
+    IRCoTRetriever(bench.retriever("bm25", 1, Settings()), limited, max_steps=2).retrieve("Stephen plays")
+    assert answering.remaining == limited.remaining == 0
+
+
+def test_holms_correction() -> None:
+    assert corrected([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert corrected([0.9, 0.8]) == [1.0, 1.0] and corrected([]) == []
 
 
 @pytest.mark.parametrize("synonyms", [False, True])

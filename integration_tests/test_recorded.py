@@ -11,18 +11,20 @@ from openai_server import OpenAIServer, Reply
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "benchmarks"))
 from llama_index.core.llms import ChatMessage
 from recorded import NotRecordedError, RecordedLLM
+from spent import spending
 
 
 async def test_a_reply_is_asked_once_and_replayed_without_a_model(server: OpenAIServer, tmp_path: Path) -> None:
     server.script(Reply("Dell Curry"), Reply("1998"))
     asked = [ChatMessage(role="user", content="Who is the father?")]
-    recording = RecordedLLM(server.llm(), tmp_path / "replies.sqlite")
+    recording = RecordedLLM(server.llm(), tmp_path / "replies.jsonl")
     first = recording.chat(asked)
     assert str(recording.complete("Which year?")) == "1998"
     assert (await recording.achat(asked)).message.content == "Dell Curry" and len(server.requests) == 2
-    recording.close()  # and after a kill: what was replied is on the disk
+    written = (tmp_path / "replies.jsonl").read_bytes()  # at once: a kill loses nothing
+    assert written.count(b"\n") == 2
 
-    replaying = RecordedLLM(None, tmp_path / "replies.sqlite", recording.metadata.model_name)
+    replaying = RecordedLLM(None, tmp_path / "replies.jsonl", recording.metadata.model_name)
     again = await replaying.achat(asked)
     assert again.message.content == "Dell Curry" and again.additional_kwargs == first.additional_kwargs
     assert again.additional_kwargs["prompt_tokens"] > 0 and (await replaying.acomplete("Which year?")).text == "1998"
@@ -30,4 +32,43 @@ async def test_a_reply_is_asked_once_and_replayed_without_a_model(server: OpenAI
         replaying.chat([ChatMessage(role="user", content="Who else?")])
     with pytest.raises(NotRecordedError):
         replaying.chat(asked, temperature=1.0)
-    replaying.close()
+
+
+def test_what_a_kill_cut_off_is_asked_again(server: OpenAIServer, tmp_path: Path) -> None:
+    server.script(Reply("one\u2028line"), Reply("two"), Reply("two"))
+    path = tmp_path / "replies.jsonl"
+    recording = RecordedLLM(server.llm(), path)
+    recording.complete("1?"), recording.complete("2?")
+    path.write_bytes(path.read_bytes()[:-5])
+    again = RecordedLLM(server.llm(), path)
+    assert path.read_bytes().count(b"\n") == 1 and str(again.complete("1?")) == "one\u2028line"
+    assert len(server.requests) == 2 and str(again.complete("2?")) == "two" and len(server.requests) == 3
+    assert str(RecordedLLM(None, path).complete("2?")) == "two"
+
+
+def test_a_file_that_cannot_be_replayed(server: OpenAIServer, tmp_path: Path) -> None:
+    path = tmp_path / "replies.jsonl"
+    with pytest.raises(ValueError, match="replies of 0 models"):
+        RecordedLLM(None, path)
+    server.script(Reply("one"), Reply("one"))
+    RecordedLLM(server.llm(), path).complete("1?")
+    RecordedLLM(server.llm(), path, "another").complete("1?")
+    with pytest.raises(ValueError, match="replies of 2 models: name the one"):
+        RecordedLLM(None, path)
+    path.write_text('{"key": 1}\n[]\n', "utf-8")
+    with pytest.raises(ValueError, match=r"replies.jsonl:1 is no recorded reply|replies.jsonl:2 is no recorded reply"):
+        RecordedLLM(None, path)
+
+
+def test_what_is_replayed_is_accounted_as_it_was(server: OpenAIServer, tmp_path: Path) -> None:
+    server.script(Reply("Dell Curry", delay=0.2))
+    path = tmp_path / "replies.jsonl"
+    with spending() as first:
+        RecordedLLM(server.llm(), path).complete("Who is the father?")
+    with spending() as outer, spending() as again:
+        replaying = RecordedLLM(None, path)
+        replaying.complete("Who is the father?"), replaying.complete("Who is the father?")
+    assert (first.calls, again.calls, outer.calls) == (1, 2, 0)
+    assert again.prompt_tokens == 2 * first.prompt_tokens > 0 and again.completion_tokens == 2 * first.completion_tokens
+    assert first.llm_seconds >= 0.2 and again.llm_seconds == pytest.approx(2 * first.llm_seconds)
+    assert again.waited_seconds < 0.1 <= first.waited_seconds

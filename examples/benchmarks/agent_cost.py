@@ -71,7 +71,7 @@ def main() -> None:
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--max-steps", type=int, default=None, help="steps at most; default: the papers' 4 and 3")
     parser.add_argument("--limit", type=int, default=None, help="only the first N questions")
-    parser.add_argument("--replies", type=Path, default=None, help="SQLite file that keeps the model's replies")
+    parser.add_argument("--replies", type=Path, default=None, help="JSON Lines file that keeps the model's replies")
     parser.add_argument("--out", type=Path, default=None, help="JSON file for the results")
     arguments = parser.parse_args()
     llm = language_model()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,7 +54,7 @@ def load(folder: Path) -> Dataset:
 
     Raises:
         FileNotFoundError: the folder holds neither.
-        ValueError: passage ids repeat.
+        ValueError: passage ids repeat, a line is no JSON or lacks something.
 
     """
     if (folder / "corpus.jsonl").exists():
@@ -66,14 +67,27 @@ def load(folder: Path) -> Dataset:
     return dataset
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.strip()]
+def _lines(path: Path, *required: str) -> list[dict[str, Any]]:
+    rows = []
+    with path.open(encoding="utf-8") as file:  # str.splitlines would split at U+2028 too
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                try:
+                    rows.append(json.loads(line))
+                except ValueError as error:
+                    raise ValueError(f"{path.name}:{number} is no JSON: {error}") from error
+                if missing := [name for name in required if name not in rows[-1]]:
+                    raise ValueError(f"{path.name}:{number} lacks {', '.join(map(repr, missing))}")
+    return rows
 
 
 def _neutral(folder: Path) -> Dataset:
     dataset = Dataset(
         folder.name,
-        [Passage(row["id"], row["title"], row["text"]) for row in _lines(folder / "corpus.jsonl")],
+        [
+            Passage(row["id"], row["title"], row["text"])
+            for row in _lines(folder / "corpus.jsonl", "id", "title", "text")
+        ],
         [
             Question(
                 row["id"],
@@ -82,14 +96,16 @@ def _neutral(folder: Path) -> Dataset:
                 tuple(row.get("answers", ())),
                 row.get("hops", 0),
             )
-            for row in _lines(folder / "questions.jsonl")
+            for row in _lines(folder / "questions.jsonl", "id", "question", "gold_passage_ids")
         ],
     )
     if (folder / "triples.jsonl").exists():
-        for row in _lines(folder / "triples.jsonl"):
+        for row in _lines(folder / "triples.jsonl", "passage_id", "subject", "predicate", "object"):
             dataset.triples.setdefault(row["passage_id"], []).append((row["subject"], row["predicate"], row["object"]))
     if (folder / "reader.jsonl").exists():
-        dataset.reader = {row["id"]: [tuple(fact) for fact in row["facts"]] for row in _lines(folder / "reader.jsonl")}
+        dataset.reader = {
+            row["id"]: [tuple(fact) for fact in row["facts"]] for row in _lines(folder / "reader.jsonl", "id", "facts")
+        }
     return dataset
 
 
@@ -111,7 +127,13 @@ def _hipporag(folder: Path, corpus_file: Path) -> Dataset:
         else:
             gold = [by_title.get(title, title) for title, _ in row["supporting_facts"]]
         row_id = row.get("_id", row.get("id", row["question"]))
-        questions.append(Question(str(row_id), row["question"], tuple(dict.fromkeys(gold)), (str(row["answer"]),)))
+        answers = dict.fromkeys(map(str, [row["answer"], *row.get("answer_aliases", ())]))
+        hops = re.match(r"(\d)hop", str(row_id))  # MuSiQue's ids say how many
+        questions.append(
+            Question(
+                str(row_id), row["question"], tuple(dict.fromkeys(gold)), tuple(answers), int(hops[1]) if hops else 0
+            )
+        )
     dataset = Dataset(name, passages, questions)
     for openie in sorted(folder.glob("*openie*.json"))[:1]:
         for document in json.loads(openie.read_text("utf-8"))["docs"]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
+import os
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from llama_index.core.base.llms.types import (
     ChatMessage,
@@ -23,39 +24,61 @@ from llama_index.core.base.llms.types import (
 )
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.llms import LLM
-
-_TABLE = """CREATE TABLE IF NOT EXISTS replies
-    (key TEXT PRIMARY KEY, model TEXT, reply TEXT, prompt_tokens INTEGER, completion_tokens INTEGER)"""
+from llama_index.core.utils import get_tokenizer
+from spent import spend
 
 
 class NotRecordedError(LookupError):
     """A replay asked for something that was never asked before."""
 
 
+class Reply(TypedDict):
+    """A line of the file."""
+
+    key: str
+    model: str
+    text: str
+    prompt_tokens: int
+    completion_tokens: int
+    seconds: float
+
+
 class RecordedLLM(LLM):
     """Replies from a file; what is not there is asked of the model, and written down at once.
 
+    The file is JSON Lines; a reply's key is the SHA-256 of model, messages and options. A line that a kill cut off is
+    dropped when the file is next opened. One process writes at a time.
+
     Args:
         llm: the model to ask; None: replies from the file alone.
-        path: SQLite file.
-        model: its name in the file. Default: the name that `llm` gives.
+        path: the file; made if absent.
+        model: its name in the file. Default: the name that `llm` gives; without `llm`, the only one in the file.
 
     Raises:
         NotRecordedError: by a call, without a model, that the file has no reply to.
+        ValueError: a line of the file is no reply, or no model is named and the file has several.
 
     """
 
     _llm: LLM | None = PrivateAttr()
     _model: str = PrivateAttr()
-    _file: sqlite3.Connection = PrivateAttr()
+    _path: Path = PrivateAttr()
+    _replies: dict[str, Reply] = PrivateAttr()
     _lock: threading.Lock = PrivateAttr(default_factory=threading.Lock)
 
     def __init__(self, llm: LLM | None, path: Path, model: str = "") -> None:
         super().__init__()
         self._llm = llm
-        self._model = model or (llm.metadata.model_name if llm is not None else "")
-        self._file = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-        self._file.execute(_TABLE)
+        self._path = path
+        self._replies = _read(path)
+        if not model and llm is not None:
+            model = llm.metadata.model_name
+        elif not model:
+            models = {reply["model"] for reply in self._replies.values()}
+            if len(models) != 1:
+                raise ValueError(f"{path} holds replies of {len(models)} models: name the one to replay")
+            (model,) = models
+        self._model = model
 
     @property
     def metadata(self) -> LLMMetadata:
@@ -65,13 +88,19 @@ class RecordedLLM(LLM):
 
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """The recorded reply, or a new one."""
-        key = self._key(messages, kwargs)
-        return self._recorded(key) or self._record(key, self._asked(key).chat(messages, **kwargs))
+        key, start = self._key(messages, kwargs), time.perf_counter()
+        reply = self._replies.get(key)
+        if reply is None:
+            reply = self._record(key, messages, self._asked(key).chat(messages, **kwargs), start)
+        return _accounted(reply, start)
 
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """The recorded reply, or a new one."""
-        key = self._key(messages, kwargs)
-        return self._recorded(key) or self._record(key, await self._asked(key).achat(messages, **kwargs))
+        key, start = self._key(messages, kwargs), time.perf_counter()
+        reply = self._replies.get(key)
+        if reply is None:
+            reply = self._record(key, messages, await self._asked(key).achat(messages, **kwargs), start)
+        return _accounted(reply, start)
 
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         """The reply to a conversation of this one message."""
@@ -105,10 +134,6 @@ class RecordedLLM(LLM):
 
         return pieces()
 
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
     def _key(self, messages: Sequence[ChatMessage], options: dict[str, Any]) -> str:
         asked = [self._model, [[message.role.value, message.content] for message in messages], sorted(options.items())]
         return hashlib.sha256(json.dumps(asked, ensure_ascii=False).encode()).hexdigest()
@@ -118,25 +143,48 @@ class RecordedLLM(LLM):
             raise NotRecordedError(f"no reply of {self._model or 'the model'} is recorded for {key[:12]}…")
         return self._llm
 
-    def _recorded(self, key: str) -> ChatResponse | None:
-        with self._lock:
-            row = self._file.execute(
-                "SELECT reply, prompt_tokens, completion_tokens FROM replies WHERE key = ?", [key]
-            ).fetchone()
-        return _response(*row) if row else None
+    def _record(self, key: str, messages: Sequence[ChatMessage], response: ChatResponse, start: float) -> Reply:
+        text, usage = response.message.content or "", response.additional_kwargs
+        reply = Reply(
+            key=key,
+            model=self._model,
+            text=text,
+            prompt_tokens=usage.get("prompt_tokens") or sum(_count(each.content or "") for each in messages),
+            completion_tokens=usage.get("completion_tokens") or _count(text),
+            seconds=round(time.perf_counter() - start, 3),
+        )
+        with self._lock, self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(reply, ensure_ascii=False) + "\n")
+            self._replies[key] = reply
+        return reply
 
-    def _record(self, key: str, response: ChatResponse) -> ChatResponse:
-        usage = response.additional_kwargs
-        row = (response.message.content or "", usage.get("prompt_tokens"), usage.get("completion_tokens"))
-        with self._lock:
-            self._file.execute("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?, ?)", [key, self._model, *row])
-        return _response(*row)
+
+def _read(path: Path) -> dict[str, Reply]:
+    if not path.exists():
+        return {}
+    content = path.read_bytes()
+    whole = content[: content.rfind(b"\n") + 1]
+    if whole != content:
+        os.truncate(path, len(whole))
+    replies: dict[str, Reply] = {}
+    for number, line in enumerate(whole.decode("utf-8").split("\n")[:-1], start=1):
+        try:
+            reply: Reply = json.loads(line)
+            replies[reply["key"]] = reply
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{path}:{number} is no recorded reply: {error!r}") from error
+    return replies
 
 
-def _response(text: str, prompt_tokens: int | None, completion_tokens: int | None) -> ChatResponse:
-    usage = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
-    message = ChatMessage(role=MessageRole.ASSISTANT, content=text)
-    return ChatResponse(message=message, additional_kwargs={} if prompt_tokens is None else usage)
+def _count(text: str) -> int:
+    return len(get_tokenizer()(text))
+
+
+def _accounted(reply: Reply, start: float) -> ChatResponse:
+    tokens = {name: reply[name] for name in ("prompt_tokens", "completion_tokens")}
+    spend(calls=1, llm_seconds=reply["seconds"], waited_seconds=time.perf_counter() - start, **tokens)
+    message = ChatMessage(role=MessageRole.ASSISTANT, content=reply["text"])
+    return ChatResponse(message=message, additional_kwargs=tokens)
 
 
 def _text_of(response: ChatResponse) -> CompletionResponse:

@@ -1,0 +1,89 @@
+"""From passages to a short answer, the same way for every method, so that only what was found makes the difference.
+
+Plain retrievers, IRCoT and the bounds: one call of the model with the first five passages (GeAR §6.2), or with the
+question alone if there are none. Agents answer through their own query engine with the same prompt: T²RAG's from what
+it resolved, an external graph's from the kept passages and the gist.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.llms import LLM
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.prompts import PromptTemplate
+from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
+
+from llama_index_gear import (
+    ExternalGeARRetriever,
+    GeARQueryEngine,
+    GeARRetriever,
+    T2RAGQueryEngine,
+    T2RAGRetriever,
+    Trace,
+)
+
+TOP_K = 5
+ANSWER_PROMPT = PromptTemplate(
+    """Here is what was found for a question.
+
+{context_str}
+
+Question: {query_str}
+Answer with the name, date, number, or "yes" or "no" that is asked for, in as few words as it takes and without a \
+sentence around it. If the text doesn't give it, make your best guess.
+Answer:"""
+)
+CLOSED_BOOK_PROMPT = PromptTemplate(
+    """Question: {query_str}
+Answer with the name, date, number, or "yes" or "no" that is asked for, in as few words as it takes and without a \
+sentence around it. If you don't know it, make your best guess.
+Answer:"""
+)
+_MARKS = re.compile(r"\[\d+\]")
+_LABEL = re.compile(r"^\s*(?:final\s+)?answer\s*:\s*", re.IGNORECASE)
+
+Agent = GeARRetriever | ExternalGeARRetriever | T2RAGRetriever
+
+
+def answered(llm: LLM, question: str, found: Sequence[NodeWithScore]) -> str:
+    """The model's answer from the first passages, or from nothing."""
+    if not found:
+        return final(llm.predict(CLOSED_BOOK_PROMPT, query_str=question))
+    texts = [each.node.get_content(MetadataMode.LLM) for each in found[:TOP_K]]
+    return final(llm.predict(ANSWER_PROMPT, context_str="\n\n".join(texts), query_str=question))
+
+
+def agent_answered(
+    agent: Agent, bundle: QueryBundle, when_found: Callable[[], None]
+) -> tuple[str, list[NodeWithScore], Trace]:
+    """The answer of the agent's own engine, the passages, and the trace; `when_found` is called between the two."""
+    kind = T2RAGQueryEngine if isinstance(agent, T2RAGRetriever) else GeARQueryEngine
+    engine: Any = kind(agent, text_qa_template=ANSWER_PROMPT, node_postprocessors=[Found(when_found)])  # type: ignore[arg-type]
+    response, trace = engine.query_with_trace(bundle)
+    return final(str(response)), response.source_nodes, trace
+
+
+class Found(BaseNodePostprocessor):
+    """Leaves the passages as they are, and says that they are found."""
+
+    _when_found: Callable[[], None] = PrivateAttr()
+
+    def __init__(self, when_found: Callable[[], None]) -> None:
+        super().__init__()
+        self._when_found = when_found
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        self._when_found()
+        return nodes
+
+
+def final(reply: str) -> str:
+    """A reply's first line, without a label, marks of passages, and quotation marks around it."""
+    lines = [line for line in _LABEL.sub("", reply).splitlines() if line.strip()]
+    return _MARKS.sub("", lines[0]).strip().strip("\"'“”*").strip() if lines else ""

@@ -1,0 +1,84 @@
+"""IRCoT (Trivedi et al. 2023), to compare with: a chain of thought whose last sentence is the next query.
+
+Written from its paper: the question is searched for; then, in turn, the model adds one sentence to its thoughts from
+all passages so far, and that sentence is searched for, until one says "the answer is" or the steps are used up.
+
+What its authors' program does and this doesn't: no examples stand in the prompt (they are the data set's), the lists of
+the steps are fused by reciprocal rank fusion (theirs are cut at 15 as they come, HippoRAG's version sorts by score, and
+scores of a hybrid base can't be compared from query to query).
+"""
+
+from __future__ import annotations
+
+import re
+
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.llms import LLM
+from llama_index.core.prompts import PromptTemplate
+from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
+
+from llama_index_gear.fusion import reciprocal_rank_fusion
+
+THOUGHT_PROMPT = PromptTemplate(
+    """Here are passages that were found for a question.
+
+{passages}
+
+Question: {question}
+
+Work towards the answer one sentence at a time, by what the passages say. If they give the answer, write a sentence
+that ends in "the answer is:" and the answer. If they don't give it yet, write what the next fact is, or what has to be
+looked up next. Write one sentence, and nothing else.
+
+Thoughts so far: {thoughts}
+Next sentence:"""
+)
+MOST_PASSAGES = 15  # that the model is shown (IRCoT §4)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z“\"'(])|\n")
+_ANSWER = re.compile(r"\bthe answer is\b", re.IGNORECASE)
+
+
+class IRCoTRetriever(BaseRetriever):
+    """Retrieval and reasoning in turn.
+
+    Args:
+        base: searched at every step.
+        llm: thinks.
+        max_steps: searches at most. Default 4 (GeAR App. B.1).
+        similarity_top_k: passages to return. Default 10.
+
+    """
+
+    def __init__(self, base: BaseRetriever, llm: LLM, *, max_steps: int = 4, similarity_top_k: int = 10) -> None:
+        super().__init__()
+        self._base = base
+        self._llm = llm
+        self._max_steps = max_steps
+        self._top_k = similarity_top_k
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        lists = [self._base.retrieve(query_bundle)]
+        thoughts: list[str] = []
+        while len(lists) < self._max_steps:
+            shown = {each.node_id: each.node for found in lists for each in found}
+            texts = [node.get_content(MetadataMode.LLM) for node in list(shown.values())[:MOST_PASSAGES]]
+            thought = first_sentence(
+                self._llm.predict(
+                    THOUGHT_PROMPT,
+                    passages="\n\n".join(texts),
+                    question=query_bundle.query_str,
+                    thoughts=" ".join(thoughts) or "none",
+                )
+            )
+            if not thought or thought in thoughts or _ANSWER.search(thought):
+                break
+            thoughts.append(thought)
+            lists.append(self._base.retrieve(thought))
+        nodes = {each.node_id: each.node for found in lists for each in found}
+        ranked = reciprocal_rank_fusion([[each.node_id for each in found] for found in lists])
+        return [NodeWithScore(node=nodes[node_id], score=score) for node_id, score in ranked[: self._top_k]]
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence of a reply."""
+    return _SENTENCE.split(text.strip())[0].strip()

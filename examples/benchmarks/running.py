@@ -1,0 +1,221 @@
+"""A method asked all questions: what it finds at each cut, what it takes, and how it compares with another."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from itertools import compress
+from typing import Any
+
+from answers import agent_answered, answered
+from data import Dataset, Question
+from llama_index.core.schema import QueryBundle
+from measures import compared, corrected, exact_match, f1, interval, recall
+from methods import CUTS, MODES, Settings, Workbench, is_of_one_list, parts_of
+from spent import Spent, spending
+from tqdm import tqdm
+
+from llama_index_gear import ExternalGeARRetriever, GeARRetriever, T2RAGRetriever, Trace
+
+DENSITIES = (9, 11, 13)  # triples a gold passage, as GeAR groups them (Table 11)
+DENSITY_NAMES = ("<9", "9-11", "11-13", ">=13")
+
+
+@dataclass
+class Outcome:
+    """One question with one method."""
+
+    ids: list[str]
+    seconds: float
+    spent: Spent
+    answering: Spent
+    answer: str
+    trace: Trace | None
+
+
+@dataclass
+class Row:
+    """A method with its settings: a row of the results."""
+
+    method: str
+    settings: Settings
+    swept: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The method, and what is set otherwise than in the rest of the run."""
+        changed = ",".join(f"{name}={value}" for name, value in self.swept.items())
+        return f"{self.method}[{changed}]" if changed else self.method
+
+
+def rows_of(methods: Sequence[str], settings: Settings, sweeps: Sequence[str]) -> Iterator[Row]:
+    """Each method as it is set, then, setting by setting, with each swept value.
+
+    Raises:
+        SystemExit: a sweep that isn't `name=value,value,…`, or a setting that is not to be had.
+
+    """
+    for method in methods:
+        parts_of(method)
+        yield Row(method, settings)
+        for sweep in sweeps if parts_of(method)[1] else ():
+            name, equals, values = sweep.partition("=")
+            if not equals:
+                raise SystemExit(f"--sweep wants NAME=VALUE,VALUE,…, not {sweep!r}")
+            for value in values.split(","):
+                try:
+                    yield Row(method, settings.swept(name, value), {name: value})
+                except ValueError as error:
+                    raise SystemExit(f"--sweep: {error}") from error
+
+
+def asked(row: Row, cut: int, questions: Sequence[Question], bench: Workbench, options: Namespace) -> list[Outcome]:
+    """All questions, by one retriever, `--workers` at a time."""
+    retriever = bench.retriever(row.method, cut, row.settings)
+
+    def ask(question: Question) -> Outcome:
+        embedding = bench.store.embed_model.get_query_embedding(question.question)
+        bundle = QueryBundle(question.question, embedding=embedding)
+        answer, trace, ends = "", None, []
+        with spending() as spent:
+            start = time.perf_counter()
+
+            def found_them() -> None:
+                ends.append((time.perf_counter() - start, spent + Spent()))
+
+            if not isinstance(retriever, GeARRetriever | ExternalGeARRetriever | T2RAGRetriever):
+                found = retriever.retrieve(bundle)
+                found_them()
+                if options.answers:
+                    answer = answered(bench.llm, question.question, found)  # type: ignore[arg-type]
+            elif options.answers:
+                answer, found, trace = agent_answered(retriever, bundle, found_them)
+            else:
+                found, trace = retriever.retrieve_with_trace(bundle)
+                found_them()
+        seconds, before = ends[0]
+        return Outcome([each.node.node_id for each in found][:cut], seconds, before, spent - before, answer, trace)
+
+    with ThreadPoolExecutor(options.workers) as pool:
+        title = f"{row.name} @{cut}"
+        return list(tqdm(pool.map(ask, questions), total=len(questions), desc=title, disable=None, leave=False))
+
+
+def measure(row: Row, questions: Sequence[Question], bench: Workbench, options: Namespace) -> dict[str, Any]:
+    """A row of the results: what a method finds at each cut, and what it takes."""
+    of_one_list = is_of_one_list(row.method, row.settings)
+    outcomes: dict[int, list[Outcome]] = {}
+    for cut in reversed(CUTS):
+        outcomes[cut] = outcomes[CUTS[-1]] if of_one_list and outcomes else asked(row, cut, questions, bench, options)
+    recalls = {
+        cut: [recall(each.ids, question.gold, cut) for each, question in zip(outcomes[cut], questions, strict=True)]
+        for cut in CUTS
+    }
+    timed = outcomes[10]
+    graph = statistics.median(each.seconds - each.spent.base_seconds - each.spent.waited_seconds for each in timed)
+    total = statistics.median(each.seconds - each.spent.waited_seconds + each.spent.llm_seconds for each in timed)
+    result = {
+        "method": row.name,
+        **({"swept": row.swept} if row.swept else {}),
+        **{f"recall@{cut}": _percent(recalls[cut]) for cut in CUTS},
+        **{f"interval@{cut}": [round(100 * end, 1) for end in interval(recalls[cut])] for cut in CUTS},
+        "ms_per_query": round(1000 * total, 2),
+        "graph_ms_per_query": 0.0 if row.method in MODES else round(1000 * graph, 2),
+        **costs([each.spent for each in timed], "", options),
+    }
+    if traces := [each.trace for each in timed if each.trace is not None]:
+        result["steps"] = round(statistics.fmean(len(trace.steps) for trace in traces), 2)
+        result["stopped"] = dict(Counter(trace.stopped for trace in traces).most_common())
+        result["unread_replies"] = sum("reply" in each for t in traces for step in t.steps for each in step.problems)
+    scores: dict[str, Sequence[float]] = {f"recall@{cut}": recalls[cut] for cut in CUTS}
+    if options.answers:
+        pairs = [(each.answer, question.answers) for each, question in zip(timed, questions, strict=True)]
+        for name, score in (("em", exact_match), ("f1", f1)):
+            scores[name] = [score(*pair) for pair in pairs]
+            result[name] = _percent(scores[name])
+            result[f"{name}_interval"] = [round(100 * end, 1) for end in interval(scores[name])]
+        result.update(costs([each.answering for each in timed], "answer_", options))
+    hops = [question.hops for question in questions]
+    triples = [_density(question, bench.dataset) for question in questions]
+    result["by_hops"] = {str(n): _group([h == n for h in hops], scores) for n in sorted(set(hops)) if n}
+    result["by_triples"] = {
+        name: _group([low <= density < high for density in triples], scores)
+        for name, low, high in zip(DENSITY_NAMES, (0, *DENSITIES), (*DENSITIES, math.inf), strict=True)
+    }
+    # How many gold passages each question found, a digit a question.
+    for cut in CUTS:
+        result[f"hits@{cut}"] = "".join(
+            str(round(share * len(set(question.gold)))) for share, question in zip(recalls[cut], questions, strict=True)
+        )
+    if options.answers:
+        result["answers"] = [answer for answer, _ in pairs]
+    return result
+
+
+def costs(spent: Sequence[Spent], prefix: str, options: Namespace) -> dict[str, Any]:
+    """Means a question; nothing where no model was called."""
+    if not any(each.calls for each in spent):
+        return {}
+    means = {name: statistics.fmean(getattr(each, name) for each in spent) for name in asdict(spent[0])}
+    prompt, completion = means["prompt_tokens"], means["completion_tokens"]
+    result = {
+        "calls": round(means["calls"], 2),
+        "prompt_tokens": round(prompt, 1),
+        "completion_tokens": round(completion, 1),
+        "weighted_tokens": round(prompt + 4 * completion, 1),  # T²RAG App. B.4
+        "llm_seconds": round(means["llm_seconds"], 2),
+    }
+    if options.price is not None:
+        result["usd_per_1000"] = round((prompt * options.price[0] + completion * options.price[1]) / 1000, 4)
+    return {prefix + name: value for name, value in result.items()}
+
+
+def _percent(values: Sequence[float]) -> float:
+    return round(100 * statistics.fmean(values), 2)
+
+
+def _density(question: Question, dataset: Dataset) -> float:
+    return statistics.fmean(len(dataset.triples.get(gold, ())) for gold in question.gold)
+
+
+def _group(chosen: Sequence[bool], scores: dict[str, Sequence[float]]) -> dict[str, Any]:
+    if not any(chosen):
+        return {"questions": 0}
+    means = {name: _percent(list(compress(values, chosen))) for name, values in scores.items()}
+    return {"questions": sum(chosen), **means}
+
+
+def comparisons(results: list[dict[str, Any]], questions: Sequence[Question], against: str | None) -> None:
+    """Write into each result how it compares with the one it is measured against."""
+    known = {result["method"]: result for result in results}
+    sizes = [len(set(question.gold)) for question in questions]
+    gains = []
+    for result in results:
+        plain = result["method"].partition("[")[0]
+        default = plain if "swept" in result else plain.rpartition("+")[0]
+        other = known.get(against or default)
+        if other is None or other is result:
+            continue
+        result["against"] = other["method"]
+        for cut in CUTS:
+            mine, its = (
+                [int(hits) / size for hits, size in zip(each[f"hits@{cut}"], sizes, strict=True)]
+                for each in (result, other)
+            )
+            test = compared(mine, its)
+            result[f"gain@{cut}"] = {
+                "points": round(100 * test.difference, 2),
+                "interval": [round(100 * test.low, 1), round(100 * test.high, 1)],
+                "p": round(test.p_value, 4),
+                "wins": test.wins,
+                "losses": test.losses,
+            }
+            gains.append(result[f"gain@{cut}"])
+    for gain, p_value in zip(gains, corrected([gain["p"] for gain in gains]), strict=True):
+        gain["p_corrected"] = round(p_value, 4)

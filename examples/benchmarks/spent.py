@@ -1,0 +1,84 @@
+"""What a question costs, counted where it is spent: calls and tokens of the language model, seconds of it and the base.
+
+    with spending() as spent:
+        retriever.retrieve(question)
+    print(spent.calls, spent.prompt_tokens)
+
+The count belongs to the context (thread or task) that opened it, so that questions can be worked on side by side.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass
+
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.schema import NodeWithScore, QueryBundle
+
+
+@dataclass
+class Spent:
+    """The account of a question.
+
+    Attributes:
+        calls: of the language model.
+        prompt_tokens: as its client counts them, else by LlamaIndex's tokenizer.
+        completion_tokens: likewise.
+        llm_seconds: that the model took for these replies, when they were first given.
+        waited_seconds: for replies, now; next to nothing for recorded ones.
+        base_seconds: of base retrieval.
+
+    """
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    llm_seconds: float = 0.0
+    waited_seconds: float = 0.0
+    base_seconds: float = 0.0
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(**{name: amount + getattr(other, name) for name, amount in asdict(self).items()})
+
+    def __sub__(self, other: Spent) -> Spent:
+        return Spent(**{name: amount - getattr(other, name) for name, amount in asdict(self).items()})
+
+
+_ACCOUNT: ContextVar[Spent | None] = ContextVar("spent", default=None)
+
+
+@contextlib.contextmanager
+def spending() -> Iterator[Spent]:
+    """Open an account for what this context spends."""
+    spent = Spent()
+    token = _ACCOUNT.set(spent)
+    try:
+        yield spent
+    finally:
+        _ACCOUNT.reset(token)
+
+
+def spend(**amounts: float) -> None:
+    """Add these amounts to the open account, if there is one."""
+    spent = _ACCOUNT.get()
+    if spent is not None:
+        for name, amount in amounts.items():
+            setattr(spent, name, getattr(spent, name) + amount)
+
+
+class TimedRetriever(BaseRetriever):
+    """A base retriever whose seconds are put down."""
+
+    def __init__(self, base: BaseRetriever) -> None:
+        super().__init__()
+        self._base = base
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        start = time.perf_counter()
+        try:
+            return list(self._base.retrieve(query_bundle))
+        finally:
+            spend(base_seconds=time.perf_counter() - start)
