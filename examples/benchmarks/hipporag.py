@@ -6,8 +6,8 @@ similar to the question (a phrase's share: the mean score of its facts, over the
 passage (0.05 times its score); damping 0.5. The graph is python-igraph's, in memory, with all embeddings beside it.
 
 What its authors' program does and this doesn't: its recognition memory, a language model that filters the facts, is
-left out; all phrases of the five facts are seeds; a fact's edge weighs as much as a passage's; a fact is embedded as
-"subject predicate object".
+left out; phrases are joined with their synonyms only if asked for; all phrases of the five facts are seeds; a fact's
+edge weighs as much as a passage's; a fact is embedded as "subject predicate object".
 """
 
 from __future__ import annotations

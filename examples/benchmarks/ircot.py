@@ -4,16 +4,18 @@ Written from its paper: the question is searched for; then, in turn, the model a
 all passages so far, and that sentence is searched for, until one says "the answer is" or the steps are used up.
 
 What its authors' program does and this doesn't: no examples stand in the prompt (they are the data set's), the lists of
-the steps are fused by reciprocal rank fusion (theirs are cut at 15 as they come, HippoRAG's version sorts by score, and
-scores of a hybrid base can't be compared from query to query).
+the steps are fused by reciprocal rank fusion, for the model's eyes too (theirs are cut at 15 as they come, HippoRAG's
+version sorts by score, and scores of a hybrid base can't be compared from query to query).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.llms import LLM
+from llama_index.core.node_parser.text.utils import split_by_sentence_tokenizer
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 
@@ -34,7 +36,6 @@ Thoughts so far: {thoughts}
 Next sentence:"""
 )
 MOST_PASSAGES = 15  # that the model is shown (IRCoT §4)
-_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z“\"'(])|\n")
 _ANSWER = re.compile(r"\bthe answer is\b", re.IGNORECASE)
 
 
@@ -60,8 +61,7 @@ class IRCoTRetriever(BaseRetriever):
         lists = [self._base.retrieve(query_bundle)]
         thoughts: list[str] = []
         while len(lists) < self._max_steps:
-            shown = {each.node_id: each.node for found in lists for each in found}
-            texts = [node.get_content(MetadataMode.LLM) for node in list(shown.values())[:MOST_PASSAGES]]
+            texts = [each.node.get_content(MetadataMode.LLM) for each in _fused(lists)[:MOST_PASSAGES]]
             thought = first_sentence(
                 self._llm.predict(
                     THOUGHT_PROMPT,
@@ -74,11 +74,16 @@ class IRCoTRetriever(BaseRetriever):
                 break
             thoughts.append(thought)
             lists.append(self._base.retrieve(thought))
-        nodes = {each.node_id: each.node for found in lists for each in found}
-        ranked = reciprocal_rank_fusion([[each.node_id for each in found] for found in lists])
-        return [NodeWithScore(node=nodes[node_id], score=score) for node_id, score in ranked[: self._top_k]]
+        return _fused(lists)[: self._top_k]
+
+
+def _fused(lists: Sequence[Sequence[NodeWithScore]]) -> list[NodeWithScore]:
+    nodes = {each.node_id: each.node for found in lists for each in found}
+    ranked = reciprocal_rank_fusion([[each.node_id for each in found] for found in lists])
+    return [NodeWithScore(node=nodes[node_id], score=score) for node_id, score in ranked]
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of a reply."""
-    return _SENTENCE.split(text.strip())[0].strip()
+    """The first sentence of a reply's first line."""
+    lines = text.strip().splitlines()
+    return split_by_sentence_tokenizer()(lines[0])[0].strip() if lines else ""

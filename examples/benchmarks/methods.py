@@ -1,6 +1,6 @@
 """Retrieval methods by name: a base, what is built on it, and the settings of both.
 
-    BASE = bm25 | dense | hybrid | rank-bm25 | rank-hybrid | hipporag
+    BASE = bm25 | dense | hybrid | rank-bm25 | rank-hybrid | hipporag | hipporag-synonyms
     METHOD = BASE[+naive | +sync | +gear | +ircot][+pagerank | +external] | t2rag | gold | closed-book
 
 "+external" walks an external graph, made of the data's own triples without their passages; "gold" finds what is gold,
@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import json
 import random
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,7 +27,7 @@ from llama_index.core.llms import LLM, CompletionResponse, CompletionResponseGen
 from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.retrievers.fusion_retriever import FUSION_MODES
-from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNode
 from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
 from spent import TimedRetriever, spend
 
@@ -53,17 +52,20 @@ MODES = {
     "dense": VectorStoreQueryMode.DEFAULT,
     "hybrid": VectorStoreQueryMode.HYBRID,
 }
-BASES = (*MODES, "rank-bm25", "rank-hybrid", "hipporag")
+HIPPORAG = ("hipporag", "hipporag-synonyms")
+BASES = (*MODES, "rank-bm25", "rank-hybrid", *HIPPORAG)
 BOUNDS = ("gold", "closed-book")
 WHOLE = ("t2rag", *BOUNDS)
 EXPANSIONS = ("naive", "sync", "gear", "ircot")
 OF_PASSAGES, OF_AGENTS = 10, ("gear", "ircot", "t2rag")  # base passages of a step (GeAR App. B.2)
 OWN_FACTS = 5
+BEAMS = "naive sync gear"
 GEAR_OUTSIDE = ("gear", "external")
 
 
-def _setting(default: Any, parse: Any, help_: str) -> Any:
-    return field(default=default, metadata={"parse": parse, "help": help_})
+def _setting(default: Any, parse: Any, of: str, help_: str) -> Any:
+    """A setting of some expansions or what is added to them."""
+    return field(default=default, metadata={"parse": parse, "of": of.split(), "help": help_})
 
 
 def flag(value: str) -> bool:
@@ -88,23 +90,33 @@ def _one_of(*values: str) -> Any:
 class Settings:
     """What can be set for all methods, and swept over; what a method doesn't have, it ignores."""
 
-    scorer: Scorer = _setting("novelty", _one_of("novelty", "composed", "additive", "exact"), "of chains")
-    diversity: bool = _setting(True, flag, "diverse, or plain, beam search")
-    beam_size: int = _setting(10, int, "")
-    beam_length: int = _setting(2, int, "")
-    neighbours: int = _setting(100, int, "a beam")
-    gamma: float | None = _setting(None, _or_none(float), "none: twice the beam size")
-    epsilon: float = _setting(LocalPageRank().epsilon, float, "of …+pagerank")
-    base_top_k: int | None = _setting(None, _or_none(int), "base passages; none: the recall cut, or 10 in an agent")
-    link_top_k: int = _setting(1, int, "of …+sync, …+gear: triples that a noted fact is linked to")
-    passage_link_top_k: int = _setting(3, int, "of …+gear: passages that a fact of the gist is linked to")
-    max_steps: int | None = _setting(None, _or_none(int), "of agents; none: the papers' 4 (external 2, t2rag 3)")
-    calls: str = _setting("separate", _one_of("separate", "merged", "single"), "of …+gear; a stand-in reads once")
-    search_by: Any = _setting("triples", _one_of("triples", "passages"), "of t2rag")
-    expand: bool = _setting(False, flag, "of t2rag: a graph expansion each round")
-    graph: str = _setting("sparse", _one_of("sparse", "dense"), "kind of external graph")
-    graph_share: float = _setting(1.0, float, "of the data's triples that the external graph has")
-    check_alignment: bool = _setting(True, flag, "of …+external: drop links to triples about something else")
+    scorer: Scorer = _setting("novelty", _one_of("novelty", "composed", "additive", "exact"), BEAMS, "of chains")
+    diversity: bool = _setting(True, flag, BEAMS, "diverse, or plain, beam search")
+    beam_size: int = _setting(10, int, BEAMS, "chains kept")
+    beam_length: int = _setting(2, int, BEAMS, "triples a chain")
+    neighbours: int = _setting(100, int, BEAMS, "candidates a chain")
+    gamma: float | None = _setting(None, _or_none(float), BEAMS, "of the penalty; none: twice the beam size")
+    epsilon: float = _setting(LocalPageRank().epsilon, float, "pagerank", "exactness")
+    base_top_k: int | None = _setting(
+        None, _or_none(int), f"{BEAMS} ircot", "base passages; none: the recall cut, or 10 in an agent"
+    )
+    link_top_k: int = _setting(1, int, "sync gear", "triples that a noted fact is linked to")
+    passage_link_top_k: int = _setting(3, int, "gear", "passages that a fact of the gist is linked to")
+    max_steps: int | None = _setting(
+        None, _or_none(int), "gear ircot t2rag", "none: the papers' 4 (gear, ircot), 3 (t2rag), 2 (gear+external)"
+    )
+    calls: str = _setting("separate", _one_of("separate", "merged", "single"), "gear", "a stand-in makes one")
+    search_by: Any = _setting("triples", _one_of("triples", "passages"), "t2rag", "what is searched")
+    expand: bool = _setting(False, flag, "t2rag", "a graph expansion each round")
+    graph: str = _setting("sparse", _one_of("sparse", "dense"), "external", "kind of external graph")
+    graph_share: float = _setting(1.0, float, "external", "of the data's triples that the external graph has")
+    check_alignment: bool = _setting(True, flag, "external", "drop links to triples about something else")
+
+    @classmethod
+    def applies(cls, name: str, method: str) -> bool:
+        """Whether a method has this setting, as far as there is one of this name."""
+        known = cls.__dataclass_fields__.get(name)
+        return known is None or bool({*parts_of(method)[1:]} & {*known.metadata["of"]})
 
     def swept(self, name: str, value: str) -> Settings:
         """With one of them set to what this text says.
@@ -125,7 +137,7 @@ class Settings:
 class Fixed(BaseRetriever):
     """Finds, for each question, what it is told: a bound."""
 
-    def __init__(self, found: dict[str, list[TextNode]]) -> None:
+    def __init__(self, found: Mapping[str, Sequence[BaseNode]]) -> None:
         super().__init__()
         self._found = found
 
@@ -157,7 +169,8 @@ class StandIn(CustomLLM):
     @llm_completion_callback()
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         """The given reply to the question that the prompt asks."""
-        question = re.findall(r"^Question: (.*)$", prompt, re.MULTILINE)[-1]
+        said = prompt.rpartition("\nQuestion: ")[2]
+        question = next(each for each in sorted(self.replies, key=len, reverse=True) if said.startswith(each))
         spend(calls=1)
         return CompletionResponse(text=self.replies[question])
 
@@ -167,20 +180,19 @@ class StandIn(CustomLLM):
         yield self.complete(prompt)
 
 
-def recorded_reader(dataset: Dataset) -> StandIn:
-    """What a strong model noted, of the questions for which it was asked."""
-    facts = {each.question.strip(): dataset.reader[each.id] for each in dataset.questions if each.id in dataset.reader}
+def recorded_reader(dataset: Dataset, _: GeARVectorStore) -> StandIn:
+    """What a strong model noted in the ten passages that hybrid retrieval (MiniLM) found, whatever the base is now."""
+    facts = {each.question.strip(): dataset.reader.get(each.id, []) for each in dataset.questions}
     return StandIn(replies={question: json.dumps({"triples": noted}) for question, noted in facts.items()})
 
 
 def own_reader(dataset: Dataset, store: GeARVectorStore) -> StandIn:
-    """Notes, of the triples extracted from the first ten base passages, those most similar to the question."""
-    return StandIn(
-        replies={
-            each.question.strip(): json.dumps({"triples": _own_facts(dataset, store, each.question)})
-            for each in dataset.questions
-        }
-    )
+    """Notes, of the triples of the first ten passages by hybrid retrieval, those most similar to the question."""
+    facts = {each.question.strip(): _own_facts(dataset, store, each.question) for each in dataset.questions}
+    return StandIn(replies={question: json.dumps({"triples": noted}) for question, noted in facts.items()})
+
+
+READERS = {"recorded": recorded_reader, "own": own_reader}
 
 
 def _own_facts(dataset: Dataset, store: GeARVectorStore, question: str) -> list[list[str]]:
@@ -198,9 +210,9 @@ def _own_facts(dataset: Dataset, store: GeARVectorStore, question: str) -> list[
     return [[triples[n].subject, triples[n].predicate, triples[n].object] for n in best]
 
 
-def to_nodes(dataset: Dataset, with_triples: bool) -> list[TextNode]:
+def to_nodes(dataset: Dataset, with_triples: bool) -> list[BaseNode]:
     """One node a passage; the title stands above the text, as in HippoRAG's and GeAR's corpora."""
-    nodes = []
+    nodes: list[BaseNode] = []
     for passage in dataset.passages:
         node = TextNode(
             id_=passage.id,
@@ -211,7 +223,7 @@ def to_nodes(dataset: Dataset, with_triples: bool) -> list[TextNode]:
         )
         triples = [Triple(*slots) for slots in dataset.triples.get(passage.id, ())] if with_triples else []
         nodes.append(attach_triples(node, triples) if triples else node)
-    return nodes  # type: ignore[return-value]
+    return nodes
 
 
 @dataclass
@@ -229,24 +241,23 @@ class Workbench:
 
     dataset: Dataset
     store: GeARVectorStore
-    nodes: Sequence[TextNode]
+    nodes: Sequence[BaseNode]
     llm: LLM | None
     scratch: Path
     _graphs: dict[tuple[str, float], ExternalTripleStore] = field(default_factory=dict)
+    _hipporags: dict[str, HippoRAGRetriever] = field(default_factory=dict)
 
     def retriever(self, method: str, cut: int, settings: Settings) -> BaseRetriever:
         """The retriever of a method, for a recall cut.
 
         Raises:
-            SystemExit: there is no such method, or it needs a language model and there is none.
+            SystemExit: there is no such method.
 
         """
         base, expansion, extra = parts_of(method)
         if method in BOUNDS:
             known = {node.node_id: node for node in self.nodes} if method == "gold" else {}
             return Fixed({q.question: [known[g] for g in q.gold if g in known] for q in self.dataset.questions})
-        if expansion in ("sync", *OF_AGENTS):
-            self._check_llm(method)
         shared = self._shared(cut, settings, extra)
         if expansion == "t2rag":
             rounds = settings.max_steps or 3
@@ -254,9 +265,9 @@ class Workbench:
             return T2RAGRetriever(
                 self.store, llm=self.llm, max_rounds=rounds, search_by=by, expand=settings.expand, **shared
             )
-        start = self._base(base, settings.base_top_k or (OF_PASSAGES if expansion in OF_AGENTS else cut))
         if not expansion:
-            return start
+            return self._base(base, cut)
+        start = self._base(base, settings.base_top_k or (OF_PASSAGES if expansion in OF_AGENTS else cut))
         if expansion == "naive":
             return NaiveGERetriever(self.store, start, **shared)
         if expansion == "ircot":
@@ -290,13 +301,6 @@ class Workbench:
             **shared,
         )
 
-    def _check_llm(self, method: str) -> None:
-        _, expansion, extra = parts_of(method)
-        if self.llm is None:
-            raise SystemExit(f"{method} needs a language model: --llm")
-        if isinstance(self.llm, StandIn) and (expansion in ("ircot", "t2rag") or (expansion, extra) == GEAR_OUTSIDE):
-            raise SystemExit(f"{method} needs a language model that does more than read: --llm openai")
-
     def close(self) -> None:
         """Close the external graphs."""
         for graph in self._graphs.values():
@@ -304,8 +308,8 @@ class Workbench:
 
     def _base(self, name: str, top_k: int) -> BaseRetriever:
         base: BaseRetriever
-        if name == "hipporag":
-            return First(self._hipporag, top_k)
+        if name in HIPPORAG:
+            return First(self._hipporag(name), top_k)
         if name == "rank-bm25":
             base = RankBM25Retriever(self.nodes, similarity_top_k=top_k)
         elif name == "rank-hybrid":  # LlamaIndex's own fusion of rank-bm25 and dense
@@ -324,9 +328,12 @@ class Workbench:
     def _index(self) -> VectorStoreIndex:
         return VectorStoreIndex.from_vector_store(self.store, embed_model=self.store.embed_model)
 
-    @cached_property
-    def _hipporag(self) -> HippoRAGRetriever:
-        return HippoRAGRetriever(self.nodes, self.store.embed_model, similarity_top_k=max(CUTS))
+    def _hipporag(self, name: str) -> HippoRAGRetriever:
+        if name not in self._hipporags:
+            self._hipporags[name] = HippoRAGRetriever(
+                self.nodes, self.store.embed_model, similarity_top_k=max(CUTS), synonyms=name.endswith("synonyms")
+            )
+        return self._hipporags[name]
 
     def _graph(self, settings: Settings) -> ExternalTripleStore:
         key = (settings.graph, settings.graph_share)
@@ -352,12 +359,39 @@ def parts_of(method: str) -> tuple[str, str, str]:
     base, *parts = method.split("+")
     expansion = parts.pop(0) if parts and parts[0] in EXPANSIONS else ""
     extra = parts.pop(0) if parts and expansion not in ("", "ircot") and parts[0] in ("pagerank", "external") else ""
-    if parts or base not in BASES or (base == "hipporag" and expansion not in ("", "ircot")):
+    if parts or base not in BASES or (base in HIPPORAG and expansion not in ("", "ircot")):
         raise SystemExit(f"unknown method {method!r}: {str(__doc__).split(chr(10) * 2)[1].strip()}")
     return base, expansion, extra
 
 
+def check_needs(method: str, dataset: Dataset, llm: str, triples: str) -> None:
+    """See to it that there is what a method needs, before anything is measured.
+
+    Args:
+        method: its name.
+        dataset: the data as loaded.
+        llm: what `--llm` is.
+        triples: what `--triples` is.
+
+    Raises:
+        SystemExit: there is no such method; it needs a language model, one that does more than read, or triples.
+
+    """
+    base, expansion, extra = parts_of(method)
+    if expansion in ("sync", *OF_AGENTS) and llm == "none":
+        raise SystemExit(f"{method} needs a language model: --llm")
+    only_reading = expansion in ("sync", "gear") and (expansion, extra) != GEAR_OUTSIDE
+    if expansion in ("sync", *OF_AGENTS) and llm in READERS and not only_reading:
+        raise SystemExit(f"{method} needs a language model that does more than read: --llm openai")
+    if (base in HIPPORAG or extra == "external") and triples == "file" and not dataset.triples:
+        raise SystemExit(f"{method} needs triples: triples.jsonl, or --triples offline")
+    if llm == "recorded" and expansion and (silent := [q.id for q in dataset.questions if q.id not in dataset.reader]):
+        raise SystemExit(f"reader.jsonl says nothing of {len(silent)} questions, {silent[0]!r} among them")
+
+
 def is_of_one_list(method: str, settings: Settings) -> bool:
     """Whether its list is the same for every recall cut, but for where it ends."""
-    base, expansion, _ = parts_of(method)
-    return method in WHOLE or base == "hipporag" or expansion in OF_AGENTS or settings.base_top_k is not None
+    base, expansion, extra = parts_of(method)
+    if method in WHOLE or base in HIPPORAG or expansion in OF_AGENTS:
+        return True
+    return bool(expansion) and settings.base_top_k is not None and extra != "pagerank"

@@ -38,6 +38,7 @@ class Reply(TypedDict):
     key: str
     model: str
     text: str
+    finish: str
     prompt_tokens: int
     completion_tokens: int
     seconds: float
@@ -51,8 +52,10 @@ class RecordedLLM(LLM):
 
     Args:
         llm: the model to ask; None: replies from the file alone.
-        path: the file; made if absent.
+        path: the file; made if absent. None: no file, replies are kept for as long as the object.
         model: its name in the file. Default: the name that `llm` gives; without `llm`, the only one in the file.
+        context_window: tokens, the same with and without `llm`, so that the same prompts are written. Default 32,768.
+        max_tokens: that a reply may have; part of the key. Default None: as `llm` has it.
 
     Raises:
         NotRecordedError: by a call, without a model, that the file has no reply to.
@@ -62,15 +65,26 @@ class RecordedLLM(LLM):
 
     _llm: LLM | None = PrivateAttr()
     _model: str = PrivateAttr()
-    _path: Path = PrivateAttr()
+    _path: Path | None = PrivateAttr()
+    _window: int = PrivateAttr()
+    _most: int | None = PrivateAttr()
     _replies: dict[str, Reply] = PrivateAttr()
     _lock: threading.Lock = PrivateAttr(default_factory=threading.Lock)
 
-    def __init__(self, llm: LLM | None, path: Path, model: str = "") -> None:
+    def __init__(
+        self,
+        llm: LLM | None,
+        path: Path | None,
+        model: str = "",
+        *,
+        context_window: int = 32_768,
+        max_tokens: int | None = None,
+    ) -> None:
         super().__init__()
         self._llm = llm
         self._path = path
-        self._replies = _read(path)
+        self._window, self._most = context_window, max_tokens
+        self._replies = _read(path) if path is not None else {}
         if not model and llm is not None:
             model = llm.metadata.model_name
         elif not model:
@@ -82,12 +96,12 @@ class RecordedLLM(LLM):
 
     @property
     def metadata(self) -> LLMMetadata:
-        """The model's, without function calling: what is recorded is text."""
-        known = self._llm.metadata if self._llm is not None else LLMMetadata(model_name=self._model)
-        return known.model_copy(update={"is_chat_model": True, "is_function_calling_model": False})
+        """The same for asking and for replaying; without function calling: what is recorded is text."""
+        return LLMMetadata(model_name=self._model, context_window=self._window, is_chat_model=True)
 
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """The recorded reply, or a new one."""
+        kwargs = self._limited(kwargs)
         key, start = self._key(messages, kwargs), time.perf_counter()
         reply = self._replies.get(key)
         if reply is None:
@@ -96,6 +110,7 @@ class RecordedLLM(LLM):
 
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """The recorded reply, or a new one."""
+        kwargs = self._limited(kwargs)
         key, start = self._key(messages, kwargs), time.perf_counter()
         reply = self._replies.get(key)
         if reply is None:
@@ -134,6 +149,9 @@ class RecordedLLM(LLM):
 
         return pieces()
 
+    def _limited(self, options: dict[str, Any]) -> dict[str, Any]:
+        return options if self._most is None else {"max_tokens": self._most, **options}
+
     def _key(self, messages: Sequence[ChatMessage], options: dict[str, Any]) -> str:
         asked = [self._model, [[message.role.value, message.content] for message in messages], sorted(options.items())]
         return hashlib.sha256(json.dumps(asked, ensure_ascii=False).encode()).hexdigest()
@@ -149,12 +167,15 @@ class RecordedLLM(LLM):
             key=key,
             model=self._model,
             text=text,
+            finish=ending_of(response),
             prompt_tokens=usage.get("prompt_tokens") or sum(_count(each.content or "") for each in messages),
             completion_tokens=usage.get("completion_tokens") or _count(text),
             seconds=round(time.perf_counter() - start, 3),
         )
-        with self._lock, self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(reply, ensure_ascii=False) + "\n")
+        with self._lock:
+            if self._path is not None:
+                with self._path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(reply, ensure_ascii=False) + "\n")
             self._replies[key] = reply
         return reply
 
@@ -170,10 +191,21 @@ def _read(path: Path) -> dict[str, Reply]:
     for number, line in enumerate(whole.decode("utf-8").split("\n")[:-1], start=1):
         try:
             reply: Reply = json.loads(line)
-            replies[reply["key"]] = reply
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{path}:{number} is no recorded reply: {error!r}") from error
+            if missing := Reply.__required_keys__ - reply.keys():
+                raise ValueError(f"it lacks {', '.join(sorted(missing))}")
+        except (ValueError, AttributeError) as error:
+            raise ValueError(f"{path}:{number} is no recorded reply: {error}") from error
+        replies[reply["key"]] = reply
     return replies
+
+
+def ending_of(response: ChatResponse) -> str:
+    """Why the model stopped, as OpenAI's clients say it; empty if it is not said."""
+    choices = getattr(response.raw, "choices", None) or (
+        response.raw.get("choices") if isinstance(response.raw, dict) else None
+    )
+    first = choices[0] if choices else {}
+    return str((first.get("finish_reason") if isinstance(first, dict) else first.finish_reason) or "")
 
 
 def _count(text: str) -> int:
@@ -184,7 +216,9 @@ def _accounted(reply: Reply, start: float) -> ChatResponse:
     tokens = {name: reply[name] for name in ("prompt_tokens", "completion_tokens")}
     spend(calls=1, llm_seconds=reply["seconds"], waited_seconds=time.perf_counter() - start, **tokens)
     message = ChatMessage(role=MessageRole.ASSISTANT, content=reply["text"])
-    return ChatResponse(message=message, additional_kwargs=tokens)
+    return ChatResponse(
+        message=message, additional_kwargs=tokens, raw={"choices": [{"finish_reason": reply["finish"]}]}
+    )
 
 
 def _text_of(response: ChatResponse) -> CompletionResponse:

@@ -8,8 +8,8 @@ Through the public API, store included. Methods are named in `methods.py`; `--ll
 `--offline` replays it without a model or a network.
 
 R@k is measured as GeAR does (App. B.2): in a single step the base returns k passages at each cut k, and the method
-returns k; in agents 10 passages a step, and one list for all cuts. Times are medians at k = 10; graph time is all but
-embedding the question, base retrieval and the language model (of "hipporag": all but embedding the question).
+returns k; in agents 10 passages a step, and one list for all cuts. Times are medians at k = 10 (of one list: at 15),
+embedding left out; graph time leaves out base retrieval and the language model too (of "hipporag": nothing more).
 
 Every recall has its 95 % bootstrap interval, and every method is compared with `--against` (default: itself without its
 last part; for a swept setting, itself without it) by a paired permutation test at each cut, also corrected for the
@@ -36,21 +36,23 @@ from typing import Any
 from cached_embedding import CachedEmbedding
 from data import Dataset, Question, load
 from llama_index.core.base.embeddings.base import BaseEmbedding
-from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.ingestion import IngestionPipeline
-from llama_index.core.instrumentation.event_handlers import BaseEventHandler
-from llama_index.core.instrumentation.events import BaseEvent
-from llama_index.core.instrumentation.events.embedding import EmbeddingEndEvent, EmbeddingStartEvent
 from llama_index.core.llms import LLM
-from llama_index.core.schema import TextNode, TransformComponent
+from llama_index.core.schema import BaseNode, TransformComponent
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
-from llama_index.llms.openai import OpenAI
 from llama_index_instrumentation import get_dispatcher
-from methods import Settings, Workbench, flag, own_reader, recorded_reader, to_nodes
+from methods import READERS, Settings, Workbench, check_needs, flag, to_nodes
 from recorded import RecordedLLM
 from running import comparisons, measure, rows_of
+from spent import EmbeddingClock, spending
 
-from llama_index_gear import GeARVectorStore, MentionTripleExtractor
+from llama_index_gear import (
+    ExtractionLedger,
+    GeARTripleExtractor,
+    GeARVectorStore,
+    MentionTripleExtractor,
+    read_triples,
+)
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from quickstart import language_model
@@ -58,82 +60,110 @@ from quickstart import language_model
 METHODS = "bm25,dense,hybrid,bm25+naive,dense+naive,hybrid+naive"
 
 
-class EmbeddingClock(BaseEventHandler):
-    """Adds up the seconds that embedding models take, by LlamaIndex's own events."""
-
-    seconds: float = 0.0
-    _start: float = PrivateAttr(default=0.0)
-
-    def handle(self, event: BaseEvent, **kwargs: Any) -> None:
-        """Start and end of a batch."""
-        if isinstance(event, EmbeddingStartEvent):
-            self._start = time.perf_counter()
-        elif isinstance(event, EmbeddingEndEvent):
-            self.seconds += time.perf_counter() - self._start
-
-
 def chosen(dataset: Dataset, options: argparse.Namespace) -> list[Question]:
     """The questions to ask: all, a seeded sample of them, or the first."""
     questions = dataset.questions
+    if options.sample is not None and options.sample > len(questions):
+        raise SystemExit(f"--sample {options.sample}: there are {len(questions)} questions")
     if options.sample is not None:
         numbers = sorted(random.Random(options.seed).sample(range(len(questions)), options.sample))
         questions = [questions[n] for n in numbers]
     return questions[: options.limit]
 
 
-def model_of(options: argparse.Namespace, dataset: Dataset, store: GeARVectorStore) -> LLM | None:
-    """What `--llm` names.
+def model_of(options: argparse.Namespace) -> LLM | None:
+    """The model that `--llm` names, if it is one, with its replies counted and, with `--replies`, kept.
 
     Raises:
-        SystemExit: a model is named and the environment doesn't say where it is.
+        SystemExit: the environment doesn't say where it is; offline, no file to replay.
 
     """
-    match options.llm:
-        case "none":
-            return None
-        case "recorded":
-            return recorded_reader(dataset)
-        case "own":
-            return own_reader(dataset, store)
+    if options.llm != "openai":
+        return None
+    if options.offline and options.replies is None:
+        raise SystemExit("--offline: --replies names the file to replay")
     llm = None if options.offline else language_model()
     if llm is None and not options.offline:
         raise SystemExit("--llm openai: set OPENAI_API_KEY (and OPENAI_BASE_URL, OPENAI_MODEL for another server)")
-    if isinstance(llm, OpenAI):
-        llm.max_tokens = options.max_tokens
-    if options.replies is not None:
-        return RecordedLLM(llm, options.replies)
-    if llm is None:
-        raise SystemExit("--offline: --replies names the file to replay")
-    return llm
+    try:
+        return RecordedLLM(
+            llm,
+            options.replies,
+            os.environ.get("OPENAI_MODEL", "") if llm is None else "",
+            context_window=options.context_window,
+            max_tokens=options.max_tokens,
+        )
+    except ValueError as error:
+        raise SystemExit(str(error)) from error
 
 
 def refuse_network() -> None:
-    """Have every connection to another machine fail."""
-    connect = socket.socket.connect
+    """Have every connection to another machine, and every question for its address, fail."""
+    connect, look_up = socket.socket.connect, socket.getaddrinfo
 
-    def local(self: socket.socket, address: Any) -> None:
+    def local_only(host: Any) -> None:
+        if host not in ("127.0.0.1", "::1", "localhost", "", None):
+            raise OSError(f"--offline: no connection to {host}")
+
+    def connect_here(self: socket.socket, address: Any) -> None:
         if self.family in (socket.AF_INET, socket.AF_INET6):
-            raise OSError(f"--offline: no connection to {address}")
+            local_only(address[0])
         connect(self, address)
 
-    socket.socket.connect = local  # type: ignore[method-assign, assignment]
-    os.environ["HF_HUB_OFFLINE"] = "1"
+    def look_up_here(host: Any, *arguments: Any, **options: Any) -> Any:
+        local_only(host)
+        return look_up(host, *arguments, **options)
+
+    socket.socket.connect = connect_here  # type: ignore[method-assign, assignment]
+    socket.getaddrinfo = look_up_here
 
 
-def ingest(nodes: list[TextNode], store: GeARVectorStore, triples: str) -> dict[str, Any]:
-    """Bring the passages into the store: what it took."""
-    clock = EmbeddingClock()
-    get_dispatcher().add_event_handler(clock)
+def ingest(nodes: list[BaseNode], store: GeARVectorStore, triples: str, llm: LLM | None) -> dict[str, Any]:
+    """Bring the passages into the store: what it took.
+
+    Raises:
+        SystemExit: the model failed on a passage; what it said so far is kept by `--replies`.
+
+    """
     transformations: list[TransformComponent] = [store.embed_model]
     if triples == "offline":
         transformations.insert(0, MentionTripleExtractor())
+    elif triples == "llm":
+        transformations.insert(0, GeARTripleExtractor(llm=llm, show_progress=True))
     start = time.perf_counter()
-    pipeline = IngestionPipeline(transformations=transformations, vector_store=store, disable_cache=True)
-    pipeline.run(nodes=nodes, show_progress=True)
-    return {
+    with spending() as spent:
+        pipeline = IngestionPipeline(transformations=transformations, vector_store=store, disable_cache=True)
+        made = pipeline.run(nodes=nodes, show_progress=True)
+    took: dict[str, Any] = {
         "ingest_seconds": round(time.perf_counter() - start, 1),
-        "embedding_seconds": round(clock.seconds, 1),
+        "embedding_seconds": round(spent.embedding_seconds, 1),
     }
+    if triples == "llm":
+        ledger = ExtractionLedger.of(made)
+        if ledger.failures:
+            raise SystemExit(f"no triples of {len(ledger.failures)} passages: {ledger.failures[0]}")
+        took |= {
+            "ingest_calls": ledger.calls,
+            "prompt_tokens_per_passage": round(ledger.prompt_tokens / len(nodes), 1),
+            "completion_tokens_per_passage": round(ledger.completion_tokens / len(nodes), 1),
+        }
+    return took
+
+
+def opened(folder: Path, embed: BaseEmbedding, made_of: dict[str, Any]) -> tuple[GeARVectorStore, bool]:
+    """The store in a folder, and whether it has to be filled.
+
+    Raises:
+        SystemExit: it was not filled to the end, or is made of something else.
+
+    """
+    noted = folder.with_suffix(".json")
+    is_new = not folder.exists()
+    if not is_new and not noted.exists():
+        raise SystemExit(f"--store: {folder} was not filled to the end: delete it")
+    if not is_new and (before := json.loads(noted.read_text("utf-8"))) != made_of:
+        raise SystemExit(f"--store: {folder} is made of {before}, not of {made_of}")
+    return GeARVectorStore.from_path(folder, embed_model=embed, show_progress=True), is_new
 
 
 def disk_use(folder: Path) -> int:
@@ -147,14 +177,16 @@ def parser() -> argparse.ArgumentParser:
     add = result.add_argument
     add("--data", type=Path, required=True, help="folder with the corpus, questions and triples")
     add("--embed", required=True, help="folder (or hub name) of a sentence-transformers model")
+    add("--embed-name", default=None, help="what the results call it; default: the folder's name")
     add("--methods", default=METHODS, help=f"default: {METHODS}; see methods.py")
-    add("--llm", choices=("none", "recorded", "own", "openai"), default="none", help="the language model")
+    add("--llm", choices=("none", *READERS, "openai"), default="none", help="the language model")
     add("--max-tokens", type=int, default=512, help="that a reply of --llm openai may have")
+    add("--context-window", type=int, default=32_768, help="of --llm openai, in tokens")
     add("--replies", type=Path, default=None, help="JSON Lines file that keeps the model's replies")
     add("--offline", action="store_true", help="no network: replies from --replies alone")
     add("--answers", action="store_true", help="have the model answer, and score that (exact match, F1)")
     add("--price", type=float, nargs=2, metavar=("PROMPT", "COMPLETION"), help="US dollars a million tokens")
-    add("--triples", choices=("file", "offline"), default="file", help="ready ones, or extracted here")
+    add("--triples", choices=("file", "offline", "llm"), default="file", help="ready ones, by rule, or by --llm openai")
     add("--sweep", action="append", default=[], metavar="NAME=VALUE,…", help="another row a value, of each expansion")
     add("--against", default=None, help="method that all others are compared with")
     add("--limit", type=int, default=None, help="only the first N questions")
@@ -166,7 +198,8 @@ def parser() -> argparse.ArgumentParser:
     add("--out", type=Path, default=None, help="JSON file for the results")
     group = result.add_argument_group("settings, which can be swept over too")
     for setting in fields(Settings):
-        name, help_ = f"--{setting.name.replace('_', '-')}", f"{setting.metadata['help']} (default: {setting.default})"
+        name = f"--{setting.name.replace('_', '-')}"
+        help_ = f"{setting.metadata['help']}; of {', '.join(setting.metadata['of'])}. Default: {setting.default}"
         if setting.metadata["parse"] is flag:
             group.add_argument(name, action=argparse.BooleanOptionalAction, default=setting.default, help=help_)
         else:
@@ -178,55 +211,73 @@ def main() -> None:
     """Ingest, measure, print, write."""
     arguments = parser()
     options = arguments.parse_args()
-    if options.answers and options.llm != "openai":
-        arguments.error("--answers: answers are a model's: --llm openai")
+    if options.llm != "openai" and (options.answers or options.triples == "llm"):
+        arguments.error("--answers and --triples llm need a model: --llm openai")
     if options.offline:
         refuse_network()
     settings = Settings(**{setting.name: getattr(options, setting.name) for setting in fields(Settings)})
     rows = list(rows_of(options.methods.split(","), settings, options.sweep))
+    if options.against is not None and options.against not in [row.name for row in rows]:
+        raise SystemExit(f"--against {options.against}: no such row; there are {', '.join(row.name for row in rows)}")
     dataset = load(options.data)
+    for row in rows:
+        check_needs(row.method, dataset, options.llm, options.triples)
     questions = chosen(dataset, options)
+    llm = model_of(options)
+    if options.out is not None:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
     embed: BaseEmbedding = HuggingFaceEmbedding(model_name=options.embed, embed_batch_size=64, device="cpu")
     if options.cache is not None:
         embed = CachedEmbedding(embed, options.cache)
-    nodes = to_nodes(dataset, with_triples=options.triples == "file")
+    get_dispatcher().add_event_handler(EmbeddingClock())
+    name = options.embed_name or Path(options.embed).name
+    nodes: list[BaseNode] = to_nodes(dataset, with_triples=options.triples == "file")
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.store or Path(scratch) / "store"
-        is_new = not folder.exists()
-        store = GeARVectorStore.from_path(folder, embed_model=embed, show_progress=True)
-        took = ingest(nodes, store, options.triples) if is_new else {}
-        llm = model_of(options, dataset, store)
+        made_of = {"data": dataset.name, "passages": len(nodes), "triples": options.triples, "embed": name}
+        store, is_new = opened(folder, embed, made_of)
+        took = ingest(nodes, store, options.triples, llm) if is_new else {}
+        folder.with_suffix(".json").write_text(json.dumps(made_of), "utf-8")
+        if options.triples != "file":  # the passages with the triples that were made
+            nodes = store.get_nodes([node.node_id for node in nodes])
+            dataset.triples = {n.node_id: [(t.subject, t.predicate, t.object) for t in read_triples(n)] for n in nodes}
+        if options.llm in READERS:
+            llm = READERS[options.llm](dataset, store)
         bench = Workbench(dataset, store, nodes, llm, Path(scratch))
-        results = []
+        conditions = {
+            "data": dataset.name,
+            "passages": len(dataset.passages),
+            "questions": len(questions),
+            "triples": store.client.count(store.triple_collection_name).count,
+            "problems": dict(dataset.problems),
+            "embed": name,
+            "llm": llm.metadata.model_name if options.llm == "openai" and llm is not None else options.llm,
+            **{each: getattr(options, each) for each in ("max_tokens", "limit", "sample", "seed", "price", "workers")},
+            **asdict(settings),
+            "triples_from": options.triples,
+            **took,
+            "index_mib": round(disk_use(folder) / 2**20, 1),
+            "engine": f"qdrant-edge-py {version('qdrant-edge-py')}",
+            "python": platform.python_version(),
+        }
+        results: list[dict[str, Any]] = []
         for row in rows:
             results.append(measure(row, questions, bench, options))
             print(line_of(results[-1]), flush=True)
+            written(conditions, results, options.out)
         comparisons(results, questions, options.against)
-        report = {
-            "conditions": {
-                "data": dataset.name,
-                "passages": len(dataset.passages),
-                "questions": len(questions),
-                "triples": store.client.count(store.triple_collection_name).count,
-                "problems": dict(dataset.problems),
-                "embed": Path(options.embed).name,
-                "llm": llm.metadata.model_name if options.llm == "openai" and llm is not None else options.llm,
-                **{name: getattr(options, name) for name in ("max_tokens", "limit", "sample", "seed", "price")},
-                **asdict(settings),
-                "triples_from": options.triples,
-                **took,
-                "index_mib": round(disk_use(folder) / 2**20, 1),
-                "peak_memory_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10),
-                "engine": f"qdrant-edge-py {version('qdrant-edge-py')}",
-                "python": platform.python_version(),
-            },
-            "methods": results,
-        }
+        written(conditions, results, options.out)
         bench.close()
         store.close()
-    if options.out is not None:
-        options.out.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", "utf-8")
-    print(json.dumps(report["conditions"]))
+    print(json.dumps(conditions))
+
+
+def written(conditions: dict[str, Any], results: list[dict[str, Any]], out: Path | None) -> None:
+    """Write what is known so far; the memory is that of the whole process at its most, models included."""
+    conditions["peak_memory_mib"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10)
+    if out is not None:
+        report = {"conditions": conditions, "methods": results}
+        out.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
 def line_of(result: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import string
 import time
 from argparse import Namespace
 from collections import Counter
@@ -23,6 +24,8 @@ from tqdm import tqdm
 
 from llama_index_gear import ExternalGeARRetriever, GeARRetriever, T2RAGRetriever, Trace
 
+TIMED = 10  # the cut whose times and answers count, where they depend on it
+DIGITS = string.digits + string.ascii_lowercase
 DENSITIES = (9, 11, 13)  # triples a gold passage, as GeAR groups them (Table 11)
 DENSITY_NAMES = ("<9", "9-11", "11-13", ">=13")
 
@@ -55,20 +58,23 @@ class Row:
 
 
 def rows_of(methods: Sequence[str], settings: Settings, sweeps: Sequence[str]) -> Iterator[Row]:
-    """Each method as it is set, then, setting by setting, with each swept value.
+    """Each method as it is set, then, setting by setting, with each swept value of those that it has.
 
     Raises:
         SystemExit: a sweep that isn't `name=value,value,…`, or a setting that is not to be had.
 
     """
+    for sweep in sweeps:
+        if not any(Settings.applies(sweep.partition("=")[0], method) for method in methods):
+            raise SystemExit(f"--sweep {sweep}: no method has it")
     for method in methods:
         parts_of(method)
         yield Row(method, settings)
-        for sweep in sweeps if parts_of(method)[1] else ():
+        for sweep in sweeps:
             name, equals, values = sweep.partition("=")
             if not equals:
                 raise SystemExit(f"--sweep wants NAME=VALUE,VALUE,…, not {sweep!r}")
-            for value in values.split(","):
+            for value in values.split(",") if Settings.applies(name, method) else ():
                 try:
                     yield Row(method, settings.swept(name, value), {name: value})
                 except ValueError as error:
@@ -76,7 +82,13 @@ def rows_of(methods: Sequence[str], settings: Settings, sweeps: Sequence[str]) -
 
 
 def asked(row: Row, cut: int, questions: Sequence[Question], bench: Workbench, options: Namespace) -> list[Outcome]:
-    """All questions, by one retriever, `--workers` at a time."""
+    """All questions, by one retriever, `--workers` at a time; answered once, at 10 or for all cuts.
+
+    Raises:
+        RuntimeError: an agent ended early since a model or a store failed: nothing that is worth a figure.
+
+    """
+    with_answers = options.answers and (cut == TIMED or is_of_one_list(row.method, row.settings))
     retriever = bench.retriever(row.method, cut, row.settings)
 
     def ask(question: Question) -> Outcome:
@@ -92,13 +104,15 @@ def asked(row: Row, cut: int, questions: Sequence[Question], bench: Workbench, o
             if not isinstance(retriever, GeARRetriever | ExternalGeARRetriever | T2RAGRetriever):
                 found = retriever.retrieve(bundle)
                 found_them()
-                if options.answers:
+                if with_answers:
                     answer = answered(bench.llm, question.question, found)  # type: ignore[arg-type]
-            elif options.answers:
-                answer, found, trace = agent_answered(retriever, bundle, found_them)
+            elif with_answers:
+                answer, found, trace = agent_answered(bench.llm, retriever, bundle, found_them)  # type: ignore[arg-type]
             else:
                 found, trace = retriever.retrieve_with_trace(bundle)
                 found_them()
+        if trace is not None and trace.stopped.startswith("failed"):
+            raise RuntimeError(f"{row.name}, question {question.id!r}: {trace.stopped}")
         seconds, before = ends[0]
         return Outcome([each.node.node_id for each in found][:cut], seconds, before, spent - before, answer, trace)
 
@@ -117,9 +131,10 @@ def measure(row: Row, questions: Sequence[Question], bench: Workbench, options: 
         cut: [recall(each.ids, question.gold, cut) for each, question in zip(outcomes[cut], questions, strict=True)]
         for cut in CUTS
     }
-    timed = outcomes[10]
-    graph = statistics.median(each.seconds - each.spent.base_seconds - each.spent.waited_seconds for each in timed)
-    total = statistics.median(each.seconds - each.spent.waited_seconds + each.spent.llm_seconds for each in timed)
+    timed = outcomes[TIMED]
+    own = [each.seconds - each.spent.waited_seconds - each.spent.embedding_seconds for each in timed]
+    graph = statistics.median(taken - each.spent.base_seconds for taken, each in zip(own, timed, strict=True))
+    total = statistics.median(taken + each.spent.llm_seconds for taken, each in zip(own, timed, strict=True))
     result = {
         "method": row.name,
         **({"swept": row.swept} if row.swept else {}),
@@ -148,10 +163,11 @@ def measure(row: Row, questions: Sequence[Question], bench: Workbench, options: 
         name: _group([low <= density < high for density in triples], scores)
         for name, low, high in zip(DENSITY_NAMES, (0, *DENSITIES), (*DENSITIES, math.inf), strict=True)
     }
-    # How many gold passages each question found, a digit a question.
+    # How many gold passages each question found, a digit (a letter from ten on) a question.
     for cut in CUTS:
         result[f"hits@{cut}"] = "".join(
-            str(round(share * len(set(question.gold)))) for share, question in zip(recalls[cut], questions, strict=True)
+            DIGITS[round(share * len(set(question.gold)))]
+            for share, question in zip(recalls[cut], questions, strict=True)
         )
     if options.answers:
         result["answers"] = [answer for answer, _ in pairs]
@@ -205,7 +221,7 @@ def comparisons(results: list[dict[str, Any]], questions: Sequence[Question], ag
         result["against"] = other["method"]
         for cut in CUTS:
             mine, its = (
-                [int(hits) / size for hits, size in zip(each[f"hits@{cut}"], sizes, strict=True)]
+                [int(hits, 36) / size for hits, size in zip(each[f"hits@{cut}"], sizes, strict=True)]
                 for each in (result, other)
             )
             test = compared(mine, its)

@@ -1,10 +1,18 @@
-"""How graph expansion and ingest grow with the store: synthetic passages and triples in the embedded engine.
+"""How graph expansion, PageRank and ingest grow with the store, beside igraph's PageRank over the same graph.
 
     python examples/benchmarks/speed.py --sizes 10000,100000,1000000 --out speed.json
 
-Vectors are random unit vectors around a few thousand topics, ten triples a passage, entities drawn by Zipf's law: the
-most frequent one stands in about 1 % of the triples. Expansion is NaiveGE through the public postprocessor, with ten
-base passages and the question's embedding given, so that no model's time is in it.
+Synthetic: vectors are random unit vectors around a few thousand topics, ten triples a passage, entities drawn by Zipf's
+law: the most frequent one stands in 3.6 % of 10,000 triples, in 2.0 % of 1,000,000. Each store is opened anew by a
+process of its own, which warms everything up and then asks every question of all, in all orders by turns:
+- our beam search: NaiveGE through the public postprocessor, ten base passages, the question's embedding given;
+- our PageRank: what `LocalPageRank` adds to that;
+- igraph's PageRank (prpack) over all entities and passages of the same triples, from the same base passages and their
+  entities; the call alone, in memory: finding the seeds and sorting the passages are left out.
+
+Memory is what the process grows by, until the questions are answered: with the store (the pages of its files apart,
+which are given up when memory is short), and with igraph's graph. HippoRAG needs, besides the graph, the vectors of all
+facts and passages: their size is arithmetic.
 """
 
 from __future__ import annotations
@@ -14,18 +22,26 @@ import json
 import statistics
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import permutations
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import igraph
 import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.vector_stores.types import VectorStoreQuery
+from numpy.typing import NDArray
 
-from llama_index_gear import DiverseTripleBeamSearch, GeARVectorStore, Triple, attach_triples
+from llama_index_gear import DiverseTripleBeamSearch, GeARVectorStore, LocalPageRank, Triple, attach_triples
 
 BATCH = 6_400  # passages an `add`
+WARM = 5  # questions that are not counted
 
 
 class TopicEmbedding(BaseEmbedding):
@@ -35,10 +51,10 @@ class TopicEmbedding(BaseEmbedding):
     _random: Any = PrivateAttr()
     _topics: Any = PrivateAttr()
 
-    def __init__(self, dimension: int) -> None:
+    def __init__(self, dimension: int, seed: int = 0) -> None:
         super().__init__(model_name="topics", embed_batch_size=2048)
-        self._random = np.random.default_rng(0)
-        self._topics = self._random.standard_normal((4_000, dimension), dtype=np.float32)
+        self._topics = np.random.default_rng(0).standard_normal((4_000, dimension), dtype=np.float32)
+        self._random = np.random.default_rng(seed)
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         start = time.perf_counter()
@@ -59,48 +75,120 @@ class TopicEmbedding(BaseEmbedding):
         return self._get_text_embedding(query)
 
 
-def fill(store: GeARVectorStore, embed: TopicEmbedding, triples: int, random: np.random.Generator) -> None:
-    """Passages with ten triples each, until there are so many triples."""
-    entities = max(triples // 4, 100)
-    weights = 1 / np.arange(10, entities + 10)
+def drawn(triples: int) -> Iterator[tuple[range, NDArray[np.int64]]]:
+    """Passages, by their numbers, and the two entities of each of their ten triples, a batch at a time."""
+    random = np.random.default_rng(1)
+    weights = 1 / np.arange(10, max(triples // 4, 100) + 10)
     cumulated = np.cumsum(weights / weights.sum())
     for start in range(0, triples // 10, BATCH):
         numbers = range(start, min(start + BATCH, triples // 10))
-        drawn = np.searchsorted(cumulated, random.random((len(numbers), 10, 2)))
+        yield numbers, np.searchsorted(cumulated, random.random((len(numbers), 10, 2)))
+
+
+def fill(folder: Path, triples: int, dimension: int) -> dict[str, Any]:
+    """A store with so many triples: how long it took."""
+    embed = TopicEmbedding(dimension)
+    store = GeARVectorStore.from_path(folder, embed_model=embed)
+    start = time.perf_counter()
+    for numbers, pairs in drawn(triples):
         nodes = []
-        for number, pairs, vector in zip(numbers, drawn, embed._get_text_embeddings([""] * len(numbers)), strict=True):
-            node = TextNode(id_=f"passage-{number}", text=f"Passage {number} on entity {pairs[0][0]}", embedding=vector)
-            facts = [Triple(f"entity {a}", f"relation {number % 97}", f"entity {b}") for a, b in pairs]
+        vectors = embed._get_text_embeddings([""] * len(numbers))
+        for number, several, vector in zip(numbers, pairs, vectors, strict=True):
+            text = f"Passage {number} on entity {several[0][0]}"
+            node = TextNode(id_=f"passage-{number}", text=text, embedding=vector)
+            facts = [Triple(f"entity {a}", f"relation {number % 97}", f"entity {b}") for a, b in several]
             nodes.append(attach_triples(node, facts))
         store.add(nodes)
+    seconds = time.perf_counter() - start
+    stored = store.client.count(store.triple_collection_name).count
+    store.close()
+    without = round(stored / (seconds - embed.seconds))
+    return {"ingest_seconds": round(seconds, 1), "triples_per_second_without_embedding": without}
 
 
-def measure(size: int, dimension: int, queries: int) -> dict[str, Any]:
-    """Ingest so many triples and expand so many queries."""
-    embed = TopicEmbedding(dimension)
-    random = np.random.default_rng(1)
-    with tempfile.TemporaryDirectory() as folder:
-        store = GeARVectorStore.from_path(folder, embed_model=embed)
-        start = time.perf_counter()
-        fill(store, embed, size, random)
-        seconds = time.perf_counter() - start
-        search = DiverseTripleBeamSearch(store)
-        times = []
-        for _ in range(queries):
-            vector = embed._get_query_embedding("")
-            found = store.query(VectorStoreQuery(query_embedding=vector, similarity_top_k=10))
-            base = [NodeWithScore(node=node, score=1.0) for node in found.nodes or []]
+class Whole:
+    """igraph's PageRank over the graph of all triples.
+
+    Args:
+        triples: their number.
+
+    """
+
+    def __init__(self, triples: int) -> None:
+        pairs = np.concatenate([pairs for _, pairs in drawn(triples)])
+        self.entities = pairs + len(pairs)  # passages come first
+        facts = self.entities.reshape(-1, 2)
+        mentions = np.stack([np.repeat(np.arange(len(pairs)), 20), self.entities.reshape(-1)], axis=1)
+        edges = np.concatenate([facts[facts[:, 0] != facts[:, 1]], np.unique(mentions, axis=0)])
+        self.graph = igraph.Graph(n=int(self.entities.max()) + 1, edges=edges)
+
+    def ranked(self, reset: list[float]) -> None:
+        """PageRank from these shares."""
+        self.graph.personalized_pagerank(damping=0.5, directed=False, reset=reset, implementation="prpack")
+
+    def seeds(self, passages: list[int]) -> list[float]:
+        """Shares of the entities of some passages, and of the passages."""
+        reset = np.zeros(self.graph.vcount())
+        reset[self.entities[passages].reshape(-1)] = 1.0
+        reset[passages] = LocalPageRank().passage_weight
+        listed: list[float] = reset.tolist()
+        return listed
+
+
+def resident(kind: str) -> float:
+    """MiB that this process has in memory: "Anon", its own; "File", pages of files, which it can lose."""
+    said = Path("/proc/self/status").read_text().split(f"Rss{kind}:")[1]
+    return int(said.split()[0]) / 2**10
+
+
+def measured(folder: Path, triples: int, dimension: int, queries: int) -> dict[str, Any]:
+    """Ask a store, and igraph, so many questions."""
+    embed = TopicEmbedding(dimension, seed=2)
+    before, before_files = resident("Anon"), resident("File")
+    store = GeARVectorStore.from_path(folder, embed_model=embed)
+    plain, ranking = DiverseTripleBeamSearch(store), DiverseTripleBeamSearch(store, pagerank=LocalPageRank())
+    asked = []
+    for _ in range(queries + WARM):
+        vector = embed._get_query_embedding("")
+        found = store.query(VectorStoreQuery(query_embedding=vector, similarity_top_k=10))
+        asked.append((vector, [NodeWithScore(node=node, score=1.0) for node in found.nodes or []]))
+        for search in (plain, ranking):
+            search.postprocess_nodes(list(asked[-1][1]), query_bundle=QueryBundle("which?", embedding=vector))
+    ours, ours_files = resident("Anon") - before, resident("File") - before_files
+    before = resident("Anon")
+    whole = Whole(triples)
+    times: dict[str, list[float]] = {"plain": [], "ranking": [], "whole": []}
+    orders = list(permutations(times))
+    for number, (vector, base) in enumerate(asked):
+        bundle = QueryBundle("which?", embedding=vector)
+        reset = whole.seeds([int(node.node.node_id.removeprefix("passage-")) for node in base])
+        work: dict[str, Callable[[], object]] = {
+            "plain": partial(plain.postprocess_nodes, list(base), query_bundle=bundle),
+            "ranking": partial(ranking.postprocess_nodes, list(base), query_bundle=bundle),
+            "whole": partial(whole.ranked, reset),
+        }
+        for name in orders[number % len(orders)]:
             start = time.perf_counter()
-            search.postprocess_nodes(base, query_bundle=QueryBundle("which?", embedding=vector))
-            times.append(1000 * (time.perf_counter() - start))
-        stored = store.client.count(store.triple_collection_name).count
-        store.close()
+            work[name]()
+            if number >= WARM:
+                times[name].append(1000 * (time.perf_counter() - start))
+    theirs = resident("Anon") - before
+    stored = store.client.count(store.triple_collection_name).count
+    store.close()
+    expansion, whole_ms = statistics.median(times["plain"]), statistics.median(times["whole"])
+    local = statistics.median(with_ - without for with_, without in zip(times["ranking"], times["plain"], strict=True))
     return {
         "triples": stored,
-        "ingest_seconds": round(seconds, 1),
-        "triples_per_second_without_embedding": round(stored / (seconds - embed.seconds)),
-        "expansion_ms_median": round(statistics.median(times), 2),
-        "expansion_ms_p95": round(sorted(times)[int(0.95 * len(times))], 2),
+        "expansion_ms": round(expansion, 2),
+        "expansion_ms_p95": round(sorted(times["plain"])[int(0.95 * queries)], 2),
+        "local_ms": round(local, 2),
+        "whole_ms": round(whole_ms, 2),
+        "whole_to_expansion": round(whole_ms / expansion, 2),
+        "whole_to_local": round(whole_ms / local, 2),
+        "ours_mib": round(ours),
+        "ours_files_mib": round(ours_files),
+        "whole_mib": round(theirs),
+        "whole_vectors_mib": round((stored + stored // 10) * dimension * 4 / 2**20),
     }
 
 
@@ -110,18 +198,38 @@ def main() -> None:
     parser.add_argument("--sizes", default="10000,100000", help="numbers of triples, comma-separated")
     parser.add_argument("--dimension", type=int, default=384)
     parser.add_argument("--queries", type=int, default=50)
+    parser.add_argument("--stores", type=Path, default=None, help="keep the stores here and use them again")
     parser.add_argument("--out", type=Path, default=None)
     arguments = parser.parse_args()
-    rows = []
-    for size in map(int, arguments.sizes.split(",")):
-        rows.append(measure(size, arguments.dimension, arguments.queries))
-        if len(rows) > 1:
-            rows[-1]["ratio_to_previous"] = round(rows[-1]["expansion_ms_median"] / rows[-2]["expansion_ms_median"], 2)
-        print(json.dumps(rows[-1]), flush=True)
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for size in map(int, arguments.sizes.split(",")):
+            folder = (arguments.stores or Path(scratch)) / str(size)
+            noted = folder.with_suffix(".json")
+            if not noted.exists():
+                noted.write_text(json.dumps(fill(folder, size, arguments.dimension)), "utf-8")
+            took = json.loads(noted.read_text("utf-8"))
+            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+                row = process.submit(measured, folder, size, arguments.dimension, arguments.queries).result()
+            rows.append({**row, **took})
+            if len(rows) > 1:
+                rows[-1]["ratio_to_previous"] = round(rows[-1]["expansion_ms"] / rows[-2]["expansion_ms"], 2)
+            print(json.dumps(rows[-1]), flush=True)
+    report = {"dimension": arguments.dimension, "queries": arguments.queries, "growth_exponents": growth(rows)}
     if arguments.out is not None:
-        arguments.out.write_text(
-            json.dumps({"dimension": arguments.dimension, "sizes": rows}, indent=2) + "\n", "utf-8"
-        )
+        arguments.out.write_text(json.dumps({**report, "sizes": rows}, indent=2) + "\n", "utf-8")
+    print(json.dumps(report))
+
+
+def growth(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """To which power of the size the times grow (least squares on logarithms)."""
+    if len(rows) < 2:
+        return {}
+    sizes = np.log([row["triples"] for row in rows])
+    return {
+        name: round(float(np.polyfit(sizes, np.log([row[key] for row in rows]), 1)[0]), 2)
+        for name, key in (("beam search", "expansion_ms"), ("our PageRank", "local_ms"), ("igraph's", "whole_ms"))
+    }
 
 
 if __name__ == "__main__":

@@ -10,12 +10,18 @@ The count belongs to the context (thread or task) that opened it, so that questi
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from llama_index.core.instrumentation.events import BaseEvent
+from llama_index.core.instrumentation.events.embedding import EmbeddingEndEvent, EmbeddingStartEvent
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 
@@ -29,7 +35,8 @@ class Spent:
         completion_tokens: likewise.
         llm_seconds: that the model took for these replies, when they were first given.
         waited_seconds: for replies, now; next to nothing for recorded ones.
-        base_seconds: of base retrieval.
+        base_seconds: of base retrieval, embedding left out.
+        embedding_seconds: of the embedding model.
 
     """
 
@@ -39,6 +46,7 @@ class Spent:
     llm_seconds: float = 0.0
     waited_seconds: float = 0.0
     base_seconds: float = 0.0
+    embedding_seconds: float = 0.0
 
     def __add__(self, other: Spent) -> Spent:
         return Spent(**{name: amount + getattr(other, name) for name, amount in asdict(self).items()})
@@ -77,8 +85,22 @@ class TimedRetriever(BaseRetriever):
         self._base = base
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        start = time.perf_counter()
+        account = _ACCOUNT.get() or Spent()
+        start, embedded = time.perf_counter(), account.embedding_seconds
         try:
             return list(self._base.retrieve(query_bundle))
         finally:
-            spend(base_seconds=time.perf_counter() - start)
+            spend(base_seconds=time.perf_counter() - start - (account.embedding_seconds - embedded))
+
+
+class EmbeddingClock(BaseEventHandler):
+    """Puts down the seconds that embedding models take, by LlamaIndex's own events."""
+
+    _started: Any = PrivateAttr(default_factory=threading.local)
+
+    def handle(self, event: BaseEvent, **kwargs: Any) -> None:
+        """Start and end of a batch."""
+        if isinstance(event, EmbeddingStartEvent):
+            self._started.at = time.perf_counter()
+        elif isinstance(event, EmbeddingEndEvent):
+            spend(embedding_seconds=time.perf_counter() - self._started.at)

@@ -1,0 +1,90 @@
+"""The committed results, and what the rows are called in tables and plots."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+DATA = {"MuSiQue": "musique_train", "HotpotQA": "hotpotqa"}
+EMBED = ("mpnet", "minilm")
+NONE = "–"
+
+METHODS = {
+    "BM25": "bm25",
+    "BM25 + NaiveGE": "bm25+naive",
+    "BM25 + SyncGE": "bm25+sync",
+    "dense": "dense",
+    "dense + NaiveGE": "dense+naive",
+    "dense + SyncGE": "dense+sync",
+    "hybrid": "hybrid",
+    "hybrid + NaiveGE": "hybrid+naive",
+    "hybrid + NaiveGE + PageRank": "hybrid+naive+pagerank",
+    "hybrid + SyncGE": "hybrid+sync",
+    "hybrid + SyncGE + PageRank": "hybrid+sync+pagerank",
+    "GeAR": "hybrid+gear",
+    "GeAR + PageRank": "hybrid+gear+pagerank",
+    "HippoRAG": "hipporag",
+}
+LLM_FILE = "musique_train-minilm-qwen"
+LLM_METHODS = {
+    "no passages": "closed-book",
+    "gold passages": "gold",
+    "BM25": "bm25",
+    "dense": "dense",
+    "hybrid": "hybrid",
+    "hybrid + NaiveGE": "hybrid+naive",
+    "hybrid + SyncGE": "hybrid+sync",
+    "HippoRAG": "hipporag",
+    "HippoRAG 2": "hipporag",
+    "IRCoT": "hybrid+ircot",
+    "IRCoT (BM25)": "bm25+ircot",
+    "HippoRAG + IRCoT": "hipporag+ircot",
+    "GeAR": "hybrid+gear",
+    "T²RAG": "t2rag",
+}
+
+
+class Results:
+    """The files of a folder.
+
+    Args:
+        folder: with what `retrieval.py` and `speed.py` wrote.
+
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.files: dict[str, dict[str, Any]] = {
+            path.stem: json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("*.json"))
+        }
+
+    def row(self, file: str, method: str) -> dict[str, Any] | None:
+        """A method's row in a file, if there is one."""
+        rows = self.files.get(file, {}).get("methods", [])
+        return next((row for row in rows if row["method"] == method), None)
+
+    def setup(self, file: str) -> str:
+        """One line on how a file came about; empty if there is no such file."""
+        if file not in self.files:
+            return ""
+        have = self.files[file]["conditions"]
+        reader = {
+            "none": "no language model",
+            "recorded": "a strong model as reader, recorded once on the ten passages that hybrid retrieval with "
+            "MiniLM finds, whatever the base",
+        }
+        triples = {"file": "GPT-3.5's triples", "offline": "triples by rule", "llm": "the model's triples"}
+        return (
+            f"`{file}.json`: {have['questions']} questions, {have['passages']:,} passages, {have['triples']:,} of "
+            f"{triples[have['triples_from']]}, {have['embed']}, {reader.get(have['llm'], have['llm'])}"
+        )
+
+
+def recalls(row: dict[str, Any] | None) -> str:
+    """R@5 / 10 / 15 of a row."""
+    return NONE if row is None else " / ".join(f"{row[f'recall@{cut}']:.1f}" for cut in (5, 10, 15))
+
+
+def scores(row: dict[str, Any] | None) -> str:
+    """Exact match / F1 of a row."""
+    return NONE if row is None or "em" not in row else f"{row['em']:.1f} / {row['f1']:.1f}"

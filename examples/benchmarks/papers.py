@@ -1,0 +1,91 @@
+"""Figures that the papers publish, for `report.py`.
+
+G is "GeAR: Graph-enhanced Agent for Retrieval-augmented Generation" (Shen et al. 2024, ACL version), T is "Beyond
+Chunks and Graphs: Retrieval-Augmented Generation through Triplet-Driven Thinking" (T²RAG). Recalls are R@5, R@10,
+R@15. 2WikiMultiHopQA, PopQA, Story and Medical are left out: no data of them stands beside.
+"""
+
+from __future__ import annotations
+
+Recalls = tuple[float, float, float]
+
+G_SETUP = {
+    "MuSiQue": "500 questions, 148,793 passages, 1,521,136 triples",
+    "HotpotQA": "1,000 questions, 10,293 passages, 122,492 triples",
+}
+G_MODELS = "all-mpnet-base-v2; GPT-4o mini extracts, reads, reasons and answers; at most 4 steps (HotpotQA 2)"
+T_SETUP = "1,000 questions; MuSiQue 11,656 passages, HotpotQA 9,811; NV-Embed-v2; GPT-4o-mini; k = 5, 3 rounds"
+
+G_TABLE_2: dict[str, dict[str, Recalls]] = {
+    "BM25": {"MuSiQue": (33.8, 38.5, 41.3), "HotpotQA": (74.2, 83.6, 86.3)},
+    "BM25 + NaiveGE": {"MuSiQue": (37.5, 45.5, 48.4), "HotpotQA": (79.1, 89.1, 91.9)},
+    "BM25 + SyncGE": {"MuSiQue": (44.7, 52.6, 57.4), "HotpotQA": (87.4, 93.0, 94.0)},
+    "dense": {"MuSiQue": (31.1, 37.9, 41.6), "HotpotQA": (72.1, 79.3, 84.0)},
+    "dense + NaiveGE": {"MuSiQue": (32.2, 41.4, 45.4), "HotpotQA": (76.1, 84.7, 88.8)},
+    "dense + SyncGE": {"MuSiQue": (41.6, 51.3, 54.2), "HotpotQA": (84.1, 89.6, 92.8)},
+    "hybrid": {"MuSiQue": (39.9, 46.3, 49.1), "HotpotQA": (77.8, 85.8, 89.7)},
+    "hybrid + NaiveGE": {"MuSiQue": (41.8, 49.4, 53.0), "HotpotQA": (80.6, 89.4, 92.7)},
+    "hybrid + SyncGE": {"MuSiQue": (48.7, 57.7, 61.2), "HotpotQA": (87.4, 93.3, 95.2)},
+    "GeAR": {"MuSiQue": (58.4, 67.6, 71.5), "HotpotQA": (93.4, 96.8, 97.3)},
+    "HippoRAG": {"MuSiQue": (41.0, 47.0, 51.4), "HotpotQA": (79.8, 89.0, 92.4)},
+    "IRCoT (BM25)": {"MuSiQue": (46.1, 54.9, 57.9), "HotpotQA": (87.0, 92.6, 92.9)},
+    "HippoRAG + IRCoT": {"MuSiQue": (48.8, 54.5, 58.9), "HotpotQA": (90.1, 94.7, 95.9)},
+}
+
+G_TABLE_3 = {  # exact match, F1 on MuSiQue
+    "no passages": (2.6, 12.5),
+    "gold passages": (36.6, 59.2),
+    "hybrid + SyncGE": (14.0, 27.1),
+    "HippoRAG": (8.2, 18.2),
+    "IRCoT (BM25)": (7.6, 15.9),
+    "HippoRAG + IRCoT": (14.2, 25.9),
+    "GeAR": (19.0, 35.6),
+}
+
+G_TABLE_4: dict[str, dict[str, Recalls]] = {  # hybrid + SyncGE; Table 10's rows of GPT-4o mini are the same
+    "with diversity": {"MuSiQue": (48.7, 57.7, 61.2), "HotpotQA": (87.4, 93.3, 95.2)},
+    "without": {"MuSiQue": (47.0, 53.9, 58.4), "HotpotQA": (85.0, 92.2, 94.3)},
+}
+G_TABLE_10: dict[str, dict[str, Recalls]] = {  # Llama-3.1-8B-Instruct reads
+    "with diversity": {"MuSiQue": (46.2, 54.3, 57.4), "HotpotQA": (87.3, 92.8, 95.1)},
+    "without": {"MuSiQue": (44.9, 52.7, 55.0), "HotpotQA": (85.0, 91.7, 94.4)},
+}
+
+G_TABLE_7: dict[str, Recalls] = {  # MuSiQue, gpt-3.5-turbo-1106 for everything
+    "hybrid + SyncGE": (48.3, 55.0, 58.1),
+    "HippoRAG + IRCoT": (45.5, 51.0, 54.8),
+    "GeAR": (52.9, 62.1, 64.4),
+}
+
+G_TABLE_8: dict[int, tuple[Recalls, Recalls, Recalls, Recalls]] = {  # beam length → at most 1, 2, 3, 4 steps; MuSiQue
+    2: ((58.1, 66.0, 69.5), (59.2, 68.9, 71.3), (57.9, 68.0, 71.5), (58.4, 67.6, 71.5)),
+    3: ((55.9, 64.6, 67.9), (57.2, 66.6, 70.2), (58.1, 67.8, 71.0), (56.7, 66.1, 70.4)),
+    4: ((54.9, 62.9, 67.3), (56.6, 66.3, 69.3), (58.1, 67.9, 71.0), (56.1, 66.1, 69.9)),
+}
+
+G_TABLE_11: dict[str, tuple[float, float, float, float]] = {  # R@15 on MuSiQue by triples a gold passage
+    "hybrid + NaiveGE": (50.6, 54.6, 54.1, 50.0),
+    "hybrid + SyncGE": (62.8, 61.2, 59.8, 60.1),
+    "HippoRAG + IRCoT": (64.4, 65.5, 55.0, 52.8),
+    "GeAR": (73.6, 73.7, 69.3, 69.7),
+}
+
+T_TABLE_1 = {  # exact match, F1 on MuSiQue and HotpotQA with GPT-4o-mini
+    "no passages": {"MuSiQue": (10.2, 20.3), "HotpotQA": (28.8, 38.6)},
+    "BM25": {"MuSiQue": (15.3, 21.1), "HotpotQA": (47.2, 57.6)},
+    "dense": {"MuSiQue": (31.2, 44.3), "HotpotQA": (58.0, 71.1)},
+    "HippoRAG 2": {"MuSiQue": (34.1, 48.1), "HotpotQA": (58.1, 71.1)},
+    "IRCoT": {"MuSiQue": (34.1, 47.6), "HotpotQA": (55.7, 71.2)},
+    "T²RAG": {"MuSiQue": (34.3, 45.6), "HotpotQA": (54.2, 67.3)},
+}
+
+T_TABLE_4 = {  # exact match, F1 on MuSiQue by hops
+    "HippoRAG 2": {"2": (43.82, 58.79), "3": (27.22, 41.90), "4": (22.29, 31.14)},
+    "IRCoT": {"2": (33.20, 43.12), "3": (22.78, 31.81), "4": (7.83, 13.22)},
+    "T²RAG": {"2": (48.46, 60.81), "3": (31.33, 42.50), "4": (14.46, 24.46)},
+}
+
+T_TABLE_5 = {  # exact match, F1, calls of 1,000 questions; MuSiQue
+    "triples": (35.2, 47.2, 3522),
+    "passages": (10.4, 18.2, 1993),
+}

@@ -1,0 +1,115 @@
+"""The report says what the committed results say, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "benchmarks"))
+import report
+from committed import Results
+from plots import plotted
+
+BENCHMARKS = Path(report.__file__).parent
+
+
+def test_the_committed_report_is_that_of_the_committed_results(tmp_path: Path) -> None:
+    results = Results(BENCHMARKS / "results")
+    plots = list(plotted(results, tmp_path))
+    assert report.report(results, plots) == (BENCHMARKS / "REPORT.md").read_text("utf-8"), "run report.py"
+    committed = {path.stem for path in (BENCHMARKS / "plots").glob("*.svg")}
+    assert committed == set(plots) and all((tmp_path / f"{name}.svg").stat().st_size > 5000 for name in plots)
+
+
+def row(method: str, first: float, **more: Any) -> dict[str, Any]:
+    recalls = {"recall@5": first, "recall@10": first + 1, "recall@15": first + 2}
+    return {
+        "method": method,
+        **recalls,
+        "by_hops": {hops: {"questions": 1, **recalls} for hops in ("2", "3", "4")},
+        "by_triples": {**{g: {"questions": 1, **recalls} for g in ("<9", "9-11", "11-13")}, ">=13": {"questions": 0}},
+        **more,
+    }
+
+
+def conditions(**more: Any) -> dict[str, Any]:
+    said = {"questions": 7, "passages": 1234, "triples": 5678, "triples_from": "file", "embed": "mpnet", "llm": "none"}
+    return {**said, **more}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    def write(name: str, rows: list[dict[str, Any]], **more: Any) -> None:
+        (tmp_path / f"{name}.json").write_text(json.dumps({"conditions": conditions(**more), "methods": rows}), "utf-8")
+
+    write("musique_train-mpnet", [row("hybrid", 11.11), row("hybrid+gear", 22.22)], llm="recorded")
+    gain = {f"gain@{cut}": {"p": 0.001, "p_corrected": 0.01 if cut == 10 else 0.5} for cut in (5, 10, 15)}
+    write(
+        "musique_train-minilm-sweeps",
+        [
+            row("hybrid+naive", 30.0),
+            row("hybrid+naive[gamma=1]", 31.0, swept={"gamma": "1"}, **gain),
+            row("hybrid+naive[gamma=2]", 32.0, swept={"gamma": "2"}, **{**gain, "gain@10": gain["gain@5"]}),
+        ],
+    )
+    spent = {"calls": 2.0, "prompt_tokens": 1000.0, "completion_tokens": 10.0, "weighted_tokens": 1040.0, "steps": 1.5}
+    answer = {"em": 40.0, "f1": 50.0, "answer_calls": 1.0}
+    answered = row("t2rag", 44.0, **spent, **answer)
+    answered["by_hops"] = {"2": {"questions": 3, "em": 60.0, "f1": 70.0, "recall@15": 1.0}}
+    write(
+        "musique_train-minilm-qwen",
+        [answered, row("gold", 100.0, **answer), row("hybrid+gear[max_steps=1]", 50.0, swept={}, **spent)],
+        llm="qwen",
+    )
+    sizes = [
+        {"triples": 10 ** (4 + n), "expansion_ms": 1.0, "local_ms": 2.0, "whole_ms": 5.0, "whole_to_expansion": 5.0,
+         "whole_to_local": 2.5, "ours_mib": 100, "ours_files_mib": 300, "whole_mib": 10, "whole_vectors_mib": 190}
+        for n in range(2)
+    ]  # fmt: skip
+    (tmp_path / "speed.json").write_text(json.dumps({"sizes": sizes, "growth_exponents": {"ours": 0.1}}), "utf-8")
+    return tmp_path
+
+
+def test_our_figures_stand_beside_the_papers(folder: Path) -> None:
+    text = report.report(Results(folder), [])
+    lines = text.splitlines()
+    assert "| hybrid | 39.9 / 46.3 / 49.1 | 11.1 / 12.1 / 13.1 | – | 77.8 / 85.8 / 89.7 | – | – |" in lines
+    assert "| GeAR | 58.4 / 67.6 / 71.5 | 22.2 / 23.2 / 24.2 | – | 93.4 / 96.8 / 97.3 | – | – |" in lines
+    assert "| T²RAG | 34.3 / 45.6 | 40.0 / 50.0 | 44.0 / 45.0 / 46.0 |" in lines
+    assert "| gold passages | 36.6 / 59.2 | 40.0 / 50.0 | 100.0 / 101.0 / 102.0 |" in lines
+    assert "| T²RAG | 48.5 / 60.8 | 31.3 / 42.5 | 14.5 / 24.5 | 60.0 / 70.0 | – | – |" in lines
+    assert "| triples | 35.2 / 47.2; 3.5 | 40.0 / 50.0; 3.0 | 44.0 / 45.0 / 46.0 |" in lines
+    assert "| at most 1 | 50.0 / 51.0 / 52.0 | 2.0 / 1,000 | 1.50 |" in lines
+    assert "| gamma=1 | 31.0 / 32.0 / 33.0* | – | – |" in lines
+    assert "| gamma=2 | 32.0 / 33.0 / 34.0 | – | – |" in lines  # not after the correction
+    assert "| t2rag | 2.0 | 1,000 + 10 | 1,040 | 44.0 / 45.0 / 46.0 |" in lines
+    assert "| 10,000 | 5.00 | 2.50 | 0.10 | 2.00 | 0.50 |" in lines
+    assert "| GeAR | 73.6 / 73.7 / 69.3 / 69.7 | 24.2 / 24.2 / 24.2 / – |" in lines
+
+
+def test_how_the_set_ups_differ_is_said_under_each_table(folder: Path) -> None:
+    for part in report.report(Results(folder), []).split("\n## ")[1:]:
+        title, _, rest = part.partition("\n")
+        assert "\n- " in rest, title
+        if "paper" in rest.split("\n- ")[0]:
+            assert "\n- Paper" in rest, title
+    said = "`musique_train-mpnet.json`: 7 questions, 1,234 passages, 5,678 of GPT-3.5's triples, mpnet, a strong"
+    assert said in report.report(Results(folder), [])
+
+
+def test_without_results_there_are_only_the_papers(tmp_path: Path) -> None:
+    text = report.report(Results(tmp_path), list(plotted(Results(tmp_path), tmp_path / "plots")))
+    assert "| GeAR | 19.0 / 35.6 | – | – |" in text and "not run" in text and ".svg" not in text
+
+
+def test_plots_are_drawn_from_the_figures(folder: Path) -> None:
+    names = list(plotted(Results(folder), folder / "plots"))
+    assert names == ["recall-by-hops", "recall-by-step", "tokens-by-step", "latency-by-size"]
+    first = (folder / "plots" / "recall-by-hops.svg").read_bytes()
+    assert b"hops" in first
+    list(plotted(Results(folder), folder / "plots"))
+    assert (folder / "plots" / "recall-by-hops.svg").read_bytes() == first
