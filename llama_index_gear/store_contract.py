@@ -757,6 +757,21 @@ class StoreContract:
         assert [len(answer) for answer in answers] == [4, 2, 2, 5, 0]
         (few,) = do.answer(Touching(groups[:1], [3]))
         assert few == answers[0][:3]
+        limited = do.answer(Touching(groups, [3, 1, 9, 2, 9]))
+        assert limited == [answers[0][:3], answers[1][:1], answers[2], answers[3][:2], []]
+
+    def test_touching_a_hub(self, make_store: Any, mode: str) -> None:
+        """More than is read at once: the same as where there is less, and its neighbours are not starved by it."""
+        do = self.drive(make_store(), mode)
+        said = [("hub", "has", f"spoke {number}") for number in range(320)]
+        facts = [Triple(*slots) for slots in said]
+        do.add([passage(f"p{n}", f"spokes {n}", said[32 * n : 32 * n + 32]) for n in range(10)])
+        everything = sorted(Incidence(f.id(f"p{n // 32}"), f.entities, f"p{n // 32}") for n, f in enumerate(facts))
+        hub, spoke, stated = do.answer(Touching([(["hub"], []), (["spoke 319"], []), ([], ["p3"])], [400, 4, 40]))
+        assert hub == everything and [each.entities for each in spoke] == [facts[319].entities]
+        assert stated == [each for each in everything if each.passage_id == "p3"] and len(stated) == 32
+        (few, again) = do.answer(Touching([(["hub"], []), (["spoke 319"], [])], [301, 4]))
+        assert few == everything[:301] and again == spoke
 
     def test_facts(self, make_store: Any, mode: str) -> None:
         """The triples of these ids, with their passages; unknown ids are left out, repeated ones do no harm."""

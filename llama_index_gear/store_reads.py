@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +51,8 @@ from llama_index_gear.store_layout import (
 )
 from llama_index_gear.triple import StoredTriple
 
+_TOGETHER = 300
+"""Triples that are read at once, for all nodes of a wave of PageRank; if there are more, each node is asked for."""
 _FIRST_HITS = 32  # of each proposition, before more are asked for
 
 
@@ -237,19 +239,23 @@ class StoreReads:
         if not request.groups or not (yield from self.collections.triples_exist()):
             return [[] for _ in request.groups]
         musts = conditions(filters, under="metadata.")
-        requests = []
-        for (entities, passage_ids), limit in zip(request.groups, request.limits, strict=True):
+
+        def asking(entities: Sequence[str], passage_ids: Sequence[str], limit: int) -> models.QueryRequest:
             either: list[Any] = [any_of("entities", entities), any_of("passage_id", passage_ids)]
             match_ = models.Filter(must=musts, should=either)
-            requests.append(nearest(None, limit, match_, payload=["entities", "passage_id"]))
+            return nearest(None, limit, match_, payload=["entities", "passage_id"])
+
+        # One query for all is far less work than one a group, and most groups are small.
+        everything = [list(dict.fromkeys(each for group in request.groups for each in group[n])) for n in (0, 1)]
+        most = min(sum(request.limits), _TOGETHER) + 1
+        (together,) = yield from self.collections.batch(
+            self.collections.triples, [asking(everything[0], everything[1], most)]
+        )
+        if len(together) < most:
+            return _dealt(map(_incidence, together), request)
+        requests = [asking(*group, limit) for group, limit in zip(request.groups, request.limits, strict=True)]
         answers = yield from self.collections.batch(self.collections.triples, requests)
-        return [
-            [
-                Incidence(str(point.id), tuple(point.payload["entities"]), point.payload["passage_id"])
-                for point in answer
-            ]
-            for answer in answers
-        ]
+        return [[_incidence(point) for point in answer] for answer in answers]
 
     def facts(self, request: Facts) -> Flow[dict[str, StoredTriple]]:
         """Answers `Facts`."""
@@ -344,3 +350,24 @@ def _check_top_k(top_k: int | None) -> None:
     """Refuse to look for fewer than one, before an engine does so in words of its own."""
     if top_k is not None and top_k < 1:
         raise ArgumentError(f"top-k must be 1 or more, got {top_k}")
+
+
+def _incidence(point: Any) -> Incidence:
+    return Incidence(str(point.id), tuple(point.payload["entities"]), point.payload["passage_id"])
+
+
+def _dealt(triples: Iterable[Incidence], request: Touching) -> list[list[Incidence]]:
+    """To each group its own, in the order given, as many as it may have."""
+    of_entity: dict[str, list[int]] = {}
+    of_passage: dict[str, list[int]] = {}
+    for number, (entities, passage_ids) in enumerate(request.groups):
+        for names, of in ((entities, of_entity), (passage_ids, of_passage)):
+            for name in names:
+                of.setdefault(name, []).append(number)
+    answers: list[list[Incidence]] = [[] for _ in request.groups]
+    for triple in triples:
+        groups = {number for name in triple.entities for number in of_entity.get(name, ())}
+        for number in sorted(groups.union(of_passage.get(triple.passage_id, ()))):
+            if len(answers[number]) < request.limits[number]:
+                answers[number].append(triple)
+    return answers
