@@ -39,7 +39,7 @@ from llama_index_gear.store_layout import (
     SPARSE,
     sparse_vector,
 )
-from llama_index_gear.store_reads import StoreReads
+from llama_index_gear.store_triples import TripleReads
 from llama_index_gear.triple import GraphTriple, Triple
 
 
@@ -194,7 +194,7 @@ class _Graph:
     def answering(self, request: Any) -> Flow[Any]:
         """Any request."""
         yield from self._opening()
-        reads = StoreReads(self.collections)
+        reads = TripleReads(self.collections)
         match request:
             case Facts():
                 return (yield from reads.facts(request))

@@ -17,7 +17,7 @@ from llama_index_gear.errors import EmbeddingError, check_counts
 from llama_index_gear.steps import Candidate, EmbedTexts, Facts, Flow, Link, Neighbours, Similarities
 from llama_index_gear.store_collections import Collections
 from llama_index_gear.store_layout import FACT, SPARSE, any_of, nearest, sparse_vector, to_stored_triple, triple_filter
-from llama_index_gear.store_reads import StoreReads
+from llama_index_gear.store_triples import TripleReads
 from llama_index_gear.triple import StoredTriple
 
 Vector: TypeAlias = NDArray[np.float32]
@@ -113,7 +113,7 @@ class SparseReads:
         vectors = self.remembered.known(ids)
         missing = [each for each in ids if each not in vectors]
         if missing:
-            facts = read or (yield from StoreReads(self.collections).facts(Facts(missing)))
+            facts = read or (yield from TripleReads(self.collections).facts(Facts(missing)))
             texts = {each: facts[each].triple.text for each in missing if each in facts}
             distinct = list(dict.fromkeys(texts.values()))
             (embedded,) = yield [EmbedTexts(distinct)]

@@ -40,6 +40,7 @@ from llama_index_gear.steps import (
 )
 from llama_index_gear.store_collections import TRIPLE_WORDS, Collections, encoder
 from llama_index_gear.store_reads import StoreReads, native_filter
+from llama_index_gear.store_triples import TripleReads
 from llama_index_gear.store_writes import StoreWrites
 
 
@@ -127,7 +128,7 @@ class GeARVectorStore(BasePydanticVectorStore):
             encoder(language, TRIPLE_WORDS),
             list(payload_indexes),
         )
-        self._reads = StoreReads(self._collections)
+        self._reads = StoreReads(self._collections, TripleReads(self._collections))
         self._writes = StoreWrites(self._collections, self._reads, batch_size, show_progress)
         self._embed_model = embed_model
         self._connection = Connection(client, aclient, lambda: self.embed_model)
@@ -287,9 +288,9 @@ class GeARVectorStore(BasePydanticVectorStore):
             case EmbedQuery() | EmbedTexts() | Compute():
                 (answer,) = yield [request]
             case Facts():
-                answer = yield from self._reads.facts(request)
+                answer = yield from self._reads.triples.facts(request)
             case Similarities():
-                answer = yield from self._reads.similarities(request)
+                answer = yield from self._reads.triples.similarities(request)
             case Passages():
                 answer = yield from self._reads.getting(list(request.ids), filters, None, vectors=False)
             case Link() | Propositions() | TriplesOf() | Neighbours() | Touching() | Align():

@@ -1,12 +1,11 @@
-"""Reading: base search, linking, neighbours, passages, as flows of Qdrant calls."""
+"""Reading passages: by id, by base search, by a triple of another graph, as flows of Qdrant calls."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from llama_index.core.schema import BaseNode, NodeWithScore
 from llama_index.core.vector_stores.types import (
     MetadataFilters,
@@ -20,17 +19,11 @@ from llama_index_gear.errors import ArgumentError
 from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.steps import (
     Align,
-    Call,
-    Candidate,
     EmbedQuery,
-    EmbedTexts,
-    Facts,
     Flow,
-    Incidence,
     Link,
     Neighbours,
     Propositions,
-    Similarities,
     Touching,
     TriplesOf,
 )
@@ -38,7 +31,6 @@ from llama_index_gear.store_collections import Collections
 from llama_index_gear.store_layout import (
     DENSE,
     DOC_ID,
-    FACT,
     SPARSE,
     any_of,
     conditions,
@@ -46,21 +38,16 @@ from llama_index_gear.store_layout import (
     point_id_of,
     sparse_vector,
     to_node,
-    to_stored_triple,
-    triple_filter,
 )
-from llama_index_gear.triple import StoredTriple
-
-_TOGETHER = 300
-"""Triples that are read at once, for all nodes of a wave of PageRank; if there are more, each node is asked for."""
-_FIRST_HITS = 32  # of each proposition, before more are asked for
+from llama_index_gear.store_triples import TripleReads, check_top_k
 
 
 @dataclass(frozen=True)
 class StoreReads:
-    """The reading side of a store."""
+    """The reading side of a store: passages, and what filters bind."""
 
     collections: Collections
+    triples: TripleReads
 
     def getting(
         self, node_ids: list[str] | None, filters: MetadataFilters | None, limit: int | None, vectors: bool = True
@@ -98,7 +85,7 @@ class StoreReads:
             VectorStoreQueryMode.HYBRID: query.hybrid_top_k or query.similarity_top_k,
         }[query.mode]
         for asked in (query.similarity_top_k, sparse_top_k, top_k):
-            _check_top_k(asked)
+            check_top_k(asked)
         if not (yield from self.collections.exists()):
             return VectorStoreQueryResult(nodes=[], similarities=[], ids=[])
         musts = [*conditions(query.filters), *([native] if native else [])]
@@ -145,138 +132,20 @@ class StoreReads:
         """Answers what filters bind."""
         match request:
             case Link():
-                return (yield from self.linking(request, filters))
+                return (yield from self.triples.linking(request, filters))
             case Propositions():
-                return (yield from self.propositions(request, filters))
+                return (yield from self.triples.propositions(request, filters))
             case TriplesOf():
-                return (yield from self.triples_of(request, filters))
+                return (yield from self.triples.triples_of(request, filters))
             case Neighbours():
-                return (yield from self.neighbours(request, filters))
+                return (yield from self.triples.neighbours(request, filters))
             case Touching():
-                return (yield from self.touching(request, filters))
+                return (yield from self.triples.touching(request, filters))
         return (yield from self.aligning(request, filters))
-
-    def linking(self, link: Link, filters: MetadataFilters | None) -> Flow[list[list[StoredTriple]]]:
-        """Answers `Link`."""
-        _check_top_k(link.top_k)
-        if not link.texts or not (yield from self.collections.triples_exist()):
-            return [[] for _ in link.texts]
-        match_ = triple_filter(filters)
-        (vectors,) = yield [EmbedTexts(link.texts)]
-        for vector in vectors:
-            self.collections.check_dimension(vector, "the embedding of a proximal triple")
-        self.collections.check_dimension(link.query, "the query's embedding")
-        requests = [nearest(vector, link.top_k, match_, payload=False) for vector in vectors]
-        answers = yield from self.collections.batch(self.collections.triples, requests)
-        linked = list(dict.fromkeys(str(point.id) for answer in answers for point in answer))
-        if not linked:
-            return [[] for _ in answers]
-        these = models.Filter(must=[models.HasIdCondition(has_id=list(linked))])
-        (scored,) = yield from self.collections.batch(
-            self.collections.triples, [nearest(link.query, len(linked), these, payload=FACT)]
-        )
-        triples = {str(point.id): to_stored_triple(point, float(point.score)) for point in scored}
-        # One that was deleted between the two calls is left out.
-        return [[triples[str(point.id)] for point in answer if str(point.id) in triples] for answer in answers]
-
-    def propositions(self, request: Propositions, filters: MetadataFilters | None) -> Flow[list[StoredTriple]]:
-        """Answers `Propositions`: asks for more of each text until what it has not seen could not change the answer."""
-        _check_top_k(request.passages)
-        if not (request.texts or request.embeddings) or not (yield from self.collections.triples_exist()):
-            return []
-        match_ = triple_filter(filters)
-        vectors = list(request.embeddings)
-        if request.texts:
-            (embedded,) = yield [EmbedTexts(request.texts)]
-            vectors += embedded
-        for vector in vectors:
-            self.collections.check_dimension(vector, "the embedding of a proposition")
-        limit = max(_FIRST_HITS, 2 * request.passages)
-        while True:
-            requests = [nearest(vector, limit, match_, payload=FACT) for vector in vectors]
-            answers = yield from self.collections.batch(self.collections.triples, requests)
-            walked, is_complete = _walked_down(answers, request.passages)
-            unseen = [answer[-1].score for answer in answers if len(answer) == limit]
-            if not unseen or (is_complete and round(max(unseen), 6) <= round(walked[-1].score, 6)):
-                return walked
-            limit *= 4
-
-    def triples_of(self, request: TriplesOf, filters: MetadataFilters | None) -> Flow[list[StoredTriple]]:
-        """Answers `TriplesOf`."""
-        _check_top_k(request.limit)
-        if not request.passage_ids or not (yield from self.collections.triples_exist()):
-            return []
-        self.collections.check_dimension(request.query, "the query's embedding")
-        match_ = triple_filter(filters, must=[any_of("passage_id", request.passage_ids)])
-        limit = request.limit
-        if limit is None:
-            (counted,) = yield [
-                Call("count", {"collection_name": self.collections.triples, "count_filter": match_, "exact": True})
-            ]
-            limit = max(1, counted.count)
-        (answer,) = yield from self.collections.batch(
-            self.collections.triples, [nearest(request.query, limit, match_, payload=FACT)]
-        )
-        return [to_stored_triple(point, float(point.score)) for point in answer]
-
-    def neighbours(self, request: Neighbours, filters: MetadataFilters | None) -> Flow[list[list[Candidate]]]:
-        """Answers `Neighbours`."""
-        _check_top_k(request.limit)
-        if not request.triple_entities or not (yield from self.collections.triples_exist()):
-            return [[] for _ in request.triple_entities]
-        self.collections.check_dimension(request.query, "the query's embedding")
-        requests = []
-        for entities in request.triple_entities:
-            match_ = triple_filter(filters, must=[any_of("entities", entities)], exclude=request.exclude)
-            requests.append(nearest(request.query, request.limit, match_, payload=False))
-        answers = yield from self.collections.batch(self.collections.triples, requests)
-        return [[Candidate(str(point.id), float(point.score)) for point in answer] for answer in answers]
-
-    def touching(self, request: Touching, filters: MetadataFilters | None) -> Flow[list[list[Incidence]]]:
-        """Answers `Touching`."""
-        for limit in request.limits:
-            _check_top_k(limit)
-        if not request.groups or not (yield from self.collections.triples_exist()):
-            return [[] for _ in request.groups]
-        musts = conditions(filters, under="metadata.")
-
-        def asking(entities: Sequence[str], passage_ids: Sequence[str], limit: int) -> models.QueryRequest:
-            either: list[Any] = [any_of("entities", entities), any_of("passage_id", passage_ids)]
-            match_ = models.Filter(must=musts, should=either)
-            return nearest(None, limit, match_, payload=["entities", "passage_id"])
-
-        # One query for all is far less work than one a group, and most groups are small.
-        everything = [list(dict.fromkeys(each for group in request.groups for each in group[n])) for n in (0, 1)]
-        most = min(sum(request.limits), _TOGETHER) + 1
-        (together,) = yield from self.collections.batch(
-            self.collections.triples, [asking(everything[0], everything[1], most)]
-        )
-        if len(together) < most:
-            return _dealt(map(_incidence, together), request)
-        requests = [asking(*group, limit) for group, limit in zip(request.groups, request.limits, strict=True)]
-        answers = yield from self.collections.batch(self.collections.triples, requests)
-        return [[_incidence(point) for point in answer] for answer in answers]
-
-    def facts(self, request: Facts) -> Flow[dict[str, StoredTriple]]:
-        """Answers `Facts`."""
-        if not request.ids or not (yield from self.collections.triples_exist()):
-            return {}
-        (records,) = yield [
-            Call(
-                "retrieve",
-                {
-                    "collection_name": self.collections.triples,
-                    "ids": list(request.ids),
-                    "with_payload": FACT,
-                    "with_vectors": False,
-                },
-            )
-        ]
-        return {str(record.id): to_stored_triple(record, 0.0) for record in records}
 
     def aligning(self, request: Align, filters: MetadataFilters | None) -> Flow[list[list[NodeWithScore]]]:
         """Answers `Align`."""
-        _check_top_k(request.top_k)
+        check_top_k(request.top_k)
         if not request.texts or not (yield from self.collections.exists()):
             return [[] for _ in request.texts]
         musts = conditions(filters)
@@ -285,55 +154,6 @@ class StoreReads:
         requests = [nearest(vector, request.top_k, match_, payload=True, using=SPARSE) for vector in vectors]
         answers = yield from self.collections.batch(self.collections.passages, requests)
         return [[NodeWithScore(node=to_node(point), score=float(point.score)) for point in each] for each in answers]
-
-    def similarities(self, request: Similarities) -> Flow[list[list[float]]]:
-        """Two round trips: the chains' vectors, then one query a pair. No candidate's vector leaves the engine."""
-        members = list(dict.fromkeys(member for chain, _ in request.pairs for member in chain))
-        if not members or not (yield from self.collections.triples_exist()):
-            return [[0.0] * len(candidates) for _, candidates in request.pairs]
-        (records,) = yield [
-            Call(
-                "retrieve",
-                {
-                    "collection_name": self.collections.triples,
-                    "ids": members,
-                    "with_payload": False,
-                    "with_vectors": [DENSE],
-                },
-            )
-        ]
-        vectors = {str(record.id): record.vector[DENSE] for record in records}
-        asked = [(number, pair) for number, pair in enumerate(request.pairs) if pair[1]]
-        requests, lengths = [], []
-        for _, (chain, candidates) in asked:
-            # A triple that was deleted since the caller saw it is similar to nothing.
-            known = [vectors[member] for member in chain if member in vectors]
-            summed = np.sum(known, axis=0) if known else np.zeros(self.collections.dimension or 1)
-            lengths.append(float(np.linalg.norm(summed)))
-            match_ = models.Filter(must=[models.HasIdCondition(has_id=list(candidates))])
-            requests.append(nearest(summed.tolist(), len(candidates), match_, payload=False))
-        answers = yield from self.collections.batch(self.collections.triples, requests)
-        products: list[list[float]] = [[] for _ in request.pairs]
-        for (number, (_, candidates)), length, answer in zip(asked, lengths, answers, strict=True):
-            cosines = {str(point.id): point.score for point in answer}
-            products[number] = [length * cosines.get(candidate, 0.0) for candidate in candidates]
-        return products
-
-
-def _walked_down(answers: Sequence[Sequence[Any]], passages: int) -> tuple[list[StoredTriple], bool]:
-    """The hits of all queries as one list, down to the last of so many distinct passages; whether they were reached."""
-    best: dict[str, StoredTriple] = {}
-    for point in (point for answer in answers for point in answer):
-        if str(point.id) not in best or best[str(point.id)].score < point.score:
-            best[str(point.id)] = to_stored_triple(point, float(point.score))
-    walked: list[StoredTriple] = []
-    seen: set[str] = set()
-    for triple in sorted(best.values(), key=lambda each: (-round(each.score, 6), each.id)):
-        walked.append(triple)
-        seen.add(triple.passage_id)
-        if len(seen) == passages:
-            return walked, True
-    return walked, False
 
 
 def native_filter(options: Mapping[str, Any]) -> models.Filter | None:
@@ -344,30 +164,3 @@ def native_filter(options: Mapping[str, Any]) -> models.Filter | None:
     if native is not None and not isinstance(native, models.Filter):
         raise ArgumentError(f"qdrant_filters must be a qdrant_client Filter, got {type(native).__name__}")
     return native
-
-
-def _check_top_k(top_k: int | None) -> None:
-    """Refuse to look for fewer than one, before an engine does so in words of its own."""
-    if top_k is not None and top_k < 1:
-        raise ArgumentError(f"top-k must be 1 or more, got {top_k}")
-
-
-def _incidence(point: Any) -> Incidence:
-    return Incidence(str(point.id), tuple(point.payload["entities"]), point.payload["passage_id"])
-
-
-def _dealt(triples: Iterable[Incidence], request: Touching) -> list[list[Incidence]]:
-    """To each group its own, in the order given, as many as it may have."""
-    of_entity: dict[str, list[int]] = {}
-    of_passage: dict[str, list[int]] = {}
-    for number, (entities, passage_ids) in enumerate(request.groups):
-        for names, of in ((entities, of_entity), (passage_ids, of_passage)):
-            for name in names:
-                of.setdefault(name, []).append(number)
-    answers: list[list[Incidence]] = [[] for _ in request.groups]
-    for triple in triples:
-        groups = {number for name in triple.entities for number in of_entity.get(name, ())}
-        for number in sorted(groups.union(of_passage.get(triple.passage_id, ()))):
-            if len(answers[number]) < request.limits[number]:
-                answers[number].append(triple)
-    return answers
