@@ -70,6 +70,8 @@ class Results:
         have = self.files[file]["conditions"]
         reader = {
             "none": "no language model",
+            "own": "a stand-in as reader: of the triples of the ten passages of hybrid retrieval the five most similar "
+            "to the question",
             "recorded": "a strong model as reader, recorded once on the ten passages that hybrid retrieval with "
             "MiniLM finds, whatever the base",
         }
