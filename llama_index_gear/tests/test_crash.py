@@ -1,69 +1,119 @@
-"""kill -9 while a store is being written: what is there is whole, and repeating the call mends the rest."""
+"""kill -9 while a store is being written: what is there is whole, and repeating the call mends the rest.
+
+The call runs in a process of its own, whose client asks before each write; so a kill meets the call at the write that
+was chosen for it, however slow the machine is, and a random moment of that write.
+"""
 
 import multiprocessing
 import random
 import time
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import pytest
+from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 
+from llama_index_gear.edge import EdgeClient
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.store import GeARVectorStore
 from llama_index_gear.store_contract import Contents, contents, passage
 from llama_index_gear.testing import WordEmbedding
 
 SMALL = WordEmbedding(16)
-PASSAGES = 80
+PASSAGES, DOCUMENTS = 24, 6
 
 # A server that has imported everything and opened nothing: its forks start in milliseconds, without Edge's threads.
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["llama_index_gear.testing"])
+PROCESSES.set_forkserver_preload(["llama_index_gear.testing", "llama_index_gear.store_contract"])
 
 
-def ingest(folder: Path, version: int, report: Connection | None = None) -> None:
-    """The call that is killed: all passages of a version, few at a time, so that there are many moments to die."""
-    store = GeARVectorStore.from_path(folder, embed_model=SMALL, batch_size=4)
-    nodes = [
-        passage(
-            f"p{n}",
-            f"passage {n} version {version}",
-            [
-                (f"Entity {n}", "has version", f"V{version}"),
-                (f"Entity {n}", "knows", f"Entity {n + 1 + version}"),
-                (f"Entity {n}", "is in", "Hub"),
-            ],
-            document=f"d{n // 10}",
-            embed_model=SMALL,
-            metadata={"version": version},
-        )
-        for n in range(PASSAGES)
-    ]
-    if report:
-        report.send("start")
+class AskingClient(EdgeClient):
+    """The embedded engine, that asks before it writes."""
+
+    def __init__(self, path: Path, ask: Callable[[], object]) -> None:
+        super().__init__(path)
+        self._ask = ask
+
+    def _update(self, *arguments: Any) -> None:
+        self._ask()
+        super()._update(*arguments)
+
+    def create_collection(self, *arguments: Any, **options: Any) -> bool:
+        self._ask()
+        return super().create_collection(*arguments, **options)
+
+    def delete_collection(self, *arguments: Any, **options: Any) -> bool:
+        self._ask()
+        return super().delete_collection(*arguments, **options)
+
+
+def ingest(store: GeARVectorStore, version: int = 1) -> None:
+    """All passages of a version, few at a time, so that there are many moments to die."""
+    nodes = []
+    for n in range(PASSAGES):
+        facts = [
+            (f"Entity {n}", "has version", f"V{version}"),
+            (f"Entity {n}", "knows", f"Entity {n + 1 + version}"),
+            (f"Entity {n}", "is in", "Hub"),
+        ]
+        metadata, document = {"version": version, "parity": "odd" if n % 2 else "even"}, f"d{n % DOCUMENTS}"
+        text = f"passage {n} version {version}"
+        nodes.append(passage(f"p{n}", text, facts, document=document, embed_model=SMALL, metadata=metadata))
     store.add(nodes)
-    if report:
-        report.send("done")
+
+
+def update(store: GeARVectorStore) -> None:
+    """Every passage says something else now."""
+    ingest(store, 2)
+
+
+def delete(store: GeARVectorStore) -> None:
+    """Documents one by one, then nodes by a filter."""
+    for number in range(DOCUMENTS // 2):
+        store.delete(f"d{number}")
+    store.delete_nodes(["p3", "p4", "p5"])
+    store.delete_nodes(filters=MetadataFilters(filters=[MetadataFilter(key="parity", value="even")]))
+
+
+CALLS: dict[str, Callable[[GeARVectorStore], None]] = {
+    "ingest": ingest,
+    "update": update,
+    "delete": delete,
+    "clear": GeARVectorStore.clear,
+}
+
+
+def perform(folder: Path, call: str, ask: Callable[[], object]) -> None:
+    """The call that is killed."""
+    store = GeARVectorStore(client=AskingClient(folder, ask), embed_model=SMALL, batch_size=4)
+    CALLS[call](store)
     store.close()
 
 
-def killed(folder: Path, version: int, moment: float) -> bool:
-    """Run the call in a process of its own and kill it after `moment` seconds; whether it was still at work."""
-    receive, send = PROCESSES.Pipe(duplex=False)
-    process = PROCESSES.Process(target=ingest, args=(folder, version, send))
+def in_a_process(folder: Path, call: str, connection: Connection) -> None:
+    def ask() -> None:
+        connection.send("may I?")
+        connection.recv()
+
+    perform(folder, call, ask)
+
+
+def kill(folder: Path, call: str, write: int, wait: float | None) -> None:
+    """Run the call in a process of its own and kill it `wait` seconds after a write began, or before it (None)."""
+    ours, theirs = PROCESSES.Pipe()
+    process = PROCESSES.Process(target=in_a_process, args=(folder, call, theirs))
     process.start()
-    send.close()
-    assert receive.recv() == "start"
-    time.sleep(moment)
+    for number in range(1, write + 1):
+        assert ours.recv() == "may I?"
+        if number < write or wait is not None:
+            ours.send("yes")
+    time.sleep(wait or 0)
     process.kill()
     process.join()
-    try:
-        return not receive.poll() or receive.recv() != "done"
-    except EOFError:  # it never said that it was done
-        return True
-    finally:
-        receive.close()
-        process.close()
+    for opened in (ours, theirs, process):
+        opened.close()
 
 
 def held_by(folder: Path) -> Contents:
@@ -78,28 +128,28 @@ def held_by(folder: Path) -> Contents:
     return held
 
 
-@pytest.mark.parametrize("replacing", [False, True])
-def test_a_killed_ingest_leaves_whole_passages_and_is_mended_by_repeating_it(tmp_path: Path, replacing: bool) -> None:
-    rng = random.Random(replacing)
-    undisturbed = tmp_path / "undisturbed"
-    if replacing:
-        ingest(undisturbed, 1)
-    started = time.perf_counter()
-    ingest(undisturbed, 2)
-    duration = time.perf_counter() - started
+@pytest.mark.parametrize(("call", "moments"), [("ingest", 9), ("update", 8), ("delete", 6), ("clear", 2)])
+def test_a_killed_call_leaves_whole_passages_and_is_mended_by_repeating_it(
+    tmp_path: Path, call: str, moments: int
+) -> None:
+    rng, undisturbed, begun = random.Random(call), tmp_path / "undisturbed", []
+
+    def prepare(folder: Path) -> None:
+        if call != "ingest":
+            perform(folder, "ingest", lambda: None)
+
+    prepare(undisturbed)
+    before = held_by(undisturbed)
+    perform(undisturbed, call, lambda: begun.append(time.perf_counter()))
     expected = held_by(undisturbed)
-    assert [len(points) for points in expected.values()] == [PASSAGES, 3 * PASSAGES]
-    partial = 0
-    for number in range(16):  # four moments, and more if none of them met the call at work: machines are slow at times
-        if number >= 4 and partial:
-            break
+    between = (begun[-1] - begun[0]) / (len(begun) - 1)
+    met = 0
+    for number in range(moments):
         folder = tmp_path / f"killed-{number}"
-        part = rng.uniform(0.1, 0.8) if number else 0.0
-        if replacing:
-            ingest(folder, 1)
-        at_work = killed(folder, 2, part * duration)
-        partial += at_work and held_by(folder) not in ({}, expected)
-        duration *= 1.0 if at_work else 0.7
-        ingest(folder, 2)
-        assert held_by(folder) == expected, f"killed after {part:.2f} of the time"
-    assert partial, "no kill met the call at work: let it ingest more"
+        prepare(folder)
+        write = 1 + number * len(begun) // moments  # every part of the call
+        kill(folder, call, write, None if number % 2 else rng.uniform(0, between))
+        met += held_by(folder) not in (before, expected)
+        perform(folder, call, lambda: None)
+        assert held_by(folder) == expected, f"killed at write {write} of {len(begun)}"
+    assert met > moments // 5, "kills are to meet the call half done"
