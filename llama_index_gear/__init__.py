@@ -15,6 +15,7 @@ from llama_index_gear.pagerank import LocalPageRank
 from llama_index_gear.postprocessor import DiverseTripleBeamSearch
 from llama_index_gear.retriever import NaiveGERetriever, SyncGERetriever
 from llama_index_gear.store import GeARVectorStore
+from llama_index_gear.store_check import StoreReport
 from llama_index_gear.t2rag_retriever import T2RAGRetriever
 from llama_index_gear.trace import Trace
 from llama_index_gear.triple import GraphTriple, Triple
@@ -36,6 +37,7 @@ __all__ = [
     "MentionTripleExtractor",
     "NaiveGERetriever",
     "RankBM25Retriever",
+    "StoreReport",
     "SyncGERetriever",
     "T2RAGQueryEngine",
     "T2RAGRetriever",

@@ -38,6 +38,7 @@ from llama_index_gear.steps import (
     arun,
     run,
 )
+from llama_index_gear.store_check import SAMPLE, StoreChecks, StoreReport
 from llama_index_gear.store_collections import TRIPLE_WORDS, Collections, encoder
 from llama_index_gear.store_reads import StoreReads, native_filter
 from llama_index_gear.store_triples import TripleReads
@@ -96,6 +97,7 @@ class GeARVectorStore(BasePydanticVectorStore):
     _collections: Collections = PrivateAttr()
     _reads: StoreReads = PrivateAttr()
     _writes: StoreWrites = PrivateAttr()
+    _checks: StoreChecks = PrivateAttr()
     _connection: Connection = PrivateAttr()
 
     def __init__(
@@ -130,6 +132,7 @@ class GeARVectorStore(BasePydanticVectorStore):
         )
         self._reads = StoreReads(self._collections, TripleReads(self._collections))
         self._writes = StoreWrites(self._collections, self._reads, batch_size, show_progress)
+        self._checks = StoreChecks(self._collections, self._reads, self._writes, show_progress)
         self._embed_model = embed_model
         self._connection = Connection(client, aclient, lambda: self.embed_model)
 
@@ -265,6 +268,50 @@ class GeARVectorStore(BasePydanticVectorStore):
     async def aquery(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """`query`, without blocking the event loop."""
         return await arun(self._reads.querying(query, native_filter(kwargs)), self._connection.aanswer)
+
+    # -- looking after it ----------------------------------------------------------------------------------------
+
+    def check(self, sample: int = SAMPLE) -> StoreReport:
+        """Look for what killed calls, other programs or another embedding model left behind; changes nothing.
+
+        Reads every passage once, and every triple. Nothing else should write meanwhile.
+
+        Args:
+            sample: passages, and triples, that are embedded again to see whether `embed_model` made the stored vectors.
+                Default 16; with 0 nothing is embedded.
+
+        Returns:
+            What is there and what is wrong; `report.ok` says whether all is well, `print(report)` the rest.
+
+        """
+        return run(self._checks.checking(sample), self._connection.answer)
+
+    async def acheck(self, sample: int = SAMPLE) -> StoreReport:
+        """`check`, without blocking the event loop."""
+        return await arun(self._checks.checking(sample), self._connection.aanswer)
+
+    def repair(self, *, reembed: bool = False) -> StoreReport:
+        """Mend what `check` finds: missing triples come, outdated ones and those of passages that are gone go.
+
+        Safe to repeat after a kill. Nothing else should write meanwhile.
+
+        Args:
+            reembed: make all embeddings again, by the store's `embed_model`. Default False: only missing triples are
+                embedded.
+
+        Returns:
+            What `check` says afterwards.
+
+        Raises:
+            EmbeddingError: before anything is written, if another model made the stored vectors and `reembed` is False;
+                or if `embed_model` has another dimension than the collections.
+
+        """
+        return run(self._checks.repairing(reembed), self._connection.answer)
+
+    async def arepair(self, *, reembed: bool = False) -> StoreReport:
+        """`repair`, without blocking the event loop."""
+        return await arun(self._checks.repairing(reembed), self._connection.aanswer)
 
     # -- the graph side: requests of `steps.py` ------------------------------------------------------------------
 

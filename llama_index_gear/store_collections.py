@@ -109,6 +109,22 @@ class Collections:
         if not math.isfinite(sum(embedding)):  # an engine may store it, and never find it again
             raise EmbeddingError(f"{what} holds NaN or infinity: the embedding model failed on this text")
 
+    def page(
+        self,
+        name: str,
+        match_: models.Filter | None,
+        *,
+        payload: bool | list[str],
+        vectors: Any,
+        limit: int = PAGE,
+        offset: Any = None,
+    ) -> Flow[tuple[list[Any], Any]]:
+        """The next points that match, by id, and where the page after them starts (None: there is none)."""
+        arguments = {"scroll_filter": match_, "limit": limit, "offset": offset}
+        reading = {"collection_name": name, "with_payload": payload, "with_vectors": vectors}
+        ((points, following),) = yield [Call("scroll", {**arguments, **reading})]
+        return list(points), following
+
     def scrolling(
         self, name: str, match_: models.Filter, *, payload: bool, vectors: Any, limit: int | None = None
     ) -> Flow[list[Any]]:
@@ -116,21 +132,11 @@ class Collections:
         found: list[Any] = []
         offset = None
         while limit is None or len(found) < limit:
-            (page,) = yield [
-                Call(
-                    "scroll",
-                    {
-                        "collection_name": name,
-                        "scroll_filter": match_,
-                        "limit": PAGE if limit is None else min(PAGE, limit - len(found)),
-                        "offset": offset,
-                        "with_payload": payload,
-                        "with_vectors": vectors,
-                    },
-                )
-            ]
-            found.extend(page[0])
-            offset = page[1]
+            some = PAGE if limit is None else min(PAGE, limit - len(found))
+            points, offset = yield from self.page(
+                name, match_, payload=payload, vectors=vectors, limit=some, offset=offset
+            )
+            found.extend(points)
             if offset is None:
                 break
         return found

@@ -29,7 +29,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.graph_stores.types import KG_NODES_KEY, KG_RELATIONS_KEY, EntityNode, Relation
-from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo, TextNode
+from llama_index.core.schema import BaseNode, MetadataMode, NodeRelationship, RelatedNodeInfo, TextNode
 from llama_index.core.vector_stores.types import (
     FilterCondition,
     FilterOperator,
@@ -40,8 +40,9 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryResult,
 )
 from llama_index.vector_stores.qdrant import QdrantVectorStore
+from qdrant_client.http import models
 
-from llama_index_gear.errors import ArgumentError, StoreError, UnsupportedFilter
+from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError, UnsupportedFilter
 from llama_index_gear.nodes import TRIPLES_KEY, attach_triples, read_triples
 from llama_index_gear.steps import (
     Candidate,
@@ -58,6 +59,8 @@ from llama_index_gear.steps import (
     TriplesOf,
 )
 from llama_index_gear.store import GeARVectorStore
+from llama_index_gear.store_check import StoreReport
+from llama_index_gear.store_layout import point_id_of
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.triple import StoredTriple, Triple
 
@@ -159,6 +162,16 @@ class Driver:
         """`clear` or `aclear`."""
         self._call("clear", "aclear")
 
+    def check(self, **options: Any) -> StoreReport:
+        """`check` or `acheck`."""
+        report: StoreReport = self._call("check", "acheck", **options)
+        return report
+
+    def repair(self, **options: Any) -> StoreReport:
+        """`repair` or `arepair`."""
+        report: StoreReport = self._call("repair", "arepair", **options)
+        return report
+
     def get_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **options: Any
     ) -> list[BaseNode]:
@@ -201,6 +214,13 @@ def _or(*filters: MetadataFilter | MetadataFilters) -> MetadataFilters:
 
 def _not(*filters: MetadataFilter | MetadataFilters) -> MetadataFilters:
     return MetadataFilters(filters=list(filters), condition=FilterCondition.NOT)
+
+
+class _BackwardsEmbedding(WordEmbedding):
+    """Another model of the same dimension: it reads every word backwards."""
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        return super()._get_text_embedding(text[::-1])
 
 
 _EMBED = WordEmbedding()
@@ -930,6 +950,117 @@ class StoreContract:
         for payload, _ in contents(do.store)[do.store.triple_collection_name].values():
             assert not {KG_NODES_KEY, KG_RELATIONS_KEY} & set(payload["metadata"])  # not the whole graph in each
         assert [read_triples(node) for node in do.get_nodes(["p", "q"])] == [[Triple(*_JOINED)]] * 2
+
+    # -- looking after it ----------------------------------------------------------------------------------------
+
+    def test_an_undisturbed_store_is_in_order(self, make_store: Any, mode: str) -> None:
+        """Nothing to mend, before and after passages came, were replaced and went; `repair` changes nothing."""
+        do = self.drive(make_store(), mode)
+        assert do.check() == StoreReport() == do.repair()
+        do.add(_curry())
+        do.add([passage("p-joined", "New text.", [_SON, _PLAYS], document="d-9", metadata={"year": 7.0, "x": [None]})])
+        report = do.check()
+        assert report.ok and str(report) == "4 passages, 5 triples: in order"
+        assert report.passage_agreement is not None and report.passage_agreement > 0.8  # embedded without metadata
+        assert report.triple_agreement is not None and report.triple_agreement > 0.999
+        assert (do.check(sample=0).passage_agreement, do.check(sample=0).triple_agreement) == (None, None)
+        before = contents(do.store)
+        assert do.repair() == report
+        assert contents(do.store) == before
+        do.delete("d-9")
+        report = do.check()
+        assert (report.ok, report.passages, report.triples) == (True, 3, 3)
+        with _raises(ArgumentError):
+            do.check(sample=-1)
+
+    def test_missing_outdated_and_orphaned_triples_are_found_and_mended(self, make_store: Any, mode: str) -> None:
+        """By passage, and only theirs; what is in order is not touched."""
+        do = self.drive(make_store(), mode)
+        client, passages, triples = do.store.client, do.store.collection_name, do.store.triple_collection_name
+        do.add(_curry())
+        undisturbed = contents(do.store)
+        client.delete(triples, points_selector=[Triple(*_JOINED).id("p-joined")])
+        report = do.check()
+        assert (report.incomplete, report.outdated, report.orphaned) == (("p-joined",), (), ())
+        assert str(report) == "4 passages, 4 triples: 1 passages without all of their triples (p-joined)"
+        assert do.repair().ok
+        assert contents(do.store) == undisturbed
+        # A call that was to replace "p-joined" died before it wrote the passage; one deleted "p-son", and died then.
+        before, _ = client.scroll(passages, limit=10, with_payload=True, with_vectors=True)
+        do.add([passage("p-joined", "New.", [_SON, _PLAYS], document="d-2", metadata={"year": 7})])
+        client.upsert(
+            passages,
+            points=[models.PointStruct(id=each.id, payload=each.payload, vector=each.vector) for each in before],
+        )
+        client.delete(passages, points_selector=[point_id_of("p-son")])
+        report = do.check()
+        assert (report.incomplete, report.outdated, report.orphaned) == (("p-joined",), ("p-joined",), ("p-son",))
+        assert not report.ok
+        assert do.repair().ok
+        del undisturbed[passages][point_id_of("p-son")], undisturbed[triples][Triple(*_SON).id("p-son")]
+        assert contents(do.store) == undisturbed
+        client.delete_collection(passages)
+        assert set(do.check().orphaned) == {"p-joined", "p-plays", "p-again"}
+        assert do.repair() == StoreReport()
+
+    def test_triples_with_another_metadata_than_their_passage_are_mended(self, make_store: Any, mode: str) -> None:
+        """A filter would find the one and not the other."""
+        do = self.drive(make_store(), mode)
+        client, triples = do.store.client, do.store.triple_collection_name
+        do.add(_curry())
+        undisturbed = contents(do.store)
+        ((point,), _) = client.scroll(triples, limit=1, with_payload=True, with_vectors=True)
+        changed = {**point.payload, "metadata": {**point.payload["metadata"], "year": 3000}}
+        client.upsert(triples, points=[models.PointStruct(id=point.id, payload=changed, vector=point.vector)])
+        report = do.check()
+        assert (report.incomplete, report.outdated, report.orphaned) == ((), (point.payload["passage_id"],), ())
+        assert do.repair().ok
+        assert contents(do.store) == undisturbed
+
+    def test_another_embedding_model_is_found_and_nothing_mixed(self, make_store: Any, mode: str) -> None:
+        """`repair` refuses, or embeds everything again; a model of another dimension it always refuses."""
+        do = self.drive(make_store(), mode)
+        nodes = _curry()
+        for node in nodes:
+            node.embedding = _EMBED.get_text_embedding(node.get_content(metadata_mode=MetadataMode.EMBED))
+        do.add(nodes)
+        before = contents(do.store)
+        client, name = do.store.client, do.store.collection_name
+        do.store.client.delete(do.store.triple_collection_name, points_selector=[Triple(*_JOINED).id("p-joined")])
+        damaged = contents(do.store)
+        other = self.drive(GeARVectorStore(client, collection_name=name, embed_model=_BackwardsEmbedding()), mode)
+        report = other.check()
+        assert report.wrong_embedder and not report.ok and "embedded by another model" in str(report)
+        with _raises(EmbeddingError):
+            other.repair()
+        wider = self.drive(GeARVectorStore(client, collection_name=name, embed_model=WordEmbedding(300)), mode)
+        assert wider.check().wrong_embedder
+        with _raises(EmbeddingError):
+            wider.repair(reembed=True)
+        assert contents(do.store) == damaged
+        assert other.repair(reembed=True).ok
+        assert do.check().wrong_embedder
+        assert do.repair(reembed=True).ok
+        assert contents(do.store) == before
+
+    def test_more_passages_and_triples_than_a_page_are_checked(self, make_store: Any, mode: str) -> None:
+        """None is left out, and progress costs nothing."""
+        small = WordEmbedding(8)
+        do = self.drive(make_store(embed_model=small, show_progress=True), mode)
+        count = self.many_passages
+        do.add(
+            [passage(f"n{n}", f"passage {n}", [(f"n{n}", "is", "in order")], embed_model=small) for n in range(count)]
+        )
+        assert (do.check().ok, do.check().passages, do.check().triples) == (True, count, count)
+        gone = ["n7", f"n{count - 1}"]
+        do.store.client.delete(do.store.collection_name, points_selector=[point_id_of(each) for each in gone])
+        lost = [f"n{n}" for n in range(3, count, 100)]
+        ids = [Triple(each, "is", "in order").id(each) for each in lost]
+        do.store.client.delete(do.store.triple_collection_name, points_selector=ids)
+        report = do.check(sample=3)
+        assert (set(report.incomplete), set(report.orphaned), report.outdated) == (set(lost), set(gone), ())
+        report = do.repair()
+        assert (report.ok, report.passages, report.triples) == (True, count - 2, count - 2)
 
     # -- the layout ----------------------------------------------------------------------------------------------
 

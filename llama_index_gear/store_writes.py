@@ -72,15 +72,24 @@ class StoreWrites:
         self.collections.dimension = dimension  # known once it is true
         starts = range(0, len(passages), self.batch_size)
         for start in get_tqdm_iterable(starts, self.show_progress, "Storing passages and triples"):
-            batch = passages[start : start + self.batch_size]
-            outdated = yield from self._writing_triples(batch, carried)
-            (points,) = yield [Compute(partial(self._passage_points, batch, carried))]
-            yield [Call("upsert", {"collection_name": self.collections.passages, "points": points, "wait": True})]
-            if outdated:
-                gone = models.PointIdsList(points=list(outdated))
-                arguments = {"collection_name": self.collections.triples, "points_selector": gone, "wait": True}
-                yield [Call("delete", arguments)]
+            yield from self._writing(passages[start : start + self.batch_size], carried)
         return [node.node_id for node in nodes]
+
+    def rewriting(self, nodes: Sequence[BaseNode], *, embed_triples: bool) -> Flow[None]:
+        """Write passages that are there once more; with `embed_triples` no stored vector of a triple is kept."""
+        ((carried, _),) = yield [Compute(lambda: self._checked(nodes))]
+        yield from self._writing(nodes, carried, embed_triples)
+
+    def _writing(
+        self, batch: Sequence[BaseNode], carried: dict[str, list[Triple]], embed_triples: bool = False
+    ) -> Flow[None]:
+        outdated = yield from self._writing_triples(batch, carried, embed_triples)
+        (points,) = yield [Compute(partial(self._passage_points, batch, carried))]
+        yield [Call("upsert", {"collection_name": self.collections.passages, "points": points, "wait": True})]
+        if outdated:
+            gone = models.PointIdsList(points=list(outdated))
+            arguments = {"collection_name": self.collections.triples, "points_selector": gone, "wait": True}
+            yield [Call("delete", arguments)]
 
     def _checked(self, passages: Sequence[BaseNode]) -> tuple[dict[str, list[Triple]], int]:
         """Each passage's triples, and the vectors' dimension; raises if anything could not be stored."""
@@ -97,7 +106,9 @@ class StoreWrites:
             _check_text(node, carried[node.node_id])
         return carried, dimension
 
-    def _writing_triples(self, passages: Sequence[BaseNode], carried: dict[str, list[Triple]]) -> Flow[list[str]]:
+    def _writing_triples(
+        self, passages: Sequence[BaseNode], carried: dict[str, list[Triple]], embed_all: bool
+    ) -> Flow[list[str]]:
         """Write the passages' triples; returns the ids of those they had and have no more."""
         wanted = {t.id(node.node_id): (t, node) for node in passages for t in carried[node.node_id]}
         mine = any_of("passage_id", [node.node_id for node in passages])
@@ -105,7 +116,7 @@ class StoreWrites:
             self.collections.triples, models.Filter(must=[mine]), payload=False, vectors=[DENSE]
         )
         vectors = {str(point.id): point.vector[DENSE] for point in stored}
-        new = sorted({t.text for point_id, (t, _) in wanted.items() if point_id not in vectors}, key=len)
+        new = sorted({t.text for point_id, (t, _) in wanted.items() if embed_all or point_id not in vectors}, key=len)
         embedded = dict(zip(new, (yield [EmbedTexts(new)])[0], strict=True)) if new else {}
         (points,) = yield [Compute(lambda: self._triple_points(wanted, vectors, embedded))]
         for start in range(0, len(points), PAGE):
@@ -173,6 +184,10 @@ class StoreWrites:
                 self.collections.triples: models.Filter(should=triples),
             }
         )
+
+    def deleting_triples(self, passage_ids: Sequence[str]) -> Flow[None]:
+        """Delete the triples of passages that are gone."""
+        yield from self._deleting({self.collections.triples: models.Filter(must=[any_of("passage_id", passage_ids)])})
 
     def _deleting(self, matches: dict[str, models.Filter]) -> Flow[None]:
         for name, match_ in matches.items():  # passages first: one that is there has its triples

@@ -37,7 +37,8 @@ ROOMS = {
     "store_triples": "triple errors steps store_layout store_collections",
     "store_reads": "errors fusion steps store_layout store_collections store_triples",
     "store_writes": "triple errors nodes steps store_layout store_collections store_reads",
-    "store": "triple errors steps edge connection store_collections store_triples store_reads store_writes",
+    "store_check": "errors nodes steps store_layout store_collections store_reads store_writes",
+    "store": "triple errors steps edge connection store_collections store_triples store_reads store_writes store_check",
     "external_reads": "triple errors steps store_layout store_collections store_triples",
     "external": "triple errors steps edge connection store_layout store_collections store_triples external_reads",
     "read": "triple errors steps reply asking",
@@ -69,7 +70,7 @@ ROOMS = {
     "agent_engine": "errors nodes asking trace agent_retriever",
     "engine": "asking evidence external store trace external_retriever gear_retriever t2rag_retriever agent_engine",
     "testing": "",
-    "store_contract": "triple errors nodes steps store testing",
+    "store_contract": "triple errors nodes steps store_layout store_check store testing",
 }
 QDRANT = {
     "edge",
@@ -79,7 +80,9 @@ QDRANT = {
     "external_reads",
     "store",
     "store_layout",
+    "store_check",
     "store_collections",
+    "store_contract",
     "store_reads",
     "store_triples",
     "store_writes",

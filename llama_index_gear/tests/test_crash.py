@@ -150,6 +150,10 @@ def test_a_killed_call_leaves_whole_passages_and_is_mended_by_repeating_it(
         write = 1 + number * len(begun) // moments  # every part of the call
         kill(folder, call, write, None if number % 2 else rng.uniform(0, between))
         met += held_by(folder) not in (before, expected)
+        if number % 3 == 1:
+            store = GeARVectorStore.from_path(folder, embed_model=SMALL)
+            assert store.repair().ok
+            store.close()
         perform(folder, call, lambda: None)
         assert held_by(folder) == expected, f"killed at write {write} of {len(begun)}"
     assert met > moments // 5, "kills are to meet the call half done"

@@ -1,0 +1,259 @@
+"""Looking a store over and mending it: what killed calls, other programs or another embedding model left behind."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from llama_index.core.schema import BaseNode, MetadataMode
+from qdrant_client.http import models
+from tqdm.auto import tqdm
+
+from llama_index_gear.errors import EmbeddingError, check_counts
+from llama_index_gear.nodes import read_triples
+from llama_index_gear.steps import Call, EmbedTexts, Flow
+from llama_index_gear.store_collections import Collections
+from llama_index_gear.store_layout import DENSE, any_of, point_id_of, to_node, to_stored_triple, triple_payload
+from llama_index_gear.store_reads import StoreReads
+from llama_index_gear.store_writes import StoreWrites
+
+SAMPLE = 16
+"""Passages and triples whose embeddings are made again, to compare."""
+_PASSAGES = 256  # a page
+# Cosines of a stored vector and the one that the model makes, below which another model made it. The words of a triple
+# are known; those that a passage was embedded with may have been others than LlamaIndex's (other metadata, say).
+_ALIKE_PASSAGES, _ALIKE_TRIPLES = 0.5, 0.9
+
+
+@dataclass(frozen=True)
+class StoreReport:
+    """What `GeARVectorStore.check` found.
+
+    Attributes:
+        passages: how many there are.
+        triples: how many there are.
+        incomplete: ids of passages that lack triples which they state; mended by `repair`.
+        outdated: ids of passages with triples that they no longer state, or with other metadata; mended by `repair`.
+        orphaned: ids of passages that are gone and left triples; these are deleted by `repair`.
+        passage_agreement: median cosine, of a sample, of a passage's stored embedding and the store's `embed_model`'s
+            (1 if that made it); None if nothing was compared.
+        triple_agreement: the same of triples, but the lowest.
+
+    """
+
+    passages: int = 0
+    triples: int = 0
+    incomplete: tuple[str, ...] = ()
+    outdated: tuple[str, ...] = ()
+    orphaned: tuple[str, ...] = ()
+    passage_agreement: float | None = None
+    triple_agreement: float | None = None
+
+    @property
+    def wrong_embedder(self) -> bool:
+        """Whether another model than the store's embedded passages (agreement below 0.5) or triples (below 0.9)."""
+        bounds = ((self.passage_agreement, _ALIKE_PASSAGES), (self.triple_agreement, _ALIKE_TRIPLES))
+        return any(agreement is not None and agreement < bound for agreement, bound in bounds)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is to be mended."""
+        return not (self.incomplete or self.outdated or self.orphaned or self.wrong_embedder)
+
+    def __str__(self) -> str:
+        """What is there and what is wrong, in one line."""
+        wrong = [
+            f"{len(ids)} {what} ({', '.join(ids[:3])}{', …' if len(ids) > 3 else ''})"
+            for ids, what in (
+                (self.incomplete, "passages without all of their triples"),
+                (self.outdated, "passages with outdated triples"),
+                (self.orphaned, "passages gone, whose triples are left"),
+            )
+            if ids
+        ]
+        if self.wrong_embedder:
+            wrong.append(
+                f"embedded by another model (cosines: passages {self.passage_agreement}, triples "
+                f"{self.triple_agreement})"
+            )
+        return f"{self.passages} passages, {self.triples} triples: {'; '.join(wrong) or 'in order'}"
+
+
+@dataclass(frozen=True)
+class StoreChecks:
+    """The side of a store that looks after it."""
+
+    collections: Collections
+    reads: StoreReads
+    writes: StoreWrites
+    show_progress: bool
+
+    def checking(self, sample: int) -> Flow[StoreReport]:
+        """The flow of `check`."""
+        if sample:
+            check_counts(sample=sample)
+        passages, has_passages = yield from self._counting(self.collections.passages)
+        triples, has_triples = yield from self._counting(self.collections.triples)
+        incomplete: list[str] = []
+        outdated: list[str] = []
+        owned = 0
+        if has_passages:
+            yield from self.collections.exists()  # or complains of another program's collection
+            incomplete, outdated, owned = yield from self._comparing(has_triples, passages)
+        orphaned = (yield from self._seeking_orphans(has_passages, triples)) if owned < triples else []
+        return StoreReport(
+            passages,
+            triples,
+            tuple(incomplete),
+            tuple(outdated),
+            tuple(orphaned),
+            (yield from self._comparing_passages(sample)) if sample and has_passages else None,
+            (yield from self._comparing_triples(sample)) if sample and has_triples else None,
+        )
+
+    def repairing(self, reembed: bool) -> Flow[StoreReport]:
+        """The flow of `repair`."""
+        report = yield from self.checking(SAMPLE)
+        if report.wrong_embedder and not reembed:
+            raise EmbeddingError(
+                f"the store was filled with another embedding model than the one that it has now ({report}): give it "
+                "the model that it was filled with, or call repair(reembed=True)"
+            )
+        if reembed:
+            yield from self._reembedding(report.passages)
+        else:
+            for some in _slices(sorted({*report.incomplete, *report.outdated}), _PASSAGES):
+                nodes = yield from self.reads.getting(list(some), None, None)
+                yield from self.writes.rewriting(nodes, embed_triples=False)
+        for some in _slices(report.orphaned, _PASSAGES):
+            yield from self.writes.deleting_triples(some)
+        return (yield from self.checking(SAMPLE))
+
+    def _counting(self, name: str) -> Flow[tuple[int, bool]]:
+        """How many points a collection has, and whether it is there."""
+        (exists,) = yield [Call("collection_exists", {"collection_name": name})]
+        if not exists:
+            return 0, False
+        (counted,) = yield [Call("count", {"collection_name": name, "exact": True})]
+        return counted.count, True
+
+    def _comparing(self, has_triples: bool, passages: int) -> Flow[tuple[list[str], list[str], int]]:
+        """Passages with too few and with outdated triples, and the number of triples of passages that are there."""
+        incomplete, outdated, owned, offset = [], [], 0, None
+        with tqdm(total=passages, desc="Checking passages", disable=not self.show_progress) as bar:
+            while True:
+                points, offset = yield from self.collections.page(
+                    self.collections.passages, None, payload=True, vectors=False, limit=_PASSAGES, offset=offset
+                )
+                nodes = [to_node(point) for point in points]
+                stored = (yield from self._triples_of(nodes)) if has_triples and nodes else {}
+                for node in nodes:
+                    mine = stored.get(node.node_id, {})
+                    wanted = {triple.id(node.node_id) for triple in read_triples(node)}
+                    shared = json.loads(json.dumps(triple_payload(node)))
+                    owned += len(mine)
+                    if not wanted <= mine.keys():
+                        incomplete.append(node.node_id)
+                    if not mine.keys() <= wanted or any(_differs(payload, shared) for payload in mine.values()):
+                        outdated.append(node.node_id)
+                bar.update(len(points))
+                if offset is None:
+                    return incomplete, outdated, owned
+
+    def _triples_of(self, nodes: Sequence[BaseNode]) -> Flow[dict[str, dict[str, dict[str, Any]]]]:
+        """Passage → id of a triple of its → payload."""
+        match_ = models.Filter(must=[any_of("passage_id", [node.node_id for node in nodes])])
+        points = yield from self.collections.scrolling(self.collections.triples, match_, payload=True, vectors=False)
+        found: dict[str, dict[str, dict[str, Any]]] = {}
+        for point in points:
+            found.setdefault(point.payload["passage_id"], {})[str(point.id)] = point.payload
+        return found
+
+    def _seeking_orphans(self, has_passages: bool, triples: int) -> Flow[list[str]]:
+        """Passages that triples belong to, and that are not there."""
+        missing: dict[str, None] = {}
+        offset = None
+        with tqdm(total=triples, desc="Checking triples", disable=not self.show_progress) as bar:
+            while True:
+                points, offset = yield from self.collections.page(
+                    self.collections.triples, None, payload=["passage_id"], vectors=False, offset=offset
+                )
+                owners = {point_id_of(each): each for each in (point.payload["passage_id"] for point in points)}
+                there: set[str] = set()
+                if has_passages and owners:
+                    arguments = {"ids": list(owners), "with_payload": False, "with_vectors": False}
+                    (found,) = yield [Call("retrieve", {"collection_name": self.collections.passages, **arguments})]
+                    there = {str(point.id) for point in found}
+                missing.update(dict.fromkeys(owner for point_id, owner in owners.items() if point_id not in there))
+                bar.update(len(points))
+                if offset is None:
+                    return list(missing)
+
+    def _comparing_passages(self, sample: int) -> Flow[float | None]:
+        points = yield from self._sampling(self.collections.passages, sample)
+        texts = [to_node(point).get_content(metadata_mode=MetadataMode.EMBED) for point in points]
+        cosines = yield from self._cosines(points, texts)
+        return round(statistics.median(cosines), 4) if cosines else None
+
+    def _comparing_triples(self, sample: int) -> Flow[float | None]:
+        points = yield from self._sampling(self.collections.triples, sample)
+        cosines = yield from self._cosines(points, [to_stored_triple(point, 0.0).triple.text for point in points])
+        return round(min(cosines), 4) if cosines else None
+
+    def _sampling(self, name: str, sample: int) -> Flow[list[Any]]:
+        """Points spread evenly over all ids, which are hashes: a repair that was killed leaves none out for long."""
+        found = {}
+        for number in range(sample):
+            points, _ = yield from self.collections.page(
+                name, None, payload=True, vectors=[DENSE], limit=1, offset=str(uuid.UUID(int=number * 2**128 // sample))
+            )
+            found.update({str(point.id): point for point in points})
+        return list(found.values())
+
+    def _cosines(self, points: Sequence[Any], texts: Sequence[str]) -> Flow[list[float]]:
+        if not points:
+            return []
+        (vectors,) = yield [EmbedTexts(texts)]
+        return [_cosine(point.vector[DENSE], vector) for point, vector in zip(points, vectors, strict=True)]
+
+    def _reembedding(self, passages: int) -> Flow[None]:
+        """Every passage's and every triple's vectors, by the store's model; the ids stay, and so does their order."""
+        offset = None
+        with tqdm(total=passages, desc="Embedding again", disable=not self.show_progress) as bar:
+            while passages:
+                points, offset = yield from self.collections.page(
+                    self.collections.passages,
+                    None,
+                    payload=True,
+                    vectors=False,
+                    limit=self.writes.batch_size,
+                    offset=offset,
+                )
+                nodes = [to_node(point) for point in points]
+                (vectors,) = yield [EmbedTexts([node.get_content(metadata_mode=MetadataMode.EMBED) for node in nodes])]
+                for node, vector in zip(nodes, vectors, strict=True):
+                    node.embedding = vector
+                yield from self.writes.rewriting(nodes, embed_triples=True)
+                bar.update(len(points))
+                if offset is None:
+                    return
+
+
+def _differs(payload: dict[str, Any], shared: dict[str, Any]) -> bool:
+    return any(payload.get(key) != value for key, value in shared.items())
+
+
+def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    if len(one) != len(other):
+        return 0.0
+    a, b = np.asarray(one), np.asarray(other)
+    return float(a @ b / max(float(np.linalg.norm(a) * np.linalg.norm(b)), 1e-12))
+
+
+def _slices(ids: Sequence[str], size: int) -> Iterable[Sequence[str]]:
+    return (ids[start : start + size] for start in range(0, len(ids), size))
