@@ -40,6 +40,7 @@ from llama_index_gear.steps import (
 )
 from llama_index_gear.store_check import SAMPLE, StoreChecks, StoreReport
 from llama_index_gear.store_collections import TRIPLE_WORDS, Collections, encoder
+from llama_index_gear.store_copy import check_alike, copying
 from llama_index_gear.store_reads import StoreReads, native_filter
 from llama_index_gear.store_triples import TripleReads
 from llama_index_gear.store_writes import StoreWrites
@@ -312,6 +313,37 @@ class GeARVectorStore(BasePydanticVectorStore):
     async def arepair(self, *, reembed: bool = False) -> StoreReport:
         """`repair`, without blocking the event loop."""
         return await arun(self._checks.repairing(reembed), self._connection.aanswer)
+
+    def copy_to(self, target: GeARVectorStore, *, filters: MetadataFilters | None = None) -> int:
+        """Copy passages and triples into another store as they are, vectors included: nothing is embedded or extracted.
+
+        From an embedded store to a server, for one: `store.copy_to(GeARVectorStore(QdrantClient(url=…)))`. A passage
+        that both have is replaced, triples included; what else the target has stays. Safe to repeat after a kill.
+        `show_progress` of this store shows a bar.
+
+        Args:
+            target: a store of the same language and average passage length; its collections are made if missing.
+            filters: only the passages that match, with their triples. Default: all.
+
+        Returns:
+            How many passages were copied.
+
+        Raises:
+            ArgumentError: the target reads words otherwise, or is this store.
+            EmbeddingError: the target has vectors of another dimension.
+
+        """
+        check_alike(self, target)
+        sides = (self._connection, target._connection)
+        flow = copying(self._writes, target._writes, filters, self.show_progress)
+        return run(flow, lambda sent: sides[sent.to_target].answer(sent.request))
+
+    async def acopy_to(self, target: GeARVectorStore, *, filters: MetadataFilters | None = None) -> int:
+        """`copy_to`, without blocking the event loop."""
+        check_alike(self, target)
+        sides = (self._connection, target._connection)
+        flow = copying(self._writes, target._writes, filters, self.show_progress)
+        return await arun(flow, lambda sent: sides[sent.to_target].aanswer(sent.request))
 
     # -- the graph side: requests of `steps.py` ------------------------------------------------------------------
 

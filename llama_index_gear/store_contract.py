@@ -172,6 +172,10 @@ class Driver:
         report: StoreReport = self._call("repair", "arepair", **options)
         return report
 
+    def copy_to(self, target: GeARVectorStore, **options: Any) -> int:
+        """`copy_to` or `acopy_to`."""
+        return int(self._call("copy_to", "acopy_to", target, **options))
+
     def get_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **options: Any
     ) -> list[BaseNode]:
@@ -1061,6 +1065,52 @@ class StoreContract:
         assert (set(report.incomplete), set(report.orphaned), report.outdated) == (set(lost), set(gone), ())
         report = do.repair()
         assert (report.ok, report.passages, report.triples) == (True, count - 2, count - 2)
+
+    # -- copying -------------------------------------------------------------------------------------------------
+
+    def test_a_copy_holds_the_same(self, make_store: Any, mode: str) -> None:
+        """Points, payloads and vectors, also when it is made twice, a few passages at a time; nothing is embedded."""
+        source = make_store(batch_size=3)
+        do, target = self.drive(source, mode), make_store(embed_model=_BackwardsEmbedding())
+        assert do.copy_to(target) == 0
+        do.add(_curry())
+        do.add([passage("nothing said", "No triple.")])
+        assert do.copy_to(target) == 5
+        for _ in range(2):
+            held = dict(
+                zip((source.collection_name, source.triple_collection_name), contents(target).values(), strict=True)
+            )
+            assert held == contents(source)
+            assert do.copy_to(target) == 5
+        assert target.check(sample=0).ok
+
+    def test_a_copy_replaces_what_both_have_and_leaves_the_rest(self, make_store: Any, mode: str) -> None:
+        """Triples that a passage stated in the target go; filters choose what comes."""
+        source, target = make_store(), make_store()
+        do, there = self.drive(source, mode), self.drive(target, mode)
+        there.add([passage("p-joined", "Old.", [_PLAYS, _SON]), passage("own", "Its own.", [_PLAYS])])
+        do.add(_curry())
+        assert do.copy_to(target, filters=_and(_is("year", 1988))) == 1
+        assert {node.node_id for node in there.get_nodes()} == {"p-son", "p-joined", "own"}
+        assert _triples(there, ["p-joined"]) == {("p-joined", *_PLAYS), ("p-joined", *_SON)}
+        assert do.copy_to(target) == 4
+        assert _triples(there, ["p-joined"]) == {("p-joined", *_JOINED), ("p-joined", *_SON)}
+        assert _triples(there, ["own"]) == {("own", *_PLAYS)}
+        assert there.check().ok
+
+    def test_a_copy_into_something_else_is_refused(self, make_store: Any, mode: str) -> None:
+        """Another dimension, another language, itself: before anything is written."""
+        do = self.drive(make_store(), mode)
+        do.add(_curry())
+        narrow = make_store(embed_model=WordEmbedding(16))
+        narrow.add([passage("n", "Narrow.", [_SON], embed_model=WordEmbedding(16))])
+        before = contents(narrow)
+        with _raises(EmbeddingError):
+            do.copy_to(narrow)
+        assert contents(narrow) == before
+        for other in (make_store(language="french"), make_store(average_passage_words=100.0), do.store):
+            with _raises(ArgumentError):
+                do.copy_to(other)
 
     # -- the layout ----------------------------------------------------------------------------------------------
 

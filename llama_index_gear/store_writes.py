@@ -50,7 +50,7 @@ class StoreWrites:
     batch_size: int
     show_progress: bool
 
-    def _preparing(self, dimension: int) -> Flow[None]:
+    def preparing(self, dimension: int) -> Flow[None]:
         """Create what is missing of both collections and their indexes; safe to repeat."""
         fields = {self.collections.passages: [(DOC_ID, models.PayloadSchemaType.KEYWORD)]}
         keywords = ("entities", "passage_id", DOC_ID)
@@ -68,7 +68,7 @@ class StoreWrites:
             return []
         yield from self.collections.exists()
         ((carried, dimension),) = yield [Compute(lambda: self._checked(passages))]
-        yield from self._preparing(dimension)
+        yield from self.preparing(dimension)
         self.collections.dimension = dimension  # known once it is true
         starts = range(0, len(passages), self.batch_size)
         for start in get_tqdm_iterable(starts, self.show_progress, "Storing passages and triples"):

@@ -38,7 +38,11 @@ ROOMS = {
     "store_reads": "errors fusion steps store_layout store_collections store_triples",
     "store_writes": "triple errors nodes steps store_layout store_collections store_reads",
     "store_check": "errors nodes steps store_layout store_collections store_reads store_writes",
-    "store": "triple errors steps edge connection store_collections store_triples store_reads store_writes store_check",
+    "store_copy": "errors steps store_layout store_collections store_writes",
+    "store": (
+        "triple errors steps edge connection store_collections store_triples store_reads store_writes store_check "
+        "store_copy"
+    ),
     "external_reads": "triple errors steps store_layout store_collections store_triples",
     "external": "triple errors steps edge connection store_layout store_collections store_triples external_reads",
     "read": "triple errors steps reply asking",
@@ -83,6 +87,7 @@ QDRANT = {
     "store_check",
     "store_collections",
     "store_contract",
+    "store_copy",
     "store_reads",
     "store_triples",
     "store_writes",

@@ -121,6 +121,40 @@ def dense(text: str, **options: Any) -> VectorStoreQuery:
     return VectorStoreQuery(query_str=text, **{"similarity_top_k": 5, **options})
 
 
+# -- from one engine to another ------------------------------------------------------------------------------------
+
+
+def servers() -> list[Any]:
+    gated = pytest.mark.skipif(SERVER is None, reason="start a Qdrant server and set QDRANT_URL=http://localhost:6333")
+    return [pytest.param(":memory:", id="memory"), pytest.param(SERVER, id="server", marks=gated)]
+
+
+@pytest.mark.parametrize("location", servers())
+@pytest.mark.parametrize("back", [False, True])
+def test_an_embedded_store_moves_to_a_server_and_back(tmp_path: Path, location: str, back: bool) -> None:
+    name = f"gear_test_{uuid.uuid4().hex}"
+    embedded = GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED, collection_name=name)
+    served = GeARVectorStore(QdrantClient(location), embed_model=EMBED, collection_name=name)
+    source, target = (served, embedded) if back else (embedded, served)
+    documents = [
+        Document(text="Ada met Bob. Bob wrote Emma.", id_="d-1", metadata={"year": 1990, "tags": ["a", "b"]}),
+        Document(text="Emma is read in Rome.", id_="d-2", metadata={"title": "Emma", "nested": {"deep": 1.5}}),
+    ]
+    IngestionPipeline(transformations=[MentionTripleExtractor(), EMBED], vector_store=source).run(documents=documents)
+    assert source.copy_to(target) == 2
+    assert contents(target) == contents(source)
+    assert target.check().ok
+    query = VectorStoreQuery(
+        query_str="Who wrote Emma?", mode=VectorStoreQueryMode.HYBRID, similarity_top_k=2, hybrid_top_k=2
+    )
+    one, other = source.query(query), target.query(query)
+    assert one.ids == other.ids and len(one.ids or []) == 2
+    np.testing.assert_allclose(one.similarities or [], other.similarities or [], atol=1e-6)
+    served.clear()
+    served.close()
+    embedded.close()
+
+
 # -- bad input -----------------------------------------------------------------------------------------------------
 
 
