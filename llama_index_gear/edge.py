@@ -160,11 +160,20 @@ class EdgeClient:
         return True
 
     def create_payload_index(
-        self, collection_name: str, field_name: str, field_schema: models.PayloadSchemaType, **options: Any
+        self,
+        collection_name: str,
+        field_name: str,
+        field_schema: models.PayloadSchemaType | models.KeywordIndexParams,
+        **options: Any,
     ) -> None:
-        """Index a payload field; `field_schema` as a plain type (keyword, integer, …)."""
+        """Index a payload field; `field_schema` as a plain type (keyword, integer, …) or as a tenant's keyword."""
         refuse("create_payload_index", options, "wait")
-        schema = getattr(edge.PayloadSchemaType, models.PayloadSchemaType(field_schema).value.capitalize())
+        schema: Any
+        if isinstance(field_schema, models.KeywordIndexParams):
+            refuse("create_payload_index", field_schema.model_dump(exclude_none=True), "type", "is_tenant")
+            schema = edge.KeywordIndexParams(is_tenant=field_schema.is_tenant)
+        else:
+            schema = getattr(edge.PayloadSchemaType, models.PayloadSchemaType(field_schema).value.capitalize())
         self._update(collection_name, edge.UpdateOperation.create_field_index(field_name, schema))
 
     # -- points --------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@
     ├── ExtractionError                                passages failed and `raise_on_error` was asked for
     └── StoreError
         ├── EmbeddingError      (ValueError)           a node without embedding, or of another dimension
+        ├── TenantError                                    a call that names no tenant, or touches another's passages
         ├── StoreLockedError                           another process has the embedded store open
         ├── UnsupportedFilter   (NotImplementedError)  a filter that the engine cannot honour
         └── UnsupportedCall     (NotImplementedError)  a call that the embedded engine cannot answer
@@ -54,6 +55,10 @@ class StoreError(GeARError):
 
 class EmbeddingError(StoreError, ValueError):
     """A node has no embedding, or one of another dimension than the collection's."""
+
+
+class TenantError(StoreError):
+    """A store that is divided between tenants was asked without one, or for another one's passages."""
 
 
 class StoreLockedError(StoreError):

@@ -53,7 +53,7 @@ class Sources:
         self.base_retriever = base_retriever
         self.mode = VectorStoreQueryMode(mode)
         self.base_top_k = base_top_k
-        self.filters = filters if filters is not None and filters.filters else None
+        self.filters = vector_store.bound(filters)
         self.llm = llm
         if graph is not None and not isinstance(graph, ExternalTripleStore):
             raise ArgumentError(f"graph must be an ExternalTripleStore, got {type(graph).__name__}")

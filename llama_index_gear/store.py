@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ from llama_index_gear.store_check import SAMPLE, StoreChecks, StoreReport
 from llama_index_gear.store_collections import TRIPLE_WORDS, Collections, encoder
 from llama_index_gear.store_copy import check_alike, copying
 from llama_index_gear.store_reads import StoreReads, native_filter
+from llama_index_gear.store_tenant import Tenancy
 from llama_index_gear.store_triples import TripleReads
 from llama_index_gear.store_writes import StoreWrites
 
@@ -72,6 +74,9 @@ class GeARVectorStore(BasePydanticVectorStore):
         language: of the BM25 stemmer and stop words, as Qdrant names it. Default "english".
         average_passage_words: what BM25's length normalisation takes for an average passage, stop words left out.
             Default 60, that is about 100 words of English; for larger chunks set it accordingly before ingesting.
+        tenant_field: the metadata field that names the tenant of a passage, if several share the store. Then nothing is
+            answered, replaced or deleted unless a tenant is named: ask `for_tenant(…)`, or pass filters that name one.
+            Default: no tenants.
         payload_indexes: metadata fields to index, as LlamaIndex's Qdrant store takes them:
             `[{"field_name": "year", "field_schema": PayloadSchemaType.INTEGER}]`. Filters work without, slower.
         show_progress: a progress bar while adding. Default False.
@@ -80,6 +85,7 @@ class GeARVectorStore(BasePydanticVectorStore):
         StoreLockedError: (from any call) another process has the embedded store open.
         EmbeddingError: (from `add` and queries) an embedding is missing or has another dimension than the collection.
         UnsupportedFilter: (from any call with filters) an operator that Qdrant's filters cannot express.
+        TenantError: (from any call) there is a `tenant_field`, and no tenant is named, or another's passages are meant.
 
     """
 
@@ -99,6 +105,7 @@ class GeARVectorStore(BasePydanticVectorStore):
     _reads: StoreReads = PrivateAttr()
     _writes: StoreWrites = PrivateAttr()
     _checks: StoreChecks = PrivateAttr()
+    _tenancy: Tenancy = PrivateAttr()
     _connection: Connection = PrivateAttr()
 
     def __init__(
@@ -111,6 +118,7 @@ class GeARVectorStore(BasePydanticVectorStore):
         batch_size: int = 64,
         language: str = "english",
         average_passage_words: float = 60.0,
+        tenant_field: str | None = None,
         payload_indexes: Sequence[dict[str, Any]] = (),
         show_progress: bool = False,
     ) -> None:
@@ -131,11 +139,41 @@ class GeARVectorStore(BasePydanticVectorStore):
             encoder(language, TRIPLE_WORDS),
             list(payload_indexes),
         )
-        self._reads = StoreReads(self._collections, TripleReads(self._collections))
-        self._writes = StoreWrites(self._collections, self._reads, batch_size, show_progress)
-        self._checks = StoreChecks(self._collections, self._reads, self._writes, show_progress)
         self._embed_model = embed_model
         self._connection = Connection(client, aclient, lambda: self.embed_model)
+        self._belong_to(Tenancy(tenant_field, None))
+
+    def _belong_to(self, tenancy: Tenancy) -> None:
+        self._tenancy = tenancy
+        self._reads = StoreReads(self._collections, TripleReads(self._collections))
+        self._writes = StoreWrites(self._collections, self._reads, tenancy, self.batch_size, self.show_progress)
+        self._checks = StoreChecks(self._collections, self._reads, self._writes, self.show_progress)
+
+    def for_tenant(self, tenant: str) -> GeARVectorStore:
+        """This store, bound to one tenant: whatever it is asked, by whomever, it sees and changes only that one's.
+
+        Give it to pipelines, indexes, retrievers and engines in the store's place. Nodes that it adds get the tenant in
+        their metadata, hidden from models. It shares the clients of the store: close that one.
+
+        Args:
+            tenant: its name, as in the metadata.
+
+        Raises:
+            ArgumentError: the store has no `tenant_field`, or the name is empty.
+
+        """
+        bound = self.model_copy()
+        bound._belong_to(Tenancy(self._tenancy.field, tenant))
+        return bound
+
+    def bound(self, filters: MetadataFilters | None) -> MetadataFilters | None:
+        """What filters bind, all in all: these and the tenant's; None if nothing does.
+
+        Raises:
+            TenantError: the store is divided between tenants, and neither it nor the filters name one.
+
+        """
+        return self._tenancy.bound(filters)
 
     @classmethod
     def from_path(cls, path: str | Path, **arguments: Any) -> GeARVectorStore:
@@ -224,7 +262,7 @@ class GeARVectorStore(BasePydanticVectorStore):
         await arun(self._writes.deleting_nodes(node_ids, filters), self._connection.aanswer)
 
     def clear(self) -> None:
-        """Delete both collections."""
+        """Delete both collections; of a store bound to a tenant, that tenant's passages and triples."""
         run(self._writes.clearing(), self._connection.answer)
 
     async def aclear(self) -> None:
@@ -242,13 +280,13 @@ class GeARVectorStore(BasePydanticVectorStore):
             limit: at most so many. Default: all.
 
         """
-        return run(self._reads.getting(node_ids, filters, limit), self._connection.answer)
+        return run(self._reads.getting(node_ids, self.bound(filters), limit), self._connection.answer)
 
     async def aget_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, limit: int | None = None
     ) -> list[BaseNode]:
         """`get_nodes`, without blocking the event loop."""
-        return await arun(self._reads.getting(node_ids, filters, limit), self._connection.aanswer)
+        return await arun(self._reads.getting(node_ids, self.bound(filters), limit), self._connection.aanswer)
 
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """Dense (DEFAULT), BM25 (SPARSE) or both fused (HYBRID, reciprocal rank fusion) search over passages.
@@ -264,11 +302,14 @@ class GeARVectorStore(BasePydanticVectorStore):
             ArgumentError: another mode, a top-k below 1, or another keyword.
 
         """
-        return run(self._reads.querying(query, native_filter(kwargs)), self._connection.answer)
+        return run(self._querying(query, kwargs), self._connection.answer)
 
     async def aquery(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """`query`, without blocking the event loop."""
-        return await arun(self._reads.querying(query, native_filter(kwargs)), self._connection.aanswer)
+        return await arun(self._querying(query, kwargs), self._connection.aanswer)
+
+    def _querying(self, query: VectorStoreQuery, options: dict[str, Any]) -> Flow[VectorStoreQueryResult]:
+        return self._reads.querying(replace(query, filters=self.bound(query.filters)), native_filter(options))
 
     # -- looking after it ----------------------------------------------------------------------------------------
 
@@ -285,10 +326,12 @@ class GeARVectorStore(BasePydanticVectorStore):
             What is there and what is wrong; `report.ok` says whether all is well, `print(report)` the rest.
 
         """
+        self._tenancy.refuse_bound("check")
         return run(self._checks.checking(sample), self._connection.answer)
 
     async def acheck(self, sample: int = SAMPLE) -> StoreReport:
         """`check`, without blocking the event loop."""
+        self._tenancy.refuse_bound("check")
         return await arun(self._checks.checking(sample), self._connection.aanswer)
 
     def repair(self, *, reembed: bool = False) -> StoreReport:
@@ -308,10 +351,12 @@ class GeARVectorStore(BasePydanticVectorStore):
                 or if `embed_model` has another dimension than the collections.
 
         """
+        self._tenancy.refuse_bound("repair")
         return run(self._checks.repairing(reembed), self._connection.answer)
 
     async def arepair(self, *, reembed: bool = False) -> StoreReport:
         """`repair`, without blocking the event loop."""
+        self._tenancy.refuse_bound("repair")
         return await arun(self._checks.repairing(reembed), self._connection.aanswer)
 
     def copy_to(self, target: GeARVectorStore, *, filters: MetadataFilters | None = None) -> int:
@@ -323,7 +368,7 @@ class GeARVectorStore(BasePydanticVectorStore):
 
         Args:
             target: a store of the same language and average passage length; its collections are made if missing.
-            filters: only the passages that match, with their triples. Default: all.
+            filters: only the passages that match, with their triples. Default: all; of a tenant's store, that tenant's.
 
         Returns:
             How many passages were copied.
@@ -333,17 +378,19 @@ class GeARVectorStore(BasePydanticVectorStore):
             EmbeddingError: the target has vectors of another dimension.
 
         """
-        check_alike(self, target)
-        sides = (self._connection, target._connection)
-        flow = copying(self._writes, target._writes, filters, self.show_progress)
-        return run(flow, lambda sent: sides[sent.to_target].answer(sent.request))
+        answer = [side._connection.answer for side in (self, target)]
+        return run(self._copying(target, filters), lambda sent: answer[sent.to_target](sent.request))
 
     async def acopy_to(self, target: GeARVectorStore, *, filters: MetadataFilters | None = None) -> int:
         """`copy_to`, without blocking the event loop."""
+        answer = [side._connection.aanswer for side in (self, target)]
+        return await arun(self._copying(target, filters), lambda sent: answer[sent.to_target](sent.request))
+
+    def _copying(self, target: GeARVectorStore, filters: MetadataFilters | None) -> Flow[int]:
         check_alike(self, target)
-        sides = (self._connection, target._connection)
-        flow = copying(self._writes, target._writes, filters, self.show_progress)
-        return await arun(flow, lambda sent: sides[sent.to_target].aanswer(sent.request))
+        target._tenancy.refuse_bound("copy_to")
+        mine = filters if self._tenancy.tenant is None else self.bound(filters)  # the whole store's: all tenants
+        return copying(self._writes, target._writes, mine, self.show_progress)
 
     # -- the graph side: requests of `steps.py` ------------------------------------------------------------------
 
@@ -363,11 +410,13 @@ class GeARVectorStore(BasePydanticVectorStore):
         return await arun(self._answering(request, filters), self._connection.aanswer)
 
     def _answering(self, request: Any, filters: MetadataFilters | None) -> Flow[Any]:
+        if isinstance(request, EmbedQuery | EmbedTexts | Compute):
+            return (yield [request])[0]
+        filters = self.bound(filters)
+        answer: Any
         match request:
-            case EmbedQuery() | EmbedTexts() | Compute():
-                (answer,) = yield [request]
-            case Facts():
-                answer = yield from self._reads.triples.facts(request)
+            case Facts():  # found by filters, in what was read before; tenants don't rely on that
+                answer = yield from self._reads.triples.facts(request, filters if self._tenancy.field else None)
             case Similarities():
                 answer = yield from self._reads.triples.similarities(request)
             case Passages():

@@ -80,9 +80,7 @@ class Collections:
             (self.has_triples,) = yield [Call("collection_exists", {"collection_name": self.triples})]
         return self.has_triples
 
-    def preparing(
-        self, name: str, config: dict[str, Any], fields: Sequence[tuple[str, models.PayloadSchemaType]]
-    ) -> Flow[None]:
+    def preparing(self, name: str, config: dict[str, Any], fields: Sequence[tuple[str, Any]]) -> Flow[None]:
         """Create what is missing of a collection and its payload indexes; safe to repeat, and beside other writers."""
         (exists,) = yield [Call("collection_exists", {"collection_name": name})]
         if not exists:
@@ -126,7 +124,13 @@ class Collections:
         return list(points), following
 
     def scrolling(
-        self, name: str, match_: models.Filter, *, payload: bool, vectors: Any, limit: int | None = None
+        self,
+        name: str,
+        match_: models.Filter | None,
+        *,
+        payload: bool | list[str],
+        vectors: Any,
+        limit: int | None = None,
     ) -> Flow[list[Any]]:
         """All points that match, or the first `limit`, a page at a time."""
         found: list[Any] = []

@@ -141,10 +141,14 @@ class TripleReads:
         answers = yield from self.collections.batch(self.collections.triples, requests)
         return [[_incidence(point) for point in answer] for answer in answers]
 
-    def facts(self, request: Facts) -> Flow[dict[str, StoredTriple]]:
+    def facts(self, request: Facts, filters: MetadataFilters | None = None) -> Flow[dict[str, StoredTriple]]:
         """Answers `Facts`."""
         if not request.ids or not (yield from self.collections.triples_exist()):
             return {}
+        if filters is not None:
+            match_ = triple_filter(filters, must=[models.HasIdCondition(has_id=list(request.ids))])
+            found = yield from self.collections.scrolling(self.collections.triples, match_, payload=FACT, vectors=False)
+            return {str(record.id): to_stored_triple(record, 0.0) for record in found}
         (records,) = yield [
             Call(
                 "retrieve",

@@ -38,6 +38,7 @@ from llama_index_gear.store_layout import (
     vectors_config,
 )
 from llama_index_gear.store_reads import StoreReads
+from llama_index_gear.store_tenant import Tenancy
 from llama_index_gear.triple import Triple
 
 
@@ -47,14 +48,21 @@ class StoreWrites:
 
     collections: Collections
     reads: StoreReads
+    tenancy: Tenancy
     batch_size: int
     show_progress: bool
 
     def preparing(self, dimension: int) -> Flow[None]:
         """Create what is missing of both collections and their indexes; safe to repeat."""
-        fields = {self.collections.passages: [(DOC_ID, models.PayloadSchemaType.KEYWORD)]}
-        keywords = ("entities", "passage_id", DOC_ID)
-        fields[self.collections.triples] = [(key, models.PayloadSchemaType.KEYWORD) for key in keywords]
+        keyword, keywords = models.PayloadSchemaType.KEYWORD, ("entities", "passage_id", DOC_ID)
+        fields: dict[str, list[tuple[str, Any]]] = {
+            self.collections.passages: [(DOC_ID, keyword)],
+            self.collections.triples: [(key, keyword) for key in keywords],
+        }
+        if self.tenancy.field is not None:
+            tenant = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
+            fields[self.collections.passages].append((self.tenancy.field, tenant))
+            fields[self.collections.triples].append((f"metadata.{self.tenancy.field}", tenant))
         for index in self.collections.payload_indexes:
             fields[self.collections.passages].append((index["field_name"], index["field_schema"]))
             fields[self.collections.triples].append((f"metadata.{index['field_name']}", index["field_schema"]))
@@ -63,10 +71,11 @@ class StoreWrites:
 
     def adding(self, nodes: Sequence[BaseNode]) -> Flow[list[str]]:
         """The flow of `add`."""
-        passages = list({node.node_id: node for node in nodes}.values())
+        passages = self.tenancy.owned(list({node.node_id: node for node in nodes}.values()))
         if not passages:
             return []
-        yield from self.collections.exists()
+        if (yield from self.collections.exists()):
+            yield from self.tenancy.guarding(self.collections, passages)
         ((carried, dimension),) = yield [Compute(lambda: self._checked(passages))]
         yield from self.preparing(dimension)
         self.collections.dimension = dimension  # known once it is true
@@ -161,13 +170,13 @@ class StoreWrites:
 
     def deleting_document(self, ref_doc_id: str) -> Flow[None]:
         """The flow of `delete`."""
-        match_ = models.Filter(must=[any_of(DOC_ID, [ref_doc_id])])
-        yield from self._deleting({self.collections.passages: match_, self.collections.triples: match_})
+        yield from self._deleting_all(self.tenancy.bound(None), any_of(DOC_ID, [ref_doc_id]))
 
     def deleting_nodes(self, node_ids: list[str] | None, filters: MetadataFilters | None) -> Flow[None]:
         """The flow of `delete_nodes`."""
         if node_ids is None and not conditions(filters):
             raise ArgumentError("delete_nodes without ids and filters would delete everything: call clear()")
+        filters = self.tenancy.bound(filters)
         if node_ids == []:
             return
         found, orphans = node_ids or [], None
@@ -189,6 +198,15 @@ class StoreWrites:
         """Delete the triples of passages that are gone."""
         yield from self._deleting({self.collections.triples: models.Filter(must=[any_of("passage_id", passage_ids)])})
 
+    def _deleting_all(self, filters: MetadataFilters | None, *conditions_: models.FieldCondition) -> Flow[None]:
+        """Delete the passages and the triples that match."""
+        yield from self._deleting(
+            {
+                self.collections.passages: models.Filter(must=[*conditions_, *conditions(filters)]),
+                self.collections.triples: models.Filter(must=[*conditions_, *conditions(filters, under="metadata.")]),
+            }
+        )
+
     def _deleting(self, matches: dict[str, models.Filter]) -> Flow[None]:
         for name, match_ in matches.items():  # passages first: one that is there has its triples
             (exists,) = yield [Call("collection_exists", {"collection_name": name})]
@@ -197,6 +215,9 @@ class StoreWrites:
 
     def clearing(self) -> Flow[None]:
         """The flow of `clear`."""
+        if self.tenancy.tenant is not None:
+            yield from self._deleting_all(self.tenancy.bound(None))
+            return
         self.collections.dimension, self.collections.has_triples = None, False
         for name in (self.collections.passages, self.collections.triples):
             (exists,) = yield [Call("collection_exists", {"collection_name": name})]

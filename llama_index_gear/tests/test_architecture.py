@@ -36,12 +36,13 @@ ROOMS = {
     "store_collections": "errors steps store_layout",
     "store_triples": "triple errors steps store_layout store_collections",
     "store_reads": "errors fusion steps store_layout store_collections store_triples",
-    "store_writes": "triple errors nodes steps store_layout store_collections store_reads",
+    "store_tenant": "errors nodes steps store_layout store_collections",
+    "store_writes": "triple errors nodes steps store_layout store_collections store_reads store_tenant",
     "store_check": "errors nodes steps store_layout store_collections store_reads store_writes",
     "store_copy": "errors steps store_layout store_collections store_writes",
     "store": (
         "triple errors steps edge connection store_collections store_triples store_reads store_writes store_check "
-        "store_copy"
+        "store_copy store_tenant"
     ),
     "external_reads": "triple errors steps store_layout store_collections store_triples",
     "external": "triple errors steps edge connection store_layout store_collections store_triples external_reads",

@@ -1,0 +1,448 @@
+"""Filters and tenants: what they forbid reaches no result, no trace, no prompt, no log; nothing is answered without."""
+
+import json
+import logging
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from llama_index.core import VectorStoreIndex
+from llama_index.core.ingestion import DocstoreStrategy, IngestionPipeline
+from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.schema import BaseNode, Document, MetadataMode, NodeWithScore, QueryBundle
+from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.core.vector_stores.types import (
+    FilterCondition,
+    FilterOperator,
+    MetadataFilter,
+    MetadataFilters,
+    VectorStoreQuery,
+    VectorStoreQueryMode,
+)
+from qdrant_client import QdrantClient
+
+from llama_index_gear.bm25 import RankBM25Retriever
+from llama_index_gear.engine import GeARQueryEngine
+from llama_index_gear.errors import ArgumentError, TenantError
+from llama_index_gear.gear_retriever import GeARRetriever
+from llama_index_gear.mentions import MentionTripleExtractor
+from llama_index_gear.pagerank import LocalPageRank
+from llama_index_gear.postprocessor import DiverseTripleBeamSearch
+from llama_index_gear.retriever import NaiveGERetriever, SyncGERetriever
+from llama_index_gear.steps import Align, Facts, Link, Neighbours, Passages, Propositions, Touching, TriplesOf
+from llama_index_gear.store import GeARVectorStore
+from llama_index_gear.store_contract import contents, passage
+from llama_index_gear.t2rag_retriever import T2RAGRetriever
+from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.triple import Triple
+
+EMBED = WordEmbedding(64)
+O = FilterOperator  # noqa: E741 - it stands in tables
+QUESTION = "What does the Hub know of Entity 3 and Entity 5?"
+Make: TypeAlias = Callable[..., GeARVectorStore]
+
+
+def is_(key: str, value: Any, operator: FilterOperator = O.EQ) -> MetadataFilter:
+    return MetadataFilter(key=key, value=value, operator=operator)
+
+
+def all_of(*filters: MetadataFilter | MetadataFilters) -> MetadataFilters:
+    return MetadataFilters(filters=list(filters), condition=FilterCondition.AND)
+
+
+def any_of(*filters: MetadataFilter | MetadataFilters) -> MetadataFilters:
+    return MetadataFilters(filters=list(filters), condition=FilterCondition.OR)
+
+
+# -- what is forbidden reaches nothing -----------------------------------------------------------------------------
+
+
+def corpus(seed: int) -> list[BaseNode]:
+    """Passages that share entities, each with a mark of its own in its id, its text, a triple and an entity's name."""
+    rng = random.Random(seed)
+    made = []
+    for n in range(24):
+        one, other, mark = rng.randrange(8), rng.randrange(8), f"mark{n:02d}x"
+        facts = [
+            ("Hub", "knows", f"Entity {one}"),
+            (f"Entity {one}", f"knows by {mark}", f"Entity {other}"),
+            (f"Entity {other}", "keeps", f"The {mark}"),
+        ]
+        text = f"Entity {one} knows Entity {other} and the Hub, says {mark}."
+        metadata = {
+            "year": rng.randrange(4),
+            "kind": rng.choice("abc"),
+            "tags": rng.sample(["u", "v", "w"], rng.randrange(3)),
+        }
+        made.append(passage(f"p-{mark}", text, facts, document=f"d-{mark}", embed_model=EMBED, metadata=metadata))
+    return made
+
+
+def filters() -> st.SearchStrategy[MetadataFilters]:
+    years, kinds = st.integers(0, 3), st.sampled_from("abc")
+    leaves = st.one_of(
+        st.builds(is_, st.just("year"), years, st.sampled_from([O.EQ, O.NE, O.GT, O.GTE, O.LT, O.LTE])),
+        st.builds(is_, st.just("year"), st.lists(years, min_size=1), st.sampled_from([O.IN, O.NIN])),
+        st.builds(is_, st.just("kind"), kinds, st.sampled_from([O.EQ, O.NE, O.TEXT_MATCH])),
+        st.builds(is_, st.just("kind"), st.lists(kinds, min_size=1), st.sampled_from([O.IN, O.NIN])),
+        st.builds(is_, st.just("tags"), st.lists(st.sampled_from("uvw"), min_size=1), st.just(O.IN)),
+        st.builds(is_, st.just("tags"), st.none(), st.just(O.IS_EMPTY)),
+    )
+    conditions = st.sampled_from(list(FilterCondition))
+    nested: st.SearchStrategy[Any] = st.recursive(
+        leaves,
+        lambda inner: st.builds(
+            lambda some, condition: MetadataFilters(filters=some, condition=condition),
+            st.lists(inner, min_size=1, max_size=3),
+            conditions,
+        ),
+        max_leaves=5,
+    )
+    return nested.map(lambda each: each if isinstance(each, MetadataFilters) else all_of(each))
+
+
+def admits(filters: MetadataFilter | MetadataFilters, metadata: dict[str, Any]) -> bool:
+    """What Qdrant is to do, in Python."""
+    if isinstance(filters, MetadataFilters):
+        held = [admits(each, metadata) for each in filters.filters]
+        by_condition = {
+            FilterCondition.AND: all(held),
+            FilterCondition.OR: any(held),
+            FilterCondition.NOT: not any(held),
+        }
+        return by_condition[filters.condition or FilterCondition.AND]
+    mine: Any = metadata[filters.key]
+    value: Any = filters.value
+    several = mine if isinstance(mine, list) else [mine]
+    tests: dict[FilterOperator, Callable[[], bool]] = {
+        O.EQ: lambda: mine == value,
+        O.NE: lambda: mine != value,
+        O.GT: lambda: mine > value,
+        O.GTE: lambda: mine >= value,
+        O.LT: lambda: mine < value,
+        O.LTE: lambda: mine <= value,
+        O.IN: lambda: any(each in value for each in several),
+        O.NIN: lambda: not any(each in value for each in several),
+        O.TEXT_MATCH: lambda: value in mine,
+        O.IS_EMPTY: lambda: not mine,
+    }
+    return tests[filters.operator]()
+
+
+def talkative() -> ScriptedLLM:
+    """A model that always finds something more to look for, in what it is shown."""
+
+    def reply(prompt: str) -> str:
+        shown = re.findall(r"Entity \d|The mark\d\dx", prompt) or ["Hub"]
+        if "Put ?name" in prompt:
+            return json.dumps({"triples": [["Hub", "knows", "?one"], ["?one", "keeps", "?other"]]})
+        facts = [["Hub", "knows", shown[0]], [shown[0], "knows", shown[len(shown) // 2]], [shown[-1], "keeps", "it"]]
+        said = {"triples": facts, "answerable": False, "reason": f"what {shown[-1]} keeps is missing"}
+        resolved = [{"clue": n, "triple": fact, "passages": [1]} for n, fact in enumerate(facts, start=1)]
+        return json.dumps({**said, "query": f"What does {shown[-1]} keep, that {shown[0]} knows?", "facts": resolved})
+
+    return ScriptedLLM(otherwise=reply)
+
+
+def said_by_every_method(store: GeARVectorStore, everything: Sequence[BaseNode], **bound: Any) -> str:
+    """All that leaves the store, by whatever way: results, traces, prompts; of foreign bases, what they let through."""
+    llm, foreign = talkative(), RankBM25Retriever(list(everything), similarity_top_k=24)
+    retrievers = [
+        NaiveGERetriever(store, similarity_top_k=24, beam_length=3, **bound),
+        NaiveGERetriever(store, foreign, similarity_top_k=24, pagerank=LocalPageRank(), **bound),
+        SyncGERetriever(store, llm=llm, similarity_top_k=24, link_top_k=3, pagerank=LocalPageRank(), **bound),
+    ]
+    leaves = [retriever.retrieve(QUESTION) for retriever in retrievers]
+    base = [NodeWithScore(node=node, score=1.0) for node in everything]
+    added = DiverseTripleBeamSearch(store, llm=llm, top_n=24, **bound)
+    leaves.append(added.postprocess_nodes(base, query_bundle=QueryBundle(QUESTION)))
+    texts = []
+    for agent in (
+        GeARRetriever(store, llm=llm, max_steps=2, similarity_top_k=24, **bound),
+        GeARRetriever(store, base_retriever=foreign, llm=llm, max_steps=2, calls="merged", **bound),
+        T2RAGRetriever(store, llm=llm, max_rounds=2, similarity_top_k=24, **bound),
+        T2RAGRetriever(store, llm=llm, max_rounds=2, search_by="passages", expand=True, **bound),
+    ):
+        nodes, trace = agent.retrieve_with_trace(QUESTION)
+        leaves.append(nodes)
+        texts.append(trace.model_dump_json())
+    engine = GeARQueryEngine.from_vector_store(store, llm=llm, max_steps=1, **bound)
+    response = engine.query(QUESTION)
+    leaves.append(response.source_nodes)
+    texts += [str(response), str(response.metadata), *llm.history]
+    for nodes in leaves:
+        texts += [each.node.node_id + each.node.get_content(MetadataMode.ALL) for each in nodes]
+    return "\n".join(texts)
+
+
+def marks(text: str) -> set[str]:
+    return set(re.findall(r"mark\d\dx", text))
+
+
+@pytest.fixture(scope="module", params=[0, 1])
+def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    store = GeARVectorStore.from_path(tmp_path_factory.mktemp("filled") / "store", embed_model=EMBED)
+    nodes = corpus(request.param)
+    store.add(nodes)
+    yield store, nodes
+    store.close()
+
+
+def test_without_filters_every_way_leads_to_the_marks(filled: Any) -> None:
+    store, nodes = filled
+    assert len(marks(said_by_every_method(store, nodes))) > 20
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(only=filters())
+def test_no_forbidden_passage_triple_or_name_leaves_the_store(
+    filled: Any, caplog: pytest.LogCaptureFixture, only: MetadataFilters
+) -> None:
+    store, nodes = filled
+    caplog.clear()
+    allowed = {mark for node in nodes if admits(only, node.metadata) for mark in marks(node.node_id)}
+    with caplog.at_level(logging.DEBUG):
+        said = said_by_every_method(store, nodes, filters=only)
+    assert marks(said) <= allowed
+    assert marks(caplog.text) <= allowed
+    assert bool(marks(said)) == bool(allowed)
+
+
+@pytest.mark.parametrize("bound", [True, False])
+def test_no_other_tenant_s_passage_triple_or_name_leaves_the_store(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, bound: bool
+) -> None:
+    store, nodes = GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED, tenant_field="kind"), corpus(2)
+    store.add(nodes)
+    for tenant in "abc":
+        own = {mark for node in nodes if node.metadata["kind"] == tenant for mark in marks(node.node_id)}
+        caplog.clear()
+        with caplog.at_level(logging.DEBUG):
+            if bound:
+                said = said_by_every_method(store.for_tenant(tenant), nodes)
+            else:
+                said = said_by_every_method(store, nodes, filters=all_of(is_("kind", tenant)))
+        assert marks(said) == own
+        assert marks(caplog.text) <= own
+    store.close()
+
+
+# -- tenants -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["edge", "memory"])
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
+    made: list[GeARVectorStore] = []
+
+    def maker(**arguments: Any) -> GeARVectorStore:
+        options = {"embed_model": EMBED, "tenant_field": "who", **arguments}
+        if request.param == "edge":
+            made.append(GeARVectorStore.from_path(tmp_path / f"store-{len(made)}", **options))
+        else:
+            made.append(GeARVectorStore(QdrantClient(":memory:"), **options))
+        return made[-1]
+
+    yield maker
+    for store in made:
+        store.close()
+
+
+FACT = ("Ada", "wrote to", "Bob")
+
+
+def letter(node_id: str, who: str | None = None, document: str = "d-1") -> BaseNode:
+    metadata = {} if who is None else {"who": who}
+    return passage(node_id, "Ada wrote to Bob.", [FACT], document=document, embed_model=EMBED, metadata=metadata)
+
+
+def shared(make: Make) -> GeARVectorStore:
+    """Two tenants that say the same, of a document of the same name."""
+    store = make()
+    store.for_tenant("one").add([letter("1-a"), letter("1-b", document="d-2")])
+    store.for_tenant("other").add([letter("2-a"), letter("2-b", "other")])
+    return store
+
+
+def ids(nodes: Sequence[BaseNode] | None) -> list[str]:
+    return sorted(node.node_id for node in nodes or [])
+
+
+REQUESTS = [
+    Link(["Ada wrote to Bob"], 5, EMBED.get_query_embedding("Ada")),
+    Propositions(["Ada wrote to Bob"], 5),
+    TriplesOf(["1-a"], EMBED.get_query_embedding("Ada"), None),
+    Neighbours([("ada",)], EMBED.get_query_embedding("Ada"), [], 5),
+    Touching([(["ada"], [])], [5]),
+    Facts([Triple(*FACT).id("1-a")]),
+    Passages(["1-a"]),
+    Align(["Ada"], 5),
+]
+
+
+def test_nothing_is_answered_without_a_tenant(make: Make) -> None:
+    store = shared(make)
+    before = contents(store)
+    unnamed = [
+        None,
+        all_of(),
+        all_of(is_("year", 1990)),
+        all_of(is_("who", "one", O.NE)),
+        all_of(is_("who", "one", O.GT)),
+        all_of(is_("who", ["one"], O.IN)),
+        all_of(is_("who", "")),
+        any_of(is_("who", "one"), is_("year", 1990)),
+        any_of(is_("who", "one")),
+        all_of(any_of(is_("who", "one"), is_("who", "other"))),
+        MetadataFilters(filters=[is_("who", "one")], condition=FilterCondition.NOT),
+    ]
+    for filters in unnamed:
+        query = VectorStoreQuery(query_str="Ada", similarity_top_k=5, filters=filters)
+        calls: list[Callable[[], Any]] = [
+            partial(store.query, query),
+            partial(store.get_nodes, filters=filters),
+            partial(store.get_nodes, ["1-a"], filters),
+            partial(store.delete_nodes, ["1-a"], filters),
+            partial(NaiveGERetriever, store, filters=filters),
+            *[partial(store.answer, request, filters) for request in REQUESTS],
+        ]
+        for call in calls:
+            with pytest.raises(TenantError, match="who"):
+                call()
+    with pytest.raises(TenantError):
+        store.delete("d-1")
+    assert contents(store) == before
+
+
+def test_a_tenant_sees_its_own(make: Make) -> None:
+    store = shared(make)
+    one = store.for_tenant("one")
+    for asked, filters in ((one, None), (store, all_of(is_("who", "one"))), (store, all_of(all_of(is_("who", "one"))))):
+        assert ids(asked.get_nodes(filters=filters)) == ["1-a", "1-b"]
+        assert ids(asked.get_nodes(["1-a", "2-a"], filters)) == ["1-a"]
+        for mode in (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.HYBRID):
+            query = VectorStoreQuery(query_str="Ada", similarity_top_k=5, mode=mode, filters=filters)
+            assert ids(asked.query(query).nodes) == ["1-a", "1-b"]
+            assert query.filters is filters
+        for request in REQUESTS[2:4]:
+            assert asked.answer(request, filters)
+        assert set(asked.answer(Facts([Triple(*FACT).id(each) for each in ("1-a", "2-a")]), filters)) == {
+            Triple(*FACT).id("1-a")
+        }
+        assert len(asked.answer(REQUESTS[0], filters)[0]) == 2
+    assert one.get_nodes(filters=all_of(is_("who", "other"))) == []
+    assert ids(one.get_nodes(["1-a", "1-b", "2-a"], all_of(is_("doc_id", "d-2")))) == ["1-b"]
+    assert one.get_nodes(["1-a"])[0].get_content(MetadataMode.EMBED) == "Ada wrote to Bob."  # nothing shown to models
+    assert one.for_tenant("other").get_nodes(["1-a"]) == []
+
+
+def test_a_tenant_changes_its_own(make: Make) -> None:
+    store = shared(make)
+    one, other = store.for_tenant("one"), store.for_tenant("other")
+    before = contents(store)
+    with pytest.raises(TenantError, match="'2-a'"):
+        one.add([letter("new"), letter("2-a")])
+    with pytest.raises(TenantError, match="'2-a'"):
+        store.add([letter("new", "one"), letter("2-a", "one")])
+    with pytest.raises(TenantError, match="'x'"):
+        one.add([letter("new"), letter("x", "other")])
+    with pytest.raises(TenantError, match="'x'"):
+        store.add([letter("new", "one"), letter("x")])
+    one.delete_nodes(["2-a"])
+    one.delete_nodes(filters=all_of(is_("who", "other")))
+    assert contents(store) == before
+    one.delete("d-1")
+    assert (ids(one.get_nodes()), ids(other.get_nodes())) == (["1-b"], ["2-a", "2-b"])
+    assert len(contents(store)[store.triple_collection_name]) == 3
+    store.delete_nodes(["1-b", "2-b"], all_of(is_("who", "other")))
+    assert (ids(one.get_nodes()), ids(other.get_nodes())) == (["1-b"], ["2-a"])
+    other.clear()
+    assert (ids(one.get_nodes()), ids(other.get_nodes())) == (["1-b"], [])
+    assert len(contents(store)[store.triple_collection_name]) == 1
+    assert store.check().ok
+    store.clear()
+    assert contents(store) == {}
+
+
+def test_what_is_about_all_tenants_is_not_for_one(make: Make) -> None:
+    store, target = shared(make), make()
+    one = store.for_tenant("one")
+    for call in (one.check, one.repair, lambda: store.copy_to(target.for_tenant("one"))):
+        with pytest.raises(TenantError, match="all tenants"):
+            call()
+    assert one.copy_to(target) == 2
+    assert target.for_tenant("one").get_nodes() == one.get_nodes()
+    assert store.copy_to(target) == 4
+    assert store.check().ok and contents(target) == contents(store)
+
+
+def test_a_tenant_has_an_index_of_its_own(make: Make) -> None:
+    if not isinstance((store := shared(make)).client, QdrantClient):  # Qdrant in memory has no indexes
+        for name, field in ((store.collection_name, "who"), (store.triple_collection_name, "metadata.who")):
+            assert field in store.client.get_collection(name).payload_schema
+
+
+@pytest.mark.parametrize("wrong", [{"tenant_field": ""}, {"tenant_field": 3}])
+def test_a_field_is_a_text(make: Make, wrong: dict[str, Any]) -> None:
+    with pytest.raises(ArgumentError, match="tenant_field"):
+        make(**wrong)
+
+
+def test_a_tenant_is_a_text_and_needs_a_field(make: Make) -> None:
+    with pytest.raises(ArgumentError, match="tenant must be"):
+        make().for_tenant("")
+    with pytest.raises(ArgumentError, match="tenant_field"):
+        make(tenant_field=None).for_tenant("one")
+
+
+def test_pipelines_and_indexes_work_for_a_tenant(make: Make) -> None:
+    """The same documents, updated and deleted by one of two tenants."""
+    store = make()
+    stores = {who: store.for_tenant(who) for who in ("one", "other")}
+    pipelines = {
+        who: IngestionPipeline(
+            transformations=[SentenceSplitter(), MentionTripleExtractor(), EMBED],  # so nodes have ids of their own
+            vector_store=stores[who],
+            docstore=SimpleDocumentStore(),
+            docstore_strategy=DocstoreStrategy.UPSERTS_AND_DELETE,
+        )
+        for who in stores
+    }
+    old, kept = Document(text="Ada met Bob.", id_="d-1"), Document(text="Bob met Eve.", id_="d-2")
+    for pipeline in pipelines.values():
+        pipeline.run(documents=[old, kept])
+    pipelines["one"].run(documents=[Document(text="Ada met Zoe.", id_="d-1")])
+    assert [node.get_content() for node in stores["one"].get_nodes()] == ["Ada met Zoe."]
+    assert sorted(node.get_content() for node in stores["other"].get_nodes()) == ["Ada met Bob.", "Bob met Eve."]
+    index = VectorStoreIndex.from_vector_store(stores["other"], embed_model=EMBED)
+    index.insert(Document(text="Zoe met Ada.", id_="d-3"))
+    index.delete_ref_doc("d-1")
+    assert len(index.as_retriever(similarity_top_k=9).retrieve("Ada")) == 2
+    assert sorted(node.get_content() for node in stores["other"].get_nodes()) == ["Bob met Eve.", "Zoe met Ada."]
+    assert len(stores["one"].get_nodes()) == 1
+    assert store.check().ok
+
+
+async def test_async_calls_are_bound_too(make: Make) -> None:
+    store = shared(make)
+    one = store.for_tenant("one")
+    query = VectorStoreQuery(query_str="Ada", similarity_top_k=5)
+    assert ids((await one.aquery(query)).nodes) == ids(await one.aget_nodes()) == ["1-a", "1-b"]
+    for call in (store.aquery(query), store.aget_nodes(), store.adelete("d-1"), store.adelete_nodes(["1-a"])):
+        with pytest.raises(TenantError):
+            await call
+    with pytest.raises(TenantError):
+        await one.async_add([letter("2-a")])
+    with pytest.raises(TenantError):
+        await store.aanswer(REQUESTS[0])
+    for refused in (one.acheck(), one.arepair()):
+        with pytest.raises(TenantError):
+            await refused
+    await one.adelete("d-1")
+    await one.aclear()
+    assert len(contents(store)[store.collection_name]) == 2
