@@ -1,6 +1,7 @@
 """GeAR for LlamaIndex: retrieval for questions whose answer is spread over several passages."""
 
 from llama_index_gear.bm25 import RankBM25Retriever
+from llama_index_gear.cost import ExtractionEstimate
 from llama_index_gear.engine import GeARQueryEngine, T2RAGQueryEngine
 from llama_index_gear.errors import GeARError
 from llama_index_gear.external import ExternalTripleStore
@@ -26,6 +27,7 @@ __all__ = [
     "DiverseTripleBeamSearch",
     "ExternalGeARRetriever",
     "ExternalTripleStore",
+    "ExtractionEstimate",
     "ExtractionLedger",
     "GeARError",
     "GeARQueryEngine",

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from llama_index.core.async_utils import asyncio_run
+from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.llms import LLM
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
@@ -19,6 +20,7 @@ from llama_index.core.utils import get_tqdm_iterable
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
 
 from llama_index_gear.asking import Reply, ask_for_facts, complaint, offers_functions, unfenced
+from llama_index_gear.cost import ExtractionEstimate, Purse, expected_tokens
 from llama_index_gear.errors import ArgumentError, ExtractionError, ReplyError
 from llama_index_gear.ledger import FAILED_EXTRACTIONS, Extraction, ExtractionLedger, Outcome, record_of, with_record
 from llama_index_gear.nodes import read_triples
@@ -87,6 +89,11 @@ class GeARTripleExtractor(TransformComponent):
             counts if it asks for more. Default 1.
         raise_on_error: raise `ExtractionError` when all passages are done and some failed. Default False: in an
             ingestion pipeline an exception would lose documents.
+        price: what a million prompt and a million completion tokens cost, in whatever currency: for `estimate`, `spent`
+            and `max_cost`. Default: not known.
+        max_cost: no call is begun that would bring what this extractor spends above this. Passages that it doesn't
+            reach count as failed ("over budget"): `retry_failed`, or another run, goes on with them. Only what the
+            last replies are longer than expected (see `ExtractionEstimate`) can be spent beyond. Default: no ceiling.
         cache: a LlamaIndex key-value store (`SimpleKVStore`, Redis, …) in which extracted passages are kept, by
             model, prompt, title and text. Without one only nodes that carry their triples are not asked for again.
         show_progress: a progress bar. Default False.
@@ -105,11 +112,14 @@ class GeARTripleExtractor(TransformComponent):
     max_retries: int = Field(exclude=True)
     retry_backoff: float = Field(exclude=True)
     raise_on_error: bool = Field(exclude=True)
+    price: tuple[float, float] | None = Field(exclude=True)
+    max_cost: float | None = Field(exclude=True)
     cache: BaseKVStore | None = Field(exclude=True)
     show_progress: bool = Field(exclude=True)
 
     _ledger: ExtractionLedger = PrivateAttr(default_factory=ExtractionLedger)
     _failed_runs: int = PrivateAttr(default=0)
+    _purse: Purse = PrivateAttr()
 
     def __init__(
         self,
@@ -122,9 +132,12 @@ class GeARTripleExtractor(TransformComponent):
         max_retries: int = 3,
         retry_backoff: float = 1.0,
         raise_on_error: bool = False,
+        price: tuple[float, float] | None = None,
+        max_cost: float | None = None,
         cache: BaseKVStore | None = None,
         show_progress: bool = False,
     ) -> None:
+        Purse(price, max_cost)
         if num_workers < 1 or max_retries < 0 or retry_backoff < 0:
             raise ArgumentError("num_workers must be 1 or more, max_retries and retry_backoff 0 or more")
         if "passage" not in extract_prompt.template_vars:
@@ -141,9 +154,12 @@ class GeARTripleExtractor(TransformComponent):
             max_retries=max_retries,
             retry_backoff=retry_backoff,
             raise_on_error=raise_on_error,
+            price=price,
+            max_cost=max_cost,
             cache=cache,
             show_progress=show_progress,
         )
+        self._purse = Purse(price, max_cost)
 
     @classmethod
     def class_name(cls) -> str:
@@ -179,6 +195,28 @@ class GeARTripleExtractor(TransformComponent):
         extracted = await self._extracted(nodes, kwargs.get("show_progress", self.show_progress))
         self._report()
         return extracted
+
+    @property
+    def spent(self) -> float:
+        """What the calls of this extractor have cost so far, by `price`; of this process."""
+        return self._purse.spent
+
+    def estimate(self, nodes: Sequence[BaseNode]) -> ExtractionEstimate:
+        """What extracting these passages will take, and cost by `price`, without a call of the model.
+
+        Args:
+            nodes: passages, as they come out of the splitter.
+
+        """
+        return asyncio_run(self.aestimate(nodes))  # type: ignore[no-any-return]
+
+    async def aestimate(self, nodes: Sequence[BaseNode]) -> ExtractionEstimate:
+        """`estimate`, without blocking the event loop for the cache."""
+        asked = [node for node in nodes if (await self._known(node))[1] is None]
+        expected = [self._expected_tokens(node) for node in asked]
+        prompt, completion = sum(each[0] for each in expected), sum(each[1] for each in expected)
+        cost = None if self._purse.price is None else self._purse.price.of(prompt, completion)
+        return ExtractionEstimate(len(nodes), len(nodes) - len(asked), len(asked), prompt, completion, cost)
 
     def retry_failed(self, vector_store: BasePydanticVectorStore) -> ExtractionLedger:
         """Extract again the passages of a store whose extraction failed, and store what comes of it.
@@ -226,38 +264,60 @@ class GeARTripleExtractor(TransformComponent):
             extracted[place] = await self._extract(node)
 
     async def _extract(self, node: BaseNode) -> BaseNode:
-        text = node.get_content(metadata_mode=MetadataMode.NONE)
-        title = str(node.metadata.get(self.title_key) or "")
-        key = hashlib.sha256("\0".join((self._fingerprint(), title, text)).encode("utf-8", "surrogatepass")).hexdigest()
-        earlier = record_of(node)
-        if earlier is not None and earlier.key == key and not earlier.outcome.failure:
-            return with_record(node, read_triples(node), Extraction(earlier.outcome, reused=True, key=key))
-        kept = None if self.cache is None else await self.cache.aget(key, collection=_COLLECTION)
-        if kept is not None:
-            triples = [Triple(*slots) for slots in kept["triples"]]
-            return with_record(node, triples, Extraction(Outcome(kept["outcome"]), reused=True, key=key))
-        if not text.strip():
-            return with_record(node, [], Extraction(Outcome.BLANK, key=key))
-        found, record = await self._ask(title, text)
+        key, known = await self._known(node)
+        if known is not None:
+            return known
+        found, record = await self._ask(node)
         record = replace(record, key=key)
         if self.cache is not None and not record.outcome.failure:
             plain = {"outcome": record.outcome.value, "triples": [[t.subject, t.predicate, t.object] for t in found]}
             await self.cache.aput(key, plain, collection=_COLLECTION)
         return with_record(node, found, record)
 
-    async def _ask(self, title: str, text: str) -> tuple[Sequence[Triple], Extraction]:
+    async def _known(self, node: BaseNode) -> tuple[str, BaseNode | None]:
+        """The passage's fingerprint, and the node as it will be if the model need not be asked."""
+        text, title = self._shown(node)
+        key = hashlib.sha256("\0".join((self._fingerprint(), title, text)).encode("utf-8", "surrogatepass")).hexdigest()
+        earlier = record_of(node)
+        if earlier is not None and earlier.key == key and not earlier.outcome.failure:
+            return key, with_record(node, read_triples(node), Extraction(earlier.outcome, reused=True, key=key))
+        kept = None if self.cache is None else await self.cache.aget(key, collection=_COLLECTION)
+        if kept is not None:
+            triples = [Triple(*slots) for slots in kept["triples"]]
+            return key, with_record(node, triples, Extraction(Outcome(kept["outcome"]), reused=True, key=key))
+        return key, None if text.strip() else with_record(node, [], Extraction(Outcome.BLANK, key=key))
+
+    def _shown(self, node: BaseNode) -> tuple[str, str]:
+        return node.get_content(metadata_mode=MetadataMode.NONE), str(node.metadata.get(self.title_key) or "")
+
+    def _messages(self, node: BaseNode, problem: str = "") -> list[ChatMessage]:
+        text, title = self._shown(node)
+        shown = {"title": unfenced(" ".join(title.split())) or "(none)", "passage": unfenced(text)}
+        return self.extract_prompt.format_messages(llm=self.llm, problem=complaint(problem), **shown)
+
+    def _expected_tokens(self, node: BaseNode) -> tuple[int, int]:
+        prompt = "\n".join(message.content or "" for message in self._messages(node))
+        return expected_tokens(prompt, self._shown(node)[0], structured=self._is_structured())
+
+    async def _ask(self, node: BaseNode) -> tuple[Sequence[Triple], Extraction]:
         """One reply, and a second if the first can't be read."""
-        record = Extraction(Outcome.FAILED)
+        triples: Sequence[Triple] = ()
+        record = Extraction(Outcome.OVER_BUDGET, problem=f"more than max_cost={self.max_cost} would have been spent")
         for _ in range(2):
-            shown = {"title": unfenced(" ".join(title.split())) or "(none)", "passage": unfenced(text)}
-            messages = self.extract_prompt.format_messages(llm=self.llm, problem=complaint(record.problem), **shown)
-            reply = await ask_for_facts(
-                self.llm,
-                messages,
-                structured=self._is_structured(),
-                max_retries=self.max_retries,
-                retry_backoff=self.retry_backoff,
-            )
+            expected = (0, 0) if self.max_cost is None else self._expected_tokens(node)
+            if (reserved := self._purse.reserve(*expected)) is None:
+                break
+            reply = Reply()
+            try:
+                reply = await ask_for_facts(
+                    self.llm,
+                    self._messages(node, record.problem if record.calls else ""),
+                    structured=self._is_structured(),
+                    max_retries=self.max_retries,
+                    retry_backoff=self.retry_backoff,
+                )
+            finally:
+                self._purse.settle(reserved, reply.prompt_tokens, reply.completion_tokens)
             triples, outcome, problem = _understood(reply)
             record = replace(
                 record,

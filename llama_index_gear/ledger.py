@@ -26,6 +26,7 @@ class Outcome(Enum):
     REFUSED = "refused"
     TIMED_OUT = "timed out"
     TRUNCATED = "truncated"
+    OVER_BUDGET = "over budget"
     FAILED = "failed"
 
     @property

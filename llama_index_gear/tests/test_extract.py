@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
+import os
 import pickle
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +25,7 @@ from llama_index.core.utils import get_tokenizer
 
 from llama_index_gear import (
     FAILED_EXTRACTIONS,
+    ExtractionEstimate,
     ExtractionLedger,
     GeARTripleExtractor,
     GeARVectorStore,
@@ -342,11 +345,85 @@ def test_property_graphs_take_our_triples_and_we_take_theirs(tmp_path: Path) -> 
     store.close()
 
 
+# -- what it costs ------------------------------------------------------------------------------------------------
+
+
+def test_the_estimate_is_what_the_run_then_takes() -> None:
+    llm = ScriptedLLM(otherwise=facts)
+    extractor = GeARTripleExtractor(llm, price=(3.0, 15.0))
+    nodes = [*passages("Ada", "Bob"), TextNode(text=" \n")]
+    estimate = extractor.estimate(nodes)
+    assert llm.history == [] and extractor.spent == 0
+    assert (estimate.passages, estimate.reused, estimate.calls) == (3, 1, 2)
+    words = [len(get_tokenizer()(node.text)) for node in nodes[:2]]
+    assert estimate.completion_tokens == sum(math.ceil(2.1 * count) for count in words)
+    assert estimate.cost == (estimate.prompt_tokens * 3 + estimate.completion_tokens * 15) / 1_000_000
+    extracted = extractor(nodes)
+    assert extractor.ledger.prompt_tokens == estimate.prompt_tokens
+    ledger = extractor.ledger
+    assert extractor.spent == pytest.approx((ledger.prompt_tokens * 3 + ledger.completion_tokens * 15) / 1_000_000)
+    assert extractor.estimate(extracted) == ExtractionEstimate(3, 3, cost=0.0)
+    assert GeARTripleExtractor(llm).estimate(nodes).cost is None
+    assert "3 passages (1 for nothing): 2 calls" in str(estimate) and "cost 0.00" in str(estimate)
+
+
+def test_structured_output_sends_a_schema_and_gets_more_back(tool_caller: Any) -> None:
+    plain = GeARTripleExtractor(ScriptedLLM()).estimate(passages("Ada"))
+    structured = GeARTripleExtractor(tool_caller("x", "y")[0]).estimate(passages("Ada"))
+    assert structured.prompt_tokens > plain.prompt_tokens + 50
+    assert structured.completion_tokens > plain.completion_tokens
+
+
+def test_what_changes_stands_last_so_that_prompts_share_a_cached_beginning() -> None:
+    llm = ScriptedLLM(otherwise=facts)
+    GeARTripleExtractor(llm)(passages("Ada", "Bob"))
+    shared = os.path.commonprefix(llm.history)
+    assert len(shared) > 0.75 * max(map(len, llm.history))
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_a_ceiling_stops_and_what_is_left_is_extracted_later(
+    tmp_path: Path, workers: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    nodes = passages(*(f"Name{n}" for n in range(9)))
+    one = GeARTripleExtractor(ScriptedLLM(), price=(1.0, 4.0)).estimate(nodes[:1])
+    assert one.cost is not None
+    llm = ScriptedLLM(otherwise=facts)
+    extractor = GeARTripleExtractor(llm, num_workers=workers, price=(1.0, 4.0), max_cost=4.5 * one.cost)
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding())
+    IngestionPipeline(transformations=[extractor, WordEmbedding()], vector_store=store).run(nodes=nodes)
+    asked = len(llm.history)
+    assert 4 <= asked <= 6  # the replies were shorter than expected
+    assert extractor.spent <= 4.5 * one.cost
+    assert extractor.ledger.outcomes == {"extracted": asked, "over budget": 9 - asked}
+    assert "over budget: more than max_cost=" in caplog.text
+    assert len(store.get_nodes()) == 9
+    extractor(nodes)  # nothing is left, whatever is asked
+    assert len(llm.history) == asked
+    later = GeARTripleExtractor(llm, price=(1.0, 4.0), max_cost=20 * one.cost)
+    ledger = later.retry_failed(store)
+    assert (ledger.outcomes, len(llm.history)) == ({"extracted": 9 - asked}, 9)
+    assert later.retry_failed(store).passages == 0
+    assert sorted(node.node_id for node in store.get_nodes()) == sorted(node.node_id for node in nodes)
+    assert all(len(read_triples(node)) == 1 for node in store.get_nodes())
+    store.close()
+
+
+def test_a_second_try_is_paid_for_too() -> None:
+    one = GeARTripleExtractor(ScriptedLLM(), price=(1.0, 1.0)).estimate(passages("Ada"))
+    assert one.cost is not None
+    llm = ScriptedLLM(["not readable", "nor this"])
+    extractor = GeARTripleExtractor(llm, price=(1.0, 1.0), max_cost=1.1 * one.cost)
+    assert outcomes(extractor(passages("Ada"))) == ["unreadable"]
+    assert len(llm.history) == 1
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
         {"num_workers": 0}, {"max_retries": -1}, {"retry_backoff": -1.0}, {"structured": True},
-        {"extract_prompt": PromptTemplate("{title}")},
+        {"extract_prompt": PromptTemplate("{title}")}, {"max_cost": 1.0}, {"price": (1.0, 1.0), "max_cost": -1.0},
+        {"price": (1.0,)}, {"price": (-1.0, 1.0)}, {"price": (float("nan"), 1.0)},
     ],
 )  # fmt: skip
 def test_wrong_arguments(wrong: dict[str, Any]) -> None:
