@@ -9,11 +9,13 @@ class. Only the model is missing; what it says is scripted. So a test can ask wh
         assert server.llm(max_retries=2).complete("Capital of France?").text == "Paris"
         assert len(server.requests) == 2
 
-It answers `POST /v1/chat/completions` (plain and `stream: true`) and `GET /v1/models`, for any model name.
+It answers `POST /v1/chat/completions` (plain and `stream: true`) and `GET /v1/models`, for any model name; and the
+Batch API's `/v1/files` and `/v1/batches`, where a test says with `end_batches` when batches end, and how.
 """
 
 from __future__ import annotations
 
+import email
 import json
 import re
 import select
@@ -119,6 +121,8 @@ class OpenAIServer:
         self._requests: list[dict[str, Any]] = []
         self._problems: list[str] = []
         self._usage = Usage()
+        self._files: dict[str, bytes] = {}
+        self._batches: dict[str, dict[str, Any]] = {}
         self._sending = 0
         self._connections: dict[threading.Thread, socket.socket] = {}
         self._closing = threading.Event()
@@ -200,7 +204,65 @@ class OpenAIServer:
             self._nothing_sending.wait_for(lambda: self._sending == 0, timeout=5.0)
             return self._usage
 
+    @property
+    def batches(self) -> list[dict[str, Any]]:
+        """The batches so far, as the API shows them, newest first."""
+        with self._lock:
+            return list(reversed(self._batches.values()))
+
+    def batch_requests(self, batch_id: str) -> list[dict[str, Any]]:
+        """The lines of a batch's input file."""
+        with self._lock:
+            content = self._files[self._batches[batch_id]["input_file_id"]]
+        return [json.loads(line) for line in content.splitlines()]
+
+    def end_batches(self, status: str = "completed", answered: int | None = None, error: str | None = None) -> None:
+        """End all batches that are under way: by script and `answer`, in reverse order.
+
+        Args:
+            status: "completed", "failed", "expired" or "cancelled".
+            answered: only the first so many requests are answered. Default: all.
+            error: what is wrong with the whole batch.
+
+        """
+        for batch in self.batches:
+            if batch["status"] != "in_progress":
+                continue
+            lines: dict[str, list[str]] = {"output": [], "error": []}
+            for line in list(reversed(self.batch_requests(batch["id"])))[: 0 if error else answered]:
+                reply = self._take(line["body"])
+                good = reply.status < 400
+                body = _completion(line["body"], reply) if good else _error_body(reply.status, reply.text, None)
+                response = {"status_code": reply.status, "request_id": "req-1", "body": body}
+                said = {"id": "batch_req_1", "custom_id": line["custom_id"], "response": response, "error": None}
+                lines["output" if good else "error"].append(json.dumps(said))
+            for kind, some in lines.items():
+                if some:
+                    batch[f"{kind}_file_id"] = self._store_file("\n".join(some).encode())
+            if error:
+                batch["errors"] = {"object": "list", "data": [{"code": "invalid_json_line", "message": error}]}
+            with self._lock:
+                batch["status"] = status
+
     # What the request handler uses.
+
+    def _store_file(self, content: bytes) -> str:
+        with self._lock:
+            file_id = f"file-{len(self._files)}"
+            self._files[file_id] = content
+        return file_id
+
+    def _create_batch(self, body: dict[str, Any]) -> dict[str, Any]:
+        with self._lock:
+            batch = {
+                "id": f"batch_{len(self._batches)}",
+                "object": "batch",
+                "created_at": int(time.time()),
+                "status": "in_progress",
+                **body,
+            }
+            self._batches[batch["id"]] = batch
+        return batch
 
     def _take(self, body: dict[str, Any]) -> Reply:
         """Record a request and find its reply. Both under one lock, so that records and script keep step."""
@@ -303,12 +365,33 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path.partition("?")[0] == "/v1/models":
             model = {"id": _DEFAULT_MODEL, "object": "model", "created": 0, "owned_by": "openai"}
             self._send_json(200, {"object": "list", "data": [model]})
+        elif self.path.startswith("/v1/batches"):
+            self._send_batches()
+        elif (file := re.fullmatch(r"/v1/files/([\w-]+)/content", self.path)) and file[1] in self.server.owner._files:
+            content = self.server.owner._files[file[1]]
+            framing = ("Content-Length", str(len(content)))
+            self._send_body(200, "application/octet-stream", framing, [content], None, None)
         else:
             self._send_json(404, _error_body(404, f"no such page here: GET {self.path}", "unknown_url"))
 
     def do_POST(self) -> None:
         """Answer a chat request."""
         raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.path == "/v1/files":
+            form = email.message_from_bytes(f"Content-Type: {self.headers['Content-Type']}\r\n\r\n".encode() + raw)
+            parts: dict[Any, Any] = {
+                part.get_param("name", header="content-disposition"): part.get_payload(decode=True)
+                for part in form.walk()
+                if not part.is_multipart()
+            }
+            content = parts["file"]
+            head = {"id": self.server.owner._store_file(content), "object": "file", "bytes": len(content)}
+            purpose = parts["purpose"].decode()
+            self._send_json(200, {**head, "created_at": 0, "filename": "x", "purpose": purpose, "status": "processed"})
+            return
+        if self.path == "/v1/batches":
+            self._send_json(200, self.server.owner._create_batch(json.loads(raw)))
+            return
         if self.path.partition("?")[0] != "/v1/chat/completions":
             self._send_json(404, _error_body(404, f"no such page here: POST {self.path}", "unknown_url"))
             return
@@ -335,6 +418,16 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_stream(_chunks(body, reply), reply, _usage(body, reply))
         else:
             self._send_json(reply.status, _completion(body, reply), reply, _usage(body, reply))
+
+    def _send_batches(self) -> None:
+        """One batch, or a page of all."""
+        owner, path = self.server.owner, self.path.partition("?")[0]
+        if path == "/v1/batches":
+            self._send_json(200, {"object": "list", "data": owner.batches, "has_more": False})
+        elif (batch := owner._batches.get(path.rpartition("/")[2])) is not None:
+            self._send_json(200, batch)
+        else:
+            self._send_json(404, _error_body(404, "no such batch", "not_found"))
 
     def _client_left(self) -> bool:
         """Whether the client hung up, as it does on a time-out.

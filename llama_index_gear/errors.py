@@ -6,6 +6,7 @@
     ├── GraphFileError                                 a file of a graph that breaks off
     ├── ReplyError                                     an LLM's reply that holds nothing readable
     ├── OutOfTime           (TimeoutError)             an LLM did not reply within the time that it was given
+    ├── BatchError                                     a batch's answers that contradict what was sent
     ├── ExtractionError                                passages failed and `raise_on_error` was asked for
     └── StoreError
         ├── EmbeddingError      (ValueError)           a node without embedding, or of another dimension
@@ -43,6 +44,10 @@ class ReplyError(GeARError):
 
 class OutOfTime(GeARError, TimeoutError):
     """A language model did not reply within the time that it was given; its client's own time-outs stay its own."""
+
+
+class BatchError(GeARError):
+    """A batch was answered with something else than what it asked."""
 
 
 class ExtractionError(GeARError):

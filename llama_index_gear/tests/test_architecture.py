@@ -27,6 +27,7 @@ ROOMS = {
     "mentions": "triple nodes",
     "asking": "errors",
     "cost": "errors asking",
+    "batch": "errors",
     "extract": "triple errors nodes reply steps asking ledger cost",
     "graph_files": "triple errors",
     "wikidata_index": "",

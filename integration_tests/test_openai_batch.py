@@ -1,0 +1,218 @@
+"""Extraction through OpenAI's Batch API, over real HTTP: submit, wait, collect, resume, and what goes wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llama_index.core.ingestion import IngestionPipeline
+from llama_index.core.schema import BaseNode, TextNode
+from openai_server import OpenAIServer, Reply
+
+from llama_index_gear import GeARTripleExtractor, GeARVectorStore, read_triples
+from llama_index_gear.batch import OpenAIBatch
+from llama_index_gear.errors import ArgumentError, BatchError
+from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+
+
+def passages(count: int) -> list[TextNode]:
+    return [TextNode(id_=f"p{n}", text=f"Text{n} is here.", metadata={"title": f"Title {n}"}) for n in range(count)]
+
+
+def stated(body: dict[str, Any]) -> Reply:
+    """One fact of each passage, as a function's arguments where one is offered."""
+    name = body["messages"][-1]["content"].rsplit("\n#####\n", 2)[1].split()[0]
+    if body.get("tools"):
+        fact = {"subject": name, "predicate": "is", "object": "here"}
+        return Reply(tool_arguments={"entities": [name], "triples": [fact]})
+    return Reply(json.dumps({"entities": [name], "triples": [[name, "is", "here"]]}))
+
+
+def extractor(batch: OpenAIBatch, **arguments: Any) -> GeARTripleExtractor:
+    return GeARTripleExtractor(batch.llm, retry_backoff=0.0, **arguments)
+
+
+def subjects(nodes: list[BaseNode]) -> list[list[str]]:
+    return [[triple.subject for triple in read_triples(node)] for node in nodes]
+
+
+@pytest.mark.parametrize("structured", [True, False])
+def test_a_whole_ingest(server: OpenAIServer, tmp_path: Path, structured: bool) -> None:
+    """Through a pipeline into a store, which `retry_failed` completes; then nothing is asked of anyone."""
+    server.answer = stated
+    batch = OpenAIBatch(server.llm(), tmp_path / "batch")
+    extract = extractor(batch, structured=structured)
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding())
+    nodes = passages(5)
+    IngestionPipeline(transformations=[extract, WordEmbedding()], vector_store=store).run(nodes=nodes)
+    assert extract.ledger.outcomes == {"failed": 5}
+    assert "waits for its batch" in extract.ledger.failures[0][2]
+    assert (batch.status.waiting, batch.status.under_way, batch.status.answered) == (5, 0, 0)
+    assert server.requests == [] and server.batches == []
+    assert batch.submit().under_way == 5
+    assert batch.submit().under_way == 5 == batch.collect().under_way
+    assert len(server.batches) == 1
+    lines = server.batch_requests(server.batches[0]["id"])
+    assert {(line["method"], line["url"]) for line in lines} == {("POST", "/v1/chat/completions")}
+    assert all(bool(line["body"].get("tools")) == structured for line in lines)
+    server.end_batches()
+    status = batch.wait(interval=0.01)
+    assert (status.waiting, status.under_way, status.answered, status.problems) == (0, 0, 5, ())
+    assert status.prompt_tokens > 500 and status.completion_tokens > 5
+    ledger = extract.retry_failed(store)
+    assert (ledger.outcomes, ledger.prompt_tokens) == ({"extracted": 5}, status.prompt_tokens)
+    assert subjects(store.get_nodes([node.node_id for node in nodes])) == [[f"Text{n}"] for n in range(5)]
+    asked = len(server.requests)
+    again = GeARTripleExtractor(server.llm(), structured=structured)(store.get_nodes())  # the model without the batch
+    assert len(server.requests) == asked and all(subjects(again))
+    store.close()
+    batch.close()
+
+
+def test_what_is_asked_is_what_the_model_would_have_asked(server: OpenAIServer, tmp_path: Path) -> None:
+    server.answer = stated
+    llm = server.llm(temperature=0.3, max_tokens=77, additional_kwargs={"seed": 7})
+    GeARTripleExtractor(llm)(passages(1))
+    batch = OpenAIBatch(llm, tmp_path)
+    extractor(batch)(passages(1))
+    batch.submit()
+    (line,) = server.batch_requests(server.batches[0]["id"])
+    assert line["body"] == server.requests[0]
+    assert (line["body"]["max_tokens"], line["body"]["seed"]) == (77, 7)
+    batch.close()
+
+
+def test_it_goes_on_in_another_process(server: OpenAIServer, tmp_path: Path) -> None:
+    """State is in the folder; a submit that died before it could note its batch is not paid for twice."""
+    server.answer = stated
+    first = OpenAIBatch(server.llm(), tmp_path)
+    extractor(first)(passages(3))
+    first.submit()
+    with first._writing() as database:  # as if it had died
+        database.execute("UPDATE request SET batch = NULL")
+        database.execute("DELETE FROM batch")
+    first.close()
+    second = OpenAIBatch(server.llm(), tmp_path)
+    assert second.status.waiting == 3
+    assert second.submit().under_way == 3
+    assert len(server.batches) == 1
+    server.end_batches()
+    assert second.collect().answered == 3
+    second.close()
+    third = OpenAIBatch(server.llm(), tmp_path)
+    assert third.collect().answered == 3
+    assert subjects(extractor(third)(passages(3))) == [["Text0"], ["Text1"], ["Text2"]]
+    third.close()
+
+
+def test_a_batch_is_no_larger_than_it_may_be(server: OpenAIServer, tmp_path: Path) -> None:
+    server.answer = stated
+    batch = OpenAIBatch(server.llm(), tmp_path / "a", requests_per_batch=2)
+    extractor(batch)(passages(5))
+    batch.submit()
+    sizes = [len(server.batch_requests(each["id"])) for each in server.batches]
+    assert sorted(sizes) == [1, 2, 2]
+    line = max(len(json.dumps(each)) for each in server.batch_requests(server.batches[0]["id"]))
+    small = OpenAIBatch(server.llm(), tmp_path / "b", bytes_per_batch=3 * line)
+    extractor(small)(passages(12)[5:])
+    small.submit()
+    made = server.batches[: len(server.batches) - 3]
+    assert len(made) >= 3
+    assert sum(len(server.batch_requests(each["id"])) for each in made) == 7
+    server.end_batches()
+    assert batch.collect().answered == 5 and small.collect().answered == 7
+    batch.close()
+    small.close()
+
+
+def test_what_fails_waits_again_and_says_why(server: OpenAIServer, tmp_path: Path) -> None:
+    batch = OpenAIBatch(server.llm(), tmp_path)
+    extract = extractor(batch)
+    extract(passages(3))
+    batch.submit()
+    server.script(Reply(status=500, text="overloaded"))
+    server.answer = stated
+    server.end_batches("expired", answered=2)
+    status = batch.collect()
+    assert (status.waiting, status.under_way, status.answered) == (2, 0, 1)
+    assert status.problems == ("500 None: overloaded", "batch expired")
+    assert sum(map(bool, subjects(extract(passages(3))))) == 1
+    assert batch.submit().under_way == 2
+    server.end_batches("failed", error="line 1 is not JSON")
+    status = batch.collect()
+    assert (status.waiting, status.answered) == (2, 1)
+    assert "batch failed: invalid_json_line: line 1 is not JSON" in status.problems
+    batch.submit()
+    assert len(server.batches) == 3  # one that failed is not taken for the one that is to be made
+    server.end_batches()
+    assert batch.wait(0.01).answered == 3
+    assert all(subjects(extract(passages(3))))
+    batch.close()
+
+
+def test_a_reply_that_cannot_be_read_is_asked_for_in_the_next_round(server: OpenAIServer, tmp_path: Path) -> None:
+    server.script(Reply("I would rather chat."))
+    server.answer = stated
+    batch = OpenAIBatch(server.llm(), tmp_path)
+    extract = extractor(batch)
+    for expected in (["failed"], ["failed"], ["extracted"]):
+        nodes = extract(passages(1))
+        assert list(extract.ledger.outcomes) == expected
+        batch.submit()
+        server.end_batches()
+        batch.collect()
+    assert subjects(nodes) == [["Text0"]]
+    assert "could not be read" in server.requests[1]["messages"][-1]["content"]
+    batch.close()
+
+
+async def test_async(server: OpenAIServer, tmp_path: Path) -> None:
+    server.answer = stated
+    batch = OpenAIBatch(server.llm(), tmp_path)
+    extract = extractor(batch, cache=None)
+    await extract.acall(passages(2))
+    assert (await batch.asubmit()).under_way == 2
+    assert (await batch.acollect()).under_way == 2
+    server.end_batches()
+    assert (await batch.async_wait(0.01)).answered == 2
+    assert subjects(await extract.acall(passages(2))) == [["Text0"], ["Text1"]]
+    batch.close()
+
+
+def test_other_calls_are_refused_and_not_noted(server: OpenAIServer, tmp_path: Path) -> None:
+    batch = OpenAIBatch(server.llm(), tmp_path)
+    with pytest.raises(Exception, match="whole chat completions"):
+        list(batch.llm.stream_complete("Capital of France?"))
+    with pytest.raises(Exception, match="waits for its batch"):
+        batch.llm.complete("Capital of France?")
+    assert batch.status.waiting == 1
+    batch.submit()
+    server.answer = lambda _: Reply("Paris")
+    server.end_batches()
+    batch.collect()
+    assert batch.llm.complete("Capital of France?").text == "Paris"
+    batch.close()
+
+
+def test_an_answer_to_nothing_is_an_error(server: OpenAIServer, tmp_path: Path) -> None:
+    batch = OpenAIBatch(server.llm(), tmp_path)
+    extractor(batch)(passages(1))
+    batch.submit()
+    server.answer = stated
+    server.end_batches()
+    with batch._writing() as database:
+        database.execute("UPDATE request SET key = 'other'")
+    with pytest.raises(BatchError, match="not asked"):
+        batch.collect()
+    assert batch.status.under_way == 1
+    batch.close()
+
+
+def test_wrong_arguments(server: OpenAIServer, tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="ScriptedLLM"):
+        OpenAIBatch(ScriptedLLM(), tmp_path)  # type: ignore[arg-type]
+    for wrong in ({"requests_per_batch": 0}, {"bytes_per_batch": 0}):
+        with pytest.raises(ArgumentError):
+            OpenAIBatch(server.llm(), tmp_path, **wrong)  # type: ignore[arg-type]
