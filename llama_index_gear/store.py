@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryResult,
 )
 from qdrant_client import AsyncQdrantClient, QdrantClient
+from qdrant_client.http.models import SearchParams
 
 from llama_index_gear.connection import Connection
 from llama_index_gear.edge import EdgeClient
@@ -79,6 +81,12 @@ class GeARVectorStore(BasePydanticVectorStore):
             Default: no tenants.
         payload_indexes: metadata fields to index, as LlamaIndex's Qdrant store takes them:
             `[{"field_name": "year", "field_schema": PayloadSchemaType.INTEGER}]`. Filters work without, slower.
+        collection_options: how a server makes both collections: `shard_number`, `replication_factor`,
+            `write_consistency_factor`, `on_disk_payload`, `hnsw_config`, `optimizers_config`, `quantization_config`, …;
+            keywords of `QdrantClient.create_collection`. The embedded engine refuses what it has no answer for.
+        vector_options: how it keeps the dense vectors: `on_disk`, `datatype`, …; fields of Qdrant's `VectorParams`.
+        search_params: how it searches dense vectors: `hnsw_ef`, `exact`, and with quantization
+            `SearchParams(quantization=QuantizationSearchParams(rescore=True, oversampling=2.0))`.
         show_progress: a progress bar while adding. Default False.
 
     Raises:
@@ -120,6 +128,9 @@ class GeARVectorStore(BasePydanticVectorStore):
         average_passage_words: float = 60.0,
         tenant_field: str | None = None,
         payload_indexes: Sequence[dict[str, Any]] = (),
+        collection_options: Mapping[str, Any] | None = None,
+        vector_options: Mapping[str, Any] | None = None,
+        search_params: SearchParams | None = None,
         show_progress: bool = False,
     ) -> None:
         super().__init__(  # type: ignore[call-arg]  # the fields below; pydantic's plugin is not at work
@@ -138,6 +149,9 @@ class GeARVectorStore(BasePydanticVectorStore):
             encoder(language, average_passage_words),
             encoder(language, TRIPLE_WORDS),
             list(payload_indexes),
+            dict(collection_options or {}),
+            dict(vector_options or {}),
+            search_params,
         )
         self._embed_model = embed_model
         self._connection = Connection(client, aclient, lambda: self.embed_model)
@@ -358,6 +372,33 @@ class GeARVectorStore(BasePydanticVectorStore):
         """`repair`, without blocking the event loop."""
         self._tenancy.refuse_bound("repair")
         return await arun(self._checks.repairing(reembed), self._connection.aanswer)
+
+    @contextmanager
+    def bulk_load(self) -> Iterator[None]:
+        """While the block runs, a server builds no vector index; at its end it builds it once, in the background.
+
+        For a first load of very many passages: `with store.bulk_load(): pipeline.run(…)`. Queries meanwhile are exact
+        and slow. The embedded engine builds none in any case. If the process dies in the block, enter and leave it once
+        more.
+        """
+        run(self._loading(True), self._connection.answer)
+        try:
+            yield
+        finally:
+            run(self._loading(False), self._connection.answer)
+
+    @asynccontextmanager
+    async def abulk_load(self) -> AsyncIterator[None]:
+        """`bulk_load`, for `async with`."""
+        await arun(self._loading(True), self._connection.aanswer)
+        try:
+            yield
+        finally:
+            await arun(self._loading(False), self._connection.aanswer)
+
+    def _loading(self, is_loading: bool) -> Flow[None]:
+        if not isinstance(self.client, EdgeClient):
+            yield from self._collections.loading(is_loading)
 
     def copy_to(self, target: GeARVectorStore, *, filters: MetadataFilters | None = None) -> int:
         """Copy passages and triples into another store as they are, vectors included: nothing is embedded or extracted.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from llama_index_gear.store_layout import DENSE
 
 PAGE = 1000
 """Points a round trip, when all that match are wanted."""
+_INDEX_FROM = 20_000  # kilobytes: Qdrant's own default
 TRIPLE_WORDS = 8.0
 """An average triple's, for BM25's length normalisation."""
 
@@ -43,6 +44,10 @@ class Collections:
         bm25: sparse encoder of passages and questions.
         triple_bm25: sparse encoder of triples, which are much shorter.
         payload_indexes: metadata fields to index, `{"field_name": …, "field_schema": …}`.
+        options: keywords of `create_collection`, for both.
+        vector_options: fields of `VectorParams`, for the dense vectors of both.
+        search_params: of dense queries.
+        is_loading: whether collections that are made are to leave vector indexes for later.
         dimension: of the dense vectors; None until the collections are seen.
         has_triples: whether the triples' collection has been seen.
 
@@ -53,6 +58,10 @@ class Collections:
     bm25: Bm25
     triple_bm25: Bm25
     payload_indexes: Sequence[dict[str, Any]] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    vector_options: Mapping[str, Any] = field(default_factory=dict)
+    search_params: models.SearchParams | None = None
+    is_loading: bool = False
     dimension: int | None = field(default=None)
     has_triples: bool = field(default=False)
 
@@ -84,6 +93,9 @@ class Collections:
         """Create what is missing of a collection and its payload indexes; safe to repeat, and beside other writers."""
         (exists,) = yield [Call("collection_exists", {"collection_name": name})]
         if not exists:
+            config = {**config, **self.options}
+            if self.is_loading:
+                config["optimizers_config"] = self._optimizers(0)
             try:
                 yield [Call("create_collection", {"collection_name": name, **config})]
             except Exception:
@@ -95,6 +107,26 @@ class Collections:
             if field_ not in (info.payload_schema or {}):
                 arguments = {"collection_name": name, "field_name": field_, "field_schema": schema}
                 yield [Call("create_payload_index", arguments)]
+
+    def loading(self, is_loading: bool) -> Flow[None]:
+        """Leave vector indexes for later, or have them built: of the collections that there are and those to come."""
+        self.is_loading = is_loading
+        optimizers = self._optimizers(0 if is_loading else self._index_from)
+        for name in (self.passages, self.triples):
+            (exists,) = yield [Call("collection_exists", {"collection_name": name})]
+            if exists:
+                yield [Call("update_collection", {"collection_name": name, "optimizers_config": optimizers})]
+
+    @property
+    def _index_from(self) -> int:
+        """Kilobytes of vectors from which an index is built."""
+        chosen = self.options.get("optimizers_config")
+        threshold = None if chosen is None else chosen.indexing_threshold
+        return _INDEX_FROM if threshold is None else threshold
+
+    def _optimizers(self, threshold: int) -> models.OptimizersConfigDiff:
+        chosen = self.options.get("optimizers_config") or models.OptimizersConfigDiff()
+        return chosen.model_copy(update={"indexing_threshold": threshold})
 
     def check_dimension(self, embedding: Sequence[float], what: str, dimension: int | None = None) -> None:
         """Refuse a vector of another dimension than the collection has (or will have), or one that is no number."""
@@ -152,6 +184,9 @@ class Collections:
         """
         if not requests:
             return []
+        for request in requests:
+            if request.using == DENSE and request.query is not None:
+                request.params = self.search_params
         (responses,) = yield [Call("query_batch_points", {"collection_name": name, "requests": requests})]
         return [
             sorted(response.points, key=lambda point: (-round(point.score, 6), str(point.id))) for response in responses

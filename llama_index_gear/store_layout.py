@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llama_index.core.bridge.pydantic import ValidationError
@@ -35,10 +35,11 @@ FACT = ["passage_id", "subject", "predicate", "object", "entities", "names"]
 """What is read of a triple's payload."""
 
 
-def vectors_config(dimension: int) -> dict[str, Any]:
+def vectors_config(dimension: int, options: Mapping[str, Any]) -> dict[str, Any]:
     """Dense cosine vectors and BM25 weights with inverse document frequency, for a new collection."""
+    dense = models.VectorParams(**{**options, "size": dimension, "distance": models.Distance.COSINE})
     return {
-        "vectors_config": {DENSE: models.VectorParams(size=dimension, distance=models.Distance.COSINE)},
+        "vectors_config": {DENSE: dense},
         "sparse_vectors_config": {SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)},
     }
 

@@ -67,7 +67,9 @@ class StoreWrites:
             fields[self.collections.passages].append((index["field_name"], index["field_schema"]))
             fields[self.collections.triples].append((f"metadata.{index['field_name']}", index["field_schema"]))
         for name in (self.collections.triples, self.collections.passages):
-            yield from self.collections.preparing(name, vectors_config(dimension), fields[name])
+            yield from self.collections.preparing(
+                name, vectors_config(dimension, self.collections.vector_options), fields[name]
+            )
 
     def adding(self, nodes: Sequence[BaseNode]) -> Flow[list[str]]:
         """The flow of `add`."""

@@ -6,7 +6,7 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -17,7 +17,7 @@ import pytest
 from llama_index.core import Settings, VectorStoreIndex
 from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.ingestion import DocstoreStrategy, IngestionPipeline
-from llama_index.core.schema import BaseNode, Document, MetadataMode, TextNode
+from llama_index.core.schema import BaseNode, Document, MetadataMode, NodeWithScore, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.vector_stores.types import (
     FilterOperator,
@@ -37,6 +37,7 @@ from llama_index_gear.errors import (
     StoreError,
     StoreLockedError,
     TripleError,
+    UnsupportedCall,
 )
 from llama_index_gear.mentions import MentionTripleExtractor
 from llama_index_gear.nodes import TRIPLES_KEY, attach_triples, read_triples
@@ -117,8 +118,107 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeS
     yield from edge_maker(tmp_path) if request.param == "edge" else memory_maker()
 
 
+def ids_of(found: Sequence[NodeWithScore]) -> list[str]:
+    return [each.node.node_id for each in found]
+
+
 def dense(text: str, **options: Any) -> VectorStoreQuery:
     return VectorStoreQuery(query_str=text, **{"similarity_top_k": 5, **options})
+
+
+# -- what a server is told -----------------------------------------------------------------------------------------
+
+
+class Listening(QdrantClient):
+    """Qdrant in memory, which takes a server's options and forgets them; what it was told is kept."""
+
+    def __init__(self) -> None:
+        super().__init__(":memory:")
+        self.told: list[tuple[str, dict[str, Any]]] = []
+
+    def create_collection(self, *arguments: Any, **options: Any) -> bool:
+        self.told.append(("create", options))
+        return super().create_collection(*arguments, **options)
+
+    def update_collection(self, *arguments: Any, **options: Any) -> bool:
+        self.told.append(("update", options))
+        return super().update_collection(*arguments, **options)
+
+    def query_batch_points(self, *arguments: Any, **options: Any) -> Any:
+        self.told += [("query", {"using": each.using, "params": each.params}) for each in options["requests"]]
+        return super().query_batch_points(*arguments, **options)
+
+
+OPTIONS: dict[str, Any] = {
+    "shard_number": 6,
+    "replication_factor": 2,
+    "write_consistency_factor": 2,
+    "on_disk_payload": True,
+    "hnsw_config": models.HnswConfigDiff(m=0, payload_m=16),
+    "quantization_config": models.ScalarQuantization(
+        scalar=models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)
+    ),
+}
+RESCORED = models.SearchParams(quantization=models.QuantizationSearchParams(rescore=True, oversampling=2.0))
+
+
+@pytest.mark.filterwarnings("ignore:Local mode performs exact:UserWarning")
+def test_a_server_is_told_how_to_make_and_search_collections() -> None:
+    client = Listening()
+    store = GeARVectorStore(
+        client,
+        embed_model=EMBED,
+        collection_options=OPTIONS,
+        vector_options={"on_disk": True, "datatype": models.Datatype.FLOAT16},
+        search_params=RESCORED,
+    )
+    store.add([passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], embed_model=EMBED)])
+    assert [name for name, _ in client.told] == ["create", "create"]
+    for _, options in client.told:
+        assert {key: options[key] for key in OPTIONS} == OPTIONS
+        (vector,) = options["vectors_config"].values()
+        assert (vector.on_disk, vector.datatype, vector.size) == (True, models.Datatype.FLOAT16, 256)
+    assert ids_of(NaiveGERetriever(store).retrieve("Ada")) == ["p"]
+    queries = [options for name, options in client.told if name == "query"]
+    assert {str(each["using"]) for each in queries} == {"text-dense", "text-sparse-new"}
+    assert all((each["params"] is RESCORED) == (each["using"] == "text-dense") for each in queries)
+
+
+def test_the_embedded_engine_refuses_what_it_cannot_do(tmp_path: Path) -> None:
+    nodes = [passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], embed_model=EMBED)]
+    for wrong in ({"collection_options": {"shard_number": 6}}, {"vector_options": {"on_disk": True}}):
+        with pytest.raises(UnsupportedCall):
+            GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED, **wrong).add(nodes)
+    store = GeARVectorStore.from_path(
+        tmp_path / "store", embed_model=EMBED, search_params=models.SearchParams(exact=True)
+    )
+    store.add(nodes)
+    assert ids_of(NaiveGERetriever(store).retrieve("Ada")) == ["p"]
+    store.close()
+
+
+async def test_indexes_are_built_once_after_a_bulk_load(tmp_path: Path) -> None:
+    def thresholds(client: Listening, kind: str) -> list[int]:
+        return [told["optimizers_config"].indexing_threshold for name, told in client.told if name == kind]
+
+    node = passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], embed_model=EMBED)
+    chosen = {"optimizers_config": models.OptimizersConfigDiff(indexing_threshold=7, max_segment_size=9)}
+    for options, expected in ((None, 20_000), (chosen, 7)):
+        client = Listening()
+        store = GeARVectorStore(client, embed_model=EMBED, collection_options=options)
+        with pytest.raises(KeyError), store.bulk_load():
+            store.add([node])
+            raise KeyError
+        assert (thresholds(client, "create"), thresholds(client, "update")) == ([0, 0], [expected, expected])
+        async with store.abulk_load():
+            await store.async_add([node])
+        assert thresholds(client, "update")[2:] == [0, 0, expected, expected]
+        if options:
+            assert all(told["optimizers_config"].max_segment_size == 9 for _, told in client.told)
+    with (embedded := GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED)).bulk_load():
+        embedded.add([node])
+    assert len(embedded.get_nodes()) == 1
+    embedded.close()
 
 
 # -- from one engine to another ------------------------------------------------------------------------------------
