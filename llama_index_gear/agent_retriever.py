@@ -115,7 +115,9 @@ class AgentRetriever(BaseRetriever):
         with trace.told_to(_report):
             nodes = yield from agent(self._policy, trace, self._budget, query=query_bundle)
         if trace.stopped.startswith("failed"):
-            logger.warning("the search for %r ended early, with what it had found: %s", trace.question, trace.stopped)
+            kind = ": ".join(trace.stopped.split(": ")[:2])  # its words may quote what was asked and read
+            logger.warning("a search ended early, with what it had found: %s; its trace says more", kind)
+            logger.debug("the search for %r ended early: %s", trace.question, trace.stopped)
         return nodes
 
     def _get_prompts(self) -> PromptDictType:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
 from string import Template
 
+from rich import markup
 from rich.console import Console
-from rich.markup import escape as plain_markup
 from rich.tree import Tree
 
 from llama_index_gear.evidence import Evidence, Slots, Source, Step, Unknown
@@ -19,6 +20,7 @@ from llama_index_gear.triple import entity_key
 _ROW = 30  # pixels between two entities of a column
 _COLUMN = 220  # pixels between two columns
 _LABEL = 24  # characters of an entity's label
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _SHOWN = 10  # passages, and facts of a kind, in the terminal
 
 
@@ -41,17 +43,17 @@ class _Fact:
 
 def show(trace: Evidence, console: Console | None = None) -> None:
     """Print a trace as a tree."""
-    tree = Tree(f"[bold]{plain_markup(trace.question)}[/bold]")
+    tree = Tree(f"[bold]{_said(trace.question)}[/bold]")
     for step in trace.steps:
-        _show_step(tree.add(f"[bold]step {step.number}[/bold]  {plain_markup(step.query)}"), step, trace.titles)
-    passages = tree.add(f"[bold]passages[/bold] ({trace.stopped})")
+        _show_step(tree.add(f"[bold]step {step.number}[/bold]  {_said(step.query)}"), step, trace.titles)
+    passages = tree.add(f"[bold]passages[/bold] ({_said(trace.stopped)})")
     for rank, source in enumerate(trace.passages[:_SHOWN], start=1):
         ranks = ", ".join(f"{name}: {place}" for name, place in source.ranks.items())
-        branch = passages.add(f"{rank}. {plain_markup(source.title)}  [dim]{ranks}[/dim]")
+        branch = passages.add(f"{rank}. {_said(source.title)}  [dim]{ranks}[/dim]")
         if source.chain:
             branch.add(_facts(source.chain))
     if trace.answer:
-        tree.add(f"[bold green]{plain_markup(trace.answer)}[/bold green]")
+        tree.add(f"[bold green]{_said(trace.answer)}[/bold green]")
     tree.add(
         f"[dim]{trace.llm_calls} calls, {trace.prompt_tokens} + {trace.completion_tokens} tokens, "
         f"{trace.ms:.0f} ms[/dim]"
@@ -59,12 +61,17 @@ def show(trace: Evidence, console: Console | None = None) -> None:
     (console or Console()).print(tree)
 
 
+def _said(text: str) -> str:
+    """Text from passages and models as the terminal may have it: no mark-up, no control characters, which steer it."""
+    return markup.escape(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", text))
+
+
 def _show_walk(branch: Tree, step: Step, titles: dict[str, str]) -> None:
     for beam in step.beams[:3]:
-        led = " → ".join(plain_markup(titles.get(passage_id, passage_id)) for passage_id in beam.passage_ids)
+        led = " → ".join(_said(titles.get(passage_id, passage_id)) for passage_id in beam.passage_ids)
         branch.add(f"beam {beam.score:.2f}: {_facts(beam.chain)}  [dim]{led}[/dim]")
     if step.pagerank:
-        first = ", ".join(plain_markup(titles.get(passage_id, passage_id)) for passage_id in step.pagerank[:3])
+        first = ", ".join(_said(titles.get(passage_id, passage_id)) for passage_id in step.pagerank[:3])
         branch.add(f"PageRank: [dim]{first}[/dim]")
 
 
@@ -75,18 +82,18 @@ def _show_step(branch: Tree, step: Step, titles: dict[str, str]) -> None:
     for link in step.misaligned[:_SHOWN]:
         branch.add(f"[dim]dropped link: {_facts([link.fact])} ≠ {_facts([link.triple])}[/dim]")
     if step.fallback:
-        branch.add(f"[yellow]{plain_markup(_fallback(step))}[/yellow]")
+        branch.add(f"[yellow]{_said(_fallback(step))}[/yellow]")
     _show_walk(branch, step, titles)
     if step.gist:
         branch.add(f"[bold]{'resolved' if step.clues else 'gist'}[/bold]: {_facts(step.gist)}")
     _show_clues(branch, step)
     for problem in step.problems:
-        branch.add(f"[yellow]{plain_markup(problem)}[/yellow]")
+        branch.add(f"[yellow]{_said(problem)}[/yellow]")
     if step.answerable is not None:
-        yes = f"answered: {plain_markup(step.answer)}" if step.answer else "the facts suffice"
-        branch.add(yes if step.answerable else plain_markup(step.reason or "open"))
+        yes = f"answered: {_said(step.answer)}" if step.answer else "the facts suffice"
+        branch.add(yes if step.answerable else _said(step.reason or "open"))
     if step.ranked is not None:
-        kept = "; ".join(plain_markup(titles.get(passage_id, passage_id)) for passage_id in step.ranked[:_SHOWN])
+        kept = "; ".join(_said(titles.get(passage_id, passage_id)) for passage_id in step.ranked[:_SHOWN])
         branch.add(f"[bold]filter[/bold] keeps: {kept or 'none'}")
 
 
@@ -95,7 +102,7 @@ def _show_clues(branch: Tree, step: Step) -> None:
         if clue.state != "resolved":
             branch.add(f"{clue.state}: {_facts([clue.triple])}")
     for unknown in step.open:
-        branch.add(f"[yellow]open: {plain_markup(_open(unknown))}[/yellow]")
+        branch.add(f"[yellow]open: {_said(_open(unknown))}[/yellow]")
 
 
 def _linked(step: Step) -> str:
@@ -115,7 +122,7 @@ def _open(unknown: Unknown) -> str:
 def _facts(facts: Iterable[Slots]) -> str:
     told = [" — ".join(slots) for slots in facts]
     more = f"; … {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
-    return plain_markup("; ".join(told[:_SHOWN]) + more)
+    return _said("; ".join(told[:_SHOWN]) + more)
 
 
 def to_html(trace: Evidence) -> str:

