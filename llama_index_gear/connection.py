@@ -15,10 +15,11 @@ from qdrant_client.local.qdrant_local import QdrantLocal
 from llama_index_gear.edge import EdgeClient
 from llama_index_gear.errors import ArgumentError, StoreError
 from llama_index_gear.steps import Call, Compute, EmbedQuery, EmbedTexts
+from llama_index_gear.turns import Take
 
 
 class Connection:
-    """Answers `Call`, `EmbedQuery`, `EmbedTexts` and `Compute`. Nothing is opened before the first call.
+    """Answers `Call`, `EmbedQuery`, `EmbedTexts`, `Compute` and `Take`. Nothing is opened before the first call.
 
     Args:
         client: a `QdrantClient`, or the embedded engine.
@@ -58,6 +59,8 @@ class Connection:
                 return self._embed_model().get_text_embedding_batch(list(request.texts))
             case Compute():
                 return request.function()
+            case Take():
+                return request.turns.take(request.ids)
             case _:
                 return self._call(request)
 
@@ -70,6 +73,8 @@ class Connection:
                 return await self._embed_model().aget_text_embedding_batch(list(request.texts))
             case Compute():
                 return await asyncio.to_thread(request.function)
+            case Take():
+                return await request.turns.atake(request.ids)
         if self.native is not None:
             return await getattr(self.native, request.method)(**request.arguments)
         return await asyncio.to_thread(self._call, request)

@@ -48,6 +48,7 @@ from llama_index_gear.store_reads import StoreReads, native_filter
 from llama_index_gear.store_tenant import Tenancy
 from llama_index_gear.store_triples import TripleReads
 from llama_index_gear.store_writes import StoreWrites
+from llama_index_gear.turns import Turns
 
 
 class GeARVectorStore(BasePydanticVectorStore):
@@ -115,6 +116,7 @@ class GeARVectorStore(BasePydanticVectorStore):
     _checks: StoreChecks = PrivateAttr()
     _tenancy: Tenancy = PrivateAttr()
     _connection: Connection = PrivateAttr()
+    _turns: Turns = PrivateAttr()
 
     def __init__(
         self,
@@ -155,12 +157,15 @@ class GeARVectorStore(BasePydanticVectorStore):
         )
         self._embed_model = embed_model
         self._connection = Connection(client, aclient, lambda: self.embed_model)
+        self._turns = Turns()
         self._belong_to(Tenancy(tenant_field, None))
 
     def _belong_to(self, tenancy: Tenancy) -> None:
         self._tenancy = tenancy
         self._reads = StoreReads(self._collections, TripleReads(self._collections))
-        self._writes = StoreWrites(self._collections, self._reads, tenancy, self.batch_size, self.show_progress)
+        self._writes = StoreWrites(
+            self._collections, self._reads, tenancy, self._turns, self.batch_size, self.show_progress
+        )
         self._checks = StoreChecks(self._collections, self._reads, self._writes, self.show_progress)
 
     def for_tenant(self, tenant: str) -> GeARVectorStore:

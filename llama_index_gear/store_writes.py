@@ -40,6 +40,7 @@ from llama_index_gear.store_layout import (
 from llama_index_gear.store_reads import StoreReads
 from llama_index_gear.store_tenant import Tenancy
 from llama_index_gear.triple import Triple
+from llama_index_gear.turns import Take, Turns
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class StoreWrites:
     collections: Collections
     reads: StoreReads
     tenancy: Tenancy
+    turns: Turns
     batch_size: int
     show_progress: bool
 
@@ -93,6 +95,16 @@ class StoreWrites:
 
     def _writing(
         self, batch: Sequence[BaseNode], carried: dict[str, list[Triple]], embed_triples: bool = False
+    ) -> Flow[None]:
+        ids = {node.node_id for node in batch}
+        yield [Take(self.turns, ids)]
+        try:
+            yield from self._writing_alone(batch, carried, embed_triples)
+        finally:
+            self.turns.give_back(ids)
+
+    def _writing_alone(
+        self, batch: Sequence[BaseNode], carried: dict[str, list[Triple]], embed_triples: bool
     ) -> Flow[None]:
         outdated = yield from self._writing_triples(batch, carried, embed_triples)
         (points,) = yield [Compute(partial(self._passage_points, batch, carried))]
@@ -210,6 +222,13 @@ class StoreWrites:
         )
 
     def _deleting(self, matches: dict[str, models.Filter]) -> Flow[None]:
+        yield [Take(self.turns, None)]
+        try:
+            yield from self._deleting_alone(matches)
+        finally:
+            self.turns.give_back(None)
+
+    def _deleting_alone(self, matches: dict[str, models.Filter]) -> Flow[None]:
         for name, match_ in matches.items():  # passages first: one that is there has its triples
             (exists,) = yield [Call("collection_exists", {"collection_name": name})]
             if exists:

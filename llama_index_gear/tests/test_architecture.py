@@ -33,18 +33,19 @@ ROOMS = {
     "wikidata_index": "",
     "wikidata_formats": "errors graph_files wikidata_index",
     "wikidata": "triple errors graph_files wikidata_index wikidata_formats",
-    "connection": "errors steps edge",
+    "turns": "errors",
+    "connection": "errors steps edge turns",
     "store_layout": "triple errors nodes",
     "store_collections": "errors steps store_layout",
     "store_triples": "triple errors steps store_layout store_collections",
     "store_reads": "errors fusion steps store_layout store_collections store_triples",
     "store_tenant": "errors nodes steps store_layout store_collections",
-    "store_writes": "triple errors nodes steps store_layout store_collections store_reads store_tenant",
+    "store_writes": "triple errors nodes steps store_layout store_collections store_reads store_tenant turns",
     "store_check": "errors nodes steps store_layout store_collections store_reads store_writes",
     "store_copy": "errors steps store_layout store_collections store_writes",
     "store": (
         "triple errors steps edge connection store_collections store_triples store_reads store_writes store_check "
-        "store_copy store_tenant"
+        "store_copy store_tenant turns"
     ),
     "external_reads": "triple errors steps store_layout store_collections store_triples",
     "external": "triple errors steps edge connection store_layout store_collections store_triples external_reads",

@@ -677,6 +677,55 @@ def test_eight_threads_that_make_the_same_new_store(make_store: MakeStore) -> No
     assert {node.node_id for node in store.get_nodes()} == {f"w{worker}" for worker in range(8)}
 
 
+async def test_two_async_writers_and_readers_beside_them(make_store: MakeStore) -> None:
+    """They replace and delete the same documents: no exception, no passage in two pieces, and the last word holds."""
+    small = WordEmbedding(16)
+    store = make_store(embed_model=small, batch_size=2)
+
+    def version(number: int, names: Sequence[int]) -> list[BaseNode]:
+        return [
+            passage(
+                f"p{n}",
+                f"Entity {n} has version V{number}.",
+                [(f"Entity {n}", "has version", f"V{number}"), (f"Entity {n}", "is in", "Hub")],
+                document=f"d{n % 3}",
+                embed_model=small,
+                metadata={"version": number},
+            )
+            for n in names
+        ]
+
+    async def write(first: int) -> None:
+        for number in range(first, first + 8, 2):
+            await store.async_add(version(number, range(9)))
+            await store.adelete(f"d{number % 3}")
+        await store.async_add(version(first + 8, range(first, 9, 2)))
+
+    done = asyncio.Event()
+
+    async def read() -> int:
+        rounds = 0
+        while not done.is_set() or not rounds:
+            found = await NaiveGERetriever(store, similarity_top_k=9).aretrieve(
+                "Which version has Entity 3 in the Hub?"
+            )
+            for each in found:
+                stated = {triple.object for triple in read_triples(each.node)}
+                assert stated == {"Hub", f"V{each.node.metadata['version']}"}
+                assert f"V{each.node.metadata['version']}." in each.node.get_content()
+            rounds += 1
+        return rounds
+
+    readers = [asyncio.create_task(read()) for _ in range(2)]
+    await asyncio.gather(write(0), write(1))
+    done.set()
+    assert all(await asyncio.gather(*readers))
+    assert (await store.acheck()).ok
+    assert {node.node_id: node.metadata["version"] for node in store.get_nodes()} == {
+        f"p{n}": 8 + n % 2 for n in range(9)
+    }
+
+
 async def test_concurrent_queries_equal_sequential_ones(make_store: MakeStore) -> None:
     store = make_store()
     await store.async_add([passage(f"n{n}", f"word{n} word{n + 1} word{n + 2}") for n in range(30)])
