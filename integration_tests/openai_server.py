@@ -235,7 +235,7 @@ class OpenAIServer:
                 body = _completion(line["body"], reply) if good else _error_body(reply.status, reply.text, None)
                 response = {"status_code": reply.status, "request_id": "req-1", "body": body}
                 said = {"id": "batch_req_1", "custom_id": line["custom_id"], "response": response, "error": None}
-                lines["output" if good else "error"].append(json.dumps(said))
+                lines["output" if good else "error"].append(json.dumps(said, ensure_ascii=False))
             for kind, some in lines.items():
                 if some:
                     batch[f"{kind}_file_id"] = self._store_file("\n".join(some).encode())

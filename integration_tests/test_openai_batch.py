@@ -189,10 +189,10 @@ def test_other_calls_are_refused_and_not_noted(server: OpenAIServer, tmp_path: P
         batch.llm.complete("Capital of France?")
     assert batch.status.waiting == 1
     batch.submit()
-    server.answer = lambda _: Reply("Paris")
+    server.answer = lambda _: Reply("Paris,\u2028on the Seine\x85")  # characters at which a careless reader ends a line
     server.end_batches()
     batch.collect()
-    assert batch.llm.complete("Capital of France?").text == "Paris"
+    assert batch.llm.complete("Capital of France?").text == "Paris,\u2028on the Seine\x85"
     batch.close()
 
 

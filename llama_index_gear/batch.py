@@ -143,11 +143,7 @@ class OpenAIBatch:
 
     def submit(self) -> BatchStatus:
         """Send what waits, in as many batches as its size asks for."""
-        with self._writing() as database:
-            waiting = database.execute(
-                "SELECT key, body FROM request WHERE batch IS NULL AND reply IS NULL ORDER BY key"
-            ).fetchall()
-        for part in self._parts(waiting):
+        while part := self._waiting():
             batch_id = self._sent(part)
             with self._writing() as database:
                 database.execute("INSERT OR REPLACE INTO batch VALUES (?, 'validating', NULL)", (batch_id,))
@@ -197,20 +193,21 @@ class OpenAIBatch:
                 database.execute("INSERT INTO request (key, body) VALUES (?, ?)", (key, body))
         return None if found is None or found[0] is None else json.loads(found[0])
 
-    def _parts(self, waiting: list[tuple[str, str]]) -> Iterator[list[tuple[str, bytes]]]:
+    def _waiting(self) -> list[tuple[str, bytes]]:
+        """The next requests to submit, and how they are written: as many as one batch may hold."""
         most, most_bytes = self._limits
         part: list[tuple[str, bytes]] = []
         size = 0
-        for key, body in waiting:
-            line = {"custom_id": key, "method": "POST", "url": _ENDPOINT, "body": json.loads(body)}
-            written = json.dumps(line).encode() + b"\n"
-            if part and (len(part) == most or size + len(written) > most_bytes):
-                yield part
-                part, size = [], 0
-            part.append((key, written))
-            size += len(written)
-        if part:
-            yield part
+        with self._writing() as database:
+            waiting = "SELECT key, body FROM request WHERE batch IS NULL AND reply IS NULL ORDER BY key LIMIT ?"
+            for key, body in database.execute(waiting, (most,)):
+                line = {"custom_id": key, "method": "POST", "url": _ENDPOINT, "body": json.loads(body)}
+                written = json.dumps(line).encode() + b"\n"
+                size += len(written)
+                if part and size > most_bytes:
+                    break
+                part.append((key, written))
+        return part
 
     def _sent(self, part: list[tuple[str, bytes]]) -> str:
         """The id of the batch that asks this: of an earlier call that died before it could note it, or a new one."""
@@ -237,7 +234,7 @@ class OpenAIBatch:
         for file_id in (batch.output_file_id, batch.error_file_id):
             if file_id is None:
                 continue
-            for line in self._client.files.content(file_id).text.splitlines():
+            for line in filter(None, self._client.files.content(file_id).text.split("\n")):
                 answer = json.loads(line)
                 response = answer.get("response") or {}
                 if response.get("status_code") == 200:
