@@ -35,6 +35,7 @@ from llama_index_gear.testing import WordEmbedding
 
 EMBED = WordEmbedding(64)
 DOCUMENTS, PASSAGES, GROUPS = 300, 4, 10  # at most; a document; of documents, to delete by a filter
+FIRST = 10  # actions, before the first kill
 PROCESSES = multiprocessing.get_context("forkserver")
 State = dict[int, int]
 """Document → version."""
@@ -161,6 +162,8 @@ def kills(folder: Path, path: Path, seconds: float, seed: int) -> Iterator[bool]
         number += 1
         child = PROCESSES.Process(target=work, args=(folder, path, rng.randrange(2**32), number % 2 == 0))
         child.start()
+        while number == 1 and child.is_alive() and len(journal(path)[2]) < FIRST:
+            child.join(timeout=0.1)
         child.join(timeout=rng.uniform(0.3, 6.0))
         if not child.is_alive():
             raise SystemExit(f"the child failed by itself, after {number - 1} kills")
