@@ -139,7 +139,7 @@ class GeARTripleExtractor(TransformComponent):
         cache: BaseKVStore | None = None,
         show_progress: bool = False,
     ) -> None:
-        Purse(price, max_cost)
+        purse = Purse(price, max_cost)
         if num_workers < 1 or max_retries < 0 or retry_backoff < 0:
             raise ArgumentError("num_workers must be 1 or more, max_retries and retry_backoff 0 or more")
         if "passage" not in extract_prompt.template_vars:
@@ -161,7 +161,7 @@ class GeARTripleExtractor(TransformComponent):
             cache=cache,
             show_progress=show_progress,
         )
-        self._purse = Purse(price, max_cost)
+        self._purse = purse
 
     @classmethod
     def class_name(cls) -> str:

@@ -386,8 +386,8 @@ class GeARVectorStore(BasePydanticVectorStore):
         and slow. The embedded engine builds none in any case. If the process dies in the block, enter and leave it once
         more.
         """
-        run(self._loading(True), self._connection.answer)
         try:
+            run(self._loading(True), self._connection.answer)
             yield
         finally:
             run(self._loading(False), self._connection.answer)
@@ -395,8 +395,8 @@ class GeARVectorStore(BasePydanticVectorStore):
     @asynccontextmanager
     async def abulk_load(self) -> AsyncIterator[None]:
         """`bulk_load`, for `async with`."""
-        await arun(self._loading(True), self._connection.aanswer)
         try:
+            await arun(self._loading(True), self._connection.aanswer)
             yield
         finally:
             await arun(self._loading(False), self._connection.aanswer)
@@ -420,7 +420,8 @@ class GeARVectorStore(BasePydanticVectorStore):
             How many passages were copied.
 
         Raises:
-            ArgumentError: the target reads words otherwise, or is this store.
+            ArgumentError: the target reads words otherwise, has another `tenant_field`, or is this store.
+            TenantError: another tenant has a passage of the same id there; or the target is bound to one.
             EmbeddingError: the target has vectors of another dimension.
 
         """

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from llama_index.core.schema import BaseNode
 from llama_index.core.vector_stores.types import MetadataFilters
 from qdrant_client.http import models
 from tqdm.auto import tqdm
@@ -15,6 +16,7 @@ from llama_index_gear.steps import Call, Flow
 from llama_index_gear.store_collections import PAGE
 from llama_index_gear.store_layout import any_of, conditions, to_node
 from llama_index_gear.store_writes import StoreWrites
+from llama_index_gear.turns import Take
 
 Result = TypeVar("Result")
 
@@ -35,14 +37,18 @@ def copying(
     A page of passages at a time, each page's triples before its passages: so the target's passages have all their
     triples whenever it ends, and repeating it mends what is missing.
     """
+    if source.tenancy.field != target.tenancy.field:
+        raise ArgumentError(
+            f"the stores' tenant_field differ ({source.tenancy.field!r} and {target.tenancy.field!r}): passages would "
+            "belong to nobody, or to everybody"
+        )
     dimension = yield from _of(source, to_target=False)
     if dimension is None:
         return 0
-    is_new = (yield from _of(target, to_target=True)) is None
-    if not is_new:
+    if (yield from _of(target, to_target=True)) is not None:
         target.collections.check_dimension([0.0] * dimension, "an embedding of the store that is copied")
     yield from _sent(target.preparing(dimension), to_target=True)
-    names, targets = source.collections, target.collections
+    names = source.collections
     match_ = models.Filter(must=conditions(filters))
     (counted,) = yield [
         Sent(False, Call("count", {"collection_name": names.passages, "count_filter": match_, "exact": True}))
@@ -55,24 +61,38 @@ def copying(
                 names.page(names.passages, match_, payload=True, vectors=True, limit=source.batch_size, offset=offset),
                 to_target=False,
             )
-            ids = [to_node(point).node_id for point in passages]
-            triples: list[Any] = []
-            mine = models.Filter(must=[any_of("passage_id", ids)])
-            if ids and has_triples:
-                triples = yield from _sent(
-                    names.scrolling(names.triples, mine, payload=True, vectors=True), to_target=False
-                )
-                for start in range(0, len(triples), PAGE):
-                    yield [_upserting(targets.triples, triples[start : start + PAGE])]
-            if ids:
-                yield [_upserting(targets.passages, passages)]
-            if ids and not is_new:
-                mine.must_not = [models.HasIdCondition(has_id=[point.id for point in triples])]
-                yield [Sent(True, Call("delete", {"collection_name": targets.triples, "points_selector": mine}))]
-            copied += len(ids)
-            bar.update(len(ids))
+            if passages:
+                triples: list[Any] = []
+                nodes = [to_node(point) for point in passages]
+                mine = models.Filter(must=[any_of("passage_id", [node.node_id for node in nodes])])
+                if has_triples:
+                    triples = yield from _sent(
+                        names.scrolling(names.triples, mine, payload=True, vectors=True), to_target=False
+                    )
+                yield from _writing(target, nodes, passages, triples, mine)
+            copied += len(passages)
+            bar.update(len(passages))
             if offset is None:
                 return copied
+
+
+def _writing(
+    target: StoreWrites, nodes: Sequence[BaseNode], passages: Sequence[Any], triples: Sequence[Any], mine: models.Filter
+) -> Flow[None]:
+    """A page's triples, then its passages; then what the target's stated besides goes."""
+    ids, names = {node.node_id for node in nodes}, target.collections
+    yield [Sent(True, Take(target.turns, ids))]
+    try:
+        yield from _sent(target.tenancy.guarding(names, nodes), to_target=True)
+        for start in range(0, len(triples), PAGE):
+            yield [_upserting(names.triples, triples[start : start + PAGE])]
+        yield [_upserting(names.passages, passages)]
+        outdated = models.Filter(
+            must=mine.must, must_not=[models.HasIdCondition(has_id=[point.id for point in triples])]
+        )
+        yield [Sent(True, Call("delete", {"collection_name": names.triples, "points_selector": outdated}))]
+    finally:
+        target.turns.give_back(ids)
 
 
 def check_alike(source: Any, target: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,9 @@ from llama_index_gear.errors import ArgumentError, TenantError
 from llama_index_gear.nodes import with_metadata
 from llama_index_gear.steps import Call, Flow
 from llama_index_gear.store_collections import PAGE, Collections
-from llama_index_gear.store_layout import point_id_of
+from llama_index_gear.store_layout import DOC_KEYS, point_id_of
+
+_FIELD = re.compile(r"[^\W_][\w-]*", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class Tenancy:
         tenant: the one that the store is bound to; None: filters must name one.
 
     Raises:
-        ArgumentError: a tenant without a field, or an empty name.
+        ArgumentError: a tenant without a field, an empty name, or a field that a payload has for something else.
 
     """
 
@@ -38,6 +41,11 @@ class Tenancy:
         for name, value in (("tenant_field", self.field), ("tenant", self.tenant)):
             if value is not None and not _is_name(value):
                 raise ArgumentError(f"{name} must be a text that is not empty, got {value!r}")
+        if self.field is not None and (self.field in DOC_KEYS or not _FIELD.fullmatch(self.field)):
+            raise ArgumentError(
+                f"tenant_field {self.field!r} cannot be told apart in a payload: use letters, digits, - and _, the "
+                f"first no _, and none of {', '.join(DOC_KEYS)}"
+            )
 
     def bound(self, filters: MetadataFilters | None) -> MetadataFilters | None:
         """These filters, and the tenant's.
@@ -102,7 +110,7 @@ class Tenancy:
         """
         if self.field is None:
             return
-        owners = {point_id_of(node.node_id): (node.node_id, node.metadata[self.field]) for node in nodes}
+        owners = {point_id_of(node.node_id): (node.node_id, node.metadata.get(self.field)) for node in nodes}
         ids = list(owners)
         for start in range(0, len(ids), PAGE):
             arguments = {"ids": ids[start : start + PAGE], "with_payload": [self.field], "with_vectors": False}

@@ -99,6 +99,7 @@ class StoreWrites:
         ids = {node.node_id for node in batch}
         yield [Take(self.turns, ids)]
         try:
+            yield from self.tenancy.guarding(self.collections, batch)  # again: nobody else writes these now
             yield from self._writing_alone(batch, carried, embed_triples)
         finally:
             self.turns.give_back(ids)

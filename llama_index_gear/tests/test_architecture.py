@@ -42,7 +42,7 @@ ROOMS = {
     "store_tenant": "errors nodes steps store_layout store_collections",
     "store_writes": "triple errors nodes steps store_layout store_collections store_reads store_tenant turns",
     "store_check": "errors nodes steps store_layout store_collections store_reads store_writes",
-    "store_copy": "errors steps store_layout store_collections store_writes",
+    "store_copy": "errors steps store_layout store_collections store_writes turns",
     "store": (
         "triple errors steps edge connection store_collections store_triples store_reads store_writes store_check "
         "store_copy store_tenant turns"

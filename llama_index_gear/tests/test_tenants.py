@@ -1,5 +1,6 @@
 """Filters and tenants: what they forbid reaches no result, no trace, no prompt, no log; nothing is answered without."""
 
+import asyncio
 import json
 import logging
 import random
@@ -387,10 +388,35 @@ def test_a_tenant_has_an_index_of_its_own(make: Make) -> None:
             assert field in store.client.get_collection(name).payload_schema
 
 
-@pytest.mark.parametrize("wrong", [{"tenant_field": ""}, {"tenant_field": 3}])
-def test_a_field_is_a_text(make: Make, wrong: dict[str, Any]) -> None:
+@pytest.mark.parametrize("wrong", ["", 3, "doc_id", "ref_doc_id", "_node_content", "org.id", "page label", "tags[0]"])
+def test_a_field_is_a_name_that_a_payload_has_for_nothing_else(make: Make, wrong: Any) -> None:
     with pytest.raises(ArgumentError, match="tenant_field"):
-        make(**wrong)
+        make(tenant_field=wrong)
+
+
+def test_a_copy_takes_no_other_tenant_s_place(make: Make) -> None:
+    source, target = shared(make), make()
+    target.add([letter("1-b", "third")])
+    before = contents(target)
+    with pytest.raises(TenantError, match="'1-b'"):
+        source.copy_to(target)
+    assert contents(target)[target.collection_name].keys() == before[target.collection_name].keys()
+    assert ids(target.for_tenant("third").get_nodes()) == ["1-b"]
+    assert source.copy_to(target, filters=all_of(is_("who", "other"))) == 2
+    with pytest.raises(ArgumentError, match="tenant_field"):
+        source.copy_to(make(tenant_field=None))
+
+
+async def test_two_tenants_who_write_one_id_at_a_time_do_not_share_it(make: Make) -> None:
+    """Neither is there when the other looks; the second to write is refused."""
+    store = make()
+    store.add([letter("first", "one")])
+    written = await asyncio.gather(
+        *(store.for_tenant(who).async_add([letter("same")]) for who in ("one", "other")), return_exceptions=True
+    )
+    assert sorted(type(each).__name__ for each in written) == ["TenantError", "list"]
+    assert sum("same" in ids(store.for_tenant(who).get_nodes()) for who in ("one", "other")) == 1
+    assert store.check().ok
 
 
 def test_a_tenant_is_a_text_and_needs_a_field(make: Make) -> None:

@@ -1,0 +1,134 @@
+"""Documents that change, through all of LlamaIndex's ways: what was theirs goes, what is others' stays as it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llama_index.core import StorageContext, VectorStoreIndex
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.ingestion import DocstoreStrategy, IngestionPipeline
+from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.schema import BaseNode, Document
+from llama_index.core.storage.docstore import SimpleDocumentStore
+
+from llama_index_gear import GeARTripleExtractor, GeARVectorStore, MentionTripleExtractor, read_triples
+from llama_index_gear.store_contract import Contents, contents
+from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+
+
+class CountedEmbedding(WordEmbedding):
+    """Remembers which texts it embedded."""
+
+    _texts: list[str] = PrivateAttr(default_factory=list)
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        self._texts.append(text)
+        return super()._get_text_embedding(text)
+
+    def taken(self) -> list[str]:
+        texts, self._texts[:] = list(self._texts), []
+        return texts
+
+
+def facts(prompt: str) -> str:
+    """A fact that all passages share, and one of the passage's own."""
+    words = prompt.rsplit("\n#####\n", 2)[1].partition("\n\n")[2].split()
+    return json.dumps({"entities": [], "triples": [["Ada", "knows", "Bob"], [words[0], "is told of", words[-1]]]})
+
+
+SPLITTER = SentenceSplitter(chunk_size=24, chunk_overlap=0)
+
+
+def document(name: str, *sentences: str) -> Document:
+    text = " ".join(
+        f"{sentence} and nothing else is to be said of that in this long sentence." for sentence in sentences
+    )
+    return Document(id_=name, text=text)
+
+
+@pytest.fixture
+def embed_model() -> CountedEmbedding:
+    return CountedEmbedding()
+
+
+@pytest.fixture
+def store(tmp_path: Path, embed_model: CountedEmbedding) -> Iterator[GeARVectorStore]:
+    made = GeARVectorStore.from_path(tmp_path / "store", embed_model=embed_model)
+    yield made
+    assert made.check().ok
+    made.close()
+
+
+def of(name: str, held: Contents) -> Any:
+    """The points of a document."""
+    return {
+        key: {i: point for i, point in points.items() if point[0]["doc_id"] == name} for key, points in held.items()
+    }
+
+
+def first_words(nodes: Sequence[BaseNode]) -> list[str]:
+    return sorted(node.get_content().split()[0] for node in nodes)
+
+
+@pytest.mark.parametrize("strategy", [DocstoreStrategy.UPSERTS, DocstoreStrategy.UPSERTS_AND_DELETE])
+def test_a_pipeline_pays_for_what_changed_alone(
+    store: GeARVectorStore, embed_model: CountedEmbedding, strategy: DocstoreStrategy
+) -> None:
+    llm = ScriptedLLM(otherwise=facts)
+    pipeline = IngestionPipeline(
+        transformations=[SPLITTER, GeARTripleExtractor(llm), embed_model],
+        vector_store=store,
+        docstore=SimpleDocumentStore(),
+        docstore_strategy=strategy,
+        disable_cache=True,
+    )
+    one, two, three = document("1", "Alpha", "Beta"), document("2", "Gamma"), document("3", "Delta")
+    pipeline.run(documents=[one, two, three])
+    assert (len(llm.history), first_words(store.get_nodes())) == (4, ["Alpha", "Beta", "Delta", "Gamma"])
+    before = contents(store)
+    embed_model.taken()
+
+    pipeline.run(documents=[one, two, three])
+    assert (len(llm.history), embed_model.taken()) == (4, [])
+    assert contents(store) == before
+
+    two = document("2", "Epsilon", "Zeta")
+    pipeline.run(documents=[one, two, three])
+    assert len(llm.history) == 6
+    assert sorted(text.split()[0] for text in embed_model.taken()) == ["Ada", "Epsilon", "Epsilon", "Zeta", "Zeta"]
+    assert first_words(store.get_nodes()) == ["Alpha", "Beta", "Delta", "Epsilon", "Zeta"]
+    after = contents(store)
+    assert of("1", after) == of("1", before) and of("3", after) == of("3", before)
+    assert {len(points) for points in of("2", after).values()} == {2, 4}
+    assert all(len(read_triples(node)) == 2 for node in store.get_nodes())
+
+    pipeline.run(documents=[one, two])
+    deleted = strategy == DocstoreStrategy.UPSERTS_AND_DELETE
+    assert first_words(store.get_nodes()) == ["Alpha", "Beta", *([] if deleted else ["Delta"]), "Epsilon", "Zeta"]
+    assert (len(llm.history), embed_model.taken()) == (6, [])
+    assert of("1", contents(store)) == of("1", before)
+
+
+def test_an_index_inserts_refreshes_and_deletes(store: GeARVectorStore, embed_model: CountedEmbedding) -> None:
+    index = VectorStoreIndex.from_documents(
+        [document("1", "Alpha", "Beta"), document("2", "Gamma")],
+        storage_context=StorageContext.from_defaults(vector_store=store),
+        transformations=[SPLITTER, MentionTripleExtractor()],
+        embed_model=embed_model,
+    )
+    before = contents(store)
+    index.insert(document("3", "Delta"))
+    assert first_words(store.get_nodes()) == ["Alpha", "Beta", "Delta", "Gamma"]
+    embed_model.taken()
+    unchanged, changed, new = document("1", "Alpha", "Beta"), document("2", "Epsilon"), document("4", "Zeta")
+    assert index.refresh_ref_docs([unchanged, changed, new]) == [False, True, True]
+    assert first_words(store.get_nodes()) == ["Alpha", "Beta", "Delta", "Epsilon", "Zeta"]
+    assert not any("Alpha" in text or "Delta" in text for text in embed_model.taken())
+    index.delete_ref_doc("4")
+    index.delete_ref_doc("2", delete_from_docstore=True)
+    assert first_words(store.get_nodes()) == ["Alpha", "Beta", "Delta"]
+    assert of("1", contents(store)) == of("1", before)
