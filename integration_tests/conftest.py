@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import os
+import runpy
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,29 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 sys.path.insert(0, str(Path(__file__).parent))
 
 from openai_server import OpenAIServer
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs a script of the examples, with these arguments, and gives what it printed.
+
+    As `python` does, but in this process, which has loaded what takes seconds to load. Without OPENAI_ variables, other
+    than those given.
+    """
+
+    def run(name: str, *arguments: str, **environment: str) -> str:
+        for key in [key for key in os.environ if key.startswith("OPENAI_")]:
+            monkeypatch.delenv(key)
+        for key, value in {"COLUMNS": "120", **environment}.items():
+            monkeypatch.setenv(key, value)
+        monkeypatch.setattr(sys, "argv", [name, *arguments])
+        monkeypatch.syspath_prepend(str(EXAMPLES))
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+        return capsys.readouterr().out
+
+    return run
 
 
 @pytest.fixture

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
@@ -15,44 +13,36 @@ from nbclient import NotebookClient
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
-def run_example(name: str, *arguments: str) -> str:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
-    run = subprocess.run(
-        [sys.executable, str(EXAMPLES / name), *arguments],
-        env={**kept, "COLUMNS": "120"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    return run.stdout
+Script = Callable[..., str]
+
+# What the model's libraries warn of at their own discretion.
+pytestmark = pytest.mark.filterwarnings("default")
 
 
-def example(tmp_path: Path, *arguments: str) -> str:
-    said = run_example("gear_agent.py", "--store", str(tmp_path), "--html", str(tmp_path / "t.html"), *arguments)
+def agent(script: Script, tmp_path: Path, *arguments: str) -> str:
+    said = script("gear_agent.py", "--store", str(tmp_path), "--html", str(tmp_path / "t.html"), *arguments)
     assert "Virginia Tech Hokies" in (tmp_path / "t.html").read_text("utf-8")
     return said
 
 
-def test_the_example_without_a_key(tmp_path: Path) -> None:
-    said = example(tmp_path)
+def test_the_example_without_a_key(script: Script, tmp_path: Path) -> None:
+    said = agent(script, tmp_path)
     assert "A: 1982 [3]\n   answered" in said
     assert "2. query: When did Dell Curry join the Virginia Tech Hokies?" in said
     assert "[3] Virginia Tech Hokies men's basketball" in said
 
 
-def test_the_example_with_t2rag(tmp_path: Path) -> None:
-    said = example(tmp_path, "--method", "t2rag")
+def test_the_example_with_t2rag(script: Script, tmp_path: Path) -> None:
+    said = agent(script, tmp_path, "--method", "t2rag")
     assert "A: 1982 [3]\n   resolved" in said
     assert "3. values: {'?year': '1982'}" in said
     assert "[3] Virginia Tech Hokies men's basketball" in said
 
 
-def test_the_example_with_wikidata(tmp_path: Path) -> None:
+def test_the_example_with_wikidata(script: Script, tmp_path: Path) -> None:
     """Twice: what is there is neither embedded nor loaded again."""
     for written in (941, 0):
-        said = run_example("wikidata_graph.py", "--store", str(tmp_path))
+        said = script("wikidata_graph.py", "--store", str(tmp_path))
         assert f"101 passages, {101 if written else 0} of them new or changed" in said
         assert f"Loaded(read=941, written={written})" in said and "705 kept, 175 literal" in said
         shares = re.findall(r"(base retriever|with Wikidata) +\d+ % +(\d+) of 20 questions complete", said)
@@ -61,7 +51,6 @@ def test_the_example_with_wikidata(tmp_path: Path) -> None:
         assert "filter keeps: Zanzibar" in said and "A: Tanganyika [1]\n[1] Zanzibar" in said
 
 
-@pytest.mark.filterwarnings("default")  # of Jupyter's own
 def test_the_notebook_runs_from_top_to_bottom(tmp_path: Path) -> None:
     for name in ("gear_agent.ipynb", "gear_agent.py", "quickstart.py"):
         (tmp_path / name).write_bytes((EXAMPLES / name).read_bytes())

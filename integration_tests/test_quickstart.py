@@ -6,18 +6,25 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from openai_server import OpenAIServer, Reply
 
 QUICKSTART = Path(__file__).parent.parent / "examples" / "quickstart.py"
 
 
-def quickstart(store: Path, **environment: str) -> str:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
+Script = Callable[..., str]
+
+# What the model's libraries warn of at their own discretion.
+pytestmark = pytest.mark.filterwarnings("default")
+
+
+def quickstart(store: Path) -> str:
     run = subprocess.run(
         [sys.executable, str(QUICKSTART), "--store", str(store)],
-        env={**kept, **environment},
+        env={name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")},
         capture_output=True,
         text=True,
         timeout=300,
@@ -27,7 +34,7 @@ def quickstart(store: Path, **environment: str) -> str:
     return run.stdout
 
 
-def test_without_a_key_and_a_second_time_nothing_is_ingested(tmp_path: Path) -> None:
+def test_without_a_key_and_a_second_time_nothing_is_ingested(script: Script, tmp_path: Path) -> None:
     first = quickstart(tmp_path)
     assert "101 of them new or changed" in first
     rows = re.findall(r"^   (?:base|with).* (\d+) % +(\d+) of 20 questions complete$", first, re.MULTILINE)
@@ -37,18 +44,19 @@ def test_without_a_key_and_a_second_time_nothing_is_ingested(tmp_path: Path) -> 
     readme = " ".join((QUICKSTART.parent.parent / "README.md").read_text("utf-8").split())
     assert f"finds all that is needed for {complete_graph} (with 20 beams), the base for {complete_base}" in readme
     assert max(map(len, first.splitlines())) <= 80
-    second = quickstart(tmp_path)
+    second = script("quickstart.py", "--store", str(tmp_path))
     assert "0 of them new or changed" in second
     assert second.split("Q:")[1:] == first.split("Q:")[1:]
 
 
-def test_with_a_key_it_extracts_and_reads_with_the_model(tmp_path: Path, server: OpenAIServer) -> None:
+def test_with_a_key_it_extracts_and_reads_with_the_model(script: Script, tmp_path: Path, server: OpenAIServer) -> None:
     server.answer = lambda body: (
         Reply(tool_arguments={"entities": [], "triples": [{"subject": "A", "predicate": "b", "object": "C"}]})
         if "tools" in body
         else Reply('{"triples": [["A", "b", "C"]]}')
     )
-    out = quickstart(tmp_path, OPENAI_API_KEY="test", OPENAI_BASE_URL=server.base_url)
+    given = {"OPENAI_API_KEY": "test", "OPENAI_BASE_URL": server.base_url}
+    out = script("quickstart.py", "--store", str(tmp_path), **given)
     assert "101 passages (101 extracted; 0 reused), 101 triples, 101 calls" in out
     asked = [body for body in server.requests if "tools" not in body]
     assert len(asked) == 23  # SyncGE: one call a question, for the three shown and the twenty measured
