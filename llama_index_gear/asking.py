@@ -45,6 +45,20 @@ class PassageFacts(BaseModel):
     triples: list[Fact] = Field(description="facts, each with at least one of the entities")
 
 
+class NumberedFacts(BaseModel):
+    """The named entities and the facts of one of the passages."""
+
+    passage: int = Field(description="the passage's number")
+    entities: list[str] = Field(description="named entities of the passage")
+    triples: list[Fact] = Field(description="facts, each with at least one of the entities")
+
+
+class PassagesFacts(BaseModel):
+    """The named entities and the facts of each passage."""
+
+    passages: list[NumberedFacts] = Field(description="one entry a passage, in order")
+
+
 @dataclass(frozen=True)
 class Reply:
     """What came of asking.
@@ -92,17 +106,18 @@ def offers_functions(llm: LLM) -> bool:
 
 
 async def ask_for_facts(
-    llm: LLM, messages: Sequence[ChatMessage], *, structured: bool, max_retries: int, retry_backoff: float
+    llm: LLM, messages: Sequence[ChatMessage], *, form: type[BaseModel] | None, max_retries: int, retry_backoff: float
 ) -> Reply:
-    """Ask once; after a rate limit, a time-out or a server's error ask again, at most `max_retries` times.
+    """Ask once, for structured output of a form or (None) for text; after what may pass, `max_retries` times more.
 
-    Waits `retry_backoff` seconds, doubled each time, with jitter, or what a `Retry-After` header asks for (a minute at
-    most). Never raises what the model's client raises: it is in the reply.
+    That is a rate limit, a time-out, a lost connection or a server's error. Waits `retry_backoff` seconds, doubled each
+    time, with jitter, or what a `Retry-After` header asks for (a minute at most). Never raises what the model's client
+    raises: it is in the reply.
     """
     start = time.perf_counter()
     for attempt in range(max_retries + 1):
         try:
-            response, text = await _call(llm, list(messages), structured)
+            response, text = await _call(llm, list(messages), form)
         except Exception as error:  # noqa: BLE001 - handed to the caller in the reply
             if attempt == max_retries or not _is_transient(error):
                 return Reply(error=error, calls=attempt + 1, ms=_since(start))
@@ -209,11 +224,11 @@ def _reply(response: ChatResponse | CompletionResponse, prompt: str, text: str) 
     )
 
 
-async def _call(llm: Any, messages: list[ChatMessage], structured: bool) -> tuple[ChatResponse, str]:
-    if not structured:
+async def _call(llm: Any, messages: list[ChatMessage], form: type[BaseModel] | None) -> tuple[ChatResponse, str]:
+    if form is None:
         response = await llm.achat(messages)
         return response, response.message.content or ""
-    tool = get_function_tool(PassageFacts)
+    tool = get_function_tool(form)
     response = await llm.achat_with_tools(
         [tool], chat_history=messages, tool_required=True, allow_parallel_tool_calls=False
     )

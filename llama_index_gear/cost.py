@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.utils import get_tokenizer
 
-from llama_index_gear.asking import PassageFacts
 from llama_index_gear.errors import ArgumentError
 
 # Tokens of a reply for a token of the passage: GPT-3.5's triples of 1,200 passages of some 110 tokens (MuSiQue's and
@@ -35,7 +36,7 @@ class ExtractionEstimate:
     Attributes:
         passages: passages seen.
         reused: passages that will cost nothing: extracted before, or blank.
-        calls: calls of the model, one a passage; retries and replies that can't be read come on top.
+        calls: calls of the model, one for `passages_per_call` passages; retries and what replies leave out come on top.
         prompt_tokens: by LlamaIndex's tokenizer (see `llama_index.core.set_global_tokenizer`).
         completion_tokens: expected from the passages' lengths: 2.1 tokens a token, 2.9 in structured output, as
             GPT-3.5's triples had for 1,200 passages of about 80 words. Longer passages yield less.
@@ -98,9 +99,9 @@ class Purse:
             self.spent += self.price.of(prompt_tokens, completion_tokens)
 
 
-def expected_tokens(prompt: str, passage: str, *, structured: bool) -> tuple[int, int]:
-    """Prompt and completion tokens of a call that extracts a passage."""
+def expected_tokens(prompt: str, passages: Sequence[str], *, form: type[BaseModel] | None) -> tuple[int, int]:
+    """Prompt and completion tokens of a call that extracts passages, as text (no form) or structured output."""
     count = get_tokenizer()
-    schema = len(count(json.dumps(PassageFacts.model_json_schema()))) if structured else 0
-    ratio = _STRUCTURED if structured else _TEXT
-    return len(count(prompt)) + schema, math.ceil(ratio * len(count(passage)))
+    schema = 0 if form is None else len(count(json.dumps(form.model_json_schema())))
+    ratio = _TEXT if form is None else _STRUCTURED
+    return len(count(prompt)) + schema, sum(math.ceil(ratio * len(count(passage))) for passage in passages)

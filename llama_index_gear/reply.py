@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,6 +79,52 @@ def parse_triples(reply: str) -> ParsedTriples:
         if _NOTHING.match(text):
             return ParsedTriples((), 0)
         raise ReplyError(f"no triples can be read in the reply {_shortened(text)!r}")
+    triples, malformed = _built(found)
+    if malformed and not triples:
+        raise ReplyError(
+            f"none of the {malformed} entries in the reply is a triple of three texts: {_shortened(text)!r}"
+        )
+    return ParsedTriples(triples, malformed)
+
+
+def parse_numbered(reply: str, passages: int) -> dict[int, tuple[Triple, ...]]:
+    """Read the triples of each of several passages, numbered from 1, in a reply that has one JSON object a passage.
+
+    Objects of the form `{"passage": 1, …, "triples": […]}` count, wherever they stand, if they are whole and the only
+    ones of that number; those of which no entry is a triple don't. Never raises.
+    """
+    text = spoken(reply)
+    read: dict[int, tuple[Triple, ...] | None] = {}
+    position, unread = 0, 0
+    while unread <= passages + 4 and (opening := _OPENING.search(text, position)):
+        try:
+            value, position = _JSON.raw_decode(text, opening.start())
+        except (ValueError, RecursionError):
+            position, unread = opening.end(), unread + 1
+            continue
+        for number, entry in _numbered(value):
+            triples, malformed = _built(_entries(entry))
+            is_said = number not in read and (bool(triples) or not malformed and _says_none(entry))
+            read[number] = triples if is_said else None
+    return {number: triples for number, triples in read.items() if triples is not None and 1 <= number <= passages}
+
+
+def _numbered(value: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects with a passage's number, at the top or in lists."""
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        number = value.get("passage") if isinstance(value, dict) else None
+        if isinstance(number, str) and re.fullmatch(r"[1-9]\d{0,5}", number, re.ASCII):
+            yield int(number), value
+        elif isinstance(value, dict):
+            waiting.extend(each for each in reversed(value.values()) if isinstance(each, list))
+        elif isinstance(value, list):
+            waiting.extend(each for each in reversed(value) if _is_nested(each))
+
+
+def _built(found: Iterable[tuple[Any, ...]]) -> tuple[tuple[Triple, ...], int]:
+    """The triples among these entries, in order, without repetition, and how many are none."""
     triples: dict[Triple, None] = {}
     malformed = 0
     for slots in found:
@@ -86,11 +132,7 @@ def parse_triples(reply: str) -> ParsedTriples:
             triples[Triple(*map(_whole, slots))] = None
         except (TripleError, TypeError, AttributeError):
             malformed += 1
-    if malformed and not triples:
-        raise ReplyError(
-            f"none of the {malformed} entries in the reply is a triple of three texts: {_shortened(text)!r}"
-        )
-    return ParsedTriples(tuple(triples), malformed)
+    return tuple(triples), malformed
 
 
 def spoken(reply: str) -> str:
