@@ -31,7 +31,9 @@ PASSAGES, DOCUMENTS = 24, 6
 
 # A server that has imported everything and opened nothing: its forks start in milliseconds, without Edge's threads.
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["llama_index_gear.testing", "llama_index_gear.store_contract"])
+PROCESSES.set_forkserver_preload(
+    ["llama_index_gear.testing", "llama_index_gear.store_contract", "llama_index.core.ingestion", "nltk"]
+)
 
 
 class AskingClient(EdgeClient):
