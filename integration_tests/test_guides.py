@@ -35,6 +35,8 @@ def names_for(guide: str) -> dict[str, Any]:
         names["documents"] = [Document(text="Jaws is a film."), Document(text="Steven Spielberg: born in Cincinnati.")]
         names["llm"] = ScriptedLLM([FACT, FACT, '{"sufficient": true}', "[1]", "Cincinnati [1]"])
         names["question"] = "Where was the director of Jaws born?"
+    elif guide == "choosing":
+        names["llm"] = ScriptedLLM(otherwise=lambda _: '{"triples": [["Dell Curry", "played for", "Virginia Tech"]]}')
     else:
         names["llm"] = ScriptedLLM(otherwise=stated)
     return names
@@ -56,6 +58,7 @@ def test_the_code_of_a_guide_runs(
         "ingest_and_update": "0 passages, 0 triples: in order",
         "filters_and_tenants": "divided by 'customer'",
         "cost": "2 calls",
+        "choosing": "T²RAG {'recall': 1.0",
     }
     if guide.stem in said:
         assert blocks and said[guide.stem] in out, out

@@ -23,6 +23,7 @@ from llama_index_gear.testing import ScriptedLLM
 ROOT = Path(__file__).parent.parent
 COSTS = ("llm_calls", "prompt_tokens", "completion_tokens", "recall@10")
 README = (ROOT / "README.md").read_text("utf-8")
+CHOOSING = (ROOT / "examples" / "guides" / "choosing.md").read_text("utf-8")
 
 
 def test_the_api_in_one_screen_runs(
@@ -54,7 +55,7 @@ def test_every_figure_is_one_of_the_committed_results() -> None:
     for path in (ROOT / "examples" / "benchmarks" / "results").glob("*.json"):
         for method in json.loads(path.read_text("utf-8")).get("methods", []):
             measured.add(" / ".join(f"{method[f'recall@{k}']:.1f}" for k in (5, 10, 15)))
-    quoted = re.findall(r"\d+\.\d / \d+\.\d / \d+\.\d", README)
+    quoted = re.findall(r"\d+\.\d / \d+\.\d / \d+\.\d", README + CHOOSING)
     assert len(quoted) > 20
     assert set(quoted) <= measured
 
@@ -110,6 +111,20 @@ def test_what_the_paired_tests_say_is_in_the_committed_results() -> None:
     assert all(each["p"] > 0.05 for name in ("hybrid+gear", "hybrid+naive") for each in gains(name))
 
 
+def test_every_promise_has_its_test() -> None:
+    rows = README.split("## Promises, and the tests that hold them")[1].split("## ")[0].splitlines()[4:]
+    promises = [row.split("|")[1:3] for row in rows if row.startswith("|")]
+    assert len(promises) >= 9
+    files = [*ROOT.glob("llama_index_gear/tests/*.py"), *ROOT.glob("integration_tests/*.py")]
+    files += [ROOT / "llama_index_gear" / "store_contract.py", ROOT / "examples" / "benchmarks" / "soak.py"]
+    held = {path.name for path in files}
+    for path in files:
+        held |= set(re.findall(r"def (test_\w+)", path.read_text("utf-8")))
+    for promise, tests in promises:
+        named = re.findall(r"`([\w.]+)`", tests)
+        assert promise.strip() and named and set(named) <= held, promise
+
+
 def test_no_other_setting_does_better_beyond_chance() -> None:
     results = Results(ROOT / "examples" / "benchmarks" / "results")
     swept = [
@@ -144,4 +159,4 @@ def test_the_costs_of_the_agents_are_committed_results() -> None:
             labels = {"t2rag": "T²RAG", "t2rag-expand": "T²RAG, `expand=True`"}
             label = labels.get(way["way"], f'GeAR, `calls="{way["way"]}"`')
             tokens = f"{mean['prompt_tokens']:,.0f} + {mean['completion_tokens']:.0f}"
-            assert f"| {label} | {mean['llm_calls']:.1f} | {tokens} | {mean['recall@10']:.1f} |" in README
+            assert f"| {label} | {mean['llm_calls']:.1f} | {tokens} | {mean['recall@10']:.1f} |" in CHOOSING

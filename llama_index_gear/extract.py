@@ -72,8 +72,9 @@ class GeARTripleExtractor(TransformComponent):
         structured: force structured output on or off. Default None: by what the model offers.
         title_key: metadata key of the passage's title. Default "title".
         passages_per_call: how many passages share a call, and so its instructions. What the reply doesn't tell of a
-            passage is asked for alone, and a triple counts only if one of its ends stands in the passage. Default 1:
-            what a passage says can't reach another's facts (see the guide to security), nor tire the model.
+            passage is asked for alone. Left out are triples of which no end stands in the passage, or one stands in
+            another of the call instead. Default 1: what a passage says can't reach another's facts (see the guide to
+            security), nor does a long reply tire the model.
         num_workers: calls under way at once. Default 4.
         max_retries: more tries after a rate limit, a time-out or a server's error, beyond those of the model's own
             client. Default 3. A reply that can't be read is asked for once more, with the error shown.

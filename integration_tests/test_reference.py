@@ -1,0 +1,49 @@
+"""The reference that the README's command makes out of the docstrings shows all that is public."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+from pdoc import __main__ as pdoc
+
+import llama_index_gear
+
+README = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
+
+
+def test_everything_public_is_in_the_reference(tmp_path: Path) -> None:
+    (command,) = re.findall(r"`pip install pdoc && pdoc ([^`]+)`", README)
+    pdoc.cli([*command.split(), "--output-directory", str(tmp_path)])
+    modules = [word for word in command.split() if word.startswith("llama_index_gear")]
+    assert len(modules) == 4
+    for name in modules:
+        module = importlib.import_module(name)
+        page = (tmp_path / f"{name.replace('.', '/')}.html").read_text("utf-8")
+        public = getattr(module, "__all__", None) or [
+            each
+            for each, value in vars(module).items()
+            if inspect.isclass(value) and value.__module__ == name and not each.startswith("_")
+        ]
+        assert public
+        for each in public:
+            assert f'id="{each}"' in page, f"{name}.{each}"
+        text = re.sub(r"<[^>]+>", "", page)
+        assert "Args:" not in text  # sections are headings
+    assert "Arguments:" in text
+
+
+@pytest.mark.parametrize("name", llama_index_gear.__all__)
+def test_everything_public_says_what_it_is(name: str) -> None:
+    """With a docstring of its own, and so do its methods."""
+    thing = getattr(llama_index_gear, name)
+    if not inspect.isclass(thing) and not inspect.isfunction(thing):
+        return
+    assert thing.__doc__
+    for method, value in vars(thing).items():
+        function = getattr(value, "__func__", None) or getattr(value, "fget", None) or value
+        if not method.startswith("_") and inspect.isfunction(function):
+            assert function.__doc__, f"{name}.{method}"
