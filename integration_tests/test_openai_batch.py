@@ -71,6 +71,39 @@ def test_a_whole_ingest(server: OpenAIServer, tmp_path: Path, structured: bool) 
     batch.close()
 
 
+def stated_together(body: dict[str, Any]) -> Reply:
+    """One fact of each passage; nothing of the last, where there are several."""
+    blocks = body["messages"][-1]["content"].split("\n#####\n")[1:-1]
+    if len(blocks) == 1:
+        return stated(body)
+    names = [block.partition("\n\n")[2].split()[0] for block in blocks][:-1]
+    return Reply(
+        "\n".join(
+            json.dumps({"passage": n, "triples": [[name, "is", "here"]]}) for n, name in enumerate(names, start=1)
+        )
+    )
+
+
+def test_calls_of_several_passages_are_answered_as_they_were_asked(server: OpenAIServer, tmp_path: Path) -> None:
+    """By a store, which gives its passages in an order of its own; what they leave out is asked for alone, once."""
+    server.answer = stated_together
+    batch = OpenAIBatch(server.llm(), tmp_path / "batch")
+    extract = extractor(batch, structured=False, passages_per_call=3)
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding())
+    IngestionPipeline(transformations=[extract, WordEmbedding()], vector_store=store).run(nodes=passages(8))
+    assert batch.status.waiting == 3 and extract.ledger.outcomes == {"failed": 8}
+    for expected in ({"extracted": 5, "failed": 3}, {"extracted": 3}):
+        batch.submit()
+        server.end_batches()
+        assert batch.wait(interval=0.01).waiting == 0
+        assert extract.retry_failed(store).outcomes == expected
+        assert batch.status.under_way == 0
+    assert (batch.status.answered, batch.status.waiting) == (6, 0)
+    assert all(len(read_triples(node)) == 1 for node in store.get_nodes())
+    store.close()
+    batch.close()
+
+
 def test_what_is_asked_is_what_the_model_would_have_asked(server: OpenAIServer, tmp_path: Path) -> None:
     server.answer = stated
     llm = server.llm(temperature=0.3, max_tokens=77, additional_kwargs={"seed": 7})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from typing import Any
 
 import pytest
@@ -32,26 +33,25 @@ def extractor(server: OpenAIServer, **arguments: Any) -> GeARTripleExtractor:
     return GeARTripleExtractor(llm=llm, num_workers=1, retry_backoff=0.0, **arguments)
 
 
-def test_several_passages_share_a_call_as_text_and_as_structured_output(server: OpenAIServer) -> None:
-    """The second passage, which the reply leaves out, is asked for alone; tokens are what the server counted."""
-    told = [{"passage": n, "entities": [], "triples": [{**FACT, "object": f"number {n - 1}"}]} for n in (1, 3)]
-    alone = Reply(tool_arguments={"entities": [], "triples": [FACT]})
-    for structured, replies in (
-        (True, [Reply(tool_arguments={"passages": told}), alone]),
-        (False, [Reply("\n".join(map(json.dumps, told))), Reply(json.dumps({"triples": [FACT]}))]),
-    ):
-        server.script(*replies)
-        before, asked = server.usage, len(server.requests)
-        nodes = extractor(server, passages_per_call=3, structured=structured)(passages(3))
-        assert [[triple.object for triple in read_triples(node)] for node in nodes] == [
-            ["number 0"], ["Analytical Engine"], ["number 2"]
-        ]  # fmt: skip
-        ledger = ExtractionLedger.of(nodes)
-        assert (ledger.calls, len(server.requests) - asked) == (2, 2)
-        assert ledger.prompt_tokens == server.usage.prompt_tokens - before.prompt_tokens
-        assert ledger.completion_tokens == server.usage.completion_tokens - before.completion_tokens
-        schemas = [json.dumps(body.get("tools", "")) for body in server.requests[asked:]]
-        assert ["PassagesFacts" in schema for schema in schemas] == [structured, False]
+@pytest.mark.parametrize("structured", [True, False])
+def test_several_passages_share_a_call(server: OpenAIServer, structured: bool) -> None:
+    """As text and as structured output. One is left out, and asked for alone; tokens are what the server counted."""
+
+    def answer(body: dict[str, Any]) -> Reply:
+        texts = re.findall(r"Text number (\d)\.", body["messages"][-1]["content"])
+        fact = [{**FACT, "object": f"number {text}"} for text in texts]
+        told = [{"passage": n, "entities": [], "triples": [each]} for n, each in enumerate(fact, start=1)][:2]
+        said = {"entities": [], "triples": fact} if len(texts) == 1 else {"passages": told}
+        assert ("PassagesFacts" in json.dumps(body.get("tools", ""))) == (structured and len(texts) > 1)
+        return Reply(tool_arguments=said) if structured else Reply(json.dumps(said))
+
+    server.answer = answer
+    nodes = extractor(server, passages_per_call=3, structured=structured)(passages(3))
+    assert [[triple.object for triple in read_triples(node)] for node in nodes] == [[f"number {n}"] for n in range(3)]
+    ledger = ExtractionLedger.of(nodes)
+    assert (ledger.calls, len(server.requests)) == (2, 2)
+    assert ledger.prompt_tokens == server.usage.prompt_tokens
+    assert ledger.completion_tokens == server.usage.completion_tokens
 
 
 def test_every_passage_is_accounted_for(server: OpenAIServer, caplog: pytest.LogCaptureFixture) -> None:

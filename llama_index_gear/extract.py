@@ -17,8 +17,8 @@ from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
 from llama_index.core.settings import Settings
 from llama_index.core.storage.kvstore.types import BaseKVStore
-from llama_index.core.utils import get_tqdm_iterable
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
+from tqdm.auto import tqdm
 
 from llama_index_gear.asking import (
     PassageFacts,
@@ -35,6 +35,7 @@ from llama_index_gear.extraction import (
     EXTRACT_PROMPT,
     EXTRACT_SEVERAL_PROMPT,
     added,
+    in_calls,
     shown_title,
     shown_together,
     understood,
@@ -72,9 +73,10 @@ class GeARTripleExtractor(TransformComponent):
         structured: force structured output on or off. Default None: by what the model offers.
         title_key: metadata key of the passage's title. Default "title".
         passages_per_call: how many passages share a call, and so its instructions. What the reply doesn't tell of a
-            passage is asked for alone. Left out are triples of which no end stands in the passage, or one stands in
-            another of the call instead. Default 1: what a passage says can't reach another's facts (see the guide to
-            security), nor does a long reply tire the model.
+            passage is asked for alone. A call that fails, fails for all of them; `retry_failed` repeats it, or makes
+            smaller ones if this is less by then. Left out are triples of which no end stands in the passage, or one
+            stands in another of the call instead. Default 1: what a passage says can't reach another's facts (see the
+            guide to security), nor does a long reply tire the model.
         num_workers: calls under way at once. Default 4.
         max_retries: more tries after a rate limit, a time-out or a server's error, beyond those of the model's own
             client. Default 3. A reply that can't be read is asked for once more, with the error shown.
@@ -214,12 +216,12 @@ class GeARTripleExtractor(TransformComponent):
 
     async def aestimate(self, nodes: Sequence[BaseNode]) -> ExtractionEstimate:
         """`estimate`, without blocking the event loop for the cache."""
-        asked = [node for node in nodes if (await self._known(node))[1] is None]
-        calls = [asked[at : at + self.passages_per_call] for at in range(0, len(asked), self.passages_per_call)]
-        expected = [self._expected_tokens(group) for group in calls]
+        calls = await self._calls(list(nodes))
+        expected = [self._expected_tokens([nodes[place] for place, _ in call]) for call in calls]
+        asked = sum(map(len, calls))
         prompt, completion = sum(each[0] for each in expected), sum(each[1] for each in expected)
         cost = None if self._purse.price is None else self._purse.price.of(prompt, completion)
-        return ExtractionEstimate(len(nodes), len(nodes) - len(asked), len(calls), prompt, completion, cost)
+        return ExtractionEstimate(len(nodes), len(nodes) - asked, len(calls), prompt, completion, cost)
 
     def retry_failed(self, vector_store: BasePydanticVectorStore) -> ExtractionLedger:
         """Extract again the passages of a store whose extraction failed, and store what comes of it.
@@ -247,8 +249,11 @@ class GeARTripleExtractor(TransformComponent):
 
     async def _extracted(self, nodes: Sequence[BaseNode], show_progress: bool) -> list[BaseNode]:
         extracted: list[BaseNode] = list(nodes)
-        waiting = iter(get_tqdm_iterable(list(enumerate(nodes)), show_progress, "Extracting triples"))
-        await gather([self._work(waiting, extracted) for _ in range(min(self.num_workers, len(nodes)))])
+        with tqdm(total=len(nodes), desc="Extracting triples", disable=not show_progress) as bar:
+            calls = await self._calls(extracted)
+            bar.update(len(nodes) - sum(map(len, calls)))
+            waiting = iter(calls)
+            await gather([self._work(waiting, extracted, bar) for _ in range(min(self.num_workers, len(calls)))])
         self._ledger = ExtractionLedger.of(extracted)
         return extracted
 
@@ -267,24 +272,31 @@ class GeARTripleExtractor(TransformComponent):
         for failure in failures:
             logger.debug("%s", ": ".join(failure))
 
-    async def _work(self, waiting: Iterator[tuple[int, BaseNode]], extracted: list[BaseNode]) -> None:
-        while group := await self._next(waiting, extracted):
-            nodes = [extracted[place] for place, _ in group]
-            for (place, key), (found, record) in zip(group, await self._ask(nodes), strict=True):
-                extracted[place] = await self._kept(extracted[place], found, replace(record, key=key))
+    async def _calls(self, extracted: list[BaseNode]) -> list[list[tuple[int, str]]]:
+        """Places and fingerprints of the passages of each call that is to be made; what is known is filled in."""
+        asked: list[tuple[int, str]] = []
+        looking = iter(list(enumerate(extracted)))
 
-    async def _next(self, waiting: Iterator[tuple[int, BaseNode]], extracted: list[BaseNode]) -> list[tuple[int, str]]:
-        """Places and fingerprints of the next passages that share a call; what is known until then is filled in."""
-        group: list[tuple[int, str]] = []
-        for place, node in waiting:
-            key, known = await self._known(node)
-            if known is None:
-                group.append((place, key))
-                if len(group) == self.passages_per_call:
-                    break
-            else:
-                extracted[place] = known
-        return group
+        async def look() -> None:
+            for place, node in looking:
+                key, known = await self._known(node)
+                if known is None:
+                    asked.append((place, key))
+                else:
+                    extracted[place] = known
+
+        await gather([look() for _ in range(min(self.num_workers, len(extracted)))])
+        asked.sort()
+        before = [(key, record_of(extracted[place])) for place, key in asked]
+        return [[asked[number] for number in call] for call in in_calls(before, self.passages_per_call)]
+
+    async def _work(self, waiting: Iterator[list[tuple[int, str]]], extracted: list[BaseNode], bar: Any) -> None:
+        for call in waiting:
+            keys = [key for _, key in call]
+            told = await self._ask([extracted[place] for place, _ in call], keys)
+            for (place, key), (found, record) in zip(call, told, strict=True):
+                extracted[place] = await self._kept(extracted[place], found, replace(record, key=key))
+            bar.update(len(call))
 
     async def _kept(self, node: BaseNode, found: Sequence[Triple], record: Extraction) -> BaseNode:
         """The node with what came of it, which the cache remembers."""
@@ -327,14 +339,14 @@ class GeARTripleExtractor(TransformComponent):
             return None
         return PassageFacts if len(nodes) == 1 else PassagesFacts
 
-    async def _ask(self, nodes: Sequence[BaseNode]) -> list[tuple[Sequence[Triple], Extraction]]:
+    async def _ask(self, nodes: Sequence[BaseNode], keys: Sequence[str]) -> list[tuple[Sequence[Triple], Extraction]]:
         """What the model says of each passage: of several together first, then of those alone of which it didn't."""
         nothing: tuple[Sequence[Triple], Extraction] = ((), Extraction(Outcome.OVER_BUDGET))
         told = [nothing] * len(nodes)
         if len(nodes) > 1 and (reply := await self._reply(nodes)) is not None:
-            told = understood_together(reply, [self._shown(node) for node in nodes])
+            told = understood_together(reply, [self._shown(node) for node in nodes], keys)
         return [
-            await self._ask_alone(node, record) if record.outcome.failure else (found, record)
+            await self._ask_alone(node, record) if record.outcome.failure and not record.together else (found, record)
             for node, (found, record) in zip(nodes, told, strict=True)
         ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -109,7 +110,32 @@ def understood(reply: Reply) -> tuple[Sequence[Triple], Outcome, str]:
     return triples, Outcome.EXTRACTED if triples else Outcome.NO_FACTS, ""
 
 
-def understood_together(reply: Reply, passages: Sequence[tuple[str, str]]) -> list[tuple[Sequence[Triple], Extraction]]:
+def in_calls(asked: Sequence[tuple[str, Extraction | None]], size: int) -> list[list[int]]:
+    """Which passages share a call: places, of passages given by their fingerprint and what became of them before.
+
+    The same passages always share the same calls, in the same order, so that a call can be answered from a cache, or
+    from a batch (see `OpenAIBatch`): neighbours at first; after a call that failed, those who shared it. A passage that
+    failed by itself is asked for alone.
+    """
+    fresh: list[int] = []
+    together: dict[str, list[int]] = {}
+    alone: list[list[int]] = []
+    for place, (key, record) in enumerate(asked):
+        if record is None or record.key != key or record.outcome is Outcome.OVER_BUDGET:
+            fresh.append(place)
+        elif record.together:
+            together.setdefault(record.together, []).append(place)
+        else:
+            alone.append([place])
+    calls = [
+        places[start : start + size] for places in (fresh, *together.values()) for start in range(0, len(places), size)
+    ]
+    return [sorted(call, key=lambda place: asked[place][0]) for call in calls] + alone
+
+
+def understood_together(
+    reply: Reply, passages: Sequence[tuple[str, str]], keys: Sequence[str]
+) -> list[tuple[Sequence[Triple], Extraction]]:
     """What a reply says of each of these (text, title); a failure where it says nothing that can be relied on.
 
     Left out is a triple that was mistaken for this passage's, or made up: neither end stands in the passage or its
@@ -117,25 +143,29 @@ def understood_together(reply: Reply, passages: Sequence[tuple[str, str]]) -> li
     passages, made one passage a call, 0.06 % have neither end in their passage.) Tokens are shared out evenly; the
     calls are the first passage's.
     """
-    is_read = reply.error is None and not reply.refused
-    found = parse_numbered(reply.text, len(passages)) if is_read else {}
+    found: dict[int, tuple[Triple, ...]] = {}
+    otherwise = Extraction(Outcome.UNREADABLE, "the reply for several passages does not say what this one states")
+    if reply.error is not None:
+        _, outcome, problem = understood(reply)
+        call = hashlib.sha256("".join(sorted(keys)).encode()).hexdigest()[:16]
+        otherwise = Extraction(outcome, problem, together=call)
+    elif not reply.refused:
+        found = parse_numbered(reply.text, len(passages))
     told: list[tuple[Sequence[Triple], Extraction]] = []
     texts = [entity_key(f"{title} {text}") for text, title in passages]
     for number, own in enumerate(texts, start=1):
         stated = found.get(number)
         triples = [triple for triple in stated or () if _is_of(triple, own, texts)]
-        outcome = Outcome.EXTRACTED if triples else Outcome.NO_FACTS
-        problem = ""
-        if stated is None or (stated and not triples):
-            outcome, problem = Outcome.UNREADABLE, "the reply for several passages does not say what this one states"
-        record = Extraction(
-            outcome,
-            problem,
+        record = otherwise
+        if stated is not None and bool(stated) == bool(triples):
+            record = Extraction(Outcome.EXTRACTED if triples else Outcome.NO_FACTS)
+        spent = replace(
+            record,
             calls=reply.calls if number == 1 else 0,
             prompt_tokens=_share(reply.prompt_tokens, number, len(passages)),
             completion_tokens=_share(reply.completion_tokens, number, len(passages)),
         )
-        told.append((triples, record))
+        told.append((triples, spent))
     return told
 
 

@@ -47,6 +47,8 @@ class Extraction:
         completion_tokens: likewise.
         reused: the triples come from an earlier run: from the node itself or from the extractor's cache.
         key: fingerprint of model, prompt, title and text: what the triples were extracted from.
+        together: of a passage that failed with all that shared its call: which call that was, by a fingerprint. The
+            next try asks for them together again.
 
     """
 
@@ -57,6 +59,7 @@ class Extraction:
     completion_tokens: int = 0
     reused: bool = False
     key: str = ""
+    together: str = ""
 
 
 @dataclass(frozen=True)
