@@ -516,9 +516,21 @@ def test_what_extraction_costs(tmp_path: Path, nodes: list[BaseNode]) -> None:
     llm = RecordedLLM(ScriptedLLM([found] * len(nodes)), tmp_path / "replies.jsonl")
     store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding())
     bare = [node.model_copy(update={"metadata": {"title": node.metadata["title"]}}) for node in nodes]
-    took = retrieval.ingest(bare, store, "llm", llm)
+    took = retrieval.ingest(bare, store, "llm", llm, passages_per_call=1)
     assert took["ingest_calls"] == len(nodes) and took["completion_tokens_per_passage"] > 5
     assert took["prompt_tokens_per_passage"] > took["completion_tokens_per_passage"]
+    assert store.client.count(store.triple_collection_name).count == len(nodes)
+    store.close()
+
+    def of_each(prompt: str) -> str:
+        words = [block.partition("\n\n")[2].split()[0] for block in prompt.split("\n#####\n")[1:-1]]
+        return "\n".join(json.dumps({"passage": n, "triples": [[w, "is", "told of"]]}) for n, w in enumerate(words, 1))
+
+    store = GeARVectorStore.from_path(tmp_path / "shared", embed_model=WordEmbedding())
+    shared = RecordedLLM(ScriptedLLM([of_each]), tmp_path / "shared.jsonl")
+    fewer = retrieval.ingest(bare, store, "llm", shared, passages_per_call=len(nodes))
+    assert fewer["ingest_calls"] == 1
+    assert fewer["prompt_tokens_per_passage"] < took["prompt_tokens_per_passage"]
     assert store.client.count(store.triple_collection_name).count == len(nodes)
     store.close()
 

@@ -118,7 +118,9 @@ def refuse_network() -> None:
     socket.getaddrinfo = look_up_here
 
 
-def ingest(nodes: list[BaseNode], store: GeARVectorStore, triples: str, llm: LLM | None) -> dict[str, Any]:
+def ingest(
+    nodes: list[BaseNode], store: GeARVectorStore, triples: str, llm: LLM | None, passages_per_call: int
+) -> dict[str, Any]:
     """Bring the passages into the store: what it took.
 
     Raises:
@@ -129,7 +131,7 @@ def ingest(nodes: list[BaseNode], store: GeARVectorStore, triples: str, llm: LLM
     if triples == "offline":
         transformations.insert(0, MentionTripleExtractor())
     elif triples == "llm":
-        transformations.insert(0, GeARTripleExtractor(llm=llm, show_progress=True))
+        transformations.insert(0, GeARTripleExtractor(llm=llm, passages_per_call=passages_per_call, show_progress=True))
     start = time.perf_counter()
     with spending() as spent:
         pipeline = IngestionPipeline(transformations=transformations, vector_store=store, disable_cache=True)
@@ -187,6 +189,7 @@ def parser() -> argparse.ArgumentParser:
     add("--answers", action="store_true", help="have the model answer, and score that (exact match, F1)")
     add("--price", type=float, nargs=2, metavar=("PROMPT", "COMPLETION"), help="US dollars a million tokens")
     add("--triples", choices=("file", "offline", "llm"), default="file", help="ready ones, by rule, or by --llm openai")
+    add("--passages-per-call", type=int, default=1, help="of --triples llm; each tells of its own in --max-tokens")
     add("--sweep", action="append", default=[], metavar="NAME=VALUE,…", help="another row a value, of each expansion")
     add("--against", default=None, help="method that all others are compared with")
     add("--limit", type=int, default=None, help="only the first N questions")
@@ -234,9 +237,10 @@ def main() -> None:
     nodes: list[BaseNode] = to_nodes(dataset, with_triples=options.triples == "file")
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.store or Path(scratch) / "store"
-        made_of = {"data": dataset.name, "passages": len(nodes), "triples": options.triples, "embed": name}
+        several = f", {options.passages_per_call} passages a call" * (options.passages_per_call > 1)
+        made_of = {"data": dataset.name, "passages": len(nodes), "triples": options.triples + several, "embed": name}
         store, is_new = opened(folder, embed, made_of)
-        took = ingest(nodes, store, options.triples, llm) if is_new else {}
+        took = ingest(nodes, store, options.triples, llm, options.passages_per_call) if is_new else {}
         folder.with_suffix(".json").write_text(json.dumps(made_of), "utf-8")
         if options.triples != "file":  # the passages with the triples that were made
             nodes = store.get_nodes([node.node_id for node in nodes])
@@ -255,6 +259,7 @@ def main() -> None:
             **{each: getattr(options, each) for each in ("max_tokens", "limit", "sample", "seed", "price", "workers")},
             **asdict(settings),
             "triples_from": options.triples,
+            "passages_per_call": options.passages_per_call,
             **took,
             "index_mib": round(disk_use(folder) / 2**20, 1),
             "engine": f"qdrant-edge-py {version('qdrant-edge-py')}",
