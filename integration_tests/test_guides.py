@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from llama_index.core.schema import Document
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
+from qdrant_client import QdrantClient
 
 from llama_index_gear import ExternalTripleStore, GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM
@@ -35,6 +36,8 @@ def names_for(guide: str) -> dict[str, Any]:
         names["documents"] = [Document(text="Jaws is a film."), Document(text="Steven Spielberg: born in Cincinnati.")]
         names["llm"] = ScriptedLLM([FACT, FACT, '{"sufficient": true}', "[1]", "Cincinnati [1]"])
         names["question"] = "Where was the director of Jaws born?"
+    elif guide == "scale":
+        names["client"] = QdrantClient(":memory:")
     elif guide == "choosing":
         names["llm"] = ScriptedLLM(otherwise=lambda _: '{"triples": [["Dell Curry", "played for", "Virginia Tech"]]}')
     else:
@@ -42,6 +45,7 @@ def names_for(guide: str) -> dict[str, Any]:
     return names
 
 
+@pytest.mark.filterwarnings("ignore:Local mode performs exact:UserWarning")  # the page on scale is about servers
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)
 def test_the_code_of_a_guide_runs(
     guide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -58,6 +62,7 @@ def test_the_code_of_a_guide_runs(
         "ingest_and_update": "0 passages, 0 triples: in order",
         "filters_and_tenants": "divided by 'customer'",
         "cost": "2 calls",
+        "scale": "2 passages, ",
         "choosing": "T²RAG {'recall': 1.0",
     }
     if guide.stem in said:
