@@ -26,6 +26,9 @@ from llama_index_gear.errors import OutOfTime
 
 Result = TypeVar("Result")
 
+NOT_ANSWERED_YET = "not_answered_yet"
+"""Code of the error of a call that waits for its batch."""
+
 _FENCE = re.compile(r"#{5,}")
 _TRANSIENT = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
 
@@ -88,6 +91,12 @@ class Reply:
     def timed_out(self) -> bool:
         """Whether the last try ended with a time-out."""
         return isinstance(self.error, TimeoutError) or "timeout" in type(self.error).__name__.lower()
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the same call may succeed another time: its failure may pass, or a batch is yet to answer it."""
+        waits = getattr(self.error, "code", None) == NOT_ANSWERED_YET
+        return self.error is not None and (waits or _is_transient(self.error))
 
 
 def unfenced(text: str) -> str:

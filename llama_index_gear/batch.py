@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import httpx
 from llama_index.llms.openai import OpenAI
 
+from llama_index_gear.asking import NOT_ANSWERED_YET
 from llama_index_gear.errors import ArgumentError, BatchError, check_counts
 
 if TYPE_CHECKING:
@@ -70,6 +71,9 @@ class OpenAIBatch:
         batch.submit()
         batch.wait()                # or, in another process, hours later: batch.collect()
         nodes = extractor(nodes)    # or extractor.retry_failed(store)
+
+    An extractor's `max_cost` counts answers as they are replayed, not what `submit` pays: for that there is `estimate`.
+    Where passages share calls (`passages_per_call`), go on with `retry_failed`, which knows who shared which.
 
     A reply that can't be read is asked for again, which is another request: go round once more, or finish with `llm`.
     All state is in the folder: a killed call is mended by repeating it, and submits nothing twice.
@@ -283,4 +287,4 @@ def _accepted(answer: dict[str, Any]) -> httpx.Response:
 
 
 def _refusal(message: str) -> httpx.Response:
-    return httpx.Response(400, json={"error": {"message": message, "type": "batch", "code": "not_answered_yet"}})
+    return httpx.Response(400, json={"error": {"message": message, "type": "batch", "code": NOT_ANSWERED_YET}})

@@ -73,10 +73,10 @@ class GeARTripleExtractor(TransformComponent):
         structured: force structured output on or off. Default None: by what the model offers.
         title_key: metadata key of the passage's title. Default "title".
         passages_per_call: how many passages share a call, and so its instructions. What the reply doesn't tell of a
-            passage is asked for alone. A call that fails, fails for all of them; `retry_failed` repeats it, or makes
-            smaller ones if this is less by then. Left out are triples of which no end stands in the passage, or one
-            stands in another of the call instead. Default 1: what a passage says can't reach another's facts (see the
-            guide to security), nor does a long reply tire the model.
+            passage is asked for alone. A call that times out, or fails otherwise in a way that may pass, fails for all
+            of them, and `retry_failed` repeats it. Left out are triples of which no end stands in the passage, or one
+            stands in another of the call instead; the passage's record counts them. Default 1: no passage can have the
+            model misreport another, nor does a long reply tire it. (A cache doesn't tell the two apart.)
         num_workers: calls under way at once. Default 4.
         max_retries: more tries after a rate limit, a time-out or a server's error, beyond those of the model's own
             client. Default 3. A reply that can't be read is asked for once more, with the error shown.
@@ -94,7 +94,8 @@ class GeARTripleExtractor(TransformComponent):
         show_progress: a progress bar. Default False.
 
     Raises:
-        ArgumentError: a number outside its range, or a prompt without `passage` or `passages`.
+        ArgumentError: a number outside its range, a prompt without `passage` or `passages`, or only one of the two
+            prompts is yours where passages share calls.
         ExtractionError: (from a call) see `raise_on_error`.
 
     """
@@ -144,6 +145,9 @@ class GeARTripleExtractor(TransformComponent):
         for prompt, variable in ((extract_prompt, "passage"), (extract_several_prompt, "passages")):
             if variable not in prompt.template_vars:
                 raise ArgumentError(f"the extract prompt lacks the variable {variable}")
+        is_own = extract_prompt is not EXTRACT_PROMPT and extract_several_prompt is EXTRACT_SEVERAL_PROMPT
+        if passages_per_call > 1 and is_own:
+            raise ArgumentError("passages that share a call need a prompt of yours too: extract_several_prompt")
         model = Settings.llm if llm is None else llm
         if structured and not offers_functions(model):
             raise ArgumentError(f"{model.class_name()} offers no function calling: leave `structured` out")

@@ -69,7 +69,8 @@ cousin Pierre Jeanneret. Passage 2. Title: Poissy. Text: A town in France, known
 {passages}
 #####
 
-Answer with one JSON object a passage, each on a line of its own and of the form {"passage": number, "entities": \
+Answer with one JSON object a passage, each on a line of its own (or, where you are to call a function, one entry of \
+its list "passages" each) and of the form {"passage": number, "entities": \
 [name, …], "triples": [[subject, predicate, object], …]}, for all {count} of them, and nothing else; with empty lists \
 where a passage states no facts.
 """
@@ -113,9 +114,8 @@ def understood(reply: Reply) -> tuple[Sequence[Triple], Outcome, str]:
 def in_calls(asked: Sequence[tuple[str, Extraction | None]], size: int) -> list[list[int]]:
     """Which passages share a call: places, of passages given by their fingerprint and what became of them before.
 
-    The same passages always share the same calls, in the same order, so that a call can be answered from a cache, or
-    from a batch (see `OpenAIBatch`): neighbours at first; after a call that failed, those who shared it. A passage that
-    failed by itself is asked for alone.
+    Neighbours at first; after a call that failed, those who shared it, in the same order, so that a batch (see
+    `OpenAIBatch`) can answer it. A passage that failed by itself is asked for alone.
     """
     fresh: list[int] = []
     together: dict[str, list[int]] = {}
@@ -145,12 +145,14 @@ def understood_together(
     """
     found: dict[int, tuple[Triple, ...]] = {}
     otherwise = Extraction(Outcome.UNREADABLE, "the reply for several passages does not say what this one states")
-    if reply.error is not None:
+    if reply.error is not None and reply.repeatable:
         _, outcome, problem = understood(reply)
         call = hashlib.sha256("".join(sorted(keys)).encode()).hexdigest()[:16]
         otherwise = Extraction(outcome, problem, together=call)
-    elif not reply.refused:
+    elif reply.error is None and not reply.refused:
         found = parse_numbered(reply.text, len(passages))
+        if reply.truncated and found:  # what the cut went through may look whole: clients close the brackets
+            found.popitem()
     told: list[tuple[Sequence[Triple], Extraction]] = []
     texts = [entity_key(f"{title} {text}") for text, title in passages]
     for number, own in enumerate(texts, start=1):
@@ -158,7 +160,9 @@ def understood_together(
         triples = [triple for triple in stated or () if _is_of(triple, own, texts)]
         record = otherwise
         if stated is not None and bool(stated) == bool(triples):
-            record = Extraction(Outcome.EXTRACTED if triples else Outcome.NO_FACTS)
+            left_out = len(stated) - len(triples)
+            problem = f"{left_out} triples left out that are not of this passage" if left_out else ""
+            record = Extraction(Outcome.EXTRACTED if triples else Outcome.NO_FACTS, problem)
         spent = replace(
             record,
             calls=reply.calls if number == 1 else 0,
@@ -171,8 +175,15 @@ def understood_together(
 
 def _is_of(triple: Triple, own: str, texts: Sequence[str]) -> bool:
     """Whether the triple may be this text's, rather than another's or nobody's."""
-    missing = [entity for entity in triple.entities if entity not in own]
-    return len(missing) < len(triple.entities) and not any(entity in text for entity in missing for text in texts)
+    missing = [entity for entity in triple.entities if not _stands_in(entity, own)]
+    return len(missing) < len(triple.entities) and not any(
+        _stands_in(entity, text) for entity in missing for text in texts
+    )
+
+
+def _stands_in(entity: str, text: str) -> bool:
+    """Whether the text (a key, too) holds the entity: as whole words, where words have spaces between them."""
+    return f" {entity} " in f" {text} " if entity.isascii() else entity in text
 
 
 def _share(tokens: int, number: int, passages: int) -> int:

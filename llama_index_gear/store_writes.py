@@ -91,15 +91,21 @@ class StoreWrites:
     def rewriting(self, nodes: Sequence[BaseNode], *, embed_triples: bool) -> Flow[None]:
         """Write passages that are there once more; with `embed_triples` no stored vector of a triple is kept."""
         ((carried, _),) = yield [Compute(lambda: self._checked(nodes))]
-        yield from self._writing(nodes, carried, embed_triples)
+        yield from self._writing(nodes, carried, embed_triples, is_guarded=False)
 
     def _writing(
-        self, batch: Sequence[BaseNode], carried: dict[str, list[Triple]], embed_triples: bool = False
+        self,
+        batch: Sequence[BaseNode],
+        carried: dict[str, list[Triple]],
+        embed_triples: bool = False,
+        *,
+        is_guarded: bool = True,
     ) -> Flow[None]:
         ids = {node.node_id for node in batch}
         yield [Take(self.turns, ids)]
         try:
-            yield from self.tenancy.guarding(self.collections, batch)  # again: nobody else writes these now
+            if is_guarded:
+                yield from self.tenancy.guarding(self.collections, batch)  # again: nobody else writes these now
             yield from self._writing_alone(batch, carried, embed_triples)
         finally:
             self.turns.give_back(ids)

@@ -27,7 +27,7 @@ ROOMS = {
     "mentions": "triple nodes",
     "asking": "errors",
     "cost": "errors",
-    "batch": "errors",
+    "batch": "errors asking",
     "extraction": "triple errors reply ledger asking",
     "extract": "triple errors nodes steps asking ledger cost extraction",
     "graph_files": "triple errors",

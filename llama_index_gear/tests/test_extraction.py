@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from llama_index.core import PromptTemplate
 from llama_index.core.schema import TextNode
 from llama_index.core.storage.kvstore import SimpleKVStore
+from llama_index.core.utils import get_tokenizer
 
 from llama_index_gear import GeARTripleExtractor, Triple, read_triples
+from llama_index_gear.asking import PassagesFacts, Reply
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.extraction import in_calls
+from llama_index_gear.extraction import in_calls, understood_together
 from llama_index_gear.ledger import Extraction, Outcome
 from llama_index_gear.reply import parse_numbered
 from llama_index_gear.testing import ScriptedLLM
@@ -126,7 +128,14 @@ def test_what_a_reply_does_not_tell_is_asked_for_alone(reply: str, alone: list[s
     assert extractor.ledger.calls == 1 + len(alone)
 
 
-@pytest.mark.parametrize("problem", [TimeoutError("slow"), ValueError("too long")])
+def test_a_call_that_will_always_fail_is_made_for_each_alone() -> None:
+    llm = ScriptedLLM([ValueError("too long")], otherwise=facts)
+    extractor = GeARTripleExtractor(llm, passages_per_call=2)
+    assert stated(extractor(passages("Ada", "Bob"))) == here("Ada", "Bob")
+    assert extractor.ledger.calls == 3
+
+
+@pytest.mark.parametrize("problem", [TimeoutError("slow"), ConnectionError("lost")])
 def test_a_call_that_fails_is_repeated_as_it_was_or_in_smaller_ones(problem: Exception) -> None:
     llm = ScriptedLLM([problem, problem], otherwise=facts)
     extractor = GeARTripleExtractor(llm, passages_per_call=2, max_retries=0, num_workers=1)
@@ -187,6 +196,26 @@ def test_a_fact_whose_ends_stand_elsewhere_is_not_this_passage_s() -> None:
     llm = ScriptedLLM([numbered(json.dumps({"passage": "Ada", "triples": said}) + "\n" + line("Bob", "Bob"))])
     nodes = GeARTripleExtractor(llm, passages_per_call=2)(passages("Ada", "Bob"))
     assert stated(nodes) == [[Triple("Ada", "is", "here"), Triple("x", "is told", "“ada”")], *here("Bob")]
+    assert nodes[0].metadata["gear_extraction"]["problem"] == "2 triples left out that are not of this passage"
+
+
+@pytest.mark.parametrize(("entity", "text", "stands"), [
+    ("US", "because", False), ("Ian", "an Italian", False), ("Ian", "said Ian, who", True),
+    ("東京", "彼は東京に住む", True), ("東京", "彼は京都に住む", False),
+])  # fmt: skip
+def test_a_name_stands_in_a_text_as_words(entity: str, text: str, stands: bool) -> None:
+    said = json.dumps({"passage": 1, "triples": [[entity, "is", "nowhere"]]})
+    (found, _), _ = understood_together(Reply(said), [(text, ""), ("another", "")], ["1", "2"])
+    assert bool(found) == stands
+
+
+@pytest.mark.parametrize("cut", ['"triples": [', '"triples": [["Bob", "is", "here"]'])
+def test_what_a_cut_went_through_is_asked_for_alone(cut: str) -> None:
+    """Also where the client closed the brackets, as it does for the arguments of functions."""
+    said = f"{line(1, 'Ada')}\n" + '{"passage": 2, "entities": [], ' + cut + "]" + "}"
+    asked = [("Ada is here", ""), ("Bob is here", ""), ("Cid", "")]
+    told = understood_together(Reply(said, truncated=True), asked, ["1", "2", "3"])
+    assert [record.outcome for _, record in told] == [Outcome.EXTRACTED, Outcome.UNREADABLE, Outcome.UNREADABLE]
 
 
 def test_passages_and_titles_keep_to_their_fences() -> None:
@@ -225,23 +254,23 @@ def test_a_prompt_of_one_s_own(tmp_path: Path) -> None:
     for wrong in ({"passages_per_call": 0}, {"extract_several_prompt": PromptTemplate("{passage}")}):
         with pytest.raises(ArgumentError):
             GeARTripleExtractor(llm, **wrong)
+    with pytest.raises(ArgumentError, match="extract_several_prompt"):
+        GeARTripleExtractor(llm, extract_prompt=PromptTemplate("Note facts. {passage}"), passages_per_call=2)
 
 
 def test_structured_output_has_a_schema_of_its_own(tool_caller: Callable[..., Any]) -> None:
     llm = tool_caller("x", "y")[0]
-    alone = GeARTripleExtractor(llm).estimate(passages("Ada", "Bob"))
-    together = GeARTripleExtractor(llm, passages_per_call=2).estimate(passages("Ada", "Bob"))
-    assert (alone.calls, together.calls) == (2, 1)
-    assert together.prompt_tokens < alone.prompt_tokens
+    structured = GeARTripleExtractor(llm, passages_per_call=2).estimate(passages("Ada", "Bob"))
+    text = GeARTripleExtractor(llm, passages_per_call=2, structured=False).estimate(passages("Ada", "Bob"))
+    schema = len(get_tokenizer()(json.dumps(PassagesFacts.model_json_schema())))
+    assert structured.calls == 1 and structured.prompt_tokens - text.prompt_tokens == schema
 
 
 @given(
     st.lists(st.sampled_from(["{", "}", "[", "]", '"passage"', ":", ",", "1", "2", '"triples"', "\n", '"a"', "-", "é"]))
 )
 def test_numbered_replies_are_read_whatever_they_hold(tokens: list[str]) -> None:
-    read = parse_numbered("".join(tokens), 2)
-    assert set(read) <= {1, 2}
-    assert parse_numbered("".join(tokens) + "\n" + line(1, "Ada"), 0) == {}
+    assert set(parse_numbered("".join(tokens), 2)) <= {1, 2}
 
 
 @pytest.mark.parametrize("wrong", ["[" * 200_000, '{"a":' * 100_000, '{"passage": 1, "x": [' * 50_000])

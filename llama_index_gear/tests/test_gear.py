@@ -731,10 +731,10 @@ async def test_a_limit_of_tokens(store: GeARVectorStore, mode: Mode) -> None:
 async def test_a_time_out_keeps_what_is_known(store: GeARVectorStore, mode: Mode) -> None:
     llm = Slow(FOUR_STEPS, seconds=8.0, slow_call=5)
     start = time.perf_counter()
-    found, trace = await retrieve(mode, gear(store, llm=llm, timeout=1.0)[0])
-    assert 0.9 < time.perf_counter() - start < 7
+    found, trace = await retrieve(mode, gear(store, llm=llm, timeout=3.0)[0])
+    assert 2.9 < time.perf_counter() - start < 7
     assert (trace.stopped, trace.gist, purposes(trace)) == ("timeout", [FATHER], [*FOUR, "read"])
-    assert trace.calls[-1].error.startswith("OutOfTime: no reply within") and 900 < trace.ms < 7000
+    assert trace.calls[-1].error.startswith("OutOfTime: no reply within") and 2900 < trace.ms < 7000
     assert {"ann", "bob", "milk"} <= set(ids(found)) and len(llm.history) == 5
 
 
@@ -742,7 +742,7 @@ async def test_a_time_out_keeps_what_is_known(store: GeARVectorStore, mode: Mode
 async def test_a_time_out_of_the_first_call_leaves_the_base_passages(store: GeARVectorStore, mode: Mode) -> None:
     llm = Slow(FOUR_STEPS, seconds=8.0)
     start = time.perf_counter()
-    found, trace = await retrieve(mode, gear(store, llm=llm, timeout=0.4)[0])
+    found, trace = await retrieve(mode, gear(store, llm=llm, timeout=1.5)[0])
     assert time.perf_counter() - start < 7
     assert (trace.stopped, ids(found), len(llm.history)) == ("timeout", ["milk", "ann"], 1)
 

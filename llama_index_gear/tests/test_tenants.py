@@ -26,7 +26,7 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQuery,
     VectorStoreQueryMode,
 )
-from qdrant_client import QdrantClient
+from qdrant_client import QdrantClient, models
 
 from llama_index_gear.bm25 import RankBM25Retriever
 from llama_index_gear.engine import GeARQueryEngine
@@ -39,6 +39,7 @@ from llama_index_gear.retriever import NaiveGERetriever, SyncGERetriever
 from llama_index_gear.steps import Align, Facts, Link, Neighbours, Passages, Propositions, Touching, TriplesOf
 from llama_index_gear.store import GeARVectorStore
 from llama_index_gear.store_contract import contents, passage
+from llama_index_gear.store_layout import point_id_of
 from llama_index_gear.t2rag_retriever import T2RAGRetriever
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.triple import Triple
@@ -405,6 +406,17 @@ def test_a_copy_takes_no_other_tenant_s_place(make: Make) -> None:
     assert source.copy_to(target, filters=all_of(is_("who", "other"))) == 2
     with pytest.raises(ArgumentError, match="tenant_field"):
         source.copy_to(make(tenant_field=None))
+
+
+def test_a_store_whose_payloads_another_program_changed_can_be_repaired() -> None:
+    client = QdrantClient(":memory:")
+    store = GeARVectorStore(client, embed_model=EMBED, tenant_field="who")
+    store.add([letter("first", "one"), letter("second", "other")])
+    mine = models.Filter(must=[models.FieldCondition(key="passage_id", match=models.MatchValue(value="first"))])
+    client.delete(store.triple_collection_name, points_selector=mine)
+    client.set_payload(store.collection_name, payload={"who": "renamed"}, points=[point_id_of("first")])
+    assert store.check().incomplete == ("first",)
+    assert store.repair().ok
 
 
 async def test_two_tenants_who_write_one_id_at_a_time_do_not_share_it(make: Make) -> None:
