@@ -140,7 +140,7 @@ def understood_together(
 
     Left out is a triple that was mistaken for this passage's, or made up: neither end stands in the passage or its
     title, or one that doesn't stands in another passage. (Of GPT-3.5's 116,957 triples of MuSiQue's and HotpotQA's
-    passages, made one passage a call, 0.06 % have neither end in their passage.) Tokens are shared out evenly; the
+    passages, made one passage a call, 263 would be: 0.2 %, five neighbours a call.) Tokens are shared out evenly; the
     calls are the first passage's.
     """
     found: dict[int, tuple[Triple, ...]] = {}
