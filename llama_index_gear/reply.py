@@ -103,8 +103,8 @@ def parse_numbered(reply: str, passages: int) -> dict[int, tuple[Triple, ...]]:
             position, unread = opening.end(), unread + 1
             continue
         for number, entry in _numbered(value):
-            triples, malformed = _built(_entries(entry))
-            is_said = number not in read and (bool(triples) or not malformed and _says_none(entry))
+            triples, _ = _built(_entries(entry))
+            is_said = number not in read and (bool(triples) or _says_none(entry))
             read[number] = triples if is_said else None
     return {number: triples for number, triples in read.items() if triples is not None and 1 <= number <= passages}
 
