@@ -44,6 +44,7 @@ from llama_index_gear.extraction import (
 from llama_index_gear.ledger import FAILED_EXTRACTIONS, Extraction, ExtractionLedger, Outcome, record_of, with_record
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.steps import gather
+from llama_index_gear.tenant import Tenancy
 from llama_index_gear.triple import Triple
 
 logger = logging.getLogger(__name__)
@@ -76,7 +77,11 @@ class GeARTripleExtractor(TransformComponent):
             passage is asked for alone. A call that times out, or fails otherwise in a way that may pass, fails for all
             of them, and `retry_failed` repeats it. Left out are triples of which no end stands in the passage, or one
             stands in another of the call instead; the passage's record counts them. Default 1: no passage can have the
-            model misreport another, nor does a long reply tire it. (A cache doesn't tell the two apart.)
+            model misreport another, nor does a long reply tire it. (A cache doesn't tell the two apart.) A warning
+            says so if more than a quarter of the passages had to be asked for again, alone.
+        tenant_field: metadata key that names a passage's tenant, as in `GeARVectorStore`: passages of two tenants never
+            share a call, nor what a cache keeps. Passages are remembered by it too: set it from the start. Default
+            None: there are no tenants.
         num_workers: calls under way at once. Default 4.
         max_retries: more tries after a rate limit, a time-out or a server's error, beyond those of the model's own
             client. Default 3. A reply that can't be read is asked for once more, with the error shown.
@@ -94,8 +99,9 @@ class GeARTripleExtractor(TransformComponent):
         show_progress: a progress bar. Default False.
 
     Raises:
-        ArgumentError: a number outside its range, a prompt without `passage` or `passages`, or only one of the two
-            prompts is yours where passages share calls.
+        ArgumentError: a number outside its range, a prompt without `passage` or `passages`, only one of the two
+            prompts is yours where passages share calls, or a tenant_field that a `GeARVectorStore` would refuse.
+        TenantError: (from a call) a passage has no tenant though there is a tenant_field; nothing was asked.
         ExtractionError: (from a call) see `raise_on_error`.
 
     """
@@ -106,6 +112,7 @@ class GeARTripleExtractor(TransformComponent):
     structured: bool | None
     title_key: str
     passages_per_call: int = Field(exclude=True)
+    tenant_field: str | None
     num_workers: int = Field(exclude=True)
     max_retries: int = Field(exclude=True)
     retry_backoff: float = Field(exclude=True)
@@ -118,6 +125,7 @@ class GeARTripleExtractor(TransformComponent):
     _ledger: ExtractionLedger = PrivateAttr(default_factory=ExtractionLedger)
     _failed_runs: int = PrivateAttr(default=0)
     _purse: Purse = PrivateAttr()
+    _tenancy: Tenancy = PrivateAttr()
 
     def __init__(
         self,
@@ -128,6 +136,7 @@ class GeARTripleExtractor(TransformComponent):
         structured: bool | None = None,
         title_key: str = "title",
         passages_per_call: int = 1,
+        tenant_field: str | None = None,
         num_workers: int = 4,
         max_retries: int = 3,
         retry_backoff: float = 1.0,
@@ -137,7 +146,7 @@ class GeARTripleExtractor(TransformComponent):
         cache: BaseKVStore | None = None,
         show_progress: bool = False,
     ) -> None:
-        purse = Purse(price, max_cost)
+        purse, tenancy = Purse(price, max_cost), Tenancy(tenant_field, None)
         if min(num_workers, passages_per_call) < 1 or max_retries < 0 or retry_backoff < 0:
             raise ArgumentError(
                 "num_workers and passages_per_call must be 1 or more, max_retries and retry_backoff 0 or more"
@@ -158,6 +167,7 @@ class GeARTripleExtractor(TransformComponent):
             structured=structured,
             title_key=title_key,
             passages_per_call=passages_per_call,
+            tenant_field=tenant_field,
             num_workers=num_workers,
             max_retries=max_retries,
             retry_backoff=retry_backoff,
@@ -167,7 +177,7 @@ class GeARTripleExtractor(TransformComponent):
             cache=cache,
             show_progress=show_progress,
         )
-        self._purse = purse
+        self._purse, self._tenancy = purse, tenancy
 
     @classmethod
     def class_name(cls) -> str:
@@ -262,6 +272,13 @@ class GeARTripleExtractor(TransformComponent):
         return extracted
 
     def _report(self) -> None:
+        again, asked = self._ledger.asked_again, self._ledger.passages - self._ledger.reused
+        if 4 * again > asked:
+            logger.warning(
+                "%s of %s passages had to be asked for again, alone: a smaller passages_per_call, or 1, will cost less",
+                again,
+                asked,
+            )
         if not self._ledger.failures:
             return
         self._note_failed_run()
@@ -278,6 +295,7 @@ class GeARTripleExtractor(TransformComponent):
 
     async def _calls(self, extracted: list[BaseNode]) -> list[list[tuple[int, str]]]:
         """Places and fingerprints of the passages of each call that is to be made; what is known is filled in."""
+        self._tenancy.owned(extracted)
         asked: list[tuple[int, str]] = []
         looking = iter(list(enumerate(extracted)))
 
@@ -291,7 +309,7 @@ class GeARTripleExtractor(TransformComponent):
 
         await gather([look() for _ in range(min(self.num_workers, len(extracted)))])
         asked.sort()
-        before = [(key, record_of(extracted[place])) for place, key in asked]
+        before = [(key, record_of(extracted[place]), self._tenant_of(extracted[place])) for place, key in asked]
         return [[asked[number] for number in call] for call in in_calls(before, self.passages_per_call)]
 
     async def _work(self, waiting: Iterator[list[tuple[int, str]]], extracted: list[BaseNode], bar: Any) -> None:
@@ -312,7 +330,8 @@ class GeARTripleExtractor(TransformComponent):
     async def _known(self, node: BaseNode) -> tuple[str, BaseNode | None]:
         """The passage's fingerprint, and the node as it will be if the model need not be asked."""
         text, title = self._shown(node)
-        key = hashlib.sha256("\0".join((self._fingerprint(), title, text)).encode("utf-8", "surrogatepass")).hexdigest()
+        about = [self._fingerprint(), title, text, *([self._tenant_of(node)] if self.tenant_field else [])]
+        key = hashlib.sha256("\0".join(about).encode("utf-8", "surrogatepass")).hexdigest()
         earlier = record_of(node)
         if earlier is not None and earlier.key == key and not earlier.outcome.failure:
             return key, with_record(node, read_triples(node), Extraction(earlier.outcome, reused=True, key=key))
@@ -321,6 +340,9 @@ class GeARTripleExtractor(TransformComponent):
             triples = [Triple(*slots) for slots in kept["triples"]]
             return key, with_record(node, triples, Extraction(Outcome(kept["outcome"]), reused=True, key=key))
         return key, None if text.strip() else with_record(node, [], Extraction(Outcome.BLANK, key=key))
+
+    def _tenant_of(self, node: BaseNode) -> str:
+        return str(node.metadata[self.tenant_field]) if self.tenant_field else ""
 
     def _shown(self, node: BaseNode) -> tuple[str, str]:
         return node.get_content(metadata_mode=MetadataMode.NONE), str(node.metadata.get(self.title_key) or "")
@@ -347,14 +369,19 @@ class GeARTripleExtractor(TransformComponent):
         """What the model says of each passage: of several together first, then of those alone of which it didn't."""
         nothing: tuple[Sequence[Triple], Extraction] = ((), Extraction(Outcome.OVER_BUDGET))
         told = [nothing] * len(nodes)
-        if len(nodes) > 1 and (reply := await self._reply(nodes)) is not None:
-            told = understood_together(reply, [self._shown(node) for node in nodes], keys)
+        shared = await self._reply(nodes) if len(nodes) > 1 else None
+        if shared is not None:
+            told = understood_together(shared, [self._shown(node) for node in nodes], keys)
         return [
-            await self._ask_alone(node, record) if record.outcome.failure and not record.together else (found, record)
+            await self._ask_alone(node, record, again=shared is not None)
+            if record.outcome.failure and not record.together
+            else (found, record)
             for node, (found, record) in zip(nodes, told, strict=True)
         ]
 
-    async def _ask_alone(self, node: BaseNode, record: Extraction) -> tuple[Sequence[Triple], Extraction]:
+    async def _ask_alone(
+        self, node: BaseNode, record: Extraction, *, again: bool
+    ) -> tuple[Sequence[Triple], Extraction]:
         """One reply, and a second if the first can't be read; what was spent before is counted in the record."""
         triples: Sequence[Triple] = ()
         problem = f"more than max_cost={self.max_cost} would have been spent"
@@ -365,7 +392,7 @@ class GeARTripleExtractor(TransformComponent):
             if reply is None:
                 break
             triples, outcome, complained = understood(reply)
-            record = added(record, reply, outcome, complained)
+            record = replace(added(record, reply, outcome, complained), again=again)
             if outcome not in (Outcome.UNREADABLE, Outcome.EMPTY):
                 break
         return triples, record

@@ -111,24 +111,26 @@ def understood(reply: Reply) -> tuple[Sequence[Triple], Outcome, str]:
     return triples, Outcome.EXTRACTED if triples else Outcome.NO_FACTS, ""
 
 
-def in_calls(asked: Sequence[tuple[str, Extraction | None]], size: int) -> list[list[int]]:
-    """Which passages share a call: places, of passages given by their fingerprint and what became of them before.
+def in_calls(asked: Sequence[tuple[str, Extraction | None, str]], size: int) -> list[list[int]]:
+    """Which passages share a call: places, of passages given by fingerprint, what became of them before, and tenant.
 
-    Neighbours at first; after a call that failed, those who shared it, in the same order, so that a batch (see
-    `OpenAIBatch`) can answer it. A passage that failed by itself is asked for alone.
+    Neighbours at first, of one tenant; after a call that failed, those who shared it, in the same order, so that a
+    batch (see `OpenAIBatch`) can answer it. A passage that failed by itself is asked for alone.
     """
-    fresh: list[int] = []
+    fresh: dict[str, list[int]] = {}
     together: dict[str, list[int]] = {}
     alone: list[list[int]] = []
-    for place, (key, record) in enumerate(asked):
+    for place, (key, record, tenant) in enumerate(asked):
         if record is None or record.key != key or record.outcome is Outcome.OVER_BUDGET:
-            fresh.append(place)
+            fresh.setdefault(tenant, []).append(place)
         elif record.together:
             together.setdefault(record.together, []).append(place)
         else:
             alone.append([place])
     calls = [
-        places[start : start + size] for places in (fresh, *together.values()) for start in range(0, len(places), size)
+        places[start : start + size]
+        for places in (*fresh.values(), *together.values())
+        for start in range(0, len(places), size)
     ]
     return [sorted(call, key=lambda place: asked[place][0]) for call in calls] + alone
 

@@ -49,6 +49,7 @@ class Extraction:
         key: fingerprint of model, prompt, title and text: what the triples were extracted from.
         together: of a passage that failed with all that shared its call: which call that was, by a fingerprint. The
             next try asks for them together again.
+        again: the reply for several passages said nothing of this one, so that it was asked for again, alone.
 
     """
 
@@ -60,6 +61,7 @@ class Extraction:
     reused: bool = False
     key: str = ""
     together: str = ""
+    again: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class ExtractionLedger:
         calls: calls of the model, retries included.
         prompt_tokens: tokens sent.
         completion_tokens: tokens received.
+        asked_again: passages that a reply for several said nothing of, so that they were asked for again, alone.
 
     """
 
@@ -86,6 +89,7 @@ class ExtractionLedger:
     calls: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    asked_again: int = 0
 
     @classmethod
     def of(cls, nodes: Sequence[BaseNode]) -> ExtractionLedger:
@@ -103,13 +107,15 @@ class ExtractionLedger:
             calls=sum(record.calls for _, record in known),
             prompt_tokens=sum(record.prompt_tokens for _, record in known),
             completion_tokens=sum(record.completion_tokens for _, record in known),
+            asked_again=sum(record.again for _, record in known),
         )
 
     def __str__(self) -> str:
         parts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self.outcomes.items()))
+        again = f"{self.asked_again} passages asked for again, " if self.asked_again else ""
         return (
             f"{self.passages} passages ({parts}; {self.reused} reused), {self.triples} triples, {self.calls} calls, "
-            f"{self.prompt_tokens} prompt and {self.completion_tokens} completion tokens"
+            f"{again}{self.prompt_tokens} prompt and {self.completion_tokens} completion tokens"
         )
 
 

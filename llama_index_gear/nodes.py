@@ -24,6 +24,8 @@ CHAIN_KEY = "gear_chain"
 """Metadata key of a returned passage: the triples that lead to it, `[[subject, predicate, object], …]`; [] if none."""
 RANKS_KEY = "gear_ranks"
 """Metadata key of a returned passage: its rank, from 1, in each list that named it, `{"base": 3, "graph": 1}`."""
+DOC_KEYS = ("doc_id", "document_id", "ref_doc_id")
+"""Where LlamaIndex's own vector stores write a passage's document ("None" if there is none)."""
 
 Model = TypeVar("Model", bound=BaseModel)
 

@@ -45,9 +45,9 @@ from llama_index_gear.store_check import SAMPLE, StoreChecks, StoreReport
 from llama_index_gear.store_collections import TRIPLE_WORDS, Collections, encoder
 from llama_index_gear.store_copy import check_alike, copying
 from llama_index_gear.store_reads import StoreReads, native_filter
-from llama_index_gear.store_tenant import Tenancy
 from llama_index_gear.store_triples import TripleReads
 from llama_index_gear.store_writes import StoreWrites
+from llama_index_gear.tenant import Tenancy
 from llama_index_gear.turns import Turns
 
 

@@ -15,6 +15,7 @@ from llama_index_gear.errors import ArgumentError
 from llama_index_gear.steps import Call, Flow
 from llama_index_gear.store_collections import PAGE
 from llama_index_gear.store_layout import any_of, conditions, to_node
+from llama_index_gear.store_tenant import guarding
 from llama_index_gear.store_writes import StoreWrites
 from llama_index_gear.turns import Take
 
@@ -83,7 +84,7 @@ def _writing(
     ids, names = {node.node_id for node in nodes}, target.collections
     yield [Sent(True, Take(target.turns, ids))]
     try:
-        yield from _sent(target.tenancy.guarding(names, nodes), to_target=True)
+        yield from _sent(guarding(target.tenancy.field, names, nodes), to_target=True)
         for start in range(0, len(triples), PAGE):
             yield [_upserting(names.triples, triples[start : start + PAGE])]
         yield [_upserting(names.passages, passages)]

@@ -21,16 +21,13 @@ from llama_index.vector_stores.qdrant.base import (
 from qdrant_client.http import models
 
 from llama_index_gear.errors import UnsupportedFilter
-from llama_index_gear.nodes import EXTRACTION_KEY, TRIPLES_KEY, unexplained
+from llama_index_gear.nodes import DOC_KEYS, EXTRACTION_KEY, TRIPLES_KEY, unexplained
 from llama_index_gear.triple import NAMESPACE, StoredTriple, Triple
 
 DENSE = DEFAULT_DENSE_VECTOR_NAME
 SPARSE = DEFAULT_SPARSE_VECTOR_NAME
 DOC_ID = DOCUMENT_ID_KEY
 _PLAIN_PATH = re.compile(r"[\w-]+(?:\[\d*\])*(?:\.[\w-]+(?:\[\d*\])*)*", re.ASCII)
-
-DOC_KEYS = (DOC_ID, "document_id", "ref_doc_id")
-"""Where LlamaIndex's own Qdrant store writes a passage's document ("None" if there is none)."""
 FACT = ["passage_id", "subject", "predicate", "object", "entities", "names"]
 """What is read of a triple's payload."""
 

@@ -20,13 +20,12 @@ from qdrant_client.http import models
 from qdrant_edge import Bm25
 
 from llama_index_gear.errors import ArgumentError, EmbeddingError
-from llama_index_gear.nodes import TRIPLES_KEY, attach_triples, read_triples, unexplained
+from llama_index_gear.nodes import DOC_KEYS, TRIPLES_KEY, attach_triples, read_triples, unexplained
 from llama_index_gear.steps import Call, Compute, EmbedTexts, Flow
 from llama_index_gear.store_collections import PAGE, Collections
 from llama_index_gear.store_layout import (
     DENSE,
     DOC_ID,
-    DOC_KEYS,
     SPARSE,
     any_of,
     conditions,
@@ -38,7 +37,8 @@ from llama_index_gear.store_layout import (
     vectors_config,
 )
 from llama_index_gear.store_reads import StoreReads
-from llama_index_gear.store_tenant import Tenancy
+from llama_index_gear.store_tenant import guarding
+from llama_index_gear.tenant import Tenancy
 from llama_index_gear.triple import Triple
 from llama_index_gear.turns import Take, Turns
 
@@ -79,7 +79,7 @@ class StoreWrites:
         if not passages:
             return []
         if (yield from self.collections.exists()):
-            yield from self.tenancy.guarding(self.collections, passages)
+            yield from guarding(self.tenancy.field, self.collections, passages)
         ((carried, dimension),) = yield [Compute(lambda: self._checked(passages))]
         yield from self.preparing(dimension)
         self.collections.dimension = dimension  # known once it is true
@@ -105,7 +105,7 @@ class StoreWrites:
         yield [Take(self.turns, ids)]
         try:
             if is_guarded:
-                yield from self.tenancy.guarding(self.collections, batch)  # again: nobody else writes these now
+                yield from guarding(self.tenancy.field, self.collections, batch)  # again: nobody else writes these now
             yield from self._writing_alone(batch, carried, embed_triples)
         finally:
             self.turns.give_back(ids)

@@ -23,13 +23,14 @@ ROOMS = {
     "edge": "errors edge_models",
     "nodes": "triple errors",
     "reply": "triple errors",
+    "tenant": "errors nodes",
     "ledger": "triple nodes",
     "mentions": "triple nodes",
     "asking": "errors",
     "cost": "errors",
     "batch": "errors asking",
     "extraction": "triple errors reply ledger asking",
-    "extract": "triple errors nodes steps asking ledger cost extraction",
+    "extract": "triple errors nodes steps asking ledger cost extraction tenant",
     "graph_files": "triple errors",
     "wikidata_index": "",
     "wikidata_formats": "errors graph_files wikidata_index",
@@ -40,13 +41,13 @@ ROOMS = {
     "store_collections": "errors steps store_layout",
     "store_triples": "triple errors steps store_layout store_collections",
     "store_reads": "errors fusion steps store_layout store_collections store_triples",
-    "store_tenant": "errors nodes steps store_layout store_collections",
-    "store_writes": "triple errors nodes steps store_layout store_collections store_reads store_tenant turns",
+    "store_tenant": "errors steps store_layout store_collections",
+    "store_writes": "triple errors nodes steps store_layout store_collections store_reads store_tenant tenant turns",
     "store_check": "errors nodes steps store_layout store_collections store_reads store_writes",
-    "store_copy": "errors steps store_layout store_collections store_writes turns",
+    "store_copy": "errors steps store_layout store_collections store_tenant store_writes turns",
     "store": (
         "triple errors steps edge connection store_collections store_triples store_reads store_writes store_check "
-        "store_copy store_tenant turns"
+        "store_copy tenant turns"
     ),
     "external_reads": "triple errors steps store_layout store_collections store_triples",
     "external": "triple errors steps edge connection store_layout store_collections store_triples external_reads",

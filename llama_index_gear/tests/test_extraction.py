@@ -18,7 +18,7 @@ from llama_index.core.utils import get_tokenizer
 
 from llama_index_gear import GeARTripleExtractor, Triple, read_triples
 from llama_index_gear.asking import PassagesFacts, Reply
-from llama_index_gear.errors import ArgumentError
+from llama_index_gear.errors import ArgumentError, TenantError
 from llama_index_gear.extraction import in_calls, understood_together
 from llama_index_gear.ledger import Extraction, Outcome
 from llama_index_gear.reply import parse_numbered
@@ -126,6 +126,69 @@ def test_what_a_reply_does_not_tell_is_asked_for_alone(reply: str, alone: list[s
     assert sorted(shown(prompt) for prompt in llm.history[1:]) == [[name] for name in alone]
     assert extractor.ledger.outcomes == {"extracted": 3}
     assert extractor.ledger.calls == 1 + len(alone)
+    assert extractor.ledger.asked_again == len(alone)
+    assert ("asked for again" in str(extractor.ledger)) == bool(alone)
+
+
+def test_a_model_that_is_no_good_at_shared_calls_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    names = ("Ada", "Bob", "Cid", "Dan", "Eve", "Fay", "Gus", "Hal")
+    for told, is_reported in ((6, False), (5, True)):  # up to a quarter may be missing
+        several = [line(name, name) for name in names[:told]]
+        llm = ScriptedLLM([numbered("\n".join(several))], otherwise=facts)
+        caplog.clear()
+        extractor = GeARTripleExtractor(llm, passages_per_call=8)
+        assert stated(extractor(passages(*names))) == here(*names)
+        assert ("passages_per_call" in caplog.text) == is_reported
+        again = extractor(extractor(passages(*names)))  # what costs nothing now is not held against the model
+        assert extractor.ledger.asked_again == 0 and stated(again) == here(*names)
+
+
+def test_what_the_ceiling_keeps_from_being_asked_for_is_not_asked_for_again() -> None:
+    nodes = passages("Ada", "Bob")
+    shared = GeARTripleExtractor(ScriptedLLM(), price=(1.0, 0.0), passages_per_call=2).estimate(nodes)
+    assert shared.cost is not None
+    llm = ScriptedLLM([numbered(line("Ada", "Ada"))])
+    extractor = GeARTripleExtractor(llm, passages_per_call=2, price=(1.0, 0.0), max_cost=1.1 * shared.cost)
+    assert stated(extractor(nodes)) == [*here("Ada"), []]
+    assert extractor.ledger.outcomes == {"extracted": 1, "over budget": 1} and extractor.ledger.asked_again == 0
+
+
+def of_customers(**owners: str) -> list[TextNode]:
+    nodes = passages(*owners)
+    for node in nodes:
+        node.metadata["customer"] = owners[node.node_id]
+    return nodes
+
+
+def test_tenants_share_no_call_and_no_cache() -> None:
+    llm, cache = ScriptedLLM(otherwise=facts), SimpleKVStore()
+    nodes = of_customers(Ada="acme", Bob="bolt", Cid="acme", Dan="bolt", Eve="acme")
+    extractor = GeARTripleExtractor(llm, passages_per_call=2, tenant_field="customer", cache=cache)
+    assert extractor.estimate(nodes).calls == 3
+    assert stated(extractor(nodes)) == here("Ada", "Bob", "Cid", "Dan", "Eve")
+    assert sorted(sorted(shown(prompt)) for prompt in llm.history) == [["Ada", "Cid"], ["Bob", "Dan"], ["Eve"]]
+    assert extractor(of_customers(Ada="acme", Cid="bolt")) and [shown(p) for p in llm.history[3:]] == [["Cid"]]
+
+
+def test_tenants_share_no_call_after_a_failure_either() -> None:
+    llm = ScriptedLLM([TimeoutError("slow")] * 2, otherwise=facts)
+    extractor = GeARTripleExtractor(llm, passages_per_call=3, tenant_field="customer", max_retries=0, num_workers=1)
+    nodes = extractor(of_customers(Ada="acme", Bob="bolt", Cid="acme", Dan="bolt"))
+    assert stated(nodes) == [[]] * 4
+    assert stated(extractor(nodes)) == here("Ada", "Bob", "Cid", "Dan")
+    assert sorted(sorted(shown(prompt)) for prompt in llm.history) == 2 * [["Ada", "Cid"]] + 2 * [["Bob", "Dan"]]
+
+
+def test_a_passage_of_no_tenant_is_refused_before_a_call() -> None:
+    llm = ScriptedLLM(otherwise=facts)
+    extractor = GeARTripleExtractor(llm, tenant_field="customer")
+    with pytest.raises(TenantError, match="'Bob' has no tenant.*customer"):
+        extractor([*of_customers(Ada="acme"), *passages("Bob")])
+    with pytest.raises(TenantError):
+        extractor.estimate(passages("Bob"))
+    assert llm.history == []
+    with pytest.raises(ArgumentError, match="tenant_field"):
+        GeARTripleExtractor(llm, tenant_field="")
 
 
 def test_a_call_that_will_always_fail_is_made_for_each_alone() -> None:
@@ -168,7 +231,7 @@ def test_the_same_passages_share_the_same_calls(data: st.DataObject) -> None:
     """Whatever order they come in once they failed together; each is in one call, and no call is too large."""
     size = data.draw(st.integers(1, 4))
     keys = [f"key{n}" for n in range(data.draw(st.integers(0, 12)))]
-    first = in_calls([(key, None) for key in keys], size)
+    first = in_calls([(key, None, "") for key in keys], size)
     assert sorted(place for call in first for place in call) == list(range(len(keys)))
     assert all(len(call) == size for call in first[:-1])
     records = {
@@ -177,7 +240,7 @@ def test_the_same_passages_share_the_same_calls(data: st.DataObject) -> None:
         for place in call
     }
     shuffled = data.draw(st.permutations(keys))
-    again = in_calls([(key, records[key]) for key in shuffled], size)
+    again = in_calls([(key, records[key], "") for key in shuffled], size)
     assert sorted([shuffled[place] for place in call] for call in again) == sorted(
         [keys[place] for place in call] for call in first
     )
@@ -239,7 +302,7 @@ def test_a_ceiling_that_admits_no_shared_call_admits_single_ones() -> None:
     llm = ScriptedLLM(otherwise=facts)
     extractor = GeARTripleExtractor(llm, passages_per_call=3, price=(1.0, 1.0), max_cost=1.01 * one.cost)
     extractor(nodes)
-    assert extractor.ledger.outcomes == {"extracted": 1, "over budget": 2}
+    assert extractor.ledger.outcomes == {"extracted": 1, "over budget": 2} and extractor.ledger.asked_again == 0
     assert len(llm.history) == 1 and len(shown(llm.history[0])) == 1
 
 

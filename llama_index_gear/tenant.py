@@ -1,0 +1,113 @@
+"""Tenants that share a store: whose a passage is, and the filter without which nothing is answered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llama_index.core.schema import BaseNode
+from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
+
+from llama_index_gear.errors import ArgumentError, TenantError
+from llama_index_gear.nodes import DOC_KEYS, with_metadata
+
+_FIELD = re.compile(r"[^\W_][\w-]*", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Tenancy:
+    """Whose passages a store answers with.
+
+    Attributes:
+        field: the metadata field that names a passage's tenant; None: there are no tenants.
+        tenant: the one that the store is bound to; None: filters must name one.
+
+    Raises:
+        ArgumentError: a tenant without a field, an empty name, or a field that a payload has for something else.
+
+    """
+
+    field: str | None
+    tenant: str | None
+
+    def __post_init__(self) -> None:
+        if self.tenant is not None and self.field is None:
+            raise ArgumentError("a store without tenant_field has no tenants: make it with one")
+        for name, value in (("tenant_field", self.field), ("tenant", self.tenant)):
+            if value is not None and not _is_name(value):
+                raise ArgumentError(f"{name} must be a text that is not empty, got {value!r}")
+        if self.field is not None and (self.field in DOC_KEYS or not _FIELD.fullmatch(self.field)):
+            raise ArgumentError(
+                f"tenant_field {self.field!r} cannot be told apart in a payload: use letters, digits, - and _, the "
+                f"first no _, and none of {', '.join(DOC_KEYS)}"
+            )
+
+    def bound(self, filters: MetadataFilters | None) -> MetadataFilters | None:
+        """These filters, and the tenant's.
+
+        Raises:
+            TenantError: there are tenants, and neither the store nor the filters name one.
+
+        """
+        given = filters if filters is not None and filters.filters else None
+        if self.field is None:
+            return given
+        if self.tenant is not None:
+            own = MetadataFilter(key=self.field, value=self.tenant, operator=FilterOperator.EQ)
+            both: list[MetadataFilter | MetadataFilters] = [own, *([given] if given else [])]
+            return MetadataFilters(filters=both, condition=FilterCondition.AND)
+        if given is None or not self._names_one(given):
+            raise TenantError(
+                f"this store is divided by {self.field!r}: ask `store.for_tenant(…)`, or pass filters one of which is "
+                f"MetadataFilter(key={self.field!r}, value=…), and all of which must hold"
+            )
+        return given
+
+    def refuse_bound(self, call: str) -> None:
+        """Refuse a call that is about all tenants.
+
+        Raises:
+            TenantError: the store is bound to one.
+
+        """
+        if self.tenant is not None:
+            raise TenantError(f"{call} is about all tenants: call it on the store, not on a tenant's")
+
+    def owned(self, nodes: Sequence[BaseNode]) -> list[BaseNode]:
+        """The nodes, each with its tenant in its metadata (hidden from models where it was not).
+
+        Raises:
+            TenantError: one belongs to another tenant, or to none.
+
+        """
+        field = self.field
+        if field is None:
+            return list(nodes)
+        result = []
+        for node in nodes:
+            owner = node.metadata.get(field, self.tenant)
+            if not _is_name(owner):
+                raise TenantError(
+                    f"node {node.node_id!r} has no tenant: its metadata must hold a text under {field!r} (a store that "
+                    "`for_tenant(…)` returns puts it there)"
+                )
+            if self.tenant is not None and owner != self.tenant:
+                raise TenantError(f"node {node.node_id!r} belongs to another tenant than {self.tenant!r}")
+            result.append(node if field in node.metadata else with_metadata(node, {field: owner}))
+        return result
+
+    def _names_one(self, filters: MetadataFilters) -> bool:
+        if filters.condition != FilterCondition.AND:
+            return False
+        return any(
+            self._names_one(each)
+            if isinstance(each, MetadataFilters)
+            else each.key == self.field and each.operator == FilterOperator.EQ and _is_name(each.value)
+            for each in filters.filters
+        )
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
