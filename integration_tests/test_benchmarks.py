@@ -193,7 +193,7 @@ def dataset() -> Dataset:
     return Dataset("small", passages, ASKED, {name: triples for name, (_, triples) in TEXTS.items()})
 
 
-NEED_A_MODEL = ("hybrid+sync", "hybrid+gear", "hybrid+ircot", "t2rag", "hybrid+gear+external")
+NEED_A_MODEL = ("hybrid+sync", "hybrid+gear", "hybrid+ircot", "t2rag", "hybrid+gear+external", "hipporag-filter")
 NEED_TRIPLES = ("hipporag", "hipporag-synonyms", "hybrid+naive+external")
 
 
@@ -644,3 +644,23 @@ def test_hipporag_is_pagerank_over_the_whole_graph(nodes: list[BaseNode], synony
     assert {each.node.node_id: each.score for each in found} == pytest.approx(expected, abs=1e-6)
     assert [each.node.node_id for each in found] == sorted(names, key=lambda name: -expected[name])
     assert {each.node.node_id for each in found[:2]} == {"stephen", "extra"}
+
+
+def test_hipporags_model_drops_facts(nodes: list[BaseNode]) -> None:
+    embed, question = WordEmbedding(), "Who is the father of Stephen"
+
+    def found(llm: ScriptedLLM | None, facts: int = 2) -> dict[str, float | None]:
+        retriever = HippoRAGRetriever(nodes, embed, facts=facts, llm=llm)
+        return {each.node_id: each.score for each in retriever.retrieve(question)}
+
+    llm = ScriptedLLM(["Of these: [1]", "[2, 7]", "all of them", "[]"])
+    assert found(llm) == pytest.approx(found(None, facts=1))
+    (shown,) = llm.history
+    assert "\n1. Stephen" in shown and "\n2. " in shown and "\n3. " not in shown and question in shown
+    second = found(llm)
+    assert second != pytest.approx(found(None, facts=1)) and second != pytest.approx(found(None))
+    assert found(llm) == pytest.approx(found(None))
+    query = np.asarray(embed.get_query_embedding(question))
+    texts = {node.node_id: node.get_content(MetadataMode.EMBED) for node in nodes}
+    cosines = {name: float(np.asarray(embed.get_text_embedding(text)) @ query) for name, text in texts.items()}
+    assert found(llm) == pytest.approx(cosines, abs=1e-6)

@@ -36,7 +36,7 @@ LLM_METHODS = {
     "hybrid + NaiveGE": "hybrid+naive",
     "hybrid + SyncGE": "hybrid+sync",
     "HippoRAG": "hipporag",
-    "HippoRAG 2": "hipporag",
+    "HippoRAG 2": "hipporag-filter",
     "IRCoT": "hybrid+ircot",
     "IRCoT (BM25)": "bm25+ircot",
     "HippoRAG + IRCoT": "hipporag+ircot",

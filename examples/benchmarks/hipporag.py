@@ -3,15 +3,18 @@
 Written from its paper: nodes are phrases and passages; a triple joins its two phrases, a passage its phrases, and
 phrases whose embeddings are alike (cosine 0.8 or more) are synonyms. Walks start at the phrases of the five facts most
 similar to the question (a phrase's share: the mean score of its facts, over the number of its passages) and at every
-passage (0.05 times its score); damping 0.5. The graph is python-igraph's, in memory, with all embeddings beside it.
+passage (0.05 times its score); damping 0.5. The graph is python-igraph's, in memory, with all embeddings beside it. Its
+recognition memory is a language model that drops those of the five facts that don't help; where none is left, passages
+come by their similarity to the question.
 
-What its authors' program does and this doesn't: its recognition memory, a language model that filters the facts, is
-left out; phrases are joined with their synonyms only if asked for; all phrases of the five facts are seeds; a fact's
-edge weighs as much as a passage's; a fact is embedded as "subject predicate object".
+What its authors' program does and this doesn't: facts are filtered, and phrases joined with their synonyms, only if
+asked for; no examples stand in the filter's prompt, and a reply without a list drops none; all phrases of the facts are
+seeds; a fact's edge weighs as much as a passage's; a fact is embedded as "subject predicate object".
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,6 +23,8 @@ import igraph
 import numpy as np
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.llms import LLM
+from llama_index.core.prompts import PromptTemplate
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
 from numpy.typing import NDArray
 
@@ -31,6 +36,17 @@ Array = NDArray[np.float32]
 DAMPING = 0.5
 PASSAGE_WEIGHT = 0.05
 SYNONYMS = 0.8
+FILTER_PROMPT = PromptTemplate(
+    """Facts from a knowledge graph, some of which may help to answer a question:
+
+{facts}
+
+Question: {question}
+
+Which of them help, directly or as a step on the way? Answer with their numbers in brackets, as in [1, 3], or with [] \
+if none does, and nothing else."""
+)
+_NUMBERS = re.compile(r"\[[\d\s,]*\]")
 _ROWS = 1024  # of the phrases' similarities at a time
 
 
@@ -43,6 +59,7 @@ class HippoRAGRetriever(BaseRetriever):
         similarity_top_k: passages to return. Default 10.
         facts: that a question is linked to. Default 5.
         synonyms: join phrases whose cosine is 0.8 or more. Default False: they are many, and have to be embedded.
+        llm: drops facts that don't help, with one call a question. Default None: all are kept.
 
     """
 
@@ -54,8 +71,10 @@ class HippoRAGRetriever(BaseRetriever):
         similarity_top_k: int = 10,
         facts: int = 5,
         synonyms: bool = False,
+        llm: LLM | None = None,
     ) -> None:
         super().__init__()
+        self._llm = llm
         self.similarity_top_k = similarity_top_k
         self._nodes = list(nodes)
         self._most_facts = facts
@@ -103,22 +122,38 @@ class HippoRAGRetriever(BaseRetriever):
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         embedding = query_bundle.embedding or self._embed_model.get_query_embedding(query_bundle.query_str)
         query = np.asarray(embedding, dtype=np.float32)
-        shares: Any = self.graph.personalized_pagerank(
-            damping=DAMPING, directed=False, weights=self._weights, reset=self._seeds(query), implementation="prpack"
-        )
-        passages = np.asarray(shares[: len(self._nodes)])
-        best = np.argsort(-passages, kind="stable")[: self.similarity_top_k]
-        return [NodeWithScore(node=self._nodes[n], score=float(passages[n])) for n in best]
-
-    def _seeds(self, query: Array) -> list[float]:
-        reset = np.zeros(self.graph.vcount())
-        reset[: len(self._nodes)] = PASSAGE_WEIGHT * _scaled(self._passage_vectors @ query)
         scores = _scaled(self._fact_vectors @ query)
+        best = [int(number) for number in np.argsort(-scores, kind="stable")[: self._most_facts]]
+        facts = best if self._llm is None else self._recognised(self._llm, query_bundle.query_str, best)
+        passages = self._passage_vectors @ query
+        if facts:
+            shares: Any = self.graph.personalized_pagerank(
+                damping=DAMPING,
+                directed=False,
+                weights=self._weights,
+                reset=self._seeds(passages, {number: float(scores[number]) for number in facts}),
+                implementation="prpack",
+            )
+            passages = np.asarray(shares[: len(self._nodes)])
+        first = np.argsort(-passages, kind="stable")[: self.similarity_top_k]
+        return [NodeWithScore(node=self._nodes[n], score=float(passages[n])) for n in first]
+
+    def _recognised(self, llm: LLM, question: str, facts: Sequence[int]) -> list[int]:
+        shown = (f"{place}. {self._facts[number].text}" for place, number in enumerate(facts, start=1))
+        said = _NUMBERS.search(llm.predict(FILTER_PROMPT, facts="\n".join(shown), question=question))
+        if said is None:
+            return list(facts)
+        places = set(map(int, re.findall(r"\d+", said[0])))
+        return [number for place, number in enumerate(facts, start=1) if place in places]
+
+    def _seeds(self, passages: Array, facts: Mapping[int, float]) -> list[float]:
+        reset = np.zeros(self.graph.vcount())
+        reset[: len(self._nodes)] = PASSAGE_WEIGHT * _scaled(passages)
         shares: dict[int, list[float]] = defaultdict(list)
-        for number in np.argsort(-scores, kind="stable")[: self._most_facts]:
+        for number, score in facts.items():
             for name in self._facts[number].entities:
                 phrase = self._phrases[name]
-                shares[phrase].append(float(scores[number]) / len(self._mentions[phrase]))
+                shares[phrase].append(score / len(self._mentions[phrase]))
         for phrase, several in shares.items():
             reset[phrase] = sum(several) / len(several)
         return list(reset)

@@ -1,6 +1,6 @@
 """Retrieval methods by name: a base, what is built on it, and the settings of both.
 
-    BASE = bm25 | dense | hybrid | rank-bm25 | rank-hybrid | hipporag | hipporag-synonyms
+    BASE = bm25 | dense | hybrid | rank-bm25 | rank-hybrid | hipporag | hipporag-synonyms | hipporag-filter
     METHOD = BASE[+naive | +sync | +gear | +ircot][+pagerank | +external] | t2rag | gold | closed-book
 
 "+external" walks an external graph, made of the data's own triples without their passages; "gold" finds what is gold,
@@ -52,7 +52,7 @@ MODES = {
     "dense": VectorStoreQueryMode.DEFAULT,
     "hybrid": VectorStoreQueryMode.HYBRID,
 }
-HIPPORAG = ("hipporag", "hipporag-synonyms")
+HIPPORAG = ("hipporag", "hipporag-synonyms", "hipporag-filter")
 BASES = (*MODES, "rank-bm25", "rank-hybrid", *HIPPORAG)
 BOUNDS = ("gold", "closed-book")
 WHOLE = ("t2rag", *BOUNDS)
@@ -331,7 +331,11 @@ class Workbench:
     def _hipporag(self, name: str) -> HippoRAGRetriever:
         if name not in self._hipporags:
             self._hipporags[name] = HippoRAGRetriever(
-                self.nodes, self.store.embed_model, similarity_top_k=max(CUTS), synonyms=name.endswith("synonyms")
+                self.nodes,
+                self.store.embed_model,
+                similarity_top_k=max(CUTS),
+                synonyms=name.endswith("synonyms"),
+                llm=self.llm if name.endswith("filter") else None,
             )
         return self._hipporags[name]
 
@@ -378,10 +382,11 @@ def check_needs(method: str, dataset: Dataset, llm: str, triples: str) -> None:
 
     """
     base, expansion, extra = parts_of(method)
-    if expansion in ("sync", *OF_AGENTS) and llm == "none":
+    is_asking = expansion in ("sync", *OF_AGENTS) or base == "hipporag-filter"
+    if is_asking and llm == "none":
         raise SystemExit(f"{method} needs a language model: --llm")
     only_reading = expansion in ("sync", "gear") and (expansion, extra) != GEAR_OUTSIDE
-    if expansion in ("sync", *OF_AGENTS) and llm in READERS and not only_reading:
+    if is_asking and llm in READERS and not only_reading:
         raise SystemExit(f"{method} needs a language model that does more than read: --llm openai")
     if (base in HIPPORAG or extra == "external") and triples == "file" and not dataset.triples:
         raise SystemExit(f"{method} needs triples: triples.jsonl, or --triples offline")
