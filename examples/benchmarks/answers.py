@@ -2,7 +2,8 @@
 
 Plain retrievers, IRCoT and the bounds: one call of the model with the first five passages (GeAR §6.2), or with the
 question alone if there are none. Agents answer through their own query engine with the same prompt: T²RAG's from what
-it resolved, an external graph's from the kept passages and the gist.
+it resolved, an external graph's from the kept passages and the gist. The prompt says what to do and names nothing else:
+a small model that is told what not to write, or offered "yes" and "no", writes just that.
 """
 
 from __future__ import annotations
@@ -33,18 +34,18 @@ ANSWER_PROMPT = PromptTemplate(
 {context_str}
 
 Question: {query_str}
-Answer with the name, date, number, or "yes" or "no" that is asked for, in as few words as it takes and without a \
-sentence around it. If the text doesn't give it, make your best guess.
-Answer:"""
+Reply with the shortest answer to the question, such as a name, a place, a date or a number. If you are not sure, \
+reply with your best guess.
+Shortest answer:"""
 )
 CLOSED_BOOK_PROMPT = PromptTemplate(
     """Question: {query_str}
-Answer with the name, date, number, or "yes" or "no" that is asked for, in as few words as it takes and without a \
-sentence around it. If you don't know it, make your best guess.
-Answer:"""
+Reply with the shortest answer to the question, such as a name, a place, a date or a number. If you are not sure, \
+reply with your best guess.
+Shortest answer:"""
 )
 _MARKS = re.compile(r"\[\d+\]")
-_LABEL = re.compile(r"^\s*(?:final\s+)?answer\s*:\s*", re.IGNORECASE)
+_LABEL = re.compile(r"^\s*(?:(?:final|shortest)\s+)?answer\s*:\s*", re.IGNORECASE)
 
 Agent = GeARRetriever | ExternalGeARRetriever | T2RAGRetriever
 
