@@ -55,7 +55,7 @@ class RecordedLLM(LLM):
         path: the file; made if absent. None: no file, replies are kept for as long as the object.
         model: its name in the file. Default: the name that `llm` gives; without `llm`, the only one in the file.
         context_window: tokens, the same with and without `llm`, so that the same prompts are written. Default 32,768.
-        max_tokens: that a reply may have; part of the key. Default None: as `llm` has it.
+        max_tokens: that a reply may have, whatever `llm` has; part of the key. Default None: as `llm` has it.
 
     Raises:
         NotRecordedError: by a call, without a model, that the file has no reply to.
@@ -81,6 +81,8 @@ class RecordedLLM(LLM):
         max_tokens: int | None = None,
     ) -> None:
         super().__init__()
+        if llm is not None and max_tokens is not None and getattr(llm, "max_tokens", None) is not None:
+            llm = llm.model_copy(update={"max_tokens": max_tokens})  # its own would overrule the call's
         self._llm = llm
         self._path = path
         self._window, self._most = context_window, max_tokens
