@@ -31,6 +31,7 @@ NOT_ANSWERED_YET = "not_answered_yet"
 
 _FENCE = re.compile(r"#{5,}")
 _TRANSIENT = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
+_OF_THE_CLIENT = frozenset({401, 402, 403, 404})
 
 
 class Fact(BaseModel):
@@ -94,9 +95,15 @@ class Reply:
 
     @property
     def repeatable(self) -> bool:
-        """Whether the same call may succeed another time: its failure may pass, or a batch is yet to answer it."""
+        """Whether the same call may succeed another time.
+
+        Its failure may pass, has nothing to do with what was asked (a wrong key, an unknown model), or a batch is yet
+        to answer it.
+        """
+        if self.error is None:
+            return False
         waits = getattr(self.error, "code", None) == NOT_ANSWERED_YET
-        return self.error is not None and (waits or _is_transient(self.error))
+        return waits or _is_transient(self.error) or getattr(self.error, "status_code", None) in _OF_THE_CLIENT
 
 
 def unfenced(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -49,6 +49,13 @@ class Connection:
     def client(self) -> Any:
         """The client that there is; the sync one if there are two."""
         return self.sync if self.sync is not None else self.native
+
+    @property
+    def engine(self) -> Hashable:
+        """What tells this engine from others: a server's address, as the client was given it; else the client."""
+        options = self.client.init_options if isinstance(self.client, QdrantClient | AsyncQdrantClient) else {}
+        address = tuple(options.get(each) for each in ("url", "host", "port", "prefix"))
+        return address if address[0] or address[1] else id(self.client)
 
     def answer(self, request: Any) -> Any:
         """Answer a request."""

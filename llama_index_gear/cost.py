@@ -72,11 +72,12 @@ class Purse:
     """
 
     def __init__(self, price: tuple[float, float] | None, ceiling: float | None) -> None:
-        for name, values in (("price", price or ()), ("max_cost", () if ceiling is None else (ceiling,))):
-            if not all(isinstance(value, int | float) and math.isfinite(value) and value >= 0 for value in values):
-                raise ArgumentError(f"{name} must be 0 or more, got {price if name == 'price' else ceiling!r}")
-        if price is not None and len(price) != 2:
-            raise ArgumentError(f"price must be two numbers, of a million prompt and completion tokens; got {price!r}")
+        if price is not None and (not isinstance(price, Sequence) or len(price) != 2 or not all(map(_is_cost, price))):
+            raise ArgumentError(
+                f"price must be two numbers, 0 or more: of a million prompt and completion tokens; got {price!r}"
+            )
+        if ceiling is not None and not _is_cost(ceiling):
+            raise ArgumentError(f"max_cost must be 0 or more, got {ceiling!r}")
         if ceiling is not None and price is None:
             raise ArgumentError("max_cost needs price=(prompt, completion), what a million tokens cost")
         self.price = None if price is None else Price(*price)
@@ -97,6 +98,10 @@ class Purse:
         self._reserved -= reserved
         if self.price is not None:
             self.spent += self.price.of(prompt_tokens, completion_tokens)
+
+
+def _is_cost(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value) and value >= 0
 
 
 def expected_tokens(prompt: str, passages: Sequence[str], *, form: type[BaseModel] | None) -> tuple[int, int]:

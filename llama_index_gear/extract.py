@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from llama_index.core.async_utils import asyncio_run
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.bridge.pydantic import BaseModel, Field, PrivateAttr
+from llama_index.core.bridge.pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from llama_index.core.llms import LLM
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
@@ -30,7 +32,7 @@ from llama_index_gear.asking import (
     unfenced,
 )
 from llama_index_gear.cost import ExtractionEstimate, Purse, expected_tokens
-from llama_index_gear.errors import ArgumentError, ExtractionError
+from llama_index_gear.errors import ArgumentError, ExtractionError, check_counts
 from llama_index_gear.extraction import (
     EXTRACT_PROMPT,
     EXTRACT_SEVERAL_PROMPT,
@@ -48,6 +50,8 @@ from llama_index_gear.tenant import Tenancy
 from llama_index_gear.triple import Triple
 
 logger = logging.getLogger(__name__)
+
+_Store = Callable[[Sequence[BaseNode], Sequence[BaseNode]], Awaitable[None]]
 
 _COLLECTION = "gear_extraction"
 _FORM = "1"  # of what is read from a reply: another one makes what was extracted so far outdated
@@ -82,6 +86,8 @@ class GeARTripleExtractor(TransformComponent):
         tenant_field: metadata key that names a passage's tenant, as in `GeARVectorStore`: passages of two tenants never
             share a call, nor what a cache keeps. Passages are remembered by it too: set it from the start. Default
             None: there are no tenants.
+        tenant: whose all passages are, as of a store's `for_tenant(…)`; they get it in their metadata, hidden from
+            models. Default None: their metadata says so.
         num_workers: calls under way at once. Default 4.
         max_retries: more tries after a rate limit, a time-out or a server's error, beyond those of the model's own
             client. Default 3. A reply that can't be read is asked for once more, with the error shown.
@@ -95,16 +101,19 @@ class GeARTripleExtractor(TransformComponent):
             reach count as failed ("over budget"): `retry_failed`, or another run, goes on with them. Only what the
             last replies are longer than expected (see `ExtractionEstimate`) can be spent beyond. Default: no ceiling.
         cache: a LlamaIndex key-value store (`SimpleKVStore`, Redis, …) in which extracted passages are kept, by
-            model, prompt, title and text. Without one only nodes that carry their triples are not asked for again.
+            model, prompt, title, text and tenant. Without one only nodes that carry their triples are not asked for
+            again. If it can't be reached, a warning says so and the run goes on.
         show_progress: a progress bar. Default False.
 
     Raises:
         ArgumentError: a number outside its range, a prompt without `passage` or `passages`, only one of the two
             prompts is yours where passages share calls, or a tenant_field that a `GeARVectorStore` would refuse.
-        TenantError: (from a call) a passage has no tenant though there is a tenant_field; nothing was asked.
+        TenantError: (from a call) there is a tenant_field, and a passage has no tenant, or another; nothing was asked.
         ExtractionError: (from a call) see `raise_on_error`.
 
     """
+
+    model_config = ConfigDict(frozen=True)  # what is checked, and what is remembered by it, stays
 
     llm: LLM
     extract_prompt: BasePromptTemplate
@@ -113,6 +122,7 @@ class GeARTripleExtractor(TransformComponent):
     title_key: str
     passages_per_call: int = Field(exclude=True)
     tenant_field: str | None
+    tenant: str | None
     num_workers: int = Field(exclude=True)
     max_retries: int = Field(exclude=True)
     retry_backoff: float = Field(exclude=True)
@@ -124,6 +134,7 @@ class GeARTripleExtractor(TransformComponent):
 
     _ledger: ExtractionLedger = PrivateAttr(default_factory=ExtractionLedger)
     _failed_runs: int = PrivateAttr(default=0)
+    _has_warned: bool = PrivateAttr(default=False)
     _purse: Purse = PrivateAttr()
     _tenancy: Tenancy = PrivateAttr()
 
@@ -137,6 +148,7 @@ class GeARTripleExtractor(TransformComponent):
         title_key: str = "title",
         passages_per_call: int = 1,
         tenant_field: str | None = None,
+        tenant: str | None = None,
         num_workers: int = 4,
         max_retries: int = 3,
         retry_backoff: float = 1.0,
@@ -146,11 +158,12 @@ class GeARTripleExtractor(TransformComponent):
         cache: BaseKVStore | None = None,
         show_progress: bool = False,
     ) -> None:
-        purse, tenancy = Purse(price, max_cost), Tenancy(tenant_field, None)
-        if min(num_workers, passages_per_call) < 1 or max_retries < 0 or retry_backoff < 0:
-            raise ArgumentError(
-                "num_workers and passages_per_call must be 1 or more, max_retries and retry_backoff 0 or more"
-            )
+        purse, tenancy = Purse(price, max_cost), Tenancy(tenant_field, tenant)
+        check_counts(num_workers=num_workers, passages_per_call=passages_per_call)
+        if max_retries:
+            check_counts(max_retries=max_retries)
+        if not isinstance(retry_backoff, int | float) or not 0 <= retry_backoff < math.inf:
+            raise ArgumentError(f"retry_backoff must be 0 or more seconds, got {retry_backoff!r}")
         for prompt, variable in ((extract_prompt, "passage"), (extract_several_prompt, "passages")):
             if variable not in prompt.template_vars:
                 raise ArgumentError(f"the extract prompt lacks the variable {variable}")
@@ -168,6 +181,7 @@ class GeARTripleExtractor(TransformComponent):
             title_key=title_key,
             passages_per_call=passages_per_call,
             tenant_field=tenant_field,
+            tenant=tenant,
             num_workers=num_workers,
             max_retries=max_retries,
             retry_backoff=retry_backoff,
@@ -230,7 +244,8 @@ class GeARTripleExtractor(TransformComponent):
 
     async def aestimate(self, nodes: Sequence[BaseNode]) -> ExtractionEstimate:
         """`estimate`, without blocking the event loop for the cache."""
-        calls = await self._calls(list(nodes))
+        nodes = self._tenancy.owned(nodes)
+        calls = await self._calls(nodes)
         expected = [self._expected_tokens([nodes[place] for place, _ in call]) for call in calls]
         asked = sum(map(len, calls))
         prompt, completion = sum(each[0] for each in expected), sum(each[1] for each in expected)
@@ -238,10 +253,13 @@ class GeARTripleExtractor(TransformComponent):
         return ExtractionEstimate(len(nodes), len(nodes) - asked, len(calls), prompt, completion, cost)
 
     def retry_failed(self, vector_store: BasePydanticVectorStore) -> ExtractionLedger:
-        """Extract again the passages of a store whose extraction failed, and store what comes of it.
+        """Extract again the passages of a store whose extraction failed, and store what comes of it, call by call.
+
+        A passage that is edited or deleted meanwhile is left as it then is. A killed run is repeated at the cost of the
+        calls that were under way.
 
         Args:
-            vector_store: a `GeARVectorStore`.
+            vector_store: a `GeARVectorStore`; one with tenants for one of them at a time, `store.for_tenant(…)`.
 
         Returns:
             The account of these passages; `passages` is 0 if none had failed.
@@ -255,30 +273,52 @@ class GeARTripleExtractor(TransformComponent):
     async def aretry_failed(self, vector_store: BasePydanticVectorStore) -> ExtractionLedger:
         """`retry_failed`, without blocking the event loop."""
         failed = await vector_store.aget_nodes(filters=FAILED_EXTRACTIONS)
-        extracted = await self._extracted(failed, self.show_progress)
-        if extracted:
-            await vector_store.async_add(extracted)
+
+        async def store(before: Sequence[BaseNode], after: Sequence[BaseNode]) -> None:
+            await vector_store.async_add([*after], unless_changed=before)
+
+        await self._extracted(failed, self.show_progress, store)
         self._report()
         return self._ledger
 
-    async def _extracted(self, nodes: Sequence[BaseNode], show_progress: bool) -> list[BaseNode]:
-        extracted: list[BaseNode] = list(nodes)
+    async def _extracted(
+        self, nodes: Sequence[BaseNode], show_progress: bool, store: _Store | None = None
+    ) -> list[BaseNode]:
+        """The nodes with their triples; each call's, as passed in and as they are now, are given to `store` at once."""
+        extracted = self._tenancy.owned(nodes)
         with tqdm(total=len(nodes), desc="Extracting triples", disable=not show_progress) as bar:
             calls = await self._calls(extracted)
             bar.update(len(nodes) - sum(map(len, calls)))
+
+            async def stored(places: Sequence[int]) -> None:
+                if store is not None and places:
+                    await store([nodes[place] for place in places], [extracted[place] for place in places])
+
+            async def work() -> None:
+                for call in waiting:
+                    await self._make(call, extracted)
+                    await stored([place for place, _ in call])
+                    bar.update(len(call))
+
+            asked = {place for call in calls for place, _ in call}
+            await stored([place for place in range(len(nodes)) if place not in asked])
             waiting = iter(calls)
-            await gather([self._work(waiting, extracted, bar) for _ in range(min(self.num_workers, len(calls)))])
+            await gather([work() for _ in range(min(self.num_workers, len(calls)))])
         self._ledger = ExtractionLedger.of(extracted)
+        self._warn_of_shared_calls(extracted)
         return extracted
 
-    def _report(self) -> None:
-        again, asked = self._ledger.asked_again, self._ledger.passages - self._ledger.reused
-        if 4 * again > asked:
+    def _warn_of_shared_calls(self, extracted: Sequence[BaseNode]) -> None:
+        again = self._ledger.asked_again
+        answered = sum(record.prompt_tokens > 0 for record in map(record_of, extracted) if record is not None)
+        if 4 * again > answered:
             logger.warning(
                 "%s of %s passages had to be asked for again, alone: a smaller passages_per_call, or 1, will cost less",
                 again,
-                asked,
+                answered,
             )
+
+    def _report(self) -> None:
         if not self._ledger.failures:
             return
         self._note_failed_run()
@@ -295,7 +335,6 @@ class GeARTripleExtractor(TransformComponent):
 
     async def _calls(self, extracted: list[BaseNode]) -> list[list[tuple[int, str]]]:
         """Places and fingerprints of the passages of each call that is to be made; what is known is filled in."""
-        self._tenancy.owned(extracted)
         asked: list[tuple[int, str]] = []
         looking = iter(list(enumerate(extracted)))
 
@@ -312,19 +351,19 @@ class GeARTripleExtractor(TransformComponent):
         before = [(key, record_of(extracted[place]), self._tenant_of(extracted[place])) for place, key in asked]
         return [[asked[number] for number in call] for call in in_calls(before, self.passages_per_call)]
 
-    async def _work(self, waiting: Iterator[list[tuple[int, str]]], extracted: list[BaseNode], bar: Any) -> None:
-        for call in waiting:
-            keys = [key for _, key in call]
-            told = await self._ask([extracted[place] for place, _ in call], keys)
-            for (place, key), (found, record) in zip(call, told, strict=True):
-                extracted[place] = await self._kept(extracted[place], found, replace(record, key=key))
-            bar.update(len(call))
+    async def _make(self, call: list[tuple[int, str]], extracted: list[BaseNode]) -> None:
+        """Make a call for the passages at these places, and fill in what comes of it."""
+        told = await self._ask([extracted[place] for place, _ in call], [key for _, key in call])
+        for (place, key), (found, record) in zip(call, told, strict=True):
+            extracted[place] = await self._kept(extracted[place], found, replace(record, key=key))
 
     async def _kept(self, node: BaseNode, found: Sequence[Triple], record: Extraction) -> BaseNode:
         """The node with what came of it, which the cache remembers."""
         if self.cache is not None and not record.outcome.failure:
-            plain = {"outcome": record.outcome.value, "triples": [[t.subject, t.predicate, t.object] for t in found]}
-            await self.cache.aput(record.key, plain, collection=_COLLECTION)
+            triples = [[triple.subject, triple.predicate, triple.object] for triple in found]
+            plain = {"outcome": record.outcome.value, "problem": record.problem, "triples": triples}
+            with self._cache_may_fail():
+                await self.cache.aput(record.key, plain, collection=_COLLECTION)
         return with_record(node, found, record)
 
     async def _known(self, node: BaseNode) -> tuple[str, BaseNode | None]:
@@ -334,11 +373,16 @@ class GeARTripleExtractor(TransformComponent):
         key = hashlib.sha256("\0".join(about).encode("utf-8", "surrogatepass")).hexdigest()
         earlier = record_of(node)
         if earlier is not None and earlier.key == key and not earlier.outcome.failure:
-            return key, with_record(node, read_triples(node), Extraction(earlier.outcome, reused=True, key=key))
-        kept = None if self.cache is None else await self.cache.aget(key, collection=_COLLECTION)
+            again = replace(Extraction(earlier.outcome, earlier.problem), reused=True, key=key)
+            return key, with_record(node, read_triples(node), again)
+        kept = None
+        if self.cache is not None:
+            with self._cache_may_fail():
+                kept = await self.cache.aget(key, collection=_COLLECTION)
         if kept is not None:
             triples = [Triple(*slots) for slots in kept["triples"]]
-            return key, with_record(node, triples, Extraction(Outcome(kept["outcome"]), reused=True, key=key))
+            again = Extraction(Outcome(kept["outcome"]), kept.get("problem", ""), reused=True, key=key)
+            return key, with_record(node, triples, again)
         return key, None if text.strip() else with_record(node, [], Extraction(Outcome.BLANK, key=key))
 
     def _tenant_of(self, node: BaseNode) -> str:
@@ -373,7 +417,7 @@ class GeARTripleExtractor(TransformComponent):
         if shared is not None:
             told = understood_together(shared, [self._shown(node) for node in nodes], keys)
         return [
-            await self._ask_alone(node, record, again=shared is not None)
+            await self._ask_alone(node, record, again=shared is not None and shared.error is None)
             if record.outcome.failure and not record.together
             else (found, record)
             for node, (found, record) in zip(nodes, told, strict=True)
@@ -424,14 +468,28 @@ class GeARTripleExtractor(TransformComponent):
             about.append(several)
         return hashlib.sha256("\0".join([*about, *map(str, settings)]).encode()).hexdigest()
 
+    @contextmanager
+    def _cache_may_fail(self) -> Iterator[None]:
+        """What was paid for is not lost because a cache can't be reached."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - any key-value store's; said once
+            if not self._has_warned:
+                logger.warning("the extractor's cache failed, the run goes on without it: %s", type(error).__name__)
+            self._has_warned = True
+
     def _failures_so_far(self) -> int:
-        kept = None if self.cache is None else self.cache.get(self._fingerprint(), collection=_COLLECTION)
+        kept = None
+        if self.cache is not None:
+            with self._cache_may_fail():
+                kept = self.cache.get(self._fingerprint(), collection=_COLLECTION)
         return max(self._failed_runs, kept["failed_runs"] if kept else 0)
 
     def _note_failed_run(self) -> None:
         self._failed_runs = self._failures_so_far() + 1
         if self.cache is not None:
-            self.cache.put(self._fingerprint(), {"failed_runs": self._failed_runs}, collection=_COLLECTION)
+            with self._cache_may_fail():
+                self.cache.put(self._fingerprint(), {"failed_runs": self._failed_runs}, collection=_COLLECTION)
 
 
 def _kind(outcome: str, problem: str) -> str:

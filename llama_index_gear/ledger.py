@@ -46,7 +46,7 @@ class Extraction:
         prompt_tokens: as the model's client counts them, else estimated with LlamaIndex's tokenizer.
         completion_tokens: likewise.
         reused: the triples come from an earlier run: from the node itself or from the extractor's cache.
-        key: fingerprint of model, prompt, title and text: what the triples were extracted from.
+        key: fingerprint of model, prompt, title, text and tenant: what the triples were extracted from.
         together: of a passage that failed with all that shared its call: which call that was, by a fingerprint. The
             next try asks for them together again.
         again: the reply for several passages said nothing of this one, so that it was asked for again, alone.

@@ -157,7 +157,7 @@ class GeARVectorStore(BasePydanticVectorStore):
         )
         self._embed_model = embed_model
         self._connection = Connection(client, aclient, lambda: self.embed_model)
-        self._turns = Turns()
+        self._turns = Turns.of(self._connection.engine, collection_name)
         self._belong_to(Tenancy(tenant_field, None))
 
     def _belong_to(self, tenancy: Tenancy) -> None:
@@ -235,25 +235,29 @@ class GeARVectorStore(BasePydanticVectorStore):
 
     # -- LlamaIndex's vector store interface ---------------------------------------------------------------------
 
-    def add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
+    def add(self, nodes: Sequence[BaseNode], *, unless_changed: Sequence[BaseNode] = (), **kwargs: Any) -> list[str]:
         """Store passages with their triples; those whose id is known are replaced, triples included.
 
         Args:
             nodes: passages with embeddings (the ingestion pipeline sees to that).
+            unless_changed: what `get_nodes` gave, if these come of it: a passage that was edited or deleted since then
+                is left as it is now. Default: all are written.
             **kwargs: ignored, as LlamaIndex passes some.
 
         Returns:
-            The nodes' ids.
+            The ids of the nodes that were written.
 
         Raises:
             EmbeddingError: before anything is written, if an embedding is missing or of another dimension.
 
         """
-        return run(self._writes.adding(nodes), self._connection.answer)
+        return run(self._writes.adding(nodes, unless_changed), self._connection.answer)
 
-    async def async_add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
+    async def async_add(
+        self, nodes: Sequence[BaseNode], *, unless_changed: Sequence[BaseNode] = (), **kwargs: Any
+    ) -> list[str]:
         """`add`, without blocking the event loop."""
-        return await arun(self._writes.adding(nodes), self._connection.aanswer)
+        return await arun(self._writes.adding(nodes, unless_changed), self._connection.aanswer)
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         """Delete all passages of a document, and their triples."""

@@ -7,10 +7,10 @@ a passage that is there has all its triples, whenever a process died, and repeat
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from llama_index.core.schema import BaseNode, MetadataMode
 from llama_index.core.utils import get_tqdm_iterable
@@ -43,6 +43,13 @@ from llama_index_gear.triple import Triple
 from llama_index_gear.turns import Take, Turns
 
 
+class _Checked(NamedTuple):
+    """What passages that can be stored carry, by their ids, and how long their vectors are."""
+
+    carried: dict[str, list[Triple]]
+    dimension: int
+
+
 @dataclass(frozen=True)
 class StoreWrites:
     """The writing side of a store."""
@@ -73,42 +80,58 @@ class StoreWrites:
                 name, vectors_config(dimension, self.collections.vector_options), fields[name]
             )
 
-    def adding(self, nodes: Sequence[BaseNode]) -> Flow[list[str]]:
+    def _preparing_for(self, dimension: int) -> Flow[None]:
+        yield from self.preparing(dimension)
+        self.collections.dimension = dimension  # known once it is true
+
+    def adding(self, nodes: Sequence[BaseNode], unless_changed: Sequence[BaseNode] = ()) -> Flow[list[str]]:
         """The flow of `add`."""
         passages = self.tenancy.owned(list({node.node_id: node for node in nodes}.values()))
         if not passages:
             return []
         if (yield from self.collections.exists()):
             yield from guarding(self.tenancy.field, self.collections, passages)
-        ((carried, dimension),) = yield [Compute(lambda: self._checked(passages))]
-        yield from self.preparing(dimension)
-        self.collections.dimension = dimension  # known once it is true
+        (checked,) = yield [Compute(lambda: self._checked(passages))]
+        yield from self._preparing_for(checked.dimension)
         starts = range(0, len(passages), self.batch_size)
+        as_read = {node.node_id: node.hash for node in unless_changed}
+        written: set[str] = set()
         for start in get_tqdm_iterable(starts, self.show_progress, "Storing passages and triples"):
-            yield from self._writing(passages[start : start + self.batch_size], carried)
-        return [node.node_id for node in nodes]
+            written |= yield from self._writing(passages[start : start + self.batch_size], checked, as_read=as_read)
+        return [node.node_id for node in nodes if node.node_id in written]
 
     def rewriting(self, nodes: Sequence[BaseNode], *, embed_triples: bool) -> Flow[None]:
         """Write passages that are there once more; with `embed_triples` no stored vector of a triple is kept."""
-        ((carried, _),) = yield [Compute(lambda: self._checked(nodes))]
-        yield from self._writing(nodes, carried, embed_triples, is_guarded=False)
+        (checked,) = yield [Compute(lambda: self._checked(nodes))]
+        as_read = {node.node_id: node.hash for node in nodes}
+        yield from self._writing(nodes, checked, embed_triples, is_guarded=False, as_read=as_read)
 
     def _writing(
         self,
         batch: Sequence[BaseNode],
-        carried: dict[str, list[Triple]],
+        checked: _Checked,
         embed_triples: bool = False,
         *,
         is_guarded: bool = True,
-    ) -> Flow[None]:
+        as_read: Mapping[str, str] | None = None,
+    ) -> Flow[set[str]]:
+        """Write passages, of those that were read before only such as are still what they were: the ids of these."""
         ids = {node.node_id for node in batch}
         yield [Take(self.turns, ids)]
         try:
+            if self.collections.dimension is None:  # all was cleared while this waited
+                yield from self._preparing_for(checked.dimension)
             if is_guarded:
                 yield from guarding(self.tenancy.field, self.collections, batch)  # again: nobody else writes these now
-            yield from self._writing_alone(batch, carried, embed_triples)
+            if as_read:
+                there = yield from self.reads.getting(list(ids), None, None, vectors=False)
+                now = {node.node_id: node.hash for node in there}
+                batch = [node for node in batch if as_read.get(node.node_id) == now.get(node.node_id)]
+            if batch:
+                yield from self._writing_alone(batch, checked.carried, embed_triples)
         finally:
             self.turns.give_back(ids)
+        return {node.node_id for node in batch}
 
     def _writing_alone(
         self, batch: Sequence[BaseNode], carried: dict[str, list[Triple]], embed_triples: bool
@@ -121,7 +144,7 @@ class StoreWrites:
             arguments = {"collection_name": self.collections.triples, "points_selector": gone, "wait": True}
             yield [Call("delete", arguments)]
 
-    def _checked(self, passages: Sequence[BaseNode]) -> tuple[dict[str, list[Triple]], int]:
+    def _checked(self, passages: Sequence[BaseNode]) -> _Checked:
         """Each passage's triples, and the vectors' dimension; raises if anything could not be stored."""
         carried = {node.node_id: read_triples(node) for node in passages}
         for node in passages:
@@ -134,7 +157,7 @@ class StoreWrites:
         for node in passages:
             self.collections.check_dimension(node.get_embedding(), f"the embedding of node {node.node_id!r}", dimension)
             _check_text(node, carried[node.node_id])
-        return carried, dimension
+        return _Checked(carried, dimension)
 
     def _writing_triples(
         self, passages: Sequence[BaseNode], carried: dict[str, list[Triple]], embed_all: bool
@@ -246,11 +269,15 @@ class StoreWrites:
         if self.tenancy.tenant is not None:
             yield from self._deleting_all(self.tenancy.bound(None))
             return
-        self.collections.dimension, self.collections.has_triples = None, False
-        for name in (self.collections.passages, self.collections.triples):
-            (exists,) = yield [Call("collection_exists", {"collection_name": name})]
-            if exists:
-                yield [Call("delete_collection", {"collection_name": name})]
+        yield [Take(self.turns, None)]
+        try:
+            for name in (self.collections.passages, self.collections.triples):
+                (exists,) = yield [Call("collection_exists", {"collection_name": name})]
+                if exists:
+                    yield [Call("delete_collection", {"collection_name": name})]
+        finally:
+            self.collections.dimension, self.collections.has_triples = None, False
+            self.turns.give_back(None)
 
 
 def _check_text(node: BaseNode, triples: Sequence[Triple]) -> None:

@@ -90,8 +90,8 @@ class Tenancy:
             owner = node.metadata.get(field, self.tenant)
             if not _is_name(owner):
                 raise TenantError(
-                    f"node {node.node_id!r} has no tenant: its metadata must hold a text under {field!r} (a store that "
-                    "`for_tenant(…)` returns puts it there)"
+                    f"node {node.node_id!r} has no tenant: its metadata must hold a text under {field!r}, or the store "
+                    "(`for_tenant(…)`) or the extractor (`tenant=…`) must name one"
                 )
             if self.tenant is not None and owner != self.tenant:
                 raise TenantError(f"node {node.node_id!r} belongs to another tenant than {self.tenant!r}")

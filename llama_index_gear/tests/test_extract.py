@@ -22,6 +22,7 @@ from llama_index.core.schema import Document, MetadataMode, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.storage.kvstore import SimpleKVStore
 from llama_index.core.utils import get_tokenizer
+from qdrant_client import QdrantClient
 
 from llama_index_gear import (
     FAILED_EXTRACTIONS,
@@ -429,3 +430,103 @@ def test_a_second_try_is_paid_for_too() -> None:
 def test_wrong_arguments(wrong: dict[str, Any]) -> None:
     with pytest.raises(ArgumentError):
         GeARTripleExtractor(ScriptedLLM(), **wrong)
+
+
+def failed_store(*names: str) -> GeARVectorStore:
+    """A store whose passages could not be extracted."""
+    store = GeARVectorStore(QdrantClient(":memory:"), embed_model=WordEmbedding())
+    store.add(WordEmbedding()(GeARTripleExtractor(ScriptedLLM(otherwise=lambda _: ""))(passages(*names))))
+    return store
+
+
+def test_what_is_deleted_or_edited_during_a_retry_stays_so() -> None:
+    store = failed_store("Ada", "Bob", "Cid")
+
+    def slow(prompt: str) -> str:
+        if "Ada is here" in prompt:
+            store.delete_nodes(["Ada"])
+            store.add(WordEmbedding()([TextNode(id_="Bob", text="Bob is gone")]))
+        return facts(prompt)
+
+    ledger = GeARTripleExtractor(ScriptedLLM(otherwise=slow), num_workers=1).retry_failed(store)
+    assert ledger.outcomes == {"extracted": 3}
+    assert {node.node_id: node.get_content() for node in store.get_nodes()} == {
+        "Bob": "Bob is gone",
+        "Cid": "Cid is here",
+    }
+    assert [read_triples(node) for node in store.get_nodes(["Bob", "Cid"])] == [[], [Triple("Cid", "is", "here")]]
+    assert store.check().ok
+
+
+def test_a_retry_that_is_killed_keeps_what_was_answered() -> None:
+    store = failed_store("Ada", "Bob", "Cid", "Dan")
+
+    def killed(prompt: str) -> str:
+        if len(llm.history) == 4:
+            raise KeyboardInterrupt
+        return facts(prompt)
+
+    llm = ScriptedLLM(otherwise=killed)
+
+    with pytest.raises(KeyboardInterrupt):
+        GeARTripleExtractor(llm, num_workers=1).retry_failed(store)
+    assert len(store.get_nodes(filters=FAILED_EXTRACTIONS)) == 1
+    llm = ScriptedLLM(otherwise=facts)
+    assert GeARTripleExtractor(llm).retry_failed(store).outcomes == {"extracted": 1} and len(llm.history) == 1
+
+
+def test_a_retry_stores_what_a_cache_knows_too() -> None:
+    store, cache = failed_store("Ada", "Bob"), SimpleKVStore()
+    llm = ScriptedLLM(otherwise=facts)
+    GeARTripleExtractor(llm, cache=cache)(passages("Ada"))
+    GeARTripleExtractor(llm, cache=cache).retry_failed(store)
+    assert [read_triples(node) for node in store.get_nodes(["Ada", "Bob"])] == [
+        [Triple(name, "is", "here")] for name in ("Ada", "Bob")
+    ]
+    assert len(llm.history) == 2 and store.get_nodes(filters=FAILED_EXTRACTIONS) == []
+
+
+class BrokenCache(SimpleKVStore):
+    """Can't be reached."""
+
+    async def aput(self, *_: Any, **__: Any) -> None:
+        raise ConnectionError("down")
+
+    async def aget(self, *_: Any, **__: Any) -> Any:
+        raise ConnectionError("down")
+
+    def get(self, *_: Any, **__: Any) -> Any:
+        raise ConnectionError("down")
+
+    def put(self, *_: Any, **__: Any) -> None:
+        raise ConnectionError("down")
+
+
+def test_a_cache_that_cannot_be_reached_costs_no_passage(caplog: pytest.LogCaptureFixture) -> None:
+    extractor = GeARTripleExtractor(ScriptedLLM(["", ""], otherwise=facts), cache=BrokenCache(), num_workers=1)
+    nodes = extractor(passages("Ada", "Bob", "Cid"))
+    assert outcomes(nodes) == ["empty", "extracted", "extracted"] and extractor.to_dict()["failed_runs"] == 1
+    assert [record.message for record in caplog.records if "cache" in record.message] == [
+        "the extractor's cache failed, the run goes on without it: ConnectionError"
+    ]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"price": 0.15}, {"price": 0}, {"price": "ab"}, {"price": (1.0,)}, {"price": (1.0, -1.0)},
+        {"price": (1.0, math.nan)}, {"price": (1.0, 1.0), "max_cost": "1"}, {"max_cost": 1.0}, {"num_workers": None},
+        {"passages_per_call": "2"}, {"passages_per_call": 2.5}, {"max_retries": -1}, {"max_retries": 1.5},
+        {"retry_backoff": -1}, {"retry_backoff": "1"}, {"tenant_field": 3}, {"tenant": "acme"},
+    ],
+)  # fmt: skip
+def test_settings_that_make_no_sense_are_refused_by_name(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ArgumentError, match=[*wrong][-1]):
+        GeARTripleExtractor(ScriptedLLM(), **wrong)
+
+
+def test_settings_are_not_changed_behind_the_extractor_s_back() -> None:
+    extractor = GeARTripleExtractor(ScriptedLLM(), price=(1.0, 1.0), max_cost=1.0)
+    with pytest.raises(ValueError, match="frozen"):
+        extractor.max_cost = 0.0
+    assert pickle.loads(pickle.dumps(GeARTripleExtractor(MockLLM()))).num_workers == 4

@@ -12,17 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core import PromptTemplate
-from llama_index.core.schema import TextNode
+from llama_index.core.ingestion import IngestionPipeline
+from llama_index.core.schema import MetadataMode, TextNode
 from llama_index.core.storage.kvstore import SimpleKVStore
 from llama_index.core.utils import get_tokenizer
+from qdrant_client import QdrantClient
 
-from llama_index_gear import GeARTripleExtractor, Triple, read_triples
+from llama_index_gear import GeARTripleExtractor, GeARVectorStore, Triple, read_triples
 from llama_index_gear.asking import PassagesFacts, Reply
 from llama_index_gear.errors import ArgumentError, TenantError
 from llama_index_gear.extraction import in_calls, understood_together
 from llama_index_gear.ledger import Extraction, Outcome
 from llama_index_gear.reply import parse_numbered
-from llama_index_gear.testing import ScriptedLLM
+from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 
 def passages(*names: str) -> list[TextNode]:
@@ -139,6 +141,8 @@ def test_a_model_that_is_no_good_at_shared_calls_is_reported(caplog: pytest.LogC
         extractor = GeARTripleExtractor(llm, passages_per_call=8)
         assert stated(extractor(passages(*names))) == here(*names)
         assert ("passages_per_call" in caplog.text) == is_reported
+        blank = [TextNode(text=" ") for _ in range(9)]  # nor does what is not asked for speak for the model
+        assert extractor([*blank]) and extractor.ledger.asked_again == 0
         again = extractor(extractor(passages(*names)))  # what costs nothing now is not held against the model
         assert extractor.ledger.asked_again == 0 and stated(again) == here(*names)
 
@@ -191,11 +195,47 @@ def test_a_passage_of_no_tenant_is_refused_before_a_call() -> None:
         GeARTripleExtractor(llm, tenant_field="")
 
 
+def test_an_extractor_of_one_tenant_s_passages() -> None:
+    """As in a pipeline before the store of that tenant: the field comes with the extractor, hidden from models."""
+    store = GeARVectorStore(QdrantClient(":memory:"), embed_model=WordEmbedding(), tenant_field="customer")
+    for customer, name in (("acme", "Ada"), ("bolt", "Bob")):
+        extractor = GeARTripleExtractor(
+            ScriptedLLM(otherwise=lambda _: ""), passages_per_call=2, tenant_field="customer", tenant=customer
+        )
+        pipeline = IngestionPipeline(
+            transformations=[extractor, WordEmbedding()], vector_store=store.for_tenant(customer)
+        )
+        (node,) = pipeline.run(nodes=passages(name))
+        assert node.metadata["customer"] == customer
+        assert customer not in node.get_content(MetadataMode.EMBED) + node.get_content(MetadataMode.LLM)
+        with pytest.raises(TenantError, match="belongs to another tenant"):
+            extractor(of_customers(Cid="other"))
+    llm = ScriptedLLM(otherwise=facts)
+    extractor = GeARTripleExtractor(llm, tenant_field="customer")
+    assert extractor.retry_failed(store.for_tenant("acme")).outcomes == {"extracted": 1}
+    assert [shown(prompt) for prompt in llm.history] == [["Ada"]]
+    with pytest.raises(TenantError):
+        extractor.retry_failed(store)
+
+
 def test_a_call_that_will_always_fail_is_made_for_each_alone() -> None:
     llm = ScriptedLLM([ValueError("too long")], otherwise=facts)
     extractor = GeARTripleExtractor(llm, passages_per_call=2)
     assert stated(extractor(passages("Ada", "Bob"))) == here("Ada", "Bob")
-    assert extractor.ledger.calls == 3
+    assert extractor.ledger.calls == 3 and extractor.ledger.asked_again == 0
+
+
+class WrongKeyError(Exception):
+    status_code = 401
+
+
+def test_a_wrong_key_is_not_tried_on_each_passage(caplog: pytest.LogCaptureFixture) -> None:
+    llm = ScriptedLLM([WrongKeyError("no")], otherwise=facts)
+    extractor = GeARTripleExtractor(llm, passages_per_call=5)
+    nodes = extractor(passages("Ada", "Bob", "Cid"))
+    assert extractor.ledger.outcomes == {"failed": 3} and extractor.ledger.calls == 1
+    assert "passages_per_call" not in caplog.text
+    assert stated(extractor(nodes)) == here("Ada", "Bob", "Cid") and extractor.ledger.calls == 1
 
 
 @pytest.mark.parametrize("problem", [TimeoutError("slow"), ConnectionError("lost")])
@@ -256,10 +296,14 @@ def test_a_passage_without_facts_is_not_asked_again() -> None:
 def test_a_fact_whose_ends_stand_elsewhere_is_not_this_passage_s() -> None:
     """What a hostile passage has the model say of another, or the model mixes up; names are compared as keys."""
     said = [["Ada", "is", "here"], ["Mallory", "owns", "a bank"], ["BOB", "is", "here"], ["x", "is told", "“ada”"]]
-    llm = ScriptedLLM([numbered(json.dumps({"passage": "Ada", "triples": said}) + "\n" + line("Bob", "Bob"))])
+    llm = ScriptedLLM(2 * [numbered(json.dumps({"passage": "Ada", "triples": said}) + "\n" + line("Bob", "Bob"))])
     nodes = GeARTripleExtractor(llm, passages_per_call=2)(passages("Ada", "Bob"))
     assert stated(nodes) == [[Triple("Ada", "is", "here"), Triple("x", "is told", "“ada”")], *here("Bob")]
-    assert nodes[0].metadata["gear_extraction"]["problem"] == "2 triples left out that are not of this passage"
+    extractor = GeARTripleExtractor(llm, passages_per_call=2, cache=SimpleKVStore())
+    for again in (nodes, extractor(passages("Ada", "Bob")), extractor(passages("Ada", "Bob"))):
+        for known in (again, extractor(again)):
+            problem = known[0].metadata["gear_extraction"]["problem"]
+            assert problem == "2 triples left out that are not of this passage"
 
 
 @pytest.mark.parametrize(("entity", "text", "stands"), [

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,14 @@ from llama_index.core.ingestion import DocstoreStrategy, IngestionPipeline
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import BaseNode, Document
 from llama_index.core.storage.docstore import SimpleDocumentStore
+from qdrant_client import QdrantClient
 
 from llama_index_gear import GeARTripleExtractor, GeARVectorStore, MentionTripleExtractor, read_triples
-from llama_index_gear.store_contract import Contents, contents
+from llama_index_gear.errors import TenantError
+from llama_index_gear.steps import Call
+from llama_index_gear.store_contract import Contents, contents, passage
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.turns import Take
 
 
 class CountedEmbedding(WordEmbedding):
@@ -136,3 +142,80 @@ def test_an_index_inserts_refreshes_and_deletes(store: GeARVectorStore, embed_mo
     index.delete_ref_doc("2", delete_from_docstore=True)
     assert first_words(store.get_nodes()) == ["Alpha", "Beta", "Delta"]
     assert of("1", contents(store)) == of("1", before)
+
+
+def passing(flow: Any, answer: Any, until: Callable[[Any], bool]) -> Sequence[Any]:
+    """Drive a flow until it is about to make a request: the requests that it makes then."""
+    batch: Sequence[Any] = next(flow)
+    while not until(batch[0]):
+        batch = flow.send([answer(request) for request in batch])
+    return batch
+
+
+def is_of_passages(method: str) -> Callable[[Any], bool]:
+    return lambda asked: (
+        isinstance(asked, Call) and ((asked.method, asked.arguments["collection_name"]) == (method, "gear"))
+    )
+
+
+def finish(flow: Any, answer: Any, batch: Sequence[Any]) -> None:
+    with contextlib.suppress(StopIteration):
+        while True:
+            batch = flow.send([answer(request) for request in batch])
+
+
+def test_writers_through_two_stores_of_one_client_take_turns() -> None:
+    embed_model, client = WordEmbedding(), QdrantClient(":memory:")
+    one, two = (GeARVectorStore(client, embed_model=embed_model, tenant_field="who") for _ in range(2))
+    new = [
+        passage("p", text, [("A", "is", text)], embed_model=embed_model, document="d", metadata={"who": text})
+        for text in ("a", "b")
+    ]
+    one.add([passage("q", "old", [("A", "is", "old")], embed_model=embed_model, document="d", metadata={"who": "a"})])
+    flow, answer = one._writes.adding(new[:1]), one._connection.answer
+    batch = passing(flow, answer, is_of_passages("upsert"))
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(two.add, new[1:])
+        while len(one._turns._claims) < 2:
+            assert not other.done()
+        finish(flow, answer, batch)
+        with pytest.raises(TenantError, match="another tenant has a passage of the id 'p'"):
+            other.result(timeout=5)
+    assert one.check().ok and one.for_tenant("a").get_nodes(["p"]) and one.check().passages == 2
+
+
+def test_a_delete_does_not_wait_until_all_is_added() -> None:
+    embed_model = WordEmbedding()
+    store = GeARVectorStore(QdrantClient(":memory:"), embed_model=embed_model, batch_size=1)
+    old, *new = [
+        passage(f"p{n}", f"old {n}", [("A", "is", str(n))], embed_model=embed_model, document=f"d{n}") for n in range(9)
+    ]
+    store.add([old])
+    flow, answer = store._writes.adding(new), store._connection.answer
+    batch = passing(flow, answer, is_of_passages("upsert"))
+    with ThreadPoolExecutor(1) as pool:
+        delete = pool.submit(store.delete, "d0")
+        while len(store._turns._claims) < 2:
+            assert not delete.done()
+        batch = flow.send([answer(request) for request in batch])
+        while not isinstance(batch[0], Take):
+            batch = flow.send([answer(request) for request in batch])
+        finish(flow, answer, batch)  # the second batch waits its turn: the delete comes before it
+        delete.result(timeout=5)
+    assert {node.node_id for node in store.get_nodes()} == {f"p{n}" for n in range(1, 9)} and store.check().ok
+
+
+def test_what_is_added_beside_a_clear_is_there_whole_or_not_at_all() -> None:
+    embed_model = WordEmbedding()
+    store = GeARVectorStore(QdrantClient(":memory:"), embed_model=embed_model)
+    old, new = (passage(n, n, [("A", "is", n)], embed_model=embed_model, document="d") for n in ("old", "new"))
+    store.add([old])
+    flow, answer = store._writes.clearing(), store._connection.answer
+    batch = passing(flow, answer, is_of_passages("delete_collection"))
+    with ThreadPoolExecutor(1) as pool:
+        adding = pool.submit(store.add, [new])
+        while len(store._turns._claims) < 2:
+            assert not adding.done()
+        finish(flow, answer, batch)
+        adding.result(timeout=5)
+    assert [node.node_id for node in store.get_nodes()] == ["new"] and store.check().triples == 1 and store.check().ok
