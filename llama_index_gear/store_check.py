@@ -6,7 +6,7 @@ import json
 import statistics
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,18 @@ from qdrant_client.http import models
 from tqdm.auto import tqdm
 
 from llama_index_gear.errors import EmbeddingError, check_counts
-from llama_index_gear.nodes import read_triples
+from llama_index_gear.nodes import DOC_KEYS, read_triples
 from llama_index_gear.steps import Call, EmbedTexts, Flow
 from llama_index_gear.store_collections import Collections
-from llama_index_gear.store_layout import DENSE, any_of, point_id_of, to_node, to_stored_triple, triple_payload
+from llama_index_gear.store_layout import (
+    DENSE,
+    any_of,
+    passage_payload,
+    point_id_of,
+    to_node,
+    to_stored_triple,
+    triple_payload,
+)
 from llama_index_gear.store_reads import StoreReads
 from llama_index_gear.store_writes import StoreWrites
 
@@ -38,7 +46,10 @@ class StoreReport:
         passages: how many there are.
         triples: how many there are.
         incomplete: ids of passages that lack triples which they state; mended by `repair`.
-        outdated: ids of passages with triples that they no longer state, or with other metadata; mended by `repair`.
+        outdated: ids of passages with triples that they no longer state, or whose metadata, or their triples', is not
+            what filters see; mended by `repair`: what the passage itself has counts.
+        without_tenant: ids of passages that no tenant has though the store has a `tenant_field`: nobody sees them. Add
+            them again with their tenant.
         orphaned: ids of passages that are gone and left triples; these are deleted by `repair`.
         passage_agreement: median cosine, of a sample, of a passage's stored embedding and the store's `embed_model`'s
             (1 if that made it); None if nothing was compared.
@@ -51,6 +62,7 @@ class StoreReport:
     incomplete: tuple[str, ...] = ()
     outdated: tuple[str, ...] = ()
     orphaned: tuple[str, ...] = ()
+    without_tenant: tuple[str, ...] = ()
     passage_agreement: float | None = None
     triple_agreement: float | None = None
 
@@ -62,8 +74,9 @@ class StoreReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is to be mended."""
-        return not (self.incomplete or self.outdated or self.orphaned or self.wrong_embedder)
+        """Whether all is well."""
+        wrong = (self.incomplete, self.outdated, self.orphaned, self.without_tenant)
+        return not (any(wrong) or self.wrong_embedder)
 
     def __str__(self) -> str:
         """What is there and what is wrong, in one line."""
@@ -71,8 +84,9 @@ class StoreReport:
             f"{len(ids)} {what} ({', '.join(ids[:3])}{', …' if len(ids) > 3 else ''})"
             for ids, what in (
                 (self.incomplete, "passages without all of their triples"),
-                (self.outdated, "passages with outdated triples"),
+                (self.outdated, "passages with outdated triples or metadata"),
                 (self.orphaned, "passages gone, whose triples are left"),
+                (self.without_tenant, "passages that no tenant has"),
             )
             if ids
         ]
@@ -82,6 +96,16 @@ class StoreReport:
                 f"{self.triple_agreement})"
             )
         return f"{self.passages} passages, {self.triples} triples: {'; '.join(wrong) or 'in order'}"
+
+
+@dataclass
+class _Wrong:
+    """Ids of passages that something is wrong with, and how many triples belong to passages that are there."""
+
+    incomplete: list[str] = field(default_factory=list)
+    outdated: list[str] = field(default_factory=list)
+    without_tenant: list[str] = field(default_factory=list)
+    owned: int = 0
 
 
 @dataclass(frozen=True)
@@ -99,19 +123,18 @@ class StoreChecks:
             check_counts(sample=sample)
         passages, has_passages = yield from self._counting(self.collections.passages)
         triples, has_triples = yield from self._counting(self.collections.triples)
-        incomplete: list[str] = []
-        outdated: list[str] = []
-        owned = 0
+        wrong = _Wrong()
         if has_passages:
             yield from self.collections.exists()  # or complains of another program's collection
-            incomplete, outdated, owned = yield from self._comparing(has_triples, passages)
-        orphaned = (yield from self._seeking_orphans(has_passages, triples)) if owned < triples else []
+            wrong = yield from self._comparing(has_triples, passages)
+        orphaned = (yield from self._seeking_orphans(has_passages, triples)) if wrong.owned < triples else []
         return StoreReport(
             passages,
             triples,
-            tuple(incomplete),
-            tuple(outdated),
+            tuple(wrong.incomplete),
+            tuple(wrong.outdated),
             tuple(orphaned),
+            tuple(wrong.without_tenant),
             (yield from self._comparing_passages(sample)) if sample and has_passages else None,
             (yield from self._comparing_triples(sample)) if sample and has_triples else None,
         )
@@ -142,9 +165,9 @@ class StoreChecks:
         (counted,) = yield [Call("count", {"collection_name": name, "exact": True})]
         return counted.count, True
 
-    def _comparing(self, has_triples: bool, passages: int) -> Flow[tuple[list[str], list[str], int]]:
-        """Passages with too few and with outdated triples, and the number of triples of passages that are there."""
-        incomplete, outdated, owned, offset = [], [], 0, None
+    def _comparing(self, has_triples: bool, passages: int) -> Flow[_Wrong]:
+        """What is wrong with the passages that are there."""
+        wrong, offset = _Wrong(), None
         with tqdm(total=passages, desc="Checking passages", disable=not self.show_progress) as bar:
             while True:
                 points, offset = yield from self.collections.page(
@@ -152,18 +175,24 @@ class StoreChecks:
                 )
                 nodes = [to_node(point) for point in points]
                 stored = (yield from self._triples_of(nodes)) if has_triples and nodes else {}
-                for node in nodes:
+                for node, point in zip(nodes, points, strict=True):
                     mine = stored.get(node.node_id, {})
                     wanted = {triple.id(node.node_id) for triple in read_triples(node)}
-                    shared = json.loads(json.dumps(triple_payload(node)))
-                    owned += len(mine)
+                    shared = _plain(triple_payload(node))
+                    wrong.owned += len(mine)
                     if not wanted <= mine.keys():
-                        incomplete.append(node.node_id)
-                    if not mine.keys() <= wanted or any(_differs(payload, shared) for payload in mine.values()):
-                        outdated.append(node.node_id)
+                        wrong.incomplete.append(node.node_id)
+                    if (
+                        not mine.keys() <= wanted
+                        or any(_differs(payload, shared) for payload in mine.values())
+                        or _is_mislabelled(point.payload, _plain(passage_payload(node)))
+                    ):
+                        wrong.outdated.append(node.node_id)
+                    if not self.writes.tenancy.is_owned(node):
+                        wrong.without_tenant.append(node.node_id)
                 bar.update(len(points))
                 if offset is None:
-                    return incomplete, outdated, owned
+                    return wrong
 
     def _triples_of(self, nodes: Sequence[BaseNode]) -> Flow[dict[str, dict[str, dict[str, Any]]]]:
         """Passage → id of a triple of its → payload."""
@@ -242,6 +271,18 @@ class StoreChecks:
                 bar.update(len(points))
                 if offset is None:
                     return
+
+
+def _plain(payload: dict[str, Any]) -> dict[str, Any]:
+    """As an engine gives it back."""
+    return json.loads(json.dumps(payload))  # type: ignore[no-any-return]
+
+
+def _is_mislabelled(payload: dict[str, Any], own: dict[str, Any]) -> bool:
+    """Whether filters see something else than the passage has. LlamaIndex's own store names no document "None"."""
+    keys = (payload.keys() | own.keys()) - {"_node_content", "_node_type"}
+    keys -= {key for key in DOC_KEYS if payload.get(key) == "None"}
+    return any(payload.get(key) != own.get(key) for key in keys)
 
 
 def _differs(payload: dict[str, Any], shared: dict[str, Any]) -> bool:

@@ -95,6 +95,14 @@ def triple_payload(node: BaseNode) -> dict[str, Any]:
     return {"passage_id": node.node_id, DOC_ID: document, "metadata": {**metadata, **dict.fromkeys(DOC_KEYS, document)}}
 
 
+def passage_payload(node: BaseNode) -> dict[str, Any]:
+    """What a passage's point holds: the node as JSON, and beside it what filters see."""
+    payload = node_to_metadata_dict(unexplained(node), flat_metadata=False)
+    payload.pop(TRIPLES_KEY, None)  # they stay in the node's own JSON
+    payload.update(dict.fromkeys(DOC_KEYS, document_of(node)))
+    return payload
+
+
 def document_of(node: BaseNode) -> str:
     """The document that a passage belongs to; a passage that was never split from one is its own."""
     return node.ref_doc_id or node.node_id

@@ -15,12 +15,11 @@ from typing import Any, NamedTuple
 from llama_index.core.schema import BaseNode, MetadataMode
 from llama_index.core.utils import get_tqdm_iterable
 from llama_index.core.vector_stores.types import MetadataFilters
-from llama_index.core.vector_stores.utils import node_to_metadata_dict
 from qdrant_client.http import models
 from qdrant_edge import Bm25
 
 from llama_index_gear.errors import ArgumentError, EmbeddingError
-from llama_index_gear.nodes import DOC_KEYS, TRIPLES_KEY, attach_triples, read_triples, unexplained
+from llama_index_gear.nodes import attach_triples, read_triples
 from llama_index_gear.steps import Call, Compute, EmbedTexts, Flow
 from llama_index_gear.store_collections import PAGE, Collections
 from llama_index_gear.store_layout import (
@@ -29,7 +28,7 @@ from llama_index_gear.store_layout import (
     SPARSE,
     any_of,
     conditions,
-    document_of,
+    passage_payload,
     point_id_of,
     sparse_vector,
     triple_filter,
@@ -206,11 +205,10 @@ class StoreWrites:
 
     def _passage_point(self, node: BaseNode, triples: Sequence[Triple]) -> models.PointStruct:
         plain = attach_triples(node, triples) if triples else node
-        payload = node_to_metadata_dict(unexplained(plain), flat_metadata=False)
-        payload.pop(TRIPLES_KEY, None)  # they stay in the node's own JSON
-        payload.update(dict.fromkeys(DOC_KEYS, document_of(node)))
         text = node.get_content(metadata_mode=MetadataMode.EMBED)
-        return _point(self.collections.bm25, point_id_of(node.node_id), node.get_embedding(), text, payload)
+        return _point(
+            self.collections.bm25, point_id_of(node.node_id), node.get_embedding(), text, passage_payload(plain)
+        )
 
     def deleting_document(self, ref_doc_id: str) -> Flow[None]:
         """The flow of `delete`."""

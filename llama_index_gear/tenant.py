@@ -98,6 +98,10 @@ class Tenancy:
             result.append(node if field in node.metadata else with_metadata(node, {field: owner}))
         return result
 
+    def is_owned(self, node: BaseNode) -> bool:
+        """Whether the node names its tenant, if there are any."""
+        return self.field is None or _is_name(node.metadata.get(self.field))
+
     def _names_one(self, filters: MetadataFilters) -> bool:
         if filters.condition != FilterCondition.AND:
             return False

@@ -26,7 +26,7 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQuery,
     VectorStoreQueryMode,
 )
-from qdrant_client import QdrantClient, models
+from qdrant_client import QdrantClient
 
 from llama_index_gear.bm25 import RankBM25Retriever
 from llama_index_gear.engine import GeARQueryEngine
@@ -412,11 +412,27 @@ def test_a_store_whose_payloads_another_program_changed_can_be_repaired() -> Non
     client = QdrantClient(":memory:")
     store = GeARVectorStore(client, embed_model=EMBED, tenant_field="who")
     store.add([letter("first", "one"), letter("second", "other")])
-    mine = models.Filter(must=[models.FieldCondition(key="passage_id", match=models.MatchValue(value="first"))])
-    client.delete(store.triple_collection_name, points_selector=mine)
-    client.set_payload(store.collection_name, payload={"who": "renamed"}, points=[point_id_of("first")])
-    assert store.check().incomplete == ("first",)
+    client.set_payload(store.collection_name, payload={"who": "other"}, points=[point_id_of("first")])
+    assert ids(store.for_tenant("other").get_nodes()) == ["first", "second"]
+    report = store.check()
+    assert report.outdated == ("first",) and not report.incomplete and "triples or metadata (first)" in str(report)
     assert store.repair().ok
+    assert ids(store.for_tenant("other").get_nodes()) == ["second"]
+    assert ids(store.for_tenant("one").get_nodes()) == ["first"]
+    client.set_payload(store.collection_name, payload={"more": 1}, points=[point_id_of("first")])
+    assert store.check().outdated == ("first",) and store.repair().ok
+
+
+def test_passages_that_no_tenant_has_are_reported() -> None:
+    client = QdrantClient(":memory:")
+    GeARVectorStore(client, embed_model=EMBED).add([letter("first", "one"), letter("second")])
+    store = GeARVectorStore(client, embed_model=EMBED, tenant_field="who")
+    report = store.check()
+    assert report.without_tenant == ("second",) and not report.ok
+    assert "1 passages that no tenant has (second)" in str(report)
+    assert store.repair().without_tenant == ("second",)
+    store.add([letter("third", "one")])
+    assert GeARVectorStore(client, embed_model=EMBED).check().ok
 
 
 async def test_two_tenants_who_write_one_id_at_a_time_do_not_share_it(make: Make) -> None:
