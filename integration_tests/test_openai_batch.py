@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
+import openai
 import pytest
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.schema import BaseNode, TextNode
@@ -124,20 +127,117 @@ def test_it_goes_on_in_another_process(server: OpenAIServer, tmp_path: Path) -> 
     extractor(first)(passages(3))
     first.submit()
     with first._writing() as database:  # as if it had died
-        database.execute("UPDATE request SET batch = NULL")
+        database.execute("UPDATE request SET batch = ?", (server.batches[0]["metadata"]["gear_part"],))
         database.execute("DELETE FROM batch")
     first.close()
     second = OpenAIBatch(server.llm(), tmp_path)
-    assert second.status.waiting == 3
-    assert second.submit().under_way == 3
-    assert len(server.batches) == 1
+    assert second.status.waiting == 3 == second.collect().waiting
+    extractor(second)(passages(4))  # one more, meanwhile
+    assert second.submit().under_way == 4
+    assert [len(server.batch_requests(batch["id"])) for batch in server.batches] == [1, 3]
     server.end_batches()
-    assert second.collect().answered == 3
+    assert second.collect().answered == 4
     second.close()
     third = OpenAIBatch(server.llm(), tmp_path)
-    assert third.collect().answered == 3
+    assert third.collect().answered == 4
     assert subjects(extractor(third)(passages(3))) == [["Text0"], ["Text1"], ["Text2"]]
     third.close()
+
+
+class Lossy(httpx.HTTPTransport):
+    """Loses the server's word that a batch was made, as often as it is asked to."""
+
+    lost, before, left = 0, False, 1
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        is_made = request.method == "POST" and request.url.path.endswith("/batches")
+        if is_made and self.before and self.left:
+            self.left -= 1
+            raise httpx.ConnectError("lost", request=request)
+        response = super().handle_request(request)
+        if is_made and self.left:
+            self.left -= 1
+            raise httpx.ReadError("lost", request=request)
+        return response
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_batch_whose_making_was_not_heard_of_is_not_made_again(
+    server: OpenAIServer, tmp_path: Path, before: bool
+) -> None:
+    server.answer = stated
+    transport = Lossy()
+    transport.before = before
+    client = openai.OpenAI(api_key="k", base_url=server.base_url, http_client=httpx.Client(transport=transport))
+    batch = OpenAIBatch(server.llm(), tmp_path, client=client)
+    extractor(batch)(passages(3))
+    with pytest.raises(openai.APIConnectionError):
+        batch.submit()
+    assert batch.status.waiting == 3 and len(server.batches) == (0 if before else 1)
+    extractor(batch)(passages(5))
+    assert batch.submit().under_way == 5
+    assert [len(server.batch_requests(each["id"])) for each in server.batches] == [2, 3]
+    batch.close()
+
+
+def test_calls_at_the_same_time_wait_for_one_another(server: OpenAIServer, tmp_path: Path) -> None:
+    """In threads, and through two objects on one folder, as in two processes."""
+    server.answer = stated
+    batches = [OpenAIBatch(server.llm(), tmp_path) for _ in range(2)]
+    extractor(batches[0])(passages(9))
+    with ThreadPoolExecutor(4) as pool:
+        assert [each.under_way for each in pool.map(OpenAIBatch.submit, 2 * batches)] == [9] * 4
+        assert len(server.batches) == 1
+        server.script(Reply(status=500, text="overloaded"))
+        server.end_batches()
+        assert [each.answered for each in pool.map(OpenAIBatch.collect, 2 * batches)] == [8] * 4
+    for batch in batches:
+        batch.close()
+
+
+def test_who_waits_for_another_call_too_long_is_told(
+    server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llama_index_gear.batch._PATIENCE", 0.01)
+    batch = OpenAIBatch(server.llm(), tmp_path)
+    with batch._alone(), pytest.raises(BatchError, match="another call"):
+        batch.submit()
+    assert batch.submit().waiting == 0
+    batch.close()
+
+
+def test_a_batch_that_the_server_forgot_stops_no_other(server: OpenAIServer, tmp_path: Path) -> None:
+    server.answer = stated
+    batch = OpenAIBatch(server.llm(), tmp_path, requests_per_batch=2)
+    extractor(batch)(passages(4))
+    batch.submit()
+    forgotten = server.batches[1]["id"]
+    kept = server._batches.pop(forgotten)
+    server.end_batches()
+    status = batch.collect()
+    assert (status.waiting, status.under_way, status.answered) == (2, 0, 2)
+    assert status.problems == (f"batch {forgotten} is not known to the server",)
+    assert batch.submit().under_way == 2
+    server._batches[forgotten] = kept
+    server.end_batches()
+    assert batch.collect().answered == 4
+    batch.close()
+
+
+def test_a_batch_that_cannot_be_fetched_stops_no_other(server: OpenAIServer, tmp_path: Path) -> None:
+    server.answer = stated
+    batch = OpenAIBatch(server.llm(), tmp_path, requests_per_batch=2)
+    extractor(batch)(passages(4))
+    batch.submit()
+    server.end_batches()
+    output = server._batches[server.batches[0]["id"]]["output_file_id"]
+    kept = server._files.pop(output)
+    with pytest.raises(openai.NotFoundError):
+        batch.collect()
+    assert batch.status.answered == 2
+    server._files[output] = kept
+    assert batch.collect().answered == 4
+    batch.close()
 
 
 def test_a_batch_is_no_larger_than_it_may_be(server: OpenAIServer, tmp_path: Path) -> None:

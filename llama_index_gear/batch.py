@@ -8,6 +8,7 @@ import json
 import sqlite3
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
 
 _ENDPOINT: Final = "/v1/chat/completions"
 _ENDED = ("completed", "failed", "expired", "cancelled")
-_NAME = "gear_requests"  # under which a batch's metadata holds what it asks
+_NAME = "gear_part"  # under which a batch's metadata names the requests that were put together for it
+_PART = "part "  # before that name, where a request's batch will stand
 _RECENT = 100  # batches that are looked through for one that was made by a call that then died
+_PATIENCE = 600.0  # seconds to wait for another call that submits or collects
 _TABLES = """
 CREATE TABLE IF NOT EXISTS request (key TEXT PRIMARY KEY, body TEXT NOT NULL, batch TEXT, reply TEXT, problem TEXT);
 CREATE TABLE IF NOT EXISTS batch (id TEXT PRIMARY KEY, status TEXT NOT NULL, problem TEXT);
@@ -76,7 +79,8 @@ class OpenAIBatch:
     Where passages share calls (`passages_per_call`), go on with `retry_failed`, which knows who shared which.
 
     A reply that can't be read is asked for again, which is another request: go round once more, or finish with `llm`.
-    All state is in the folder: a killed call is mended by repeating it, and submits nothing twice.
+    All state is in the folder: a killed call is mended by repeating it, and submits nothing twice. Calls of several
+    threads or processes wait for one another.
 
     Args:
         llm: LlamaIndex's `OpenAI` (or a subclass) for a server with `/v1/files` and `/v1/batches`.
@@ -87,7 +91,8 @@ class OpenAIBatch:
 
     Raises:
         ArgumentError: `llm` is no `OpenAI`, or a number is below 1.
-        BatchError: (from `submit`, `collect`) the server's answers contradict what was sent.
+        BatchError: (from `submit`, `collect`) the server's answers contradict what was sent, or another such call has
+            been under way for ten minutes.
 
     """
 
@@ -106,8 +111,9 @@ class OpenAIBatch:
         self._limits = requests_per_batch, bytes_per_batch
         self._client = client or llm._get_client()
         self._turn = threading.Lock()
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        self._database = sqlite3.connect(Path(folder) / "batch.sqlite", check_same_thread=False)
+        self._folder = Path(folder)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._database = sqlite3.connect(self._folder / "batch.sqlite", check_same_thread=False)
         self._database.executescript(_TABLES)
         self.llm: OpenAI = llm.model_copy(update={"reuse_client": True, "max_retries": 0})
         self.llm._client = self.llm._aclient = None
@@ -124,8 +130,9 @@ class OpenAIBatch:
         with self._writing() as database:
             counts = dict(
                 database.execute(
-                    "SELECT CASE WHEN reply IS NOT NULL THEN 'answered' WHEN batch IS NULL THEN 'waiting' ELSE "
-                    "'under way' END AS state, count(*) FROM request GROUP BY state"
+                    "SELECT CASE WHEN reply IS NOT NULL THEN 'answered' WHEN batch IS NULL OR batch LIKE ? THEN "
+                    "'waiting' ELSE 'under way' END AS state, count(*) FROM request GROUP BY state",
+                    (f"{_PART}%",),
                 )
             )
             tokens = database.execute(
@@ -147,22 +154,32 @@ class OpenAIBatch:
 
     def submit(self) -> BatchStatus:
         """Send what waits, in as many batches as its size asks for."""
-        while part := self._waiting():
-            batch_id = self._sent(part)
-            with self._writing() as database:
-                database.execute("INSERT OR REPLACE INTO batch VALUES (?, 'validating', NULL)", (batch_id,))
-                database.executemany("UPDATE request SET batch = ? WHERE key = ?", [(batch_id, key) for key, _ in part])
+        with self._alone():
+            while part := self._begun() or self._put_together():
+                batch_id = self._sent(part)
+                with self._writing() as database:
+                    database.execute("INSERT OR REPLACE INTO batch VALUES (?, 'validating', NULL)", (batch_id,))
+                    database.execute("UPDATE request SET batch = ? WHERE batch = ?", (batch_id, part))
         return self.status
 
     def collect(self) -> BatchStatus:
-        """Ask how the batches stand, and fetch what is answered of those that have ended."""
-        with self._writing() as database:
-            under_way = database.execute("SELECT DISTINCT batch FROM request WHERE batch IS NOT NULL AND reply IS NULL")
-            open_ = [batch_id for (batch_id,) in under_way]
-        for batch_id in open_:
-            batch = self._client.batches.retrieve(batch_id)
-            if batch.status in _ENDED:
-                self._fetch(batch)
+        """Ask how the batches stand, and fetch what is answered of those that have ended.
+
+        What can't be fetched of one batch keeps nothing from being fetched of the others; then its error is raised.
+        """
+        errors: list[Exception] = []
+        with self._alone():
+            with self._writing() as database:
+                open_ = database.execute(
+                    "SELECT DISTINCT batch FROM request WHERE batch NOT LIKE ? AND reply IS NULL", (f"{_PART}%",)
+                ).fetchall()
+            for (batch_id,) in open_:
+                try:
+                    self._look_after(batch_id)
+                except Exception as error:  # noqa: BLE001 - raised below
+                    errors.append(error)
+        if errors:
+            raise errors[0]
         return self.status
 
     def wait(self, interval: float = 60.0) -> BatchStatus:
@@ -197,39 +214,61 @@ class OpenAIBatch:
                 database.execute("INSERT INTO request (key, body) VALUES (?, ?)", (key, body))
         return None if found is None or found[0] is None else json.loads(found[0])
 
-    def _waiting(self) -> list[tuple[str, bytes]]:
-        """The next requests to submit, and how they are written: as many as one batch may hold."""
+    def _begun(self) -> str | None:
+        """A part that an earlier call put together, and died before it noted its batch."""
+        with self._writing() as database:
+            found = database.execute("SELECT batch FROM request WHERE batch LIKE ? LIMIT 1", (f"{_PART}%",)).fetchone()
+        return None if found is None else str(found[0])
+
+    def _put_together(self) -> str | None:
+        """Note which of the waiting requests go into the next batch, as many as it may hold; None if none waits."""
         most, most_bytes = self._limits
-        part: list[tuple[str, bytes]] = []
+        keys: list[str] = []
         size = 0
         with self._writing() as database:
             waiting = "SELECT key, body FROM request WHERE batch IS NULL AND reply IS NULL ORDER BY key LIMIT ?"
             for key, body in database.execute(waiting, (most,)):
-                line = {"custom_id": key, "method": "POST", "url": _ENDPOINT, "body": json.loads(body)}
-                written = json.dumps(line).encode() + b"\n"
-                size += len(written)
-                if part and size > most_bytes:
+                size += len(_line(key, body))
+                if keys and size > most_bytes:
                     break
-                part.append((key, written))
-        return part
+                keys.append(key)
+            part = f"{_PART}{uuid.uuid4().hex}"
+            database.executemany("UPDATE request SET batch = ? WHERE key = ?", [(part, key) for key in keys])
+        return part if keys else None
 
-    def _sent(self, part: list[tuple[str, bytes]]) -> str:
-        """The id of the batch that asks this: of an earlier call that died before it could note it, or a new one."""
-        name = hashlib.sha256("".join(key for key, _ in part).encode()).hexdigest()
+    def _sent(self, part: str) -> str:
+        """The id of the batch that asks this part: of a call that died before it could note it, or a new one."""
         for number, batch in enumerate(self._client.batches.list(limit=_RECENT)):
-            if (batch.metadata or {}).get(_NAME) == name and batch.status not in ("failed", "expired", "cancelled"):
-                with self._writing() as database:
-                    known = database.execute("SELECT 1 FROM batch WHERE id = ?", (batch.id,)).fetchone()
-                if known is None:
-                    return batch.id
+            if (batch.metadata or {}).get(_NAME) == part:
+                return batch.id
             if number + 1 >= _RECENT:
                 break
-        content = ("requests.jsonl", b"".join(line for _, line in part), "application/jsonl")
+        with self._writing() as database:
+            requests = database.execute(
+                "SELECT key, body FROM request WHERE batch = ? ORDER BY key", (part,)
+            ).fetchall()
+        content = ("requests.jsonl", b"".join(_line(*request) for request in requests), "application/jsonl")
         file = self._client.files.create(file=content, purpose="batch")
-        batch = self._client.batches.create(
-            input_file_id=file.id, endpoint=_ENDPOINT, completion_window="24h", metadata={_NAME: name}
+        # Not tried again by the client: a batch whose making was not heard of would be made, and paid for, twice.
+        batch = self._client.with_options(max_retries=0).batches.create(
+            input_file_id=file.id, endpoint=_ENDPOINT, completion_window="24h", metadata={_NAME: part}
         )
         return batch.id
+
+    def _look_after(self, batch_id: str) -> None:
+        """Fetch what a batch says if it has ended; the requests of one that is gone wait again."""
+        try:
+            batch = self._client.batches.retrieve(batch_id)
+        except Exception as error:
+            if getattr(error, "status_code", None) != 404:
+                raise
+            with self._writing() as database:
+                problem = f"batch {batch_id} is not known to the server"
+                database.execute("UPDATE batch SET status = 'gone', problem = ? WHERE id = ?", (problem, batch_id))
+                database.execute("UPDATE request SET batch = NULL WHERE batch = ? AND reply IS NULL", (batch_id,))
+            return
+        if batch.status in _ENDED:
+            self._fetch(batch)
 
     def _fetch(self, batch: Any) -> None:
         """Note what a batch that has ended says; what it does not answer waits again."""
@@ -258,6 +297,24 @@ class OpenAIBatch:
             database.execute("UPDATE request SET batch = NULL WHERE batch = ? AND reply IS NULL", (batch.id,))
 
     @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """While the block runs, no other thread or process submits or collects; a process that dies is not waited for.
+
+        Raises:
+            BatchError: another one has done so for very long.
+
+        """
+        lock = sqlite3.connect(self._folder / "lock.sqlite", timeout=_PATIENCE, isolation_level=None)
+        try:
+            try:
+                lock.execute("BEGIN EXCLUSIVE")
+            except sqlite3.OperationalError as error:
+                raise BatchError(f"another call submits or collects in {self._folder}: try again later") from error
+            yield
+        finally:
+            lock.close()
+
+    @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         with self._turn, self._database:
             yield self._database
@@ -280,6 +337,12 @@ class _Collecting(httpx.BaseTransport, httpx.AsyncBaseTransport):
             return _refusal(f"a batch answers whole chat completions, not {request.url.path} or streams")
         answer = self._batch.answer(content)
         return _refusal("waits for its batch: submit(), then collect()") if answer is None else _accepted(answer)
+
+
+def _line(key: str, body: str) -> bytes:
+    """A request in a batch's file."""
+    line = {"custom_id": key, "method": "POST", "url": _ENDPOINT, "body": json.loads(body)}
+    return json.dumps(line).encode() + b"\n"
 
 
 def _accepted(answer: dict[str, Any]) -> httpx.Response:
