@@ -11,7 +11,7 @@ from llama_index_gear.gear_retriever import GeARRetriever
 from llama_index_gear.graph_files import TriplesFile
 from llama_index_gear.ledger import FAILED_EXTRACTIONS, ExtractionLedger
 from llama_index_gear.mentions import MentionTripleExtractor
-from llama_index_gear.nodes import ToPropertyGraph, attach_triples, read_triples
+from llama_index_gear.nodes import ToPropertyGraph, attach_triples, passage_id, read_triples
 from llama_index_gear.pagerank import LocalPageRank
 from llama_index_gear.postprocessor import DiverseTripleBeamSearch
 from llama_index_gear.retriever import NaiveGERetriever, SyncGERetriever
@@ -49,5 +49,6 @@ __all__ = [
     "TriplesFile",
     "WikidataDump",
     "attach_triples",
+    "passage_id",
     "read_triples",
 ]

@@ -156,6 +156,22 @@ def _carried(node: BaseNode, key: str, kind: type[Model]) -> list[Model]:
     return found
 
 
+def passage_id(number: int, document: BaseNode) -> str:
+    """The id of a document's passage by its place: for the `id_func` of LlamaIndex's splitters.
+
+    Their own ids are random: a run that is repeated after a kill, or with a document store that was not persisted,
+    then stores every passage a second time.
+
+        SentenceSplitter(chunk_size=256, id_func=passage_id)
+
+    Args:
+        number: place of the passage in the document, from 0.
+        document: what is split; its id tells it from all others, those of other tenants too.
+
+    """
+    return f"{document.node_id}-{number}"
+
+
 class ToPropertyGraph(TransformComponent):
     """Hands extracted triples to LlamaIndex's `PropertyGraphIndex`.
 

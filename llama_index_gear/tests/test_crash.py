@@ -21,7 +21,7 @@ from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 
 from llama_index_gear.edge import EdgeClient
 from llama_index_gear.mentions import MentionTripleExtractor
-from llama_index_gear.nodes import read_triples
+from llama_index_gear.nodes import passage_id, read_triples
 from llama_index_gear.store import GeARVectorStore
 from llama_index_gear.store_contract import Contents, contents, passage
 from llama_index_gear.testing import WordEmbedding
@@ -84,7 +84,7 @@ def run_pipeline(store: GeARVectorStore, documents: Path, versions: dict[str, st
     kept = SimpleDocumentStore.from_persist_path(str(documents)) if documents.exists() else SimpleDocumentStore()
     pipeline = IngestionPipeline(
         transformations=[
-            SentenceSplitter(chunk_size=40, chunk_overlap=0, id_func=lambda number, node: f"{node.node_id}-{number}"),
+            SentenceSplitter(chunk_size=40, chunk_overlap=0, id_func=passage_id),
             MentionTripleExtractor(),
             SMALL,
         ],

@@ -19,7 +19,7 @@ from llama_index.core.schema import BaseNode, Document
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from qdrant_client import QdrantClient
 
-from llama_index_gear import GeARTripleExtractor, GeARVectorStore, MentionTripleExtractor, read_triples
+from llama_index_gear import GeARTripleExtractor, GeARVectorStore, MentionTripleExtractor, passage_id, read_triples
 from llama_index_gear.errors import TenantError
 from llama_index_gear.steps import Call
 from llama_index_gear.store_contract import Contents, contents, passage
@@ -142,6 +142,26 @@ def test_an_index_inserts_refreshes_and_deletes(store: GeARVectorStore, embed_mo
     index.delete_ref_doc("2", delete_from_docstore=True)
     assert first_words(store.get_nodes()) == ["Alpha", "Beta", "Delta"]
     assert of("1", contents(store)) == of("1", before)
+
+
+def test_a_run_that_is_repeated_replaces_its_passages(tmp_path: Path) -> None:
+    """Nobody wrote down what the run before had ingested: as after a kill."""
+    store = GeARVectorStore.from_path(tmp_path, embed_model=WordEmbedding())
+    splitter = SPLITTER.model_copy(update={"id_func": passage_id})
+    documents = [document("one", "Ada met Bob,", "Cid met Dan,"), document("two", "Eve met Fay,")]
+    seen = []
+    for _ in range(2):
+        pipeline = IngestionPipeline(
+            transformations=[splitter, MentionTripleExtractor(), WordEmbedding()],
+            docstore=SimpleDocumentStore(),
+            docstore_strategy=DocstoreStrategy.UPSERTS_AND_DELETE,
+            vector_store=store,
+        )
+        pipeline.run(documents=documents)
+        seen.append(contents(store))
+    assert seen[0] == seen[1] and store.check().ok
+    assert {node.node_id for node in store.get_nodes()} == {"one-0", "one-1", "two-0"}
+    store.close()
 
 
 def passing(flow: Any, answer: Any, until: Callable[[Any], bool]) -> Sequence[Any]:
