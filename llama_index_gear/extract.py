@@ -6,55 +6,34 @@ import hashlib
 import logging
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from llama_index.core.async_utils import asyncio_run
-from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.bridge.pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from llama_index.core.bridge.pydantic import ConfigDict, Field, PrivateAttr
 from llama_index.core.llms import LLM
 from llama_index.core.prompts import BasePromptTemplate
-from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
+from llama_index.core.schema import BaseNode, TransformComponent
 from llama_index.core.settings import Settings
 from llama_index.core.storage.kvstore.types import BaseKVStore
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from tqdm.auto import tqdm
 
-from llama_index_gear.asking import (
-    PassageFacts,
-    PassagesFacts,
-    Reply,
-    ask_for_facts,
-    complaint,
-    offers_functions,
-    unfenced,
-)
-from llama_index_gear.cost import ExtractionEstimate, Purse, expected_tokens
+from llama_index_gear.asking import offers_functions
+from llama_index_gear.cost import ExtractionEstimate, Purse
 from llama_index_gear.errors import ArgumentError, ExtractionError, check_counts
-from llama_index_gear.extraction import (
-    EXTRACT_PROMPT,
-    EXTRACT_SEVERAL_PROMPT,
-    added,
-    in_calls,
-    shown_title,
-    shown_together,
-    understood,
-    understood_together,
-)
+from llama_index_gear.extract_calls import PassageCalls
+from llama_index_gear.extract_memory import Memory
+from llama_index_gear.extraction import EXTRACT_PROMPT, EXTRACT_SEVERAL_PROMPT, in_calls
 from llama_index_gear.ledger import FAILED_EXTRACTIONS, Extraction, ExtractionLedger, Outcome, record_of, with_record
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.steps import gather
 from llama_index_gear.tenant import Tenancy
-from llama_index_gear.triple import Triple
 
 logger = logging.getLogger(__name__)
 
 _Store = Callable[[Sequence[BaseNode], Sequence[BaseNode]], Awaitable[None]]
-
-_COLLECTION = "gear_extraction"
-_FORM = "1"  # of what is read from a reply: another one makes what was extracted so far outdated
 
 
 class GeARTripleExtractor(TransformComponent):
@@ -133,10 +112,9 @@ class GeARTripleExtractor(TransformComponent):
     show_progress: bool = Field(exclude=True)
 
     _ledger: ExtractionLedger = PrivateAttr(default_factory=ExtractionLedger)
-    _failed_runs: int = PrivateAttr(default=0)
-    _has_warned: bool = PrivateAttr(default=False)
     _purse: Purse = PrivateAttr()
     _tenancy: Tenancy = PrivateAttr()
+    _memory: Memory = PrivateAttr()
 
     def __init__(
         self,
@@ -191,7 +169,7 @@ class GeARTripleExtractor(TransformComponent):
             cache=cache,
             show_progress=show_progress,
         )
-        self._purse, self._tenancy = purse, tenancy
+        self._purse, self._tenancy, self._memory = purse, tenancy, Memory(cache)
 
     @classmethod
     def class_name(cls) -> str:
@@ -210,7 +188,8 @@ class GeARTripleExtractor(TransformComponent):
         pipeline caches a whole batch, and a batch with failures must not be served again.
         """
         plain = super().to_dict(**kwargs)
-        return {**plain, "fingerprint": self._fingerprint(), "failed_runs": self._failures_so_far()}
+        fingerprint = self._asking.fingerprint()
+        return {**plain, "fingerprint": fingerprint, "failed_runs": self._memory.failed_runs(fingerprint)}
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
         """Copies of the nodes with their triples, in order; also inside a running event loop."""
@@ -246,7 +225,7 @@ class GeARTripleExtractor(TransformComponent):
         """`estimate`, without blocking the event loop for the cache."""
         nodes = self._tenancy.owned(nodes)
         calls = await self._calls(nodes)
-        expected = [self._expected_tokens([nodes[place] for place, _ in call]) for call in calls]
+        expected = [self._asking.expected_tokens([nodes[place] for place, _ in call]) for call in calls]
         asked = sum(map(len, calls))
         prompt, completion = sum(each[0] for each in expected), sum(each[1] for each in expected)
         cost = None if self._purse.price is None else self._purse.price.of(prompt, completion)
@@ -280,6 +259,19 @@ class GeARTripleExtractor(TransformComponent):
         await self._extracted(failed, self.show_progress, store)
         self._report()
         return self._ledger
+
+    @property
+    def _asking(self) -> PassageCalls:
+        return PassageCalls(
+            self.llm,
+            self.extract_prompt,
+            self.extract_several_prompt,
+            self.structured,
+            self.title_key,
+            self.max_retries,
+            self.retry_backoff,
+            self._purse,
+        )
 
     async def _extracted(
         self, nodes: Sequence[BaseNode], show_progress: bool, store: _Store | None = None
@@ -321,7 +313,7 @@ class GeARTripleExtractor(TransformComponent):
     def _report(self) -> None:
         if not self._ledger.failures:
             return
-        self._note_failed_run()
+        self._memory.note_failed_run(self._asking.fingerprint())
         failures = self._ledger.failures
         message = f"{len(failures)} of {self._ledger.passages} passages could not be extracted"
         if self.raise_on_error:
@@ -353,143 +345,28 @@ class GeARTripleExtractor(TransformComponent):
 
     async def _make(self, call: list[tuple[int, str]], extracted: list[BaseNode]) -> None:
         """Make a call for the passages at these places, and fill in what comes of it."""
-        told = await self._ask([extracted[place] for place, _ in call], [key for _, key in call])
+        told = await self._asking.ask([extracted[place] for place, _ in call], [key for _, key in call])
         for (place, key), (found, record) in zip(call, told, strict=True):
-            extracted[place] = await self._kept(extracted[place], found, replace(record, key=key))
-
-    async def _kept(self, node: BaseNode, found: Sequence[Triple], record: Extraction) -> BaseNode:
-        """The node with what came of it, which the cache remembers."""
-        if self.cache is not None and not record.outcome.failure:
-            triples = [[triple.subject, triple.predicate, triple.object] for triple in found]
-            plain = {"outcome": record.outcome.value, "problem": record.problem, "triples": triples}
-            with self._cache_may_fail():
-                await self.cache.aput(record.key, plain, collection=_COLLECTION)
-        return with_record(node, found, record)
+            record = replace(record, key=key)
+            await self._memory.keep(found, record)
+            extracted[place] = with_record(extracted[place], found, record)
 
     async def _known(self, node: BaseNode) -> tuple[str, BaseNode | None]:
         """The passage's fingerprint, and the node as it will be if the model need not be asked."""
-        text, title = self._shown(node)
-        about = [self._fingerprint(), title, text, *([self._tenant_of(node)] if self.tenant_field else [])]
+        calls = self._asking
+        text, title = calls.shown(node)
+        about = [calls.fingerprint(), title, text, *([self._tenant_of(node)] if self.tenant_field else [])]
         key = hashlib.sha256("\0".join(about).encode("utf-8", "surrogatepass")).hexdigest()
         earlier = record_of(node)
         if earlier is not None and earlier.key == key and not earlier.outcome.failure:
-            again = replace(Extraction(earlier.outcome, earlier.problem), reused=True, key=key)
+            again = Extraction(earlier.outcome, earlier.problem, reused=True, key=key)
             return key, with_record(node, read_triples(node), again)
-        kept = None
-        if self.cache is not None:
-            with self._cache_may_fail():
-                kept = await self.cache.aget(key, collection=_COLLECTION)
-        if kept is not None:
-            triples = [Triple(*slots) for slots in kept["triples"]]
-            again = Extraction(Outcome(kept["outcome"]), kept.get("problem", ""), reused=True, key=key)
-            return key, with_record(node, triples, again)
+        if (kept := await self._memory.recall(key)) is not None:
+            return key, with_record(node, *kept)
         return key, None if text.strip() else with_record(node, [], Extraction(Outcome.BLANK, key=key))
 
     def _tenant_of(self, node: BaseNode) -> str:
         return str(node.metadata[self.tenant_field]) if self.tenant_field else ""
-
-    def _shown(self, node: BaseNode) -> tuple[str, str]:
-        return node.get_content(metadata_mode=MetadataMode.NONE), str(node.metadata.get(self.title_key) or "")
-
-    def _messages(self, nodes: Sequence[BaseNode], problem: str = "") -> list[ChatMessage]:
-        shown = [self._shown(node) for node in nodes]
-        if len(nodes) > 1:
-            return self.extract_several_prompt.format_messages(llm=self.llm, **shown_together(shown))
-        ((text, title),) = shown
-        variables = {"title": shown_title(title), "passage": unfenced(text), "problem": complaint(problem)}
-        return self.extract_prompt.format_messages(llm=self.llm, **variables)
-
-    def _expected_tokens(self, nodes: Sequence[BaseNode]) -> tuple[int, int]:
-        prompt = "\n".join(message.content or "" for message in self._messages(nodes))
-        return expected_tokens(prompt, [self._shown(node)[0] for node in nodes], form=self._form(nodes))
-
-    def _form(self, nodes: Sequence[BaseNode]) -> type[BaseModel] | None:
-        """Of the structured output; None: text."""
-        if not (offers_functions(self.llm) if self.structured is None else self.structured):
-            return None
-        return PassageFacts if len(nodes) == 1 else PassagesFacts
-
-    async def _ask(self, nodes: Sequence[BaseNode], keys: Sequence[str]) -> list[tuple[Sequence[Triple], Extraction]]:
-        """What the model says of each passage: of several together first, then of those alone of which it didn't."""
-        nothing: tuple[Sequence[Triple], Extraction] = ((), Extraction(Outcome.OVER_BUDGET))
-        told = [nothing] * len(nodes)
-        shared = await self._reply(nodes) if len(nodes) > 1 else None
-        if shared is not None:
-            told = understood_together(shared, [self._shown(node) for node in nodes], keys)
-        return [
-            await self._ask_alone(node, record, again=shared is not None and shared.error is None)
-            if record.outcome.failure and not record.together
-            else (found, record)
-            for node, (found, record) in zip(nodes, told, strict=True)
-        ]
-
-    async def _ask_alone(
-        self, node: BaseNode, record: Extraction, *, again: bool
-    ) -> tuple[Sequence[Triple], Extraction]:
-        """One reply, and a second if the first can't be read; what was spent before is counted in the record."""
-        triples: Sequence[Triple] = ()
-        problem = f"more than max_cost={self.max_cost} would have been spent"
-        record = replace(record, outcome=Outcome.OVER_BUDGET, problem=problem)
-        complained = ""
-        for _ in range(2):
-            reply = await self._reply([node], complained)
-            if reply is None:
-                break
-            triples, outcome, complained = understood(reply)
-            record = replace(added(record, reply, outcome, complained), again=again)
-            if outcome not in (Outcome.UNREADABLE, Outcome.EMPTY):
-                break
-        return triples, record
-
-    async def _reply(self, nodes: Sequence[BaseNode], problem: str = "") -> Reply | None:
-        """The model's; None if it would cost more than is left."""
-        expected = (0, 0) if self.max_cost is None else self._expected_tokens(nodes)
-        if (reserved := self._purse.reserve(*expected)) is None:
-            return None
-        reply = Reply()
-        try:
-            reply = await ask_for_facts(
-                self.llm,
-                self._messages(nodes, problem),
-                form=self._form(nodes),
-                max_retries=self.max_retries,
-                retry_backoff=self.retry_backoff,
-            )
-        finally:
-            self._purse.settle(reserved, reply.prompt_tokens, reply.completion_tokens)
-        return reply
-
-    def _fingerprint(self) -> str:
-        template = self.extract_prompt.get_template(llm=self.llm)
-        settings = (getattr(self.llm, name, None) for name in ("temperature", "system_prompt", "api_base"))
-        about = [self.llm.class_name(), self.llm.metadata.model_name, template, str(self.structured), _FORM]
-        several = self.extract_several_prompt.get_template(llm=self.llm)
-        if several != EXTRACT_SEVERAL_PROMPT.get_template():  # how many share a call does not matter
-            about.append(several)
-        return hashlib.sha256("\0".join([*about, *map(str, settings)]).encode()).hexdigest()
-
-    @contextmanager
-    def _cache_may_fail(self) -> Iterator[None]:
-        """What was paid for is not lost because a cache can't be reached."""
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001 - any key-value store's; said once
-            if not self._has_warned:
-                logger.warning("the extractor's cache failed, the run goes on without it: %s", type(error).__name__)
-            self._has_warned = True
-
-    def _failures_so_far(self) -> int:
-        kept = None
-        if self.cache is not None:
-            with self._cache_may_fail():
-                kept = self.cache.get(self._fingerprint(), collection=_COLLECTION)
-        return max(self._failed_runs, kept["failed_runs"] if kept else 0)
-
-    def _note_failed_run(self) -> None:
-        self._failed_runs = self._failures_so_far() + 1
-        if self.cache is not None:
-            with self._cache_may_fail():
-                self.cache.put(self._fingerprint(), {"failed_runs": self._failed_runs}, collection=_COLLECTION)
 
 
 def _kind(outcome: str, problem: str) -> str:
