@@ -17,9 +17,8 @@ from pathlib import Path
 
 from quickstart import language_model, opened
 
-from llama_index_gear import GeARQueryEngine, T2RAGQueryEngine
+from llama_index_gear import GeARQueryEngine, T2RAGQueryEngine, TraceEvent
 from llama_index_gear.testing import ScriptedLLM
-from llama_index_gear.trace import TraceEvent
 
 QUESTION = (
     "What year did the father of Stephen Curry join the team from which he started his college basketball career?"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.resources
 import json
 import re
-import statistics
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,25 @@ import pytest
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "benchmarks"))
-from committed import Results
+from committed import LLM_FILE, Results, recalls, scores
 from measures import compared
 
 from llama_index_gear import GeARRetriever
 from llama_index_gear.testing import ScriptedLLM
 
 ROOT = Path(__file__).parent.parent
-COSTS = ("llm_calls", "prompt_tokens", "completion_tokens", "recall@10")
+COSTS = {
+    "hybrid": "hybrid",
+    "NaiveGE": "hybrid+naive",
+    "SyncGE": "hybrid+sync",
+    'GeAR, `calls="separate"`': "hybrid+gear",
+    'GeAR, `calls="merged"`': "hybrid+gear[calls=merged]",
+    'GeAR, `calls="single"`': "hybrid+gear[calls=single]",
+    "T²RAG": "t2rag",
+    "T²RAG, `expand=True`": "t2rag[expand=true]",
+    "IRCoT, for comparison": "hybrid+ircot",
+    "HippoRAG 2 with its filter, for comparison": "hipporag-filter",
+}
 README = (ROOT / "README.md").read_text("utf-8")
 CHOOSING = (ROOT / "examples" / "guides" / "choosing.md").read_text("utf-8")
 
@@ -166,13 +176,19 @@ def test_the_figures_in_a_docstring_are_committed_results() -> None:
         assert row is not None and f"{words} " + "/".join(f"{row[f'recall@{k}']:.1f}" for k in (5, 10, 15)) in said
 
 
-def test_the_costs_of_the_agents_are_committed_results() -> None:
-    for name in ("gear", "t2rag"):
-        file = ROOT / "examples" / "benchmarks" / "results" / f"agent_cost-{name}.json"
-        for way in json.loads(file.read_text("utf-8"))["ways"]:
-            first = way.get("rows", [])[:10]
-            mean = {key: statistics.fmean(row[key] for row in first) for key in COSTS} if first else way
-            labels = {"t2rag": "T²RAG", "t2rag-expand": "T²RAG, `expand=True`"}
-            label = labels.get(way["way"], f'GeAR, `calls="{way["way"]}"`')
-            tokens = f"{mean['prompt_tokens']:,.0f} + {mean['completion_tokens']:.0f}"
-            assert f"| {label} | {mean['llm_calls']:.1f} | {tokens} | {mean['recall@10']:.1f} |" in CHOOSING
+def test_the_costs_of_the_methods_are_committed_results() -> None:
+    results = Results(ROOT / "examples" / "benchmarks" / "results")
+    for label, method in COSTS.items():
+        row = results.row(LLM_FILE, method)
+        assert row is not None, method
+        tokens = f"{row['prompt_tokens']:,.0f} + {row['completion_tokens']:,.0f}" if row.get("calls") else "–"
+        calls = f"{row['calls']:.1f}" if row.get("calls") else "–"
+        said = f"| {label} | {calls} | {tokens} | {recalls(row)} | {scores(row)} |"
+        assert said in CHOOSING, said
+        tests = [row[f"gain@{cut}"] for cut in (10, 15) if method != "hybrid"]
+        if method.startswith("t2rag"):
+            assert all(test["points"] < 0 and test["p"] < 0.01 for test in tests)
+        elif tests:
+            assert row["against"] == "hybrid" and min(test["p"] for test in [row["gain@5"], *tests]) >= 0.06
+    conditions = results.files[LLM_FILE]["conditions"]
+    assert (conditions["questions"], conditions["max_steps"]) == (30, 2)

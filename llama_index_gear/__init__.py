@@ -18,7 +18,7 @@ from llama_index_gear.retriever import NaiveGERetriever, SyncGERetriever
 from llama_index_gear.store import GeARVectorStore
 from llama_index_gear.store_check import StoreReport
 from llama_index_gear.t2rag_retriever import T2RAGRetriever
-from llama_index_gear.trace import Trace
+from llama_index_gear.trace import Trace, TraceEvent
 from llama_index_gear.triple import GraphTriple, Triple
 from llama_index_gear.wikidata import WikidataDump
 
@@ -45,6 +45,7 @@ __all__ = [
     "T2RAGRetriever",
     "ToPropertyGraph",
     "Trace",
+    "TraceEvent",
     "Triple",
     "TriplesFile",
     "WikidataDump",

@@ -71,6 +71,10 @@ yet, each as a triple [subject, predicate, object]: full names instead of pronou
 the passages don't say. Then decide whether the old and the new notes together answer the question: every step of it \
 must be covered, not merely likely.
 
+Example. Question: In which country was the architect of the Sydney Opera House born?
+{"triples": [["Sydney Opera House", "designed by", "Jørn Utzon"], ["Jørn Utzon", "born in", "Copenhagen"]], \
+"answerable": false, "reason": "Nothing says which country Copenhagen is in."}
+
 #####
 {passages}
 #####
@@ -82,9 +86,9 @@ Notes so far:
 
 Question: {question}
 
-Answer with JSON of the form {"triples": [[subject, predicate, object], …], "answerable": true, "answer": "…"}, the \
-answer as short as possible, or {"triples": [[subject, predicate, object], …], "answerable": false, "reason": "…"}, \
-with one sentence on which piece is missing. Nothing else.
+Answer with JSON of the form {"triples": [["…", "…", "…"], …], "answerable": true, "answer": "…"}, the answer as \
+short as possible, or {"triples": [["…", "…", "…"], …], "answerable": false, "reason": "…"}, with one sentence on \
+which piece is missing. Nothing else.
 {problem}"""
 )
 """GeAR Eq. 4 and 6 in one call. Variables: `passages`, `gist`, `question`, `problem`."""

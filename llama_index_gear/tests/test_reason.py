@@ -187,8 +187,8 @@ def test_the_prompt_for_both_in_one_holds_passages_notes_and_question() -> None:
     assert notes == ["(none)"]
     assert f"Question: {QUESTION}" in behind
     form = next(line for line in behind if line.startswith("Answer with JSON"))
-    assert '"triples": [[subject, predicate, object], …], "answerable": true, "answer": "…"}' in form
-    assert '"triples": [[subject, predicate, object], …], "answerable": false, "reason": "…"}' in form
+    assert '"triples": [["…", "…", "…"], …], "answerable": true, "answer": "…"}' in form
+    assert '"triples": [["…", "…", "…"], …], "answerable": false, "reason": "…"}' in form
 
 
 def test_the_rewrite_prompt_holds_notes_question_what_is_missing_and_all_queries() -> None:
