@@ -26,6 +26,7 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQuery,
     VectorStoreQueryMode,
 )
+from llama_index.vector_stores.qdrant import QdrantVectorStore
 from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.http import models
 
@@ -914,6 +915,20 @@ def test_a_collection_without_triples_has_an_answer_to_everything() -> None:
     assert [node.node_id for node in opened.get_nodes()] == ["p"]
     opened.add([passage("q", "x", [("A", "is", "C")])])
     assert len(opened.answer(TriplesOf(["q"], vector, None))) == 1
+
+
+def test_what_llama_index_s_own_store_wrote_is_in_order() -> None:
+    """Also a passage of no document, whose name it writes as "None"."""
+
+    def words(texts: list[str]) -> tuple[list[list[int]], list[list[float]]]:
+        return [[1]] * len(texts), [[1.0]] * len(texts)
+
+    client = QdrantClient(":memory:")
+    theirs = QdrantVectorStore("gear", client=client, enable_hybrid=True, sparse_doc_fn=words, sparse_query_fn=words)
+    one, other = (str(uuid.UUID(int=number)) for number in (1, 2))  # it takes no other ids
+    theirs.add([passage(one, "Ada met Bob.", metadata={"year": 1}), passage(other, "Bob met Cid.", document="d")])
+    report = GeARVectorStore(client, embed_model=EMBED).check()
+    assert report.ok and report.passages == 2, report
 
 
 def test_what_a_retriever_said_of_a_node_is_not_stored(make_store: MakeStore) -> None:
