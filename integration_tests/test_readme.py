@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "benchmarks")
 from committed import LLM_FILE, Results, recalls, scores
 from measures import compared
 
-from llama_index_gear import GeARRetriever
+from llama_index_gear import GeARRetriever, T2RAGRetriever
 from llama_index_gear.testing import ScriptedLLM
 
 ROOT = Path(__file__).parent.parent
@@ -174,6 +174,11 @@ def test_the_figures_in_a_docstring_are_committed_results() -> None:
     ):
         row = results.row(file, name)
         assert row is not None and f"{words} " + "/".join(f"{row[f'recall@{k}']:.1f}" for k in (5, 10, 15)) in said
+    said = " ".join(str(T2RAGRetriever.__doc__).split())
+    without, with_ = (results.row(LLM_FILE, name) for name in ("t2rag", "t2rag[expand=true]"))
+    assert without is not None and with_ is not None
+    recall = f"recall@10 of {with_['recall@10']:.1f} instead of {without['recall@10']:.1f} (30 questions"
+    assert f"took {with_['calls'] - without['calls']:.1f} calls a question more, for {recall}" in said
 
 
 def test_the_costs_of_the_methods_are_committed_results() -> None:

@@ -76,9 +76,10 @@ class Results:
             "MiniLM finds, whatever the base",
         }
         triples = {"file": "GPT-3.5's triples", "offline": "triples by rule", "llm": "the model's triples"}
+        steps = f", at most {most} steps or rounds" if (most := have.get("max_steps")) else ""
         return (
             f"`{file}.json`: {have['questions']} questions, {have['passages']:,} passages, {have['triples']:,} of "
-            f"{triples[have['triples_from']]}, {have['embed']}, {reader.get(have['llm'], have['llm'])}"
+            f"{triples[have['triples_from']]}, {have['embed']}, {reader.get(have['llm'], have['llm'])}{steps}"
         )
 
 
