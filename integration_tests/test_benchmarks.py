@@ -531,7 +531,20 @@ def test_what_extraction_costs(tmp_path: Path, nodes: list[BaseNode]) -> None:
     fewer = retrieval.ingest(bare, store, "llm", shared, passages_per_call=len(nodes))
     assert fewer["ingest_calls"] == 1
     assert fewer["prompt_tokens_per_passage"] < took["prompt_tokens_per_passage"]
+    assert (fewer["ingest_outcomes"], fewer["asked_again"]) == ({"extracted": len(nodes)}, 0)
     assert store.client.count(store.triple_collection_name).count == len(nodes)
+    store.close()
+
+
+def test_a_reply_that_cannot_be_read_is_counted_and_a_call_that_fails_ends_the_run(
+    tmp_path: Path, nodes: list[BaseNode]
+) -> None:
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding())
+    babbling = RecordedLLM(ScriptedLLM([lambda _: "Well, well."] * 2 * len(nodes)), None)
+    took = retrieval.ingest(nodes, store, "llm", babbling, passages_per_call=1)
+    assert took["ingest_outcomes"] == {"unreadable": len(nodes)}
+    with pytest.raises(SystemExit, match=f"no triples of {len(nodes)} passages.*NotRecordedError"):
+        retrieval.ingest(nodes, store, "llm", RecordedLLM(None, None, "m"), passages_per_call=1)
     store.close()
 
 

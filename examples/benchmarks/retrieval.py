@@ -53,6 +53,7 @@ from llama_index_gear import (
     MentionTripleExtractor,
     read_triples,
 )
+from llama_index_gear.ledger import Outcome
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from quickstart import language_model
@@ -124,7 +125,8 @@ def ingest(
     """Bring the passages into the store: what it took.
 
     Raises:
-        SystemExit: the model failed on a passage; what it said so far is kept by `--replies`.
+        SystemExit: the model could not be asked of a passage; what it said so far is kept by `--replies`. (A reply
+            that can't be read is the model's doing, and is counted.)
 
     """
     transformations: list[TransformComponent] = [store.embed_model]
@@ -142,10 +144,13 @@ def ingest(
     }
     if triples == "llm":
         ledger = ExtractionLedger.of(made)
-        if ledger.failures:
-            raise SystemExit(f"no triples of {len(ledger.failures)} passages: {ledger.failures[0]}")
+        calls_failed = {Outcome.FAILED.value, Outcome.TIMED_OUT.value}
+        if unasked := [failure for failure in ledger.failures if failure[1] in calls_failed]:
+            raise SystemExit(f"no triples of {len(unasked)} passages: {unasked[0]}")
         took |= {
             "ingest_calls": ledger.calls,
+            "ingest_outcomes": dict(sorted(ledger.outcomes.items())),
+            "asked_again": ledger.asked_again,
             "prompt_tokens_per_passage": round(ledger.prompt_tokens / len(nodes), 1),
             "completion_tokens_per_passage": round(ledger.completion_tokens / len(nodes), 1),
         }
