@@ -133,7 +133,7 @@ async def ask_for_facts(
     start = time.perf_counter()
     for attempt in range(max_retries + 1):
         try:
-            response, text = await _call(llm, list(messages), form)
+            response = await _call(llm, list(messages), form)
         except Exception as error:  # noqa: BLE001 - handed to the caller in the reply
             if attempt == max_retries or not _is_transient(error):
                 return Reply(error=error, calls=attempt + 1, ms=_since(start))
@@ -141,7 +141,10 @@ async def ask_for_facts(
             await asyncio.sleep(max(delay, _retry_after(error)))
         else:
             break
-    return replace(_reply(response, _joined(messages), text), calls=attempt + 1, ms=_since(start))
+    text = response.message.content or "" if form is None else _arguments(llm, response)
+    # In a thread: where the client does not count tokens, a tokenizer does, and the first time it has to be loaded.
+    reply = await asyncio.to_thread(_reply, response, _joined(messages), text)
+    return replace(reply, calls=attempt + 1, ms=_since(start))
 
 
 def ask(llm: LLM, prompt: BasePromptTemplate, variables: Mapping[str, str], *, within: float | None = None) -> Reply:
@@ -177,7 +180,6 @@ async def aask(
         late = isinstance(error, TimeoutError) and within is not None and limit.expired()
         return Reply(error=_late(within) if late else error, ms=_since(start))
     ms = _since(start)
-    # In a thread: where the client does not count tokens, a tokenizer does, and the first time it has to be loaded.
     return replace(await asyncio.to_thread(_reply, response, shown, _text(response)), ms=ms)
 
 
@@ -240,16 +242,33 @@ def _reply(response: ChatResponse | CompletionResponse, prompt: str, text: str) 
     )
 
 
-async def _call(llm: Any, messages: list[ChatMessage], form: type[BaseModel] | None) -> tuple[ChatResponse, str]:
+async def _call(llm: Any, messages: list[ChatMessage], form: type[BaseModel] | None) -> ChatResponse:
     if form is None:
         response = await llm.achat(messages)
-        return response, response.message.content or ""
-    tool = get_function_tool(form)
-    response = await llm.achat_with_tools(
-        [tool], chat_history=messages, tool_required=True, allow_parallel_tool_calls=False
-    )
-    calls = llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
-    return response, json.dumps(calls[0].tool_kwargs) if calls else response.message.content or ""
+    else:
+        response = await llm.achat_with_tools(
+            [get_function_tool(form)], chat_history=messages, tool_required=True, allow_parallel_tool_calls=False
+        )
+    return response  # type: ignore[no-any-return]
+
+
+def _arguments(llm: Any, response: ChatResponse) -> str:
+    """What functions were called with, as JSON: of several calls, all lists as one; without any, the reply's words.
+
+    Arguments that the client can't read are a reply that can't be read: it was paid for all the same.
+    """
+    try:
+        calls = llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
+    except Exception as error:  # noqa: BLE001 - any client's; said where the reply is found unreadable
+        return f"{type(error).__name__}: {error}"
+    if not calls:
+        return response.message.content or ""
+    arguments: dict[str, Any] = dict(calls[0].tool_kwargs)
+    for call in calls[1:]:
+        for name, value in call.tool_kwargs.items():
+            both = isinstance(value, list) and isinstance(arguments.get(name), list)
+            arguments[name] = [*arguments[name], *value] if both else arguments.get(name, value)
+    return json.dumps(arguments)
 
 
 def _is_transient(error: BaseException) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -16,6 +16,8 @@ from llama_index_gear.edge import EdgeClient
 from llama_index_gear.errors import ArgumentError, StoreError
 from llama_index_gear.steps import Call, Compute, EmbedQuery, EmbedTexts
 from llama_index_gear.turns import Take
+
+_READING = frozenset({"collection_exists", "get_collection", "count", "retrieve", "scroll", "query_batch_points"})
 
 
 class Connection:
@@ -54,8 +56,11 @@ class Connection:
     def engine(self) -> Hashable:
         """What tells this engine from others: a server's address, as the client was given it; else the client."""
         options = self.client.init_options if isinstance(self.client, QdrantClient | AsyncQdrantClient) else {}
-        address = tuple(options.get(each) for each in ("url", "host", "port", "prefix"))
-        return address if address[0] or address[1] else id(self.client)
+        location, url, host, port, prefix = (
+            options.get(each) for each in ("location", "url", "host", "port", "prefix")
+        )
+        address = (location or url, host, port, prefix)
+        return address if any(address[:2]) and location != ":memory:" else id(self.client)
 
     def answer(self, request: Any) -> Any:
         """Answer a request."""
@@ -72,7 +77,10 @@ class Connection:
                 return self._call(request)
 
     async def aanswer(self, request: Any) -> Any:
-        """`answer`, without blocking the event loop."""
+        """`answer`, without blocking the event loop. A write that is under way is waited for by who is cancelled.
+
+        Otherwise it might land after the next one of the same passages, whose turn it then is.
+        """
         match request:
             case EmbedQuery():
                 return await self._embed_model().aget_query_embedding(request.text)
@@ -83,8 +91,10 @@ class Connection:
             case Take():
                 return await request.turns.atake(request.ids)
         if self.native is not None:
-            return await getattr(self.native, request.method)(**request.arguments)
-        return await asyncio.to_thread(self._call, request)
+            answer = getattr(self.native, request.method)(**request.arguments)
+        else:
+            answer = asyncio.to_thread(self._call, request)
+        return await (answer if request.method in _READING else _to_its_end(answer))
 
     def close(self) -> None:
         """Write out and release the embedded engine; a server's client is closed."""
@@ -102,3 +112,13 @@ class Connection:
             raise StoreError("there is only an async client: use the async methods, or pass `client` too")
         with self._turn:
             return getattr(self.sync, call.method)(**call.arguments)
+
+
+async def _to_its_end(work: Awaitable[Any]) -> Any:
+    """The work's result; whoever is cancelled meanwhile ends when the work has."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise

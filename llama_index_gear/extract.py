@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import math
@@ -78,7 +79,9 @@ class GeARTripleExtractor(TransformComponent):
             and `max_cost`. Default: not known.
         max_cost: no call is begun that would bring what this extractor spends above this. Passages that it doesn't
             reach count as failed ("over budget"): `retry_failed`, or another run, goes on with them. Only what the
-            last replies are longer than expected (see `ExtractionEstimate`) can be spent beyond. Default: no ceiling.
+            last replies are longer than expected (see `ExtractionEstimate`), and what a provider bills of calls that
+            failed, can be spent beyond. Each process of a pipeline with `num_workers` has a ceiling of its own.
+            Default: no ceiling.
         cache: a LlamaIndex key-value store (`SimpleKVStore`, Redis, …) in which extracted passages are kept, by
             model, prompt, title, text and tenant. Without one only nodes that carry their triples are not asked for
             again. If it can't be reached, a warning says so and the run goes on.
@@ -204,7 +207,7 @@ class GeARTripleExtractor(TransformComponent):
 
         """
         extracted = await self._extracted(nodes, kwargs.get("show_progress", self.show_progress))
-        self._report()
+        await self._report()
         return extracted
 
     @property
@@ -222,10 +225,11 @@ class GeARTripleExtractor(TransformComponent):
         return asyncio_run(self.aestimate(nodes))  # type: ignore[no-any-return]
 
     async def aestimate(self, nodes: Sequence[BaseNode]) -> ExtractionEstimate:
-        """`estimate`, without blocking the event loop for the cache."""
+        """`estimate`, without blocking the event loop."""
         nodes = self._tenancy.owned(nodes)
         calls = await self._calls(nodes)
-        expected = [self._asking.expected_tokens([nodes[place] for place, _ in call]) for call in calls]
+        together = [[nodes[place] for place, _ in call] for call in calls]
+        expected = await asyncio.to_thread(lambda: list(map(self._asking.expected_tokens, together)))
         asked = sum(map(len, calls))
         prompt, completion = sum(each[0] for each in expected), sum(each[1] for each in expected)
         cost = None if self._purse.price is None else self._purse.price.of(prompt, completion)
@@ -257,7 +261,7 @@ class GeARTripleExtractor(TransformComponent):
             await vector_store.async_add([*after], unless_changed=before)
 
         await self._extracted(failed, self.show_progress, store)
-        self._report()
+        await self._report()
         return self._ledger
 
     @property
@@ -310,10 +314,10 @@ class GeARTripleExtractor(TransformComponent):
                 answered,
             )
 
-    def _report(self) -> None:
+    async def _report(self) -> None:
         if not self._ledger.failures:
             return
-        self._memory.note_failed_run(self._asking.fingerprint())
+        await self._memory.note_failed_run(self._asking.fingerprint())
         failures = self._ledger.failures
         message = f"{len(failures)} of {self._ledger.passages} passages could not be extracted"
         if self.raise_on_error:

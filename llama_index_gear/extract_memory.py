@@ -33,14 +33,12 @@ class Memory:
 
     async def recall(self, key: str) -> tuple[list[Triple], Extraction] | None:
         """What was extracted of a passage; None if nothing is known."""
-        kept = None
         if self._cache is not None:
-            with self._may_fail():
-                kept = await self._cache.aget(key, collection=_COLLECTION)
-        if kept is None:
-            return None
-        record = Extraction(Outcome(kept["outcome"]), kept.get("problem", ""), reused=True, key=key)
-        return [Triple(*slots) for slots in kept["triples"]], record
+            with self._may_fail():  # or hold what another version wrote
+                if (kept := await self._cache.aget(key, collection=_COLLECTION)) is not None:
+                    record = Extraction(Outcome(kept["outcome"]), kept.get("problem", ""), reused=True, key=key)
+                    return [Triple(*slots) for slots in kept["triples"]], record
+        return None
 
     async def keep(self, found: Sequence[Triple], record: Extraction) -> None:
         """Remember a passage, unless its extraction failed."""
@@ -57,14 +55,21 @@ class Memory:
         if self._cache is not None:
             with self._may_fail():
                 kept = self._cache.get(fingerprint, collection=_COLLECTION)
-        return max(self._failed_runs, kept["failed_runs"] if kept else 0)
+        return self._at_least(kept)
 
-    def note_failed_run(self, fingerprint: str) -> None:
+    async def note_failed_run(self, fingerprint: str) -> None:
         """One more."""
-        self._failed_runs = self.failed_runs(fingerprint) + 1
+        kept = None
         if self._cache is not None:
             with self._may_fail():
-                self._cache.put(fingerprint, {"failed_runs": self._failed_runs}, collection=_COLLECTION)
+                kept = await self._cache.aget(fingerprint, collection=_COLLECTION)
+        self._failed_runs = self._at_least(kept) + 1
+        if self._cache is not None:
+            with self._may_fail():
+                await self._cache.aput(fingerprint, {"failed_runs": self._failed_runs}, collection=_COLLECTION)
+
+    def _at_least(self, kept: dict[str, int] | None) -> int:
+        return max(self._failed_runs, kept["failed_runs"] if kept else 0)
 
     @contextmanager
     def _may_fail(self) -> Iterator[None]:
@@ -72,5 +77,7 @@ class Memory:
             yield
         except Exception as error:  # noqa: BLE001 - any key-value store's; said once
             if not self._has_warned:
-                logger.warning("the extractor's cache failed, the run goes on without it: %s", type(error).__name__)
+                logger.warning(
+                    "the extractor's cache failed, the run goes on without what it holds: %s", type(error).__name__
+                )
             self._has_warned = True

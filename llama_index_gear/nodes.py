@@ -96,9 +96,14 @@ def attach_triples(node: BaseNode, triples: Iterable[Triple]) -> BaseNode:
         {"subject": triple.subject, "predicate": triple.predicate, "object": triple.object}
         for triple in dict.fromkeys(triples)
     ]
-    carriers = ((KG_NODES_KEY, EntityNode), (KG_RELATIONS_KEY, Relation))
-    drop = [key for key, kind in carriers if _carried(node, key, kind)]
-    return with_metadata(node, {TRIPLES_KEY: plain}, drop=drop)
+    return with_metadata(node, {TRIPLES_KEY: plain}, drop=carriers(node))
+
+
+def carriers(node: BaseNode) -> list[str]:
+    """The metadata keys under which LlamaIndex's extractors left triples, and nothing of the user's own."""
+    return [
+        key for key, kind in ((KG_NODES_KEY, EntityNode), (KG_RELATIONS_KEY, Relation)) if _carried(node, key, kind)
+    ]
 
 
 def read_triples(node: BaseNode) -> list[Triple]:

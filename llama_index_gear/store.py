@@ -466,10 +466,10 @@ class GeARVectorStore(BasePydanticVectorStore):
         filters = self.bound(filters)
         answer: Any
         match request:
-            case Facts():  # found by filters, in what was read before; tenants don't rely on that
+            case Facts():  # of triples that a filter let through before; tenants don't rely on that
                 answer = yield from self._reads.triples.facts(request, filters if self._tenancy.field else None)
             case Similarities():
-                answer = yield from self._reads.triples.similarities(request)
+                answer = yield from self._reads.triples.similarities(request, filters if self._tenancy.field else None)
             case Passages():
                 answer = yield from self._reads.getting(list(request.ids), filters, None, vectors=False)
             case Link() | Propositions() | TriplesOf() | Neighbours() | Touching() | Align():

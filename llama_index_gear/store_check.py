@@ -22,7 +22,6 @@ from llama_index_gear.store_layout import (
     DENSE,
     any_of,
     passage_payload,
-    point_id_of,
     to_node,
     to_stored_triple,
     triple_payload,
@@ -49,7 +48,7 @@ class StoreReport:
         outdated: ids of passages with triples that they no longer state, or whose metadata, or their triples', is not
             what filters see; mended by `repair`: what the passage itself has counts.
         without_tenant: ids of passages that no tenant has though the store has a `tenant_field`: nobody sees them. Add
-            them again with their tenant.
+            them again with their tenant, to the store itself (not to a tenant's, which may not take them).
         orphaned: ids of passages that are gone and left triples; these are deleted by `repair`.
         passage_agreement: median cosine, of a sample, of a passage's stored embedding and the store's `embed_model`'s
             (1 if that made it); None if nothing was compared.
@@ -147,6 +146,8 @@ class StoreChecks:
                 f"the store was filled with another embedding model than the one that it has now ({report}): give it "
                 "the model that it was filled with, or call repair(reembed=True)"
             )
+        if self.collections.dimension is not None:  # LlamaIndex's own store makes passages alone
+            yield from self.writes.preparing(self.collections.dimension)
         if reembed:
             yield from self._reembedding(report.passages)
         else:
@@ -212,13 +213,9 @@ class StoreChecks:
                 points, offset = yield from self.collections.page(
                     self.collections.triples, None, payload=["passage_id"], vectors=False, offset=offset
                 )
-                owners = {point_id_of(each): each for each in (point.payload["passage_id"] for point in points)}
-                there: set[str] = set()
-                if has_passages and owners:
-                    arguments = {"ids": list(owners), "with_payload": False, "with_vectors": False}
-                    (found,) = yield [Call("retrieve", {"collection_name": self.collections.passages, **arguments})]
-                    there = {str(point.id) for point in found}
-                missing.update(dict.fromkeys(owner for point_id, owner in owners.items() if point_id not in there))
+                owners = list({point.payload["passage_id"]: None for point in points})
+                there = (yield from self.collections.present(owners)) if has_passages else set()
+                missing.update(dict.fromkeys(owner for owner in owners if owner not in there))
                 bar.update(len(points))
                 if offset is None:
                     return list(missing)

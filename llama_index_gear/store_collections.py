@@ -12,7 +12,7 @@ from qdrant_edge import Bm25, Bm25Config
 
 from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError
 from llama_index_gear.steps import Call, Flow
-from llama_index_gear.store_layout import DENSE
+from llama_index_gear.store_layout import DENSE, point_id_of
 
 PAGE = 1000
 """Points a round trip, when all that match are wanted."""
@@ -154,6 +154,16 @@ class Collections:
         reading = {"collection_name": name, "with_payload": payload, "with_vectors": vectors}
         ((points, following),) = yield [Call("scroll", {**arguments, **reading})]
         return list(points), following
+
+    def present(self, node_ids: Sequence[str]) -> Flow[set[str]]:
+        """Which of these passages are there."""
+        points = {point_id_of(node_id): node_id for node_id in node_ids}
+        found: set[str] = set()
+        for start in range(0, len(points), PAGE):
+            some = {"ids": list(points)[start : start + PAGE], "with_payload": False, "with_vectors": False}
+            (records,) = yield [Call("retrieve", {"collection_name": self.passages, **some})]
+            found.update(points[str(record.id)] for record in records)
+        return found
 
     def scrolling(
         self,

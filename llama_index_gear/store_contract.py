@@ -256,14 +256,17 @@ _QUESTION = "alpha beta beta beta"
 """Dense, "beta" is three quarters of the question: B (3/√(10·2) = 0.67), C (3/√(10·3)), D (3/√(10·4)), A (1/√(10·2)),
 E (0). BM25 counts a word once and "alpha" is the rare one: A, then B, C, D by length; E is no hit."""
 
+# fmt: off
 _TABLE: dict[str, dict[str, Any]] = {
     "n0": {"year": 1990, "price": 0.5, "kind": "a", "title": "red house by the sea", "tags": ["x", "y"], "big": 2**40},
     "n1": {"year": 1995, "price": 1.5, "kind": "b", "title": "blue house", "tags": ["y"], "note": None},
     "n2": {"year": 2000, "price": 1.5, "kind": "c", "title": "red boat", "tags": [], "note": "seen"},
     "n3": {"year": 2005, "price": 2.5, "kind": "a", "title": "a sea of houses", "note": []},
-    "n4": {"year": 2010, "kind": "日本", "nested": {"deep": {"level": 3}}, "dash-ed": "z", "page label": "iv"},
+    "n4": {"year": 2010, "kind": "日本", "nested": {"deep": {"level": 3}}, "dash-ed": "z", "page label": "iv",
+           "nodes": "mine", "relations": ["kin"], "gear_extraction": {"outcome": "truncated", "calls": 1}},
     "n5": {},
 }
+# fmt: on
 _O = FilterOperator
 _FILTERS: list[tuple[MetadataFilters, str]] = [
     (_and(), "n0 n1 n2 n3 n4 n5"),
@@ -279,6 +282,12 @@ _FILTERS: list[tuple[MetadataFilters, str]] = [
     (_and(_is("dash-ed", "z")), "n4"),
     (_and(_is("page label", "iv")), "n4"),
     (_and(_is("page label", operator=_O.IS_EMPTY)), "n0 n1 n2 n3 n5"),
+    (_and(_is("nodes", "mine")), "n4"),
+    (_not(_is("nodes", "mine"), _is("relations", "kin")), "n0 n1 n2 n3 n5"),
+    (_and(_is("relations", operator=_O.IS_EMPTY)), "n0 n1 n2 n3 n5"),
+    (_and(_is("gear_extraction", operator=_O.IS_EMPTY)), "n0 n1 n2 n3 n5"),
+    (_and(_is("gear_extraction.outcome", "truncated")), "n4"),
+    (_not(_is("gear_extraction.outcome", "truncated")), "n0 n1 n2 n3 n5"),
     (_and(_is("kind", "a", _O.NE)), "n1 n2 n4"),
     (_and(_is("year", 2000, _O.NE)), "n0 n1 n3 n4"),
     (_and(_is("year", 2000, _O.GT)), "n3 n4"),
@@ -502,6 +511,15 @@ class StoreContract:
         assert {node.node_id for node in do.get_nodes()} == {"p-joined", "p-plays", "p-again"}
         assert len(_all_triples(do)) == 4
 
+    def test_delete_spares_the_triples_of_what_does_not_match(self, make_store: Any, mode: str) -> None:
+        """Also if the filter is true of what a passage lacks."""
+        do = self.drive(make_store(), mode)
+        do.add(
+            [passage("raw", "x"), passage("done", "x", [_SON], metadata={"gear_extraction": {"outcome": "extracted"}})]
+        )
+        do.delete_nodes(filters=_and(_is("gear_extraction.outcome", operator=_O.IS_EMPTY)))
+        assert [node.node_id for node in do.get_nodes()] == ["done"] and _all_triples(do) == {("done", *_SON)}
+
     def test_delete_nodes_needs_to_be_told_which(self, make_store: Any, mode: str) -> None:
         """Neither ids nor filters is a mistake, not a wish to delete everything."""
         do = self.drive(make_store(), mode)
@@ -669,8 +687,14 @@ class StoreContract:
         do = self.drive(make_store(), mode)
         do.add(_curry())
         vector = _EMBED.get_query_embedding("Curry")
-        for operator, value in ((_O.CONTAINS, "a"), (_O.ANY, ["a"]), (_O.ALL, ["a"])):
-            plain = _and(_is("year", value, operator))
+        unknown: list[tuple[str, Any, _O]] = [
+            ("year", "a", _O.CONTAINS),
+            ("year", ["a"], _O.ANY),
+            ("year", ["a"], _O.ALL),
+        ]
+        own = ("_node_content", "_node_type", "gear_triples", "gear_extraction.calls", "gear_triples.subject")
+        for key, value, operator in (*unknown, *((key, None, _O.IS_EMPTY) for key in own)):
+            plain = _and(_is(key, value, operator))
             for filters in (plain, _or(_is("year", 1988), _not(plain))):
                 for request in (
                     Passages(["p-son"]),

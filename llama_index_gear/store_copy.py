@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from llama_index.core.schema import BaseNode
 from llama_index.core.vector_stores.types import MetadataFilters
 from qdrant_client.http import models
 from tqdm.auto import tqdm
@@ -20,6 +19,8 @@ from llama_index_gear.store_writes import StoreWrites
 from llama_index_gear.turns import Take
 
 Result = TypeVar("Result")
+
+_NODE = ["_node_content", "_node_type"]
 
 
 @dataclass(frozen=True)
@@ -58,38 +59,55 @@ def copying(
     copied, offset = 0, None
     with tqdm(total=counted.count, desc="Copying passages and triples", disable=not show_progress) as bar:
         while True:
-            passages, offset = yield from _sent(
-                names.page(names.passages, match_, payload=True, vectors=True, limit=source.batch_size, offset=offset),
+            seen, offset = yield from _sent(
+                names.page(
+                    names.passages, match_, payload=_NODE, vectors=False, limit=source.batch_size, offset=offset
+                ),
                 to_target=False,
             )
-            if passages:
-                triples: list[Any] = []
-                nodes = [to_node(point) for point in passages]
-                mine = models.Filter(must=[any_of("passage_id", [node.node_id for node in nodes])])
-                if has_triples:
-                    triples = yield from _sent(
-                        names.scrolling(names.triples, mine, payload=True, vectors=True), to_target=False
-                    )
-                yield from _writing(target, nodes, passages, triples, mine)
-            copied += len(passages)
-            bar.update(len(passages))
+            if seen:
+                passages, triples = yield from _reading(source, seen, match_, has_triples)
+                if passages:
+                    yield from _writing(target, passages, triples)
+                copied += len(passages)
+            bar.update(len(seen))
             if offset is None:
                 return copied
 
 
-def _writing(
-    target: StoreWrites, nodes: Sequence[BaseNode], passages: Sequence[Any], triples: Sequence[Any], mine: models.Filter
-) -> Flow[None]:
+def _reading(
+    source: StoreWrites, seen: Sequence[Any], match_: models.Filter, has_triples: bool
+) -> Flow[tuple[list[Any], list[Any]]]:
+    """The passages of a page that still match, and their triples, while nobody writes these in this process."""
+    ids, names = {to_node(point).node_id for point in seen}, source.collections
+    yield [Sent(False, Take(source.turns, ids))]
+    try:
+        still = models.Filter(must=[*(match_.must or ()), models.HasIdCondition(has_id=[point.id for point in seen])])
+        passages = yield from _sent(names.scrolling(names.passages, still, payload=True, vectors=True), to_target=False)
+        mine = models.Filter(must=[any_of("passage_id", [to_node(point).node_id for point in passages])])
+        triples: list[Any] = []
+        if has_triples and passages:
+            triples = yield from _sent(
+                names.scrolling(names.triples, mine, payload=True, vectors=True), to_target=False
+            )
+    finally:
+        source.turns.give_back(ids)
+    return passages, triples
+
+
+def _writing(target: StoreWrites, passages: Sequence[Any], triples: Sequence[Any]) -> Flow[None]:
     """A page's triples, then its passages; then what the target's stated besides goes."""
+    nodes = [to_node(point) for point in passages]
     ids, names = {node.node_id for node in nodes}, target.collections
     yield [Sent(True, Take(target.turns, ids))]
     try:
-        yield from _sent(guarding(target.tenancy.field, names, nodes), to_target=True)
+        yield from _sent(guarding(target.tenancy, names, nodes), to_target=True)
         for start in range(0, len(triples), PAGE):
             yield [_upserting(names.triples, triples[start : start + PAGE])]
         yield [_upserting(names.passages, passages)]
         outdated = models.Filter(
-            must=mine.must, must_not=[models.HasIdCondition(has_id=[point.id for point in triples])]
+            must=[any_of("passage_id", list(ids))],
+            must_not=[models.HasIdCondition(has_id=[point.id for point in triples])],
         )
         yield [Sent(True, Call("delete", {"collection_name": names.triples, "points_selector": outdated}))]
     finally:

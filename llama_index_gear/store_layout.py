@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llama_index.core.bridge.pydantic import ValidationError
-from llama_index.core.graph_stores.types import KG_NODES_KEY, KG_RELATIONS_KEY
 from llama_index.core.schema import BaseNode
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters, VectorStoreQuery
 from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
@@ -21,12 +20,14 @@ from llama_index.vector_stores.qdrant.base import (
 from qdrant_client.http import models
 
 from llama_index_gear.errors import UnsupportedFilter
-from llama_index_gear.nodes import DOC_KEYS, EXTRACTION_KEY, TRIPLES_KEY, unexplained
+from llama_index_gear.nodes import DOC_KEYS, EXTRACTION_KEY, TRIPLES_KEY, carriers, unexplained
 from llama_index_gear.triple import NAMESPACE, StoredTriple, Triple
 
 DENSE = DEFAULT_DENSE_VECTOR_NAME
 SPARSE = DEFAULT_SPARSE_VECTOR_NAME
 DOC_ID = DOCUMENT_ID_KEY
+_UNSEEN = ("_node_content", "_node_type", TRIPLES_KEY)
+_OUTCOME = "outcome"
 _PLAIN_PATH = re.compile(r"[\w-]+(?:\[\d*\])*(?:\.[\w-]+(?:\[\d*\])*)*", re.ASCII)
 FACT = ["passage_id", "subject", "predicate", "object", "entities", "names"]
 """What is read of a triple's payload."""
@@ -87,11 +88,13 @@ def to_stored_triple(point: Any, score: float) -> StoredTriple:
 
 
 def triple_payload(node: BaseNode) -> dict[str, Any]:
-    """What a passage's triples have in common: whose they are, and the metadata that filters see."""
+    """What a passage's triples have in common: whose they are, and all that filters see of the passage."""
     metadata = node_to_metadata_dict(unexplained(node), remove_text=True, flat_metadata=False)
     document = document_of(node)
-    for key in ("_node_content", "_node_type", TRIPLES_KEY, EXTRACTION_KEY, KG_NODES_KEY, KG_RELATIONS_KEY):
+    for key in (*_UNSEEN, *carriers(node)):
         metadata.pop(key, None)
+    if isinstance(record := metadata.get(EXTRACTION_KEY), dict):
+        metadata[EXTRACTION_KEY] = {_OUTCOME: record.get(_OUTCOME)}
     return {"passage_id": node.node_id, DOC_ID: document, "metadata": {**metadata, **dict.fromkeys(DOC_KEYS, document)}}
 
 
@@ -129,11 +132,22 @@ def _under(prefix: str, filters: MetadataFilters) -> MetadataFilters:
         filters=[
             _under(prefix, each)
             if isinstance(each, MetadataFilters)
-            else MetadataFilter(key=prefix + _path(each.key), value=each.value, operator=each.operator)
+            else MetadataFilter(key=prefix + _path(_seen(each.key)), value=each.value, operator=each.operator)
             for each in filters.filters
         ],
         condition=filters.condition,
     )
+
+
+def _seen(key: str) -> str:
+    """The key, if a passage's triples have it too: a filter must mean the same of both."""
+    first, _, rest = key.partition(".")
+    if first in _UNSEEN or (first == EXTRACTION_KEY and rest not in ("", _OUTCOME)):
+        raise UnsupportedFilter(
+            f"filters don't see {key!r}, which is the store's own: of an extraction they see "
+            f"'{EXTRACTION_KEY}.{_OUTCOME}', of the rest your metadata"
+        )
+    return key
 
 
 def _path(key: str) -> str:
@@ -143,8 +157,9 @@ def _path(key: str) -> str:
 
 def conditions(filters: MetadataFilters | None, *, under: str = "") -> list[Any]:
     """LlamaIndex's own translation of its filters, so that they mean here what they mean in its Qdrant store."""
+    seen = None if filters is None else _under(under, filters)
     try:
-        query = VectorStoreQuery(filters=None if filters is None else _under(under, filters))
+        query = VectorStoreQuery(filters=seen)
         translated = QdrantVectorStore.model_construct()._build_query_filter(query)
     except (NotImplementedError, ValidationError) as error:
         raise UnsupportedFilter(f"Qdrant's filters cannot express {filters!r}: {error}") from error

@@ -145,39 +145,27 @@ class TripleReads:
         """Answers `Facts`."""
         if not request.ids or not (yield from self.collections.triples_exist()):
             return {}
-        if filters is not None:
-            match_ = triple_filter(filters, must=[models.HasIdCondition(has_id=list(request.ids))])
-            found = yield from self.collections.scrolling(self.collections.triples, match_, payload=FACT, vectors=False)
-            return {str(record.id): to_stored_triple(record, 0.0) for record in found}
-        (records,) = yield [
-            Call(
-                "retrieve",
-                {
-                    "collection_name": self.collections.triples,
-                    "ids": list(request.ids),
-                    "with_payload": FACT,
-                    "with_vectors": False,
-                },
-            )
-        ]
+        records = yield from self._records(request.ids, filters, payload=FACT, vectors=False)
         return {str(record.id): to_stored_triple(record, 0.0) for record in records}
 
-    def similarities(self, request: Similarities) -> Flow[list[list[float]]]:
+    def _records(
+        self, ids: Sequence[str], filters: MetadataFilters | None, *, payload: bool | list[str], vectors: Any
+    ) -> Flow[Sequence[Any]]:
+        """The triples of these ids that match."""
+        name = self.collections.triples
+        if filters is not None:
+            match_ = triple_filter(filters, must=[models.HasIdCondition(has_id=list(ids))])
+            return (yield from self.collections.scrolling(name, match_, payload=payload, vectors=vectors))
+        reading = {"collection_name": name, "with_payload": payload, "with_vectors": vectors}
+        (records,) = yield [Call("retrieve", {"ids": list(ids), **reading})]
+        return records  # type: ignore[no-any-return]
+
+    def similarities(self, request: Similarities, filters: MetadataFilters | None = None) -> Flow[list[list[float]]]:
         """Two round trips: the chains' vectors, then one query a pair. No candidate's vector leaves the engine."""
         members = list(dict.fromkeys(member for chain, _ in request.pairs for member in chain))
         if not members or not (yield from self.collections.triples_exist()):
             return [[0.0] * len(candidates) for _, candidates in request.pairs]
-        (records,) = yield [
-            Call(
-                "retrieve",
-                {
-                    "collection_name": self.collections.triples,
-                    "ids": members,
-                    "with_payload": False,
-                    "with_vectors": [DENSE],
-                },
-            )
-        ]
+        records = yield from self._records(members, filters, payload=False, vectors=[DENSE])
         vectors = {str(record.id): record.vector[DENSE] for record in records}
         asked = [(number, pair) for number, pair in enumerate(request.pairs) if pair[1]]
         requests, lengths = [], []
@@ -186,7 +174,7 @@ class TripleReads:
             known = [vectors[member] for member in chain if member in vectors]
             summed = np.sum(known, axis=0) if known else np.zeros(self.collections.dimension or 1)
             lengths.append(float(np.linalg.norm(summed)))
-            match_ = models.Filter(must=[models.HasIdCondition(has_id=list(candidates))])
+            match_ = triple_filter(filters, must=[models.HasIdCondition(has_id=list(candidates))])
             requests.append(nearest(summed.tolist(), len(candidates), match_, payload=False))
         answers = yield from self.collections.batch(self.collections.triples, requests)
         products: list[list[float]] = [[] for _ in request.pairs]

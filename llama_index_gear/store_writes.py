@@ -2,6 +2,7 @@
 
 Order of writes: new triples come, then the passage, then outdated triples go; and a passage goes before its triples. So
 a passage that is there has all its triples, whenever a process died, and repeating the call mends what it left behind.
+(Until then, its triples may have metadata, and may be some, of the write that died.)
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from llama_index_gear.store_layout import (
     passage_payload,
     point_id_of,
     sparse_vector,
-    triple_filter,
+    to_node,
     triple_payload,
     vectors_config,
 )
@@ -89,7 +90,7 @@ class StoreWrites:
         if not passages:
             return []
         if (yield from self.collections.exists()):
-            yield from guarding(self.tenancy.field, self.collections, passages)
+            yield from guarding(self.tenancy, self.collections, passages)
         (checked,) = yield [Compute(lambda: self._checked(passages))]
         yield from self._preparing_for(checked.dimension)
         starts = range(0, len(passages), self.batch_size)
@@ -121,7 +122,7 @@ class StoreWrites:
             if self.collections.dimension is None:  # all was cleared while this waited
                 yield from self._preparing_for(checked.dimension)
             if is_guarded:
-                yield from guarding(self.tenancy.field, self.collections, batch)  # again: nobody else writes these now
+                yield from guarding(self.tenancy, self.collections, batch)  # again: nobody else writes these now
             if as_read:
                 there = yield from self.reads.getting(list(ids), None, None, vectors=False)
                 now = {node.node_id: node.hash for node in there}
@@ -139,9 +140,7 @@ class StoreWrites:
         (points,) = yield [Compute(partial(self._passage_points, batch, carried))]
         yield [Call("upsert", {"collection_name": self.collections.passages, "points": points, "wait": True})]
         if outdated:
-            gone = models.PointIdsList(points=list(outdated))
-            arguments = {"collection_name": self.collections.triples, "points_selector": gone, "wait": True}
-            yield [Call("delete", arguments)]
+            yield from self._deleting_from(self.collections.triples, models.PointIdsList(points=list(outdated)))
 
     def _checked(self, passages: Sequence[BaseNode]) -> _Checked:
         """Each passage's triples, and the vectors' dimension; raises if anything could not be stored."""
@@ -212,7 +211,7 @@ class StoreWrites:
 
     def deleting_document(self, ref_doc_id: str) -> Flow[None]:
         """The flow of `delete`."""
-        yield from self._deleting_all(self.tenancy.bound(None), any_of(DOC_ID, [ref_doc_id]))
+        yield from self._deleting_matching(self.tenancy.bound(None), [any_of(DOC_ID, [ref_doc_id])] * 2)
 
     def deleting_nodes(self, node_ids: list[str] | None, filters: MetadataFilters | None) -> Flow[None]:
         """The flow of `delete_nodes`."""
@@ -221,51 +220,77 @@ class StoreWrites:
         filters = self.tenancy.bound(filters)
         if node_ids == []:
             return
-        found, orphans = node_ids or [], None
+        named: list[Any] = []
+        if node_ids is not None:
+            points: list[Any] = [point_id_of(node_id) for node_id in node_ids]
+            named = [models.HasIdCondition(has_id=points), any_of("passage_id", node_ids)]
         if filters is not None:
-            nodes = yield from self.reads.getting(node_ids, filters, None, vectors=False)
-            found = [node.node_id for node in nodes]
-            # A call that died left triples without passages: they are known by their own copy of the metadata.
-            orphans = triple_filter(filters, must=[any_of("passage_id", node_ids)] if node_ids else [])
-        passages = models.HasIdCondition(has_id=[point_id_of(node_id) for node_id in found])
-        triples: list[Any] = [any_of("passage_id", found), *([orphans] if orphans else [])]
-        yield from self._deleting(
-            {
-                self.collections.passages: models.Filter(must=[passages]),
-                self.collections.triples: models.Filter(should=triples),
-            }
-        )
+            yield from self._deleting_matching(filters, named)
+        else:
+            yield from self._deleting(*(models.Filter(must=[each]) for each in named))
 
     def deleting_triples(self, passage_ids: Sequence[str]) -> Flow[None]:
         """Delete the triples of passages that are gone."""
-        yield from self._deleting({self.collections.triples: models.Filter(must=[any_of("passage_id", passage_ids)])})
+        yield from self._deleting(None, models.Filter(must=[any_of("passage_id", passage_ids)]))
 
-    def _deleting_all(self, filters: MetadataFilters | None, *conditions_: models.FieldCondition) -> Flow[None]:
-        """Delete the passages and the triples that match."""
-        yield from self._deleting(
-            {
-                self.collections.passages: models.Filter(must=[*conditions_, *conditions(filters)]),
-                self.collections.triples: models.Filter(must=[*conditions_, *conditions(filters, under="metadata.")]),
-            }
-        )
+    def _deleting_matching(self, filters: MetadataFilters | None, also: Sequence[Any]) -> Flow[None]:
+        """Delete the passages that match, and their triples; `also` is a condition of passages, and one of triples.
 
-    def _deleting(self, matches: dict[str, models.Filter]) -> Flow[None]:
+        A call that died left triples without passages: they are known by their own copy of the metadata. It left others
+        with metadata that their passage does not have yet: they stay.
+        """
+        passages, triples = self.collections.passages, self.collections.triples
+        of_passages = models.Filter(must=[*also[:1], *conditions(filters)])
+        of_triples = models.Filter(must=[*also[1:], *conditions(filters, under="metadata.")])
         yield [Take(self.turns, None)]
         try:
-            yield from self._deleting_alone(matches)
+            (has_passages,) = yield [Call("collection_exists", {"collection_name": passages})]
+            (has_triples,) = yield [Call("collection_exists", {"collection_name": triples})]
+            offset: Any = None
+            while has_passages:
+                points, offset = yield from self.collections.page(
+                    passages, of_passages, payload=True, vectors=False, offset=offset
+                )
+                if points:
+                    yield from self._deleting_from(passages, models.PointIdsList(points=[each.id for each in points]))
+                if points and has_triples:
+                    mine = any_of("passage_id", [to_node(point).node_id for point in points])
+                    yield from self._deleting_from(triples, models.Filter(must=[mine]))
+                if offset is None:
+                    break
+            while has_triples:
+                points, offset = yield from self.collections.page(
+                    triples, of_triples, payload=["passage_id"], vectors=False, offset=offset
+                )
+                owners = list({point.payload["passage_id"]: None for point in points})
+                there = (yield from self.collections.present(owners)) if has_passages else set()
+                if gone := [owner for owner in owners if owner not in there]:
+                    yield from self._deleting_from(triples, models.Filter(must=[any_of("passage_id", gone)]))
+                if offset is None:
+                    break
         finally:
             self.turns.give_back(None)
 
-    def _deleting_alone(self, matches: dict[str, models.Filter]) -> Flow[None]:
-        for name, match_ in matches.items():  # passages first: one that is there has its triples
-            (exists,) = yield [Call("collection_exists", {"collection_name": name})]
-            if exists:
-                yield [Call("delete", {"collection_name": name, "points_selector": match_, "wait": True})]
+    def _deleting(self, of_passages: models.Filter | None, of_triples: models.Filter) -> Flow[None]:
+        """Delete the passages (None: none) and the triples that match."""
+        names = (self.collections.passages, self.collections.triples)  # in this order: what is there has its triples
+        yield [Take(self.turns, None)]
+        try:
+            for name, match_ in zip(names, (of_passages, of_triples), strict=True):
+                if match_ is not None and (yield [Call("collection_exists", {"collection_name": name})])[0]:
+                    yield from self._deleting_from(name, match_)
+        finally:
+            self.turns.give_back(None)
+
+    def _deleting_from(self, name: str, which: models.Filter | models.PointIdsList) -> Flow[None]:
+        yield [Call("delete", {"collection_name": name, "points_selector": which, "wait": True})]
 
     def clearing(self) -> Flow[None]:
         """The flow of `clear`."""
-        if self.tenancy.tenant is not None:
-            yield from self._deleting_all(self.tenancy.bound(None))
+        if self.tenancy.tenant is not None:  # no triple is another's than its passage, even half written
+            own = self.tenancy.bound(None)
+            musts = (conditions(own), conditions(own, under="metadata."))
+            yield from self._deleting(*(models.Filter(must=must) for must in musts))
             return
         yield [Take(self.turns, None)]
         try:

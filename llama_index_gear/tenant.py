@@ -36,7 +36,7 @@ class Tenancy:
         if self.tenant is not None and self.field is None:
             raise ArgumentError("a store without tenant_field has no tenants: make it with one")
         for name, value in (("tenant_field", self.field), ("tenant", self.tenant)):
-            if value is not None and not _is_name(value):
+            if value is not None and not is_name(value):
                 raise ArgumentError(f"{name} must be a text that is not empty, got {value!r}")
         if self.field is not None and (self.field in DOC_KEYS or not _FIELD.fullmatch(self.field)):
             raise ArgumentError(
@@ -88,7 +88,7 @@ class Tenancy:
         result = []
         for node in nodes:
             owner = node.metadata.get(field, self.tenant)
-            if not _is_name(owner):
+            if not is_name(owner):
                 raise TenantError(
                     f"node {node.node_id!r} has no tenant: its metadata must hold a text under {field!r}, or the store "
                     "(`for_tenant(…)`) or the extractor (`tenant=…`) must name one"
@@ -100,7 +100,7 @@ class Tenancy:
 
     def is_owned(self, node: BaseNode) -> bool:
         """Whether the node names its tenant, if there are any."""
-        return self.field is None or _is_name(node.metadata.get(self.field))
+        return self.field is None or is_name(node.metadata.get(self.field))
 
     def _names_one(self, filters: MetadataFilters) -> bool:
         if filters.condition != FilterCondition.AND:
@@ -108,10 +108,11 @@ class Tenancy:
         return any(
             self._names_one(each)
             if isinstance(each, MetadataFilters)
-            else each.key == self.field and each.operator == FilterOperator.EQ and _is_name(each.value)
+            else each.key == self.field and each.operator == FilterOperator.EQ and is_name(each.value)
             for each in filters.filters
         )
 
 
-def _is_name(value: Any) -> bool:
+def is_name(value: Any) -> bool:
+    """Whether it can name a tenant."""
     return isinstance(value, str) and bool(value)

@@ -17,7 +17,8 @@ from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.graph_stores import SimplePropertyGraphStore
 from llama_index.core.indices.property_graph import PropertyGraphIndex, SimpleLLMPathExtractor
 from llama_index.core.ingestion import IngestionCache, IngestionPipeline
-from llama_index.core.llms import LLMMetadata, MockLLM
+from llama_index.core.llms import LLMMetadata, MockLLM, mock
+from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.schema import Document, MetadataMode, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.storage.kvstore import SimpleKVStore
@@ -507,8 +508,47 @@ def test_a_cache_that_cannot_be_reached_costs_no_passage(caplog: pytest.LogCaptu
     nodes = extractor(passages("Ada", "Bob", "Cid"))
     assert outcomes(nodes) == ["empty", "extracted", "extracted"] and extractor.to_dict()["failed_runs"] == 1
     assert [record.message for record in caplog.records if "cache" in record.message] == [
-        "the extractor's cache failed, the run goes on without it: ConnectionError"
+        "the extractor's cache failed, the run goes on without what it holds: ConnectionError"
     ]
+
+
+def test_what_another_version_left_in_a_cache_is_not_known() -> None:
+    cache = SimpleKVStore()
+    GeARTripleExtractor(ScriptedLLM(otherwise=facts), cache=cache)(passages("Ada", "Bob"))
+    for kept in cache._collections_mappings["gear_extraction"].values():
+        kept["outcome"] = "partly"
+    llm = ScriptedLLM(otherwise=facts)
+    assert outcomes(GeARTripleExtractor(llm, cache=cache)(passages("Ada", "Bob"))) == ["extracted"] * 2
+    assert len(llm.history) == 2
+
+
+def calling(*arguments: Any) -> Any:
+    """A model that calls a function with each of these, whatever it is asked; None can't be read."""
+    if not hasattr(mock, "MockFunctionCallingLLM"):
+        pytest.skip("this llama-index-core has no mock of a function-calling model")
+
+    class Calling(mock.MockFunctionCallingLLM):
+        def get_tool_calls_from_response(self, response: Any, error_on_no_tool_call: bool = True, **kwargs: Any) -> Any:
+            if None in arguments:
+                raise json.JSONDecodeError("no JSON", "", 0)
+            return [ToolSelection(tool_id="1", tool_name="facts", tool_kwargs=each) for each in arguments]
+
+    return Calling()
+
+
+def test_all_calls_of_a_function_count() -> None:
+    said = [
+        {"entities": [name], "triples": [{"subject": name, "predicate": "is", "object": "here"}]}
+        for name in ("Ada", "Bob")
+    ]
+    (node,) = GeARTripleExtractor(calling(*said))(passages("Ada"))
+    assert [triple.subject for triple in read_triples(node)] == ["Ada", "Bob"]
+
+
+def test_arguments_that_the_client_cannot_read_are_paid_for() -> None:
+    extractor = GeARTripleExtractor(calling(None), price=(1.0, 1.0), max_retries=0)
+    assert outcomes(extractor(passages("Ada"))) == ["unreadable"]
+    assert extractor.ledger.calls == 2 and extractor.ledger.prompt_tokens > 100 and extractor.spent > 0
 
 
 @pytest.mark.parametrize(

@@ -917,6 +917,17 @@ def test_a_collection_without_triples_has_an_answer_to_everything() -> None:
     assert len(opened.answer(TriplesOf(["q"], vector, None))) == 1
 
 
+@pytest.mark.parametrize("reembed", [False, True])
+def test_a_collection_without_triples_is_mended(reembed: bool) -> None:
+    client = QdrantClient(":memory:")
+    store = GeARVectorStore(client=client, embed_model=EMBED)
+    store.add([passage("p", "x", [("A", "is", "B")])])
+    client.delete_collection(store.triple_collection_name)
+    opened = GeARVectorStore(client=client, embed_model=EMBED)
+    assert opened.check().incomplete == ("p",)
+    assert opened.repair(reembed=reembed).ok and opened.check().triples == 1
+
+
 def test_what_llama_index_s_own_store_wrote_is_in_order() -> None:
     """Also a passage of no document, whose name it writes as "None"."""
 

@@ -36,7 +36,17 @@ from llama_index_gear.mentions import MentionTripleExtractor
 from llama_index_gear.pagerank import LocalPageRank
 from llama_index_gear.postprocessor import DiverseTripleBeamSearch
 from llama_index_gear.retriever import NaiveGERetriever, SyncGERetriever
-from llama_index_gear.steps import Align, Facts, Link, Neighbours, Passages, Propositions, Touching, TriplesOf
+from llama_index_gear.steps import (
+    Align,
+    Facts,
+    Link,
+    Neighbours,
+    Passages,
+    Propositions,
+    Similarities,
+    Touching,
+    TriplesOf,
+)
 from llama_index_gear.store import GeARVectorStore
 from llama_index_gear.store_contract import contents, passage
 from llama_index_gear.store_layout import point_id_of
@@ -284,6 +294,7 @@ REQUESTS = [
     Facts([Triple(*FACT).id("1-a")]),
     Passages(["1-a"]),
     Align(["Ada"], 5),
+    Similarities([([Triple(*FACT).id("1-a")], [Triple(*FACT).id("1-a")])]),
 ]
 
 
@@ -337,6 +348,9 @@ def test_a_tenant_sees_its_own(make: Make) -> None:
             Triple(*FACT).id("1-a")
         }
         assert len(asked.answer(REQUESTS[0], filters)[0]) == 2
+        mine, its = (Triple(*FACT).id(each) for each in ("1-a", "2-a"))
+        similar = asked.answer(Similarities([([mine], [mine, its]), ([its], [mine, its])]), filters)
+        assert similar == [[pytest.approx(1.0), 0.0], [0.0, 0.0]]
     assert one.get_nodes(filters=all_of(is_("who", "other"))) == []
     assert ids(one.get_nodes(["1-a", "1-b", "2-a"], all_of(is_("doc_id", "d-2")))) == ["1-b"]
     assert one.get_nodes(["1-a"])[0].get_content(MetadataMode.EMBED) == "Ada wrote to Bob."  # nothing shown to models
@@ -433,6 +447,10 @@ def test_passages_that_no_tenant_has_are_reported() -> None:
     assert store.repair().without_tenant == ("second",)
     store.add([letter("third", "one")])
     assert GeARVectorStore(client, embed_model=EMBED).check().ok
+    with pytest.raises(TenantError, match="no tenant has the passage 'second'"):
+        store.for_tenant("one").add([letter("second")])
+    store.add([letter("second", "one")])  # as the report says
+    assert store.check().ok and ids(store.for_tenant("one").get_nodes()) == ["first", "second", "third"]
 
 
 async def test_two_tenants_who_write_one_id_at_a_time_do_not_share_it(make: Make) -> None:

@@ -160,3 +160,4 @@ def test_stores_of_one_client_or_one_server_share_them() -> None:
     server = turns(QdrantClient(**address))
     assert server is turns(None, AsyncQdrantClient(**address)) is turns(QdrantClient(**address))
     assert server is not turns(QdrantClient(**{**address, "url": "http://localhost:8"}))
+    assert server is turns(QdrantClient("http://localhost:9", check_compatibility=False))

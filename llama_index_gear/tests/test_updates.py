@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import re
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,12 +20,14 @@ from llama_index.core.ingestion import DocstoreStrategy, IngestionPipeline
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import BaseNode, Document
 from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 from qdrant_client import QdrantClient
 
 from llama_index_gear import GeARTripleExtractor, GeARVectorStore, MentionTripleExtractor, passage_id, read_triples
 from llama_index_gear.errors import TenantError
 from llama_index_gear.steps import Call
 from llama_index_gear.store_contract import Contents, contents, passage
+from llama_index_gear.store_copy import copying
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.turns import Take
 
@@ -239,3 +244,89 @@ def test_what_is_added_beside_a_clear_is_there_whole_or_not_at_all() -> None:
         finish(flow, answer, batch)
         adding.result(timeout=5)
     assert [node.node_id for node in store.get_nodes()] == ["new"] and store.check().triples == 1 and store.check().ok
+
+
+def test_a_delete_spares_triples_that_a_call_that_died_gave_another_document() -> None:
+    embed_model = WordEmbedding()
+    store = GeARVectorStore(QdrantClient(":memory:"), embed_model=embed_model)
+
+    def written(document: str) -> BaseNode:
+        return passage(
+            "p", "x", [("A", "is", "B")], embed_model=embed_model, document=document, metadata={"kind": document}
+        )
+
+    store.add([written("old")])
+    flow = store._writes.adding([written("new")])
+    passing(flow, store._connection.answer, is_of_passages("upsert"))
+    flow.close()
+    store.delete("new")
+    store.delete_nodes(filters=MetadataFilters(filters=[MetadataFilter(key="kind", value="new")]))
+    report = store.check()
+    assert (report.passages, report.triples, report.incomplete) == (1, 1, ())
+    store.delete("old")
+    assert store.check().triples == 0
+
+
+def test_a_delete_by_filters_decides_when_its_turn_has_come() -> None:
+    embed_model = WordEmbedding()
+    store = GeARVectorStore(QdrantClient(":memory:"), embed_model=embed_model)
+
+    def written(kind: str) -> BaseNode:
+        return passage("p", kind, [("A", "is", "B")], embed_model=embed_model, document="d", metadata={"kind": kind})
+
+    store.add([written("old")])
+    old = MetadataFilters(filters=[MetadataFilter(key="kind", value="old")])
+    flow, answer = store._writes.deleting_nodes(None, old), store._connection.answer
+    batch = passing(flow, answer, lambda asked: isinstance(asked, Take))
+    store.add([written("new")])
+    finish(flow, answer, batch)
+    assert [node.get_content() for node in store.get_nodes()] == ["new"] and store.check().ok
+
+
+@pytest.mark.parametrize("change", ["edit", "delete"])
+def test_a_copy_beside_a_writer_holds_whole_passages(change: str) -> None:
+    embed_model = WordEmbedding()
+    source, target = (GeARVectorStore(QdrantClient(":memory:"), embed_model=embed_model) for _ in range(2))
+    source.add([passage("p", "old", [("A", "is", "B")], embed_model=embed_model, document="d")])
+    flow = copying(source._writes, target._writes, None, False)
+
+    def answer(sent: Any) -> Any:
+        return (target if sent.to_target else source)._connection.answer(sent.request)
+
+    batch = passing(flow, answer, lambda sent: isinstance(sent.request, Call) and sent.request.method == "scroll")
+    batch = flow.send([answer(sent) for sent in batch])  # the page is known
+    if change == "edit":
+        source.add([passage("p", "new", [("A", "was", "C")], embed_model=embed_model, document="d")])
+    else:
+        source.delete("d")
+    finish(flow, answer, batch)
+    assert [node.get_content() for node in target.get_nodes()] == (["new"] if change == "edit" else [])
+    assert target.check().ok and contents(target) == contents(source)
+
+
+class SlowWrites:
+    """A client whose first write of passages takes its time."""
+
+    def __init__(self, client: QdrantClient) -> None:
+        self.client = client
+        self.is_writing = threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.client, name)
+
+    def upsert(self, **options: Any) -> Any:
+        if options["collection_name"] == "gear" and not self.is_writing.is_set():
+            self.is_writing.set()
+            time.sleep(0.3)
+        return self.client.upsert(**options)
+
+
+async def test_a_write_that_was_cancelled_does_not_land_after_the_next() -> None:
+    embed_model, client = WordEmbedding(), SlowWrites(QdrantClient(":memory:"))
+    store = GeARVectorStore(client, embed_model=embed_model)  # type: ignore[arg-type]
+    one, two = (passage("p", n, [("A", "is", n)], embed_model=embed_model, document="d") for n in ("one", "two"))
+    first = asyncio.create_task(store.async_add([one]))
+    await asyncio.to_thread(client.is_writing.wait)
+    first.cancel()
+    await store.async_add([two])
+    assert first.cancelled() and [node.get_content() for node in store.get_nodes()] == ["two"] and store.check().ok
