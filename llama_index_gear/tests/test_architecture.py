@@ -43,7 +43,7 @@ ROOMS = {
     "store_collections": "errors steps store_layout",
     "store_triples": "triple errors steps store_layout store_collections",
     "store_reads": "errors fusion steps store_layout store_collections store_triples",
-    "store_tenant": "errors steps store_layout store_collections",
+    "store_tenant": "errors steps store_layout store_collections tenant",
     "store_writes": "triple errors nodes steps store_layout store_collections store_reads store_tenant tenant turns",
     "store_check": "errors nodes steps store_layout store_collections store_reads store_writes",
     "store_copy": "errors steps store_layout store_collections store_tenant store_writes turns",
