@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,21 @@ def test_it_goes_on_in_another_process(server: OpenAIServer, tmp_path: Path) -> 
     third.close()
 
 
+def test_a_batch_that_is_not_the_newest_is_found_again(server: OpenAIServer, tmp_path: Path) -> None:
+    """Another program has made one since the call died that made it."""
+    batch, other = (OpenAIBatch(server.llm(), tmp_path / name) for name in ("batch", "other"))
+    extractor(batch)(passages(3))
+    batch.submit()
+    with batch._writing() as database:  # as if it had died
+        database.execute("UPDATE request SET batch = ?", (server.batches[0]["metadata"]["gear_part"],))
+        database.execute("DELETE FROM batch")
+    extractor(other)(passages(1))
+    other.submit()
+    assert (batch.status.waiting, batch.submit().under_way, len(server.batches)) == (3, 3, 2)
+    batch.close()
+    other.close()
+
+
 class Lossy(httpx.HTTPTransport):
     """Loses the server's word that a batch was made, as often as it is asked to."""
 
@@ -193,6 +209,21 @@ def test_calls_at_the_same_time_wait_for_one_another(server: OpenAIServer, tmp_p
         assert [each.answered for each in pool.map(OpenAIBatch.collect, 2 * batches)] == [8] * 4
     for batch in batches:
         batch.close()
+
+
+def test_what_a_thread_has_written_half_no_other_finishes(server: OpenAIServer, tmp_path: Path) -> None:
+    """A model that is asked in one thread, while an answer is noted in another, which then fails."""
+    batch = OpenAIBatch(server.llm(), tmp_path)
+    extractor(batch)(passages(1))
+    asking = threading.Thread(target=batch.answer, args=(b'{"messages": []}',))
+    with pytest.raises(BatchError, match="half"), batch._writing() as database:
+        database.execute("UPDATE request SET problem = 'half'")
+        asking.start()
+        asking.join(timeout=0.2)
+        raise BatchError("half of it")
+    asking.join(timeout=5)
+    assert (batch.status.waiting, batch.status.problems) == (2, ())
+    batch.close()
 
 
 def test_who_waits_for_another_call_too_long_is_told(
@@ -282,6 +313,20 @@ def test_what_fails_waits_again_and_says_why(server: OpenAIServer, tmp_path: Pat
     server.end_batches()
     assert batch.wait(0.01).answered == 3
     assert all(subjects(extract(passages(3))))
+    batch.close()
+
+
+def test_a_batch_that_was_cancelled_has_ended(server: OpenAIServer, tmp_path: Path) -> None:
+    """What it answered until then is kept, the rest waits again."""
+    server.answer = stated
+    batch = OpenAIBatch(server.llm(), tmp_path)
+    extractor(batch)(passages(3))
+    batch.submit()
+    server.end_batches("cancelled", answered=1)
+    status = batch.collect()
+    assert (status.waiting, status.under_way, status.answered) == (2, 0, 1)
+    assert status.problems == ("batch cancelled",)
+    assert batch.submit().under_way == 2
     batch.close()
 
 

@@ -146,9 +146,9 @@ class Driver:
 
         return self._runner.run(call())
 
-    def add(self, nodes: Sequence[BaseNode]) -> list[str]:
+    def add(self, nodes: Sequence[BaseNode], **options: Any) -> list[str]:
         """`add` or `async_add`."""
-        return list(self._call("add", "async_add", nodes))
+        return list(self._call("add", "async_add", nodes, **options))
 
     def delete(self, ref_doc_id: str) -> None:
         """`delete` or `adelete`."""
@@ -467,6 +467,21 @@ class StoreContract:
         do.add(nodes)
         assert [node.to_dict() for node in nodes] == before
 
+    def test_what_changed_since_it_was_read_is_left(self, make_store: Any, mode: str) -> None:
+        """Told what was read, `add` writes what is still so, and names these alone, in the order given."""
+        do = self.drive(make_store(batch_size=2), mode)
+        do.add(_curry())
+        ids = ["p-son", "p-joined", "p-plays", "p-again"]
+        read = do.get_nodes(ids)
+        do.add([passage("p-joined", "Edited.", [_PLAYS])])
+        do.delete_nodes(["p-plays"])
+        given = [passage(node_id, "Come of what was read.", [_JOINED]) for node_id in ids]
+        assert do.add(given, unless_changed=read) == ["p-son", "p-again"]
+        found = {node.node_id: node.get_content() for node in do.get_nodes()}
+        assert found == {**dict.fromkeys(["p-son", "p-again"], "Come of what was read."), "p-joined": "Edited."}
+        assert _all_triples(do) == {("p-son", *_JOINED), ("p-joined", *_PLAYS), ("p-again", *_JOINED)}
+        assert do.add(given[:2]) == ids[:2]
+
     def test_delete_a_document(self, make_store: Any, mode: str) -> None:
         """Its passages and their triples go; the same facts and entities of others stay."""
         do = self.drive(make_store(), mode)
@@ -519,6 +534,15 @@ class StoreContract:
         )
         do.delete_nodes(filters=_and(_is("gear_extraction.outcome", operator=_O.IS_EMPTY)))
         assert [node.node_id for node in do.get_nodes()] == ["done"] and _all_triples(do) == {("done", *_SON)}
+
+    def test_delete_no_ids(self, make_store: Any, mode: str) -> None:
+        """An empty list names nothing, whatever else would match."""
+        do = self.drive(make_store(), mode)
+        do.add(_curry())
+        before = contents(do.store)
+        for filters in (None, _and(), _and(_is("year", 1988)), _not(_is("year", 1))):
+            do.delete_nodes([], filters)
+            assert contents(do.store) == before
 
     def test_delete_nodes_needs_to_be_told_which(self, make_store: Any, mode: str) -> None:
         """Neither ids nor filters is a mistake, not a wish to delete everything."""

@@ -136,8 +136,8 @@ class StoreWrites:
     def _writing_alone(
         self, batch: Sequence[BaseNode], carried: dict[str, list[Triple]], embed_triples: bool
     ) -> Flow[None]:
-        outdated = yield from self._writing_triples(batch, carried, embed_triples)
         (points,) = yield [Compute(partial(self._passage_points, batch, carried))]
+        outdated = yield from self._writing_triples(batch, carried, embed_triples)
         yield [Call("upsert", {"collection_name": self.collections.passages, "points": points, "wait": True})]
         if outdated:
             yield from self._deleting_from(self.collections.triples, models.PointIdsList(points=list(outdated)))
@@ -205,9 +205,11 @@ class StoreWrites:
     def _passage_point(self, node: BaseNode, triples: Sequence[Triple]) -> models.PointStruct:
         plain = attach_triples(node, triples) if triples else node
         text = node.get_content(metadata_mode=MetadataMode.EMBED)
-        return _point(
-            self.collections.bm25, point_id_of(node.node_id), node.get_embedding(), text, passage_payload(plain)
-        )
+        try:
+            payload = passage_payload(plain)
+        except (TypeError, ValueError) as error:
+            raise _no_json(node, error) from error
+        return _point(self.collections.bm25, point_id_of(node.node_id), node.get_embedding(), text, payload)
 
     def deleting_document(self, ref_doc_id: str) -> Flow[None]:
         """The flow of `delete`."""
@@ -313,6 +315,12 @@ def _check_text(node: BaseNode, triples: Sequence[Triple]) -> None:
             f"node {node.node_id!r} holds a lone surrogate, which is no character and cannot be stored: "
             'repair the text first, e.g. text.encode("utf-8", "replace").decode()'
         ) from error
+    except ValueError as error:
+        raise _no_json(node, error) from error
+
+
+def _no_json(node: BaseNode, error: Exception) -> ArgumentError:
+    return ArgumentError(f"metadata of node {node.node_id!r} holds what cannot be written as JSON: {error}")
 
 
 def _point(

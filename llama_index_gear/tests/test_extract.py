@@ -152,6 +152,40 @@ def test_what_the_pipeline_s_cache_knows_the_extractor_by() -> None:
     assert key() != str(GeARTripleExtractor(MockLLM()).to_dict())
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"price": (1.0, 2.0)}, {"price": (1.0, 2.0), "max_cost": 3.0}, {"passages_per_call": 2}, {"num_workers": 1},
+        {"retry_backoff": 0.0}, {"max_retries": 0}, {"raise_on_error": True}, {"show_progress": True},
+    ],
+)  # fmt: skip
+def test_settings_that_change_no_triple_leave_the_pipeline_s_cache_as_good(settings: dict[str, Any]) -> None:
+    llm, cache = ScriptedLLM(otherwise=facts), IngestionCache()
+    for arguments in ({}, settings):
+        pipeline = IngestionPipeline(transformations=[GeARTripleExtractor(llm, **arguments)], cache=cache)
+        assert outcomes(pipeline.run(nodes=passages("Ada"))) == ["extracted"]
+    assert len(llm.history) == 1
+
+
+def test_the_pipeline_s_cache_gives_no_tenant_what_is_another_s() -> None:
+    """The same words, which are each tenant's own only once the extractor has said so."""
+    llm, cache = ScriptedLLM(otherwise=facts), IngestionCache()
+    for number, tenant in enumerate(("acme", "bolt"), start=1):
+        extractor = GeARTripleExtractor(llm, tenant_field="customer", tenant=tenant)
+        for _ in range(2):
+            (node,) = IngestionPipeline(transformations=[extractor], cache=cache).run(nodes=passages("Ada"))
+            assert node.metadata["customer"] == tenant and len(llm.history) == number
+
+
+@pytest.mark.parametrize(("field", "asked"), [(False, True), (True, False), (True, None)])
+def test_a_pipeline_says_whether_progress_is_shown(
+    field: bool, asked: bool | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    extractor = GeARTripleExtractor(ScriptedLLM(otherwise=facts), show_progress=field)
+    extractor(passages("Ada"), **({} if asked is None else {"show_progress": asked}))
+    assert ("Extracting triples" in capsys.readouterr().err) == (field if asked is None else asked)
+
+
 def test_it_can_be_pickled_and_run_in_processes() -> None:
     again = pickle.loads(pickle.dumps(GeARTripleExtractor(MockLLM(), num_workers=2)))
     assert again.num_workers == 2
@@ -409,6 +443,40 @@ def test_a_ceiling_stops_and_what_is_left_is_extracted_later(
     assert sorted(node.node_id for node in store.get_nodes()) == sorted(node.node_id for node in nodes)
     assert all(len(read_triples(node)) == 1 for node in store.get_nodes())
     store.close()
+
+
+class Slow(ScriptedLLM):
+    """A model whose replies take a while, so that calls are under way together."""
+
+    async def achat(self, messages: Any, **kwargs: Any) -> Any:
+        await asyncio.sleep(0.01)
+        return await super().achat(messages, **kwargs)
+
+
+def test_a_ceiling_counts_calls_that_are_under_way() -> None:
+    """Prompts alone cost something here, so that a call costs what was expected of it."""
+    nodes, price = passages(*"abcdefgh"), (1.0, 0.0)
+    costs = {GeARTripleExtractor(ScriptedLLM(), price=price).estimate([node]).cost for node in nodes}
+    (one,) = [cost for cost in costs if cost is not None]
+    llm = Slow(otherwise=facts)  # type: ignore[call-arg]
+    extractor = GeARTripleExtractor(llm, num_workers=4, price=price, max_cost=2.5 * one)
+    extractor(nodes)
+    assert len(llm.history) == 2 and extractor.spent == pytest.approx(2 * one)
+    assert extractor.ledger.outcomes == {"extracted": 2, "over budget": 6}
+
+
+def test_a_ceiling_may_be_reached() -> None:
+    one = GeARTripleExtractor(ScriptedLLM(), price=(1.0, 4.0)).estimate(passages("Ada"))
+    extractor = GeARTripleExtractor(ScriptedLLM(otherwise=facts), price=(1.0, 4.0), max_cost=one.cost)
+    assert outcomes(extractor(passages("Ada"))) == ["extracted"]
+
+
+def test_structured_output_is_expected_to_take_so_many_tokens_for_one_of_the_passage(tool_caller: Any) -> None:
+    """2.9, rounded up a passage."""
+    nodes = passages("Ada", "Bob of the long name")
+    words = [len(get_tokenizer()(node.text)) for node in nodes]
+    estimate = GeARTripleExtractor(tool_caller("x", "y")[0]).estimate(nodes)
+    assert estimate.completion_tokens == sum(math.ceil(2.9 * count) for count in words)
 
 
 def test_a_second_try_is_paid_for_too() -> None:

@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -43,9 +44,19 @@ from llama_index_gear.errors import (
 from llama_index_gear.mentions import MentionTripleExtractor
 from llama_index_gear.nodes import TRIPLES_KEY, attach_triples, read_triples
 from llama_index_gear.retriever import NaiveGERetriever
-from llama_index_gear.steps import EmbedQuery, Facts, Link, Neighbours, Propositions, Similarities, TriplesOf
+from llama_index_gear.steps import (
+    EmbedQuery,
+    Facts,
+    Link,
+    Neighbours,
+    Propositions,
+    Similarities,
+    Touching,
+    TriplesOf,
+)
 from llama_index_gear.store import GeARVectorStore
 from llama_index_gear.store_contract import StoreContract, contents, passage
+from llama_index_gear.store_layout import point_id_of
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.triple import Triple
 
@@ -185,6 +196,45 @@ def test_a_server_is_told_how_to_make_and_search_collections() -> None:
     assert all((each["params"] is RESCORED) == (each["using"] == "text-dense") for each in queries)
 
 
+def test_what_is_read_without_a_vector_is_no_search() -> None:
+    """How dense vectors are searched says nothing about triples that are read by their entities."""
+    client = Listening()
+    store = GeARVectorStore(client, embed_model=EMBED, search_params=RESCORED)
+    store.add([passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], embed_model=EMBED)])
+    assert len(store.answer(Touching([(["ada"], [])], [5]))[0]) == 1
+    assert [options["params"] for name, options in client.told if name == "query"] == [None]
+
+
+class Awaited(QdrantClient):
+    """Qdrant in memory, which remembers whether a write was to be over when it answered."""
+
+    def __init__(self) -> None:
+        super().__init__(":memory:")
+        self.waits: list[tuple[str, str, bool]] = []
+
+    def upsert(self, *arguments: Any, **options: Any) -> Any:
+        self.waits.append(("upsert", options["collection_name"], options.get("wait", True)))
+        return super().upsert(*arguments, **options)
+
+    def delete(self, *arguments: Any, **options: Any) -> Any:
+        self.waits.append(("delete", options["collection_name"], options.get("wait", True)))
+        return super().delete(*arguments, **options)
+
+
+def test_what_was_written_can_be_found_at_once() -> None:
+    """A server is asked to answer when a write is over, not when it has noted that one is to come."""
+    client, copy = Awaited(), Awaited()
+    store = GeARVectorStore(client, embed_model=EMBED)
+    store.add([passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], document="d", embed_model=EMBED)])
+    store.add([passage("p", "Ada saw Bob.", [("Ada", "saw", "Bob")], document="d", embed_model=EMBED)])
+    store.copy_to(GeARVectorStore(copy, embed_model=EMBED))
+    store.delete_nodes(["p"])
+    store.delete("d")
+    written = {(what, name, True) for what in ("upsert", "delete") for name in ("gear", "gear_triples")}
+    assert set(client.waits) == written
+    assert set(copy.waits) == written - {("delete", "gear", True)}
+
+
 def test_the_embedded_engine_refuses_what_it_cannot_do(tmp_path: Path) -> None:
     nodes = [passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], embed_model=EMBED)]
     for wrong in ({"collection_options": {"shard_number": 6}}, {"vector_options": {"on_disk": True}}):
@@ -254,6 +304,37 @@ def test_an_embedded_store_moves_to_a_server_and_back(tmp_path: Path, location: 
     served.clear()
     served.close()
     embedded.close()
+
+
+def test_a_passage_of_more_triples_than_a_page_is_copied_whole(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llama_index_gear.store_copy.PAGE", 2)
+    source, target = make_store(), make_store()
+    source.add([passage(name, name, [(name, "has", f"part {n}") for n in range(3)]) for name in ("p", "q")])
+    assert source.copy_to(target) == 2
+    assert contents(target) == contents(source) and len(contents(target)[target.triple_collection_name]) == 6
+
+
+def test_passages_that_have_no_collection_of_triples_are_copied(make_store: MakeStore) -> None:
+    """As LlamaIndex's own Qdrant store makes them."""
+    source, target = make_store(), make_store()
+    source.add([passage("p", "Ada met Bob."), passage("q", "Bob met Cid.")])
+    source.client.delete_collection(source.triple_collection_name)
+    assert GeARVectorStore(source.client, embed_model=EMBED).copy_to(target) == 2
+    assert contents(target) == {**contents(source), target.triple_collection_name: {}} and target.check().ok
+
+
+def test_a_copy_beside_the_original(make_store: MakeStore) -> None:
+    """Two collections of one client are two stores."""
+    source = make_store()
+    beside = GeARVectorStore(source.client, embed_model=EMBED, collection_name="beside")
+    source.add([passage("p", "Ada met Bob.", [("Ada", "met", "Bob")])])
+    assert source.copy_to(beside) == 1
+    assert [*contents(beside).values()] == [*contents(source).values()]
+    again = GeARVectorStore(source.client, embed_model=EMBED, collection_name=source.collection_name)
+    with pytest.raises(ArgumentError, match="into itself"):
+        source.copy_to(again)
 
 
 # -- bad input -----------------------------------------------------------------------------------------------------
@@ -401,6 +482,41 @@ def test_lone_surrogates_are_refused_by_name_before_anything_is_written(make_sto
         with pytest.raises(ArgumentError, match="lone surrogate"):
             store.add([passage("p", "new"), bad])
     assert contents(store) == before
+
+
+def test_a_lone_surrogate_in_a_document_s_id_is_refused_before_anything_is_written(make_store: MakeStore) -> None:
+    store = make_store()
+    with pytest.raises(ArgumentError, match="'bad' holds a lone surrogate"):
+        store.add([passage("p", "x", [("A", "is", "B")]), passage("bad", "x", document="half \ud83d")])
+    assert contents(store) == {}
+
+
+def test_metadata_that_json_has_no_word_for_is_stored_as_text(make_store: MakeStore) -> None:
+    store = make_store()
+    metadata = {"seen": date(2020, 1, 2), "pairs": {("a", "b"): 1, "c": {3: Path("x")}}}
+    store.add([passage("p", "x", [("A", "is", "B")], metadata=metadata)])
+    (node,) = store.get_nodes()
+    assert {key: node.metadata[key] for key in metadata} == {
+        "seen": "2020-01-02",
+        "pairs": {"a,b": 1, "c": {"3": "x"}},
+    }
+    assert store.check(sample=0).ok
+
+
+CYCLE: list[Any] = []
+CYCLE.append(CYCLE)
+
+
+@pytest.mark.parametrize("value", [object(), b"\xff", {("\ud83d",): 1}, CYCLE], ids=["object", "bytes", "key", "cycle"])
+def test_metadata_that_json_cannot_say_is_refused_by_name_and_leaves_nothing(make_store: MakeStore, value: Any) -> None:
+    store = make_store()
+    good, bad = (passage(name, "x", [("A", "is", "B")]) for name in ("good", "bad"))
+    bad.metadata["what"] = value
+    with pytest.raises(ArgumentError, match="'bad'.*JSON"):
+        store.add([good, bad])
+    assert not any(contents(store).values())
+    store.add([good])
+    assert store.check().ok
 
 
 def test_a_passage_of_a_megabyte(make_store: MakeStore) -> None:
@@ -617,6 +733,68 @@ def test_a_call_that_died_at_any_write_is_mended_by_repeating_it(
         else:
             break
     assert after > 0 or not filled  # at least one write was disturbed
+
+
+# -- what another embedding model left behind ----------------------------------------------------------------------
+
+
+class Backwards(WordEmbedding):
+    """Another model of the same dimension: it reads every word backwards."""
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        return super()._get_text_embedding(text[::-1])
+
+
+def fact_of(name: str) -> Triple:
+    return Triple(f"Entity {name}", "is told", "of it")
+
+
+def told(names: Sequence[str], embed_model: WordEmbedding) -> list[BaseNode]:
+    bare = {name: passage(name, f"Entity {name} is told of.", embed_model=embed_model) for name in names}
+    return [attach_triples(node, [fact_of(name)]) for name, node in bare.items()]
+
+
+def test_passages_that_mostly_another_model_embedded(make_store: MakeStore) -> None:
+    """Found though the first one is the store's own; a single one may have been embedded with other words."""
+    first, *rest = sorted((f"p{n}" for n in range(12)), key=point_id_of)
+    for others, is_wrong in ((rest, True), ([first], False)):
+        store = make_store()
+        store.add([*told([each for each in (first, *rest) if each not in others], EMBED), *told(others, Backwards())])
+        report = store.check()
+        assert (report.wrong_embedder, report.triple_agreement) == (is_wrong, 1.0), report
+        assert report.passage_agreement is not None and (report.passage_agreement > 0.999) != is_wrong
+
+
+def test_triples_of_which_another_model_embedded_one(make_store: MakeStore) -> None:
+    """The words that they were embedded with are known: one is one too many."""
+    store = make_store()
+    first, *rest = sorted((f"p{n}" for n in range(12)), key=lambda name: fact_of(name).id(name))
+    store.add(told(rest, EMBED))
+    assert store.check().ok
+    GeARVectorStore(store.client, embed_model=Backwards()).add(told([first], EMBED))
+    report = store.check()
+    assert report.wrong_embedder and report.triple_agreement is not None and report.triple_agreement < 0.5, report
+    assert report.passage_agreement == 1.0
+
+
+def test_all_is_embedded_again_batch_by_batch(make_store: MakeStore) -> None:
+    names = [f"p{n}" for n in range(5)]
+    store, expected = make_store(), make_store(embed_model=Backwards())
+    store.add(told(names, EMBED))
+    expected.add(told(names, Backwards()))
+    assert GeARVectorStore(store.client, embed_model=Backwards(), batch_size=2).repair(reembed=True).ok
+    assert contents(store) == contents(expected)
+
+
+def test_more_damaged_passages_than_are_read_at_once_are_mended(make_store: MakeStore) -> None:
+    small = WordEmbedding(8)
+    store = make_store(embed_model=small)
+    names = [f"p{n}" for n in range(260)]
+    store.add(told(names, small))
+    store.client.delete(store.triple_collection_name, points_selector=[fact_of(name).id(name) for name in names])
+    assert len(store.check(sample=0).incomplete) == 260
+    report = store.repair()
+    assert report.ok and report.triples == 260
 
 
 # -- many callers --------------------------------------------------------------------------------------------------
@@ -926,6 +1104,20 @@ def test_a_collection_without_triples_is_mended(reembed: bool) -> None:
     opened = GeARVectorStore(client=client, embed_model=EMBED)
     assert opened.check().incomplete == ("p",)
     assert opened.repair(reembed=reembed).ok and opened.check().triples == 1
+
+
+def test_what_is_asked_of_triples_first_is_checked_as_later(tmp_path: Path) -> None:
+    """What a store learns of its collections doesn't depend on the call that it learns it from."""
+    client = EdgeClient(tmp_path)
+    GeARVectorStore(client, embed_model=EMBED).add([passage("p", "x", [("A", "is", "B")])])
+    vector = WordEmbedding(8).get_query_embedding("A")
+    for request in (Link(["A"], 1, vector), TriplesOf(["p"], vector, None), Neighbours([("a",)], vector, [], 1)):
+        with pytest.raises(EmbeddingError, match="8 dimensions.*256"):
+            GeARVectorStore(client, embed_model=WordEmbedding(8)).answer(request)
+    client.create_collection("theirs", models.VectorParams(size=8, distance=models.Distance.COSINE))
+    with pytest.raises(StoreError, match="made by another program"):
+        GeARVectorStore(client, collection_name="theirs", embed_model=WordEmbedding(8)).answer(request)
+    client.close()
 
 
 def test_what_llama_index_s_own_store_wrote_is_in_order() -> None:

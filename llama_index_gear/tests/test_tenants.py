@@ -27,6 +27,7 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryMode,
 )
 from qdrant_client import QdrantClient
+from qdrant_client.http import models
 
 from llama_index_gear.bm25 import RankBM25Retriever
 from llama_index_gear.engine import GeARQueryEngine
@@ -385,6 +386,28 @@ def test_a_tenant_changes_its_own(make: Make) -> None:
     assert contents(store) == {}
 
 
+def test_an_id_of_another_tenant_s_in_a_later_batch_keeps_the_first_from_being_written(make: Make) -> None:
+    store = make(batch_size=1)
+    store.add([letter("2-a", "other")])
+    before = contents(store)
+    for asked, nodes in (
+        (store.for_tenant("one"), [letter("new"), letter("2-a")]),
+        (store, [letter("new", "one"), letter("2-a", "one")]),
+    ):
+        with pytest.raises(TenantError, match="'2-a'"):
+            asked.add(nodes)
+        assert contents(store) == before
+
+
+def test_a_tenant_who_deletes_no_ids_deletes_nothing(make: Make) -> None:
+    store = shared(make)
+    before = contents(store)
+    for filters in (None, all_of(is_("doc_id", "d-1"))):
+        store.for_tenant("one").delete_nodes([], filters)
+    store.delete_nodes([], all_of(is_("who", "one")))
+    assert contents(store) == before
+
+
 def test_what_is_about_all_tenants_is_not_for_one(make: Make) -> None:
     store, target = shared(make), make()
     one = store.for_tenant("one")
@@ -401,6 +424,22 @@ def test_a_tenant_has_an_index_of_its_own(make: Make) -> None:
     if not isinstance((store := shared(make)).client, QdrantClient):  # Qdrant in memory has no indexes
         for name, field in ((store.collection_name, "who"), (store.triple_collection_name, "metadata.who")):
             assert field in store.client.get_collection(name).payload_schema
+
+
+def test_an_index_is_told_that_it_is_a_tenant_s(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server then keeps what is one tenant's together."""
+    store, told = make(), {}
+    index = store.client.create_payload_index
+
+    def noting(collection_name: str, field_name: str, field_schema: Any, **options: Any) -> Any:
+        told[collection_name, field_name] = field_schema
+        return index(collection_name, field_name, field_schema, **options)
+
+    monkeypatch.setattr(store.client, "create_payload_index", noting)
+    store.add([letter("1-a", "one")])
+    for where in ((store.collection_name, "who"), (store.triple_collection_name, "metadata.who")):
+        assert told.pop(where) == models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
+    assert told and set(told.values()) == {models.PayloadSchemaType.KEYWORD}
 
 
 @pytest.mark.parametrize("wrong", ["", 3, "doc_id", "ref_doc_id", "_node_content", "org.id", "page label", "tags[0]"])

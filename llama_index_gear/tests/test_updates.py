@@ -29,6 +29,7 @@ from llama_index_gear.steps import Call
 from llama_index_gear.store_contract import Contents, contents, passage
 from llama_index_gear.store_copy import copying
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.triple import Triple
 from llama_index_gear.turns import Take
 
 
@@ -207,6 +208,24 @@ def test_writers_through_two_stores_of_one_client_take_turns() -> None:
         with pytest.raises(TenantError, match="another tenant has a passage of the id 'p'"):
             other.result(timeout=5)
     assert one.check().ok and one.for_tenant("a").get_nodes(["p"]) and one.check().passages == 2
+
+
+@pytest.mark.parametrize("reembed", [False, True])
+def test_a_repair_leaves_what_is_written_beside_it(reembed: bool) -> None:
+    """What it read of a passage is older than what another call has made of that before its turn comes."""
+    embed_model = WordEmbedding()
+    store = GeARVectorStore(QdrantClient(":memory:"), embed_model=embed_model)
+    names = ("deleted", "edited", "left")
+    store.add([passage(name, f"old {name}", [("A", "is", name)], embed_model=embed_model) for name in names])
+    lost = [Triple("A", "is", name).id(name) for name in names]
+    store.client.delete(store.triple_collection_name, points_selector=lost)
+    flow, answer = store._checks.repairing(reembed), store._connection.answer
+    batch = passing(flow, answer, lambda asked: isinstance(asked, Take))
+    store.delete_nodes(["deleted"])
+    store.add([passage("edited", "new", [("A", "is", "new")], embed_model=embed_model)])
+    finish(flow, answer, batch)
+    assert {node.node_id: node.get_content() for node in store.get_nodes()} == {"edited": "new", "left": "old left"}
+    assert store.check().ok and store.check().triples == 2
 
 
 def test_a_delete_does_not_wait_until_all_is_added() -> None:
