@@ -12,11 +12,14 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
 from llama_index_instrumentation import get_dispatcher
@@ -26,7 +29,7 @@ import retrieval
 from data import Dataset, Passage, Question, load
 from hipporag import HippoRAGRetriever
 from ircot import IRCoTRetriever
-from measures import compared, corrected, exact_match, f1, interval, normalised, recall
+from measures import chance, compared, corrected, exact_match, f1, interval, normalised, recall
 from methods import Fixed, Settings, Workbench, check_needs, own_reader, parts_of, recorded_reader, to_nodes
 from recorded import RecordedLLM
 from running import comparisons, measure, rows_of
@@ -95,6 +98,29 @@ def test_a_paired_comparison() -> None:
     assert (alone.difference, alone.p_value, alone.wins) == (1.0, 1.0, 1)
     with pytest.raises(ValueError, match="paired"):
         compared([1.0], [])
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(1, 4)), min_size=1, max_size=9))
+def test_the_paired_test_is_exact(cases: list[tuple[int, int, int]]) -> None:
+    """As counted over all signs, in whole numbers."""
+    pairs = [(min(mine, gold), min(its, gold), gold) for mine, its, gold in cases]
+    steps = [12 * (mine - its) // gold for mine, its, gold in pairs]
+    sums = [abs(sum(sign * step for sign, step in zip(signs, steps, strict=True)))
+            for signs in product((1, -1), repeat=len(steps))]  # fmt: skip
+    expected = sum(each >= abs(sum(steps)) for each in sums) / len(sums)
+    p_value = chance([mine / gold - its / gold for mine, its, gold in pairs])
+    assert p_value == pytest.approx(expected, rel=1e-12) and (sum(steps) != 0 or p_value == 1.0)
+
+
+def test_how_small_a_p_value_can_be() -> None:
+    assert chance([0.5] * 3 + [1 / 3] * 37 + [0.0] * 60) == pytest.approx(2 / 2**40, rel=1e-12)
+    assert chance([1 / 3, 2 / 3, -1.0]) == 1.0 == chance([])  # a tie
+    assert 0 < chance([1.0] * 2000) < 1e-300
+    primes = [1 / n for n in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31)]  # more sums than can be told apart
+    sums = [abs(np.dot(signs, primes)) for signs in product((1, -1), repeat=len(primes))]
+    for turned in (0, 1, 3):
+        signed = [-each if n < turned else each for n, each in enumerate(reversed(primes))]
+        assert chance(signed) == np.mean([each >= abs(sum(signed)) - 1e-12 for each in sums])
 
 
 # -- data -------------------------------------------------------------------------------------------------------------
@@ -252,8 +278,15 @@ def test_more_than_nine_gold_passages(bench: Workbench) -> None:
     bench.dataset.questions = [replace(ASKED[0], gold=tuple(f"p{n}" for n in range(12)))]
     results = measured(bench, "gold", "closed-book")
     assert [row["hits@15"] for row in results] == ["c", "0"] and results[0]["hits@10"] == "a"
-    comparisons(results, bench.dataset.questions, "closed-book")
+    results[0]["method"], results[1]["method"] = "some", "none"
+    comparisons(results, bench.dataset.questions, "none")
     assert results[0]["gain@15"]["points"] == 100.0 and results[0]["gain@10"]["points"] == pytest.approx(83.33)
+
+
+def test_bounds_are_no_hypotheses(bench: Workbench) -> None:
+    results = measured(bench, "gold", "closed-book", "bm25", "hybrid")
+    comparisons(results, ASKED, "bm25")
+    assert [result.get("against") for result in results] == [None, None, None, "bm25"]
 
 
 def test_methods_by_name(bench: Workbench) -> None:
@@ -339,6 +372,27 @@ def test_sweeps_change_one_setting_of_what_can_be_set(bench: Workbench, monkeypa
     ):
         with pytest.raises(SystemExit, match=said):
             list(rows_of(["hybrid+naive"], Settings(), [sweep]))
+
+
+@pytest.mark.parametrize(
+    ("method", "set_", "sweep", "others"),
+    [
+        ("hybrid+naive", {"beam_size": 5}, "beam_size=5,10", ["10"]),
+        ("hybrid+naive", {}, "gamma=5,20,none", ["5"]),  # twice the beam size
+        ("hybrid+gear", {}, "max_steps=1,2,4", ["1", "2"]),
+        ("hybrid+gear", {"max_steps": 2}, "max_steps=1,2,4", ["1", "4"]),
+        ("t2rag", {}, "max_steps=3,4", ["4"]),
+        ("hybrid+gear+external", {}, "max_steps=2,4", ["4"]),
+        ("hybrid+ircot", {}, "base_top_k=10,20", ["20"]),
+        ("hybrid+naive", {}, "base_top_k=10,20", ["10", "20"]),
+    ],
+)
+def test_a_swept_value_that_is_set_anyway_is_no_other_row(
+    method: str, set_: dict[str, Any], sweep: str, others: list[str]
+) -> None:
+    rows = list(rows_of([method], Settings(**set_), [sweep]))
+    name = sweep.partition("=")[0]
+    assert [row.name for row in rows] == [method, *(f"{method}[{name}={value}]" for value in others)]
 
 
 def test_settings_read_what_a_command_line_says() -> None:

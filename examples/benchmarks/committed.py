@@ -63,6 +63,11 @@ class Results:
         rows = self.files.get(file, {}).get("methods", [])
         return next((row for row in rows if row["method"] == method), None)
 
+    def of_steps(self, file: str, method: str, most: int) -> dict[str, Any] | None:
+        """An agent's row with so many steps at most: the plain one where the whole file has as many."""
+        has_as_many = self.files.get(file, {}).get("conditions", {}).get("max_steps") == most
+        return self.row(file, method if has_as_many else f"{method}[max_steps={most}]")
+
     def setup(self, file: str) -> str:
         """One line on how a file came about; empty if there is no such file."""
         if file not in self.files:

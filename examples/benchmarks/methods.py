@@ -61,6 +61,7 @@ OF_PASSAGES, OF_AGENTS = 10, ("gear", "ircot", "t2rag")  # base passages of a st
 OWN_FACTS = 5
 BEAMS = "naive sync gear"
 GEAR_OUTSIDE = ("gear", "external")
+STEPS = {"gear": 4, "ircot": 4, "t2rag": 3, "gear+external": 2}  # the papers'
 
 
 def _setting(default: Any, parse: Any, of: str, help_: str) -> Any:
@@ -117,6 +118,18 @@ class Settings:
         """Whether a method has this setting, as far as there is one of this name."""
         known = cls.__dataclass_fields__.get(name)
         return known is None or bool({*parts_of(method)[1:]} & {*known.metadata["of"]})
+
+    def of(self, method: str) -> Settings:
+        """With what a method takes where nothing is said."""
+        _, expansion, extra = parts_of(method)
+        steps = STEPS.get(f"{expansion}+{extra}", STEPS.get(expansion))
+        most = OF_PASSAGES if expansion in OF_AGENTS else None
+        return replace(
+            self,
+            gamma=2.0 * self.beam_size if self.gamma is None else self.gamma,
+            max_steps=self.max_steps or steps,
+            base_top_k=self.base_top_k or most,
+        )
 
     def swept(self, name: str, value: str) -> Settings:
         """With one of them set to what this text says.
@@ -255,23 +268,28 @@ class Workbench:
 
         """
         base, expansion, extra = parts_of(method)
+        settings = settings.of(method)
         if method in BOUNDS:
             known = {node.node_id: node for node in self.nodes} if method == "gold" else {}
             return Fixed({q.question: [known[g] for g in q.gold if g in known] for q in self.dataset.questions})
         shared = self._shared(cut, settings, extra)
         if expansion == "t2rag":
-            rounds = settings.max_steps or 3
-            by = settings.search_by
+            rounds, by = settings.max_steps, settings.search_by
             return T2RAGRetriever(
-                self.store, llm=self.llm, max_rounds=rounds, search_by=by, expand=settings.expand, **shared
+                self.store,
+                llm=self.llm,
+                max_rounds=rounds,  # type: ignore[arg-type]
+                search_by=by,
+                expand=settings.expand,
+                **shared,
             )
         if not expansion:
             return self._base(base, cut)
-        start = self._base(base, settings.base_top_k or (OF_PASSAGES if expansion in OF_AGENTS else cut))
+        start = self._base(base, settings.base_top_k or cut)
         if expansion == "naive":
             return NaiveGERetriever(self.store, start, **shared)
         if expansion == "ircot":
-            return IRCoTRetriever(start, self.llm, max_steps=settings.max_steps or 4, similarity_top_k=cut)  # type: ignore[arg-type]
+            return IRCoTRetriever(start, self.llm, max_steps=settings.max_steps, similarity_top_k=cut)  # type: ignore[arg-type]
         return self._reading(expansion, start, settings, shared)
 
     def _shared(self, cut: int, settings: Settings, extra: str) -> dict[str, Any]:
@@ -292,10 +310,10 @@ class Workbench:
         if expansion == "sync":
             return SyncGERetriever(self.store, **shared)
         if "graph" in shared:
-            return ExternalGeARRetriever(self.store, max_steps=settings.max_steps or 2, **shared)
+            return ExternalGeARRetriever(self.store, max_steps=settings.max_steps, **shared)  # type: ignore[arg-type]
         return GeARRetriever(
             self.store,
-            max_steps=settings.max_steps or 4,
+            max_steps=settings.max_steps,  # type: ignore[arg-type]
             calls="single" if isinstance(self.llm, StandIn) else settings.calls,  # type: ignore[arg-type]
             passage_link_top_k=settings.passage_link_top_k,
             **shared,

@@ -142,7 +142,7 @@ def table_8(results: Results) -> str:
         rows.append([f"beam length {length}", *(published(each) for each in steps), ours])
     llm = []
     for number in range(1, 5):
-        row = results.row(LLM_FILE, f"hybrid+gear[max_steps={number}]")
+        row = results.of_steps(LLM_FILE, "hybrid+gear", number)
         tokens = NONE if row is None else f"{row['calls']:.1f} / {row['prompt_tokens']:,.0f}"
         llm.append([f"at most {number}", recalls(row), tokens, NONE if row is None else f"{row['steps']:.2f}"])
     body = table(["R@5 / 10 / 15, MuSiQue", "paper: 1 step", "2", "3", "4", "ours, mpnet: 1 step"], rows)
