@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from committed import LLM_FILE, METHODS, Results
+from committed import LLM_FILE, METHODS, OURS, Results, named
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
@@ -37,7 +37,7 @@ def plotted(results: Results, folder: Path) -> Iterator[str]:
     """Write the plots that there are figures for: their names."""
     folder.mkdir(exist_ok=True)
     hops = {
-        label: ([2, 3, 4], [row["by_hops"][each]["recall@15"] for each in ("2", "3", "4")])
+        named(label, OURS, ""): ([2, 3, 4], [row["by_hops"][each]["recall@15"] for each in ("2", "3", "4")])
         for label in ("hybrid", "hybrid + NaiveGE", "HippoRAG", "hybrid + SyncGE", "GeAR", "GeAR + PageRank")
         if (row := results.row("musique_train-mpnet", METHODS[label]))
     }

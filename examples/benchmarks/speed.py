@@ -240,7 +240,12 @@ def main() -> None:
             if len(rows) > 1:
                 rows[-1]["ratio_to_previous"] = round(rows[-1]["expansion_ms"] / rows[-2]["expansion_ms"], 2)
             print(json.dumps(rows[-1]), flush=True)
-    report = {"dimension": arguments.dimension, "queries": arguments.queries, "growth_exponents": growth(rows)}
+    report = {
+        "dimension": arguments.dimension,
+        "queries": arguments.queries,
+        "growth_exponents": growth(rows),
+        "last_exponents": growth(rows[-2:]),
+    }
     if arguments.out is not None:
         arguments.out.write_text(json.dumps({**report, "sizes": rows}, indent=2) + "\n", "utf-8")
     print(json.dumps(report))
