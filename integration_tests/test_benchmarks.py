@@ -26,13 +26,14 @@ from llama_index_instrumentation import get_dispatcher
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "benchmarks"))
 import retrieval
-from data import Dataset, Passage, Question, load
+import speed
+from data import Dataset, Passage, Question, load, write_whole
 from hipporag import HippoRAGRetriever
 from ircot import IRCoTRetriever
 from measures import chance, compared, corrected, exact_match, f1, interval, normalised, recall
 from methods import Fixed, Settings, Workbench, check_needs, own_reader, parts_of, recorded_reader, to_nodes
 from recorded import RecordedLLM
-from running import comparisons, measure, rows_of
+from running import NoResultError, comparisons, measure, rows_of
 from spent import EmbeddingClock, TimedRetriever, spending
 
 from llama_index_gear import GeARVectorStore, Triple, attach_triples
@@ -220,7 +221,8 @@ def dataset() -> Dataset:
 
 
 NEED_A_MODEL = ("hybrid+sync", "hybrid+gear", "hybrid+ircot", "t2rag", "hybrid+gear+external", "hipporag-filter")
-NEED_TRIPLES = ("hipporag", "hipporag-synonyms", "hybrid+naive+external")
+NEED_TRIPLES = ("hipporag", "hipporag-synonyms", "hybrid+naive+external", "hybrid+naive")
+NEED_BOTH = ("bm25+sync", "hybrid+gear", "t2rag")
 
 
 @pytest.fixture
@@ -315,6 +317,7 @@ def test_no_such_method(name: str) -> None:
         *((name, "none", "file", "needs a language model: --llm") for name in NEED_A_MODEL),
         *((name, "own", "file", "does more than read") for name in NEED_A_MODEL[2:]),
         *((name, "none", "file", "needs triples: triples.jsonl, or") for name in NEED_TRIPLES),
+        *((name, "openai", "file", "needs triples: triples.jsonl, or") for name in NEED_BOTH),
         ("hybrid+sync", "recorded", "file", "reader.jsonl says nothing of 1 questions, '2' among them"),
     ],
 )
@@ -323,6 +326,8 @@ def test_what_a_method_lacks_is_said_at_once(dataset: Dataset, name: str, llm: s
     if "triples:" in said:
         dataset.triples = {}
         check_needs(name, dataset, llm, "offline")
+        for plain in ("hybrid", "gold", "hybrid+ircot"):
+            check_needs(plain, dataset, "openai", "file")
     with pytest.raises(SystemExit, match=said):
         check_needs(name, dataset, llm, triples)
     check_needs(name, dataset, "openai", "offline")
@@ -472,13 +477,21 @@ def test_questions_side_by_side_keep_their_own_accounts(bench: Workbench) -> Non
 
 
 def test_offline_refuses_other_machines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket.socket, "connect", socket.socket.connect)  # undone after the test
+    for name in ("connect", "connect_ex", "sendto"):
+        monkeypatch.setattr(socket.socket, name, getattr(socket.socket, name))  # undone after the test
     monkeypatch.setattr(socket, "getaddrinfo", socket.getaddrinfo)
     retrieval.refuse_network()
     with pytest.raises(OSError, match="--offline: no connection to example.com"):
         socket.create_connection(("example.com", 80), timeout=0.1)
     with socket.socket() as elsewhere, pytest.raises(OSError, match=r"--offline: no connection to 192.0.2.1"):
         elsewhere.connect(("192.0.2.1", 80))
+    with socket.socket() as elsewhere, pytest.raises(OSError, match=r"--offline: no connection to 192.0.2.1"):
+        elsewhere.connect_ex(("192.0.2.1", 80))
+    with socket.socket(type=socket.SOCK_DGRAM) as elsewhere:
+        for arguments in ((b"?", ("192.0.2.1", 53)), (b"?", 0, ("192.0.2.1", 53))):
+            with pytest.raises(OSError, match=r"--offline: no connection to 192.0.2.1"):
+                elsewhere.sendto(*arguments)
+        assert elsewhere.sendto(b"?", ("127.0.0.1", 9)) == 1
     with socket.create_server(("127.0.0.1", 0)) as here, socket.create_connection(here.getsockname()) as connected:
         assert connected.getpeername() == here.getsockname()
 
@@ -488,7 +501,7 @@ def test_a_model_that_fails_is_no_result(bench: Workbench, tmp_path: Path) -> No
     recording = RecordedLLM(ScriptedLLM(['{"triples": [["Stephen", "father", "Dell Curry"]]}']), tmp_path / "r.jsonl")
     recording.complete("warm up the file")
     bench.llm = RecordedLLM(ScriptedLLM(['{"triples": [["Stephen", "father", "Dell Curry"]]}']), None)
-    with pytest.raises(RuntimeError, match="hybrid\\+gear, question '1': failed: "):
+    with pytest.raises(NoResultError, match="hybrid\\+gear, question '1': failed: "):
         measured(bench, "hybrid+gear")
 
 
@@ -500,12 +513,75 @@ def test_a_store_that_is_not_what_is_asked_for(tmp_path: Path) -> None:
     assert is_new
     with pytest.raises(SystemExit, match="was not filled to the end: delete it"):
         retrieval.opened(folder, WordEmbedding(), made_of)
-    folder.with_suffix(".json").write_text(json.dumps(made_of), "utf-8")
+    note = tmp_path / "store.made_of.json"
+    note.write_text("", "utf-8")
+    with pytest.raises(SystemExit, match=r"store.made_of.json can't be read: delete it and .*store$"):
+        retrieval.opened(folder, WordEmbedding(), made_of)
+    note.write_text(json.dumps(made_of), "utf-8")
     store, is_new = retrieval.opened(folder, WordEmbedding(), made_of)
     store.close()
     assert not is_new
     with pytest.raises(SystemExit, match="is made of .*'file'.*, not of .*'offline'"):
         retrieval.opened(folder, WordEmbedding(), {**made_of, "triples": "offline"})
+    assert len({retrieval.note_of(tmp_path / name) for name in ("s.minilm", "s.mpnet", "s", "s.json")}) == 4
+
+
+def test_a_store_is_made_of_texts_triples_and_what_a_model_was_asked(dataset: Dataset) -> None:
+    llm = RecordedLLM(None, None, "one")
+
+    def made_of(llm: RecordedLLM | None = llm, **changed: Any) -> str:
+        arguments = [word for name, value in changed.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+        return json.dumps(retrieval.composition(dataset, options(*arguments), "MiniLM", llm))
+
+    by_rule, ready = made_of(triples="offline"), made_of()
+    assert ready == made_of(None) == made_of(max_tokens=7) and "one" not in ready
+    extracted = [made_of(triples="llm", max_tokens=most) for most in (7, 8)]
+    extracted += [made_of(RecordedLLM(None, None, "other"), triples="llm", max_tokens=7)]
+    extracted += [made_of(triples="llm", max_tokens=7, passages_per_call=2)]
+    assert len({by_rule, ready, *extracted}) == 6
+    dataset.triples = {**dataset.triples, "bare": [("nothing", "is", "said")]}
+    assert made_of() != ready and made_of(triples="offline") == by_rule
+    dataset.passages = [replace(dataset.passages[0], text="Other"), *dataset.passages[1:]]
+    assert made_of(triples="offline") != by_rule
+
+
+def test_a_kill_leaves_a_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "results.json"
+    write_whole(path, "before")
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(path, "after")
+    assert path.read_text("utf-8") == "before"
+
+
+def test_a_half_filled_store_of_synthetic_triples_is_filled_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "200").mkdir()
+    (tmp_path / "200" / "left").write_text("by a kill", "utf-8")
+    times = {"expansion_ms": 1.0, "local_ms": 2.0, "whole_ms": 3.0}
+    monkeypatch.setattr(speed, "measured", lambda _, size, *__: {"triples": size, **times})
+    monkeypatch.setattr(speed, "alone", lambda work, *arguments: work(*arguments))
+    out = tmp_path / "speed.json"
+    arguments = ["speed.py", "--sizes", "100,200", "--dimension", "8", "--stores", str(tmp_path), "--out", str(out)]
+    monkeypatch.setattr(sys, "argv", arguments)
+    (tmp_path / "100.json").write_text('{"disk_mib": 7}', "utf-8")  # filled before
+    speed.main()
+    result = json.loads(out.read_text("utf-8"))
+    assert [row["disk_mib"] == 7 for row in result["sizes"]] == [True, False] and not (tmp_path / "100").exists()
+    assert (tmp_path / "200.json").exists() and not (tmp_path / "200" / "left").exists()
+    assert result["growth_exponents"] == result["last_exponents"]
+
+
+@pytest.mark.parametrize("argument", ["--limit", "--sample", "--workers", "--passages-per-call"])
+def test_nothing_is_asked_of_nothing(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        options(argument, "0")
+    assert "0 is below 1" in capsys.readouterr().err
 
 
 def test_what_is_asked_for_wrongly_is_said_before_anything_is_measured(

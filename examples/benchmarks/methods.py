@@ -406,7 +406,7 @@ def check_needs(method: str, dataset: Dataset, llm: str, triples: str) -> None:
     only_reading = expansion in ("sync", "gear") and (expansion, extra) != GEAR_OUTSIDE
     if is_asking and llm in READERS and not only_reading:
         raise SystemExit(f"{method} needs a language model that does more than read: --llm openai")
-    if (base in HIPPORAG or extra == "external") and triples == "file" and not dataset.triples:
+    if (base in HIPPORAG or expansion not in ("", "ircot")) and triples == "file" and not dataset.triples:
         raise SystemExit(f"{method} needs triples: triples.jsonl, or --triples offline")
     if llm == "recorded" and expansion and (silent := [q.id for q in dataset.questions if q.id not in dataset.reader]):
         raise SystemExit(f"reader.jsonl says nothing of {len(silent)} questions, {silent[0]!r} among them")

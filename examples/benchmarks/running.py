@@ -30,6 +30,10 @@ DENSITIES = (9, 11, 13)  # triples a gold passage, as GeAR groups them (Table 11
 DENSITY_NAMES = ("<9", "9-11", "11-13", ">=13")
 
 
+class NoResultError(RuntimeError):
+    """An agent ended early since a model or a store failed: nothing that is worth a figure."""
+
+
 @dataclass
 class Outcome:
     """One question with one method."""
@@ -87,7 +91,7 @@ def asked(row: Row, cut: int, questions: Sequence[Question], bench: Workbench, o
     """All questions, by one retriever, `--workers` at a time; answered once, at 10 or for all cuts.
 
     Raises:
-        RuntimeError: an agent ended early since a model or a store failed: nothing that is worth a figure.
+        NoResultError: an agent ended early since a model or a store failed.
 
     """
     with_answers = options.answers and (cut == TIMED or is_of_one_list(row.method, row.settings))
@@ -114,7 +118,7 @@ def asked(row: Row, cut: int, questions: Sequence[Question], bench: Workbench, o
                 found, trace = retriever.retrieve_with_trace(bundle)
                 found_them()
         if trace is not None and trace.stopped.startswith("failed"):
-            raise RuntimeError(f"{row.name}, question {question.id!r}: {trace.stopped}")
+            raise NoResultError(f"{row.name}, question {question.id!r}: {trace.stopped}")
         seconds, before = ends[0]
         return Outcome([each.node.node_id for each in found][:cut], seconds, before, spent - before, answer, trace)
 
