@@ -107,16 +107,16 @@ def asked(row: Row, cut: int, questions: Sequence[Question], bench: Workbench, o
             def found_them() -> None:
                 ends.append((time.perf_counter() - start, spent + Spent()))
 
-            if not isinstance(retriever, GeARRetriever | ExternalGeARRetriever | T2RAGRetriever):
-                found = retriever.retrieve(bundle)
+            if with_answers and isinstance(retriever, ExternalGeARRetriever | T2RAGRetriever):
+                answer, found, trace = agent_answered(bench.llm, retriever, bundle, found_them)  # type: ignore[arg-type]
+            else:
+                if isinstance(retriever, GeARRetriever | ExternalGeARRetriever | T2RAGRetriever):
+                    found, trace = retriever.retrieve_with_trace(bundle)
+                else:
+                    found = retriever.retrieve(bundle)
                 found_them()
                 if with_answers:
                     answer = answered(bench.llm, question.question, found)  # type: ignore[arg-type]
-            elif with_answers:
-                answer, found, trace = agent_answered(bench.llm, retriever, bundle, found_them)  # type: ignore[arg-type]
-            else:
-                found, trace = retriever.retrieve_with_trace(bundle)
-                found_them()
         if trace is not None and trace.stopped.startswith("failed"):
             raise NoResultError(f"{row.name}, question {question.id!r}: {trace.stopped}")
         seconds, before = ends[0]
