@@ -27,13 +27,14 @@ from llama_index_instrumentation import get_dispatcher
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "benchmarks"))
 import retrieval
 import speed
+from answers import ANSWER_PROMPT
 from data import Dataset, Passage, Question, load, write_whole
 from hipporag import HippoRAGRetriever
 from ircot import IRCoTRetriever
 from measures import chance, compared, corrected, exact_match, f1, interval, normalised, recall
 from methods import Fixed, Settings, Workbench, check_needs, own_reader, parts_of, recorded_reader, to_nodes
 from recorded import RecordedLLM
-from running import NoResultError, comparisons, measure, rows_of
+from running import NoResultError, asked, comparisons, measure, rows_of
 from spent import EmbeddingClock, TimedRetriever, spending
 
 from llama_index_gear import GeARVectorStore, Triple, attach_triples
@@ -435,6 +436,18 @@ def test_what_answers_and_calls_cost(bench: Workbench) -> None:
     assert [gold["by_hops"][hops]["em"] for hops in ("2", "3")] == [100.0, 100.0]
 
 
+def test_gear_answers_as_plain_retrievers_do(bench: Workbench) -> None:
+    """From the first five passages, as they stand there."""
+    bench.llm = ScriptedLLM(["Stephen | father | Dell Curry", "Dell Curry"])
+    bench.dataset.questions = ASKED[:1]
+    row = next(rows_of(["hybrid+gear"], Settings(calls="single"), []))
+    (found,) = asked(row, 15, bench.dataset.questions, bench, options("--answers"))
+    texts = {node.node_id: node.get_content(MetadataMode.LLM) for node in bench.nodes}
+    context = "\n\n".join(texts[name] for name in found.ids)
+    assert len(found.ids) == 5 and found.answer == "Dell Curry"
+    assert bench.llm.history[1] == ANSWER_PROMPT.format(context_str=context, query_str=ASKED[0].question)
+
+
 def test_agents_answer_by_their_own_engines(bench: Workbench, tmp_path: Path) -> None:
     """And their answers' calls are counted beside their retrieval's."""
     clue = '{"triples": [["?father", "is father of", "Stephen"]]}'
@@ -733,8 +746,8 @@ def test_holms_correction() -> None:
     assert corrected([0.9, 0.8]) == [1.0, 1.0] and corrected([]) == []
 
 
-@pytest.mark.parametrize("synonyms", [False, True])
-def test_hipporag_is_pagerank_over_the_whole_graph(nodes: list[BaseNode], synonyms: bool) -> None:
+@pytest.mark.parametrize(("synonyms", "fact_weight"), [(False, 1.0), (True, 1.0), (False, 2.0)])
+def test_hipporag_is_pagerank_over_the_whole_graph(nodes: list[BaseNode], synonyms: bool, fact_weight: float) -> None:
     """Against power iteration over a graph that is built here again."""
     embed = WordEmbedding()
     extra = attach_triples(
@@ -742,7 +755,7 @@ def test_hipporag_is_pagerank_over_the_whole_graph(nodes: list[BaseNode], synony
         [Triple("curry dell", "is", "son"), Triple("Stephen", "is son of", "his father")],
     )
     whole = [*nodes, extra]
-    retriever = HippoRAGRetriever(whole, embed, similarity_top_k=9, facts=2, synonyms=synonyms)
+    retriever = HippoRAGRetriever(whole, embed, similarity_top_k=9, facts=2, synonyms=synonyms, fact_weight=fact_weight)
     found = retriever.retrieve("Who is the father of Stephen")
     names = [node.node_id for node in whole]
     facts = [(node_id, slots) for node_id, (_, triples) in TEXTS.items() for slots in triples]
@@ -753,8 +766,8 @@ def test_hipporag_is_pagerank_over_the_whole_graph(nodes: list[BaseNode], synony
     for node_id, (subject, _, object_) in facts:
         one, other = number[f"phrase {subject.lower()}"], number[f"phrase {object_.lower()}"]
         if one != other:
-            weights[one, other] += 1
-            weights[other, one] += 1
+            weights[one, other] += fact_weight
+            weights[other, one] += fact_weight
         for phrase in (one, other):
             weights[number[node_id], phrase] = weights[phrase, number[node_id]] = 1
     if synonyms:  # the same words in another order
@@ -787,6 +800,16 @@ def test_hipporag_is_pagerank_over_the_whole_graph(nodes: list[BaseNode], synony
     assert {each.node.node_id: each.score for each in found} == pytest.approx(expected, abs=1e-6)
     assert [each.node.node_id for each in found] == sorted(names, key=lambda name: -expected[name])
     assert {each.node.node_id for each in found[:2]} == {"stephen", "extra"}
+
+
+def test_how_much_a_fact_weighs_can_be_swept_over(bench: Workbench) -> None:
+    sweep = ["fact_weight=1,2"]
+    rows = list(rows_of(["hybrid+naive", "hipporag", "hipporag-synonyms"], Settings(), sweep))
+    names = [f"{base}{swept}" for base in ("hipporag", "hipporag-synonyms") for swept in ("", "[fact_weight=2]")]
+    assert [row.name for row in rows] == ["hybrid+naive", *names]
+    found = [bench.retriever("hipporag", 5, row.settings).retrieve(ASKED[0].question) for row in rows[1:3]]
+    once, twice = ({each.node_id: each.score for each in several} for several in found)
+    assert once.keys() == twice.keys() and once != pytest.approx(twice)
 
 
 def test_hipporags_model_drops_facts(nodes: list[BaseNode]) -> None:

@@ -65,7 +65,7 @@ STEPS = {"gear": 4, "ircot": 4, "t2rag": 3, "gear+external": 2}  # the papers'
 
 
 def _setting(default: Any, parse: Any, of: str, help_: str) -> Any:
-    """A setting of some expansions or what is added to them."""
+    """A setting of some bases, expansions, or what is added to them."""
     return field(default=default, metadata={"parse": parse, "of": of.split(), "help": help_})
 
 
@@ -101,6 +101,7 @@ class Settings:
     base_top_k: int | None = _setting(
         None, _or_none(int), f"{BEAMS} ircot", "base passages; none: the recall cut, or 10 in an agent"
     )
+    fact_weight: float = _setting(1.0, float, " ".join(HIPPORAG), "of a fact's edge; 2 in its authors' program")
     link_top_k: int = _setting(1, int, "sync gear", "triples that a noted fact is linked to")
     passage_link_top_k: int = _setting(3, int, "gear", "passages that a fact of the gist is linked to")
     max_steps: int | None = _setting(
@@ -117,7 +118,7 @@ class Settings:
     def applies(cls, name: str, method: str) -> bool:
         """Whether a method has this setting, as far as there is one of this name."""
         known = cls.__dataclass_fields__.get(name)
-        return known is None or bool({*parts_of(method)[1:]} & {*known.metadata["of"]})
+        return known is None or bool({*parts_of(method)} & {*known.metadata["of"]})
 
     def of(self, method: str) -> Settings:
         """With what a method takes where nothing is said."""
@@ -258,7 +259,7 @@ class Workbench:
     llm: LLM | None
     scratch: Path
     _graphs: dict[tuple[str, float], ExternalTripleStore] = field(default_factory=dict)
-    _hipporags: dict[str, HippoRAGRetriever] = field(default_factory=dict)
+    _hipporags: dict[tuple[str, float], HippoRAGRetriever] = field(default_factory=dict)
 
     def retriever(self, method: str, cut: int, settings: Settings) -> BaseRetriever:
         """The retriever of a method, for a recall cut.
@@ -284,8 +285,8 @@ class Workbench:
                 **shared,
             )
         if not expansion:
-            return self._base(base, cut)
-        start = self._base(base, settings.base_top_k or cut)
+            return self._base(base, cut, settings)
+        start = self._base(base, settings.base_top_k or cut, settings)
         if expansion == "naive":
             return NaiveGERetriever(self.store, start, **shared)
         if expansion == "ircot":
@@ -324,10 +325,10 @@ class Workbench:
         for graph in self._graphs.values():
             graph.close()
 
-    def _base(self, name: str, top_k: int) -> BaseRetriever:
+    def _base(self, name: str, top_k: int, settings: Settings) -> BaseRetriever:
         base: BaseRetriever
         if name in HIPPORAG:
-            return First(self._hipporag(name), top_k)
+            return First(self._hipporag(name, settings.fact_weight), top_k)
         if name == "rank-bm25":
             base = RankBM25Retriever(self.nodes, similarity_top_k=top_k)
         elif name == "rank-hybrid":  # LlamaIndex's own fusion of rank-bm25 and dense
@@ -346,16 +347,18 @@ class Workbench:
     def _index(self) -> VectorStoreIndex:
         return VectorStoreIndex.from_vector_store(self.store, embed_model=self.store.embed_model)
 
-    def _hipporag(self, name: str) -> HippoRAGRetriever:
-        if name not in self._hipporags:
-            self._hipporags[name] = HippoRAGRetriever(
+    def _hipporag(self, name: str, fact_weight: float) -> HippoRAGRetriever:
+        key = (name, fact_weight)
+        if key not in self._hipporags:
+            self._hipporags[key] = HippoRAGRetriever(
                 self.nodes,
                 self.store.embed_model,
                 similarity_top_k=max(CUTS),
                 synonyms=name.endswith("synonyms"),
                 llm=self.llm if name.endswith("filter") else None,
+                fact_weight=fact_weight,
             )
-        return self._hipporags[name]
+        return self._hipporags[key]
 
     def _graph(self, settings: Settings) -> ExternalTripleStore:
         key = (settings.graph, settings.graph_share)
