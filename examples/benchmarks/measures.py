@@ -128,11 +128,12 @@ def chance(differences: Sequence[float]) -> float:
     steps = [round(each * min(scale, finest)) for each in exact]
     total, observed = sum(map(abs, steps)), abs(sum(steps))
     shares = np.zeros(total + 1)  # of the sums of the positive ones
-    shares[0] = 1.0
-    for step in map(abs, steps):
-        moved = shares / 2
-        shares = moved.copy()
-        shares[step:] += moved[: total + 1 - step]
+    shares[0], reached = 1.0, 0
+    for step in sorted(map(abs, steps)):
+        half = shares[: reached + 1] / 2
+        shares[: reached + 1] = half
+        shares[step : reached + step + 1] += half
+        reached += step
     beyond = float(shares[max(0, (total + observed) // 2 - slack) :].sum())
     return max(min(1.0, 2 * beyond), sys.float_info.min) if observed > 2 * slack else 1.0
 

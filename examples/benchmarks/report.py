@@ -315,7 +315,7 @@ def times(results: Results) -> str:
         table(["ms; HippoRAG's as a multiple", *files], rows),
         "Medians at R@10 (of one list: of 15 passages), base retrieval included, without embedding the question and "
         "without waiting for a model: the reader's facts are given. HippoRAG's graph and vectors are in memory, ours "
-        "on the disk behind an index. A column is of one run: between runs the same row differs by up to twice.",
+        "on the disk behind an index. A column is one run's: between runs the same row differs by up to three times.",
         *(f"{said}." for file in files.values() if (said := results.setup(file))),
     )
 
