@@ -292,4 +292,5 @@ def test_the_costs_of_the_methods_are_committed_results() -> None:
     one = recalls(RESULTS.of_steps(LLM_FILE, "hybrid+gear", 1))
     assert f"A second step brought GeAR nothing ({one} with one at most)" in " ".join(CHOOSING.split())
     conditions = RESULTS.files[LLM_FILE]["conditions"]
-    assert (conditions["questions"], conditions["max_steps"]) == (30, 2)
+    most = {2: "two", 3: "three", 4: "four"}[conditions["max_steps"]]
+    assert f"on {conditions['questions']} questions of MuSiQue" in CHOOSING and f"{most} steps or rounds" in CHOOSING
