@@ -170,6 +170,6 @@ def test_plots_are_drawn_from_the_figures(folder: Path) -> None:
     names = list(plotted(Results(folder), folder / "plots"))
     assert names == ["recall-by-hops", "recall-by-step", "tokens-by-step", "latency-by-size"]
     first = (folder / "plots" / "recall-by-hops.svg").read_bytes()
-    assert b"hops" in first
+    assert b"hops" in first and b">GeAR (one step with one call)<" in first and b"no model, no synonyms" in first
     list(plotted(Results(folder), folder / "plots"))
     assert (folder / "plots" / "recall-by-hops.svg").read_bytes() == first
