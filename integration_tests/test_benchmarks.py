@@ -12,24 +12,29 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
 from llama_index_instrumentation import get_dispatcher
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "benchmarks"))
 import retrieval
-from data import Dataset, Passage, Question, load
+import speed
+from answers import ANSWER_PROMPT
+from data import Dataset, Passage, Question, load, write_whole
 from hipporag import HippoRAGRetriever
 from ircot import IRCoTRetriever
-from measures import compared, corrected, exact_match, f1, interval, normalised, recall
+from measures import chance, compared, corrected, exact_match, f1, interval, normalised, recall
 from methods import Fixed, Settings, Workbench, check_needs, own_reader, parts_of, recorded_reader, to_nodes
 from recorded import RecordedLLM
-from running import comparisons, measure, rows_of
+from running import NoResultError, asked, comparisons, measure, rows_of
 from spent import EmbeddingClock, TimedRetriever, spending
 
 from llama_index_gear import GeARVectorStore, Triple, attach_triples
@@ -95,6 +100,29 @@ def test_a_paired_comparison() -> None:
     assert (alone.difference, alone.p_value, alone.wins) == (1.0, 1.0, 1)
     with pytest.raises(ValueError, match="paired"):
         compared([1.0], [])
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(1, 4)), min_size=1, max_size=9))
+def test_the_paired_test_is_exact(cases: list[tuple[int, int, int]]) -> None:
+    """As counted over all signs, in whole numbers."""
+    pairs = [(min(mine, gold), min(its, gold), gold) for mine, its, gold in cases]
+    steps = [12 * (mine - its) // gold for mine, its, gold in pairs]
+    sums = [abs(sum(sign * step for sign, step in zip(signs, steps, strict=True)))
+            for signs in product((1, -1), repeat=len(steps))]  # fmt: skip
+    expected = sum(each >= abs(sum(steps)) for each in sums) / len(sums)
+    p_value = chance([mine / gold - its / gold for mine, its, gold in pairs])
+    assert p_value == pytest.approx(expected, rel=1e-12) and (sum(steps) != 0 or p_value == 1.0)
+
+
+def test_how_small_a_p_value_can_be() -> None:
+    assert chance([0.5] * 3 + [1 / 3] * 37 + [0.0] * 60) == pytest.approx(2 / 2**40, rel=1e-12)
+    assert chance([1 / 3, 2 / 3, -1.0]) == 1.0 == chance([])  # a tie
+    assert 0 < chance([1.0] * 2000) < 1e-300
+    primes = [1 / n for n in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31)]  # more sums than can be told apart
+    sums = [abs(np.dot(signs, primes)) for signs in product((1, -1), repeat=len(primes))]
+    for turned in (0, 1, 3):
+        signed = [-each if n < turned else each for n, each in enumerate(reversed(primes))]
+        assert chance(signed) == np.mean([each >= abs(sum(signed)) - 1e-12 for each in sums])
 
 
 # -- data -------------------------------------------------------------------------------------------------------------
@@ -194,7 +222,8 @@ def dataset() -> Dataset:
 
 
 NEED_A_MODEL = ("hybrid+sync", "hybrid+gear", "hybrid+ircot", "t2rag", "hybrid+gear+external", "hipporag-filter")
-NEED_TRIPLES = ("hipporag", "hipporag-synonyms", "hybrid+naive+external")
+NEED_TRIPLES = ("hipporag", "hipporag-synonyms", "hybrid+naive+external", "hybrid+naive")
+NEED_BOTH = ("bm25+sync", "hybrid+gear", "t2rag")
 
 
 @pytest.fixture
@@ -252,8 +281,15 @@ def test_more_than_nine_gold_passages(bench: Workbench) -> None:
     bench.dataset.questions = [replace(ASKED[0], gold=tuple(f"p{n}" for n in range(12)))]
     results = measured(bench, "gold", "closed-book")
     assert [row["hits@15"] for row in results] == ["c", "0"] and results[0]["hits@10"] == "a"
-    comparisons(results, bench.dataset.questions, "closed-book")
+    results[0]["method"], results[1]["method"] = "some", "none"
+    comparisons(results, bench.dataset.questions, "none")
     assert results[0]["gain@15"]["points"] == 100.0 and results[0]["gain@10"]["points"] == pytest.approx(83.33)
+
+
+def test_bounds_are_no_hypotheses(bench: Workbench) -> None:
+    results = measured(bench, "gold", "closed-book", "bm25", "hybrid")
+    comparisons(results, ASKED, "bm25")
+    assert [result.get("against") for result in results] == [None, None, None, "bm25"]
 
 
 def test_methods_by_name(bench: Workbench) -> None:
@@ -282,6 +318,7 @@ def test_no_such_method(name: str) -> None:
         *((name, "none", "file", "needs a language model: --llm") for name in NEED_A_MODEL),
         *((name, "own", "file", "does more than read") for name in NEED_A_MODEL[2:]),
         *((name, "none", "file", "needs triples: triples.jsonl, or") for name in NEED_TRIPLES),
+        *((name, "openai", "file", "needs triples: triples.jsonl, or") for name in NEED_BOTH),
         ("hybrid+sync", "recorded", "file", "reader.jsonl says nothing of 1 questions, '2' among them"),
     ],
 )
@@ -290,6 +327,8 @@ def test_what_a_method_lacks_is_said_at_once(dataset: Dataset, name: str, llm: s
     if "triples:" in said:
         dataset.triples = {}
         check_needs(name, dataset, llm, "offline")
+        for plain in ("hybrid", "gold", "hybrid+ircot"):
+            check_needs(plain, dataset, "openai", "file")
     with pytest.raises(SystemExit, match=said):
         check_needs(name, dataset, llm, triples)
     check_needs(name, dataset, "openai", "offline")
@@ -341,6 +380,27 @@ def test_sweeps_change_one_setting_of_what_can_be_set(bench: Workbench, monkeypa
             list(rows_of(["hybrid+naive"], Settings(), [sweep]))
 
 
+@pytest.mark.parametrize(
+    ("method", "set_", "sweep", "others"),
+    [
+        ("hybrid+naive", {"beam_size": 5}, "beam_size=5,10", ["10"]),
+        ("hybrid+naive", {}, "gamma=5,20,none", ["5"]),  # twice the beam size
+        ("hybrid+gear", {}, "max_steps=1,2,4", ["1", "2"]),
+        ("hybrid+gear", {"max_steps": 2}, "max_steps=1,2,4", ["1", "4"]),
+        ("t2rag", {}, "max_steps=3,4", ["4"]),
+        ("hybrid+gear+external", {}, "max_steps=2,4", ["4"]),
+        ("hybrid+ircot", {}, "base_top_k=10,20", ["20"]),
+        ("hybrid+naive", {}, "base_top_k=10,20", ["10", "20"]),
+    ],
+)
+def test_a_swept_value_that_is_set_anyway_is_no_other_row(
+    method: str, set_: dict[str, Any], sweep: str, others: list[str]
+) -> None:
+    rows = list(rows_of([method], Settings(**set_), [sweep]))
+    name = sweep.partition("=")[0]
+    assert [row.name for row in rows] == [method, *(f"{method}[{name}={value}]" for value in others)]
+
+
 def test_settings_read_what_a_command_line_says() -> None:
     settings = (
         Settings().swept("gamma", "none").swept("diversity", "off").swept("base_top_k", "7").swept("expand", "on")
@@ -374,6 +434,18 @@ def test_what_answers_and_calls_cost(bench: Workbench) -> None:
     closed_prompts, gold_prompts = bench.llm.history[:2], bench.llm.history[2:]
     assert all("Stephen plays" not in each for each in closed_prompts) and "Stephen plays" in gold_prompts[0]
     assert [gold["by_hops"][hops]["em"] for hops in ("2", "3")] == [100.0, 100.0]
+
+
+def test_gear_answers_as_plain_retrievers_do(bench: Workbench) -> None:
+    """From the first five passages, as they stand there."""
+    bench.llm = ScriptedLLM(["Stephen | father | Dell Curry", "Dell Curry"])
+    bench.dataset.questions = ASKED[:1]
+    row = next(rows_of(["hybrid+gear"], Settings(calls="single"), []))
+    (found,) = asked(row, 15, bench.dataset.questions, bench, options("--answers"))
+    texts = {node.node_id: node.get_content(MetadataMode.LLM) for node in bench.nodes}
+    context = "\n\n".join(texts[name] for name in found.ids)
+    assert len(found.ids) == 5 and found.answer == "Dell Curry"
+    assert bench.llm.history[1] == ANSWER_PROMPT.format(context_str=context, query_str=ASKED[0].question)
 
 
 def test_agents_answer_by_their_own_engines(bench: Workbench, tmp_path: Path) -> None:
@@ -418,13 +490,21 @@ def test_questions_side_by_side_keep_their_own_accounts(bench: Workbench) -> Non
 
 
 def test_offline_refuses_other_machines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket.socket, "connect", socket.socket.connect)  # undone after the test
+    for name in ("connect", "connect_ex", "sendto"):
+        monkeypatch.setattr(socket.socket, name, getattr(socket.socket, name))  # undone after the test
     monkeypatch.setattr(socket, "getaddrinfo", socket.getaddrinfo)
     retrieval.refuse_network()
     with pytest.raises(OSError, match="--offline: no connection to example.com"):
         socket.create_connection(("example.com", 80), timeout=0.1)
     with socket.socket() as elsewhere, pytest.raises(OSError, match=r"--offline: no connection to 192.0.2.1"):
         elsewhere.connect(("192.0.2.1", 80))
+    with socket.socket() as elsewhere, pytest.raises(OSError, match=r"--offline: no connection to 192.0.2.1"):
+        elsewhere.connect_ex(("192.0.2.1", 80))
+    with socket.socket(type=socket.SOCK_DGRAM) as elsewhere:
+        for arguments in ((b"?", ("192.0.2.1", 53)), (b"?", 0, ("192.0.2.1", 53))):
+            with pytest.raises(OSError, match=r"--offline: no connection to 192.0.2.1"):
+                elsewhere.sendto(*arguments)
+        assert elsewhere.sendto(b"?", ("127.0.0.1", 9)) == 1
     with socket.create_server(("127.0.0.1", 0)) as here, socket.create_connection(here.getsockname()) as connected:
         assert connected.getpeername() == here.getsockname()
 
@@ -434,7 +514,7 @@ def test_a_model_that_fails_is_no_result(bench: Workbench, tmp_path: Path) -> No
     recording = RecordedLLM(ScriptedLLM(['{"triples": [["Stephen", "father", "Dell Curry"]]}']), tmp_path / "r.jsonl")
     recording.complete("warm up the file")
     bench.llm = RecordedLLM(ScriptedLLM(['{"triples": [["Stephen", "father", "Dell Curry"]]}']), None)
-    with pytest.raises(RuntimeError, match="hybrid\\+gear, question '1': failed: "):
+    with pytest.raises(NoResultError, match="hybrid\\+gear, question '1': failed: "):
         measured(bench, "hybrid+gear")
 
 
@@ -446,12 +526,75 @@ def test_a_store_that_is_not_what_is_asked_for(tmp_path: Path) -> None:
     assert is_new
     with pytest.raises(SystemExit, match="was not filled to the end: delete it"):
         retrieval.opened(folder, WordEmbedding(), made_of)
-    folder.with_suffix(".json").write_text(json.dumps(made_of), "utf-8")
+    note = tmp_path / "store.made_of.json"
+    note.write_text("", "utf-8")
+    with pytest.raises(SystemExit, match=r"store.made_of.json can't be read: delete it and .*store$"):
+        retrieval.opened(folder, WordEmbedding(), made_of)
+    note.write_text(json.dumps(made_of), "utf-8")
     store, is_new = retrieval.opened(folder, WordEmbedding(), made_of)
     store.close()
     assert not is_new
     with pytest.raises(SystemExit, match="is made of .*'file'.*, not of .*'offline'"):
         retrieval.opened(folder, WordEmbedding(), {**made_of, "triples": "offline"})
+    assert len({retrieval.note_of(tmp_path / name) for name in ("s.minilm", "s.mpnet", "s", "s.json")}) == 4
+
+
+def test_a_store_is_made_of_texts_triples_and_what_a_model_was_asked(dataset: Dataset) -> None:
+    llm = RecordedLLM(None, None, "one")
+
+    def made_of(llm: RecordedLLM | None = llm, **changed: Any) -> str:
+        arguments = [word for name, value in changed.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+        return json.dumps(retrieval.composition(dataset, options(*arguments), "MiniLM", llm))
+
+    by_rule, ready = made_of(triples="offline"), made_of()
+    assert ready == made_of(None) == made_of(max_tokens=7) and "one" not in ready
+    extracted = [made_of(triples="llm", max_tokens=most) for most in (7, 8)]
+    extracted += [made_of(RecordedLLM(None, None, "other"), triples="llm", max_tokens=7)]
+    extracted += [made_of(triples="llm", max_tokens=7, passages_per_call=2)]
+    assert len({by_rule, ready, *extracted}) == 6
+    dataset.triples = {**dataset.triples, "bare": [("nothing", "is", "said")]}
+    assert made_of() != ready and made_of(triples="offline") == by_rule
+    dataset.passages = [replace(dataset.passages[0], text="Other"), *dataset.passages[1:]]
+    assert made_of(triples="offline") != by_rule
+
+
+def test_a_kill_leaves_a_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "results.json"
+    write_whole(path, "before")
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(path, "after")
+    assert path.read_text("utf-8") == "before"
+
+
+def test_a_half_filled_store_of_synthetic_triples_is_filled_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "200").mkdir()
+    (tmp_path / "200" / "left").write_text("by a kill", "utf-8")
+    times = {"expansion_ms": 1.0, "local_ms": 2.0, "whole_ms": 3.0}
+    monkeypatch.setattr(speed, "measured", lambda _, size, *__: {"triples": size, **times})
+    monkeypatch.setattr(speed, "alone", lambda work, *arguments: work(*arguments))
+    out = tmp_path / "speed.json"
+    arguments = ["speed.py", "--sizes", "100,200", "--dimension", "8", "--stores", str(tmp_path), "--out", str(out)]
+    monkeypatch.setattr(sys, "argv", arguments)
+    (tmp_path / "100.json").write_text('{"disk_mib": 7}', "utf-8")  # filled before
+    speed.main()
+    result = json.loads(out.read_text("utf-8"))
+    assert [row["disk_mib"] == 7 for row in result["sizes"]] == [True, False] and not (tmp_path / "100").exists()
+    assert (tmp_path / "200.json").exists() and not (tmp_path / "200" / "left").exists()
+    assert result["growth_exponents"] == result["last_exponents"]
+
+
+@pytest.mark.parametrize("argument", ["--limit", "--sample", "--workers", "--passages-per-call"])
+def test_nothing_is_asked_of_nothing(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        options(argument, "0")
+    assert "0 is below 1" in capsys.readouterr().err
 
 
 def test_what_is_asked_for_wrongly_is_said_before_anything_is_measured(
@@ -603,8 +746,8 @@ def test_holms_correction() -> None:
     assert corrected([0.9, 0.8]) == [1.0, 1.0] and corrected([]) == []
 
 
-@pytest.mark.parametrize("synonyms", [False, True])
-def test_hipporag_is_pagerank_over_the_whole_graph(nodes: list[BaseNode], synonyms: bool) -> None:
+@pytest.mark.parametrize(("synonyms", "fact_weight"), [(False, 1.0), (True, 1.0), (False, 2.0)])
+def test_hipporag_is_pagerank_over_the_whole_graph(nodes: list[BaseNode], synonyms: bool, fact_weight: float) -> None:
     """Against power iteration over a graph that is built here again."""
     embed = WordEmbedding()
     extra = attach_triples(
@@ -612,7 +755,7 @@ def test_hipporag_is_pagerank_over_the_whole_graph(nodes: list[BaseNode], synony
         [Triple("curry dell", "is", "son"), Triple("Stephen", "is son of", "his father")],
     )
     whole = [*nodes, extra]
-    retriever = HippoRAGRetriever(whole, embed, similarity_top_k=9, facts=2, synonyms=synonyms)
+    retriever = HippoRAGRetriever(whole, embed, similarity_top_k=9, facts=2, synonyms=synonyms, fact_weight=fact_weight)
     found = retriever.retrieve("Who is the father of Stephen")
     names = [node.node_id for node in whole]
     facts = [(node_id, slots) for node_id, (_, triples) in TEXTS.items() for slots in triples]
@@ -623,8 +766,8 @@ def test_hipporag_is_pagerank_over_the_whole_graph(nodes: list[BaseNode], synony
     for node_id, (subject, _, object_) in facts:
         one, other = number[f"phrase {subject.lower()}"], number[f"phrase {object_.lower()}"]
         if one != other:
-            weights[one, other] += 1
-            weights[other, one] += 1
+            weights[one, other] += fact_weight
+            weights[other, one] += fact_weight
         for phrase in (one, other):
             weights[number[node_id], phrase] = weights[phrase, number[node_id]] = 1
     if synonyms:  # the same words in another order
@@ -657,6 +800,16 @@ def test_hipporag_is_pagerank_over_the_whole_graph(nodes: list[BaseNode], synony
     assert {each.node.node_id: each.score for each in found} == pytest.approx(expected, abs=1e-6)
     assert [each.node.node_id for each in found] == sorted(names, key=lambda name: -expected[name])
     assert {each.node.node_id for each in found[:2]} == {"stephen", "extra"}
+
+
+def test_how_much_a_fact_weighs_can_be_swept_over(bench: Workbench) -> None:
+    sweep = ["fact_weight=1,2"]
+    rows = list(rows_of(["hybrid+naive", "hipporag", "hipporag-synonyms"], Settings(), sweep))
+    names = [f"{base}{swept}" for base in ("hipporag", "hipporag-synonyms") for swept in ("", "[fact_weight=2]")]
+    assert [row.name for row in rows] == ["hybrid+naive", *names]
+    found = [bench.retriever("hipporag", 5, row.settings).retrieve(ASKED[0].question) for row in rows[1:3]]
+    once, twice = ({each.node_id: each.score for each in several} for several in found)
+    assert once.keys() == twice.keys() and once != pytest.approx(twice)
 
 
 def test_hipporags_model_drops_facts(nodes: list[BaseNode]) -> None:

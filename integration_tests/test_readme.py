@@ -13,10 +13,10 @@ import pytest
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "benchmarks"))
-from committed import LLM_FILE, Results, recalls, scores
-from measures import compared
+from committed import EMBED, LLM_FILE, NONE, Results, recalls, scores
+from measures import compared, corrected
 
-from llama_index_gear import GeARRetriever, T2RAGRetriever
+from llama_index_gear import GeARRetriever, MentionTripleExtractor, T2RAGRetriever
 from llama_index_gear.testing import ScriptedLLM
 
 ROOT = Path(__file__).parent.parent
@@ -32,6 +32,8 @@ COSTS = {
     "IRCoT, for comparison": "hybrid+ircot",
     "HippoRAG 2 with its filter, for comparison": "hipporag-filter",
 }
+CUTS = (5, 10, 15)
+RESULTS = Results(ROOT / "examples" / "benchmarks" / "results")
 README = (ROOT / "README.md").read_text("utf-8")
 CHOOSING = (ROOT / "examples" / "guides" / "choosing.md").read_text("utf-8")
 
@@ -61,13 +63,51 @@ def test_the_api_in_one_screen_runs(
 
 
 def test_every_figure_is_one_of_the_committed_results() -> None:
-    measured = set()
-    for path in (ROOT / "examples" / "benchmarks" / "results").glob("*.json"):
-        for method in json.loads(path.read_text("utf-8")).get("methods", []):
-            measured.add(" / ".join(f"{method[f'recall@{k}']:.1f}" for k in (5, 10, 15)))
+    measured = {recalls(method) for file in RESULTS.files.values() for method in file.get("methods", [])}
     quoted = re.findall(r"\d+\.\d / \d+\.\d / \d+\.\d", README + CHOOSING)
     assert len(quoted) > 20
     assert set(quoted) <= measured
+
+
+COLUMNS = {
+    "alone": "",
+    "+ NaiveGE (no model)": "+naive",
+    "+ NaiveGE": "+naive",
+    "+ NaiveGE + PageRank": "+naive+pagerank",
+    "+ SyncGE (one call)": "+sync",
+    'GeAR, `calls="single"` (one call)': "+gear",
+}
+ROWS = {
+    "HippoRAG 2's retrieval": "hipporag",
+    "HippoRAG 2's, with synonyms": "hipporag-synonyms",
+    "NaiveGE": "hybrid+naive",
+    "NaiveGE + PageRank": "hybrid+naive+pagerank",
+    "SyncGE": "hybrid+sync",
+    "SyncGE + PageRank": "hybrid+sync+pagerank",
+    'GeAR, `calls="single"`': "hybrid+gear",
+    'GeAR, `calls="single"` + PageRank': "hybrid+gear+pagerank",
+}
+FILES = {"MuSiQue, MiniLM": "musique_train-minilm", "MuSiQue, mpnet": "musique_train-mpnet"}
+FILES |= {"HotpotQA, mpnet": "hotpotqa-mpnet"}
+
+
+def test_each_figure_stands_where_it_belongs() -> None:
+    """Row and column of README's three tables name a method and a file."""
+    tables = [block for block in README.split("## Results")[1].split("\n\n") if block.startswith("|")]
+    assert len(tables) == 3
+    figures = []
+    for table, file in zip(tables, ("musique_train-mpnet", "hotpotqa-mpnet", ""), strict=True):
+        head, _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
+        for label, *cells in rows:
+            for column, cell in zip(head[1:], cells, strict=True):
+                if file and not label.startswith("*"):
+                    figures.append((cell, file, label.lower() + COLUMNS[column]))
+                elif not file:
+                    synonyms = "-synonyms" * label.endswith("synonyms")
+                    figures.append((cell, FILES[column] + synonyms, ROWS[label]))
+    for cell, file, method in figures:
+        assert cell == recalls(RESULTS.row(file, method)), (file, method)
+    assert sum(cell != NONE for cell, *_ in figures) == 3 * 4 + 3 * 3 + 8 * 3 - 5
 
 
 def test_every_ratio_is_one_of_the_committed_results() -> None:
@@ -77,19 +117,30 @@ def test_every_ratio_is_one_of_the_committed_results() -> None:
 
     words = " ".join(README.split())
     speed = result("speed.json")
-    search, ours, igraphs = (f"{exponent:.2f}" for exponent in speed["growth_exponents"].values())
-    assert f"graph expansion grows to the power of {search}, of our PageRank {ours}, of igraph's over" in words
-    assert f"over the whole graph {igraphs}: that takes" in words
-    first, *_, last = (f"{row['whole_to_local']:.2f}" for row in speed["sizes"])
-    assert f"takes {first} times as long as ours at 10,000 triples, {float(last):.1f} times at 5,000,000" in words
-    hotpotqa = result("hotpotqa-mpnet.json")
-    times = {method["method"]: method for method in hotpotqa["methods"]}
-    whole = {name: row["ms_per_query"] for name, row in times.items()}
-    ratio = times["hybrid+naive"]["graph_ms_per_query"] / whole["hybrid"]
-    triples = f"on HotpotQA's {hotpotqa['conditions']['triples']:,} triples"
-    assert f"{triples} graph expansion takes {ratio:.1f} times as long as its hybrid base search" in words
-    to_naive, to_both = (whole["hipporag"] / whole[f"hybrid+naive{each}"] for each in ("", "+pagerank"))
-    assert f"HippoRAG 2's retrieval takes {to_naive:.1f} times as long as NaiveGE, {to_both:.1f} times" in words
+    growth = zip(speed["growth_exponents"].values(), speed["last_exponents"].values(), strict=True)
+    search, ours, igraphs = ([f"{exponent:.2f}" for exponent in pair] for pair in growth)
+    assert f"graph expansion grows to the power of {search[0]} (from 1,000,000 to 5,000,000: {search[1]})" in words
+    assert (
+        f"of our PageRank {ours[0]} ({ours[1]}), of igraph's over the whole graph {igraphs[0]} ({igraphs[1]})" in words
+    )
+    to_local = {row["triples"]: row["whole_to_local"] for row in speed["sizes"]}
+    assert f"that takes {to_local[10_000]:.2f} times as long as ours at 10,000 triples" in words
+    assert f"{to_local[999_996]:.1f} times at 1,000,000, {to_local[4_999_988]:.1f} times at 5,000,000" in words
+    said = {}
+    for data in ("hotpotqa", "musique_train"):
+        file = result(f"{data}-mpnet.json")
+        times = {method["method"]: method for method in file["methods"]}
+        whole = {name: row["ms_per_query"] for name, row in times.items()}
+        to_naive, to_both = (whole["hipporag"] / whole[f"hybrid+naive{each}"] for each in ("", "+pagerank"))
+        said[data] = f"{file['conditions']['triples']:,} triples", to_naive, to_both
+        if data == "hotpotqa":
+            ratio = times["hybrid+naive"]["graph_ms_per_query"] / whole["hybrid"]
+            expansion = f"graph expansion takes {ratio:.1f} times as long as its hybrid base search"
+    triples, to_naive, to_both = said["hotpotqa"]
+    assert f"on HotpotQA's {triples} {expansion}; HippoRAG 2's retrieval takes {to_naive:.1f} times as long as" in words
+    assert f"as long as NaiveGE, {to_both:.1f} times as long as NaiveGE with our PageRank; on MuSiQue's" in words
+    triples, to_naive, to_both = said["musique_train"]
+    assert f"on MuSiQue's {triples} {to_naive:.1f} and {to_both:.1f} times." in words
     ingest = result("musique_train-minilm-ingest.json")["conditions"]
     share = ingest["embedding_seconds"] / ingest["ingest_seconds"]
     assert f"the embedding model takes {100 * share:.0f} %" in words
@@ -111,30 +162,74 @@ def test_the_page_on_scale_quotes_the_committed_results() -> None:
         assert f"| {' | '.join(cells)} |" in page
 
 
+def beyond_chance(file: str, method: str) -> dict[int, float]:
+    """The cuts at which a method gains beyond chance, and its points there."""
+    row = RESULTS.row(file, method)
+    assert row is not None, method
+    gains = {cut: row[f"gain@{cut}"] for cut in CUTS}
+    return {cut: gain["points"] for cut, gain in gains.items() if gain["points"] > 0 and gain["p_corrected"] < 0.05}
+
+
 def test_what_the_paired_tests_say_is_in_the_committed_results() -> None:
-    def methods(data: str) -> dict[str, dict[str, Any]]:
-        file = ROOT / "examples" / "benchmarks" / "results" / f"{data}.json"
-        return {method["method"]: method for method in json.loads(file.read_text("utf-8"))["methods"]}
-
-    def gains(name: str, data: str = "musique_train-mpnet") -> list[dict[str, Any]]:
-        return [methods(data)[f"{name}+pagerank"][f"gain@{cut}"] for cut in (5, 10, 15)]
-
     words = " ".join(README.split())
-    for data, said in (("mpnet", "SyncGE gains {} to {} points with mpnet (paired permutation test: p ≤ {} at every"),
-                       ("minilm", "and {} to {} with MiniLM (p ≤ {}), NaiveGE")):  # fmt: skip
-        sync = gains("hybrid+sync", f"musique_train-{data}")
-        points = [f"{each['points']:.1f}" for each in sync]
-        assert said.format(min(points), max(points), max(each["p"] for each in sync)) in words
-    _, at_10, at_15 = gains("hybrid+naive", "hotpotqa-mpnet")
-    assert f"NaiveGE on HotpotQA {at_10['points']:.1f} and {at_15['points']:.1f} at 10 and 15" in words
-    assert f"(p ≤ {max(at_10['p'], at_15['p'])}), where" in words
-    ours, its = (methods("hotpotqa-mpnet")[name] for name in ("hybrid+naive+pagerank", "hipporag"))
-    hits = [tuple([float(hit) for hit in each[f"hits@{cut}"]] for each in (ours, its)) for cut in (5, 10, 15)]
-    tests = [compared(mine, theirs) for mine, theirs in hits]
-    assert all(test.difference > 0 for test in tests)
-    assert f"ahead of HippoRAG without synonyms at every cut (p ≤ {max(test.p_value for test in tests):.4f})" in words
-    assert f"gains at 15 with MiniLM (p ≤ {gains('hybrid+gear', 'musique_train-minilm')[2]['p']:.3f})" in words
-    assert all(each["p"] > 0.05 for name in ("hybrid+gear", "hybrid+naive") for each in gains(name))
+    mpnet, minilm = "musique_train-mpnet", "musique_train-minilm"
+
+    every, (at_15,) = (beyond_chance(file, "hybrid+sync+pagerank") for file in (minilm, mpnet))
+    assert tuple(every) == CUTS and at_15 == 15
+    lowest, highest = (f"{each(every.values()):.1f}" for each in (min, max))
+    points = beyond_chance(mpnet, "hybrid+sync+pagerank")[15]
+    assert (
+        f"adds {lowest} to {highest} points to SyncGE with MiniLM at every cut, with mpnet {points:.1f} at 15" in words
+    )
+
+    one, two = (beyond_chance(f"hotpotqa-{embed}", "hybrid+naive+pagerank") for embed in EMBED)
+    assert (tuple(one), tuple(two)) == ((15,), (10, 15))
+    said = f"to NaiveGE on HotpotQA {one[15]:.1f} at 15 (with MiniLM {two[10]:.1f} and {two[15]:.1f} at 10 and 15)"
+    assert said in words
+    ahead = []
+    for embed in EMBED:  # no comparison of the file: corrected together with those that are
+        rows = [RESULTS.row(f"hotpotqa-{embed}", name) for name in ("hybrid+naive+pagerank", "hipporag")]
+        hits = [[[int(hit) / 2 for hit in row[f"hits@{cut}"]] for row in rows if row is not None] for cut in CUTS]
+        tests = [compared(mine, its) for mine, its in hits]
+        others = [row[f"gain@{cut}"]["p"] for row in RESULTS.files[f"hotpotqa-{embed}"]["methods"] if "against" in row
+                  for cut in CUTS]  # fmt: skip
+        p_values = corrected([*(test.p_value for test in tests), *others])
+        ahead.append(
+            [cut for cut, p, test in zip(CUTS, p_values, tests, strict=False) if p < 0.05 and test.wins > test.losses]
+        )
+    assert ahead == [[5, 15], [5, 10, 15]]
+    assert "ahead of HippoRAG without synonyms at 5 and 15 (with MiniLM at every cut); nothing to NaiveGE on" in words
+    for file in (mpnet, minilm):
+        assert not beyond_chance(file, "hybrid+gear+pagerank") and not beyond_chance(file, "hybrid+naive+pagerank")
+
+    assert "NaiveGE alone is ahead of BM25 at every cut everywhere, of hybrid on HotpotQA at every cut" in words
+    files = [f"{data}-{embed}" for data in ("hotpotqa", "musique_train") for embed in EMBED]
+    assert all(tuple(beyond_chance(file, "bm25+naive")) == CUTS for file in files)
+    of_hybrid = [tuple(beyond_chance(file, "hybrid+naive")) for file in files]
+    assert of_hybrid == [CUTS, (15,), (), (15,)]
+    assert "at every cut (with MiniLM at 15 only) and on MuSiQue with MiniLM at 15 only." in words
+    for file, said in ((mpnet, "95 % intervals of R@10 about ± {} points"), ("hotpotqa-mpnet", "(± {} points)")):
+        assert said.format(f"{RESULTS.half_width(file):.1f}") in words
+
+
+def test_what_the_graph_gives_which_base() -> None:
+    """And that hybrid is the best base, or within half a point of it."""
+    tables = README.split("## Results")[1].split("\n\n")
+    of_bases = [rows for rows in tables if rows.startswith("| base |")]
+    assert len(of_bases) == 2
+    for table in of_bases:
+        cells = [[tuple(map(float, cell.split(" / "))) for cell in row.strip("| ").split(" | ")[1:]]
+                 for row in table.splitlines()[2:] if not row.startswith("| *")]  # fmt: skip
+        bm25, dense, hybrid = cells
+        assert all(
+            max(one, other) - best <= 0.5
+            for three in zip(bm25, dense, hybrid, strict=True)
+            for one, other, best in zip(*three, strict=True)
+        )
+        gains = [[after - before for before, after in zip(row[0], row[1], strict=True)] for row in cells]
+        most = [max(range(3), key=lambda base: gains[base][cut]) for cut in range(3)]
+        assert most == ([0, 0, 0] if table is of_bases[0] else [0, 1, 1])
+    assert "NaiveGE gives BM25 most on MuSiQue, and dense at 10 and 15 on HotpotQA." in " ".join(CHOOSING.split())
 
 
 def test_every_promise_has_its_test() -> None:
@@ -152,11 +247,10 @@ def test_every_promise_has_its_test() -> None:
 
 
 def test_no_other_setting_does_better_beyond_chance() -> None:
-    results = Results(ROOT / "examples" / "benchmarks" / "results")
     swept = [
         row[f"gain@{cut}"]
         for embed in ("mpnet", "minilm")
-        for row in results.files[f"musique_train-{embed}-sweeps"]["methods"]
+        for row in RESULTS.files[f"musique_train-{embed}-sweeps"]["methods"]
         if "swept" in row
         for cut in (5, 10, 15)
     ]
@@ -166,34 +260,37 @@ def test_no_other_setting_does_better_beyond_chance() -> None:
 
 def test_the_figures_in_a_docstring_are_committed_results() -> None:
     said = " ".join(str(GeARRetriever.__doc__).split())
-    results = Results(ROOT / "examples" / "benchmarks" / "results")
     file = "musique_train-minilm-sweeps"
     for name, words in (
         ("hybrid+gear", "in one step, R@5/10/15 is"),
         ("hybrid+gear[passage_link_top_k=10]", "with 10 it is"),
     ):
-        row = results.row(file, name)
+        row = RESULTS.row(file, name)
         assert row is not None and f"{words} " + "/".join(f"{row[f'recall@{k}']:.1f}" for k in (5, 10, 15)) in said
+    said = " ".join(str(MentionTripleExtractor.__doc__).split())
+    assert f"R@10 are about ± {RESULTS.half_width('musique_train-minilm-offline'):.1f} points" in said
     said = " ".join(str(T2RAGRetriever.__doc__).split())
-    without, with_ = (results.row(LLM_FILE, name) for name in ("t2rag", "t2rag[expand=true]"))
+    without, with_ = (RESULTS.row(LLM_FILE, name) for name in ("t2rag", "t2rag[expand=true]"))
     assert without is not None and with_ is not None
     recall = f"recall@10 of {with_['recall@10']:.1f} instead of {without['recall@10']:.1f} (30 questions"
     assert f"took {with_['calls'] - without['calls']:.1f} calls a question more, for {recall}" in said
 
 
 def test_the_costs_of_the_methods_are_committed_results() -> None:
-    results = Results(ROOT / "examples" / "benchmarks" / "results")
     for label, method in COSTS.items():
-        row = results.row(LLM_FILE, method)
+        row = RESULTS.row(LLM_FILE, method)
         assert row is not None, method
         tokens = f"{row['prompt_tokens']:,.0f} + {row['completion_tokens']:,.0f}" if row.get("calls") else "–"
         calls = f"{row['calls']:.1f}" if row.get("calls") else "–"
         said = f"| {label} | {calls} | {tokens} | {recalls(row)} | {scores(row)} |"
         assert said in CHOOSING, said
-        tests = [row[f"gain@{cut}"] for cut in (10, 15) if method != "hybrid"]
-        if method.startswith("t2rag"):
-            assert all(test["points"] < 0 and test["p"] < 0.01 for test in tests)
-        elif tests:
-            assert row["against"] == "hybrid" and min(test["p"] for test in [row["gain@5"], *tests]) >= 0.06
-    conditions = results.files[LLM_FILE]["conditions"]
-    assert (conditions["questions"], conditions["max_steps"]) == (30, 2)
+        assert method == "hybrid" or row["against"] == "hybrid"
+        apart = [cut for cut in CUTS if method != "hybrid" and row[f"gain@{cut}"]["p_corrected"] < 0.05]
+        assert apart == ([15] if method == "t2rag" else []) and all(row[f"gain@{cut}"]["points"] < 0 for cut in apart)
+    gold, nothing = (scores(RESULTS.row(LLM_FILE, name)) for name in ("gold", "closed-book"))
+    assert f"from the gold passages it has {gold}, from none {nothing}:" in " ".join(CHOOSING.split())
+    one = recalls(RESULTS.of_steps(LLM_FILE, "hybrid+gear", 1))
+    assert f"A second step brought GeAR nothing ({one} with one at most)" in " ".join(CHOOSING.split())
+    conditions = RESULTS.files[LLM_FILE]["conditions"]
+    most = {2: "two", 3: "three", 4: "four"}[conditions["max_steps"]]
+    assert f"on {conditions['questions']} questions of MuSiQue" in CHOOSING and f"{most} steps or rounds" in CHOOSING

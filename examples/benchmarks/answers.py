@@ -1,9 +1,10 @@
 """From passages to a short answer, the same way for every method, so that only what was found makes the difference.
 
-Plain retrievers, IRCoT and the bounds: one call of the model with the first five passages (GeAR §6.2), or with the
-question alone if there are none. Agents answer through their own query engine with the same prompt: T²RAG's from what
-it resolved, an external graph's from the kept passages and the gist. The prompt says what to do and names nothing else:
-a small model that is told what not to write, or offered "yes" and "no", writes just that.
+Retrievers, GeAR, IRCoT and the bounds: one call of the model with the first five passages (GeAR §6.2), or with the
+question alone if there are none. Two agents answer through their own query engine with the same instructions, since
+they answer from something else than passages: T²RAG from what it resolved, an external graph's agent from the kept
+passages, numbered, and the gist. The prompt says what to do and names nothing else: a small model that is told what not
+to write, or offered "yes" and "no", writes just that.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 from llama_index_gear import (
     ExternalGeARRetriever,
     GeARQueryEngine,
-    GeARRetriever,
     T2RAGQueryEngine,
     T2RAGRetriever,
     Trace,
@@ -47,7 +47,7 @@ Shortest answer:"""
 _MARKS = re.compile(r"\[\d+\]")
 _LABEL = re.compile(r"^\s*(?:(?:final|shortest)\s+)?answer\s*:\s*", re.IGNORECASE)
 
-Agent = GeARRetriever | ExternalGeARRetriever | T2RAGRetriever
+Agent = ExternalGeARRetriever | T2RAGRetriever
 
 
 def answered(llm: LLM, question: str, found: Sequence[NodeWithScore]) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import statistics
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,12 @@ METHODS = {
     "GeAR + PageRank": "hybrid+gear+pagerank",
     "HippoRAG": "hipporag",
 }
+ALONE = "HippoRAG 2's PageRank, no model, no synonyms"
+OURS = {  # what stands in these rows, where it is not what the paper's are
+    "GeAR": "one step with one call",
+    "GeAR + PageRank": "one step with one call",
+    "HippoRAG": ALONE,
+}
 LLM_FILE = "musique_train-minilm-qwen"
 LLM_METHODS = {
     "no passages": "closed-book",
@@ -42,6 +50,12 @@ LLM_METHODS = {
     "HippoRAG + IRCoT": "hipporag+ircot",
     "GeAR": "hybrid+gear",
     "T²RAG": "t2rag",
+}
+LLM_OURS = {
+    "HippoRAG": ALONE,
+    "HippoRAG 2": "one filter call, no synonyms",
+    "IRCoT": "over hybrid",
+    "HippoRAG + IRCoT": f"over {ALONE}",
 }
 
 
@@ -63,6 +77,11 @@ class Results:
         rows = self.files.get(file, {}).get("methods", [])
         return next((row for row in rows if row["method"] == method), None)
 
+    def of_steps(self, file: str, method: str, most: int) -> dict[str, Any] | None:
+        """An agent's row with so many steps at most: the plain one where the whole file has as many."""
+        has_as_many = self.files.get(file, {}).get("conditions", {}).get("max_steps") == most
+        return self.row(file, method if has_as_many else f"{method}[max_steps={most}]")
+
     def setup(self, file: str) -> str:
         """One line on how a file came about; empty if there is no such file."""
         if file not in self.files:
@@ -79,8 +98,24 @@ class Results:
         steps = f", at most {most} steps or rounds" if (most := have.get("max_steps")) else ""
         return (
             f"`{file}.json`: {have['questions']} questions, {have['passages']:,} passages, {have['triples']:,} of "
-            f"{triples[have['triples_from']]}, {have['embed']}, {reader.get(have['llm'], have['llm'])}{steps}"
+            f"{triples[have['triples_from']]}, {have['embed']}, {reader.get(have['llm'], have['llm'])}{steps}; "
+            f"95 % intervals of R@10 about ± {self.half_width(file):.1f} points"
         )
+
+    def half_width(self, file: str) -> float:
+        """Half of a 95 % interval of R@10, in points: the mean over a file's methods, bounds apart."""
+        rows = [row for row in self.files[file]["methods"] if row["method"] not in ("gold", "closed-book")]
+        return statistics.fmean((row["interval@10"][1] - row["interval@10"][0]) / 2 for row in rows)
+
+    def groups(self, file: str) -> str:
+        """How many questions of a file have how many hops."""
+        row = self.files[file]["methods"][0]
+        return ", ".join(f"{group['questions']} of {hops} hops" for hops, group in row["by_hops"].items())
+
+
+def named(label: str, ours: Mapping[str, str], says: str = "ours: ") -> str:
+    """A row's label, and what stands in it if that is something else."""
+    return f"{label} ({says}{ours[label]})" if label in ours else label
 
 
 def recalls(row: dict[str, Any] | None) -> str:

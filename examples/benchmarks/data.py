@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter
 from dataclasses import dataclass, field
@@ -10,6 +11,13 @@ from pathlib import Path
 from typing import Any
 
 MOST_GOLD = 35  # one character a question says how many were found
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that a kill leaves as it was, or as it will be."""
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    unfinished.write_text(text, "utf-8")
+    os.replace(unfinished, path)
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,15 @@ come by their similarity to the question.
 
 What its authors' program does and this doesn't: facts are filtered, and phrases joined with their synonyms, only if
 asked for; no examples stand in the filter's prompt, and a reply without a list drops none; all phrases of the facts are
-seeds; a fact's edge weighs as much as a passage's; a fact is embedded as "subject predicate object".
+seeds; a fact is embedded as "subject predicate object"; and a fact's edge weighs 1 for each passage that states it, as
+in the paper: the program counts a triple in both directions and adds both edges to an undirected graph, which makes 2
+(`fact_weight`).
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -60,6 +62,7 @@ class HippoRAGRetriever(BaseRetriever):
         facts: that a question is linked to. Default 5.
         synonyms: join phrases whose cosine is 0.8 or more. Default False: they are many, and have to be embedded.
         llm: drops facts that don't help, with one call a question. Default None: all are kept.
+        fact_weight: of the edge between a fact's two phrases, for each passage that states it. Default 1.0.
 
     """
 
@@ -72,9 +75,11 @@ class HippoRAGRetriever(BaseRetriever):
         facts: int = 5,
         synonyms: bool = False,
         llm: LLM | None = None,
+        fact_weight: float = 1.0,
     ) -> None:
         super().__init__()
         self._llm = llm
+        self._fact_weight = fact_weight
         self.similarity_top_k = similarity_top_k
         self._nodes = list(nodes)
         self._most_facts = facts
@@ -97,12 +102,12 @@ class HippoRAGRetriever(BaseRetriever):
         self._weights = list(weights.values())
 
     def _edges(self, triples: Mapping[int, Sequence[Triple]]) -> dict[tuple[int, int], float]:
-        weights: Counter[tuple[int, int]] = Counter()
+        weights: dict[tuple[int, int], float] = defaultdict(float)
         for passage, several in triples.items():
             for triple in several:
                 one, other = (self._phrases[entity_key(name)] for name in (triple.subject, triple.object))
                 if one != other:
-                    weights[min(one, other), max(one, other)] += 1
+                    weights[min(one, other), max(one, other)] += self._fact_weight
                 for phrase in (one, other):
                     weights[passage, phrase] = 1
                     self._mentions[phrase].add(passage)

@@ -61,10 +61,11 @@ OF_PASSAGES, OF_AGENTS = 10, ("gear", "ircot", "t2rag")  # base passages of a st
 OWN_FACTS = 5
 BEAMS = "naive sync gear"
 GEAR_OUTSIDE = ("gear", "external")
+STEPS = {"gear": 4, "ircot": 4, "t2rag": 3, "gear+external": 2}  # the papers'
 
 
 def _setting(default: Any, parse: Any, of: str, help_: str) -> Any:
-    """A setting of some expansions or what is added to them."""
+    """A setting of some bases, expansions, or what is added to them."""
     return field(default=default, metadata={"parse": parse, "of": of.split(), "help": help_})
 
 
@@ -100,6 +101,7 @@ class Settings:
     base_top_k: int | None = _setting(
         None, _or_none(int), f"{BEAMS} ircot", "base passages; none: the recall cut, or 10 in an agent"
     )
+    fact_weight: float = _setting(1.0, float, " ".join(HIPPORAG), "of a fact's edge; 2 in its authors' program")
     link_top_k: int = _setting(1, int, "sync gear", "triples that a noted fact is linked to")
     passage_link_top_k: int = _setting(3, int, "gear", "passages that a fact of the gist is linked to")
     max_steps: int | None = _setting(
@@ -116,7 +118,19 @@ class Settings:
     def applies(cls, name: str, method: str) -> bool:
         """Whether a method has this setting, as far as there is one of this name."""
         known = cls.__dataclass_fields__.get(name)
-        return known is None or bool({*parts_of(method)[1:]} & {*known.metadata["of"]})
+        return known is None or bool({*parts_of(method)} & {*known.metadata["of"]})
+
+    def of(self, method: str) -> Settings:
+        """With what a method takes where nothing is said."""
+        _, expansion, extra = parts_of(method)
+        steps = STEPS.get(f"{expansion}+{extra}", STEPS.get(expansion))
+        most = OF_PASSAGES if expansion in OF_AGENTS else None
+        return replace(
+            self,
+            gamma=2.0 * self.beam_size if self.gamma is None else self.gamma,
+            max_steps=self.max_steps or steps,
+            base_top_k=self.base_top_k or most,
+        )
 
     def swept(self, name: str, value: str) -> Settings:
         """With one of them set to what this text says.
@@ -245,7 +259,7 @@ class Workbench:
     llm: LLM | None
     scratch: Path
     _graphs: dict[tuple[str, float], ExternalTripleStore] = field(default_factory=dict)
-    _hipporags: dict[str, HippoRAGRetriever] = field(default_factory=dict)
+    _hipporags: dict[tuple[str, float], HippoRAGRetriever] = field(default_factory=dict)
 
     def retriever(self, method: str, cut: int, settings: Settings) -> BaseRetriever:
         """The retriever of a method, for a recall cut.
@@ -255,23 +269,28 @@ class Workbench:
 
         """
         base, expansion, extra = parts_of(method)
+        settings = settings.of(method)
         if method in BOUNDS:
             known = {node.node_id: node for node in self.nodes} if method == "gold" else {}
             return Fixed({q.question: [known[g] for g in q.gold if g in known] for q in self.dataset.questions})
         shared = self._shared(cut, settings, extra)
         if expansion == "t2rag":
-            rounds = settings.max_steps or 3
-            by = settings.search_by
+            rounds, by = settings.max_steps, settings.search_by
             return T2RAGRetriever(
-                self.store, llm=self.llm, max_rounds=rounds, search_by=by, expand=settings.expand, **shared
+                self.store,
+                llm=self.llm,
+                max_rounds=rounds,  # type: ignore[arg-type]
+                search_by=by,
+                expand=settings.expand,
+                **shared,
             )
         if not expansion:
-            return self._base(base, cut)
-        start = self._base(base, settings.base_top_k or (OF_PASSAGES if expansion in OF_AGENTS else cut))
+            return self._base(base, cut, settings)
+        start = self._base(base, settings.base_top_k or cut, settings)
         if expansion == "naive":
             return NaiveGERetriever(self.store, start, **shared)
         if expansion == "ircot":
-            return IRCoTRetriever(start, self.llm, max_steps=settings.max_steps or 4, similarity_top_k=cut)  # type: ignore[arg-type]
+            return IRCoTRetriever(start, self.llm, max_steps=settings.max_steps, similarity_top_k=cut)  # type: ignore[arg-type]
         return self._reading(expansion, start, settings, shared)
 
     def _shared(self, cut: int, settings: Settings, extra: str) -> dict[str, Any]:
@@ -292,10 +311,10 @@ class Workbench:
         if expansion == "sync":
             return SyncGERetriever(self.store, **shared)
         if "graph" in shared:
-            return ExternalGeARRetriever(self.store, max_steps=settings.max_steps or 2, **shared)
+            return ExternalGeARRetriever(self.store, max_steps=settings.max_steps, **shared)  # type: ignore[arg-type]
         return GeARRetriever(
             self.store,
-            max_steps=settings.max_steps or 4,
+            max_steps=settings.max_steps,  # type: ignore[arg-type]
             calls="single" if isinstance(self.llm, StandIn) else settings.calls,  # type: ignore[arg-type]
             passage_link_top_k=settings.passage_link_top_k,
             **shared,
@@ -306,10 +325,10 @@ class Workbench:
         for graph in self._graphs.values():
             graph.close()
 
-    def _base(self, name: str, top_k: int) -> BaseRetriever:
+    def _base(self, name: str, top_k: int, settings: Settings) -> BaseRetriever:
         base: BaseRetriever
         if name in HIPPORAG:
-            return First(self._hipporag(name), top_k)
+            return First(self._hipporag(name, settings.fact_weight), top_k)
         if name == "rank-bm25":
             base = RankBM25Retriever(self.nodes, similarity_top_k=top_k)
         elif name == "rank-hybrid":  # LlamaIndex's own fusion of rank-bm25 and dense
@@ -328,16 +347,18 @@ class Workbench:
     def _index(self) -> VectorStoreIndex:
         return VectorStoreIndex.from_vector_store(self.store, embed_model=self.store.embed_model)
 
-    def _hipporag(self, name: str) -> HippoRAGRetriever:
-        if name not in self._hipporags:
-            self._hipporags[name] = HippoRAGRetriever(
+    def _hipporag(self, name: str, fact_weight: float) -> HippoRAGRetriever:
+        key = (name, fact_weight)
+        if key not in self._hipporags:
+            self._hipporags[key] = HippoRAGRetriever(
                 self.nodes,
                 self.store.embed_model,
                 similarity_top_k=max(CUTS),
                 synonyms=name.endswith("synonyms"),
                 llm=self.llm if name.endswith("filter") else None,
+                fact_weight=fact_weight,
             )
-        return self._hipporags[name]
+        return self._hipporags[key]
 
     def _graph(self, settings: Settings) -> ExternalTripleStore:
         key = (settings.graph, settings.graph_share)
@@ -388,7 +409,7 @@ def check_needs(method: str, dataset: Dataset, llm: str, triples: str) -> None:
     only_reading = expansion in ("sync", "gear") and (expansion, extra) != GEAR_OUTSIDE
     if is_asking and llm in READERS and not only_reading:
         raise SystemExit(f"{method} needs a language model that does more than read: --llm openai")
-    if (base in HIPPORAG or extra == "external") and triples == "file" and not dataset.triples:
+    if (base in HIPPORAG or expansion not in ("", "ircot")) and triples == "file" and not dataset.triples:
         raise SystemExit(f"{method} needs triples: triples.jsonl, or --triples offline")
     if llm == "recorded" and expansion and (silent := [q.id for q in dataset.questions if q.id not in dataset.reader]):
         raise SystemExit(f"reader.jsonl says nothing of {len(silent)} questions, {silent[0]!r} among them")

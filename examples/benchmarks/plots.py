@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from committed import LLM_FILE, METHODS, Results
+from committed import LLM_FILE, METHODS, OURS, Results, named
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
@@ -37,7 +37,7 @@ def plotted(results: Results, folder: Path) -> Iterator[str]:
     """Write the plots that there are figures for: their names."""
     folder.mkdir(exist_ok=True)
     hops = {
-        label: ([2, 3, 4], [row["by_hops"][each]["recall@15"] for each in ("2", "3", "4")])
+        named(label, OURS, ""): ([2, 3, 4], [row["by_hops"][each]["recall@15"] for each in ("2", "3", "4")])
         for label in ("hybrid", "hybrid + NaiveGE", "HippoRAG", "hybrid + SyncGE", "GeAR", "GeAR + PageRank")
         if (row := results.row("musique_train-mpnet", METHODS[label]))
     }
@@ -46,7 +46,7 @@ def plotted(results: Results, folder: Path) -> Iterator[str]:
     steps: dict[str, tuple[list[float], list[float]]] = {}
     tokens: dict[str, tuple[list[float], list[float]]] = {}
     for label, method in (("GeAR", "hybrid+gear"), ("IRCoT", "hybrid+ircot"), ("T²RAG", "t2rag")):
-        rows = {n: row for n in range(1, 5) if (row := results.row(LLM_FILE, f"{method}[max_steps={n}]"))}
+        rows = {n: row for n in range(1, 5) if (row := results.of_steps(LLM_FILE, method, n))}
         if rows:
             steps[label] = (list(rows), [row["recall@15"] for row in rows.values()])
             used = [row.get("prompt_tokens", 0) + row.get("completion_tokens", 0) for row in rows.values()]

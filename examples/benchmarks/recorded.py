@@ -27,6 +27,8 @@ from llama_index.core.llms import LLM
 from llama_index.core.utils import get_tokenizer
 from spent import spend
 
+_START = b'{"key": "'
+
 
 class NotRecordedError(LookupError):
     """A replay asked for something that was never asked before."""
@@ -48,17 +50,18 @@ class RecordedLLM(LLM):
     """Replies from a file; what is not there is asked of the model, and written down at once.
 
     The file is JSON Lines; a reply's key is the SHA-256 of model, messages and options. A line that a kill cut off is
-    dropped when the file is next opened. One process writes at a time.
+    dropped when the file is next opened with a model; without one it stays as it is. One process writes at a time.
 
     Args:
         llm: the model to ask; None: replies from the file alone.
-        path: the file; made if absent. None: no file, replies are kept for as long as the object.
+        path: the file; made, with its folder, if absent. None: no file, replies are kept for as long as the object.
         model: its name in the file. Default: the name that `llm` gives; without `llm`, the only one in the file.
         context_window: tokens, the same with and without `llm`, so that the same prompts are written. Default 32,768.
         max_tokens: that a reply may have, whatever `llm` has; part of the key. Default None: as `llm` has it.
 
     Raises:
         NotRecordedError: by a call, without a model, that the file has no reply to.
+        OSError: the file can't be written or, without a model, is not there.
         ValueError: a line of the file is no reply, or no model is named and the file has several.
 
     """
@@ -86,7 +89,7 @@ class RecordedLLM(LLM):
         self._llm = llm
         self._path = path
         self._window, self._most = context_window, max_tokens
-        self._replies = _read(path) if path is not None else {}
+        self._replies = _read(path, is_kept=llm is None) if path is not None else {}
         if not model and llm is not None:
             model = llm.metadata.model_name
         elif not model:
@@ -160,7 +163,10 @@ class RecordedLLM(LLM):
 
     def _asked(self, key: str) -> LLM:
         if self._llm is None:
-            raise NotRecordedError(f"no reply of {self._model or 'the model'} is recorded for {key[:12]}…")
+            raise NotRecordedError(
+                f"no reply of {self._model or 'the model'} is recorded for {key[:12]}…: compare --max-steps, --sample, "
+                "--max-tokens, --embed and OPENAI_MODEL with those of the run that was recorded"
+            )
         return self._llm
 
     def _record(self, key: str, messages: Sequence[ChatMessage], response: ChatResponse, start: float) -> Reply:
@@ -182,23 +188,40 @@ class RecordedLLM(LLM):
         return reply
 
 
-def _read(path: Path) -> dict[str, Reply]:
-    if not path.exists():
-        return {}
+def _read(path: Path, is_kept: bool) -> dict[str, Reply]:
+    """The replies; unless the file is kept as it is, it can be added to afterwards."""
+    if not is_kept:  # before a call is paid whose reply can't be written
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("a").close()
     content = path.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
-    if whole != content:
-        os.truncate(path, len(whole))
-    replies: dict[str, Reply] = {}
-    for number, line in enumerate(whole.decode("utf-8").split("\n")[:-1], start=1):
-        try:
-            reply: Reply = json.loads(line)
-            if missing := Reply.__required_keys__ - reply.keys():
-                raise ValueError(f"it lacks {', '.join(sorted(missing))}")
-        except (ValueError, AttributeError) as error:
-            raise ValueError(f"{path}:{number} is no recorded reply: {error}") from error
+    *lines, last = content.split(b"\n")
+    replies = {reply["key"]: reply for reply in (_parsed(path, *each) for each in enumerate(lines, start=1))}
+    if not last:
+        return replies
+    try:
+        reply = _parsed(path, len(lines) + 1, last)
         replies[reply["key"]] = reply
+        ending = b"\n"
+    except ValueError:
+        if not last.startswith(_START[: len(last)]):
+            raise
+        ending = b""
+    if not is_kept and ending:
+        with path.open("ab") as file:
+            file.write(ending)
+    elif not is_kept:
+        os.truncate(path, len(content) - len(last))
     return replies
+
+
+def _parsed(path: Path, number: int, line: bytes) -> Reply:
+    try:
+        reply: Reply = json.loads(line)
+        if missing := Reply.__required_keys__ - reply.keys():
+            raise ValueError(f"it lacks {', '.join(sorted(missing))}")
+    except (ValueError, AttributeError) as error:
+        raise ValueError(f"{path}:{number} is no recorded reply: {error}") from error
+    return reply
 
 
 def ending_of(response: ChatResponse) -> str:

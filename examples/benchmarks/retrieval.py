@@ -12,13 +12,14 @@ returns k; in agents 10 passages a step, and one list for all cuts. Times are me
 embedding left out; graph time leaves out base retrieval and the language model too (of "hipporag": nothing more).
 
 Every recall has its 95 % bootstrap interval, and every method is compared with `--against` (default: itself without its
-last part; for a swept setting, itself without it) by a paired permutation test at each cut, also corrected for the
-number of tests in the file (Holm). What each question found stays in the file.
+last part; for a swept setting, itself without it) by a paired permutation test at each cut (exact), also corrected for
+the number of tests in the file (Holm); bounds apart. What each question found stays in the file.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import platform
@@ -28,22 +29,24 @@ import socket
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from cached_embedding import CachedEmbedding
-from data import Dataset, Question, load
+from data import Dataset, Question, load, write_whole
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.llms import LLM
 from llama_index.core.schema import BaseNode, TransformComponent
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 from llama_index_instrumentation import get_dispatcher
-from methods import READERS, Settings, Workbench, check_needs, flag, to_nodes
-from recorded import RecordedLLM
-from running import comparisons, measure, rows_of
+from methods import BOUNDS, READERS, Settings, Workbench, check_needs, flag, to_nodes
+from recorded import NotRecordedError, RecordedLLM
+from running import NoResultError, Row, comparisons, measure, rows_of
 from spent import EmbeddingClock, spending
 
 from llama_index_gear import (
@@ -76,7 +79,7 @@ def model_of(options: argparse.Namespace) -> LLM | None:
     """The model that `--llm` names, if it is one, with its replies counted and, with `--replies`, kept.
 
     Raises:
-        SystemExit: the environment doesn't say where it is; offline, no file to replay.
+        SystemExit: the environment doesn't say where it is; the file can't be written or, offline, replayed.
 
     """
     if options.llm != "openai":
@@ -94,28 +97,32 @@ def model_of(options: argparse.Namespace) -> LLM | None:
             context_window=options.context_window,
             max_tokens=options.max_tokens,
         )
-    except ValueError as error:
-        raise SystemExit(str(error)) from error
+    except (OSError, ValueError) as error:
+        raise SystemExit(f"--replies: {error}") from error
 
 
 def refuse_network() -> None:
-    """Have every connection to another machine, and every question for its address, fail."""
-    connect, look_up = socket.socket.connect, socket.getaddrinfo
+    """Have Python's sockets fail that connect or send to another machine, or ask for its address."""
+    look_up = socket.getaddrinfo
 
     def local_only(host: Any) -> None:
         if host not in ("127.0.0.1", "::1", "localhost", "", None):
             raise OSError(f"--offline: no connection to {host}")
 
-    def connect_here(self: socket.socket, address: Any) -> None:
-        if self.family in (socket.AF_INET, socket.AF_INET6):
-            local_only(address[0])
-        connect(self, address)
+    def here(original: Callable[..., Any]) -> Callable[..., Any]:
+        def checked(self: socket.socket, *arguments: Any) -> Any:
+            if self.family in (socket.AF_INET, socket.AF_INET6):
+                local_only(arguments[-1][0])  # the address comes last
+            return original(self, *arguments)
+
+        return checked
 
     def look_up_here(host: Any, *arguments: Any, **options: Any) -> Any:
         local_only(host)
         return look_up(host, *arguments, **options)
 
-    socket.socket.connect = connect_here  # type: ignore[method-assign, assignment]
+    for name in ("connect", "connect_ex", "sendto"):
+        setattr(socket.socket, name, here(getattr(socket.socket, name)))
     socket.getaddrinfo = look_up_here
 
 
@@ -157,6 +164,19 @@ def ingest(
     return took
 
 
+def composition(dataset: Dataset, options: argparse.Namespace, embed: str, llm: LLM | None) -> dict[str, Any]:
+    """What a store is made of: another store is another one's."""
+    given = dataset.triples if options.triples == "file" else {}
+    texts = hashlib.sha256()
+    for each in dataset.passages:
+        texts.update(json.dumps([each.id, each.title, each.text, given.get(each.id, [])]).encode())
+    made_of = {"data": dataset.name, "passages": len(dataset.passages), "triples": options.triples, "embed": embed}
+    if options.triples == "llm" and llm is not None:
+        made_of |= {"llm": llm.metadata.model_name, "max_tokens": options.max_tokens}
+        made_of |= {"passages_per_call": options.passages_per_call}
+    return {**made_of, "sha256": texts.hexdigest()}
+
+
 def opened(folder: Path, embed: BaseEmbedding, made_of: dict[str, Any]) -> tuple[GeARVectorStore, bool]:
     """The store in a folder, and whether it has to be filled.
 
@@ -164,18 +184,35 @@ def opened(folder: Path, embed: BaseEmbedding, made_of: dict[str, Any]) -> tuple
         SystemExit: it was not filled to the end, or is made of something else.
 
     """
-    noted = folder.with_suffix(".json")
+    note = note_of(folder)
     is_new = not folder.exists()
-    if not is_new and not noted.exists():
-        raise SystemExit(f"--store: {folder} was not filled to the end: delete it")
-    if not is_new and (before := json.loads(noted.read_text("utf-8"))) != made_of:
-        raise SystemExit(f"--store: {folder} is made of {before}, not of {made_of}")
+    if not is_new:
+        try:
+            before = json.loads(note.read_text("utf-8"))
+        except FileNotFoundError:
+            raise SystemExit(f"--store: {folder} was not filled to the end: delete it") from None
+        except ValueError:
+            raise SystemExit(f"--store: {note} can't be read: delete it and {folder}") from None
+        if before != made_of:
+            raise SystemExit(f"--store: {folder} is made of {before}, not of {made_of}")
     return GeARVectorStore.from_path(folder, embed_model=embed, show_progress=True), is_new
+
+
+def note_of(folder: Path) -> Path:
+    """The file beside a store that says what it is made of, written when it is filled."""
+    return folder.with_name(f"{folder.name}.made_of.json")
 
 
 def disk_use(folder: Path) -> int:
     """Bytes that a folder's files take on the disk; of what is reserved and empty, nothing."""
     return sum(each.stat().st_blocks * 512 for each in folder.rglob("*") if each.is_file())
+
+
+def at_least_one(value: str) -> int:
+    """A number of things that there must be one of."""
+    if (number := int(value)) < 1:
+        raise argparse.ArgumentTypeError(f"{value} is below 1")
+    return number
 
 
 def parser() -> argparse.ArgumentParser:
@@ -194,13 +231,18 @@ def parser() -> argparse.ArgumentParser:
     add("--answers", action="store_true", help="have the model answer, and score that (exact match, F1)")
     add("--price", type=float, nargs=2, metavar=("PROMPT", "COMPLETION"), help="US dollars a million tokens")
     add("--triples", choices=("file", "offline", "llm"), default="file", help="ready ones, by rule, or by --llm openai")
-    add("--passages-per-call", type=int, default=1, help="of --triples llm; each tells of its own in --max-tokens")
+    add(
+        "--passages-per-call",
+        type=at_least_one,
+        default=1,
+        help="of --triples llm; each tells of its own in --max-tokens",
+    )
     add("--sweep", action="append", default=[], metavar="NAME=VALUE,…", help="another row a value, of each expansion")
     add("--against", default=None, help="method that all others are compared with")
-    add("--limit", type=int, default=None, help="only the first N questions")
-    add("--sample", type=int, default=None, help="only N questions, drawn by --seed")
+    add("--limit", type=at_least_one, default=None, help="only the first N questions")
+    add("--sample", type=at_least_one, default=None, help="only N questions, drawn by --seed")
     add("--seed", type=int, default=0)
-    add("--workers", type=int, default=1, help="questions at a time; times are only true with 1")
+    add("--workers", type=at_least_one, default=1, help="questions at a time; times are only true with 1")
     add("--store", type=Path, default=None, help="keep the store here and use it again")
     add("--cache", type=Path, default=None, help="file in which embeddings are kept")
     add("--out", type=Path, default=None, help="JSON file for the results")
@@ -215,6 +257,21 @@ def parser() -> argparse.ArgumentParser:
     return result
 
 
+def rows_asked_for(options: argparse.Namespace) -> list[Row]:
+    """The rows that the command line names.
+
+    Raises:
+        SystemExit: there is no such method, setting or row.
+
+    """
+    settings = Settings(**{setting.name: getattr(options, setting.name) for setting in fields(Settings)})
+    rows = list(rows_of(options.methods.split(","), settings, options.sweep))
+    compared = [row.name for row in rows if row.method not in BOUNDS]
+    if options.against is not None and options.against not in compared:
+        raise SystemExit(f"--against {options.against}: no such row; there are {', '.join(compared)}")
+    return rows
+
+
 def main() -> None:
     """Ingest, measure, print, write."""
     arguments = parser()
@@ -223,10 +280,7 @@ def main() -> None:
         arguments.error("--answers and --triples llm need a model: --llm openai")
     if options.offline:
         refuse_network()
-    settings = Settings(**{setting.name: getattr(options, setting.name) for setting in fields(Settings)})
-    rows = list(rows_of(options.methods.split(","), settings, options.sweep))
-    if options.against is not None and options.against not in [row.name for row in rows]:
-        raise SystemExit(f"--against {options.against}: no such row; there are {', '.join(row.name for row in rows)}")
+    rows = rows_asked_for(options)
     dataset = load(options.data)
     for row in rows:
         check_needs(row.method, dataset, options.llm, options.triples)
@@ -240,19 +294,23 @@ def main() -> None:
     get_dispatcher().add_event_handler(EmbeddingClock())
     name = options.embed_name or Path(options.embed).name
     nodes: list[BaseNode] = to_nodes(dataset, with_triples=options.triples == "file")
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = options.store or Path(scratch) / "store"
-        several = f", {options.passages_per_call} passages a call" * (options.passages_per_call > 1)
-        made_of = {"data": dataset.name, "passages": len(nodes), "triples": options.triples + several, "embed": name}
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder = options.store or scratch / "store"
+        made_of = composition(dataset, options, name, llm)
         store, is_new = opened(folder, embed, made_of)
-        took = ingest(nodes, store, options.triples, llm, options.passages_per_call) if is_new else {}
-        folder.with_suffix(".json").write_text(json.dumps(made_of), "utf-8")
+        stack.callback(store.close)
+        took = {}
+        if is_new:
+            took = ingest(nodes, store, options.triples, llm, options.passages_per_call)
+            write_whole(note_of(folder), json.dumps(made_of))
         if options.triples != "file":  # the passages with the triples that were made
             nodes = store.get_nodes([node.node_id for node in nodes])
             dataset.triples = {n.node_id: [(t.subject, t.predicate, t.object) for t in read_triples(n)] for n in nodes}
         if options.llm in READERS:
             llm = READERS[options.llm](dataset, store)
-        bench = Workbench(dataset, store, nodes, llm, Path(scratch))
+        bench = Workbench(dataset, store, nodes, llm, scratch)
+        stack.callback(bench.close)
         conditions = {
             "data": dataset.name,
             "passages": len(dataset.passages),
@@ -262,7 +320,7 @@ def main() -> None:
             "embed": name,
             "llm": llm.metadata.model_name if options.llm == "openai" and llm is not None else options.llm,
             **{each: getattr(options, each) for each in ("max_tokens", "limit", "sample", "seed", "price", "workers")},
-            **asdict(settings),
+            **asdict(rows[0].settings),
             "triples_from": options.triples,
             "passages_per_call": options.passages_per_call,
             **took,
@@ -270,16 +328,33 @@ def main() -> None:
             "engine": f"qdrant-edge-py {version('qdrant-edge-py')}",
             "python": platform.python_version(),
         }
-        results: list[dict[str, Any]] = []
-        for row in rows:
-            results.append(measure(row, questions, bench, options))
-            print(line_of(results[-1]), flush=True)
-            written(conditions, results, options.out)
-        comparisons(results, questions, options.against)
-        written(conditions, results, options.out)
-        bench.close()
-        store.close()
+        measure_all(rows, questions, bench, options, conditions)
     print(json.dumps(conditions))
+
+
+def measure_all(
+    rows: Sequence[Row],
+    questions: Sequence[Question],
+    bench: Workbench,
+    options: argparse.Namespace,
+    conditions: dict[str, Any],
+) -> None:
+    """Each row, printed and written as soon as it is known.
+
+    Raises:
+        SystemExit: a replay lacks a reply, or an agent failed.
+
+    """
+    results: list[dict[str, Any]] = []
+    for row in rows:
+        try:
+            results.append(measure(row, questions, bench, options))
+        except (NotRecordedError, NoResultError) as error:
+            raise SystemExit(str(error)) from error
+        print(line_of(results[-1]), flush=True)
+        written(conditions, results, options.out)
+    comparisons(results, questions, options.against)
+    written(conditions, results, options.out)
 
 
 def written(conditions: dict[str, Any], results: list[dict[str, Any]], out: Path | None) -> None:
@@ -287,7 +362,7 @@ def written(conditions: dict[str, Any], results: list[dict[str, Any]], out: Path
     conditions["peak_memory_mib"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10)
     if out is not None:
         report = {"conditions": conditions, "methods": results}
-        out.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        write_whole(out, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
 
 
 def line_of(result: dict[str, Any]) -> str:

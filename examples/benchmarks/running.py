@@ -18,7 +18,7 @@ from answers import agent_answered, answered
 from data import Dataset, Question
 from llama_index.core.schema import QueryBundle
 from measures import compared, corrected, exact_match, f1, interval, recall
-from methods import CUTS, MODES, Settings, Workbench, is_of_one_list, parts_of
+from methods import BOUNDS, CUTS, MODES, Settings, Workbench, is_of_one_list, parts_of
 from spent import Spent, spending
 from tqdm import tqdm
 
@@ -28,6 +28,10 @@ TIMED = 10  # the cut whose times and answers count, where they depend on it
 DIGITS = string.digits + string.ascii_lowercase
 DENSITIES = (9, 11, 13)  # triples a gold passage, as GeAR groups them (Table 11)
 DENSITY_NAMES = ("<9", "9-11", "11-13", ">=13")
+
+
+class NoResultError(RuntimeError):
+    """An agent ended early since a model or a store failed: nothing that is worth a figure."""
 
 
 @dataclass
@@ -58,7 +62,7 @@ class Row:
 
 
 def rows_of(methods: Sequence[str], settings: Settings, sweeps: Sequence[str]) -> Iterator[Row]:
-    """Each method as it is set, then, setting by setting, with each swept value of those that it has.
+    """Each method as it is set, then, setting by setting, with each other swept value of those that it has.
 
     Raises:
         SystemExit: a sweep that isn't `name=value,value,…`, or a setting that is not to be had.
@@ -76,16 +80,18 @@ def rows_of(methods: Sequence[str], settings: Settings, sweeps: Sequence[str]) -
                 raise SystemExit(f"--sweep wants NAME=VALUE,VALUE,…, not {sweep!r}")
             for value in values.split(",") if Settings.applies(name, method) else ():
                 try:
-                    yield Row(method, settings.swept(name, value), {name: value})
+                    changed = settings.swept(name, value)
                 except ValueError as error:
                     raise SystemExit(f"--sweep: {error}") from error
+                if changed.of(method) != settings.of(method):
+                    yield Row(method, changed, {name: value})
 
 
 def asked(row: Row, cut: int, questions: Sequence[Question], bench: Workbench, options: Namespace) -> list[Outcome]:
     """All questions, by one retriever, `--workers` at a time; answered once, at 10 or for all cuts.
 
     Raises:
-        RuntimeError: an agent ended early since a model or a store failed: nothing that is worth a figure.
+        NoResultError: an agent ended early since a model or a store failed.
 
     """
     with_answers = options.answers and (cut == TIMED or is_of_one_list(row.method, row.settings))
@@ -101,18 +107,18 @@ def asked(row: Row, cut: int, questions: Sequence[Question], bench: Workbench, o
             def found_them() -> None:
                 ends.append((time.perf_counter() - start, spent + Spent()))
 
-            if not isinstance(retriever, GeARRetriever | ExternalGeARRetriever | T2RAGRetriever):
-                found = retriever.retrieve(bundle)
+            if with_answers and isinstance(retriever, ExternalGeARRetriever | T2RAGRetriever):
+                answer, found, trace = agent_answered(bench.llm, retriever, bundle, found_them)  # type: ignore[arg-type]
+            else:
+                if isinstance(retriever, GeARRetriever | ExternalGeARRetriever | T2RAGRetriever):
+                    found, trace = retriever.retrieve_with_trace(bundle)
+                else:
+                    found = retriever.retrieve(bundle)
                 found_them()
                 if with_answers:
                     answer = answered(bench.llm, question.question, found)  # type: ignore[arg-type]
-            elif with_answers:
-                answer, found, trace = agent_answered(bench.llm, retriever, bundle, found_them)  # type: ignore[arg-type]
-            else:
-                found, trace = retriever.retrieve_with_trace(bundle)
-                found_them()
         if trace is not None and trace.stopped.startswith("failed"):
-            raise RuntimeError(f"{row.name}, question {question.id!r}: {trace.stopped}")
+            raise NoResultError(f"{row.name}, question {question.id!r}: {trace.stopped}")
         seconds, before = ends[0]
         return Outcome([each.node.node_id for each in found][:cut], seconds, before, spent - before, answer, trace)
 
@@ -208,11 +214,11 @@ def _group(chosen: Sequence[bool], scores: dict[str, Sequence[float]]) -> dict[s
 
 
 def comparisons(results: list[dict[str, Any]], questions: Sequence[Question], against: str | None) -> None:
-    """Write into each result how it compares with the one it is measured against."""
-    known = {result["method"]: result for result in results}
+    """Write into each result, bounds apart, how it compares with the one it is measured against."""
+    known = {result["method"]: result for result in results if result["method"] not in BOUNDS}
     sizes = [len(set(question.gold)) for question in questions]
-    gains = []
-    for result in results:
+    gains, p_values = [], []
+    for result in known.values():
         plain = result["method"].partition("[")[0]
         default = plain if "swept" in result else plain.rpartition("+")[0]
         other = known.get(against or default)
@@ -228,10 +234,15 @@ def comparisons(results: list[dict[str, Any]], questions: Sequence[Question], ag
             result[f"gain@{cut}"] = {
                 "points": round(100 * test.difference, 2),
                 "interval": [round(100 * test.low, 1), round(100 * test.high, 1)],
-                "p": round(test.p_value, 4),
+                "p": _two_digits(test.p_value),
                 "wins": test.wins,
                 "losses": test.losses,
             }
             gains.append(result[f"gain@{cut}"])
-    for gain, p_value in zip(gains, corrected([gain["p"] for gain in gains]), strict=True):
-        gain["p_corrected"] = round(p_value, 4)
+            p_values.append(test.p_value)
+    for gain, p_value in zip(gains, corrected(p_values), strict=True):
+        gain["p_corrected"] = _two_digits(p_value)
+
+
+def _two_digits(p_value: float) -> float:
+    return float(f"{p_value:.1e}")

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import statistics
 import tempfile
 import time
@@ -34,6 +35,7 @@ from typing import Any
 
 import igraph
 import numpy as np
+from data import write_whole
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
@@ -233,16 +235,22 @@ def main() -> None:
             folder = (arguments.stores or Path(scratch)) / str(size)
             noted = folder.with_suffix(".json")
             if not noted.exists():
-                noted.write_text(json.dumps(alone(fill, folder, size, arguments.dimension)), "utf-8")
+                shutil.rmtree(folder, ignore_errors=True)  # what a kill left half filled
+                write_whole(noted, json.dumps(alone(fill, folder, size, arguments.dimension)))
             took = json.loads(noted.read_text("utf-8"))
             row = alone(measured, folder, size, arguments.dimension, arguments.queries)
             rows.append({**row, **took})
             if len(rows) > 1:
                 rows[-1]["ratio_to_previous"] = round(rows[-1]["expansion_ms"] / rows[-2]["expansion_ms"], 2)
             print(json.dumps(rows[-1]), flush=True)
-    report = {"dimension": arguments.dimension, "queries": arguments.queries, "growth_exponents": growth(rows)}
+    report = {
+        "dimension": arguments.dimension,
+        "queries": arguments.queries,
+        "growth_exponents": growth(rows),
+        "last_exponents": growth(rows[-2:]),
+    }
     if arguments.out is not None:
-        arguments.out.write_text(json.dumps({**report, "sizes": rows}, indent=2) + "\n", "utf-8")
+        write_whole(arguments.out, json.dumps({**report, "sizes": rows}, indent=2) + "\n")
     print(json.dumps(report))
 
 
