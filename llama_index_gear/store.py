@@ -158,6 +158,7 @@ class GeARVectorStore(BasePydanticVectorStore):
         self._embed_model = embed_model
         self._connection = Connection(client, aclient, lambda: self.embed_model)
         self._turns = Turns.of(self._connection.engine, collection_name)
+        self._collections.clears = lambda: self._turns.clears
         self._belong_to(Tenancy(tenant_field, None))
 
     def _belong_to(self, tenancy: Tenancy) -> None:

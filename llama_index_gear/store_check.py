@@ -146,7 +146,7 @@ class StoreChecks:
                 f"the store was filled with another embedding model than the one that it has now ({report}): give it "
                 "the model that it was filled with, or call repair(reembed=True)"
             )
-        if self.collections.dimension is not None:  # LlamaIndex's own store makes passages alone
+        if (yield from self.collections.exists()) and self.collections.dimension:  # LlamaIndex makes passages alone
             yield from self.writes.preparing(self.collections.dimension)
         if reembed:
             yield from self._reembedding(report.passages)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,6 +48,7 @@ class Collections:
         vector_options: fields of `VectorParams`, for the dense vectors of both.
         search_params: of dense queries.
         is_loading: whether collections that are made are to leave vector indexes for later.
+        clears: how often both were deleted, through whichever store of this process.
         dimension: of the dense vectors; None until the collections are seen.
         has_triples: whether the triples' collection has been seen.
 
@@ -62,11 +63,15 @@ class Collections:
     vector_options: Mapping[str, Any] = field(default_factory=dict)
     search_params: models.SearchParams | None = None
     is_loading: bool = False
+    clears: Callable[[], int] = lambda: 0
     dimension: int | None = field(default=None)
     has_triples: bool = field(default=False)
+    _seen_after: int = field(default=0, init=False)
 
     def exists(self) -> Flow[bool]:
         """Whether there is something to search; learns the dimension."""
+        if self._seen_after != self.clears():
+            self.dimension, self.has_triples, self._seen_after = None, False, self.clears()
         if self.dimension is None:
             name = {"collection_name": self.passages}
             (exists,) = yield [Call("collection_exists", name)]

@@ -119,7 +119,7 @@ class StoreWrites:
         ids = {node.node_id for node in batch}
         yield [Take(self.turns, ids)]
         try:
-            if self.collections.dimension is None:  # all was cleared while this waited
+            if not (yield from self.collections.exists()):  # all was cleared while this waited
                 yield from self._preparing_for(checked.dimension)
             if is_guarded:
                 yield from guarding(self.tenancy, self.collections, batch)  # again: nobody else writes these now
@@ -301,7 +301,7 @@ class StoreWrites:
                 if exists:
                     yield [Call("delete_collection", {"collection_name": name})]
         finally:
-            self.collections.dimension, self.collections.has_triples = None, False
+            self.turns.clears += 1
             self.turns.give_back(None)
 
 

@@ -31,9 +31,14 @@ class Turns:
     """Passages that are being written, in this process. A writer of all passages (None) has them to itself.
 
     Who asks first is served first, so that nobody waits for ever. Whoever has a claim asks for no other one.
+
+    Attributes:
+        clears: how often all passages were cleared, collections included.
+
     """
 
     def __init__(self) -> None:
+        self.clears = 0
         self._changed = threading.Condition()
         self._claims: list[_Claim] = []  # as they were asked for
 

@@ -35,6 +35,8 @@ OURS = {  # what stands in these rows, where it is not what the paper's are
     "HippoRAG": ALONE,
 }
 LLM_FILE = "musique_train-minilm-qwen"
+SHARED_FILES = {number: f"sample-minilm-qwen-{number}" for number in (1, 2, 5)}
+"""Of so many passages a call."""
 LLM_METHODS = {
     "no passages": "closed-book",
     "gold passages": "gold",
@@ -111,6 +113,22 @@ class Results:
         """How many questions of a file have how many hops."""
         row = self.files[file]["methods"][0]
         return ", ".join(f"{group['questions']} of {hops} hops" for hops, group in row["by_hops"].items())
+
+
+def shared_cells(results: Results, number: int) -> list[str]:
+    """What so many passages a call take, and what their triples are worth; nothing if that was not run."""
+    if (file := SHARED_FILES[number]) not in results.files:
+        return []
+    have = results.files[file]["conditions"]
+    prompt, completion = (have[f"{kind}_tokens_per_passage"] for kind in ("prompt", "completion"))
+    return [
+        str(number),
+        str(have["ingest_calls"]),
+        str(have["asked_again"]),
+        f"{prompt:.0f} + {completion:.0f}",
+        f"{have['triples']:,}",
+        *(recalls(results.row(file, f"hybrid+naive{more}")) for more in ("", "+pagerank")),
+    ]
 
 
 def named(label: str, ours: Mapping[str, str], says: str = "ours: ") -> str:

@@ -14,7 +14,22 @@ from pathlib import Path
 from typing import Any
 
 import papers
-from committed import DATA, EMBED, LLM_FILE, LLM_METHODS, LLM_OURS, METHODS, NONE, OURS, Results, named, recalls, scores
+from committed import (
+    DATA,
+    EMBED,
+    LLM_FILE,
+    LLM_METHODS,
+    LLM_OURS,
+    METHODS,
+    NONE,
+    OURS,
+    SHARED_FILES,
+    Results,
+    named,
+    recalls,
+    scores,
+    shared_cells,
+)
 from plots import plotted
 
 HERE = Path(__file__).parent
@@ -431,6 +446,22 @@ def triples_table(results: Results) -> str:
     )
 
 
+def shared_calls(results: Results) -> str:
+    """What passages that share a call cost, and what their triples are worth."""
+    rows = [cells for number in SHARED_FILES if (cells := shared_cells(results, number))]
+    if not rows:
+        return ""
+    file, *_ = (file for file in SHARED_FILES.values() if file in results.files)
+    head = ["passages a call", "calls", "asked again", "tokens a passage, prompt + completion", "triples"]
+    return section(
+        "Passages that share a call of the extractor",
+        table([*head, "NaiveGE, R@5 / 10 / 15", "NaiveGE + PageRank"], rows),
+        f"hybrid alone has {recalls(results.row(file, 'hybrid'))}; a passage is asked for again, alone, if a reply for "
+        "several says nothing of it.",
+        *(f"{said}." for each in SHARED_FILES.values() if (said := results.setup(each))),
+    )
+
+
 TABLES: tuple[Callable[[Results], str], ...] = (
     table_2,
     lambda results: answers_table(
@@ -453,6 +484,7 @@ TABLES: tuple[Callable[[Results], str], ...] = (
     table_5,
     costs,
     triples_table,
+    shared_calls,
     sweeps,
     times,
     speed,

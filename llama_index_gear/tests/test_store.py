@@ -1095,6 +1095,19 @@ def test_a_collection_without_triples_has_an_answer_to_everything() -> None:
     assert len(opened.answer(TriplesOf(["q"], vector, None))) == 1
 
 
+def test_what_one_store_of_a_client_clears_is_gone_for_another() -> None:
+    client = QdrantClient(":memory:")
+    one, other = (GeARVectorStore(client=client, embed_model=EMBED) for _ in range(2))
+    one.add([passage("p", "x", [("A", "is", "B")])])
+    assert len(other.get_nodes()) == 1
+    one.clear()
+    assert other.get_nodes() == [] and other.answer(Facts([Triple("A", "is", "B").id("p")])) == {}
+    one.add([passage("q", "three dimensions", embed_model=WordEmbedding(3))])
+    with pytest.raises(EmbeddingError, match="has 3"):
+        other.add([passage("p", "x")])
+    assert [node.node_id for node in other.get_nodes()] == ["q"]
+
+
 @pytest.mark.parametrize("reembed", [False, True])
 def test_a_collection_without_triples_is_mended(reembed: bool) -> None:
     client = QdrantClient(":memory:")
