@@ -323,6 +323,7 @@ def main() -> None:
             **asdict(rows[0].settings),
             "triples_from": options.triples,
             "passages_per_call": options.passages_per_call,
+            "offline": options.offline,
             **took,
             "index_mib": round(disk_use(folder) / 2**20, 1),
             "engine": f"qdrant-edge-py {version('qdrant-edge-py')}",
