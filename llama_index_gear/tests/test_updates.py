@@ -323,20 +323,55 @@ def test_a_copy_beside_a_writer_holds_whole_passages(change: str) -> None:
     assert target.check().ok and contents(target) == contents(source)
 
 
+def test_a_writer_waits_while_a_copy_reads_its_passage() -> None:
+    embed_model = WordEmbedding()
+    source, target = (
+        GeARVectorStore(QdrantClient(":memory:"), embed_model=embed_model, batch_size=1) for _ in range(2)
+    )
+    old = [passage(n, n, [("A", "is", n)], embed_model=embed_model, document=n) for n in ("p", "q", "r")]
+    source.add(old)
+    flow = copying(source._writes, target._writes, None, False)
+
+    def answer(sent: Any) -> Any:
+        return (target if sent.to_target else source)._connection.answer(sent.request)
+
+    batch = passing(flow, answer, lambda sent: isinstance(sent.request, Take))
+    batch = flow.send([answer(sent) for sent in batch])
+    batch = flow.send([answer(sent) for sent in batch])  # the passage is read, its triples are not
+    new = [passage(n, "new", [("A", "was", n)], embed_model=embed_model, document=n) for n in ("p", "q", "r")]
+    with ThreadPoolExecutor(1) as pool:
+        adding = pool.submit(source.add, new)
+        while len(source._turns._claims) < 2:
+            assert not adding.done()
+        copied = None
+        try:
+            while True:
+                batch = flow.send([answer(sent) for sent in batch])
+        except StopIteration as stop:
+            copied = stop.value
+        adding.result(timeout=5)
+    assert copied == 3 and target.check().ok and target.check().passages == 3
+
+
 class SlowWrites:
-    """A client whose first write of passages takes its time."""
+    """A client, as of a server, whose first write of passages takes its time."""
 
     def __init__(self, client: QdrantClient) -> None:
         self.client = client
-        self.is_writing = threading.Event()
+        self.is_writing, self.has_written = threading.Event(), threading.Event()
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_client":  # by which the engine in memory is known, and served one call at a time
+            raise AttributeError(name)
         return getattr(self.client, name)
 
     def upsert(self, **options: Any) -> Any:
         if options["collection_name"] == "gear" and not self.is_writing.is_set():
             self.is_writing.set()
             time.sleep(0.3)
+            self.client.upsert(**options)
+            self.has_written.set()
+            return None
         return self.client.upsert(**options)
 
 
@@ -348,4 +383,5 @@ async def test_a_write_that_was_cancelled_does_not_land_after_the_next() -> None
     await asyncio.to_thread(client.is_writing.wait)
     first.cancel()
     await store.async_add([two])
+    await asyncio.to_thread(client.has_written.wait)
     assert first.cancelled() and [node.get_content() for node in store.get_nodes()] == ["two"] and store.check().ok
