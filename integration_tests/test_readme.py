@@ -126,6 +126,8 @@ def test_every_ratio_is_one_of_the_committed_results() -> None:
     to_local = {row["triples"]: row["whole_to_local"] for row in speed["sizes"]}
     assert f"that takes {to_local[10_000]:.2f} times as long as ours at 10,000 triples" in words
     assert f"{to_local[999_996]:.1f} times at 1,000,000, {to_local[4_999_988]:.1f} times at 5,000,000" in words
+    (largest,) = result("speed-10m.json")["sizes"]
+    assert f"and {largest['whole_to_local']:.1f} times at 10,000,000, where our files no longer fit" in words
     said = {}
     for data in ("hotpotqa", "musique_train"):
         file = result(f"{data}-mpnet.json")

@@ -259,16 +259,13 @@ def _arguments(llm: Any, response: ChatResponse) -> str:
     """
     try:
         calls = llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
-    except Exception as error:  # noqa: BLE001 - any client's; said where the reply is found unreadable
-        return f"{type(error).__name__}: {error}"
-    if not calls:
-        return response.message.content or ""
-    arguments: dict[str, Any] = dict(calls[0].tool_kwargs)
-    for call in calls[1:]:
-        for name, value in call.tool_kwargs.items():
+        arguments: dict[str, Any] = {}
+        for name, value in (each for call in calls for each in call.tool_kwargs.items()):
             both = isinstance(value, list) and isinstance(arguments.get(name), list)
             arguments[name] = [*arguments[name], *value] if both else arguments.get(name, value)
-    return json.dumps(arguments)
+        return json.dumps(arguments) if calls else response.message.content or ""
+    except Exception as error:  # noqa: BLE001 - any client's; said where the reply is found unreadable
+        return f"{type(error).__name__}: {error}"
 
 
 def _is_transient(error: BaseException) -> bool:

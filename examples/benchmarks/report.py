@@ -362,7 +362,7 @@ def speed(results: Results) -> str:
             f"{(row['whole_mib'] + row['whole_vectors_mib']) / row['ours_mib']:.2f}",
             f"{(row['whole_mib'] + row['whole_vectors_mib']) / (row['ours_mib'] + row['ours_files_mib']):.2f}",
         ]
-        for row in results.files.get("speed", {}).get("sizes", [])
+        for row in sizes(results)
     ]
     if not rows:
         return ""
@@ -378,16 +378,27 @@ def speed(results: Results) -> str:
     return section(
         "igraph's PageRank over the whole graph, as multiples of ours",
         table(head, rows),
-        aim(file["sizes"]),
+        aim(sizes(results)),
         "Time grows with the size to the power of "
         + ", ".join(
             f"{exponent:.2f} ({name}; from the last size but one to the last {file['last_exponents'][name]:.2f})"
             for name, exponent in file["growth_exponents"].items()
         )
         + ".",
+        *(
+            f"{row['triples']:,} triples: of a run of its own, with {other['queries']} questions; our files no longer "
+            "fit in memory."
+            for other in [results.files.get("speed-10m", {})]
+            for row in other.get("sizes", [])
+        ),
         "Synthetic triples, medians of one run; `speed.py` says what is compared. Our memory is the store's own; with "
         "files, so are the pages of its files that happen to be in memory, and are given up when it is short.",
     )
+
+
+def sizes(results: Results) -> list[dict[str, Any]]:
+    """The rows of `speed.json`, and of the larger store that was measured by itself."""
+    return [row for file in ("speed", "speed-10m") for row in results.files.get(file, {}).get("sizes", [])]
 
 
 def aim(sizes: Sequence[dict[str, Any]]) -> str:
