@@ -26,13 +26,16 @@ from llama_index_gear.cost import ExtractionEstimate, Purse
 from llama_index_gear.errors import ArgumentError, ExtractionError, check_counts
 from llama_index_gear.extract_calls import PassageCalls
 from llama_index_gear.extract_memory import Memory
-from llama_index_gear.extraction import EXTRACT_PROMPT, EXTRACT_SEVERAL_PROMPT, in_calls
+from llama_index_gear.extraction import EXTRACT_PROMPT, EXTRACT_SEVERAL_PROMPT, in_calls, in_pages
 from llama_index_gear.ledger import FAILED_EXTRACTIONS, Extraction, ExtractionLedger, Outcome, record_of, with_record
 from llama_index_gear.nodes import read_triples
-from llama_index_gear.steps import gather
+from llama_index_gear.steps import SharedCalls, gather
 from llama_index_gear.tenant import Tenancy
 
 logger = logging.getLogger(__name__)
+
+_PAGE = 1024
+"""Passages of a retry that are in memory at a time."""
 
 _Store = Callable[[Sequence[BaseNode], Sequence[BaseNode]], Awaitable[None]]
 
@@ -206,7 +209,9 @@ class GeARTripleExtractor(TransformComponent):
             **kwargs: `show_progress` overrides the field; others are ignored, as the pipeline passes on its own.
 
         """
-        extracted = await self._extracted(nodes, kwargs.get("show_progress", self.show_progress))
+        with self._bar(len(nodes), kwargs.get("show_progress", self.show_progress)) as bar:
+            extracted = await self._extracted(nodes, bar)
+        self._ledger = ExtractionLedger.of(extracted)
         await self._report()
         return extracted
 
@@ -255,12 +260,17 @@ class GeARTripleExtractor(TransformComponent):
 
     async def aretry_failed(self, vector_store: BasePydanticVectorStore) -> ExtractionLedger:
         """`retry_failed`, without blocking the event loop."""
-        failed = await vector_store.aget_nodes(filters=FAILED_EXTRACTIONS)
 
         async def store(before: Sequence[BaseNode], after: Sequence[BaseNode]) -> None:
             await vector_store.async_add([*after], unless_changed=before)
 
-        await self._extracted(failed, self.show_progress, store)
+        failed = await vector_store.aanswer(SharedCalls(), FAILED_EXTRACTIONS)  # type: ignore[attr-defined]
+        self._ledger = ExtractionLedger()
+        with self._bar(len(failed), self.show_progress) as bar:
+            for ids in in_pages(failed, _PAGE):
+                page = await vector_store.aget_nodes(ids, FAILED_EXTRACTIONS)
+                bar.update(len(ids) - len(page))  # somebody else was faster
+                self._ledger += ExtractionLedger.of(await self._extracted(page, bar, store))
         await self._report()
         return self._ledger
 
@@ -277,44 +287,40 @@ class GeARTripleExtractor(TransformComponent):
             self._purse,
         )
 
-    async def _extracted(
-        self, nodes: Sequence[BaseNode], show_progress: bool, store: _Store | None = None
-    ) -> list[BaseNode]:
+    @staticmethod
+    def _bar(passages: int, show_progress: bool) -> Any:
+        return tqdm(total=passages, desc="Extracting triples", disable=not show_progress)
+
+    async def _extracted(self, nodes: Sequence[BaseNode], bar: Any, store: _Store | None = None) -> list[BaseNode]:
         """The nodes with their triples; each call's, as passed in and as they are now, are given to `store` at once."""
         extracted = self._tenancy.owned(nodes)
-        with tqdm(total=len(nodes), desc="Extracting triples", disable=not show_progress) as bar:
-            calls = await self._calls(extracted)
-            bar.update(len(nodes) - sum(map(len, calls)))
+        calls = await self._calls(extracted)
+        bar.update(len(nodes) - sum(map(len, calls)))
 
-            async def stored(places: Sequence[int]) -> None:
-                if store is not None and places:
-                    await store([nodes[place] for place in places], [extracted[place] for place in places])
+        async def stored(places: Sequence[int]) -> None:
+            if store is not None and places:
+                await store([nodes[place] for place in places], [extracted[place] for place in places])
 
-            async def work() -> None:
-                for call in waiting:
-                    await self._make(call, extracted)
-                    await stored([place for place, _ in call])
-                    bar.update(len(call))
+        async def work() -> None:
+            for call in waiting:
+                await self._make(call, extracted)
+                await stored([place for place, _ in call])
+                bar.update(len(call))
 
-            asked = {place for call in calls for place, _ in call}
-            await stored([place for place in range(len(nodes)) if place not in asked])
-            waiting = iter(calls)
-            await gather([work() for _ in range(min(self.num_workers, len(calls)))])
-        self._ledger = ExtractionLedger.of(extracted)
-        self._warn_of_shared_calls(extracted)
+        asked = {place for call in calls for place, _ in call}
+        await stored([place for place in range(len(nodes)) if place not in asked])
+        waiting = iter(calls)
+        await gather([work() for _ in range(min(self.num_workers, len(calls)))])
         return extracted
 
-    def _warn_of_shared_calls(self, extracted: Sequence[BaseNode]) -> None:
-        again = self._ledger.asked_again
-        answered = sum(record.prompt_tokens > 0 for record in map(record_of, extracted) if record is not None)
-        if 4 * again > answered:
+    async def _report(self) -> None:
+        again, asked = self._ledger.asked_again, self._ledger.asked
+        if 4 * again > asked:
             logger.warning(
                 "%s of %s passages had to be asked for again, alone: a smaller passages_per_call, or 1, will cost less",
                 again,
-                answered,
+                asked,
             )
-
-    async def _report(self) -> None:
         if not self._ledger.failures:
             return
         await self._memory.note_failed_run(self._asking.fingerprint())

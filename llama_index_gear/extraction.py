@@ -135,6 +135,19 @@ def in_calls(asked: Sequence[tuple[str, Extraction | None, str]], size: int) -> 
     return [sorted(call, key=lambda place: asked[place][0]) for call in calls] + alone
 
 
+def in_pages(asked: Sequence[tuple[str, str]], size: int) -> list[list[str]]:
+    """Passages, given by id and the call that each shared ("" if none), in pages of `size` or so: calls stay whole."""
+    calls: dict[tuple[str, str], list[str]] = {}
+    for passage_id, call in asked:
+        calls.setdefault((call, "" if call else passage_id), []).append(passage_id)
+    pages: list[list[str]] = []
+    for together in calls.values():
+        if not pages or len(pages[-1]) + len(together) > size:
+            pages.append([])
+        pages[-1] += together
+    return pages
+
+
 def understood_together(
     reply: Reply, passages: Sequence[tuple[str, str]], keys: Sequence[str]
 ) -> list[tuple[Sequence[Triple], Extraction]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from typing import Any
 
@@ -91,6 +91,11 @@ class ExtractionLedger:
     completion_tokens: int = 0
     asked_again: int = 0
 
+    @property
+    def asked(self) -> int:
+        """Passages that a model was asked for: all but those reused, and blank ones."""
+        return self.passages - self.reused - self.outcomes.get(Outcome.BLANK.value, 0)
+
     @classmethod
     def of(cls, nodes: Sequence[BaseNode]) -> ExtractionLedger:
         """The account of nodes as an extractor returned them, in whatever process it ran."""
@@ -109,6 +114,13 @@ class ExtractionLedger:
             completion_tokens=sum(record.completion_tokens for _, record in known),
             asked_again=sum(record.again for _, record in known),
         )
+
+    def __add__(self, more: ExtractionLedger) -> ExtractionLedger:
+        """Both accounts in one."""
+        outcomes = dict(Counter(self.outcomes) + Counter(more.outcomes))
+        names = [each.name for each in fields(self) if each.name != "outcomes"]
+        sums = {name: getattr(self, name) + getattr(more, name) for name in names}
+        return ExtractionLedger(**sums, outcomes=outcomes)
 
     def __str__(self) -> str:
         parts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self.outcomes.items()))

@@ -169,6 +169,14 @@ class Passages:
 
 
 @dataclass(frozen=True)
+class SharedCalls:
+    """Which passages there are, and which call of an extractor each shared.
+
+    Answer: a `list[tuple[str, str]]`: node id, and the call's name as `gear_extraction` has it (empty if it has none).
+    """
+
+
+@dataclass(frozen=True)
 class Align:
     """Online alignment (Millions of GeAR-s, Eq. 4): for each text the `top_k` passages that BM25 ranks first.
 

@@ -35,6 +35,7 @@ from llama_index_gear.steps import (
     Neighbours,
     Passages,
     Propositions,
+    SharedCalls,
     Similarities,
     Touching,
     TriplesOf,
@@ -451,7 +452,7 @@ class GeARVectorStore(BasePydanticVectorStore):
 
         Args:
             request: `Link`, `Propositions`, `TriplesOf`, `Neighbours`, `Touching`, `Facts`, `Similarities`, `Passages`,
-                `Align`, `EmbedQuery`, `EmbedTexts` or `Compute`; its docstring says what the answer is.
+                `SharedCalls`, `Align`, `EmbedQuery`, `EmbedTexts` or `Compute`; its docstring says what the answer is.
             filters: bind what is returned, triples by the metadata of their passage.
 
         """
@@ -473,6 +474,8 @@ class GeARVectorStore(BasePydanticVectorStore):
                 answer = yield from self._reads.triples.similarities(request, filters if self._tenancy.field else None)
             case Passages():
                 answer = yield from self._reads.getting(list(request.ids), filters, None, vectors=False)
+            case SharedCalls():
+                answer = yield from self._reads.shared_calls(filters)
             case Link() | Propositions() | TriplesOf() | Neighbours() | Touching() | Align():
                 answer = yield from self._reads.finding(request, filters)
             case _:

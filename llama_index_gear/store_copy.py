@@ -13,14 +13,12 @@ from tqdm.auto import tqdm
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.steps import Call, Flow
 from llama_index_gear.store_collections import PAGE
-from llama_index_gear.store_layout import any_of, conditions, to_node
+from llama_index_gear.store_layout import NODE, any_of, conditions, to_node
 from llama_index_gear.store_tenant import guarding
 from llama_index_gear.store_writes import StoreWrites
 from llama_index_gear.turns import Take
 
 Result = TypeVar("Result")
-
-_NODE = ["_node_content", "_node_type"]
 
 
 @dataclass(frozen=True)
@@ -60,9 +58,7 @@ def copying(
     with tqdm(total=counted.count, desc="Copying passages and triples", disable=not show_progress) as bar:
         while True:
             seen, offset = yield from _sent(
-                names.page(
-                    names.passages, match_, payload=_NODE, vectors=False, limit=source.batch_size, offset=offset
-                ),
+                names.page(names.passages, match_, payload=NODE, vectors=False, limit=source.batch_size, offset=offset),
                 to_target=False,
             )
             if seen:

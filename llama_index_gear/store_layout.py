@@ -26,7 +26,11 @@ from llama_index_gear.triple import NAMESPACE, StoredTriple, Triple
 DENSE = DEFAULT_DENSE_VECTOR_NAME
 SPARSE = DEFAULT_SPARSE_VECTOR_NAME
 DOC_ID = DOCUMENT_ID_KEY
-_UNSEEN = ("_node_content", "_node_type", TRIPLES_KEY)
+NODE = ["_node_content", "_node_type"]
+"""What is read of a passage's payload to make its node."""
+EXTRACTED_NODE = [*NODE, EXTRACTION_KEY]
+"""The same, and how its extraction went."""
+_UNSEEN = (*NODE, TRIPLES_KEY)
 _OUTCOME = "outcome"
 _PLAIN_PATH = re.compile(r"[\w-]+(?:\[\d*\])*(?:\.[\w-]+(?:\[\d*\])*)*", re.ASCII)
 FACT = ["passage_id", "subject", "predicate", "object", "entities", "names"]
@@ -77,6 +81,12 @@ def to_node(point: Any) -> BaseNode:
     if isinstance(point.vector, dict):
         node.embedding = point.vector.get(DENSE)
     return node
+
+
+def shared_call(point: Any) -> str:
+    """The call of an extractor that a passage shared with others; empty if none."""
+    record = point.payload.get(EXTRACTION_KEY)
+    return str(record.get("together") or "") if isinstance(record, dict) else ""
 
 
 def to_stored_triple(point: Any, score: float) -> StoredTriple:

@@ -31,11 +31,13 @@ from llama_index_gear.store_collections import Collections
 from llama_index_gear.store_layout import (
     DENSE,
     DOC_ID,
+    EXTRACTED_NODE,
     SPARSE,
     any_of,
     conditions,
     nearest,
     point_id_of,
+    shared_call,
     sparse_vector,
     to_node,
 )
@@ -70,6 +72,22 @@ class StoreReads:
             known = {node.node_id: node for node in nodes}
             nodes = [known[node_id] for node_id in dict.fromkeys(node_ids) if node_id in known]
         return nodes[:limit]
+
+    def shared_calls(self, filters: MetadataFilters | None) -> Flow[list[tuple[str, str]]]:
+        """Answers `SharedCalls`; a page of passages at a time is in memory."""
+        found: list[tuple[str, str]] = []
+        offset, more = None, (yield from self.collections.exists())
+        while more:
+            points, offset = yield from self.collections.page(
+                self.collections.passages,
+                models.Filter(must=conditions(filters)),
+                payload=EXTRACTED_NODE,
+                vectors=False,
+                offset=offset,
+            )
+            found += [(to_node(point).node_id, shared_call(point)) for point in points]
+            more = offset is not None
+        return found
 
     def querying(self, query: VectorStoreQuery, native: models.Filter | None) -> Flow[VectorStoreQueryResult]:
         """The flow of `query`."""

@@ -18,7 +18,7 @@ from llama_index.core.storage.kvstore import SimpleKVStore
 from llama_index.core.utils import get_tokenizer
 from qdrant_client import QdrantClient
 
-from llama_index_gear import GeARTripleExtractor, GeARVectorStore, Triple, read_triples
+from llama_index_gear import ExtractionLedger, GeARTripleExtractor, GeARVectorStore, Triple, extract, read_triples
 from llama_index_gear.asking import PassagesFacts, Reply
 from llama_index_gear.errors import ArgumentError, TenantError
 from llama_index_gear.extraction import in_calls, understood_together
@@ -383,3 +383,35 @@ def test_numbered_replies_are_read_whatever_they_hold(tokens: list[str]) -> None
 def test_long_garbage_ends_soon(wrong: str) -> None:
     assert parse_numbered(wrong, 5) == {}
     assert re.search("Ada", str(parse_numbered(line(1, "Ada") + wrong, 5)))
+
+
+@pytest.mark.parametrize(("passages_per_call", "pages"), [(1, [4, 4, 3]), (3, [3, 3, 3, 2])])
+def test_a_retry_holds_a_page_in_memory_and_breaks_no_shared_call(
+    monkeypatch: pytest.MonkeyPatch, passages_per_call: int, pages: list[int]
+) -> None:
+    """What failed together is asked for together again, wherever it lies in the store; the account is of all pages."""
+    monkeypatch.setattr(extract, "_PAGE", 4)
+    names = [f"Name{number}" for number in range(11)]
+    store = GeARVectorStore(QdrantClient(":memory:"), embed_model=WordEmbedding())
+    down = ScriptedLLM([TimeoutError("down")] * len(names))
+    first = GeARTripleExtractor(down, passages_per_call=passages_per_call, max_retries=0)
+    store.add(WordEmbedding()(first(passages(*names))))
+    read: list[list[str]] = []
+    get_nodes = GeARVectorStore.aget_nodes
+
+    async def reading(self: Any, node_ids: Any = None, filters: Any = None, limit: Any = None) -> Any:
+        read.append(node_ids)
+        return await get_nodes(self, node_ids, filters, limit)
+
+    monkeypatch.setattr(GeARVectorStore, "aget_nodes", reading)
+    llm = ScriptedLLM(otherwise=facts)
+    later = GeARTripleExtractor(llm, passages_per_call=passages_per_call)
+    ledger = later.retry_failed(store)
+    assert [len(ids) for ids in read] == pages
+    assert sorted(name for ids in read for name in ids) == sorted(names)
+    assert sorted(llm.history) == sorted(down.history)
+    assert ledger is later.ledger
+    assert (ledger.passages, ledger.outcomes, ledger.triples) == (11, {"extracted": 11}, 11)
+    assert ledger.calls == (11 if passages_per_call == 1 else 4)
+    assert sorted(map(str, stated(store.get_nodes()))) == sorted(map(str, here(*names)))
+    assert later.retry_failed(store) == ExtractionLedger()
