@@ -45,6 +45,7 @@ from llama_index_gear.steps import (
 from llama_index_gear.store_check import SAMPLE, StoreChecks, StoreReport
 from llama_index_gear.store_collections import TRIPLE_WORDS, Collections, encoder
 from llama_index_gear.store_copy import check_alike, copying
+from llama_index_gear.store_deletes import StoreDeletes
 from llama_index_gear.store_reads import StoreReads, native_filter
 from llama_index_gear.store_triples import TripleReads
 from llama_index_gear.store_writes import StoreWrites
@@ -114,6 +115,7 @@ class GeARVectorStore(BasePydanticVectorStore):
     _collections: Collections = PrivateAttr()
     _reads: StoreReads = PrivateAttr()
     _writes: StoreWrites = PrivateAttr()
+    _deletes: StoreDeletes = PrivateAttr()
     _checks: StoreChecks = PrivateAttr()
     _tenancy: Tenancy = PrivateAttr()
     _connection: Connection = PrivateAttr()
@@ -168,7 +170,8 @@ class GeARVectorStore(BasePydanticVectorStore):
         self._writes = StoreWrites(
             self._collections, self._reads, tenancy, self._turns, self.batch_size, self.show_progress
         )
-        self._checks = StoreChecks(self._collections, self._reads, self._writes, self.show_progress)
+        self._deletes = StoreDeletes(self._collections, tenancy, self._turns)
+        self._checks = StoreChecks(self._collections, self._reads, self._writes, self._deletes, self.show_progress)
 
     def for_tenant(self, tenant: str) -> GeARVectorStore:
         """This store, bound to one tenant: whatever it is asked, by whomever, it sees and changes only that one's.
@@ -263,11 +266,11 @@ class GeARVectorStore(BasePydanticVectorStore):
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         """Delete all passages of a document, and their triples."""
-        run(self._writes.deleting_document(ref_doc_id), self._connection.answer)
+        run(self._deletes.deleting_document(ref_doc_id), self._connection.answer)
 
     async def adelete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         """`delete`, without blocking the event loop."""
-        await arun(self._writes.deleting_document(ref_doc_id), self._connection.aanswer)
+        await arun(self._deletes.deleting_document(ref_doc_id), self._connection.aanswer)
 
     def delete_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **delete_kwargs: Any
@@ -278,21 +281,21 @@ class GeARVectorStore(BasePydanticVectorStore):
             ArgumentError: neither ids nor filters are given (that would be everything: call `clear`).
 
         """
-        run(self._writes.deleting_nodes(node_ids, filters), self._connection.answer)
+        run(self._deletes.deleting_nodes(node_ids, filters), self._connection.answer)
 
     async def adelete_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **delete_kwargs: Any
     ) -> None:
         """`delete_nodes`, without blocking the event loop."""
-        await arun(self._writes.deleting_nodes(node_ids, filters), self._connection.aanswer)
+        await arun(self._deletes.deleting_nodes(node_ids, filters), self._connection.aanswer)
 
     def clear(self) -> None:
         """Delete both collections; of a store bound to a tenant, that tenant's passages and triples."""
-        run(self._writes.clearing(), self._connection.answer)
+        run(self._deletes.clearing(), self._connection.answer)
 
     async def aclear(self) -> None:
         """`clear`, without blocking the event loop."""
-        await arun(self._writes.clearing(), self._connection.aanswer)
+        await arun(self._deletes.clearing(), self._connection.aanswer)
 
     def get_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, limit: int | None = None

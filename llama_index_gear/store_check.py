@@ -18,6 +18,7 @@ from llama_index_gear.errors import EmbeddingError, check_counts
 from llama_index_gear.nodes import DOC_KEYS, read_triples
 from llama_index_gear.steps import Call, EmbedTexts, Flow
 from llama_index_gear.store_collections import Collections
+from llama_index_gear.store_deletes import StoreDeletes
 from llama_index_gear.store_layout import (
     DENSE,
     any_of,
@@ -114,6 +115,7 @@ class StoreChecks:
     collections: Collections
     reads: StoreReads
     writes: StoreWrites
+    deletes: StoreDeletes
     show_progress: bool
 
     def checking(self, sample: int) -> Flow[StoreReport]:
@@ -155,7 +157,7 @@ class StoreChecks:
                 nodes = yield from self.reads.getting(list(some), None, None)
                 yield from self.writes.rewriting(nodes, embed_triples=False)
         for some in _slices(report.orphaned, _PASSAGES):
-            yield from self.writes.deleting_triples(some)
+            yield from self.deletes.deleting_triples(some)
         return (yield from self.checking(SAMPLE))
 
     def _counting(self, name: str) -> Flow[tuple[int, bool]]:

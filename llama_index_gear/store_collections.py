@@ -192,6 +192,10 @@ class Collections:
                 break
         return found
 
+    def deleting(self, name: str, which: models.Filter | models.PointIdsList) -> Flow[None]:
+        """Delete the points that match, or those of these ids."""
+        yield [Call("delete", {"collection_name": name, "points_selector": which, "wait": True})]
+
     def batch(self, name: str, requests: Sequence[models.QueryRequest]) -> Flow[list[list[Any]]]:
         """Answers to several queries in one round trip, each best first, ties (to six decimals) by id in every engine.
 

@@ -1,7 +1,8 @@
-"""Writing: how passages and their triples are added, replaced and deleted, as flows of Qdrant calls.
+"""Writing: how passages and their triples are added and replaced, as flows of Qdrant calls.
 
-Order of writes: new triples come, then the passage, then outdated triples go; and a passage goes before its triples. So
-a passage that is there has all its triples, whenever a process died, and repeating the call mends what it left behind.
+Order of writes: new triples come, then the passage, then outdated triples go; and in `store_deletes` a passage goes
+before its triples. So a passage that is there has all its triples, whenever a process died, and repeating the call
+mends what it left behind.
 (Until then, its triples may have metadata, and may be some, of the write that died.)
 """
 
@@ -15,7 +16,6 @@ from typing import Any, NamedTuple
 
 from llama_index.core.schema import BaseNode, MetadataMode
 from llama_index.core.utils import get_tqdm_iterable
-from llama_index.core.vector_stores.types import MetadataFilters
 from qdrant_client.http import models
 from qdrant_edge import Bm25
 
@@ -28,11 +28,9 @@ from llama_index_gear.store_layout import (
     DOC_ID,
     SPARSE,
     any_of,
-    conditions,
     passage_payload,
     point_id_of,
     sparse_vector,
-    to_node,
     triple_payload,
     vectors_config,
 )
@@ -140,7 +138,7 @@ class StoreWrites:
         outdated = yield from self._writing_triples(batch, carried, embed_triples)
         yield [Call("upsert", {"collection_name": self.collections.passages, "points": points, "wait": True})]
         if outdated:
-            yield from self._deleting_from(self.collections.triples, models.PointIdsList(points=list(outdated)))
+            yield from self.collections.deleting(self.collections.triples, models.PointIdsList(points=list(outdated)))
 
     def _checked(self, passages: Sequence[BaseNode]) -> _Checked:
         """Each passage's triples, and the vectors' dimension; raises if anything could not be stored."""
@@ -210,99 +208,6 @@ class StoreWrites:
         except (TypeError, ValueError) as error:
             raise _no_json(node, error) from error
         return _point(self.collections.bm25, point_id_of(node.node_id), node.get_embedding(), text, payload)
-
-    def deleting_document(self, ref_doc_id: str) -> Flow[None]:
-        """The flow of `delete`."""
-        yield from self._deleting_matching(self.tenancy.bound(None), [any_of(DOC_ID, [ref_doc_id])] * 2)
-
-    def deleting_nodes(self, node_ids: list[str] | None, filters: MetadataFilters | None) -> Flow[None]:
-        """The flow of `delete_nodes`."""
-        if node_ids is None and not conditions(filters):
-            raise ArgumentError("delete_nodes without ids and filters would delete everything: call clear()")
-        filters = self.tenancy.bound(filters)
-        if node_ids == []:
-            return
-        named: list[Any] = []
-        if node_ids is not None:
-            points: list[Any] = [point_id_of(node_id) for node_id in node_ids]
-            named = [models.HasIdCondition(has_id=points), any_of("passage_id", node_ids)]
-        if filters is not None:
-            yield from self._deleting_matching(filters, named)
-        else:
-            yield from self._deleting(*(models.Filter(must=[each]) for each in named))
-
-    def deleting_triples(self, passage_ids: Sequence[str]) -> Flow[None]:
-        """Delete the triples of passages that are gone."""
-        yield from self._deleting(None, models.Filter(must=[any_of("passage_id", passage_ids)]))
-
-    def _deleting_matching(self, filters: MetadataFilters | None, also: Sequence[Any]) -> Flow[None]:
-        """Delete the passages that match, and their triples; `also` is a condition of passages, and one of triples.
-
-        A call that died left triples without passages: they are known by their own copy of the metadata. It left others
-        with metadata that their passage does not have yet: they stay.
-        """
-        passages, triples = self.collections.passages, self.collections.triples
-        of_passages = models.Filter(must=[*also[:1], *conditions(filters)])
-        of_triples = models.Filter(must=[*also[1:], *conditions(filters, under="metadata.")])
-        yield [Take(self.turns, None)]
-        try:
-            (has_passages,) = yield [Call("collection_exists", {"collection_name": passages})]
-            (has_triples,) = yield [Call("collection_exists", {"collection_name": triples})]
-            offset: Any = None
-            while has_passages:
-                points, offset = yield from self.collections.page(
-                    passages, of_passages, payload=True, vectors=False, offset=offset
-                )
-                if points:
-                    yield from self._deleting_from(passages, models.PointIdsList(points=[each.id for each in points]))
-                if points and has_triples:
-                    mine = any_of("passage_id", [to_node(point).node_id for point in points])
-                    yield from self._deleting_from(triples, models.Filter(must=[mine]))
-                if offset is None:
-                    break
-            while has_triples:
-                points, offset = yield from self.collections.page(
-                    triples, of_triples, payload=["passage_id"], vectors=False, offset=offset
-                )
-                owners = list({point.payload["passage_id"]: None for point in points})
-                there = (yield from self.collections.present(owners)) if has_passages else set()
-                if gone := [owner for owner in owners if owner not in there]:
-                    yield from self._deleting_from(triples, models.Filter(must=[any_of("passage_id", gone)]))
-                if offset is None:
-                    break
-        finally:
-            self.turns.give_back(None)
-
-    def _deleting(self, of_passages: models.Filter | None, of_triples: models.Filter) -> Flow[None]:
-        """Delete the passages (None: none) and the triples that match."""
-        names = (self.collections.passages, self.collections.triples)  # in this order: what is there has its triples
-        yield [Take(self.turns, None)]
-        try:
-            for name, match_ in zip(names, (of_passages, of_triples), strict=True):
-                if match_ is not None and (yield [Call("collection_exists", {"collection_name": name})])[0]:
-                    yield from self._deleting_from(name, match_)
-        finally:
-            self.turns.give_back(None)
-
-    def _deleting_from(self, name: str, which: models.Filter | models.PointIdsList) -> Flow[None]:
-        yield [Call("delete", {"collection_name": name, "points_selector": which, "wait": True})]
-
-    def clearing(self) -> Flow[None]:
-        """The flow of `clear`."""
-        if self.tenancy.tenant is not None:  # no triple is another's than its passage, even half written
-            own = self.tenancy.bound(None)
-            musts = (conditions(own), conditions(own, under="metadata."))
-            yield from self._deleting(*(models.Filter(must=must) for must in musts))
-            return
-        yield [Take(self.turns, None)]
-        try:
-            for name in (self.collections.passages, self.collections.triples):
-                (exists,) = yield [Call("collection_exists", {"collection_name": name})]
-                if exists:
-                    yield [Call("delete_collection", {"collection_name": name})]
-        finally:
-            self.turns.clears += 1
-            self.turns.give_back(None)
 
 
 def _check_text(node: BaseNode, triples: Sequence[Triple]) -> None:

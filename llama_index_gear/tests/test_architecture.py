@@ -45,11 +45,12 @@ ROOMS = {
     "store_reads": "errors fusion steps store_layout store_collections store_triples",
     "store_tenant": "errors steps store_layout store_collections tenant",
     "store_writes": "triple errors nodes steps store_layout store_collections store_reads store_tenant tenant turns",
-    "store_check": "errors nodes steps store_layout store_collections store_reads store_writes",
+    "store_deletes": "errors steps store_layout store_collections tenant turns",
+    "store_check": "errors nodes steps store_layout store_collections store_reads store_writes store_deletes",
     "store_copy": "errors steps store_layout store_collections store_tenant store_writes turns",
     "store": (
-        "triple errors steps edge connection store_collections store_triples store_reads store_writes store_check "
-        "store_copy tenant turns"
+        "triple errors steps edge connection store_collections store_triples store_reads store_writes store_deletes "
+        "store_check store_copy tenant turns"
     ),
     "external_reads": "triple errors steps store_layout store_collections store_triples",
     "external": "triple errors steps edge connection store_layout store_collections store_triples external_reads",
@@ -96,6 +97,7 @@ QDRANT = {
     "store_collections",
     "store_contract",
     "store_copy",
+    "store_deletes",
     "store_reads",
     "store_triples",
     "store_writes",

@@ -254,7 +254,7 @@ def test_what_is_added_beside_a_clear_is_there_whole_or_not_at_all() -> None:
     store = GeARVectorStore(QdrantClient(":memory:"), embed_model=embed_model)
     old, new = (passage(n, n, [("A", "is", n)], embed_model=embed_model, document="d") for n in ("old", "new"))
     store.add([old])
-    flow, answer = store._writes.clearing(), store._connection.answer
+    flow, answer = store._deletes.clearing(), store._connection.answer
     batch = passing(flow, answer, is_of_passages("delete_collection"))
     with ThreadPoolExecutor(1) as pool:
         adding = pool.submit(store.add, [new])
@@ -295,7 +295,7 @@ def test_a_delete_by_filters_decides_when_its_turn_has_come() -> None:
 
     store.add([written("old")])
     old = MetadataFilters(filters=[MetadataFilter(key="kind", value="old")])
-    flow, answer = store._writes.deleting_nodes(None, old), store._connection.answer
+    flow, answer = store._deletes.deleting_nodes(None, old), store._connection.answer
     batch = passing(flow, answer, lambda asked: isinstance(asked, Take))
     store.add([written("new")])
     finish(flow, answer, batch)
