@@ -10,6 +10,7 @@ import shlex
 import socket
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
@@ -28,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "benchmarks")
 import retrieval
 import speed
 from answers import ANSWER_PROMPT
-from data import Dataset, Passage, Question, load, write_whole
+from data import Dataset, Passage, Question, load, thinned, write_whole
 from hipporag import HippoRAGRetriever
 from ircot import IRCoTRetriever
 from measures import chance, compared, corrected, exact_match, f1, interval, normalised, recall
@@ -537,6 +538,43 @@ def test_a_store_that_is_not_what_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="is made of .*'file'.*, not of .*'offline'"):
         retrieval.opened(folder, WordEmbedding(), {**made_of, "triples": "offline"})
     assert len({retrieval.note_of(tmp_path / name) for name in ("s.minilm", "s.mpnet", "s", "s.json")}) == 4
+
+
+@given(
+    st.dictionaries(st.text(max_size=3), st.lists(st.tuples(*[st.text(max_size=2)] * 3), max_size=6), max_size=6),
+    st.floats(0.01, 1),
+    st.floats(0.01, 1),
+)
+def test_fewer_triples_are_a_part_of_more(triples: dict[str, list[Any]], one: float, other: float) -> None:
+    """As many as asked for, of the passages that had them, in their order; all of them if all are wanted."""
+
+    def placed(share: float) -> Counter[tuple[str, Any]]:
+        kept = thinned(triples, share, seed=1)
+        assert kept.keys() == triples.keys()
+        for passage_id, several in kept.items():
+            rest = iter(triples[passage_id])
+            assert all(fact in rest for fact in several)
+        return Counter((passage_id, fact) for passage_id, several in kept.items() for fact in several)
+
+    whole = sum(map(len, triples.values()))
+    fewer, more = placed(min(one, other)), placed(max(one, other))
+    assert fewer <= more and (fewer.total(), more.total()) == tuple(round(s * whole) for s in sorted((one, other)))
+    assert thinned(triples, 1.0, seed=1) == triples
+
+
+def test_a_share_of_the_triples_is_of_ready_ones(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert options("--triples-share", "0.8").triples_share == 0.8
+    for share in ("0", "1.1", "-1"):
+        with pytest.raises(SystemExit):
+            options("--triples-share", share)
+        assert "is not above 0 and at most 1" in capsys.readouterr().err
+    words = ["--data", "d", "--embed", "e", "--triples", "offline", "--triples-share", "0.5"]
+    monkeypatch.setattr(sys, "argv", ["retrieval.py", *words])
+    with pytest.raises(SystemExit):
+        retrieval.main()
+    assert "is of ready triples: --triples file" in capsys.readouterr().err
 
 
 def test_a_store_is_made_of_texts_triples_and_what_a_model_was_asked(dataset: Dataset) -> None:

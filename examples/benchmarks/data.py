@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+Fact: TypeAlias = tuple[str, str, str]
 MOST_GOLD = 35  # one character a question says how many were found
 
 
@@ -54,8 +57,8 @@ class Dataset:
     name: str
     passages: list[Passage]
     questions: list[Question]
-    triples: dict[str, list[tuple[str, str, str]]] = field(default_factory=dict)
-    reader: dict[str, list[tuple[str, str, str]]] = field(default_factory=dict)
+    triples: dict[str, list[Fact]] = field(default_factory=dict)
+    reader: dict[str, list[Fact]] = field(default_factory=dict)
     problems: Counter[str] = field(default_factory=Counter)
 
 
@@ -77,6 +80,17 @@ def load(folder: Path) -> Dataset:
         raise FileNotFoundError(f"{folder} holds neither corpus.jsonl nor HippoRAG's *_corpus.json")
     _check(dataset)
     return dataset
+
+
+def thinned(triples: Mapping[str, Sequence[Fact]], share: float, seed: int) -> dict[str, list[Fact]]:
+    """A share of all passages' triples, drawn by a seed; a smaller share is part of a larger one of the same seed."""
+    places = [(passage_id, place) for passage_id, several in triples.items() for place in range(len(several))]
+    random.Random(seed).shuffle(places)
+    kept = set(places[: round(share * len(places))])
+    return {
+        passage_id: [fact for place, fact in enumerate(several) if (passage_id, place) in kept]
+        for passage_id, several in triples.items()
+    }
 
 
 def _lines(path: Path, *required: str) -> list[dict[str, Any]]:

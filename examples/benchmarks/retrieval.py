@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any
 
 from cached_embedding import CachedEmbedding
-from data import Dataset, Question, load, write_whole
+from data import Dataset, Question, load, thinned, write_whole
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.llms import LLM
@@ -208,6 +208,13 @@ def disk_use(folder: Path) -> int:
     return sum(each.stat().st_blocks * 512 for each in folder.rglob("*") if each.is_file())
 
 
+def a_share(value: str) -> float:
+    """A part of something: more than nothing, at most all of it."""
+    if not 0 < (number := float(value)) <= 1:
+        raise argparse.ArgumentTypeError(f"{value} is not above 0 and at most 1")
+    return number
+
+
 def at_least_one(value: str) -> int:
     """A number of things that there must be one of."""
     if (number := int(value)) < 1:
@@ -237,6 +244,7 @@ def parser() -> argparse.ArgumentParser:
         default=1,
         help="of --triples llm; each tells of its own in --max-tokens",
     )
+    add("--triples-share", type=a_share, default=1.0, help="of --triples file: only so many, drawn by --seed")
     add("--sweep", action="append", default=[], metavar="NAME=VALUE,…", help="another row a value, of each expansion")
     add("--against", default=None, help="method that all others are compared with")
     add("--limit", type=at_least_one, default=None, help="only the first N questions")
@@ -257,6 +265,22 @@ def parser() -> argparse.ArgumentParser:
     return result
 
 
+def arguments_of_this_run() -> argparse.Namespace:
+    """What the command line says.
+
+    Raises:
+        SystemExit: it says what doesn't go together.
+
+    """
+    arguments = parser()
+    options = arguments.parse_args()
+    if options.llm != "openai" and (options.answers or options.triples == "llm"):
+        arguments.error("--answers and --triples llm need a model: --llm openai")
+    if options.triples_share < 1 and options.triples != "file":
+        arguments.error("--triples-share is of ready triples: --triples file")
+    return options
+
+
 def rows_asked_for(options: argparse.Namespace) -> list[Row]:
     """The rows that the command line names.
 
@@ -274,14 +298,12 @@ def rows_asked_for(options: argparse.Namespace) -> list[Row]:
 
 def main() -> None:
     """Ingest, measure, print, write."""
-    arguments = parser()
-    options = arguments.parse_args()
-    if options.llm != "openai" and (options.answers or options.triples == "llm"):
-        arguments.error("--answers and --triples llm need a model: --llm openai")
+    options = arguments_of_this_run()
     if options.offline:
         refuse_network()
     rows = rows_asked_for(options)
     dataset = load(options.data)
+    dataset.triples = thinned(dataset.triples, options.triples_share, options.seed)
     for row in rows:
         check_needs(row.method, dataset, options.llm, options.triples)
     questions = chosen(dataset, options)
@@ -322,6 +344,7 @@ def main() -> None:
             **{each: getattr(options, each) for each in ("max_tokens", "limit", "sample", "seed", "price", "workers")},
             **asdict(rows[0].settings),
             "triples_from": options.triples,
+            "triples_share": options.triples_share,
             "passages_per_call": options.passages_per_call,
             "offline": options.offline,
             **took,
