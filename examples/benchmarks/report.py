@@ -34,6 +34,7 @@ from plots import plotted
 
 HERE = Path(__file__).parent
 AIM = 20
+SYNC = "hybrid + SyncGE"
 
 
 def published(figures: Sequence[float] | None) -> str:
@@ -274,6 +275,33 @@ def table_5(results: Results) -> str:
         table(["exact match / F1; calls a question, MuSiQue", "paper", "ours", "ours, R@5 / 10 / 15"], rows),
         f'Paper: {papers.T_SETUP}; its "calls" count retrievals too.',
         f"Ours: {results.setup(LLM_FILE)}." if LLM_FILE in results.files else "Ours: not run.",
+    )
+
+
+def shares(results: Results) -> str:
+    """What more triples give (in view of the paper's, which are more)."""
+    whole = "hotpotqa-mpnet"
+    files = {"none": whole, **{f"{percent} %": f"{whole}-share{percent}" for percent in (40, 60, 80)}, "all": whole}
+    if not all(file in results.files for file in files.values()):
+        return ""
+    bases = ("BM25", "dense", "hybrid")
+    rows = []
+    for share, file in files.items():
+        number = 0 if share == "none" else results.files[file]["conditions"]["triples"]
+        names = [base.lower() if share == "none" else f"{base.lower()}+naive" for base in bases]
+        rows.append([share, f"{number:,}", *(recalls(results.row(file, name)) for name in names)])
+    theirs = [published(papers.G_TABLE_2[f"{base} + NaiveGE"]["HotpotQA"]) for base in bases]
+    counted = papers.G_SETUP["HotpotQA"].rpartition(" triples")[0].rpartition(" ")[2]
+    both = [published(each) for each in (papers.G_TABLE_2[SYNC]["MuSiQue"], papers.G_TABLE_7[SYNC])]
+    return section(
+        "A share of the triples",
+        table(
+            ["R@5 / 10 / 15, HotpotQA, mpnet", "triples", *(f"{base} + NaiveGE" for base in bases)],
+            [*rows, ["the paper's, of GPT-4o mini", counted, *theirs]],
+        ),
+        "Drawn at random from GPT-3.5's, each share part of the next. The paper's are of the same documents. Its "
+        f"{SYNC} has {both[0]} on MuSiQue (Table 2), and {both[1]} if GPT-3.5 extracts and reads (Table 7).",
+        *(f"{results.setup(file)}." for file in dict.fromkeys(files.values())),
     )
 
 
@@ -519,6 +547,7 @@ TABLES: tuple[Callable[[Results], str], ...] = (
     costs,
     triples_table,
     shared_calls,
+    shares,
     sweeps,
     exactness,
     times,
