@@ -27,7 +27,15 @@ from llama_index_gear.errors import ArgumentError, ExtractionError, check_counts
 from llama_index_gear.extract_calls import PassageCalls
 from llama_index_gear.extract_memory import Memory
 from llama_index_gear.extraction import EXTRACT_PROMPT, EXTRACT_SEVERAL_PROMPT, in_calls, in_pages
-from llama_index_gear.ledger import FAILED_EXTRACTIONS, Extraction, ExtractionLedger, Outcome, record_of, with_record
+from llama_index_gear.ledger import (
+    FAILED_EXTRACTIONS,
+    Extraction,
+    ExtractionLedger,
+    Outcome,
+    is_over_budget,
+    record_of,
+    with_record,
+)
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.steps import SharedCalls, gather
 from llama_index_gear.tenant import Tenancy
@@ -253,6 +261,7 @@ class GeARTripleExtractor(TransformComponent):
             The account of these passages; `passages` is 0 if none had failed.
 
         Raises:
+            ArgumentError: another store.
             ExtractionError: see `raise_on_error`; what succeeded is stored.
 
         """
@@ -262,12 +271,17 @@ class GeARTripleExtractor(TransformComponent):
         """`retry_failed`, without blocking the event loop."""
 
         async def store(before: Sequence[BaseNode], after: Sequence[BaseNode]) -> None:
-            await vector_store.async_add([*after], unless_changed=before)
+            known = [node for node in after if not is_over_budget(node)]  # the others stay what they were
+            if known:
+                await vector_store.async_add(known, unless_changed=before)
 
-        failed = await vector_store.aanswer(SharedCalls(), FAILED_EXTRACTIONS)  # type: ignore[attr-defined]
+        answer = getattr(vector_store, "aanswer", None)
+        if answer is None:
+            raise ArgumentError(f"retry_failed needs a GeARVectorStore, not {type(vector_store).__name__}")
+        failed = await answer(SharedCalls(), FAILED_EXTRACTIONS)
         self._ledger = ExtractionLedger()
         with self._bar(len(failed), self.show_progress) as bar:
-            for ids in in_pages(failed, _PAGE):
+            for ids in in_pages(failed, self.passages_per_call * max(1, _PAGE // self.passages_per_call)):
                 page = await vector_store.aget_nodes(ids, FAILED_EXTRACTIONS)
                 bar.update(len(ids) - len(page))  # somebody else was faster
                 self._ledger += ExtractionLedger.of(await self._extracted(page, bar, store))
@@ -314,12 +328,12 @@ class GeARTripleExtractor(TransformComponent):
         return extracted
 
     async def _report(self) -> None:
-        again, asked = self._ledger.asked_again, self._ledger.asked
-        if 4 * again > asked:
+        again, answered = self._ledger.asked_again, self._ledger.answered
+        if 4 * again > answered:
             logger.warning(
                 "%s of %s passages had to be asked for again, alone: a smaller passages_per_call, or 1, will cost less",
                 again,
-                asked,
+                answered,
             )
         if not self._ledger.failures:
             return
@@ -357,6 +371,9 @@ class GeARTripleExtractor(TransformComponent):
         """Make a call for the passages at these places, and fill in what comes of it."""
         told = await self._asking.ask([extracted[place] for place, _ in call], [key for _, key in call])
         for (place, key), (found, record) in zip(call, told, strict=True):
+            before = record_of(extracted[place])
+            if record.outcome is Outcome.OVER_BUDGET and before is not None and before.key == key:
+                record = replace(record, together=before.together)  # who shared a call that a batch may have answered
             record = replace(record, key=key)
             await self._memory.keep(found, record)
             extracted[place] = with_record(extracted[place], found, record)

@@ -70,25 +70,27 @@ class PassageCalls:
 
     async def ask(self, nodes: Sequence[BaseNode], keys: Sequence[str]) -> list[tuple[Sequence[Triple], Extraction]]:
         """What the model says of each passage: of several together first, then of those alone of which it didn't."""
-        nothing: tuple[Sequence[Triple], Extraction] = ((), Extraction(Outcome.OVER_BUDGET))
-        told = [nothing] * len(nodes)
+        over_budget = Extraction(Outcome.OVER_BUDGET, f"more than max_cost={self.purse.ceiling} would have been spent")
         shared = await self._reply(nodes) if len(nodes) > 1 else None
-        if shared is not None:
-            told = understood_together(shared, [self.shown(node) for node in nodes], keys)
+        if shared is None:  # too dear, perhaps, for what is left, which may do for one
+            return [await self._ask_alone(node, over_budget) for node in nodes]
+        told = understood_together(shared, [self.shown(node) for node in nodes], keys)
         return [
-            await self._ask_alone(node, record, again=shared is not None and shared.error is None)
+            await self._ask_alone(
+                node,
+                replace(record, outcome=over_budget.outcome, problem=over_budget.problem),
+                again=shared.error is None,
+            )
             if record.outcome.failure and not record.together
             else (found, record)
             for node, (found, record) in zip(nodes, told, strict=True)
         ]
 
     async def _ask_alone(
-        self, node: BaseNode, record: Extraction, *, again: bool
+        self, node: BaseNode, record: Extraction, *, again: bool = False
     ) -> tuple[Sequence[Triple], Extraction]:
         """One reply, and a second if the first can't be read; what was spent before is counted in the record."""
         triples: Sequence[Triple] = ()
-        problem = f"more than max_cost={self.purse.ceiling} would have been spent"
-        record = replace(record, outcome=Outcome.OVER_BUDGET, problem=problem)
         complained = ""
         for _ in range(2):
             reply = await self._reply([node], complained)

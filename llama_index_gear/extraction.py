@@ -121,10 +121,10 @@ def in_calls(asked: Sequence[tuple[str, Extraction | None, str]], size: int) -> 
     together: dict[str, list[int]] = {}
     alone: list[list[int]] = []
     for place, (key, record, tenant) in enumerate(asked):
-        if record is None or record.key != key or record.outcome is Outcome.OVER_BUDGET:
-            fresh.setdefault(tenant, []).append(place)
-        elif record.together:
+        if record is not None and record.key == key and record.together:
             together.setdefault(record.together, []).append(place)
+        elif record is None or record.key != key or record.outcome is Outcome.OVER_BUDGET:
+            fresh.setdefault(tenant, []).append(place)
         else:
             alone.append([place])
     calls = [

@@ -78,6 +78,7 @@ class ExtractionLedger:
         prompt_tokens: tokens sent.
         completion_tokens: tokens received.
         asked_again: passages that a reply for several said nothing of, so that they were asked for again, alone.
+        answered: passages that a reply was had for in this run, whatever it was worth.
 
     """
 
@@ -90,11 +91,7 @@ class ExtractionLedger:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     asked_again: int = 0
-
-    @property
-    def asked(self) -> int:
-        """Passages that a model was asked for: all but those reused, and blank ones."""
-        return self.passages - self.reused - self.outcomes.get(Outcome.BLANK.value, 0)
+    answered: int = 0
 
     @classmethod
     def of(cls, nodes: Sequence[BaseNode]) -> ExtractionLedger:
@@ -113,6 +110,7 @@ class ExtractionLedger:
             prompt_tokens=sum(record.prompt_tokens for _, record in known),
             completion_tokens=sum(record.completion_tokens for _, record in known),
             asked_again=sum(record.again for _, record in known),
+            answered=sum(record.prompt_tokens > 0 for _, record in known),
         )
 
     def __add__(self, more: ExtractionLedger) -> ExtractionLedger:
@@ -138,6 +136,12 @@ def record_of(node: BaseNode) -> Extraction | None:
         return Extraction(**{**plain, "outcome": Outcome(plain["outcome"])})
     except (TypeError, KeyError, ValueError):  # none, or what another program or version left there
         return None
+
+
+def is_over_budget(node: BaseNode) -> bool:
+    """Whether nothing was asked of a passage since that would have gone beyond the ceiling."""
+    record = record_of(node)
+    return record is not None and record.outcome is Outcome.OVER_BUDGET
 
 
 def with_record(node: BaseNode, triples: Sequence[Triple], record: Extraction) -> BaseNode:

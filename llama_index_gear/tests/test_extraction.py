@@ -16,6 +16,7 @@ from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.schema import MetadataMode, TextNode
 from llama_index.core.storage.kvstore import SimpleKVStore
 from llama_index.core.utils import get_tokenizer
+from llama_index.core.vector_stores import SimpleVectorStore
 from qdrant_client import QdrantClient
 
 from llama_index_gear import ExtractionLedger, GeARTripleExtractor, GeARVectorStore, Triple, extract, read_triples
@@ -24,6 +25,7 @@ from llama_index_gear.errors import ArgumentError, TenantError
 from llama_index_gear.extraction import in_calls, understood_together
 from llama_index_gear.ledger import Extraction, Outcome
 from llama_index_gear.reply import parse_numbered
+from llama_index_gear.store_contract import contents
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 
@@ -404,6 +406,11 @@ def test_a_retry_holds_a_page_in_memory_and_breaks_no_shared_call(
         return await get_nodes(self, node_ids, filters, limit)
 
     monkeypatch.setattr(GeARVectorStore, "aget_nodes", reading)
+    before = contents(store)
+    poor = GeARTripleExtractor(ScriptedLLM(), passages_per_call=passages_per_call, price=(1.0, 1.0), max_cost=1e-9)
+    assert poor.retry_failed(store).outcomes == {"over budget": 11} and poor.ledger.answered == 0
+    assert contents(store) == before
+    read.clear()
     llm = ScriptedLLM(otherwise=facts)
     later = GeARTripleExtractor(llm, passages_per_call=passages_per_call)
     ledger = later.retry_failed(store)
@@ -415,3 +422,34 @@ def test_a_retry_holds_a_page_in_memory_and_breaks_no_shared_call(
     assert ledger.calls == (11 if passages_per_call == 1 else 4)
     assert sorted(map(str, stated(store.get_nodes()))) == sorted(map(str, here(*names)))
     assert later.retry_failed(store) == ExtractionLedger()
+
+
+def test_a_ceiling_does_not_part_those_who_shared_a_call() -> None:
+    names = ("Ada", "Bob", "Cid", "Dan", "Eve")
+    down = ScriptedLLM([TimeoutError("down")] * 3)
+    failed = GeARTripleExtractor(down, passages_per_call=2, max_retries=0)(passages(*names))
+    poor = GeARTripleExtractor(ScriptedLLM(), passages_per_call=2, price=(1.0, 1.0), max_cost=1e-9)
+    over = poor(failed)
+    assert poor.ledger.outcomes == {"over budget": 5} and "max_cost=1e-09" in poor.ledger.failures[0][2]
+    llm = ScriptedLLM(otherwise=facts)
+    assert stated(GeARTripleExtractor(llm, passages_per_call=2)(over[::-1])) == here(*names)[::-1]
+    assert sorted(llm.history) == sorted(down.history)
+    for node in over:
+        node.set_content(f"Now {node.get_content()}")
+    llm = ScriptedLLM(otherwise=facts)
+    GeARTripleExtractor(llm, passages_per_call=5)(over)
+    assert len(llm.history) == 1  # edited: whom they shared a call with no longer matters
+
+
+def test_what_costs_nothing_is_not_answered_and_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    extractor = GeARTripleExtractor(ScriptedLLM(otherwise=facts), passages_per_call=2)
+    nodes = extractor([*passages("Ada", "Bob"), TextNode(text=" ")])
+    assert (extractor.ledger.answered, extractor.ledger.asked_again) == (2, 0)
+    extractor(nodes)
+    assert (extractor.ledger.answered, extractor.ledger.reused) == (0, 3)
+    assert caplog.text == ""
+
+
+def test_a_retry_wants_a_store_that_knows_what_failed() -> None:
+    with pytest.raises(ArgumentError, match="retry_failed needs a GeARVectorStore, not SimpleVectorStore"):
+        GeARTripleExtractor(ScriptedLLM()).retry_failed(SimpleVectorStore())
