@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ import matplotlib
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "benchmarks"))
+import papers
 import report
 from committed import Results
 from plots import plotted
+from tables import published
 
 BENCHMARKS = Path(report.__file__).parent
 
@@ -159,6 +162,26 @@ def test_a_row_is_called_what_it_is(folder: Path) -> None:
     assert len(seen) == 5
     cut = "hybrid's list of ten, cut, has 55.0 / 56.0 / 57.0, hybrid itself 60.0 / 61.0 / 62.0."
     assert report.report(Results(folder), []).count(cut) == 8
+
+
+def figures_of(table: Any) -> Iterator[str]:
+    """Each run of a paper's figures, as the report prints it."""
+    if isinstance(table, dict):
+        table = tuple(table.values())
+    if isinstance(table[0], float):
+        yield published([figure for figure in table if isinstance(figure, float)])  # calls are counted, an integer
+    else:
+        for each in table:
+            yield from figures_of(each)
+
+
+def test_every_figure_of_the_papers_is_printed(tmp_path: Path) -> None:
+    tables = {name: table for name, table in vars(papers).items() if "_TABLE_" in name}
+    text = report.report(Results(tmp_path), [])
+    assert len(tables) == 10
+    assert [
+        (name, figure) for name, table in tables.items() for figure in figures_of(table) if figure not in text
+    ] == []
 
 
 def test_without_results_there_are_only_the_papers(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def table_2(results: Results) -> str:
     return section(
         "Retrieval (GeAR Table 2)",
         table(head, rows),
-        *(f"Paper, {data}: {papers.G_SETUP[data]}; {papers.G_MODELS}." for data in DATA),
+        *(f"Paper, {data}: {papers.G_SETUP[data]}." for data in DATA),
         *(f"Ours: {said}." for d in DATA.values() for e in EMBED if (said := results.setup(f"{d}-{e}"))),
         "HotpotQA's documents are the same (HippoRAG's), 9,221, which the paper cuts into 10,293; of its 1,000 "
         "questions 944 differ, and ours count once. Our MuSiQue is a far smaller corpus: its recalls can be set beside "
@@ -65,7 +65,7 @@ def facts(results: Results, data: str, embed: str) -> str:
 
 def table_3(results: Results) -> str:
     """Answers (GeAR Table 3)."""
-    setup = f"Paper: {papers.G_SETUP['MuSiQue']}; {papers.G_MODELS}."
+    setup = f"Paper: {papers.G_SETUP['MuSiQue']}."
     return answers_table(results, "Answers (GeAR Table 3)", papers.G_TABLE_3, setup)
 
 
@@ -76,7 +76,7 @@ def diversity(results: Results) -> str:
     rows = []
     for label, method in names.items():
         ours = [recalls(results.row(f"musique_train-{embed}-sweeps", method)) for embed in EMBED]
-        both = [published(each[label]["MuSiQue"]) for each in (papers.G_TABLE_4, papers.G_TABLE_10)]
+        both = [published(each[label]) for each in (papers.G_TABLE_4, papers.G_TABLE_10)]
         rows.append([f"hybrid + SyncGE {label}", *both, *ours])
     for label, method in (("with diversity", "hybrid+naive"), ("without", "hybrid+naive[diversity=off]")):
         ours = [recalls(results.row(f"musique_train-{embed}-sweeps", method)) for embed in EMBED]
@@ -84,7 +84,7 @@ def diversity(results: Results) -> str:
     return section(
         "Diversity (GeAR Tables 4 and 10)",
         table(head, rows),
-        f"Paper: {papers.G_SETUP['MuSiQue']}; {papers.G_MODELS}.",
+        f"Paper: {papers.G_SETUP['MuSiQue']}.",
         *(f"Ours: {said}." for embed in EMBED if (said := results.setup(f"musique_train-{embed}-sweeps"))),
     )
 
@@ -102,7 +102,7 @@ def table_7(results: Results) -> str:
     return section(
         "With GPT-3.5's triples (GeAR Table 7)",
         table(["R@5 / 10 / 15, MuSiQue", "paper", *(f"ours, {embed}" for embed in EMBED)], rows),
-        f"Paper: {papers.G_SETUP['MuSiQue']}; GPT-3.5 turbo reads and reasons too, at most 4 steps.",
+        f"Paper: {papers.G_SIZES['MuSiQue']}; {papers.G_SEARCH}; GPT-3.5 turbo reads and reasons too, at most 4 steps.",
         *(f"Ours: {said}." for embed in EMBED if (said := results.setup(f"musique_train-{embed}"))),
         lists(results),
     )
@@ -126,7 +126,7 @@ def table_8(results: Results) -> str:
     return section(
         "Steps and beam length (GeAR Table 8)",
         body,
-        f"Paper: {papers.G_SETUP['MuSiQue']}; {papers.G_MODELS}.",
+        f"Paper: {papers.G_SETUP['MuSiQue']}.",
         f"Ours, one step: {said}." if (said := results.setup("musique_train-mpnet-sweeps")) else "",
         f"Ours, several steps: {results.setup(LLM_FILE)}." if LLM_FILE in results.files else "",
     )
@@ -150,7 +150,7 @@ def table_11(results: Results) -> str:
     return section(
         "By triples a gold passage (GeAR Table 11)",
         table(["R@15 at <9 / 9-11 / 11-13 / ≥13", "paper", "ours, mpnet"], rows),
-        f"Paper: {papers.G_SETUP['MuSiQue']}; {papers.G_MODELS}.",
+        f"Paper: {papers.G_SETUP['MuSiQue']}.",
         f"Ours: {results.setup('musique_train-mpnet')}; questions in the groups: {counted}." if counted else "",
         lists(results),
     )

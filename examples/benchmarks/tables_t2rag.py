@@ -9,8 +9,7 @@ from tables import answers_table, lists, published, section, table
 
 def table_1(results: Results) -> str:
     """Answers (T²RAG Table 1)."""
-    figures = {label: figures["MuSiQue"] for label, figures in papers.T_TABLE_1.items()}
-    return answers_table(results, "Answers (T²RAG Table 1)", figures, f"Paper: {papers.T_SETUP}.")
+    return answers_table(results, "Answers (T²RAG Table 1)", papers.T_TABLE_1, f"Paper: {papers.T_SETUP}.")
 
 
 def by_hops(results: Results) -> str:
