@@ -10,26 +10,39 @@ from tables import lists, section, table
 
 def sweeps(results: Results) -> str:
     """What each setting does, one at a time."""
-    methods = ("hybrid+naive", "hybrid+sync", "hybrid+gear")
+    return settings(results, "sweeps", "Settings, one at a time", "hybrid+gear is one step with one call.")
+
+
+def bases(results: Results) -> str:
+    """The same over other bases than hybrid."""
+    return settings(results, "bases", "Settings over other bases")
+
+
+def settings(results: Results, kind: str, title: str, *notes: str) -> str:
+    """What a kind of file sweeps over, a table a model."""
     body = []
-    for embed in EMBED:
-        file = results.files.get(f"musique_train-{embed}-sweeps", {"methods": []})
-        names = dict.fromkeys(row["method"].partition("[")[2].rstrip("]") for row in file["methods"] if "swept" in row)
+    files = {embed: file for embed in EMBED if (file := f"musique_train-{embed}-{kind}") in results.files}
+    for embed, file in files.items():
+        names = [row["method"] for row in results.files[file]["methods"] if "swept" in row]
+        methods = dict.fromkeys(name.partition("[")[0] for name in names)
         rows = []
-        for setting in ("", *names):
+        for setting in ("", *dict.fromkeys(name.partition("[")[2].rstrip("]") for name in names)):
             row = [setting or "as it is"]
             for method in methods:
-                found = results.row(f"musique_train-{embed}-sweeps", f"{method}[{setting}]" if setting else method)
+                found = results.row(file, f"{method}[{setting}]" if setting else method)
                 row.append(recalls(found) + better_or_worse(found or {}))
             rows.append(row)
-        if names:
-            body.append(table([f"R@5 / 10 / 15, MuSiQue, {embed}", *methods], rows))
+        body.append(table([f"R@5 / 10 / 15, MuSiQue, {embed}", *methods], rows))
+    if not body:
+        return ""
     return section(
-        "Settings, one at a time",
+        title,
         "\n\n".join(body),
-        "\\* differs from the default at one cut or more, p < 0.05. hybrid+gear is one step with one call.",
+        "\\* differs from the default at one cut or more, p < 0.05. The default is scorer=novelty; GeAR's paper has "
+        "scorer=exact, the cosine of a chain's embedded text.",
+        *notes,
         lists(results),
-        *(f"{said}." for embed in EMBED if (said := results.setup(f"musique_train-{embed}-sweeps"))),
+        *(f"{results.setup(file)}." for file in files.values()),
     )
 
 
