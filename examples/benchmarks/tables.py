@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from committed import LLM_FILE, LLM_METHODS, LLM_OURS, NONE, Results, named, recalls, scores
 
+F1 = "Ours: F1 follows HotpotQA's script on MuSiQue too: yes, no and noanswer score only if both sides say the same."
+
 
 def published(figures: Sequence[float] | None) -> str:
     """Figures of a paper."""
@@ -52,5 +54,6 @@ def answers_table(results: Results, title: str, figures: Mapping[str, Sequence[f
         f"Ours: {results.setup(LLM_FILE)}." if LLM_FILE in results.files else "Ours: not run.",
         "Ours: from the first five passages with the same prompt for all; T²RAG from what it resolved. A small model's "
         "answers say more about itself than about the methods.",
+        F1,
         lists(results),
     )

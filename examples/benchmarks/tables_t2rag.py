@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import papers
 from committed import LLM_FILE, LLM_METHODS, LLM_OURS, METHODS, NONE, OURS, Results, named, recalls, scores
-from tables import answers_table, lists, published, section, table
+from tables import F1, answers_table, lists, published, section, table
 
 
 def table_1(results: Results) -> str:
@@ -41,6 +41,7 @@ def by_hops(results: Results) -> str:
             for what, file in (("answers", LLM_FILE), ("recall", "musique_train-mpnet"))
             if (said := results.setup(file))
         ),
+        F1,
         lists(results),
     )
 
@@ -58,4 +59,5 @@ def table_5(results: Results) -> str:
         table(["exact match / F1; calls a question, MuSiQue", "paper", "ours", "ours, R@5 / 10 / 15"], rows),
         f'Paper: {papers.T_SETUP}; its "calls" count retrievals too.',
         f"Ours: {results.setup(LLM_FILE)}." if LLM_FILE in results.files else "Ours: not run.",
+        F1,
     )
