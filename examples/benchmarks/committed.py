@@ -96,13 +96,19 @@ class Results:
             "recorded": "a strong model as reader, recorded once on the ten passages that hybrid retrieval with "
             "MiniLM finds, whatever the base",
         }
-        triples = {"file": "GPT-3.5's triples", "offline": "triples by rule", "llm": "the model's triples"}
+        triples = {"file": "triples of GPT-3.5", "offline": "triples by rule", "llm": "triples of the model"}
+        scorer = f", chains scored by {have['scorer']}" if self.walks(file) else ""
         steps = f", at most {most} steps or rounds" if (most := have.get("max_steps")) else ""
         return (
-            f"`{file}.json`: {have['questions']} questions, {have['passages']:,} passages, {have['triples']:,} of "
-            f"{triples[have['triples_from']]}, {have['embed']}, {reader.get(have['llm'], have['llm'])}{steps}; "
+            f"`{file}.json`: {have['questions']} questions, {have['passages']:,} passages, {have['triples']:,} "
+            f"{triples[have['triples_from']]}, {have['embed']}{scorer}, {reader.get(have['llm'], have['llm'])}{steps}; "
             f"95 % intervals of R@10 about ± {self.half_width(file):.1f} points"
         )
+
+    def walks(self, file: str) -> bool:
+        """Whether a method of a file expands along the graph, so that chains are scored."""
+        parts = {part for row in self.files[file]["methods"] for part in row["method"].partition("[")[0].split("+")}
+        return not parts.isdisjoint({"naive", "sync", "gear"})
 
     def half_width(self, file: str) -> float:
         """Half of a 95 % interval of R@10, in points: the mean over a file's methods, bounds apart."""

@@ -1,0 +1,118 @@
+"""Our tables beside no paper's table: calls and tokens, and what triples give."""
+
+from __future__ import annotations
+
+import papers
+from committed import LLM_FILE, NONE, SHARED_FILES, Results, recalls, shared_cells
+from tables import lists, published, section, table
+
+SYNC = "hybrid + SyncGE"
+
+
+def costs(results: Results) -> str:
+    """What a question costs with a model."""
+    rows = [
+        [
+            row["method"],
+            f"{row['calls']:.1f}",
+            f"{row['prompt_tokens']:,.0f} + {row['completion_tokens']:,.0f}",
+            f"{row['weighted_tokens']:,.0f}",
+            recalls(row),
+        ]
+        for row in results.files.get(LLM_FILE, {}).get("methods", [])
+        if "calls" in row
+    ]
+    if not rows:
+        return ""
+    return section(
+        "Calls and tokens a question, retrieval alone",
+        table(["method", "calls", "tokens, prompt + completion", "prompt + 4 × completion", "R@5 / 10 / 15"], rows),
+        f"{results.setup(LLM_FILE)}.",
+        lists(results),
+    )
+
+
+def triples_table(results: Results) -> str:
+    """Whose triples: a language model's, a rule's, or those of a graph that knows nothing of the passages."""
+    given, offline = "musique_train-minilm", "musique_train-minilm-offline"
+    outside, unchecked = "musique_train-minilm-external", "musique_train-minilm-external-unchecked"
+    said = {
+        ("none", "none"): (given, "hybrid"),
+        ("GPT-3.5's", "none (NaiveGE)"): (given, "hybrid+naive"),
+        ("by rule", "none (NaiveGE)"): (offline, "hybrid+naive"),
+        ("by rule, + PageRank", "none (NaiveGE)"): (offline, "hybrid+naive+pagerank"),
+        ("of a sparse graph", "none"): (outside, "hybrid+naive+external"),
+        ("of a dense graph", "none"): (outside, "hybrid+naive+external[graph=dense]"),
+        ("GPT-3.5's", "recorded (SyncGE)"): (given, "hybrid+sync"),
+        ("of a sparse graph, checked", "recorded"): (outside, "hybrid+sync+external"),
+        ("of a sparse graph, unchecked", "recorded"): (unchecked, "hybrid+sync+external"),
+        ("of a dense graph, checked", "recorded"): (outside, "hybrid+sync+external[graph=dense]"),
+        ("of a dense graph, unchecked", "recorded"): (unchecked, "hybrid+sync+external[graph=dense]"),
+        ("of half a graph, checked", "recorded"): (outside, "hybrid+sync+external[graph_share=0.5]"),
+        ("of half a graph, unchecked", "recorded"): (unchecked, "hybrid+sync+external[graph_share=0.5]"),
+    }
+    rows = [[*labels, recalls(results.row(*place))] for labels, place in said.items()]
+    hotpotqa = {
+        ("GPT-3.5's", "none (NaiveGE)"): "hybrid+naive",
+        ("of a sparse graph", "none"): "hybrid+naive+external",
+        ("of a dense graph", "none"): "hybrid+naive+external[graph=dense]",
+        ("GPT-3.5's", "stand-in (SyncGE)"): "hybrid+sync",
+        ("of a sparse graph, checked", "stand-in"): "hybrid+sync+external",
+        ("of a dense graph, checked", "stand-in"): "hybrid+sync+external[graph=dense]",
+    }
+    more = [[*labels, recalls(results.row("hotpotqa-minilm-external", name))] for labels, name in hotpotqa.items()]
+    return section(
+        "Whose triples (Millions of GeAR-s)",
+        table(["triples", "reader", "R@5 / 10 / 15, MuSiQue, minilm"], [row for row in rows if row[2] != NONE])
+        + "\n\n"
+        + table(["triples", "reader", "R@5 / 10 / 15, HotpotQA, minilm"], [row for row in more if row[2] != NONE]),
+        "A graph has the same triples of GPT-3.5, their passages forgotten; half a graph has half of them, drawn at "
+        "random. The check drops links to triples about something else.",
+        *(
+            f"{line}."
+            for file in (given, offline, outside, "hotpotqa-minilm-external")
+            if (line := results.setup(file))
+        ),
+    )
+
+
+def shared_calls(results: Results) -> str:
+    """What passages that share a call cost, and what their triples are worth."""
+    rows = [cells for number in SHARED_FILES if (cells := shared_cells(results, number))]
+    if not rows:
+        return ""
+    file, *_ = (file for file in SHARED_FILES.values() if file in results.files)
+    head = ["passages a call", "calls", "asked again", "tokens a passage, prompt + completion", "triples"]
+    return section(
+        "Passages that share a call of the extractor",
+        table([*head, "NaiveGE, R@5 / 10 / 15", "NaiveGE + PageRank"], rows),
+        f"hybrid alone has {recalls(results.row(file, 'hybrid'))}; a passage is asked for again, alone, if a reply for "
+        "several says nothing of it.",
+        *(f"{said}." for each in SHARED_FILES.values() if (said := results.setup(each))),
+    )
+
+
+def shares(results: Results) -> str:
+    """What more triples give (in view of the paper's, which are more)."""
+    whole = "hotpotqa-mpnet"
+    files = {"none": whole, **{f"{percent} %": f"{whole}-share{percent}" for percent in (40, 60, 80)}, "all": whole}
+    if not all(file in results.files for file in files.values()):
+        return ""
+    bases = ("BM25", "dense", "hybrid")
+    rows = []
+    for share, file in files.items():
+        number = 0 if share == "none" else results.files[file]["conditions"]["triples"]
+        names = [base.lower() if share == "none" else f"{base.lower()}+naive" for base in bases]
+        rows.append([share, f"{number:,}", *(recalls(results.row(file, name)) for name in names)])
+    theirs = [published(papers.G_TABLE_2[f"{base} + NaiveGE"]["HotpotQA"]) for base in bases]
+    both = [published(each) for each in (papers.G_TABLE_2[SYNC]["MuSiQue"], papers.G_TABLE_7[SYNC])]
+    return section(
+        "A share of the triples",
+        table(
+            ["R@5 / 10 / 15, HotpotQA, mpnet", "triples", *(f"{base} + NaiveGE" for base in bases)],
+            [*rows, ["the paper's, of GPT-4o mini", f"{papers.G_TRIPLES['HotpotQA']:,}", *theirs]],
+        ),
+        "Drawn at random from GPT-3.5's, each share part of the next. The paper's are of the same documents. Its "
+        f"{SYNC} has {both[0]} on MuSiQue (Table 2), and {both[1]} if GPT-3.5 extracts and reads (Table 7).",
+        *(f"{results.setup(file)}." for file in dict.fromkeys(files.values())),
+    )

@@ -1,0 +1,74 @@
+"""What each setting does: sweeps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from committed import EMBED, Results, recalls
+from tables import lists, section, table
+
+
+def sweeps(results: Results) -> str:
+    """What each setting does, one at a time."""
+    return settings(results, "sweeps", "Settings, one at a time", "hybrid+gear is one step with one call.")
+
+
+def bases(results: Results) -> str:
+    """The same over other bases than hybrid."""
+    return settings(results, "bases", "Settings over other bases")
+
+
+def settings(results: Results, kind: str, title: str, *notes: str) -> str:
+    """What a kind of file sweeps over, a table a model."""
+    body = []
+    files = {embed: file for embed in EMBED if (file := f"musique_train-{embed}-{kind}") in results.files}
+    for embed, file in files.items():
+        names = [row["method"] for row in results.files[file]["methods"] if "swept" in row]
+        methods = dict.fromkeys(name.partition("[")[0] for name in names)
+        rows = []
+        for setting in ("", *dict.fromkeys(name.partition("[")[2].rstrip("]") for name in names)):
+            row = [setting or "as it is"]
+            for method in methods:
+                found = results.row(file, f"{method}[{setting}]" if setting else method)
+                row.append(recalls(found) + better_or_worse(found or {}))
+            rows.append(row)
+        body.append(table([f"R@5 / 10 / 15, MuSiQue, {embed}", *methods], rows))
+    if not body:
+        return ""
+    return section(
+        title,
+        "\n\n".join(body),
+        "\\* differs from the default at one cut or more, p < 0.05. The default is scorer=novelty; GeAR's paper has "
+        "scorer=exact, the cosine of a chain's embedded text.",
+        *notes,
+        lists(results),
+        *(f"{results.setup(file)}." for file in files.values()),
+    )
+
+
+def exactness(results: Results) -> str:
+    """What the exactness of PageRank gives and costs, and the number of base passages."""
+    body = []
+    for embed in EMBED:
+        file = f"musique_train-{embed}-pagerank"
+        rows = [
+            [row["method"], recalls(row) + better_or_worse(row), f"{row['ms_per_query']:.1f}"]
+            for row in results.files.get(file, {"methods": []})["methods"]
+        ]
+        if rows:
+            body.append(table([f"MuSiQue, {embed}", "R@5 / 10 / 15", "ms"], rows))
+    if not body:
+        return ""
+    return section(
+        "PageRank's exactness, and the number of base passages",
+        "\n\n".join(body),
+        "\\* differs from the default at one cut or more, p < 0.05. The defaults are epsilon 0.001 and as many base "
+        "passages as the cut; ms as below, of one run.",
+        *(f"{said}." for embed in EMBED if (said := results.setup(f"musique_train-{embed}-pagerank"))),
+    )
+
+
+def better_or_worse(row: dict[str, Any]) -> str:
+    """A star if a swept row differs from the default beyond chance."""
+    gains = [row[f"gain@{cut}"]["p_corrected"] for cut in (5, 10, 15)] if row.get("swept") else []
+    return "*" if gains and min(gains) < 0.05 else ""

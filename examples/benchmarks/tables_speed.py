@@ -1,0 +1,94 @@
+"""Time and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from committed import DATA, EMBED, METHODS, NONE, OURS, Results, named
+from tables import section, table
+
+AIM = 20
+
+
+def times(results: Results) -> str:
+    """Milliseconds a question, and how long HippoRAG's retrieval takes beside each method."""
+    files = {f"{data}, {embed}": f"{folder}-{embed}" for data, folder in DATA.items() for embed in EMBED}
+    rows = []
+    for label, method in METHODS.items():
+        row = [named(label, OURS, "")]
+        for file in files.values():
+            found, its = results.row(file, method), results.row(file, "hipporag")
+            beside = f"; {its['ms_per_query'] / found['ms_per_query']:.1f}" if found and its else ""
+            row.append(NONE if found is None else f"{found['ms_per_query']:.1f}{beside}")
+        rows.append(row)
+    return section(
+        "Milliseconds a question",
+        table(["ms; HippoRAG's as a multiple", *files], rows),
+        "Medians at R@10 (of one list: of 15 passages), base retrieval included, without embedding the question and "
+        "without waiting for a model: the reader's facts are given. HippoRAG's graph and vectors are in memory, ours "
+        "on the disk behind an index. A column is one run's: between runs the same row differs by up to three times.",
+        *(f"{said}." for file in files.values() if (said := results.setup(file))),
+    )
+
+
+def speed(results: Results) -> str:
+    """Time and memory against the size of the graph."""
+    rows = [
+        [
+            f"{row['triples']:,}",
+            f"{row['whole_to_expansion']:.2f}",
+            f"{row['whole_to_local']:.2f}",
+            f"{row['whole_mib'] / row['ours_mib']:.2f}",
+            f"{(row['whole_mib'] + row['whole_vectors_mib']) / row['ours_mib']:.2f}",
+            f"{(row['whole_mib'] + row['whole_vectors_mib']) / (row['ours_mib'] + row['ours_files_mib']):.2f}",
+        ]
+        for row in sizes(results)
+    ]
+    if not rows:
+        return ""
+    file = results.files["speed"]
+    head = [
+        "triples",
+        "time: igraph's to our beam search's",
+        "igraph's to our local PageRank's",
+        "memory: igraph's graph to our store",
+        "with HippoRAG's vectors to our store",
+        "with HippoRAG's vectors to our store and its files",
+    ]
+    return section(
+        "igraph's PageRank over the whole graph, as multiples of ours",
+        table(head, rows),
+        aim(sizes(results)),
+        "Time grows with the size to the power of "
+        + ", ".join(
+            f"{exponent:.2f} ({name}; from the last size but one to the last {file['last_exponents'][name]:.2f})"
+            for name, exponent in file["growth_exponents"].items()
+        )
+        + ".",
+        *(
+            f"{row['triples']:,} triples: of a run of its own, with {other['queries']} questions; our files no longer "
+            "fit in memory."
+            for other in [results.files.get("speed-10m", {})]
+            for row in other.get("sizes", [])
+        ),
+        "Synthetic triples, medians of one run; `speed.py` says what is compared. Our memory is the store's own; with "
+        "files, so are the pages of its files that happen to be in memory, and are given up when it is short.",
+    )
+
+
+def sizes(results: Results) -> list[dict[str, Any]]:
+    """The rows of `speed.json`, and of the larger store that was measured by itself."""
+    return [row for file in ("speed", "speed-10m") for row in results.files.get(file, {}).get("sizes", [])]
+
+
+def aim(sizes: Sequence[dict[str, Any]]) -> str:
+    """Where our PageRank takes at most a twentieth of igraph's time, and where not."""
+    said: dict[bool, list[str]] = {True: [], False: []}
+    for row in sizes:
+        said[row["whole_to_local"] >= AIM].append(f"{row['triples']:,} ({row['whole_to_local']:.1f} times)")
+    met, missed = (", ".join(said[each]) or "none of these sizes" for each in (True, False))
+    return (
+        f"The aim, that local PageRank takes at most 1/{AIM} of the time of igraph's, is met with these numbers of "
+        f"triples: {met}. It is not met with: {missed}."
+    )

@@ -1,0 +1,63 @@
+"""T²RAG's tables, with our rows beside its own, and recall by hops, which GeAR has as a figure."""
+
+from __future__ import annotations
+
+import papers
+from committed import LLM_FILE, LLM_METHODS, LLM_OURS, METHODS, NONE, OURS, Results, named, recalls, scores
+from tables import F1, answers_table, lists, published, section, table
+
+
+def table_1(results: Results) -> str:
+    """Answers (T²RAG Table 1)."""
+    return answers_table(results, "Answers (T²RAG Table 1)", papers.T_TABLE_1, f"Paper: {papers.T_SETUP}.")
+
+
+def by_hops(results: Results) -> str:
+    """Answers by hops (T²RAG Table 4) and recall by hops (GeAR Figure 3)."""
+    rows = []
+    for label, figures in papers.T_TABLE_4.items():
+        row = results.row(LLM_FILE, LLM_METHODS[label])
+        ours = [NONE] * 3
+        if row is not None and "em" in row:
+            groups = [row["by_hops"].get(hops, {}) for hops in figures]
+            ours = [f"{g['em']:.1f} / {g['f1']:.1f}" if g.get("questions") else NONE for g in groups]
+        rows.append([named(label, LLM_OURS), *(published(figure) for figure in figures.values()), *ours])
+    recall = []
+    for label, method in METHODS.items():
+        row = results.row("musique_train-mpnet", method)
+        if row is not None and label.startswith(("hybrid", "GeAR", "HippoRAG")):
+            recall.append(
+                [named(label, OURS, ""), *(f"{row['by_hops'][hops]['recall@15']:.1f}" for hops in ("2", "3", "4"))]
+            )
+    hops = [f"{number} hops" for number in (2, 3, 4)]
+    return section(
+        "By hops (T²RAG Table 4, GeAR Figure 3)",
+        table(["exact match / F1, MuSiQue", *(f"paper, {h}" for h in hops), *(f"ours, {h}" for h in hops)], rows)
+        + "\n\n"
+        + table(["R@15, ours, mpnet", *hops], recall),
+        f"Paper: {papers.T_SETUP}.",
+        *(
+            f"Ours, {what}: {said}; {results.groups(file)}."
+            for what, file in (("answers", LLM_FILE), ("recall", "musique_train-mpnet"))
+            if (said := results.setup(file))
+        ),
+        F1,
+        lists(results),
+    )
+
+
+def table_5(results: Results) -> str:
+    """T²RAG by triples or by passages (its Table 5)."""
+    rows = []
+    for label, method in (("triples", "t2rag"), ("passages", "t2rag[search_by=passages]")):
+        exact, f1, calls = papers.T_TABLE_5[label]
+        row = results.row(LLM_FILE, method)
+        ours = NONE if row is None or "em" not in row else f"{scores(row)}; {row['calls'] + row['answer_calls']:.1f}"
+        rows.append([label, f"{exact:.1f} / {f1:.1f}; {calls / 1000:.1f}", ours, recalls(row)])
+    return section(
+        "T²RAG searching by triples or by passages (its Table 5)",
+        table(["exact match / F1; calls a question, MuSiQue", "paper", "ours", "ours, R@5 / 10 / 15"], rows),
+        f'Paper: {papers.T_SETUP}; its "calls" count retrievals too.',
+        f"Ours: {results.setup(LLM_FILE)}." if LLM_FILE in results.files else "Ours: not run.",
+        F1,
+    )
