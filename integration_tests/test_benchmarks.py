@@ -137,7 +137,7 @@ def test_our_own_files(tmp_path: Path) -> None:
 
     write("corpus.jsonl", {"id": "a", "title": "A", "text": "one\u2028two"}, {"id": "b", "title": "B", "text": "three"})
     asked = {"id": "q", "question": "?", "gold_passage_ids": ["a", "gone"], "answers": "x", "hops": None}
-    write("questions.jsonl", asked, {"id": "r", "question": "!", "gold_passage_ids": []})
+    write("questions.jsonl", asked, {"id": "q", "question": "!", "gold_passage_ids": []})
     bad = {"passage_id": "a", "subject": " ", "predicate": "p", "object": "o"}
     write("triples.jsonl", {"passage_id": "c", "subject": "s", "predicate": "p", "object": "o"}, bad)
     write("reader.jsonl", {"id": "q", "facts": [["s", "p", "o"]]})
@@ -146,7 +146,7 @@ def test_our_own_files(tmp_path: Path) -> None:
     assert (dataset.questions[0].hops, dataset.questions[0].answers) == (0, ("x",))
     assert dataset.problems == {
         "gold passages that the corpus doesn't hold": 1, "triples of passages that the corpus doesn't hold": 1,
-        "malformed triples": 1, "questions without gold passages, left out": 1,
+        "malformed triples": 1, "questions without gold passages, left out": 1, "questions with the id of another": 1,
     }  # fmt: skip
     (tmp_path / "triples.jsonl").write_text('{"passage_id": "a"\n', "utf-8")
     with pytest.raises(ValueError, match="triples.jsonl:1 is no JSON"):
@@ -198,6 +198,55 @@ def test_hipporags_files(tmp_path: Path, kind: str) -> None:
     assert dataset.problems["gold passages that the corpus doesn't hold"] == (kind == "musique")
     (tmp_path / f"{kind}_corpus.json").unlink()
     with pytest.raises(FileNotFoundError, match="neither corpus.jsonl nor"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("row", "gold", "answers"),
+    [
+        ({"reference": ["x", "y"], "contexts": [("A", "one", False), ("A", "two", True)]}, ["set-00001"], ["x", "y"]),
+        ({"gold_ans": "x", "paragraphs": [("B", "three", None), ("A", "gone", True)]}, ["set-00002", "A\ngone"], ["x"]),
+        ({"answer": ["x", "y"], "gold_ans": "z", "answer_aliases": ["y", 7]}, ["set-00000"], ["x", "y", "7"]),
+        (
+            {"obj": "x", "possible_answers": '["x", "[y"]', "o_wiki_title": "[z", "o_aliases": ["w"]},
+            ["set-00000"],
+            ["x", "[y", "[z", "w"],
+        ),
+        ({"answer": None, "answer_aliases": [" "]}, ["set-00000"], []),
+    ],
+)
+def test_hipporag_2s_further_files(tmp_path: Path, row: dict[str, Any], gold: list[str], answers: list[str]) -> None:
+    """As its `main.py` reads them: NQ, PopQA and others name gold passages and answers otherwise."""
+    corpus = [{"title": title, "text": text} for title, text in (("A", "one"), ("A", "two"), ("B", "three"))]
+    (tmp_path / "set_corpus.json").write_text(json.dumps(corpus), "utf-8")
+    for name in {"contexts", "paragraphs"} & row.keys():
+        row = row | {name: [dict(zip(("title", "text", "is_supporting"), each, strict=True)) for each in row[name]]}
+        for each in row[name]:
+            if each["is_supporting"] is None:
+                del each["is_supporting"]
+    whole = {"question": "?", "supporting_facts": [["A", 0, "more"]]} | row
+    if {"contexts", "paragraphs"} & row.keys():
+        del whole["supporting_facts"]
+    (tmp_path / "set.json").write_text(json.dumps([whole]), "utf-8")
+    (question,) = load(tmp_path).questions
+    assert (list(question.gold), list(question.answers)) == (gold, answers)
+
+
+@pytest.mark.parametrize(
+    ("row", "lacks"),
+    [
+        ({"question": "?", "answer": "x"}, "supporting_facts, contexts or paragraphs"),
+        ({"question": "?", "supporting_facts": []}, "answer, gold_ans, reference or obj"),
+        ({"question": "?", "answer": "x", "contexts": [{"title": "A", "text": "one"}]}, "is_supporting"),
+        ({"question": "?", "answer": "x", "paragraphs": [{"title": "A"}]}, "text or paragraph_text"),
+        ({"answer": "x", "supporting_facts": []}, "question"),
+    ],
+)
+def test_what_one_of_hipporags_questions_lacks_is_said(tmp_path: Path, row: dict[str, Any], lacks: str) -> None:
+    (tmp_path / "set_corpus.json").write_text(json.dumps([{"title": "A", "text": "one"}]), "utf-8")
+    whole = {"question": "?", "answer": "x", "supporting_facts": [["A", 0]]}
+    (tmp_path / "set.json").write_text(json.dumps([whole, row]), "utf-8")
+    with pytest.raises(ValueError, match=f"set.json: question 2 lacks {lacks}$"):
         load(tmp_path)
 
 
@@ -633,6 +682,19 @@ def test_nothing_is_asked_of_nothing(argument: str, capsys: pytest.CaptureFixtur
     with pytest.raises(SystemExit):
         options(argument, "0")
     assert "0 is below 1" in capsys.readouterr().err
+
+
+def test_what_is_wrong_with_the_data_is_said_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "corpus.jsonl").write_text('{"id": "a", "title": "A", "text": "one"}\n', "utf-8")
+    question = '{"id": "q", "question": "?", "gold_passage_ids": ["a"]}\n'
+    (tmp_path / "questions.jsonl").write_text(3 * question, "utf-8")
+    arguments = ["--data", str(tmp_path), "--embed", "nowhere", "--methods", "hybrid+naive"]
+    monkeypatch.setattr(sys, "argv", ["retrieval.py", *arguments])
+    with pytest.raises(SystemExit, match="needs triples"):
+        retrieval.main()
+    assert capsys.readouterr().err == f"{tmp_path}: 2 questions with the id of another\n"
 
 
 def test_what_is_asked_for_wrongly_is_said_before_anything_is_measured(

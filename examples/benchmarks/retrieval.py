@@ -303,6 +303,8 @@ def main() -> None:
         refuse_network()
     rows = rows_asked_for(options)
     dataset = load(options.data)
+    for problem, number in dataset.problems.items():
+        print(f"{options.data}: {number} {problem}", file=sys.stderr)
     dataset.triples = thinned(dataset.triples, options.triples_share, options.seed)
     for row in rows:
         check_needs(row.method, dataset, options.llm, options.triples)
