@@ -271,7 +271,8 @@ def dataset() -> Dataset:
     return Dataset("small", passages, ASKED, {name: triples for name, (_, triples) in TEXTS.items()})
 
 
-NEED_A_MODEL = ("hybrid+sync", "hybrid+gear", "hybrid+ircot", "t2rag", "hybrid+gear+external", "hipporag-filter")
+NEED_A_MODEL = ("hybrid+sync", "hybrid+gear", "hybrid+ircot", "t2rag", "hybrid+gear+external", "hipporag-filter",
+                "hipporag-synonyms-filter")  # fmt: skip
 NEED_TRIPLES = ("hipporag", "hipporag-synonyms", "hybrid+naive+external", "hybrid+naive")
 NEED_BOTH = ("bm25+sync", "hybrid+gear", "t2rag")
 
@@ -930,3 +931,16 @@ def test_hipporags_model_drops_facts(nodes: list[BaseNode]) -> None:
     texts = {node.node_id: node.get_content(MetadataMode.EMBED) for node in nodes}
     cosines = {name: float(np.asarray(embed.get_text_embedding(text)) @ query) for name, text in texts.items()}
     assert found(llm) == pytest.approx(cosines, abs=1e-6)
+
+
+def test_hipporag_2_in_full_has_synonyms_and_its_filters_recorded_replies(bench: Workbench, tmp_path: Path) -> None:
+    bench.dataset.triples["bare"] = [("Curry Dell", "is", "bare")]  # alike Dell Curry
+    bench.nodes = to_nodes(bench.dataset, with_triples=True)
+    llm = RecordedLLM(ScriptedLLM(["[1]"]), tmp_path / "replies.jsonl")
+    found = []
+    for name in ("hipporag-filter", "hipporag-synonyms-filter", "hipporag-synonyms"):
+        bench.llm = llm if name == "hipporag-filter" else RecordedLLM(None, tmp_path / "replies.jsonl")
+        several = bench.retriever(name, 5, Settings()).retrieve(ASKED[0].question)
+        found.append({each.node_id: each.get_score() for each in several})
+    once, whole, unfiltered = found
+    assert whole != pytest.approx(unfiltered) and whole["bare"] > 1.5 * once["bare"]
