@@ -755,12 +755,57 @@ def test_a_model_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys: pyte
         assert "need a model: --llm openai" in capsys.readouterr().err
 
 
+def test_a_paid_run_keeps_its_replies_beside_its_results(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    out, elsewhere = tmp_path / "mine.json", tmp_path / "elsewhere.jsonl"
+    for arguments, kept in (
+        (["--out", str(out)], tmp_path / "mine.replies.jsonl"),
+        (["--out", str(out), "--replies", str(elsewhere)], elsewhere),
+    ):
+        assert retrieval.model_of(options("--llm", "openai", *arguments)) is not None
+        assert list(tmp_path.iterdir()) == [kept]
+        kept.unlink()
+    retrieval.model_of(options("--llm", "openai"))
+    retrieval.model_of(options("--out", str(out)))
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(SystemExit, match="--replies names the file"):
+        retrieval.model_of(options("--llm", "openai", "--offline", "--out", str(out)))
+
+
+def test_a_price_is_two_numbers_or_a_table_by_model(tmp_path: Path) -> None:
+    llm, file = RecordedLLM(None, None, "small"), tmp_path / "prices.json"
+
+    def price(*words: str, llm: RecordedLLM | None = llm) -> list[float] | None:
+        return retrieval.price_of(options("--price", *words).price, llm)
+
+    assert retrieval.price_of(options().price, llm) is None
+    assert price("0.15", "6e-1") == price("0.15", "6e-1", llm=None) == [0.15, 0.6]
+    file.write_text('{"large": [1, 2], "small": [0.5, 1]}', "utf-8")
+    assert price(str(file)) == [0.5, 1.0] and price(str(file), llm=None) is None
+    for words, said in ((["1"], "two numbers"), (["1", "nan"], "two numbers"), (["-1", "1"], "two numbers"),
+                        (["1", str(file)], "two numbers"), ([str(tmp_path / "gone")], "is no table")):  # fmt: skip
+        with pytest.raises(SystemExit, match=f"--price: .*{said}"):
+            price(*words)
+    for text, said in (
+        ('{"large": [1, 2]}', "prices.json has no price of small; it has large$"),
+        ('{"small": [1]}', "two numbers"),
+        ('{"small": ["1", "2"]}', "two numbers"),
+        ("1", "prices.json is no table of prices"),
+        ("{", "prices.json is no table of prices"),
+    ):
+        file.write_text(text, "utf-8")
+        with pytest.raises(SystemExit, match=said):
+            price(str(file))
+
+
 def test_what_extraction_costs(tmp_path: Path, nodes: list[BaseNode]) -> None:
     found = '{"entities": ["Stephen"], "triples": [["Stephen", "plays", "basketball"]]}'
     llm = RecordedLLM(ScriptedLLM([found] * len(nodes)), tmp_path / "replies.jsonl")
     store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding())
     bare = [node.model_copy(update={"metadata": {"title": node.metadata["title"]}}) for node in nodes]
-    took = retrieval.ingest(bare, store, "llm", llm, passages_per_call=1)
+    took = retrieval.ingest(bare, store, "llm", llm, passages_per_call=1, price=[1000.0, 1e6])
+    tokens = [len(nodes) * took[f"{kind}_tokens_per_passage"] for kind in ("prompt", "completion")]
+    assert took["ingest_cost"] == pytest.approx(tokens[0] / 1000 + tokens[1], abs=0.5)
     assert took["ingest_calls"] == len(nodes) and took["completion_tokens_per_passage"] > 5
     assert took["prompt_tokens_per_passage"] > took["completion_tokens_per_passage"]
     assert store.client.count(store.triple_collection_name).count == len(nodes)
@@ -773,7 +818,7 @@ def test_what_extraction_costs(tmp_path: Path, nodes: list[BaseNode]) -> None:
     store = GeARVectorStore.from_path(tmp_path / "shared", embed_model=WordEmbedding())
     shared = RecordedLLM(ScriptedLLM([of_each]), tmp_path / "shared.jsonl")
     fewer = retrieval.ingest(bare, store, "llm", shared, passages_per_call=len(nodes))
-    assert fewer["ingest_calls"] == 1
+    assert fewer["ingest_calls"] == 1 and "ingest_cost" not in fewer
     assert fewer["prompt_tokens_per_passage"] < took["prompt_tokens_per_passage"]
     assert (fewer["ingest_outcomes"], fewer["asked_again"]) == ({"extracted": len(nodes)}, 0)
     assert store.client.count(store.triple_collection_name).count == len(nodes)

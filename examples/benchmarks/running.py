@@ -194,8 +194,13 @@ def costs(spent: Sequence[Spent], prefix: str, options: Namespace) -> dict[str, 
         "llm_seconds": round(means["llm_seconds"], 2),
     }
     if options.price is not None:
-        result["usd_per_1000"] = round((prompt * options.price[0] + completion * options.price[1]) / 1000, 4)
+        result["usd_per_1000"] = round(1000 * usd(prompt, completion, options.price), 4)
     return {prefix + name: value for name, value in result.items()}
+
+
+def usd(prompt_tokens: float, completion_tokens: float, price: Sequence[float]) -> float:
+    """What so many tokens cost, by the US dollars that a million prompt and completion tokens cost."""
+    return (prompt_tokens * price[0] + completion_tokens * price[1]) / 1_000_000
 
 
 def _percent(values: Sequence[float]) -> float:
