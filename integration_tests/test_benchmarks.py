@@ -305,9 +305,25 @@ def measured(bench: Workbench, *methods: str, sweep: Sequence[str] = (), argumen
 @pytest.mark.parametrize(("name", "recalls", "hits"), [("gold", 100.0, "21"), ("closed-book", 0.0, "00")])
 def test_gold_scores_100_and_nothing_scores_0(bench: Workbench, name: str, recalls: float, hits: str) -> None:
     (result,) = measured(bench, name)
-    assert [result[f"recall@{cut}"] for cut in (5, 10, 15)] == [recalls] * 3
-    assert [result[f"interval@{cut}"] for cut in (5, 10, 15)] == [[recalls, recalls]] * 3
-    assert [result[f"hits@{cut}"] for cut in (5, 10, 15)] == [hits] * 3
+    assert [result[f"recall@{cut}"] for cut in (2, 5, 10, 15)] == [recalls] * 4
+    assert [result[f"interval@{cut}"] for cut in (2, 5, 10, 15)] == [[recalls, recalls]] * 4
+    assert [result[f"hits@{cut}"] for cut in (2, 5, 10, 15)] == [hits] * 4
+
+
+def test_recall_at_2_is_of_the_list_for_5_and_no_test(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    lists = {5: ["bare", "dell", "stephen"], 10: ["stephen", "dell"], 15: ["stephen", "dell"]}
+
+    def listed(_: str, cut: int, __: Settings) -> Fixed:
+        return Fixed({ASKED[0].question: [TextNode(id_=name) for name in lists.pop(cut)]})
+
+    bench.dataset.questions = ASKED[:1]
+    (none,) = measured(bench, "closed-book")
+    monkeypatch.setattr(bench, "retriever", listed)
+    (result,) = measured(bench, "hybrid+naive")
+    assert not lists and [result[f"hits@{cut}"] for cut in (2, 5, 10)] == ["1", "2", "2"]
+    assert (result["recall@2"], result["recall@5"], result["by_hops"]["2"]["recall@2"]) == (50.0, 100.0, 50.0)
+    comparisons([result, none | {"method": "hybrid"}], ASKED[:1], "hybrid")
+    assert [name for name in result if name.startswith("gain@")] == ["gain@5", "gain@10", "gain@15"]
 
 
 def test_breakdowns_are_means_over_their_questions(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -529,7 +545,7 @@ def test_agents_answer_by_their_own_engines(bench: Workbench, tmp_path: Path) ->
     for before in (gear, t2rag, ircot):
         row = next(rows_of([before["method"]], Settings(calls="single"), []))
         again = measure(row, bench.dataset.questions, bench, options("--answers", "--price", "1000", "0"))
-        timed = ("ms_per_query", "graph_ms_per_query")
+        timed = [name for name in before if name.endswith("ms_per_query")]
         assert {k: v for k, v in again.items() if k not in timed} == {k: v for k, v in before.items() if k not in timed}
 
 
@@ -730,12 +746,36 @@ class Embedding(BaseRetriever):
         return []
 
 
-def test_embedding_is_no_time_of_the_base() -> None:
-    clock, dispatcher = EmbeddingClock(), get_dispatcher()
-    dispatcher.add_event_handler(clock)
+@pytest.fixture
+def clock() -> Iterator[None]:
+    handler, dispatcher = EmbeddingClock(), get_dispatcher()
+    dispatcher.add_event_handler(handler)
+    yield
+    dispatcher.event_handlers.remove(handler)
+
+
+def test_all_embedding_is_put_down_apart(bench: Workbench, clock: None, tmp_path: Path) -> None:
+    """The question's and a thought's; the model's time counts again when it is replayed."""
+    thoughts = iter(["He plays.", "So the answer is: Dell"])
+
+    def thinking(_: str) -> str:
+        time.sleep(0.1)
+        return next(thoughts)
+
+    bench.store = GeARVectorStore.from_path(tmp_path / "slow", embed_model=Slow())
+    bench.dataset.questions = ASKED[:1]
+    for llm in (ScriptedLLM([thinking, thinking]), None):
+        bench.llm = RecordedLLM(llm, tmp_path / "replies.jsonl")
+        (result,) = measured(bench, "dense+ircot")
+        wall, own, graph, embedding = (result[f"{name}ms_per_query"] for name in ("wall_", "", "graph_", "embedding_"))
+        assert embedding >= 100 and own >= 200 and graph <= own - 200
+        assert wall == pytest.approx(own + embedding, abs=0.02)
+    bench.store.close()
+
+
+def test_embedding_is_no_time_of_the_base(clock: None) -> None:
     with spending() as spent:
         TimedRetriever(Embedding()).retrieve("Which?")
-    dispatcher.event_handlers.remove(clock)
     assert spent.embedding_seconds >= 0.05 and 0.02 <= spent.base_seconds < 0.05
 
 

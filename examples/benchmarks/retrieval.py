@@ -8,8 +8,16 @@ Through the public API, store included. Methods are named in `methods.py`; `--ll
 goes on where it was, and `--offline` with `--replies` repeats it without a model or a network.
 
 R@k is measured as GeAR does (App. B.2): in a single step the base returns k passages at each cut k, and the method
-returns k; in agents 10 passages a step, and one list for all cuts. Times are medians at k = 10 (of one list: at 15),
-embedding left out; graph time leaves out base retrieval and the language model too (of "hipporag": nothing more).
+returns k; in agents 10 passages a step, and one list for all cuts. R@2 is of the list for 5.
+
+Times are medians at k = 10 (of one list: at 15), in milliseconds a question until its passages are found; a recorded
+reply counts with what it took when it was given. `wall_ms_per_query` is all of it. `embedding_ms_per_query` is all
+embedding in it: of the question (once, also for a method that needs none), of noted facts, of each candidate with
+`--scorer exact`; of what `--cache` holds, the look-up. `ms_per_query` leaves that out, `graph_ms_per_query` base
+retrieval and the language model too (of "hipporag" the model alone).
+
+`--price` prices questions (`usd_per_1000`, `answer_usd_per_1000`) and, with `--triples llm`, extraction (`ingest_cost`
+in the conditions, in US dollars, what was recorded before included).
 
 Every recall has its 95 % bootstrap interval, and every method is compared with `--against` (default: itself without its
 last part; for a swept setting, itself without it) by a paired permutation test at each cut (exact), also corrected for
