@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -67,7 +68,8 @@ def load(folder: Path) -> Dataset:
 
     Raises:
         FileNotFoundError: the folder holds neither.
-        ValueError: passage ids repeat, a line is no JSON or lacks something, several corpora or files of triples.
+        ValueError: passage ids repeat, a line is no JSON or lacks something, as may one of HippoRAG's questions;
+            several corpora or files of triples.
 
     """
     if (folder / "corpus.jsonl").exists():
@@ -146,20 +148,14 @@ def _hipporag(folder: Path, corpus_file: Path) -> Dataset:
     for passage in passages:
         by_title.setdefault(passage.title, passage.id)
     questions = []
-    for row in json.loads((folder / f"{name}.json").read_text("utf-8")):
-        if "paragraphs" in row:  # MuSiQue: titles repeat, so the text decides
-            keys = [f"{p['title']}\n{p['paragraph_text']}" for p in row["paragraphs"] if p.get("is_supporting")]
-            gold = [by_text.get(key.strip(), key) for key in keys]
-        else:
-            gold = [by_title.get(title, title) for title, _ in row["supporting_facts"]]
-        row_id = row.get("_id", row.get("id", row["question"]))
-        answers = dict.fromkeys(map(str, [row["answer"], *row.get("answer_aliases", ())]))
-        hops = re.match(r"(\d)hop", str(row_id))  # MuSiQue's ids say how many
-        questions.append(
-            Question(
-                str(row_id), row["question"], tuple(dict.fromkeys(gold)), tuple(answers), int(hops[1]) if hops else 0
-            )
-        )
+    for number, row in enumerate(json.loads((folder / f"{name}.json").read_text("utf-8")), start=1):
+        try:
+            row_id = str(row.get("_id", row.get("id", row["question"])))
+            gold, answers = dict.fromkeys(_gold(row, by_text, by_title)), dict.fromkeys(_answers(row))
+        except KeyError as error:
+            raise ValueError(f"{name}.json: question {number} lacks {error.args[0]}") from error
+        hops = re.match(r"(\d)hop", row_id)  # MuSiQue's ids say how many
+        questions.append(Question(row_id, row["question"], tuple(gold), tuple(answers), int(hops[1]) if hops else 0))
     dataset = Dataset(name, passages, questions)
     openies = sorted(folder.glob("*openie*.json"))
     if len(openies) > 1:
@@ -175,6 +171,43 @@ def _hipporag(folder: Path, corpus_file: Path) -> Dataset:
     return dataset
 
 
+def _gold(row: Mapping[str, Any], by_text: Mapping[str, str], by_title: Mapping[str, str]) -> list[str]:
+    """The gold passages of one of HippoRAG's questions: their ids, or what the corpus doesn't hold."""
+    place = _first(row, "supporting_facts", "contexts", "paragraphs")
+    if place == "supporting_facts":
+        return [by_title.get(fact[0], fact[0]) for fact in row[place]]
+    # Titles repeat, so the text decides. Paragraphs that don't say it are gold, as in HippoRAG 2's program.
+    gold = [p for p in row[place] if (p["is_supporting"] if place == "contexts" else p.get("is_supporting", True))]
+    keys = [f"{p['title']}\n{p[_first(p, 'text', 'paragraph_text')]}" for p in gold]
+    return [by_text.get(key.strip(), key) for key in keys]
+
+
+def _answers(row: Mapping[str, Any]) -> list[str]:
+    """What one of HippoRAG's questions accepts, under each name that HippoRAG 2's program knows."""
+    name = _first(row, "answer", "gold_ans", "reference", "obj")
+    more = ["possible_answers", "o_wiki_title", "o_aliases"] if name == "obj" else []  # PopQA
+    several = [_several(row.get(each), is_json=each in more) for each in (name, "answer_aliases", *more)]
+    return [str(answer) for answers in several for answer in answers if str(answer).strip()]
+
+
+def _several(value: Any, is_json: bool) -> list[Any]:
+    """One value or a list of them as a list; PopQA's lists are JSON in a text."""
+    if is_json and isinstance(value, str) and value.startswith("["):
+        with contextlib.suppress(ValueError):
+            value = json.loads(value)
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
+
+
+def _first(row: Mapping[str, Any], *names: str) -> str:
+    """The first of these names that a row has."""
+    for name in names:
+        if name in row:
+            return name
+    raise KeyError(f"{', '.join(names[:-1])} or {names[-1]}")
+
+
 def _add(dataset: Dataset, passage_id: str, slots: Any) -> None:
     """A triple of a passage, if it is one."""
     if isinstance(slots, list) and len(slots) == 3 and all(isinstance(slot, str) and slot.strip() for slot in slots):
@@ -187,14 +220,16 @@ def _check(dataset: Dataset) -> None:
     ids = Counter(passage.id for passage in dataset.passages)
     if repeated := [passage_id for passage_id, count in ids.items() if count > 1]:
         raise ValueError(f"{len(repeated)} passage ids repeat, {repeated[0]!r} among them")
+    problems = dataset.problems
+    problems["questions with the id of another"] += len(dataset.questions) - len({q.id for q in dataset.questions})
     asked = [question for question in dataset.questions if question.gold]
-    dataset.problems["questions without gold passages, left out"] += len(dataset.questions) - len(asked)
+    problems["questions without gold passages, left out"] += len(dataset.questions) - len(asked)
     dataset.questions = asked
     if (most := max((len(question.gold) for question in asked), default=0)) > MOST_GOLD:
         raise ValueError(f"a question has {most} gold passages; at most {MOST_GOLD} can be counted")
     for question in dataset.questions:
-        dataset.problems["gold passages that the corpus doesn't hold"] += sum(g not in ids for g in question.gold)
-    dataset.problems["triples of passages that the corpus doesn't hold"] += sum(
+        problems["gold passages that the corpus doesn't hold"] += sum(g not in ids for g in question.gold)
+    problems["triples of passages that the corpus doesn't hold"] += sum(
         len(triples) for passage_id, triples in dataset.triples.items() if passage_id not in ids
     )
-    dataset.problems = +dataset.problems  # only what occurs
+    dataset.problems = +problems  # only what occurs

@@ -11,7 +11,10 @@ What its authors' program does and this doesn't: facts are filtered, and phrases
 asked for; no examples stand in the filter's prompt, and a reply without a list drops none; all phrases of the facts are
 seeds; a fact is embedded as "subject predicate object"; and a fact's edge weighs 1 for each passage that states it, as
 in the paper: the program counts a triple in both directions and adds both edges to an undirected graph, which makes 2
-(`fact_weight`).
+(`fact_weight`). Synonyms' edges weigh their cosine here; the program writes these in both directions too, so that they
+double as facts do; where two phrases share a fact and are alike, the cosine takes the place of the fact's count, which
+stays here; a phrase gets some hundred synonyms at most, here all; and none are searched for a phrase of two or fewer
+letters (A to Z) and digits.
 """
 
 from __future__ import annotations

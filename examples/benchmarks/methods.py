@@ -1,6 +1,6 @@
 """Retrieval methods by name: a base, what is built on it, and the settings of both.
 
-    BASE = bm25 | dense | hybrid | rank-bm25 | rank-hybrid | hipporag | hipporag-synonyms | hipporag-filter
+    BASE = bm25 | dense | hybrid | rank-bm25 | rank-hybrid | hipporag[-synonyms][-filter]
     METHOD = BASE[+naive | +sync | +gear | +ircot][+pagerank | +external] | t2rag | gold | closed-book
 
 "+external" walks an external graph, made of the data's own triples without their passages; "gold" finds what is gold,
@@ -52,7 +52,7 @@ MODES = {
     "dense": VectorStoreQueryMode.DEFAULT,
     "hybrid": VectorStoreQueryMode.HYBRID,
 }
-HIPPORAG = ("hipporag", "hipporag-synonyms", "hipporag-filter")
+HIPPORAG = ("hipporag", "hipporag-synonyms", "hipporag-filter", "hipporag-synonyms-filter")
 BASES = (*MODES, "rank-bm25", "rank-hybrid", *HIPPORAG)
 BOUNDS = ("gold", "closed-book")
 WHOLE = ("t2rag", *BOUNDS)
@@ -101,7 +101,9 @@ class Settings:
     base_top_k: int | None = _setting(
         None, _or_none(int), f"{BEAMS} ircot", "base passages; none: the recall cut, or 10 in an agent"
     )
-    fact_weight: float = _setting(1.0, float, " ".join(HIPPORAG), "of a fact's edge; 2 in its authors' program")
+    fact_weight: float = _setting(
+        1.0, float, " ".join(HIPPORAG), "of a fact's edge; 2 in its authors' program (see hipporag.py)"
+    )
     link_top_k: int = _setting(1, int, "sync gear", "triples that a noted fact is linked to")
     passage_link_top_k: int = _setting(3, int, "gear", "passages that a fact of the gist is linked to")
     max_steps: int | None = _setting(
@@ -354,8 +356,8 @@ class Workbench:
                 self.nodes,
                 self.store.embed_model,
                 similarity_top_k=max(CUTS),
-                synonyms=name.endswith("synonyms"),
-                llm=self.llm if name.endswith("filter") else None,
+                synonyms="-synonyms" in name,
+                llm=self.llm if name.endswith("-filter") else None,
                 fact_weight=fact_weight,
             )
         return self._hipporags[key]
@@ -403,7 +405,7 @@ def check_needs(method: str, dataset: Dataset, llm: str, triples: str) -> None:
 
     """
     base, expansion, extra = parts_of(method)
-    is_asking = expansion in ("sync", *OF_AGENTS) or base == "hipporag-filter"
+    is_asking = expansion in ("sync", *OF_AGENTS) or base.endswith("-filter")
     if is_asking and llm == "none":
         raise SystemExit(f"{method} needs a language model: --llm")
     only_reading = expansion in ("sync", "gear") and (expansion, extra) != GEAR_OUTSIDE

@@ -4,12 +4,20 @@
 
 Through the public API, store included. Methods are named in `methods.py`; `--llm` is "recorded" (the data's
 `reader.jsonl`), "own" (a stand-in that notes triples of the base passages), or "openai", a model behind such a server
-(OPENAI_API_KEY, OPENAI_BASE_URL, OPENAI_MODEL), whose replies `--replies` keeps: a killed run goes on where it was, and
-`--offline` replays it without a model or a network.
+(OPENAI_API_KEY, OPENAI_BASE_URL, OPENAI_MODEL), whose replies are kept, in `--replies` or beside `--out`: a killed run
+goes on where it was, and `--offline` with `--replies` repeats it without a model or a network.
 
 R@k is measured as GeAR does (App. B.2): in a single step the base returns k passages at each cut k, and the method
-returns k; in agents 10 passages a step, and one list for all cuts. Times are medians at k = 10 (of one list: at 15),
-embedding left out; graph time leaves out base retrieval and the language model too (of "hipporag": nothing more).
+returns k; in agents 10 passages a step, and one list for all cuts. R@2 is of the list for 5.
+
+Times are medians at k = 10 (of one list: at 15), in milliseconds a question until its passages are found; a recorded
+reply counts with what it took when it was given. `wall_ms_per_query` is all of it. `embedding_ms_per_query` is all
+embedding in it: of the question (once, also for a method that needs none), of noted facts, of each candidate with
+`--scorer exact`; of what `--cache` holds, the look-up. `ms_per_query` leaves that out, `graph_ms_per_query` base
+retrieval and the language model too (of "hipporag" the model alone).
+
+`--price` prices questions (`usd_per_1000`, `answer_usd_per_1000`) and, with `--triples llm`, extraction (`ingest_cost`
+in the conditions, in US dollars, what was recorded before included).
 
 Every recall has its 95 % bootstrap interval, and every method is compared with `--against` (default: itself without its
 last part; for a swept setting, itself without it) by a paired permutation test at each cut (exact), also corrected for
@@ -21,6 +29,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import os
 import platform
 import random
@@ -46,7 +55,7 @@ from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 from llama_index_instrumentation import get_dispatcher
 from methods import BOUNDS, READERS, Settings, Workbench, check_needs, flag, to_nodes
 from recorded import NotRecordedError, RecordedLLM
-from running import NoResultError, Row, comparisons, measure, rows_of
+from running import NoResultError, Row, comparisons, measure, rows_of, usd
 from spent import EmbeddingClock, spending
 
 from llama_index_gear import (
@@ -76,7 +85,7 @@ def chosen(dataset: Dataset, options: argparse.Namespace) -> list[Question]:
 
 
 def model_of(options: argparse.Namespace) -> LLM | None:
-    """The model that `--llm` names, if it is one, with its replies counted and, with `--replies`, kept.
+    """The model that `--llm` names, if it is one, with its replies counted and, with `--replies` or `--out`, kept.
 
     Raises:
         SystemExit: the environment doesn't say where it is; the file can't be written or, offline, replayed.
@@ -86,19 +95,57 @@ def model_of(options: argparse.Namespace) -> LLM | None:
         return None
     if options.offline and options.replies is None:
         raise SystemExit("--offline: --replies names the file to replay")
+    replies = options.replies
+    if replies is None and options.out is not None:
+        replies = options.out.with_name(f"{options.out.stem}.replies.jsonl")
     llm = None if options.offline else language_model()
     if llm is None and not options.offline:
         raise SystemExit("--llm openai: set OPENAI_API_KEY (and OPENAI_BASE_URL, OPENAI_MODEL for another server)")
     try:
         return RecordedLLM(
             llm,
-            options.replies,
+            replies,
             os.environ.get("OPENAI_MODEL", "") if llm is None else "",
             context_window=options.context_window,
             max_tokens=options.max_tokens,
         )
     except (OSError, ValueError) as error:
         raise SystemExit(f"--replies: {error}") from error
+
+
+def price_of(given: list[float | Path] | None, llm: LLM | None) -> list[float] | None:
+    """US dollars that a million prompt and completion tokens cost by `--price`; None where nothing is to be paid.
+
+    Raises:
+        SystemExit: it is neither two numbers nor a table that can be read and has the model.
+
+    """
+    if given is None:
+        return None
+    price: Any = given
+    if len(given) == 1 and isinstance(given[0], Path):
+        if llm is None:
+            return None
+        try:
+            table = dict(json.loads(given[0].read_text("utf-8")))
+        except (OSError, ValueError, TypeError) as error:
+            raise SystemExit(f"--price: {given[0]} is no table of prices: {error}") from error
+        name = llm.metadata.model_name
+        if name not in table:
+            raise SystemExit(f"--price: {given[0]} has no price of {name}; it has {', '.join(table)}")
+        price = table[name]
+    match price:
+        case [int() | float(), int() | float()] if all(0 <= each < math.inf for each in price):
+            return [float(each) for each in price]
+    raise SystemExit(f"--price: two numbers, 0 or more, or a file of them by model, not {price}")
+
+
+def number_or_file(value: str) -> float | Path:
+    """A number, or else the name of a file."""
+    try:
+        return float(value)
+    except ValueError:
+        return Path(value)
 
 
 def refuse_network() -> None:
@@ -127,12 +174,17 @@ def refuse_network() -> None:
 
 
 def ingest(
-    nodes: list[BaseNode], store: GeARVectorStore, triples: str, llm: LLM | None, passages_per_call: int
+    nodes: list[BaseNode],
+    store: GeARVectorStore,
+    triples: str,
+    llm: LLM | None,
+    passages_per_call: int,
+    price: Sequence[float] | None = None,
 ) -> dict[str, Any]:
-    """Bring the passages into the store: what it took.
+    """Bring the passages into the store: what it took, and cost by a price of a million tokens.
 
     Raises:
-        SystemExit: the model could not be asked of a passage; what it said so far is kept by `--replies`. (A reply
+        SystemExit: the model could not be asked of a passage; what it said so far is kept where replies are. (A reply
             that can't be read is the model's doing, and is counted.)
 
     """
@@ -161,6 +213,8 @@ def ingest(
             "prompt_tokens_per_passage": round(ledger.prompt_tokens / len(nodes), 1),
             "completion_tokens_per_passage": round(ledger.completion_tokens / len(nodes), 1),
         }
+        if price is not None:
+            took["ingest_cost"] = round(usd(ledger.prompt_tokens, ledger.completion_tokens, price), 6)
     return took
 
 
@@ -233,10 +287,21 @@ def parser() -> argparse.ArgumentParser:
     add("--llm", choices=("none", *READERS, "openai"), default="none", help="the language model")
     add("--max-tokens", type=int, default=512, help="that a reply of --llm openai may have")
     add("--context-window", type=int, default=32_768, help="of --llm openai, in tokens")
-    add("--replies", type=Path, default=None, help="JSON Lines file that keeps the model's replies")
+    add(
+        "--replies",
+        type=Path,
+        default=None,
+        help="JSON Lines file that keeps the model's replies; default: beside --out, *.replies.jsonl",
+    )
     add("--offline", action="store_true", help="no network: replies from --replies alone")
     add("--answers", action="store_true", help="have the model answer, and score that (exact match, F1)")
-    add("--price", type=float, nargs=2, metavar=("PROMPT", "COMPLETION"), help="US dollars a million tokens")
+    add(
+        "--price",
+        type=number_or_file,
+        nargs="+",
+        metavar="PRICE",
+        help="US dollars a million tokens: PROMPT COMPLETION, or a JSON file of {model: [PROMPT, COMPLETION]}",
+    )
     add("--triples", choices=("file", "offline", "llm"), default="file", help="ready ones, by rule, or by --llm openai")
     add(
         "--passages-per-call",
@@ -303,11 +368,14 @@ def main() -> None:
         refuse_network()
     rows = rows_asked_for(options)
     dataset = load(options.data)
+    for problem, number in dataset.problems.items():
+        print(f"{options.data}: {number} {problem}", file=sys.stderr)
     dataset.triples = thinned(dataset.triples, options.triples_share, options.seed)
     for row in rows:
         check_needs(row.method, dataset, options.llm, options.triples)
     questions = chosen(dataset, options)
     llm = model_of(options)
+    options.price = price_of(options.price, llm)
     if options.out is not None:
         options.out.parent.mkdir(parents=True, exist_ok=True)
     embed: BaseEmbedding = HuggingFaceEmbedding(model_name=options.embed, embed_batch_size=64, device="cpu")
@@ -324,7 +392,7 @@ def main() -> None:
         stack.callback(store.close)
         took = {}
         if is_new:
-            took = ingest(nodes, store, options.triples, llm, options.passages_per_call)
+            took = ingest(nodes, store, options.triples, llm, options.passages_per_call, options.price)
             write_whole(note_of(folder), json.dumps(made_of))
         if options.triples != "file":  # the passages with the triples that were made
             nodes = store.get_nodes([node.node_id for node in nodes])

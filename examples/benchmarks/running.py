@@ -24,6 +24,7 @@ from tqdm import tqdm
 
 from llama_index_gear import ExternalGeARRetriever, GeARRetriever, T2RAGRetriever, Trace
 
+RECALLS = (2, *CUTS)  # at 2, the first of the list for 5: no hypothesis of its own
 TIMED = 10  # the cut whose times and answers count, where they depend on it
 DIGITS = string.digits + string.ascii_lowercase
 DENSITIES = (9, 11, 13)  # triples a gold passage, as GeAR groups them (Table 11)
@@ -98,11 +99,11 @@ def asked(row: Row, cut: int, questions: Sequence[Question], bench: Workbench, o
     retriever = bench.retriever(row.method, cut, row.settings)
 
     def ask(question: Question) -> Outcome:
-        embedding = bench.store.embed_model.get_query_embedding(question.question)
-        bundle = QueryBundle(question.question, embedding=embedding)
         answer, trace, ends = "", None, []
         with spending() as spent:
             start = time.perf_counter()
+            embedding = bench.store.embed_model.get_query_embedding(question.question)
+            bundle = QueryBundle(question.question, embedding=embedding)
 
             def found_them() -> None:
                 ends.append((time.perf_counter() - start, spent + Spent()))
@@ -133,28 +134,25 @@ def measure(row: Row, questions: Sequence[Question], bench: Workbench, options: 
     outcomes: dict[int, list[Outcome]] = {}
     for cut in reversed(CUTS):
         outcomes[cut] = outcomes[CUTS[-1]] if of_one_list and outcomes else asked(row, cut, questions, bench, options)
+    outcomes[RECALLS[0]] = outcomes[CUTS[0]]
     recalls = {
         cut: [recall(each.ids, question.gold, cut) for each, question in zip(outcomes[cut], questions, strict=True)]
-        for cut in CUTS
+        for cut in RECALLS
     }
     timed = outcomes[TIMED]
-    own = [each.seconds - each.spent.waited_seconds - each.spent.embedding_seconds for each in timed]
-    graph = statistics.median(taken - each.spent.base_seconds for taken, each in zip(own, timed, strict=True))
-    total = statistics.median(taken + each.spent.llm_seconds for taken, each in zip(own, timed, strict=True))
     result = {
         "method": row.name,
         **({"swept": row.swept} if row.swept else {}),
-        **{f"recall@{cut}": _percent(recalls[cut]) for cut in CUTS},
-        **{f"interval@{cut}": [round(100 * end, 1) for end in interval(recalls[cut])] for cut in CUTS},
-        "ms_per_query": round(1000 * total, 2),
-        "graph_ms_per_query": 0.0 if row.method in MODES else round(1000 * graph, 2),
+        **{f"recall@{cut}": _percent(recalls[cut]) for cut in RECALLS},
+        **{f"interval@{cut}": [round(100 * end, 1) for end in interval(recalls[cut])] for cut in RECALLS},
+        **times(timed, row.method),
         **costs([each.spent for each in timed], "", options),
     }
     if traces := [each.trace for each in timed if each.trace is not None]:
         result["steps"] = round(statistics.fmean(len(trace.steps) for trace in traces), 2)
         result["stopped"] = dict(Counter(trace.stopped for trace in traces).most_common())
         result["unread_replies"] = sum("reply" in each for t in traces for step in t.steps for each in step.problems)
-    scores: dict[str, Sequence[float]] = {f"recall@{cut}": recalls[cut] for cut in CUTS}
+    scores: dict[str, Sequence[float]] = {f"recall@{cut}": recalls[cut] for cut in RECALLS}
     if options.answers:
         pairs = [(each.answer, question.answers) for each, question in zip(timed, questions, strict=True)]
         for name, score in (("em", exact_match), ("f1", f1)):
@@ -170,7 +168,7 @@ def measure(row: Row, questions: Sequence[Question], bench: Workbench, options: 
         for name, low, high in zip(DENSITY_NAMES, (0, *DENSITIES), (*DENSITIES, math.inf), strict=True)
     }
     # How many gold passages each question found, a digit (a letter from ten on) a question.
-    for cut in CUTS:
+    for cut in RECALLS:
         result[f"hits@{cut}"] = "".join(
             DIGITS[round(share * len(set(question.gold)))]
             for share, question in zip(recalls[cut], questions, strict=True)
@@ -178,6 +176,17 @@ def measure(row: Row, questions: Sequence[Question], bench: Workbench, options: 
     if options.answers:
         result["answers"] = [answer for answer, _ in pairs]
     return result
+
+
+def times(outcomes: Sequence[Outcome], method: str) -> dict[str, float]:
+    """Milliseconds a question, each a median of its own; the model's as it took when it first replied."""
+    wall = [each.seconds - each.spent.waited_seconds + each.spent.llm_seconds for each in outcomes]
+    embedding = [each.spent.embedding_seconds for each in outcomes]
+    total = [whole - its for whole, its in zip(wall, embedding, strict=True)]
+    others = [each.spent.llm_seconds + each.spent.base_seconds for each in outcomes]
+    graph = [0.0 if method in MODES else taken - its for taken, its in zip(total, others, strict=True)]
+    several = {"": total, "graph_": graph, "embedding_": embedding, "wall_": wall}
+    return {f"{name}ms_per_query": round(1000 * statistics.median(each), 2) for name, each in several.items()}
 
 
 def costs(spent: Sequence[Spent], prefix: str, options: Namespace) -> dict[str, Any]:
@@ -194,8 +203,13 @@ def costs(spent: Sequence[Spent], prefix: str, options: Namespace) -> dict[str, 
         "llm_seconds": round(means["llm_seconds"], 2),
     }
     if options.price is not None:
-        result["usd_per_1000"] = round((prompt * options.price[0] + completion * options.price[1]) / 1000, 4)
+        result["usd_per_1000"] = round(1000 * usd(prompt, completion, options.price), 4)
     return {prefix + name: value for name, value in result.items()}
+
+
+def usd(prompt_tokens: float, completion_tokens: float, price: Sequence[float]) -> float:
+    """What so many tokens cost, by the US dollars that a million prompt and completion tokens cost."""
+    return (prompt_tokens * price[0] + completion_tokens * price[1]) / 1_000_000
 
 
 def _percent(values: Sequence[float]) -> float:
