@@ -81,7 +81,7 @@ class GeARVectorStore(BasePydanticVectorStore):
             Default 60, that is about 100 words of English; for larger chunks set it accordingly before ingesting.
         tenant_field: the metadata field that names the tenant of a passage, if several share the store. Then nothing is
             answered, replaced or deleted unless a tenant is named: ask `for_tenant(…)`, or pass filters that name one.
-            Default: no tenants.
+            Only `check`, `repair`, `copy_to`, `bulk_load` and `clear` are about all tenants. Default: no tenants.
         payload_indexes: metadata fields to index, as LlamaIndex's Qdrant store takes them:
             `[{"field_name": "year", "field_schema": PayloadSchemaType.INTEGER}]`. Filters work without, slower.
         collection_options: how a server makes both collections: `shard_number`, `replication_factor`,
@@ -96,7 +96,8 @@ class GeARVectorStore(BasePydanticVectorStore):
         StoreLockedError: (from any call) another process has the embedded store open.
         EmbeddingError: (from `add` and queries) an embedding is missing or has another dimension than the collection.
         UnsupportedFilter: (from any call with filters) an operator that Qdrant's filters cannot express.
-        TenantError: (from any call) there is a `tenant_field`, and no tenant is named, or another's passages are meant.
+        TenantError: (from any call but those about all tenants) there is a `tenant_field`, and no tenant is named; or
+            another's passages are meant.
 
     """
 
@@ -290,7 +291,7 @@ class GeARVectorStore(BasePydanticVectorStore):
         await arun(self._deletes.deleting_nodes(node_ids, filters), self._connection.aanswer)
 
     def clear(self) -> None:
-        """Delete both collections; of a store bound to a tenant, that tenant's passages and triples."""
+        """Delete both collections, all tenants' passages in them; of a tenant's store, that tenant's alone."""
         run(self._deletes.clearing(), self._connection.answer)
 
     async def aclear(self) -> None:

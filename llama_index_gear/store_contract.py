@@ -45,6 +45,7 @@ from qdrant_client.http import models
 from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError, UnsupportedFilter
 from llama_index_gear.nodes import TRIPLES_KEY, attach_triples, read_triples
 from llama_index_gear.steps import (
+    Align,
     Candidate,
     EmbedQuery,
     EmbedTexts,
@@ -54,6 +55,7 @@ from llama_index_gear.steps import (
     Neighbours,
     Passages,
     Propositions,
+    SharedCalls,
     Similarities,
     Touching,
     TriplesOf,
@@ -701,8 +703,12 @@ class StoreContract:
                 "Touching, an entity": {t.passage_id for t in do.answer(Touching([(["hub"], [])], [9]), filters)[0]},
                 "Touching, passages": {t.passage_id for t in do.answer(Touching([([], everyone)], [9]), filters)[0]},
                 "Link": {t.passage_id for t in do.answer(Link(["Hub"], 9, vector), filters)[0]},
+                "Propositions": {t.passage_id for t in do.answer(Propositions(["Hub"], 9), filters)},
+                "Align": {each.node.node_id for each in do.answer(Align(["stone"], 9), filters)[0]},
+                "SharedCalls": {node_id for node_id, _ in do.answer(SharedCalls(), filters)},
                 "dense": set(do.query("stone", _DEFAULT, filters=filters).ids or []),
                 "sparse": set(do.query("stone", _SPARSE, filters=filters).ids or []),
+                "hybrid": set(do.query("stone", _HYBRID, filters=filters).ids or []),
             }
             assert reached == dict.fromkeys(reached, wanted), filters
 
@@ -726,13 +732,17 @@ class StoreContract:
                     Neighbours([("dell curry",)], vector, [], 5),
                     Touching([(["dell curry"], [])], [5]),
                     Link(["Curry"], 5, vector),
+                    Propositions(["Curry"], 5),
+                    Align(["Curry"], 5),
+                    SharedCalls(),
                 ):
                     with _raises(UnsupportedFilter):
                         do.answer(request, filters)
                 with _raises(UnsupportedFilter):
                     do.get_nodes(filters=filters)
-                with _raises(UnsupportedFilter):
-                    do.query("Curry", _DEFAULT, filters=filters)
+                for query_mode in (_DEFAULT, _SPARSE, _HYBRID):
+                    with _raises(UnsupportedFilter):
+                        do.query("Curry", query_mode, filters=filters)
                 with _raises(UnsupportedFilter):
                     do.delete_nodes(filters=filters)
         assert len(do.get_nodes()) == 4

@@ -28,7 +28,8 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryMode,
 )
 from llama_index.vector_stores.qdrant import QdrantVectorStore
-from qdrant_client import AsyncQdrantClient, QdrantClient
+from qdrant_client import AsyncQdrantClient, QdrantClient, grpc
+from qdrant_client.conversions.conversion import GrpcToRest, RestToGrpc
 from qdrant_client.http import models
 
 from llama_index_gear.edge import EdgeClient
@@ -105,24 +106,115 @@ class TestInMemory(StoreContract):
         yield from memory_maker()
 
 
+class OverGrpc(QdrantClient):
+    """Qdrant in memory, which is handed what a server would be: gRPC messages, serialised."""
+
+    def __init__(self) -> None:
+        super().__init__(":memory:")
+
+    def create_collection(self, *arguments: Any, **options: Any) -> bool:
+        for key, kind in _SETTINGS.items():
+            if key in options:
+                getattr(RestToGrpc, f"convert_{kind}")(options[key]).SerializeToString()
+        return super().create_collection(*arguments, **options)
+
+    def upsert(self, *arguments: Any, **options: Any) -> Any:
+        sent = [RestToGrpc.convert_point_struct(point).SerializeToString() for point in options["points"]]
+        options["points"] = [GrpcToRest.convert_point_struct(grpc.PointStruct.FromString(each)) for each in sent]
+        return super().upsert(*arguments, **options)
+
+    def delete(self, *arguments: Any, **options: Any) -> Any:
+        which = options["points_selector"]
+        if isinstance(which, models.Filter):
+            options["points_selector"] = _sent(which)
+        elif isinstance(which, models.PointIdsList):
+            sent = RestToGrpc.convert_points_selector(which).SerializeToString()
+            options["points_selector"] = GrpcToRest.convert_points_selector(grpc.PointsSelector.FromString(sent))
+        return super().delete(*arguments, **options)
+
+    def query_batch_points(self, *arguments: Any, **options: Any) -> Any:
+        sent = [RestToGrpc.convert_query_request(each, "").SerializeToString() for each in options["requests"]]
+        options["requests"] = [GrpcToRest.convert_query_points(grpc.QueryPoints.FromString(each)) for each in sent]
+        return super().query_batch_points(*arguments, **options)
+
+    def scroll(self, *arguments: Any, **options: Any) -> Any:
+        return super().scroll(*arguments, **{**options, "scroll_filter": _sent(options.get("scroll_filter"))})
+
+    def count(self, *arguments: Any, **options: Any) -> Any:
+        return super().count(*arguments, **{**options, "count_filter": _sent(options.get("count_filter"))})
+
+
+_SETTINGS = {
+    "vectors_config": "vectors_config",
+    "sparse_vectors_config": "sparse_vector_config",
+    "hnsw_config": "hnsw_config_diff",
+    "optimizers_config": "optimizers_config_diff",
+    "quantization_config": "quantization_config",
+}
+
+
+def _sent(match_: models.Filter | None) -> models.Filter | None:
+    if match_ is None:
+        return None
+    return GrpcToRest.convert_filter(grpc.Filter.FromString(RestToGrpc.convert_filter(match_).SerializeToString()))
+
+
+class TestOverGrpc(StoreContract):
+    """What is sent is built unvalidated, and a gRPC client takes exact types only."""
+
+    many_passages = many_triples = 100  # a page's end is no matter of the wire
+
+    def pytest_generate_tests(self, metafunc: Any) -> None:
+        if "mode" in metafunc.fixturenames:
+            metafunc.parametrize("mode", ["sync"])
+
+    @pytest.fixture
+    def make_store(self) -> MakeStore:
+        return lambda **arguments: GeARVectorStore(OverGrpc(), **{"embed_model": WordEmbedding(), **arguments})
+
+
+def server_maker(clients: Callable[[], dict[str, Any]], runner: asyncio.Runner | None = None) -> Iterator[MakeStore]:
+    made: list[GeARVectorStore] = []
+
+    def make(**arguments: Any) -> GeARVectorStore:
+        name = f"gear_test_{uuid.uuid4().hex}"
+        options = {"embed_model": WordEmbedding(), **clients(), **arguments}
+        made.append(GeARVectorStore(collection_name=name, **options))
+        return made[-1]
+
+    yield make
+    for store in made:
+        store.clear()
+        if runner is None:
+            store.close()
+        else:
+            runner.run(store.aclose())
+
+
 @pytest.mark.skipif(SERVER is None, reason="start a Qdrant server and set QDRANT_URL=http://localhost:6333")
 class TestOnAServer(StoreContract):
-    @pytest.fixture
-    def make_store(self) -> Iterator[MakeStore]:
-        made: list[GeARVectorStore] = []
+    @pytest.fixture(params=[False, True], ids=["rest", "grpc"])
+    def make_store(self, request: pytest.FixtureRequest) -> Iterator[MakeStore]:
+        yield from server_maker(lambda: {"client": QdrantClient(url=SERVER, prefer_grpc=request.param)})
 
-        def make(**arguments: Any) -> GeARVectorStore:
-            client = QdrantClient(url=SERVER)
-            name = f"gear_test_{uuid.uuid4().hex}"
-            made.append(
-                GeARVectorStore(client=client, collection_name=name, **{"embed_model": WordEmbedding(), **arguments})
-            )
-            return made[-1]
 
-        yield make
-        for store in made:
-            store.clear()
-            store.close()
+@pytest.mark.skipif(SERVER is None, reason="start a Qdrant server and set QDRANT_URL=http://localhost:6333")
+class TestOnAServerAwaited(StoreContract):
+    """The async methods, through an async client; the sync client beside it is for what the tests look at."""
+
+    def pytest_generate_tests(self, metafunc: Any) -> None:
+        if "mode" in metafunc.fixturenames:
+            metafunc.parametrize("mode", ["async"])
+
+    @pytest.fixture(params=[False, True], ids=["rest", "grpc"])
+    def make_store(self, request: pytest.FixtureRequest) -> Iterator[MakeStore]:
+        yield from server_maker(
+            lambda: {
+                "client": QdrantClient(url=SERVER),
+                "aclient": AsyncQdrantClient(url=SERVER, prefer_grpc=request.param),
+            },
+            self._runner,
+        )
 
 
 @pytest.fixture(params=["edge", "memory"])
@@ -141,11 +233,11 @@ def dense(text: str, **options: Any) -> VectorStoreQuery:
 # -- what a server is told -----------------------------------------------------------------------------------------
 
 
-class Listening(QdrantClient):
+class Listening(OverGrpc):
     """Qdrant in memory, which takes a server's options and forgets them; what it was told is kept."""
 
     def __init__(self) -> None:
-        super().__init__(":memory:")
+        super().__init__()
         self.told: list[tuple[str, dict[str, Any]]] = []
 
     def create_collection(self, *arguments: Any, **options: Any) -> bool:
@@ -167,27 +259,31 @@ OPTIONS: dict[str, Any] = {
     "write_consistency_factor": 2,
     "on_disk_payload": True,
     "hnsw_config": models.HnswConfigDiff(m=0, payload_m=16),
-    "quantization_config": models.ScalarQuantization(
+}
+QUANTIZATIONS = {
+    "scalar": models.ScalarQuantization(
         scalar=models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)
     ),
+    "binary": models.BinaryQuantization(binary=models.BinaryQuantizationConfig(always_ram=True)),
 }
 RESCORED = models.SearchParams(quantization=models.QuantizationSearchParams(rescore=True, oversampling=2.0))
 
 
 @pytest.mark.filterwarnings("ignore:Local mode performs exact:UserWarning")
-def test_a_server_is_told_how_to_make_and_search_collections() -> None:
-    client = Listening()
+@pytest.mark.parametrize("quantization", QUANTIZATIONS)
+def test_a_server_is_told_how_to_make_and_search_collections(quantization: str) -> None:
+    client, chosen = Listening(), {**OPTIONS, "quantization_config": QUANTIZATIONS[quantization]}
     store = GeARVectorStore(
         client,
         embed_model=EMBED,
-        collection_options=OPTIONS,
+        collection_options=chosen,
         vector_options={"on_disk": True, "datatype": models.Datatype.FLOAT16},
         search_params=RESCORED,
     )
     store.add([passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], embed_model=EMBED)])
     assert [name for name, _ in client.told] == ["create", "create"]
     for _, options in client.told:
-        assert {key: options[key] for key in OPTIONS} == OPTIONS
+        assert {key: options[key] for key in chosen} == chosen
         (vector,) = options["vectors_config"].values()
         assert (vector.on_disk, vector.datatype, vector.size) == (True, models.Datatype.FLOAT16, 256)
     assert ids_of(NaiveGERetriever(store).retrieve("Ada")) == ["p"]

@@ -5,7 +5,9 @@ import json
 import logging
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -30,8 +32,11 @@ from qdrant_client import QdrantClient
 from qdrant_client.http import models
 
 from llama_index_gear.bm25 import RankBM25Retriever
-from llama_index_gear.engine import GeARQueryEngine
+from llama_index_gear.engine import GeARQueryEngine, T2RAGQueryEngine
 from llama_index_gear.errors import ArgumentError, TenantError
+from llama_index_gear.external import ExternalTripleStore
+from llama_index_gear.external_retriever import ExternalGeARRetriever
+from llama_index_gear.extract import GeARTripleExtractor
 from llama_index_gear.gear_retriever import GeARRetriever
 from llama_index_gear.mentions import MentionTripleExtractor
 from llama_index_gear.pagerank import LocalPageRank
@@ -44,6 +49,7 @@ from llama_index_gear.steps import (
     Neighbours,
     Passages,
     Propositions,
+    SharedCalls,
     Similarities,
     Touching,
     TriplesOf,
@@ -103,6 +109,7 @@ def filters() -> st.SearchStrategy[MetadataFilters]:
         st.builds(is_, st.just("year"), years, st.sampled_from([O.EQ, O.NE, O.GT, O.GTE, O.LT, O.LTE])),
         st.builds(is_, st.just("year"), st.lists(years, min_size=1), st.sampled_from([O.IN, O.NIN])),
         st.builds(is_, st.just("kind"), kinds, st.sampled_from([O.EQ, O.NE, O.TEXT_MATCH])),
+        st.builds(is_, st.just("kind"), st.sampled_from("aBC"), st.just(O.TEXT_MATCH_INSENSITIVE)),
         st.builds(is_, st.just("kind"), st.lists(kinds, min_size=1), st.sampled_from([O.IN, O.NIN])),
         st.builds(is_, st.just("tags"), st.lists(st.sampled_from("uvw"), min_size=1), st.just(O.IN)),
         st.builds(is_, st.just("tags"), st.none(), st.just(O.IS_EMPTY)),
@@ -143,107 +150,160 @@ def admits(filters: MetadataFilter | MetadataFilters, metadata: dict[str, Any]) 
         O.IN: lambda: any(each in value for each in several),
         O.NIN: lambda: not any(each in value for each in several),
         O.TEXT_MATCH: lambda: value in mine,
+        O.TEXT_MATCH_INSENSITIVE: lambda: value.lower() in mine.lower(),
         O.IS_EMPTY: lambda: not mine,
     }
     return tests[filters.operator]()
 
 
-def talkative() -> ScriptedLLM:
-    """A model that always finds something more to look for, in what it is shown."""
-
-    def reply(prompt: str) -> str:
-        shown = re.findall(r"Entity \d|The mark\d\dx", prompt) or ["Hub"]
-        if "Put ?name" in prompt:
-            return json.dumps({"triples": [["Hub", "knows", "?one"], ["?one", "keeps", "?other"]]})
-        facts = [["Hub", "knows", shown[0]], [shown[0], "knows", shown[len(shown) // 2]], [shown[-1], "keeps", "it"]]
-        said = {"triples": facts, "answerable": False, "reason": f"what {shown[-1]} keeps is missing"}
-        resolved = [{"clue": n, "triple": fact, "passages": [1]} for n, fact in enumerate(facts, start=1)]
-        return json.dumps({**said, "query": f"What does {shown[-1]} keep, that {shown[0]} knows?", "facts": resolved})
-
-    return ScriptedLLM(otherwise=reply)
+def more(prompt: str) -> str:
+    """What a model says that always finds something more to look for, in what it is shown."""
+    shown = re.findall(r"Entity \d|The mark\d\dx", prompt) or ["Hub"]
+    if "Put ?name" in prompt:
+        return json.dumps({"triples": [["Hub", "knows", "?one"], ["?one", "keeps", "?other"]]})
+    facts = [["Hub", "knows", shown[0]], [shown[0], "knows", shown[len(shown) // 2]], [shown[-1], "keeps", "it"]]
+    said = {"triples": facts, "answerable": False, "sufficient": False, "reason": f"what {shown[-1]} keeps is missing"}
+    resolved = [{"clue": n, "triple": fact, "passages": [1]} for n, fact in enumerate(facts, start=1)]
+    return json.dumps({**said, "query": f"What does {shown[-1]} keep, that {shown[0]} knows?", "facts": resolved})
 
 
-def said_by_every_method(store: GeARVectorStore, everything: Sequence[BaseNode], **bound: Any) -> str:
-    """All that leaves the store, by whatever way: results, traces, prompts; of foreign bases, what they let through."""
-    llm, foreign = talkative(), RankBM25Retriever(list(everything), similarity_top_k=24)
-    retrievers = [
-        NaiveGERetriever(store, similarity_top_k=24, beam_length=3, **bound),
-        NaiveGERetriever(store, foreign, similarity_top_k=24, pagerank=LocalPageRank(), **bound),
-        SyncGERetriever(store, llm=llm, similarity_top_k=24, link_top_k=3, pagerank=LocalPageRank(), **bound),
-    ]
-    leaves = [retriever.retrieve(QUESTION) for retriever in retrievers]
+def fail(prompt: str) -> str:
+    raise ConnectionError(f"refused: {prompt}")
+
+
+def text_of(nodes: Sequence[BaseNode] | Sequence[NodeWithScore]) -> str:
+    return "\n".join(each.node_id + each.get_content(MetadataMode.ALL) for each in nodes)
+
+
+async def text_of_events(events: AsyncIterator[Any]) -> str:
+    return "\n".join([text_of(event) if isinstance(event, list) else str(event) async for event in events])
+
+
+def said_by_every_way(
+    store: GeARVectorStore, everything: Sequence[BaseNode], graph: ExternalTripleStore, **bound: Any
+) -> dict[str, str]:
+    """All that leaves the store: results, traces, events, prompts, answers; of foreign bases, what they let through."""
+    llm, pagerank = ScriptedLLM(otherwise=more), LocalPageRank()
+    foreign = RankBM25Retriever([*everything], similarity_top_k=24)
+    many = {"similarity_top_k": 24, **bound}
+    retrievers = {
+        "naive": NaiveGERetriever(store, beam_length=3, **many),
+        "naive, foreign base": NaiveGERetriever(store, foreign, pagerank=pagerank, **many),
+        "naive, external graph": NaiveGERetriever(store, graph=graph, **many),
+        "sync": SyncGERetriever(store, llm=llm, link_top_k=3, pagerank=pagerank, **many),
+        "sync, external graph": SyncGERetriever(store, graph=graph, llm=llm, **many),
+    }
+    agents = {
+        "agent": GeARRetriever(store, llm=llm, max_steps=2, **many),
+        "agent, foreign base": GeARRetriever(store, foreign, llm=llm, max_steps=2, calls="merged", **bound),
+        "agent, one call": GeARRetriever(store, llm=llm, calls="single", **bound),
+        "agent, PageRank": GeARRetriever(store, llm=llm, max_steps=1, pagerank=pagerank, **bound),
+        "agent, external graph": ExternalGeARRetriever(store, graph, llm=llm, expand_from=1, **bound),
+        "clues": T2RAGRetriever(store, llm=llm, max_rounds=2, **many),
+        "clues, passages": T2RAGRetriever(store, llm=llm, max_rounds=2, search_by="passages", expand=True, **bound),
+    }
+    engines = {
+        "engine": GeARQueryEngine.from_vector_store(store, llm, max_steps=1, **bound),
+        "engine, external graph": GeARQueryEngine.from_vector_store(store, llm, graph=graph, **bound),
+        "engine, clues": T2RAGQueryEngine.from_vector_store(store, llm, max_rounds=1, **bound),
+    }
+    said = {way: text_of(retriever.retrieve(QUESTION)) for way, retriever in retrievers.items()}
     base = [NodeWithScore(node=node, score=1.0) for node in everything]
     added = DiverseTripleBeamSearch(store, llm=llm, top_n=24, **bound)
-    leaves.append(added.postprocess_nodes(base, query_bundle=QueryBundle(QUESTION)))
-    texts = []
-    for agent in (
-        GeARRetriever(store, llm=llm, max_steps=2, similarity_top_k=24, **bound),
-        GeARRetriever(store, base_retriever=foreign, llm=llm, max_steps=2, calls="merged", **bound),
-        T2RAGRetriever(store, llm=llm, max_rounds=2, similarity_top_k=24, **bound),
-        T2RAGRetriever(store, llm=llm, max_rounds=2, search_by="passages", expand=True, **bound),
-    ):
+    said["postprocessor"] = text_of(added.postprocess_nodes(base, query_bundle=QueryBundle(QUESTION)))
+    for way, agent in agents.items():
         nodes, trace = agent.retrieve_with_trace(QUESTION)
-        leaves.append(nodes)
-        texts.append(trace.model_dump_json())
-    engine = GeARQueryEngine.from_vector_store(store, llm=llm, max_steps=1, **bound)
-    response = engine.query(QUESTION)
-    leaves.append(response.source_nodes)
-    texts += [str(response), str(response.metadata), *llm.history]
-    for nodes in leaves:
-        texts += [each.node.node_id + each.node.get_content(MetadataMode.ALL) for each in nodes]
-    return "\n".join(texts)
+        said[way], said[f"{way}: trace"] = text_of(nodes), trace.model_dump_json()
+        said[f"{way}: events"] = asyncio.run(text_of_events(agent.astream_events(QUESTION)))
+    for way, engine in engines.items():
+        response = engine.query(QUESTION)
+        said[way], said[f"{way}: answer"] = text_of(response.source_nodes), f"{response}\n{response.metadata}"
+        said[f"{way}: events"] = asyncio.run(text_of_events(engine.astream_events(QUESTION)))
+    said["prompts"] = "\n".join(llm.history)
+    return said
 
 
-def marks(text: str) -> set[str]:
-    return set(re.findall(r"mark\d\dx", text))
-
-
-@pytest.fixture(scope="module", params=[0, 1])
-def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    store = GeARVectorStore.from_path(tmp_path_factory.mktemp("filled") / "store", embed_model=EMBED)
-    nodes = corpus(request.param)
-    store.add(nodes)
-    yield store, nodes
-    store.close()
-
-
-def test_without_filters_every_way_leads_to_the_marks(filled: Any) -> None:
-    store, nodes = filled
-    assert len(marks(said_by_every_method(store, nodes))) > 20
-
-
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(only=filters())
-def test_no_forbidden_passage_triple_or_name_leaves_the_store(
-    filled: Any, caplog: pytest.LogCaptureFixture, only: MetadataFilters
+def failures_of_every_way(
+    store: GeARVectorStore, graph: ExternalTripleStore, filters: MetadataFilters | None = None
 ) -> None:
-    store, nodes = filled
+    """A model that fails after its first reply, with the prompt in its error: at DEBUG it is logged."""
+    for kind, where in ((GeARRetriever, ()), (T2RAGRetriever, ()), (ExternalGeARRetriever, (graph,))):
+        kind(store, *where, llm=ScriptedLLM([more], otherwise=fail), filters=filters).retrieve(QUESTION)
+    GeARTripleExtractor(ScriptedLLM(otherwise=fail), max_retries=0)(store.get_nodes(filters=filters))
+
+
+def marks(*texts: str) -> set[str]:
+    return {mark for text in texts for mark in re.findall(r"mark\d\dx", text)}
+
+
+@contextmanager
+def filled(seed: int, **options: Any) -> Iterator[tuple[GeARVectorStore, list[BaseNode]]]:
+    nodes = corpus(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        store = GeARVectorStore.from_path(Path(folder) / "store", embed_model=EMBED, **options)
+        store.add(nodes)
+        yield store, nodes
+        store.close()
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExternalTripleStore]:
+    """Of the entities that all passages share; it has no marks of its own."""
+    graph = ExternalTripleStore.from_path(tmp_path_factory.mktemp("graph"), embed_model=EMBED)
+    graph.load(Triple(one, "knows", f"Entity {n}") for n in range(8) for one in ("Hub", f"Entity {(n + 3) % 8}"))
+    yield graph
+    graph.close()
+
+
+SEEDS = st.integers(0, 2**32 - 1)
+DRAWN = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+
+
+@settings(DRAWN, max_examples=3)
+@given(seed=SEEDS)
+def test_without_filters_every_way_leads_to_marks(
+    graph: ExternalTripleStore, caplog: pytest.LogCaptureFixture, seed: int
+) -> None:
+    """So that each can fail where there are filters."""
     caplog.clear()
-    allowed = {mark for node in nodes if admits(only, node.metadata) for mark in marks(node.node_id)}
-    with caplog.at_level(logging.DEBUG):
-        said = said_by_every_method(store, nodes, filters=only)
-    assert marks(said) <= allowed
-    assert marks(caplog.text) <= allowed
-    assert bool(marks(said)) == bool(allowed)
+    with filled(seed) as (store, nodes), caplog.at_level(logging.DEBUG):
+        said = said_by_every_way(store, nodes, graph)
+        failures_of_every_way(store, graph)
+    assert {way for way, text in said.items() if not marks(text)} == set()
+    assert len(marks(*said.values())) == len(nodes)
+    loggers = {record.name for record in caplog.records if marks(record.getMessage())}
+    assert {"llama_index_gear.agent_retriever", "llama_index_gear.extract"} <= loggers
+
+
+@settings(DRAWN, max_examples=25)
+@given(seed=SEEDS, only=filters())
+def test_no_forbidden_passage_triple_or_name_leaves_the_store(
+    graph: ExternalTripleStore, caplog: pytest.LogCaptureFixture, seed: int, only: MetadataFilters
+) -> None:
+    caplog.clear()
+    with filled(seed) as (store, nodes), caplog.at_level(logging.DEBUG):
+        allowed = {mark for node in nodes if admits(only, node.metadata) for mark in marks(node.node_id)}
+        said = said_by_every_way(store, nodes, graph, filters=only)
+        failures_of_every_way(store, graph, only)
+    assert {way: marks(text) - allowed for way, text in said.items() if marks(text) - allowed} == {}
+    assert marks(*said.values()) == marks(caplog.text) == allowed
 
 
 @pytest.mark.parametrize("bound", [True, False])
+@settings(DRAWN, max_examples=3)
+@given(seed=SEEDS)
 def test_no_other_tenant_s_passage_triple_or_name_leaves_the_store(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, bound: bool
+    graph: ExternalTripleStore, caplog: pytest.LogCaptureFixture, bound: bool, seed: int
 ) -> None:
-    store, nodes = GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED, tenant_field="kind"), corpus(2)
-    store.add(nodes)
-    for tenant in "abc":
-        own = {mark for node in nodes if node.metadata["kind"] == tenant for mark in marks(node.node_id)}
-        caplog.clear()
-        with caplog.at_level(logging.DEBUG):
-            if bound:
-                said = said_by_every_method(store.for_tenant(tenant), nodes)
-            else:
-                said = said_by_every_method(store, nodes, filters=all_of(is_("kind", tenant)))
-        assert marks(said) == own
-        assert marks(caplog.text) <= own
-    store.close()
+    with filled(seed, tenant_field="kind") as (store, nodes):
+        for tenant in "abc":
+            own = {mark for node in nodes if node.metadata["kind"] == tenant for mark in marks(node.node_id)}
+            asked, filters = (store.for_tenant(tenant), None) if bound else (store, all_of(is_("kind", tenant)))
+            caplog.clear()
+            with caplog.at_level(logging.DEBUG):
+                said = said_by_every_way(asked, nodes, graph, filters=filters)
+                failures_of_every_way(asked, graph, filters)
+            assert marks(*said.values()) == marks(caplog.text) == own
 
 
 # -- tenants -------------------------------------------------------------------------------------------------------
@@ -296,6 +356,7 @@ REQUESTS = [
     Passages(["1-a"]),
     Align(["Ada"], 5),
     Similarities([([Triple(*FACT).id("1-a")], [Triple(*FACT).id("1-a")])]),
+    SharedCalls(),
 ]
 
 
