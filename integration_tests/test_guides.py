@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import importlib.resources
 import json
+import pkgutil
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import Document
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 from openai_server import OpenAIServer, Reply
 from qdrant_client import QdrantClient
 
+import llama_index_gear
 from llama_index_gear import ExternalTripleStore, GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM
 
@@ -113,6 +116,25 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         if anchor:
             headings = re.findall(r"^#+ (.*)$", linked.read_text("utf-8"), re.MULTILINE)
             assert anchor in {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}, target
+
+
+def test_how_much_of_a_prompt_stands_before_what_changes() -> None:
+    """Of every prompt of the package: as the page on cost says."""
+    modules = [importlib.import_module(f"llama_index_gear.{each.name}") for each in
+               pkgutil.iter_modules(llama_index_gear.__path__) if each.name != "tests"]  # fmt: skip
+    prompts = {name: each for module in modules for name, each in vars(module).items()
+               if isinstance(each, BasePromptTemplate)}  # fmt: skip
+    assert len(prompts) > 12
+    long = {"EXTRACT", "EXTRACT_SEVERAL", "READ", "GIST", "READ_AND_REASON", "DECOMPOSE", "RESOLVE"}
+    shares: dict[bool, list[float]] = {True: [], False: []}
+    for name, prompt in prompts.items():
+        pieces = re.split("|".join(f"{{{variable}}}" for variable in prompt.template_vars), prompt.get_template())
+        shares[name.removesuffix("_PROMPT") in long].append(100 * len(pieces[0]) / len("".join(pieces)))
+    (least, most), (fewest, highest) = ((min(shares[each]), max(shares[each])) for each in (True, False))
+    assert len(shares[True]) == len(long)
+    words = " ".join((ROOT / "examples" / "guides" / "cost.md").read_text("utf-8").split())
+    assert f"{least:.0f} to {most:.0f} % of its characters where passages are extracted or read and" in words
+    assert f"{fewest:.0f} to {highest:.0f} % where the next step is decided and answers are written" in words
 
 
 def test_every_guide_is_linked_from_the_readme() -> None:
