@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.resources
 import json
+import os
 import pkgutil
 import re
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import Document
@@ -24,6 +26,7 @@ ROOT = Path(__file__).parent.parent
 GUIDES = sorted((ROOT / "examples" / "guides").glob("*.md"))
 FACT = '{"triples": [["Jaws", "directed by", "Steven Spielberg"]]}'
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *GUIDES, *sorted((ROOT / "examples" / "benchmarks").glob("*.md"))]
+PAGES += [ROOT / "examples" / "data" / "README.md"]
 
 
 def stated(prompt: str) -> str:
@@ -104,18 +107,44 @@ def test_guides_that_run_nothing_are_known() -> None:
     assert silent <= {"security"}
 
 
+def links_of(page: Path) -> list[str]:
+    """Where a page's links lead, but those in its code."""
+    text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
+    return re.findall(r"\]\(([^)\s]+)\)", text)
+
+
+def is_on_the_web(target: str) -> bool:
+    return target.startswith(("https://", "http://"))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_every_link_leads_somewhere(page: Path) -> None:
-    text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        if target.startswith(("https://", "http://")):
-            continue  # looked at by hand: there is no network where tests run
+    for target in links_of(page):
+        if is_on_the_web(target):
+            continue  # see below
         path, _, anchor = target.partition("#")
         linked = page if not path else (page.parent / path).resolve()
         assert linked.exists(), f"{page.name}: {target}"
         if anchor:
             headings = re.findall(r"^#+ (.*)$", linked.read_text("utf-8"), re.MULTILINE)
             assert anchor in {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}, target
+
+
+def status_of(address: str) -> int:
+    """What a server answers to HEAD or, if that is an error, as it is where HEAD is not known, to GET."""
+    with httpx.Client(follow_redirects=True, timeout=30.0) as client:
+        status = client.head(address).status_code
+        return status if status < 400 else client.get(address).status_code
+
+
+@pytest.mark.skipif("CHECK_LINKS" not in os.environ, reason="needs the web: CHECK_LINKS=1")
+@pytest.mark.parametrize("address", sorted({each for page in PAGES for each in links_of(page) if is_on_the_web(each)}))
+def test_every_link_to_the_web_is_answered(address: str) -> None:
+    assert status_of(address) < 400
+
+
+def test_a_dead_link_would_be_noticed(server: OpenAIServer) -> None:
+    assert (status_of(f"{server.base_url}/models"), status_of(f"{server.base_url}/gone")) == (200, 404)
 
 
 def test_how_much_of_a_prompt_stands_before_what_changes() -> None:
