@@ -10,7 +10,8 @@ class. Only the model is missing; what it says is scripted. So a test can ask wh
         assert len(server.requests) == 2
 
 It answers `POST /v1/chat/completions` (plain and `stream: true`) and `GET /v1/models`, for any model name; and the
-Batch API's `/v1/files` and `/v1/batches`, where a test says with `end_batches` when batches end, and how.
+Batch API's `/v1/files` and `/v1/batches`, where a test says with `end_batches` when batches end, and how,
+or with `ends_batches` that they end at once.
 """
 
 from __future__ import annotations
@@ -114,6 +115,9 @@ class OpenAIServer:
         """Take a port. Requests are served from the `with` block on."""
         self.answer: Callable[[dict[str, Any]], Reply] | None = None
         """Decides by the request body. Asked only when the script is used up; may run in several threads at once."""
+
+        self.ends_batches = False
+        """Whether batches end as soon as they are made, for a caller that only waits."""
 
         self._lock = threading.Lock()
         self._nothing_sending = threading.Condition(self._lock)
@@ -262,6 +266,8 @@ class OpenAIServer:
                 **body,
             }
             self._batches[batch["id"]] = batch
+        if self.ends_batches:
+            self.end_batches()
         return batch
 
     def _take(self, body: dict[str, Any]) -> Reply:

