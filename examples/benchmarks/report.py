@@ -16,7 +16,7 @@ from committed import Results
 from plots import plotted
 from tables_gear import diversity, table_2, table_3, table_7, table_8, table_11
 from tables_ours import costs, shared_calls, shares, triples_table
-from tables_settings import bases, exactness, sweeps
+from tables_settings import bases, exactness, okapi, sweeps
 from tables_speed import speed, times
 from tables_t2rag import by_hops, table_1, table_5
 
@@ -37,6 +37,7 @@ TABLES: tuple[Callable[[Results], str], ...] = (
     shares,
     sweeps,
     bases,
+    okapi,
     exactness,
     times,
     speed,

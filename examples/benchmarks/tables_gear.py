@@ -31,6 +31,7 @@ def table_2(results: Results) -> str:
         "the paper's in their differences only.",
         "The paper's HippoRAG is the first one, whose model names the question's entities.",
         lists(results),
+        *(against_sync(results, embed) for embed in EMBED),
         *(against_hipporag(results, data, embed) for data in DATA for embed in EMBED),
         *(synonyms(results, data, embed) for data in DATA for embed in EMBED),
         *(facts(results, data, embed) for data in DATA for embed in EMBED),
@@ -43,6 +44,12 @@ def differs(row: dict[str, Any]) -> str:
     points = " / ".join(f"{gain['points']:+.1f}" for gain in gains)
     p_values = " / ".join(f"{gain['p_corrected']:.2g}" for gain in gains)
     return f"{points} (p = {p_values})"
+
+
+def against_sync(results: Results, embed: str) -> str:
+    """What passage links add to SyncGE, by the same reading."""
+    gear = results.row(f"musique_train-{embed}-gear", "hybrid+gear")
+    return f"GeAR, one step with one call, differs from hybrid + SyncGE by {differs(gear)}, {embed}." if gear else ""
 
 
 def against_hipporag(results: Results, data: str, embed: str) -> str:

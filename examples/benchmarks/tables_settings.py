@@ -68,6 +68,28 @@ def exactness(results: Results) -> str:
     )
 
 
+def okapi(results: Results) -> str:
+    """What another BM25 makes of it."""
+    body = []
+    files = {embed: file for embed in EMBED if (file := f"musique_train-{embed}-okapi") in results.files}
+    for embed, file in files.items():
+        names = {"Qdrant's BM25": "bm25", "rank_bm25's": "rank-bm25"}
+        names |= {"hybrid of Qdrant's": "hybrid", "hybrid of rank_bm25's": "rank-hybrid"}
+        rows = [
+            [label, *(recalls(results.row(file, f"{method}{more}")) for more in ("", "+naive"))]
+            for label, method in names.items()
+        ]
+        body.append(table([f"R@5 / 10 / 15, MuSiQue, {embed}", "alone", "+ NaiveGE"], rows))
+    if not body:
+        return ""
+    return section(
+        "Which BM25",
+        "\n\n".join(body),
+        "Qdrant's stems words and leaves stop words out; rank_bm25's is Okapi's formula over words as they are.",
+        *(f"{results.setup(file)}." for file in files.values()),
+    )
+
+
 def better_or_worse(row: dict[str, Any]) -> str:
     """A star if a swept row differs from the default beyond chance."""
     gains = [row[f"gain@{cut}"]["p_corrected"] for cut in (5, 10, 15)] if row.get("swept") else []
