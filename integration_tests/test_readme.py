@@ -169,6 +169,29 @@ def test_the_page_on_scale_quotes_the_committed_results() -> None:
             f"{row['expansion_ms']:.0f} / {row['expansion_ms_p95']:.0f} ms",
         ]
         assert f"| {' | '.join(cells)} |" in page
+    assert "from the row of ten million" in page
+    last, words = sizes[-1], " ".join(page.split())
+    times = 1e9 / last["triples"]
+    disk, memory = (times * last[key] / 2**20 for key in ("disk_mib", "ours_mib"))
+    vectors = 1.1e9 * 4 * RESULTS.files["speed-10m"]["dimension"] / 2**40  # of triples and of a tenth as many passages
+    assert f"{disk:.1f} TiB of disk at 384 dimensions, of which the vectors are {vectors:.1f};" in words
+    assert f"some {memory:.1f} TiB that is no file's" in words
+    hours = 1e9 / last["triples_per_second_without_embedding"] / 3600
+    assert f"One process would load for {hours:.0f} hours;" in words
+
+
+def test_the_page_on_ingesting_quotes_the_soak() -> None:
+    """The run that is committed was repaired before it was compared; later ones are not."""
+    words = " ".join((ROOT / "examples" / "guides" / "ingest_and_update.md").read_text("utf-8").split())
+    soak = RESULTS.files["soak"]
+    assert soak["minutes"] == 10 and "Ten minutes of [`soak.py`]" in words
+    calls = sum(soak["actions"].values())
+    kills = f"`kill -9` {soak['kills']} times, {soak['in_the_middle']} of them in the middle of a call."
+    assert f"{calls:,} calls that add, delete and ask, {kills}" in words
+    repaired = "after a last `repair()`, " * ("equal_unrepaired" not in soak)
+    assert soak["equal_to_undisturbed" if repaired else "equal_unrepaired"] is True
+    held = f"the {soak['passages']:,} passages and {soak['triples']:,} triples equalled those of a store"
+    assert f"at the end, {repaired}{held}" in words
 
 
 def beyond_chance(file: str, method: str, against: str = "") -> dict[int, float]:
