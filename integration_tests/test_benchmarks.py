@@ -26,6 +26,7 @@ from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, Query
 from llama_index_instrumentation import get_dispatcher
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "benchmarks"))
+import command_line
 import retrieval
 import speed
 from answers import ANSWER_PROMPT
@@ -33,9 +34,11 @@ from data import Dataset, Passage, Question, load, thinned, write_whole
 from hipporag import HippoRAGRetriever
 from ircot import IRCoTRetriever
 from measures import chance, compared, corrected, exact_match, f1, interval, normalised, recall
-from methods import Fixed, Settings, Workbench, check_needs, own_reader, parts_of, recorded_reader, to_nodes
+from methods import Fixed, Workbench, check_needs, to_nodes
+from readers import own_reader, recorded_reader
 from recorded import RecordedLLM
 from running import NoResultError, asked, comparisons, measure, rows_of
+from settings import Settings, parts_of
 from spent import EmbeddingClock, TimedRetriever, spending
 
 from llama_index_gear import GeARVectorStore, Triple, attach_triples
@@ -294,7 +297,7 @@ def bench(tmp_path: Path, dataset: Dataset, nodes: list[BaseNode]) -> Iterator[W
 
 
 def options(*arguments: str) -> argparse.Namespace:
-    return retrieval.parser().parse_args(["--data", "d", "--embed", "e", *arguments])
+    return command_line.parser().parse_args(["--data", "d", "--embed", "e", *arguments])
 
 
 def measured(bench: Workbench, *methods: str, sweep: Sequence[str] = (), arguments: Sequence[str] = ()) -> list[Any]:

@@ -18,7 +18,8 @@ from answers import agent_answered, answered
 from data import Dataset, Question
 from llama_index.core.schema import QueryBundle
 from measures import compared, corrected, exact_match, f1, interval, recall
-from methods import BOUNDS, CUTS, MODES, Settings, Workbench, is_of_one_list, parts_of
+from methods import Workbench
+from settings import BOUNDS, CUTS, MODES, Settings, is_of_one_list, parts_of
 from spent import Spent, spending
 from tqdm import tqdm
 

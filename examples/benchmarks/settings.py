@@ -1,0 +1,145 @@
+"""The names of methods: a base, and what is built on it; and the settings of both.
+
+    BASE = bm25 | dense | hybrid | rank-bm25 | rank-hybrid | hipporag[-synonyms][-filter]
+    METHOD = BASE[+naive | +sync | +gear | +ircot][+pagerank | +external] | t2rag | gold | closed-book
+
+"+external" walks an external graph, made of the data's own triples without their passages; "gold" finds what is gold,
+"closed-book" nothing: bounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from llama_index.core.vector_stores.types import VectorStoreQueryMode
+
+from llama_index_gear import LocalPageRank
+from llama_index_gear.expand import Scorer
+
+CUTS = (5, 10, 15)
+MODES = {
+    "bm25": VectorStoreQueryMode.SPARSE,
+    "dense": VectorStoreQueryMode.DEFAULT,
+    "hybrid": VectorStoreQueryMode.HYBRID,
+}
+HIPPORAG = ("hipporag", "hipporag-synonyms", "hipporag-filter", "hipporag-synonyms-filter")
+BASES = (*MODES, "rank-bm25", "rank-hybrid", *HIPPORAG)
+BOUNDS = ("gold", "closed-book")
+WHOLE = ("t2rag", *BOUNDS)
+EXPANSIONS = ("naive", "sync", "gear", "ircot")
+OF_PASSAGES, OF_AGENTS = 10, ("gear", "ircot", "t2rag")  # base passages of a step (GeAR App. B.2)
+BEAMS = "naive sync gear"
+GEAR_OUTSIDE = ("gear", "external")
+STEPS = {"gear": 4, "ircot": 4, "t2rag": 3, "gear+external": 2}  # the papers'
+
+
+def _setting(default: Any, parse: Any, of: str, help_: str) -> Any:
+    """A setting of some bases, expansions, or what is added to them."""
+    return field(default=default, metadata={"parse": parse, "of": of.split(), "help": help_})
+
+
+def flag(value: str) -> bool:
+    """Whether a text says yes."""
+    return {"true": True, "on": True, "false": False, "off": False}[value.lower()]
+
+
+def _or_none(parse: Any) -> Any:
+    return lambda value: None if value.lower() == "none" else parse(value)
+
+
+def _one_of(*values: str) -> Any:
+    def parse(value: str) -> str:
+        if value not in values:
+            raise ValueError(f"{value!r} is none of {', '.join(values)}")
+        return value
+
+    return parse
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What can be set for all methods, and swept over; what a method doesn't have, it ignores."""
+
+    scorer: Scorer = _setting("novelty", _one_of("novelty", "composed", "additive", "exact"), BEAMS, "of chains")
+    diversity: bool = _setting(True, flag, BEAMS, "diverse, or plain, beam search")
+    beam_size: int = _setting(10, int, BEAMS, "chains kept")
+    beam_length: int = _setting(2, int, BEAMS, "triples a chain")
+    neighbours: int = _setting(100, int, BEAMS, "candidates a chain")
+    gamma: float | None = _setting(None, _or_none(float), BEAMS, "of the penalty; none: twice the beam size")
+    epsilon: float = _setting(LocalPageRank().epsilon, float, "pagerank", "exactness")
+    base_top_k: int | None = _setting(
+        None, _or_none(int), f"{BEAMS} ircot", "base passages; none: the recall cut, or 10 in an agent"
+    )
+    fact_weight: float = _setting(
+        1.0, float, " ".join(HIPPORAG), "of a fact's edge; 2 in its authors' program (see hipporag.py)"
+    )
+    link_top_k: int = _setting(1, int, "sync gear", "triples that a noted fact is linked to")
+    passage_link_top_k: int = _setting(3, int, "gear", "passages that a fact of the gist is linked to")
+    max_steps: int | None = _setting(
+        None, _or_none(int), "gear ircot t2rag", "none: the papers' 4 (gear, ircot), 3 (t2rag), 2 (gear+external)"
+    )
+    calls: str = _setting("separate", _one_of("separate", "merged", "single"), "gear", "a stand-in makes one")
+    search_by: Any = _setting("triples", _one_of("triples", "passages"), "t2rag", "what is searched")
+    expand: bool = _setting(False, flag, "t2rag", "a graph expansion each round")
+    graph: str = _setting("sparse", _one_of("sparse", "dense"), "external", "kind of external graph")
+    graph_share: float = _setting(1.0, float, "external", "of the data's triples that the external graph has")
+    check_alignment: bool = _setting(True, flag, "external", "drop links to triples about something else")
+
+    @classmethod
+    def applies(cls, name: str, method: str) -> bool:
+        """Whether a method has this setting, as far as there is one of this name."""
+        known = cls.__dataclass_fields__.get(name)
+        return known is None or bool({*parts_of(method)} & {*known.metadata["of"]})
+
+    def of(self, method: str) -> Settings:
+        """With what a method takes where nothing is said."""
+        _, expansion, extra = parts_of(method)
+        steps = STEPS.get(f"{expansion}+{extra}", STEPS.get(expansion))
+        most = OF_PASSAGES if expansion in OF_AGENTS else None
+        return replace(
+            self,
+            gamma=2.0 * self.beam_size if self.gamma is None else self.gamma,
+            max_steps=self.max_steps or steps,
+            base_top_k=self.base_top_k or most,
+        )
+
+    def swept(self, name: str, value: str) -> Settings:
+        """With one of them set to what this text says.
+
+        Raises:
+            ValueError: there is no such setting, or it can't have that value.
+
+        """
+        fields = type(self).__dataclass_fields__
+        if name not in fields:
+            raise ValueError(f"there is no setting {name!r}; there are {', '.join(fields)}")
+        try:
+            return replace(self, **{name: fields[name].metadata["parse"](value)})
+        except (ValueError, KeyError) as error:
+            raise ValueError(f"{name} cannot be {value!r}") from error
+
+
+def parts_of(method: str) -> tuple[str, str, str]:
+    """Base, expansion and what is added, each empty if there is none.
+
+    Raises:
+        SystemExit: there is no such method.
+
+    """
+    if method in WHOLE:
+        return "", "t2rag" if method == "t2rag" else "", ""
+    base, *parts = method.split("+")
+    expansion = parts.pop(0) if parts and parts[0] in EXPANSIONS else ""
+    extra = parts.pop(0) if parts and expansion not in ("", "ircot") and parts[0] in ("pagerank", "external") else ""
+    if parts or base not in BASES or (base in HIPPORAG and expansion not in ("", "ircot")):
+        raise SystemExit(f"unknown method {method!r}: {str(__doc__).split(chr(10) * 2)[1].strip()}")
+    return base, expansion, extra
+
+
+def is_of_one_list(method: str, settings: Settings) -> bool:
+    """Whether its list is the same for every recall cut, but for where it ends."""
+    base, expansion, extra = parts_of(method)
+    if method in WHOLE or base in HIPPORAG or expansion in OF_AGENTS:
+        return True
+    return bool(expansion) and settings.base_top_k is not None and extra != "pagerank"
