@@ -114,7 +114,7 @@ def folder(tmp_path: Path) -> Path:
     write("musique_train-minilm-pagerank", [row("hybrid+naive+pagerank", 53.0), swept, exact])
     for file, triples in (("", 9_000), ("-share80", 7_200)):
         rows = [row(f"{base}{more}", 60.0) for base in ("bm25", "dense", "hybrid") for more in ("", "+naive")]
-        write(f"hotpotqa-minilm{file}", rows, triples=triples)
+        write(f"hotpotqa-minilm{file}", rows, triples=triples, index_mib=480.9, peak_memory_mib=5002)
     sizes = [
         {"triples": 10 ** (4 + n), "expansion_ms": 1.0, "local_ms": 2.0, "whole_ms": 5.0, "whole_to_expansion": 5.0,
          "whole_to_local": 2.5 + 17.5 * n, "ours_mib": 100, "ours_files_mib": 300, "whole_mib": 10,
@@ -166,6 +166,7 @@ def test_our_figures_stand_beside_the_papers(folder: Path) -> None:
     assert f"| none | 0 | {found} | {found} | {found} |" in lines and f"| 80 % | 7,200 | {found} |" in text
     assert f"| all | 9,000 | {found} |" in text and not any(line.startswith("| 60 %") for line in lines)
     assert "| R@5 / 10 / 15, HotpotQA, minilm | triples |" in text
+    assert "| `hotpotqa-minilm.json` | 1,234 | 9,000 | 481 | 5,002 |" in lines
     assert "| 10,000 | 5.00 | 2.50 | 0.10 | 2.00 | 0.50 |" in lines
     assert (
         "- Time grows with the size to the power of 0.10 (ours; from the last size but one to the last 0.20)." in lines

@@ -17,7 +17,7 @@ from plots import plotted
 from tables_gear import diversity, table_2, table_3, table_7, table_8, table_11
 from tables_ours import costs, shared_calls, shares, triples_table
 from tables_settings import bases, exactness, okapi, sweeps
-from tables_speed import speed, times
+from tables_speed import memory, speed, times
 from tables_t2rag import by_hops, table_1, table_5
 
 HERE = Path(__file__).parent
@@ -40,6 +40,7 @@ TABLES: tuple[Callable[[Results], str], ...] = (
     okapi,
     exactness,
     times,
+    memory,
     speed,
 )
 

@@ -32,6 +32,26 @@ def times(results: Results) -> str:
     )
 
 
+def memory(results: Results) -> str:
+    """What an index takes, and the run that measured it."""
+    rows = []
+    for folder in DATA.values():
+        for embed in EMBED:
+            have = results.files.get(f"{folder}-{embed}", {}).get("conditions", {})
+            if "index_mib" in have:
+                counts = [f"{have[name]:,}" for name in ("passages", "triples")]
+                sizes = [f"{have[name]:,.0f}" for name in ("index_mib", "peak_memory_mib")]
+                rows.append([f"`{folder}-{embed}.json`", *counts, *sizes])
+    if not rows:
+        return ""
+    return section(
+        "Index and memory",
+        table(["file", "passages", "triples", "index, MiB on the disk", "peak memory of the whole run, MiB"], rows),
+        "The run's memory is that of one process with the embedding model, HippoRAG's graph and vectors, and all rows "
+        "of the file. What the store alone takes, by size, stands in the next table and in the guide on scale.",
+    )
+
+
 def speed(results: Results) -> str:
     """Time and memory against the size of the graph."""
     rows = [
