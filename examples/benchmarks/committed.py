@@ -35,6 +35,8 @@ OURS = {  # what stands in these rows, where it is not what the paper's are
     "HippoRAG": ALONE,
 }
 LLM_FILE = "musique_train-minilm-qwen"
+IRCOT_FILE = f"{LLM_FILE}-ircot"
+"""The same questions and model: IRCoT over other bases than hybrid."""
 SHARED_FILES = {number: f"sample-minilm-qwen-{number}" for number in (1, 5)}
 """Of so many passages a call."""
 LLM_METHODS = {
@@ -46,7 +48,7 @@ LLM_METHODS = {
     "hybrid + NaiveGE": "hybrid+naive",
     "hybrid + SyncGE": "hybrid+sync",
     "HippoRAG": "hipporag",
-    "HippoRAG 2": "hipporag-filter",
+    "HippoRAG 2": "hipporag-synonyms-filter",
     "IRCoT": "hybrid+ircot",
     "IRCoT (BM25)": "bm25+ircot",
     "HippoRAG + IRCoT": "hipporag+ircot",
@@ -55,7 +57,6 @@ LLM_METHODS = {
 }
 LLM_OURS = {
     "HippoRAG": ALONE,
-    "HippoRAG 2": "one filter call, no synonyms",
     "IRCoT": "over hybrid",
     "HippoRAG + IRCoT": f"over {ALONE}",
 }
@@ -78,6 +79,11 @@ class Results:
         """A method's row in a file, if there is one."""
         rows = self.files.get(file, {}).get("methods", [])
         return next((row for row in rows if row["method"] == method), None)
+
+    def answered(self, label: str) -> dict[str, Any] | None:
+        """The row, with a model's answers, of what a paper's table calls so."""
+        method = LLM_METHODS.get(label, "")
+        return self.row(LLM_FILE, method) or self.row(IRCOT_FILE, method)
 
     def of_steps(self, file: str, method: str, most: int) -> dict[str, Any] | None:
         """An agent's row with so many steps at most: the plain one where the whole file has as many."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from committed import LLM_FILE, LLM_METHODS, LLM_OURS, NONE, Results, named, recalls, scores
+from committed import IRCOT_FILE, LLM_FILE, LLM_METHODS, LLM_OURS, NONE, Results, named, recalls, scores
 
 F1 = "Ours: F1 follows HotpotQA's script on MuSiQue too: yes, no and noanswer score only if both sides say the same."
 
@@ -41,7 +41,7 @@ def answers_table(results: Results, title: str, figures: Mapping[str, Sequence[f
         [
             named(label, LLM_OURS),
             published(figure),
-            scores(row := results.row(LLM_FILE, LLM_METHODS.get(label, ""))),
+            scores(row := results.answered(label)),
             recalls(row),
         ]
         for label, figure in {**dict.fromkeys(LLM_METHODS), **figures}.items()
@@ -52,6 +52,7 @@ def answers_table(results: Results, title: str, figures: Mapping[str, Sequence[f
         table(["exact match / F1, MuSiQue", "paper", "ours", "ours, R@5 / 10 / 15"], rows),
         setup,
         f"Ours: {results.setup(LLM_FILE)}." if LLM_FILE in results.files else "Ours: not run.",
+        f"Ours, IRCoT over BM25 and HippoRAG: {results.setup(IRCOT_FILE)}." if IRCOT_FILE in results.files else "",
         "Ours: from the first five passages with the same prompt for all; T²RAG from what it resolved. A small model's "
         "answers say more about itself than about the methods.",
         F1,

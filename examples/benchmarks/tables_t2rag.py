@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import papers
-from committed import LLM_FILE, LLM_METHODS, LLM_OURS, METHODS, NONE, OURS, Results, named, recalls, scores
+from committed import LLM_FILE, LLM_OURS, METHODS, NONE, OURS, Results, named, recalls, scores
 from tables import F1, answers_table, lists, published, section, table
 
 
@@ -16,7 +16,7 @@ def by_hops(results: Results) -> str:
     """Answers by hops (T²RAG Table 4) and recall by hops (GeAR Figure 3)."""
     rows = []
     for label, figures in papers.T_TABLE_4.items():
-        row = results.row(LLM_FILE, LLM_METHODS[label])
+        row = results.answered(label)
         ours = [NONE] * 3
         if row is not None and "em" in row:
             groups = [row["by_hops"].get(hops, {}) for hops in figures]
