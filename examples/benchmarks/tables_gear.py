@@ -86,7 +86,7 @@ def facts(results: Results, data: str, embed: str) -> str:
         row = results.row(f"{DATA[data]}-{embed}-facts", f"{method}[fact_weight=2]")
         if row is not None:
             lowest = min(row[f"gain@{cut}"]["p_corrected"] for cut in (5, 10, 15))
-            said.append(f"{what} {recalls(row)} (against weighing once p ≥ {lowest:.2f})")
+            said.append(f"{what} {recalls(row)} (against weighing once p ≥ {lowest:.2g})")
     if not said:
         return ""
     return f"HippoRAG's facts weigh once, as in its paper; twice, {' '.join(said)}, {data}, {embed}."
