@@ -20,7 +20,8 @@ from llama_index_gear.triple import entity_key
 _ROW = 30  # pixels between two entities of a column
 _COLUMN = 220  # pixels between two columns
 _LABEL = 24  # characters of an entity's label
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_TURNING = "\u202a-\u202e\u2066-\u2069"  # have what follows written from the other side
+_CONTROL = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_TURNING}]")
 _SHOWN = 10  # passages, and facts of a kind, in the terminal
 
 
@@ -140,7 +141,7 @@ def to_html(trace: Evidence) -> str:
         f"{trace.stopped}"
     )
     template = Template((files("llama_index_gear") / "picture.html").read_text("utf-8"))
-    return template.substitute(
+    page = template.substitute(
         title=escape(trace.question),
         cost=escape(cost),
         answer=f"<p class='answer'>{escape(trace.answer)}</p>" if trace.answer else "",
@@ -150,6 +151,7 @@ def to_html(trace: Evidence) -> str:
         # "<" could end the script element that the data stands in.
         data=json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"),
     )
+    return re.sub(f"[{_TURNING}]", "\N{REPLACEMENT CHARACTER}", page)
 
 
 def to_frame(trace: Evidence) -> str:

@@ -114,8 +114,10 @@ def test_a_terminal_and_a_page_show_it_and_do_not_obey(tmp_path: Path, kind: str
         trace.answer = trace.stopped = HOSTILE[kind]
         written = io.StringIO()
         picture.show(trace, Console(file=written, width=200))
-        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", written.getvalue())
+        turning = "\u202a-\u202e\u2066-\u2069"
+        assert not re.search(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{turning}]", written.getvalue())
         page = picture.to_html(trace)
+        assert not re.search(f"[{turning}]", page)
         assert ORDER in page or kind not in ("markup", "turn")  # it is there, as data
         assert [page.count(tag) for tag in ("<script", "</script", "<!--")] == TAGS
     store.close()
