@@ -439,6 +439,33 @@ def test_a_ceiling_does_not_part_those_who_shared_a_call() -> None:
     llm = ScriptedLLM(otherwise=facts)
     GeARTripleExtractor(llm, passages_per_call=5)(over)
     assert len(llm.history) == 1  # edited: whom they shared a call with no longer matters
+    for node in failed:
+        node.set_content(f"Now {node.get_content()}")
+    llm = ScriptedLLM(otherwise=facts)
+    GeARTripleExtractor(llm, passages_per_call=5)(poor(failed))
+    assert len(llm.history) == 1  # nor if they were edited before the ceiling
+
+
+def test_a_retry_leaves_out_what_somebody_else_extracted_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(extract, "_PAGE", 1)
+    store = GeARVectorStore(QdrantClient(":memory:"), embed_model=WordEmbedding())
+    failed = GeARTripleExtractor(ScriptedLLM([TimeoutError("down")] * 2), max_retries=0)(passages("Ada", "Bob"))
+    store.add(WordEmbedding()(failed))
+    asked: list[str] = []
+
+    def beside(prompt: str) -> str:
+        asked.extend(shown(prompt))
+        (other,) = {"Ada", "Bob"} - set(asked)
+        extracted = GeARTripleExtractor(ScriptedLLM(otherwise=facts))(passages(other))
+        store.add(WordEmbedding()(extracted))
+        return facts(prompt)
+
+    ledger = GeARTripleExtractor(ScriptedLLM(otherwise=beside), show_progress=True).retry_failed(store)
+    assert (ledger.passages, ledger.reused, len(asked)) == (1, 0, 1)
+    assert "2/2" in capsys.readouterr().err
+    assert sorted(map(str, stated(store.get_nodes()))) == sorted(map(str, here("Ada", "Bob")))
 
 
 def test_what_costs_nothing_is_not_answered_and_warned_of(caplog: pytest.LogCaptureFixture) -> None:

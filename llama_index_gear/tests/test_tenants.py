@@ -275,7 +275,7 @@ def test_without_filters_every_way_leads_to_marks(
     assert {"llama_index_gear.agent_retriever", "llama_index_gear.extract"} <= loggers
 
 
-@settings(DRAWN, max_examples=25)
+@settings(DRAWN, max_examples=50)
 @given(seed=SEEDS, only=filters())
 def test_no_forbidden_passage_triple_or_name_leaves_the_store(
     graph: ExternalTripleStore, caplog: pytest.LogCaptureFixture, seed: int, only: MetadataFilters
