@@ -21,7 +21,7 @@ def bases(results: Results) -> str:
 def settings(results: Results, kind: str, title: str, *notes: str) -> str:
     """What a kind of file sweeps over, a table a model."""
     body = []
-    files = {embed: file for embed in EMBED if (file := f"musique_train-{embed}-{kind}") in results.files}
+    files = files_of(results, kind)
     for embed, file in files.items():
         names = [row["method"] for row in results.files[file]["methods"] if "swept" in row]
         methods = dict.fromkeys(name.partition("[")[0] for name in names)
@@ -49,14 +49,13 @@ def settings(results: Results, kind: str, title: str, *notes: str) -> str:
 def exactness(results: Results) -> str:
     """What the exactness of PageRank gives and costs, and the number of base passages."""
     body = []
-    for embed in EMBED:
-        file = f"musique_train-{embed}-pagerank"
+    files = files_of(results, "pagerank")
+    for embed, file in files.items():
         rows = [
             [row["method"], recalls(row) + better_or_worse(row), f"{row['ms_per_query']:.1f}"]
-            for row in results.files.get(file, {"methods": []})["methods"]
+            for row in results.files[file]["methods"]
         ]
-        if rows:
-            body.append(table([f"MuSiQue, {embed}", "R@5 / 10 / 15", "ms"], rows))
+        body.append(table([f"MuSiQue, {embed}", "R@5 / 10 / 15", "ms"], rows))
     if not body:
         return ""
     return section(
@@ -64,14 +63,14 @@ def exactness(results: Results) -> str:
         "\n\n".join(body),
         "\\* differs from the default at one cut or more, p < 0.05. The defaults are epsilon 0.001 and as many base "
         "passages as the cut; ms as below, of one run.",
-        *(f"{said}." for embed in EMBED if (said := results.setup(f"musique_train-{embed}-pagerank"))),
+        *(f"{results.setup(file)}." for file in files.values()),
     )
 
 
 def okapi(results: Results) -> str:
     """What another BM25 makes of it."""
     body = []
-    files = {embed: file for embed in EMBED if (file := f"musique_train-{embed}-okapi") in results.files}
+    files = files_of(results, "okapi")
     for embed, file in files.items():
         names = {"Qdrant's BM25": "bm25", "rank_bm25's": "rank-bm25"}
         names |= {"hybrid of Qdrant's": "hybrid", "hybrid of rank_bm25's": "rank-hybrid"}
@@ -88,6 +87,11 @@ def okapi(results: Results) -> str:
         "Qdrant's stems words and leaves stop words out; rank_bm25's is Okapi's formula over words as they are.",
         *(f"{results.setup(file)}." for file in files.values()),
     )
+
+
+def files_of(results: Results, kind: str) -> dict[str, str]:
+    """The files of a kind that there are, by embedding model."""
+    return {embed: file for embed in EMBED if (file := f"musique_train-{embed}-{kind}") in results.files}
 
 
 def better_or_worse(row: dict[str, Any]) -> str:
