@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "benchmarks")
 import command_line
 import retrieval
 import speed
+import synthetic
 from answers import ANSWER_PROMPT
 from data import Dataset, Passage, Question, load, thinned, write_whole
 from hipporag import HippoRAGRetriever
@@ -683,20 +684,42 @@ def test_a_kill_leaves_a_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_half_filled_store_of_synthetic_triples_is_filled_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "200").mkdir()
-    (tmp_path / "200" / "left").write_text("by a kill", "utf-8")
+    (tmp_path / "extracted-200").mkdir()
+    (tmp_path / "extracted-200" / "left").write_text("by a kill", "utf-8")
     times = {"expansion_ms": 1.0, "local_ms": 2.0, "whole_ms": 3.0}
-    monkeypatch.setattr(speed, "measured", lambda _, size, *__: {"triples": size, **times})
+    monkeypatch.setattr(speed, "measured", lambda _, graph, size, *__: {"triples": size, "of": graph, **times})
     monkeypatch.setattr(speed, "alone", lambda work, *arguments: work(*arguments))
     out = tmp_path / "speed.json"
     arguments = ["speed.py", "--sizes", "100,200", "--dimension", "8", "--stores", str(tmp_path), "--out", str(out)]
+    arguments += ["--graph", "extracted"]
     monkeypatch.setattr(sys, "argv", arguments)
-    (tmp_path / "100.json").write_text('{"disk_mib": 7}', "utf-8")  # filled before
+    (tmp_path / "extracted-100.json").write_text('{"disk_mib": 7}', "utf-8")  # filled before
     speed.main()
     result = json.loads(out.read_text("utf-8"))
-    assert [row["disk_mib"] == 7 for row in result["sizes"]] == [True, False] and not (tmp_path / "100").exists()
-    assert (tmp_path / "200.json").exists() and not (tmp_path / "200" / "left").exists()
+    assert [row["disk_mib"] == 7 for row in result["sizes"]] == [True, False]
+    assert not (tmp_path / "extracted-100").exists() and (tmp_path / "extracted-200.json").exists()
+    assert not (tmp_path / "extracted-200" / "left").exists()
+    assert result["graph"] == "extracted" == result["sizes"][1]["of"]
     assert result["growth_exponents"] == result["last_exponents"]
+
+
+def test_synthetic_entities_are_as_frequent_as_is_said() -> None:
+    def frequencies(draw: Any, triples: int) -> Any:
+        """In how many passages each entity stands."""
+        passages = (set(pairs.ravel().tolist()) for _, several in draw(triples) for pairs in several)
+        counted = np.array(list(Counter(entity for entities in passages for entity in entities).values()))
+        assert sum(len(several) for _, several in draw(triples)) == triples // 10
+        return counted, (counted**2).sum() / counted.sum()
+
+    counted, by_mention = frequencies(synthetic.extracted, 110_600 // 12 * 10)  # as many mentions as HotpotQA has
+    assert len(counted) == pytest.approx(77_520, abs=200) and (counted == 1).mean() == pytest.approx(0.9, abs=0.005)
+    assert by_mention == pytest.approx(7.6, abs=0.5)
+    _, by_mention = frequencies(synthetic.hubs, 100_000)
+    assert by_mention == pytest.approx(304, abs=1)
+    ((_, pairs),) = synthetic.hubs(10_000)
+    assert np.bincount(pairs.ravel()).max() / 10_000 == pytest.approx(0.036, abs=0.003)
+    ((_, pairs),) = synthetic.extracted(1_000)
+    assert max(Counter(pairs[0].ravel().tolist()).values()) == 7  # one entity joins seven of a passage's ten triples
 
 
 @pytest.mark.parametrize("argument", ["--limit", "--sample", "--workers", "--passages-per-call"])

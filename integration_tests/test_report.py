@@ -122,9 +122,11 @@ def folder(tmp_path: Path) -> Path:
          "whole_vectors_mib": 190}
         for n in range(2)
     ]  # fmt: skip
-    (tmp_path / "speed.json").write_text(
-        json.dumps({"sizes": sizes, "growth_exponents": {"ours": 0.1}, "last_exponents": {"ours": 0.2}}), "utf-8"
-    )
+    for file, last in (("speed", 0.2), ("speed-extracted", 0.3)):
+        (tmp_path / f"{file}.json").write_text(
+            json.dumps({"sizes": sizes, "growth_exponents": {"ours": 0.1}, "last_exponents": {"ours": last}}), "utf-8"
+        )
+        sizes = [row | {"whole_to_local": 30.0} for row in sizes]
     return tmp_path
 
 
@@ -171,14 +173,16 @@ def test_our_figures_stand_beside_the_papers(folder: Path) -> None:
     assert f"| all | 9,000 | {found} |" in text and not any(line.startswith("| 60 %") for line in lines)
     assert "| R@5 / 10 / 15, HotpotQA, minilm | triples |" in text
     assert "| `hotpotqa-minilm.json` | 1,234 | 9,000 | 481 | 5,002 |" in lines
-    assert "| 10,000 | 5.00 | 2.50 | 0.10 | 2.00 | 0.50 |" in lines
-    assert (
-        "- Time grows with the size to the power of 0.10 (ours; from the last size but one to the last 0.20)." in lines
-    )
+    assert "| many hubs | 10,000 | 5.00 | 2.50 | 0.10 | 2.00 | 0.50 |" in lines
+    assert "| like HotpotQA's | 10,000 | 5.00 | 30.00 | 0.10 | 2.00 | 0.50 |" in lines
+    grows = "time grows with the size to the power of 0.10 (ours; from the last size but one to the last"
+    assert f"- Many hubs: {grows} 0.20)." in lines and f"- Like HotpotQA's: {grows} 0.30)." in lines
     aim = (
-        "The aim, that local PageRank takes at most 1/20 of the time of igraph's, is met with these numbers of triples"
+        "the aim, that local PageRank takes at most 1/20 of the time of igraph's, is met with these numbers of triples"
     )
-    assert f"- {aim}: 100,000 (20.0 times). It is not met with: 10,000 (2.5 times)." in lines
+    assert f"- Many hubs: {aim}: 100,000 (20.0 times). It is not met with: 10,000 (2.5 times)." in lines
+    met = f"- Like HotpotQA's: {aim}: 10,000 (30.0 times), 100,000 (30.0 times). It is not met with: none of these"
+    assert f"{met} sizes." in lines
     assert "| GeAR (one step with one call) | 22.2; 1.5 | – | – | – |" in lines
     assert "| GeAR (ours: one step with one call) | 73.6 / 73.7 / 69.3 / 69.7 | 24.2 / 24.2 / 24.2 / – |" in lines
 

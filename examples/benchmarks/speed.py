@@ -1,10 +1,11 @@
 """How graph expansion, PageRank and ingest grow with the store, beside igraph's PageRank over the same graph.
 
     python examples/benchmarks/speed.py --sizes 10000,100000,1000000 --out speed.json
+    python examples/benchmarks/speed.py --graph extracted --sizes 10000,100000,1000000 --out speed-extracted.json
 
-Synthetic: vectors are random unit vectors around a few thousand topics, ten triples a passage, entities drawn by Zipf's
-law: the most frequent one stands in 3.6 % of 10,000 triples, in 2.0 % of 1,000,000. Each store is opened anew by a
-process of its own, which warms everything up and then asks every question of all, in all orders by turns:
+Synthetic: vectors are random unit vectors around a few thousand topics, ten triples a passage, entities of many hubs
+or, `--graph extracted`, as frequent as in HotpotQA (`synthetic.py`). Each store is opened anew by a process of its own,
+which warms everything up and then asks every question of all, in all orders by turns:
 - the base search: the ten passages whose vectors are nearest to the question's, before the others have their turns;
 - our beam search: NaiveGE through the public postprocessor, ten base passages, the question's embedding given;
 - our PageRank: what `LocalPageRank` adds to that;
@@ -14,7 +15,8 @@ process of its own, which warms everything up and then asks every question of al
 Memory is what the process grows by, until the questions are answered: with the store (the pages of its files apart,
 which are given up when memory is short), and with igraph's graph; and, in a process of its own, the most that it grows
 by while a store is loaded. HippoRAG needs, besides the graph, the vectors of all facts and passages: their size is
-arithmetic. The rate of loading leaves out the time in which vectors are drawn; that of the last tenth stands beside it.
+arithmetic. The rate of loading leaves out the time in which vectors and entities are drawn; that of the last tenth
+stands beside it.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import permutations
@@ -40,11 +42,10 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.vector_stores.types import VectorStoreQuery
-from numpy.typing import NDArray
+from synthetic import GRAPHS
 
 from llama_index_gear import DiverseTripleBeamSearch, GeARVectorStore, LocalPageRank, Triple, attach_triples
 
-BATCH = 6_400  # passages an `add`
 WARM = 5  # questions that are not counted
 
 
@@ -79,24 +80,14 @@ class TopicEmbedding(BaseEmbedding):
         return self._get_text_embedding(query)
 
 
-def drawn(triples: int) -> Iterator[tuple[range, NDArray[np.int64]]]:
-    """Passages, by their numbers, and the two entities of each of their ten triples, a batch at a time."""
-    random = np.random.default_rng(1)
-    weights = 1 / np.arange(10, max(triples // 4, 100) + 10)
-    cumulated = np.cumsum(weights / weights.sum())
-    for start in range(0, triples // 10, BATCH):
-        numbers = range(start, min(start + BATCH, triples // 10))
-        yield numbers, np.searchsorted(cumulated, random.random((len(numbers), 10, 2)))
-
-
-def fill(folder: Path, triples: int, dimension: int) -> dict[str, Any]:
+def fill(folder: Path, graph: str, triples: int, dimension: int) -> dict[str, Any]:
     """A store with so many triples: how long it took."""
     embed = TopicEmbedding(dimension)
     before, most = resident("Anon"), 0.0
     store = GeARVectorStore.from_path(folder, embed_model=embed)
     start = time.perf_counter()
     spans: list[tuple[int, float]] = []  # triples, and seconds without embedding
-    for numbers, pairs in drawn(triples):
+    for numbers, pairs in GRAPHS[graph](triples):
         begun = time.perf_counter() - embed.seconds
         nodes = []
         vectors = embed._get_text_embeddings([""] * len(numbers))
@@ -114,7 +105,7 @@ def fill(folder: Path, triples: int, dimension: int) -> dict[str, Any]:
     last = spans[-max(1, len(spans) // 10) :]
     return {
         "ingest_seconds": round(seconds, 1),
-        "triples_per_second_without_embedding": round(stored / (seconds - embed.seconds)),
+        "triples_per_second_without_embedding": round(stored / sum(each[1] for each in spans)),
         "triples_per_second_in_the_last_tenth": round(sum(each[0] for each in last) / sum(each[1] for each in last)),
         "ingest_mib": round(most),
         "disk_mib": round(sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file()) / 2**20),
@@ -125,12 +116,13 @@ class Whole:
     """igraph's PageRank over the graph of all triples.
 
     Args:
+        graph: how it was drawn.
         triples: their number.
 
     """
 
-    def __init__(self, triples: int) -> None:
-        pairs = np.concatenate([pairs for _, pairs in drawn(triples)])
+    def __init__(self, graph: str, triples: int) -> None:
+        pairs = np.concatenate([pairs for _, pairs in GRAPHS[graph](triples)])
         self.entities = pairs + len(pairs)  # passages come first
         facts = self.entities.reshape(-1, 2)
         mentions = np.stack([np.repeat(np.arange(len(pairs)), 20), self.entities.reshape(-1)], axis=1)
@@ -156,7 +148,7 @@ def resident(kind: str) -> float:
     return int(said.split()[0]) / 2**10
 
 
-def measured(folder: Path, triples: int, dimension: int, queries: int) -> dict[str, Any]:
+def measured(folder: Path, graph: str, triples: int, dimension: int, queries: int) -> dict[str, Any]:
     """Ask a store, and igraph, so many questions."""
     embed = TopicEmbedding(dimension, seed=2)
     before, before_files = resident("Anon"), resident("File")
@@ -176,7 +168,7 @@ def measured(folder: Path, triples: int, dimension: int, queries: int) -> dict[s
             search.postprocess_nodes(list(asked[-1][1]), query_bundle=QueryBundle("which?", embedding=vector))
     ours, ours_files = resident("Anon") - before, resident("File") - before_files
     before = resident("Anon")
-    whole = Whole(triples)
+    whole = Whole(graph, triples)
     times: dict[str, list[float]] = {"plain": [], "ranking": [], "whole": []}
     orders = list(permutations(times))
     for number, (vector, base) in enumerate(asked):
@@ -224,6 +216,7 @@ def main() -> None:
     """Measure each size, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", default="10000,100000", help="numbers of triples, comma-separated")
+    parser.add_argument("--graph", choices=GRAPHS, default="hubs", help="of many hubs (default), or like HotpotQA's")
     parser.add_argument("--dimension", type=int, default=384)
     parser.add_argument("--queries", type=int, default=50)
     parser.add_argument("--stores", type=Path, default=None, help="keep the stores here and use them again")
@@ -232,18 +225,19 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as scratch:
         for size in map(int, arguments.sizes.split(",")):
-            folder = (arguments.stores or Path(scratch)) / str(size)
+            folder = (arguments.stores or Path(scratch)) / f"{arguments.graph}-{size}"
             noted = folder.with_suffix(".json")
             if not noted.exists():
                 shutil.rmtree(folder, ignore_errors=True)  # what a kill left half filled
-                write_whole(noted, json.dumps(alone(fill, folder, size, arguments.dimension)))
+                write_whole(noted, json.dumps(alone(fill, folder, arguments.graph, size, arguments.dimension)))
             took = json.loads(noted.read_text("utf-8"))
-            row = alone(measured, folder, size, arguments.dimension, arguments.queries)
+            row = alone(measured, folder, arguments.graph, size, arguments.dimension, arguments.queries)
             rows.append({**row, **took})
             if len(rows) > 1:
                 rows[-1]["ratio_to_previous"] = round(rows[-1]["expansion_ms"] / rows[-2]["expansion_ms"], 2)
             print(json.dumps(rows[-1]), flush=True)
     report = {
+        "graph": arguments.graph,
         "dimension": arguments.dimension,
         "queries": arguments.queries,
         "growth_exponents": growth(rows),
