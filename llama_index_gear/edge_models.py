@@ -13,6 +13,7 @@ from llama_index_gear.errors import UnsupportedCall, UnsupportedFilter
 
 Model = TypeVar("Model", models.Record, models.ScoredPoint)
 
+_ALL = {kind: set(kind.model_fields) for kind in (models.Record, models.ScoredPoint)}
 DISTANCES = {
     models.Distance.COSINE: edge.Distance.Cosine,
     models.Distance.DOT: edge.Distance.Dot,
@@ -87,10 +88,13 @@ def from_scored(points: Sequence[edge.ScoredPoint], request: models.QueryRequest
 
 
 def _made(kind: type[Model], fields: dict[str, Any]) -> Model:
-    """What `model_construct` does, without its search for defaults and aliases: a hop reads two thousand points."""
+    """What `model_construct` does, without its search for defaults and aliases: a hop reads two thousand points.
+
+    All of a kind share the set of the fields that were set, which are all it has: nothing can be added to it.
+    """
     model = kind.__new__(kind)
     object.__setattr__(model, "__dict__", fields)
-    object.__setattr__(model, "__pydantic_fields_set__", set(fields))
+    object.__setattr__(model, "__pydantic_fields_set__", _ALL[kind])
     object.__setattr__(model, "__pydantic_extra__", None)
     object.__setattr__(model, "__pydantic_private__", None)
     return model

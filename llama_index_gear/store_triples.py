@@ -124,20 +124,29 @@ class TripleReads:
             return [[] for _ in request.groups]
         musts = conditions(filters, under="metadata.")
 
-        def asking(entities: Sequence[str], passage_ids: Sequence[str], limit: int) -> models.QueryRequest:
+        def matching(entities: Sequence[str], passage_ids: Sequence[str]) -> models.Filter:
             either: list[Any] = [any_of("entities", entities), any_of("passage_id", passage_ids)]
-            match_ = models.Filter(must=musts, should=either)
+            return models.Filter(must=musts, should=either)
+
+        def asking(match_: models.Filter, limit: int) -> models.QueryRequest:
             return nearest(None, limit, match_, payload=["entities", "passage_id"])
 
-        # One query for all is far less work than one a group, and most groups are small.
-        everything = [list(dict.fromkeys(each for group in request.groups for each in group[n])) for n in (0, 1)]
-        most = min(sum(request.limits), _TOGETHER) + 1
-        (together,) = yield from self.collections.batch(
-            self.collections.triples, [asking(everything[0], everything[1], most)]
-        )
-        if len(together) < most:
-            return _dealt(map(_incidence, together), request)
-        requests = [asking(*group, limit) for group, limit in zip(request.groups, request.limits, strict=True)]
+        # One query for all is far less work than one a group, and most groups are small; reading what is then thrown
+        # away is the most work of all, so it is counted first where it could be too much.
+        everything = (list(dict.fromkeys(each for group in request.groups for each in group[n])) for n in (0, 1))
+        match_, most = matching(*everything), sum(request.limits)
+        if most > _TOGETHER:
+            (counted,) = yield [
+                Call("count", {"collection_name": self.collections.triples, "count_filter": match_, "exact": True})
+            ]
+            most = min(most, counted.count)
+        if most <= _TOGETHER:
+            (together,) = yield from self.collections.batch(self.collections.triples, [asking(match_, most + 1)])
+            if len(together) <= most:
+                return _dealt(map(_incidence, together), request)
+        requests = [
+            asking(matching(*group), limit) for group, limit in zip(request.groups, request.limits, strict=True)
+        ]
         answers = yield from self.collections.batch(self.collections.triples, requests)
         return [[_incidence(point) for point in answer] for answer in answers]
 

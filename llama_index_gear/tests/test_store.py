@@ -1302,3 +1302,25 @@ def test_ties_do_not_load_the_collection(tmp_path: Path, monkeypatch: pytest.Mon
     found = store.answer(Propositions(["It is film"], 5))
     assert len({each.passage_id for each in found}) == 5 and limits == [32]
     store.close()
+
+
+def test_nothing_is_read_to_be_thrown_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a wave of PageRank touches more triples than are read at once, they are counted, not read."""
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding())
+    said = [("hub", "has", f"spoke {number}") for number in range(400)]
+    store.add([passage(f"p{n}", f"spokes {n}", said[40 * n : 40 * n + 40]) for n in range(10)])
+    read: list[int] = []
+    ask = store.client.query_batch_points
+
+    def asked(collection_name: str, requests: Any, **options: Any) -> Any:
+        answers = ask(collection_name, requests, **options)
+        read.extend(len(answer.points) for answer in answers)
+        return answers
+
+    monkeypatch.setattr(store.client, "query_batch_points", asked)
+    assert [len(each) for each in store.answer(Touching([(["hub"], []), ([], ["p3"])], [350, 50]))] == [350, 40]
+    assert read == [350, 40]
+    read.clear()
+    assert [len(each) for each in store.answer(Touching([(["spoke 7"], []), ([], ["p3"])], [350, 50]))] == [1, 40]
+    assert read == [41]  # there are few: one query for both
+    store.close()
