@@ -199,6 +199,8 @@ def _to_condition(condition: Any) -> Any:
 
 
 def _to_field_condition(condition: models.FieldCondition) -> edge.FieldCondition:
+    if condition.model_fields_set == {"key", "match"} and condition.match is not None:  # nearly all of the store's
+        return edge.FieldCondition(condition.key, match=_to_match(condition.match))
     asked = {name for name, value in condition if name != "key" and value is not None}
     if unknown := asked - {"match", "range", "values_count", "is_empty", "is_null"}:
         raise UnsupportedFilter(f"the embedded engine cannot filter by {', '.join(sorted(unknown))}")

@@ -7,6 +7,7 @@ doesn't depend on the size of the graph.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -65,8 +66,8 @@ class LocalPageRank:
 class _Graph:
     """As much of the graph as has been read."""
 
-    edges: dict[Node, dict[Node, float]] = field(default_factory=dict)
-    degrees: dict[Node, float] = field(default_factory=dict)
+    edges: dict[Node, dict[Node, float]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(float)))
+    degrees: dict[Node, float] = field(default_factory=lambda: defaultdict(float))
     complete: set[Node] = field(default_factory=set)  # all of their triples are read
     asked: dict[Node, int] = field(default_factory=dict)  # of those with more triples: how many were read
     seen: set[str] = field(default_factory=set)
@@ -79,11 +80,11 @@ class _Graph:
             self.seen.add(triple.id)
             entities = [Node(each) for each in triple.entities]
             if len(entities) == 2:
-                self._join(entities[0], entities[1], 1.0)
+                self._join(entities[0], entities[1])
             passage = Node(triple.passage_id, is_passage=True)
             for entity in entities:
-                if entity not in self.edges.get(passage, ()):
-                    self._join(passage, entity, 1.0)
+                if entity not in self.edges[passage]:
+                    self._join(passage, entity)
 
     def degree(self, node: Node) -> float:
         """The node's degree if it is complete, else what it is at least."""
@@ -93,11 +94,11 @@ class _Graph:
         """How many passages mention the entity, of those that were read."""
         return sum(node.is_passage for node in self.edges.get(entity, ()))
 
-    def _join(self, one: Node, other: Node, weight: float) -> None:
-        for here, there in ((one, other), (other, one)):
-            near = self.edges.setdefault(here, {})
-            near[there] = near.get(there, 0.0) + weight
-            self.degrees[here] = self.degrees.get(here, 0.0) + weight
+    def _join(self, one: Node, other: Node) -> None:
+        self.edges[one][other] += 1.0
+        self.edges[other][one] += 1.0
+        self.degrees[one] += 1.0
+        self.degrees[other] += 1.0
 
 
 def local_pagerank(

@@ -125,7 +125,9 @@ class TripleReads:
         musts = conditions(filters, under="metadata.")
 
         def matching(entities: Sequence[str], passage_ids: Sequence[str]) -> models.Filter:
-            either: list[Any] = [any_of("entities", entities), any_of("passage_id", passage_ids)]
+            either: list[Any] = [any_of("passage_id", passage_ids)] if passage_ids else []
+            if entities or not either:  # an empty `should` would match everything
+                either.append(any_of("entities", entities))
             return models.Filter(must=musts, should=either)
 
         def asking(match_: models.Filter, limit: int) -> models.QueryRequest:
