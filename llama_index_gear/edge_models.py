@@ -90,7 +90,7 @@ def from_scored(points: Sequence[edge.ScoredPoint], request: models.QueryRequest
 def _made(kind: type[Model], fields: dict[str, Any]) -> Model:
     """What `model_construct` does, without its search for defaults and aliases: a hop reads two thousand points.
 
-    All of a kind share the set of the fields that were set, which are all it has: nothing can be added to it.
+    All points of a kind share one set of fields' names: every field is set, and Pydantic lets nobody add another.
     """
     model = kind.__new__(kind)
     object.__setattr__(model, "__dict__", fields)

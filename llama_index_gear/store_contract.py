@@ -854,6 +854,10 @@ class StoreContract:
         assert stated == [each for each in everything if each.passage_id == "p3"] and len(stated) == 32
         (few, again) = do.answer(Touching([(["hub"], []), (["spoke 319"], [])], [301, 4]))
         assert few == everything[:301] and again == spoke
+        (few, again) = do.answer(Touching([(["hub"], []), (["spoke 319"], [])], [4, 4]))  # too few to be counted
+        assert few == everything[:4] and again == spoke
+        (again, whole) = do.answer(Touching([(["spoke 319"], []), ([], ["p3"])], [400, 40]))  # counted: so few
+        assert again == spoke and whole == stated
 
     def test_facts(self, make_store: Any, mode: str) -> None:
         """The triples of these ids, with their passages; unknown ids are left out, repeated ones do no harm."""

@@ -133,16 +133,17 @@ class TripleReads:
         def asking(match_: models.Filter, limit: int) -> models.QueryRequest:
             return nearest(None, limit, match_, payload=["entities", "passage_id"])
 
-        # One query for all is far less work than one a group, and most groups are small; reading what is then thrown
-        # away is the most work of all, so it is counted first where it could be too much.
+        # One query for all is far less work than one a group, and most groups are small. To read what is then thrown
+        # away is the most work of all: where it could be too much it is counted first, one more round trip to a server.
+        # About will do, and takes the same time whatever there is; an exact count would go through it.
         everything = (list(dict.fromkeys(each for group in request.groups for each in group[n])) for n in (0, 1))
-        match_, most = matching(*everything), sum(request.limits)
+        match_, most, are_few = matching(*everything), sum(request.limits), True
         if most > _TOGETHER:
             (counted,) = yield [
-                Call("count", {"collection_name": self.collections.triples, "count_filter": match_, "exact": True})
+                Call("count", {"collection_name": self.collections.triples, "count_filter": match_, "exact": False})
             ]
-            most = min(most, counted.count)
-        if most <= _TOGETHER:
+            most, are_few = _TOGETHER, counted.count <= _TOGETHER
+        if are_few:
             (together,) = yield from self.collections.batch(self.collections.triples, [asking(match_, most + 1)])
             if len(together) <= most:
                 return _dealt(map(_incidence, together), request)

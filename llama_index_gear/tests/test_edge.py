@@ -332,6 +332,9 @@ def test_batches_answer_each_query_with_what_was_asked_of_it(read_only: tuple[An
     assert all(point.payload is None and point.vector is None for point in edge[3].points)
     assert 0 < len(edge[5].points) < COUNT and all(point.score >= 0.3 for point in edge[5].points)
     assert read_only[0].query_batch_points(NAME, requests=[]) == []
+    (record, *_), _ = read_only[0].scroll(NAME)
+    for point, kind in ((edge[0].points[0], models.ScoredPoint), (record, models.Record)):
+        assert set(point.__dict__) == point.model_fields_set == set(kind.model_fields)
 
 
 @pytest.mark.parametrize("seed", range(4))
