@@ -134,7 +134,9 @@ def test_every_ratio_is_one_of_the_committed_results() -> None:
         rows = result(f"{name}.json")["sizes"]
         assert [row["triples"] for row in rows] == pytest.approx([1e4, 1e5, 1e6, 5e6], rel=1e-3)
         sizes = ("10,000 triples", "100,000", "1,000,000", "5,000,000")
-        ratios = [f"{row['whole_to_local']:.1f} times at {size}" for row, size in zip(rows, sizes, strict=True)]
+        ratios = [
+            f"{row['whole_ms'] / row['local_ms']:.1f} times at {size}" for row, size in zip(rows, sizes, strict=True)
+        ]
         assert ", ".join(ratios[first:]).replace("at 10,000 t", "as long as ours at 10,000 t") in words
     (largest,) = result("speed-10m.json")["sizes"]
     assert f"and {largest['whole_to_local']:.1f} times at 10,000,000, where our files no longer fit" in words

@@ -117,16 +117,16 @@ def folder(tmp_path: Path) -> Path:
         rows = [row(f"{base}{more}", 60.0) for base in ("bm25", "dense", "hybrid") for more in ("", "+naive")]
         write(f"hotpotqa-minilm{file}", rows, triples=triples, index_mib=480.9, peak_memory_mib=5002)
     sizes = [
-        {"triples": 10 ** (4 + n), "search_ms": 0.3 - 0.1 * n, "expansion_ms": 1.0, "local_ms": 2.0, "whole_ms": 5.0,
-         "whole_to_expansion": 5.0, "whole_to_local": 2.5 + 17.5 * n, "ours_mib": 100, "ours_files_mib": 300,
-         "whole_mib": 10, "whole_vectors_mib": 190}
+        {"triples": 10 ** (4 + n), "search_ms": 0.3 - 0.1 * n, "expansion_ms": 1.0, "local_ms": 2.0,
+         "whole_ms": 5.0 + 35.0 * n, "whole_to_expansion": 5.0, "whole_to_local": 2.5 + 17.5 * n, "ours_mib": 100,
+         "ours_files_mib": 300, "whole_mib": 10, "whole_vectors_mib": 190}
         for n in range(2)
     ]  # fmt: skip
     for file, last in (("speed", 0.2), ("speed-extracted", 0.3)):
         (tmp_path / f"{file}.json").write_text(
             json.dumps({"sizes": sizes, "growth_exponents": {"ours": 0.1}, "last_exponents": {"ours": last}}), "utf-8"
         )
-        sizes = [row | {"whole_to_local": 30.0} for row in sizes]
+        sizes = [row | {"whole_to_local": 30.0, "local_ms": row["whole_ms"] / 30} for row in sizes]
     return tmp_path
 
 
@@ -180,7 +180,7 @@ def test_our_figures_stand_beside_the_papers(folder: Path) -> None:
     aim = (
         "the aim, that local PageRank takes at most 1/20 of the time of igraph's, is met with these numbers of triples"
     )
-    beyond = "(1/20 is less than the base search takes with: 10,000.)"
+    beyond = "1/20 of igraph's time is less than the base search alone takes with 10,000 triples."
     assert f"- Many hubs: {aim}: 100,000 (20.0 times). It is not met with: 10,000 (2.5 times). {beyond}" in lines
     met = f"- Like HotpotQA's: {aim}: 10,000 (30.0 times), 100,000 (30.0 times). It is not met with: none of these"
     assert f"{met} sizes. {beyond}" in lines

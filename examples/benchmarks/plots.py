@@ -59,4 +59,4 @@ def plotted(results: Results, folder: Path) -> Iterator[str]:
         across = [row["triples"] for row in sizes]
         labels = {"expansion_ms": "beam search", "local_ms": "local PageRank", "whole_ms": "igraph's PageRank"}
         lines = {label: (across, [row[name] for row in sizes]) for name, label in labels.items()}
-        yield drawn(folder / "latency-by-size.svg", lines, "triples", "ms a question", log=True)
+        yield drawn(folder / "latency-by-size.svg", lines, "triples", "ms a question, many hubs", log=True)

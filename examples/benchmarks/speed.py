@@ -3,9 +3,10 @@
     python examples/benchmarks/speed.py --sizes 10000,100000,1000000 --out speed.json
     python examples/benchmarks/speed.py --graph extracted --sizes 10000,100000,1000000 --out speed-extracted.json
 
-Synthetic: vectors are random unit vectors around a few thousand topics, ten triples a passage, entities of many hubs
-or, `--graph extracted`, as frequent as in HotpotQA (`synthetic.py`). Each store is opened anew by a process of its own,
-which warms everything up and then asks every question of all, in all orders by turns:
+Synthetic: vectors are random unit vectors around a few thousand topics, ten triples a passage, entities drawn so that
+many are hubs or, with `--graph extracted`, that they are as frequent as HotpotQA's (`synthetic.py`). Each store is
+opened anew by a process of its own, which warms everything up and then asks every question of all, in all orders by
+turns:
 - the base search: the ten passages whose vectors are nearest to the question's, before the others have their turns;
 - our beam search: NaiveGE through the public postprocessor, ten base passages, the question's embedding given;
 - our PageRank: what `LocalPageRank` adds to that;
