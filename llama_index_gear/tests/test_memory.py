@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -49,21 +48,26 @@ def copy_to(store: GeARVectorStore, folder: Path) -> int:
 def test_memory_does_not_grow_with_the_corpus(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[[GeARVectorStore, Path], int]
 ) -> None:
-    """Four times the passages, not twice the peak; all of them in memory would make it four times as high."""
+    """Four times the passages, about the same peak; all of them in memory would make it four times as high.
+
+    Of three peaks the lowest: as threads take turns, a page is now and then still held when the next one is read.
+    """
     monkeypatch.setattr(Collections.page, "__kwdefaults__", {"limit": PAGE, "offset": None})
     monkeypatch.setattr(extract, "_PAGE", PAGE)
     monkeypatch.setattr(store_check, "_PASSAGES", PAGE)
-    peaks = []
-    for count in (PAGE, FEW, 4 * FEW):  # the first loads what is loaded once, such as a tokenizer
+
+    def peak(count: int, folder: Path) -> int:
         nodes = [TextNode(id_=f"p{number}", text=f"passage {number}: {LONG}") for number in range(count)]
         failing = GeARTripleExtractor(ScriptedLLM([TimeoutError("down")] * count), max_retries=0)
-        store = GeARVectorStore.from_path(tmp_path / f"store-{count}", embed_model=SMALL, batch_size=PAGE)
+        store = GeARVectorStore.from_path(folder / "store", embed_model=SMALL, batch_size=PAGE)
         store.add(SMALL(failing(nodes)))
-        gc.collect()
         tracemalloc.start()
-        assert call(store, tmp_path / f"copy-{count}") == count
-        peaks.append(tracemalloc.get_traced_memory()[1])
+        assert call(store, folder / "copy") == count
+        highest = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         store.close()
-    _, few, many = peaks
-    assert many < 2 * few, peaks  # 1.00 to 1.30 by when Python collects its cycles; 3.6 to 4 without pages
+        return highest
+
+    peak(PAGE, tmp_path / "first")  # loads what is loaded once, such as a tokenizer
+    few, many = (min(peak(count, tmp_path / f"{count}-{n}") for n in range(3)) for count in (FEW, 4 * FEW))
+    assert many < 1.25 * few, (few, many)
