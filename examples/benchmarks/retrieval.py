@@ -39,7 +39,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import asdict, fields
 from importlib.metadata import version
 from pathlib import Path
@@ -298,11 +298,13 @@ def main() -> None:
         folder = options.store or scratch / "store"
         made_of = composition(dataset, options, name, llm)
         store, is_new = opened(folder, embed, made_of)
-        stack.callback(store.close)
         took = {}
         if is_new:
-            took = ingest(nodes, store, options.triples, llm, options.passages_per_call, options.price)
+            with closing(store):
+                took = ingest(nodes, store, options.triples, llm, options.passages_per_call, options.price)
             write_whole(note_of(folder), json.dumps(made_of))
+            store, _ = opened(folder, embed, made_of)  # as any later run finds it: without the log of its writes
+        stack.callback(store.close)
         if options.triples != "file":  # the passages with the triples that were made
             nodes = store.get_nodes([node.node_id for node in nodes])
             dataset.triples = {n.node_id: [(t.subject, t.predicate, t.object) for t in read_triples(n)] for n in nodes}

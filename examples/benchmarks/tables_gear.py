@@ -30,6 +30,9 @@ def table_2(results: Results) -> str:
         "questions 944 differ, and ours count once. Our MuSiQue is a far smaller corpus: its recalls can be set beside "
         "the paper's in their differences only.",
         "The paper's HippoRAG is the first one, whose model names the question's entities.",
+        "Passages of equal score come in the engine's order. A store filled anew may have another, and a list that "
+        "ends between two of them another end: from one filling to the next, single rows moved by a passage of one "
+        "question.",
         lists(results),
         *(against_sync(results, embed) for embed in EMBED),
         *(against_hipporag(results, data, embed) for data in DATA for embed in EMBED),

@@ -1,0 +1,150 @@
+"""Every committed result of `retrieval.py`, measured anew: the commands behind the tables.
+
+    python examples/benchmarks/remeasure.py --data DIR --out DIR [--only NAME …] [--print]
+
+`--data` has the data folders `musique_train` and `hotpotqa`. Stores and embeddings are kept in `--keep`: a second run
+embeds nothing. What lies in `--out` is not made again, so that a killed run goes on. `--print` only shows the commands.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+HERE = Path(__file__).parent
+EMBED = {"minilm": "all-MiniLM-L6-v2", "mpnet": "all-mpnet-base-v2"}
+QWEN = "Qwen2.5-Coder-1.5B-Instruct-Q4_K_M"
+
+BASES = "bm25,dense,hybrid"
+NAIVE = "bm25+naive,dense+naive,hybrid+naive"
+NAIVE_PAGERANK = "bm25+naive+pagerank,dense+naive+pagerank,hybrid+naive+pagerank"
+SYNC = "bm25+sync,dense+sync,hybrid+sync"
+SYNC_PAGERANK = "bm25+sync+pagerank,dense+sync+pagerank,hybrid+sync+pagerank"
+GEAR = "bm25+gear,dense+gear,hybrid+gear"
+GEAR_PAGERANK = "bm25+gear+pagerank,dense+gear+pagerank,hybrid+gear+pagerank"
+OKAPI = "rank-bm25+naive,rank-hybrid+naive,rank-hybrid+sync"
+
+WITHOUT_MODEL = f"--methods {BASES},{NAIVE},{NAIVE_PAGERANK},hipporag"
+AGAINST_HIPPORAG = "--methods hybrid+naive,hybrid+naive+pagerank,hipporag --against hipporag"
+AGAINST_SYNONYMS = "--methods hybrid+naive,hybrid+naive+pagerank,hipporag,hipporag-synonyms --against hipporag-synonyms"
+FACTS = "--methods hipporag,hipporag-synonyms --sweep fact_weight=2"
+EXTERNAL = "--methods hybrid,hybrid+naive,hybrid+sync,hybrid+naive+external,hybrid+sync+external --sweep graph=dense"
+SHARE = f"--methods {BASES},{NAIVE} --triples-share"
+OF_MUSIQUE = {
+    "": f"--llm recorded --methods {BASES},rank-bm25,rank-hybrid,{NAIVE},{NAIVE_PAGERANK},{SYNC},{SYNC_PAGERANK},"
+    f"{GEAR},{GEAR_PAGERANK},{OKAPI},hipporag",
+    "-gear": "--llm recorded --methods hybrid+sync,hybrid+gear --against hybrid+sync",
+    "-hipporag": AGAINST_HIPPORAG,
+    "-synonyms": AGAINST_SYNONYMS,
+    "-facts": FACTS,
+    "-okapi": "--methods rank-bm25,rank-bm25+naive,rank-hybrid,rank-hybrid+naive,bm25,bm25+naive,hybrid,hybrid+naive",
+    "-bases": "--llm recorded --methods bm25+naive,dense+naive,bm25+sync,dense+sync --sweep diversity=off "
+    "--sweep scorer=composed,additive --sweep link_top_k=2,3,5",
+    "-pagerank": "--llm recorded --methods hybrid+naive+pagerank,hybrid+naive,bm25+naive,dense+naive,hybrid+sync "
+    "--sweep epsilon=1e-2,1e-4,1e-5 --sweep base_top_k=5,10,15,20,30",
+    "-sweeps": "--llm recorded --methods hybrid,hybrid+naive,hybrid+sync,hybrid+gear --sweep gamma=1,2,5,10,50,1000 "
+    "--sweep diversity=off --sweep beam_size=3,5,20,50 --sweep beam_length=1,3,4 --sweep neighbours=10,30,300 "
+    "--sweep link_top_k=2,3,5 --sweep passage_link_top_k=1,5,10 --sweep scorer=composed,additive,exact",
+}
+OF_HOTPOTQA = {
+    "": WITHOUT_MODEL,
+    "-hipporag": AGAINST_HIPPORAG,
+    "-synonyms": AGAINST_SYNONYMS,
+    "-facts": FACTS,
+}
+OF_QWEN = "--sample 30 --max-steps 4 --against hybrid --answers --llm openai --offline --replies {replies} --methods"
+OF_SAMPLE = "--triples llm --max-tokens 2048 --llm openai --offline --replies {replies} --methods"
+
+RUNS = {
+    **{f"musique_train-{embed}{which}": run for embed in EMBED for which, run in OF_MUSIQUE.items()},
+    **{f"hotpotqa-{embed}{which}": run for embed in EMBED for which, run in OF_HOTPOTQA.items()},
+    "musique_train-minilm-offline": f"--triples offline --methods {BASES},{NAIVE},{NAIVE_PAGERANK}",
+    "musique_train-minilm-external": f"--llm recorded {EXTERNAL} --sweep graph_share=0.5",
+    "musique_train-minilm-external-unchecked": "--llm recorded --no-check-alignment --methods hybrid+sync+external "
+    "--sweep graph=dense --sweep graph_share=0.5",
+    "hotpotqa-minilm-external": f"--llm own {EXTERNAL}",
+    "hotpotqa-minilm-share60": f"{SHARE} 0.6",
+    "hotpotqa-minilm-share80": f"{SHARE} 0.8",
+    "musique_train-minilm-qwen": f"{OF_QWEN} closed-book,gold,bm25,dense,hybrid,hybrid+naive,hybrid+sync,hybrid+gear,"
+    "t2rag,hybrid+ircot,hipporag,hipporag-filter,hipporag-synonyms-filter --sweep calls=merged,single "
+    "--sweep expand=true --sweep search_by=passages --sweep max_steps=1,2,3",
+    "musique_train-minilm-qwen-ircot": f"{OF_QWEN} hybrid,bm25+ircot,hipporag+ircot",
+    **{
+        f"sample-minilm-qwen-{each}": f"{OF_SAMPLE} hybrid,hybrid+naive,hybrid+naive+pagerank,hipporag "
+        f"--passages-per-call {each}"
+        for each in (1, 5)
+    },
+    "musique_train-minilm-ingest": "--methods hybrid,hybrid+naive",
+}
+"""By file; its name begins with the data and the embedding model."""
+UNCACHED = ("musique_train-minilm-ingest", "musique_train-minilm-offline")
+"""What ingestion takes is of interest: nothing is ready."""
+REPLIES = {"musique_train": "musique_train-minilm-qwen.jsonl", "sample": "sample-minilm-qwen.jsonl"}
+
+
+def words_of(name: str) -> list[str]:
+    """The arguments that make a file, without places."""
+    data, embed, *_ = name.split("-")
+    replies = HERE / "replies" / REPLIES.get(data, "")
+    return ["--embed-name", EMBED[embed], *RUNS[name].format(replies=shlex.quote(str(replies))).split()]
+
+
+def command(name: str, options: argparse.Namespace) -> list[str]:
+    """The command that makes a file."""
+    data, embed, *_ = name.split("-")
+    folder = HERE.parent / "data" if data == "sample" else options.data / data
+    places = {"data": folder, "embed": getattr(options, embed), "out": part_of(name, options)}
+    if name not in UNCACHED:
+        places["cache"] = options.keep / f"{embed}.sqlite"
+        if "--triples" not in RUNS[name]:  # all others are made of the same
+            places["store"] = options.keep / f"{data}-{embed}"
+    return [
+        sys.executable,
+        str(HERE / "retrieval.py"),
+        *(word for option, place in places.items() for word in (f"--{option}", str(place))),
+        *words_of(name),
+    ]
+
+
+def part_of(name: str, options: argparse.Namespace) -> Path:
+    """Where a file is until it is whole."""
+    return Path(options.out, f"{name}.part.json")
+
+
+def wanted(options: argparse.Namespace) -> Iterator[str]:
+    """The files to make."""
+    for name in options.only or RUNS:
+        if not (options.out / f"{name}.json").exists():
+            yield name
+
+
+def main() -> None:
+    """Make each file that isn't there yet; stop at the first that fails."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder of the data folders")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the files")
+    for embed, name in EMBED.items():
+        hub = f"sentence-transformers/{name}"
+        parser.add_argument(f"--{embed}", default=hub, help=f"folder of {name}; default: {hub}, of the hub")
+    parser.add_argument("--keep", type=Path, default=None, help="folder of stores and embeddings; default: in --out")
+    parser.add_argument("--only", nargs="+", choices=RUNS, metavar="NAME", help=f"of {', '.join(RUNS)}")
+    parser.add_argument("--print", action="store_true", help="only show the commands")
+    options = parser.parse_args()
+    options.keep = options.keep or options.out / "kept"
+    environment = {**os.environ, "OPENAI_MODEL": QWEN}
+    for name in wanted(options):
+        words = command(name, options)
+        print(shlex.join(words), flush=True)
+        if not options.print:
+            options.keep.mkdir(parents=True, exist_ok=True)
+            subprocess.run(words, env=environment, check=True)
+            part_of(name, options).replace(options.out / f"{name}.json")
+
+
+if __name__ == "__main__":
+    main()
