@@ -91,7 +91,7 @@ def words_of(name: str) -> list[str]:
     """The arguments that make a file, without places."""
     data, embed, *_ = name.split("-")
     replies = HERE / "replies" / REPLIES.get(data, "")
-    return ["--embed-name", EMBED[embed], *RUNS[name].format(replies=shlex.quote(str(replies))).split()]
+    return ["--embed-name", EMBED[embed], *shlex.split(RUNS[name].format(replies=shlex.quote(str(replies))))]
 
 
 def command(name: str, options: argparse.Namespace) -> list[str]:
