@@ -3,7 +3,8 @@
     python examples/benchmarks/remeasure.py --data DIR --out DIR [--only NAME …] [--print]
 
 `--data` has the data folders `musique_train` and `hotpotqa`. Stores and embeddings are kept in `--keep`: a second run
-embeds nothing. What lies in `--out` is not made again, so that a killed run goes on. `--print` only shows the commands.
+embeds little (`UNCACHED`). What lies in `--out` is not made again, and what a killed run left half made is: it goes on.
+`--print` only shows the commands.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+from retrieval import note_of
 
 HERE = Path(__file__).parent
 EMBED = {"minilm": "all-MiniLM-L6-v2", "mpnet": "all-mpnet-base-v2"}
@@ -101,14 +105,20 @@ def command(name: str, options: argparse.Namespace) -> list[str]:
     places = {"data": folder, "embed": getattr(options, embed), "out": part_of(name, options)}
     if name not in UNCACHED:
         places["cache"] = options.keep / f"{embed}.sqlite"
-        if "--triples" not in RUNS[name]:  # all others are made of the same
-            places["store"] = options.keep / f"{data}-{embed}"
+    if (store := store_of(name, options)) is not None:
+        places["store"] = store
     return [
         sys.executable,
         str(HERE / "retrieval.py"),
         *(word for option, place in places.items() for word in (f"--{option}", str(place))),
         *words_of(name),
     ]
+
+
+def store_of(name: str, options: argparse.Namespace) -> Path | None:
+    """The store of a file, if it can be another one's too: one of the data's own triples."""
+    data, embed, *_ = name.split("-")
+    return None if name in UNCACHED or "--triples" in RUNS[name] else Path(options.keep, f"{data}-{embed}")
 
 
 def part_of(name: str, options: argparse.Namespace) -> Path:
@@ -142,6 +152,8 @@ def main() -> None:
         print(shlex.join(words), flush=True)
         if not options.print:
             options.keep.mkdir(parents=True, exist_ok=True)
+            if (store := store_of(name, options)) is not None and not note_of(store).exists():
+                shutil.rmtree(store, ignore_errors=True)  # not filled to the end
             subprocess.run(words, env=environment, check=True)
             part_of(name, options).replace(options.out / f"{name}.json")
 

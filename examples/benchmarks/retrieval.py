@@ -242,6 +242,8 @@ def opened(folder: Path, embed: BaseEmbedding, made_of: dict[str, Any]) -> tuple
             raise SystemExit(f"--store: {note} can't be read: delete it and {folder}") from None
         if before != made_of:
             raise SystemExit(f"--store: {folder} is made of {before}, not of {made_of}")
+    else:
+        note.unlink(missing_ok=True)  # of a store that is gone
     return GeARVectorStore.from_path(folder, embed_model=embed, show_progress=True), is_new
 
 
