@@ -971,6 +971,7 @@ def test_a_committed_file_is_what_its_command_makes(name: str) -> None:
         "max_tokens",
         "triples_share",
         "passages_per_call",
+        "offline",
         *vars(rows[0].settings),
     ):
         assert getattr(said, each) == has.get(each, command_line.parser().get_default(each)), each
