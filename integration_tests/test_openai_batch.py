@@ -127,7 +127,7 @@ def test_it_goes_on_in_another_process(server: OpenAIServer, tmp_path: Path) -> 
     first = OpenAIBatch(server.llm(), tmp_path)
     extractor(first)(passages(3))
     first.submit()
-    with first._writing() as database:  # as if it had died
+    with first._turn, first._database as database:  # as if it had died
         database.execute("UPDATE request SET batch = ?", (server.batches[0]["metadata"]["gear_part"],))
         database.execute("DELETE FROM batch")
     first.close()
@@ -150,7 +150,7 @@ def test_a_batch_that_is_not_the_newest_is_found_again(server: OpenAIServer, tmp
     batch, other = (OpenAIBatch(server.llm(), tmp_path / name) for name in ("batch", "other"))
     extractor(batch)(passages(3))
     batch.submit()
-    with batch._writing() as database:  # as if it had died
+    with batch._turn, batch._database as database:  # as if it had died
         database.execute("UPDATE request SET batch = ?", (server.batches[0]["metadata"]["gear_part"],))
         database.execute("DELETE FROM batch")
     extractor(other)(passages(1))
@@ -216,12 +216,12 @@ def test_what_a_thread_has_written_half_no_other_finishes(server: OpenAIServer, 
     batch = OpenAIBatch(server.llm(), tmp_path)
     extractor(batch)(passages(1))
     asking = threading.Thread(target=batch.answer, args=(b'{"messages": []}',))
-    with pytest.raises(BatchError, match="half"), batch._writing() as database:
+    with pytest.raises(BatchError, match="half"), batch._turn, batch._database as database:
         database.execute("UPDATE request SET problem = 'half'")
         asking.start()
         asking.join(timeout=0.2)
         raise BatchError("half of it")
-    asking.join(timeout=5)
+    asking.join(timeout=60)
     assert (batch.status.waiting, batch.status.problems) == (2, ())
     batch.close()
 
@@ -231,8 +231,11 @@ def test_who_waits_for_another_call_too_long_is_told(
 ) -> None:
     monkeypatch.setattr("llama_index_gear.batch._PATIENCE", 0.01)
     batch = OpenAIBatch(server.llm(), tmp_path)
-    with batch._alone(), pytest.raises(BatchError, match="another call"):
+    lock = batch._lock_file()
+    batch._wait_alone(lock)
+    with pytest.raises(BatchError, match="another call"):
         batch.submit()
+    lock.close()
     assert batch.submit().waiting == 0
     batch.close()
 
@@ -380,7 +383,7 @@ def test_an_answer_to_nothing_is_an_error(server: OpenAIServer, tmp_path: Path) 
     batch.submit()
     server.answer = stated
     server.end_batches()
-    with batch._writing() as database:
+    with batch._turn, batch._database as database:
         database.execute("UPDATE request SET key = 'other'")
     with pytest.raises(BatchError, match="not asked"):
         batch.collect()

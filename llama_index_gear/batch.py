@@ -9,8 +9,6 @@ import sqlite3
 import threading
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +18,7 @@ from llama_index.llms.openai import OpenAI
 
 from llama_index_gear.asking import NOT_ANSWERED_YET
 from llama_index_gear.errors import ArgumentError, BatchError, check_counts
+from llama_index_gear.forks import free_in_child
 
 if TYPE_CHECKING:
     import openai
@@ -110,7 +109,7 @@ class OpenAIBatch:
         check_counts(requests_per_batch=requests_per_batch, bytes_per_batch=bytes_per_batch)
         self._limits = requests_per_batch, bytes_per_batch
         self._client = client or llm._get_client()
-        self._turn = threading.Lock()
+        self._turn = free_in_child(threading.Lock())
         self._folder = Path(folder)
         self._folder.mkdir(parents=True, exist_ok=True)
         self._database = sqlite3.connect(self._folder / "batch.sqlite", check_same_thread=False)
@@ -127,7 +126,7 @@ class OpenAIBatch:
     @property
     def status(self) -> BatchStatus:
         """How far requests have come, as of the last `submit` or `collect`."""
-        with self._writing() as database:
+        with self._turn, self._database as database:
             counts = dict(
                 database.execute(
                     "SELECT CASE WHEN reply IS NOT NULL THEN 'answered' WHEN batch IS NULL OR batch LIKE ? THEN "
@@ -154,12 +153,16 @@ class OpenAIBatch:
 
     def submit(self) -> BatchStatus:
         """Send what waits, in as many batches as its size asks for."""
-        with self._alone():
+        lock = self._lock_file()
+        try:
+            self._wait_alone(lock)
             while part := self._begun() or self._put_together():
                 batch_id = self._sent(part)
-                with self._writing() as database:
+                with self._turn, self._database as database:
                     database.execute("INSERT OR REPLACE INTO batch VALUES (?, 'validating', NULL)", (batch_id,))
                     database.execute("UPDATE request SET batch = ? WHERE batch = ?", (batch_id, part))
+        finally:
+            lock.close()
         return self.status
 
     def collect(self) -> BatchStatus:
@@ -168,8 +171,10 @@ class OpenAIBatch:
         What can't be fetched of one batch keeps nothing from being fetched of the others; then its error is raised.
         """
         errors: list[Exception] = []
-        with self._alone():
-            with self._writing() as database:
+        lock = self._lock_file()
+        try:
+            self._wait_alone(lock)
+            with self._turn, self._database as database:
                 open_ = database.execute(
                     "SELECT DISTINCT batch FROM request WHERE batch NOT LIKE ? AND reply IS NULL", (f"{_PART}%",)
                 ).fetchall()
@@ -178,6 +183,8 @@ class OpenAIBatch:
                     self._look_after(batch_id)
                 except Exception as error:  # noqa: BLE001 - raised below
                     errors.append(error)
+        finally:
+            lock.close()
         if errors:
             raise errors[0]
         return self.status
@@ -208,7 +215,7 @@ class OpenAIBatch:
         """The answer to a request, by its body; None, and the request is noted, if there is none yet."""
         body = json.dumps(json.loads(content), sort_keys=True, ensure_ascii=False)
         key = hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()
-        with self._writing() as database:
+        with self._turn, self._database as database:
             found = database.execute("SELECT reply FROM request WHERE key = ?", (key,)).fetchone()
             if found is None:
                 database.execute("INSERT INTO request (key, body) VALUES (?, ?)", (key, body))
@@ -216,7 +223,7 @@ class OpenAIBatch:
 
     def _begun(self) -> str | None:
         """A part that an earlier call put together, and died before it noted its batch."""
-        with self._writing() as database:
+        with self._turn, self._database as database:
             found = database.execute("SELECT batch FROM request WHERE batch LIKE ? LIMIT 1", (f"{_PART}%",)).fetchone()
         return None if found is None else str(found[0])
 
@@ -225,7 +232,7 @@ class OpenAIBatch:
         most, most_bytes = self._limits
         keys: list[str] = []
         size = 0
-        with self._writing() as database:
+        with self._turn, self._database as database:
             waiting = "SELECT key, body FROM request WHERE batch IS NULL AND reply IS NULL ORDER BY key LIMIT ?"
             for key, body in database.execute(waiting, (most,)):
                 size += len(_line(key, body))
@@ -243,7 +250,7 @@ class OpenAIBatch:
                 return batch.id
             if number + 1 >= _RECENT:
                 break
-        with self._writing() as database:
+        with self._turn, self._database as database:
             requests = database.execute(
                 "SELECT key, body FROM request WHERE batch = ? ORDER BY key", (part,)
             ).fetchall()
@@ -262,7 +269,7 @@ class OpenAIBatch:
         except Exception as error:
             if getattr(error, "status_code", None) != 404:
                 raise
-            with self._writing() as database:
+            with self._turn, self._database as database:
                 problem = f"batch {batch_id} is not known to the server"
                 database.execute("UPDATE batch SET status = 'gone', problem = ? WHERE id = ?", (problem, batch_id))
                 database.execute("UPDATE request SET batch = NULL WHERE batch = ? AND reply IS NULL", (batch_id,))
@@ -286,7 +293,7 @@ class OpenAIBatch:
                     error = answer.get("error") or (response.get("body") or {}).get("error") or {}
                     words = f"{response.get('status_code', '')} {error.get('code')}: {error.get('message')}".strip()
                     problems.append((words, answer["custom_id"], batch.id))
-        with self._writing() as database:
+        with self._turn, self._database as database:
             for column, answers in (("reply", replies), ("problem", problems)):
                 for answer in answers:
                     written = f"UPDATE request SET {column} = ? WHERE key = ? AND batch = ?"
@@ -296,28 +303,21 @@ class OpenAIBatch:
             database.execute("UPDATE batch SET status = ?, problem = ? WHERE id = ?", (batch.status, problem, batch.id))
             database.execute("UPDATE request SET batch = NULL WHERE batch = ? AND reply IS NULL", (batch.id,))
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """While the block runs, no other thread or process submits or collects; a process that dies is not waited for.
+    def _lock_file(self) -> sqlite3.Connection:
+        """A connection to be closed by its owner, at once in `finally`: an interrupt would leave a context entered."""
+        return sqlite3.connect(self._folder / "lock.sqlite", timeout=_PATIENCE, isolation_level=None)
+
+    def _wait_alone(self, lock: sqlite3.Connection) -> None:
+        """Have no other thread or process submit or collect before `lock` is closed; one that dies isn't waited for.
 
         Raises:
             BatchError: another one has done so for very long.
 
         """
-        lock = sqlite3.connect(self._folder / "lock.sqlite", timeout=_PATIENCE, isolation_level=None)
         try:
-            try:
-                lock.execute("BEGIN EXCLUSIVE")
-            except sqlite3.OperationalError as error:
-                raise BatchError(f"another call submits or collects in {self._folder}: try again later") from error
-            yield
-        finally:
-            lock.close()
-
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        with self._turn, self._database:
-            yield self._database
+            lock.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError as error:
+            raise BatchError(f"another call submits or collects in {self._folder}: try again later") from error
 
 
 class _Collecting(httpx.BaseTransport, httpx.AsyncBaseTransport):

@@ -6,6 +6,8 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import AbstractContextManager, nullcontext
+from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -14,6 +16,7 @@ from qdrant_client.local.qdrant_local import QdrantLocal
 
 from llama_index_gear.edge import EdgeClient
 from llama_index_gear.errors import ArgumentError, StoreError
+from llama_index_gear.forks import free_in_child
 from llama_index_gear.steps import Call, Compute, EmbedQuery, EmbedTexts
 from llama_index_gear.turns import Take
 
@@ -45,7 +48,7 @@ class Connection:
         self.native = aclient
         self._embed_model = embed_model
         embedded = isinstance(client, EdgeClient) or isinstance(getattr(client, "_client", None), QdrantLocal)
-        self._turn: AbstractContextManager[Any] = threading.RLock() if embedded else nullcontext()
+        self._turn: AbstractContextManager[Any] = free_in_child(threading.RLock()) if embedded else nullcontext()
 
     @property
     def client(self) -> Any:
@@ -72,7 +75,7 @@ class Connection:
             case Compute():
                 return request.function()
             case Take():
-                return request.turns.take(request.ids)
+                return request.claim.take()
             case _:
                 return self._call(request)
 
@@ -89,11 +92,13 @@ class Connection:
             case Compute():
                 return await asyncio.to_thread(request.function)
             case Take():
-                return await request.turns.atake(request.ids)
+                return await request.claim.atake()
+        answer: Awaitable[Any]
         if self.native is not None:
             answer = getattr(self.native, request.method)(**request.arguments)
-        else:
-            answer = asyncio.to_thread(self._call, request)
+        else:  # not by to_thread: the end of an event loop cancels its task, and the thread goes on
+            work = partial(copy_context().run, self._call, request)
+            answer = asyncio.get_running_loop().run_in_executor(None, work)
         return await (answer if request.method in _READING else _to_its_end(answer))
 
     def close(self) -> None:
@@ -115,10 +120,14 @@ class Connection:
 
 
 async def _to_its_end(work: Awaitable[Any]) -> Any:
-    """The work's result; whoever is cancelled meanwhile ends when the work has."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        raise
+    """The work's result; whoever is cancelled meanwhile, however often, ends when the work has."""
+    future = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled from (None if future.cancelled() else future.exception())
+    return future.result()

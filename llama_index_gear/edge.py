@@ -28,6 +28,7 @@ from llama_index_gear.edge_models import (
     to_query,
 )
 from llama_index_gear.errors import StoreError, StoreLockedError, UnsupportedCall
+from llama_index_gear.forks import free_in_child
 
 _CONFIG = "edge_config.json"  # Edge writes it when a shard is created
 
@@ -50,7 +51,7 @@ class EdgeClient:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._shards: dict[str, edge.EdgeShard] = {}
-        self._lock = threading.RLock()
+        self._lock = free_in_child(threading.RLock())
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):

@@ -14,6 +14,7 @@ from qdrant_client.http import models
 from qdrant_edge import Bm25
 
 from llama_index_gear.errors import EmbeddingError, check_counts
+from llama_index_gear.forks import free_in_child
 from llama_index_gear.steps import Candidate, EmbedTexts, Facts, Flow, Link, Neighbours, Similarities
 from llama_index_gear.store_collections import Collections
 from llama_index_gear.store_layout import FACT, SPARSE, any_of, nearest, sparse_vector, to_stored_triple, triple_filter
@@ -31,7 +32,7 @@ class Remembered:
 
     most: int = 20_000
     _vectors: OrderedDict[str, Vector] = field(default_factory=OrderedDict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.Lock = field(default_factory=lambda: free_in_child(threading.Lock()))
 
     def known(self, triple_ids: Iterable[str]) -> dict[str, Vector]:
         """The vectors of those that are remembered."""

@@ -76,8 +76,9 @@ def _reading(
 ) -> Flow[tuple[list[Any], list[Any]]]:
     """The passages of a page that still match, and their triples, while nobody writes these in this process."""
     ids, names = {to_node(point).node_id for point in seen}, source.collections
-    yield [Sent(False, Take(source.turns, ids))]
+    claim = source.turns.claim(ids)
     try:
+        yield [Sent(False, Take(claim))]
         still = models.Filter(must=[*(match_.must or ()), models.HasIdCondition(has_id=[point.id for point in seen])])
         passages = yield from _sent(names.scrolling(names.passages, still, payload=True, vectors=True), to_target=False)
         mine = models.Filter(must=[any_of("passage_id", [to_node(point).node_id for point in passages])])
@@ -87,7 +88,7 @@ def _reading(
                 names.scrolling(names.triples, mine, payload=True, vectors=True), to_target=False
             )
     finally:
-        source.turns.give_back(ids)
+        claim.give_back()
     return passages, triples
 
 
@@ -95,8 +96,9 @@ def _writing(target: StoreWrites, passages: Sequence[Any], triples: Sequence[Any
     """A page's triples, then its passages; then what the target's stated besides goes."""
     nodes = [to_node(point) for point in passages]
     ids, names = {node.node_id for node in nodes}, target.collections
-    yield [Sent(True, Take(target.turns, ids))]
+    claim = target.turns.claim(ids)
     try:
+        yield [Sent(True, Take(claim))]
         yield from _sent(guarding(target.tenancy, names, nodes), to_target=True)
         for start in range(0, len(triples), PAGE):
             yield [_upserting(names.triples, triples[start : start + PAGE])]
@@ -107,7 +109,7 @@ def _writing(target: StoreWrites, passages: Sequence[Any], triples: Sequence[Any
         )
         yield [Sent(True, Call("delete", {"collection_name": names.triples, "points_selector": outdated}))]
     finally:
-        target.turns.give_back(ids)
+        claim.give_back()
 
 
 def check_alike(source: Any, target: Any) -> None:
@@ -151,3 +153,5 @@ def _sent(flow: Flow[Result], *, to_target: bool) -> Flow[Result]:
                 batch = flow.send(answers)
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
+    finally:
+        flow.close()

@@ -58,8 +58,9 @@ class StoreDeletes:
         passages, triples = self.collections.passages, self.collections.triples
         of_passages = models.Filter(must=[*also[:1], *conditions(filters)])
         of_triples = models.Filter(must=[*also[1:], *conditions(filters, under="metadata.")])
-        yield [Take(self.turns, None)]
+        claim = self.turns.claim(None)
         try:
+            yield [Take(claim)]
             (has_passages,) = yield [Call("collection_exists", {"collection_name": passages})]
             (has_triples,) = yield [Call("collection_exists", {"collection_name": triples})]
             offset: Any = None
@@ -87,18 +88,19 @@ class StoreDeletes:
                 if offset is None:
                     break
         finally:
-            self.turns.give_back(None)
+            claim.give_back()
 
     def _deleting(self, of_passages: models.Filter | None, of_triples: models.Filter) -> Flow[None]:
         """Delete the passages (None: none) and the triples that match."""
         names = (self.collections.passages, self.collections.triples)  # in this order: what is there has its triples
-        yield [Take(self.turns, None)]
+        claim = self.turns.claim(None)
         try:
+            yield [Take(claim)]
             for name, match_ in zip(names, (of_passages, of_triples), strict=True):
                 if match_ is not None and (yield [Call("collection_exists", {"collection_name": name})])[0]:
                     yield from self.collections.deleting(name, match_)
         finally:
-            self.turns.give_back(None)
+            claim.give_back()
 
     def clearing(self) -> Flow[None]:
         """The flow of `clear`."""
@@ -107,12 +109,13 @@ class StoreDeletes:
             musts = (conditions(own), conditions(own, under="metadata."))
             yield from self._deleting(*(models.Filter(must=must) for must in musts))
             return
-        yield [Take(self.turns, None)]
+        claim = self.turns.claim(None)
         try:
+            yield [Take(claim)]
             for name in (self.collections.passages, self.collections.triples):
                 (exists,) = yield [Call("collection_exists", {"collection_name": name})]
                 if exists:
                     yield [Call("delete_collection", {"collection_name": name})]
         finally:
             self.turns.clears += 1
-            self.turns.give_back(None)
+            claim.give_back()

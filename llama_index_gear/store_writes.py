@@ -115,8 +115,9 @@ class StoreWrites:
     ) -> Flow[set[str]]:
         """Write passages, of those that were read before only such as are still what they were: the ids of these."""
         ids = {node.node_id for node in batch}
-        yield [Take(self.turns, ids)]
+        claim = self.turns.claim(ids)
         try:
+            yield [Take(claim)]
             if not (yield from self.collections.exists()):  # all was cleared while this waited
                 yield from self._preparing_for(checked.dimension)
             if is_guarded:
@@ -128,7 +129,7 @@ class StoreWrites:
             if batch:
                 yield from self._writing_alone(batch, checked.carried, embed_triples)
         finally:
-            self.turns.give_back(ids)
+            claim.give_back()
         return {node.node_id for node in batch}
 
     def _writing_alone(

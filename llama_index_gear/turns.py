@@ -1,27 +1,81 @@
-"""Who may write what at a time: writers of the same passages take turns, others don't wait for each other."""
+"""Who may write what at a time: writers of the same passages take turns, others don't wait for each other.
+
+A flow makes its claim, takes it inside `try`, and gives it back in `finally`:
+
+    claim = turns.claim(ids)
+    try:
+        yield [Take(claim)]
+        ...
+    finally:
+        claim.give_back()
+
+Python runs the handler of a signal (Ctrl-C) between two bytecodes: when a function of Python begins, when a call has
+returned, when a loop goes round. So giving back is a single call of C, the first of the `finally`, which no interrupt
+can come before; and who waits looks again and again, so that there is nobody to tell, which an interrupt could prevent.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
-from collections.abc import Hashable, Set
+import time
+from collections.abc import Callable, Hashable, Set
 from dataclasses import dataclass
+from functools import partial
 from weakref import WeakValueDictionary
 
 from llama_index_gear.errors import StoreError
+from llama_index_gear.forks import free_in_child
 
-_PAUSE = 0.002  # seconds between two looks, on an event loop
+_PAUSE = 0.002  # seconds between two looks
 
 
 @dataclass(eq=False)
-class _Claim:
-    """Who wants, or has, which passages (None: all)."""
+class Claim:
+    """Passages that somebody wants to write, or writes.
 
+    Attributes:
+        turns: those of the passages' collection.
+        ids: of the passages; None: all.
+        ticket: its place among the claims, as they were made.
+        thread: who made it.
+        give_back: lets others have the passages; safe to repeat, and where nothing was taken. A function of C.
+        is_held: nobody else has the passages now.
+
+    """
+
+    turns: Turns
     ids: Set[str] | None
+    ticket: int
     thread: int
+    give_back: Callable[[], object]
     is_held: bool = False
 
-    def meets(self, other: _Claim) -> bool:
+    def take(self) -> None:
+        """Wait until nobody writes these passages, and have them.
+
+        Raises:
+            StoreError: an async call of this very thread writes them, and could not go on while this one waits.
+
+        """
+        while in_the_way := self.turns.ask(self, is_blocking=True):
+            if any(other.thread == self.thread for other in in_the_way):
+                raise StoreError(
+                    "an async call writes the same passages on this thread's event loop, which a sync call "
+                    "would block: await the async methods (async_add, adelete, …) instead"
+                )
+            while self.turns.has(in_the_way[-1]):
+                time.sleep(_PAUSE)
+
+    async def atake(self) -> None:
+        """`take`, without blocking the event loop."""
+        while in_the_way := self.turns.ask(self, is_blocking=False):
+            while self.turns.has(in_the_way[-1]):  # noqa: ASYNC110 - an interrupt could prevent an event
+                await asyncio.sleep(_PAUSE)
+
+    def meets(self, other: Claim) -> bool:
+        """Whether both are of the same passage."""
         if self.ids is None or other.ids is None:
             return (self.ids is None or bool(self.ids)) and (other.ids is None or bool(other.ids))
         return not self.ids.isdisjoint(other.ids)
@@ -39,8 +93,10 @@ class Turns:
 
     def __init__(self) -> None:
         self.clears = 0
-        self._changed = threading.Condition()
-        self._claims: list[_Claim] = []  # as they were asked for
+        self._tickets = itertools.count()
+        self._claims: dict[int, Claim] = {}  # of those who have passages or wait for them, by ticket
+        self._lock = free_in_child(threading.Lock())
+        free_in_child(self)
 
     @classmethod
     def of(cls, engine: Hashable, collection_name: str) -> Turns:
@@ -50,77 +106,42 @@ class Turns:
                 turns = _SHARED[engine, collection_name] = cls()
             return turns
 
-    def take(self, ids: Set[str] | None) -> None:
-        """Wait until nobody writes these, and claim them.
+    def claim(self, ids: Set[str] | None) -> Claim:
+        """A claim to these passages (None: all), which asks for nothing before it is taken."""
+        ticket = next(self._tickets)
+        return Claim(self, ids, ticket, threading.get_ident(), partial(self._claims.pop, ticket, None))
 
-        Raises:
-            StoreError: an async call of this very thread writes them, and could not go on while this one waits.
+    def ask(self, claim: Claim, *, is_blocking: bool) -> list[Claim]:
+        """Serve a claim if nobody is in its way; returns who is: who has what it wants, and who asked before it.
 
+        A call that blocks the event loop of its thread goes before those who wait: they may wait for that loop.
         """
-        with self._changed:
-            claim = self._asked(ids)
-            # An event loop of this thread stands still meanwhile, and what it writes may be what others wait for.
-            is_urgent = any(each.thread == claim.thread for each in self._claims if each is not claim)
-            try:
-                while in_the_way := self._before(claim, is_urgent):
-                    if any(each.thread == claim.thread for each in in_the_way):
-                        raise StoreError(
-                            "an async call writes the same passages on this thread's event loop, which a sync call "
-                            "would block: await the async methods (async_add, adelete, …) instead"
-                        )
-                    self._changed.wait()
-                claim.is_held = True
-            except BaseException:
-                self._withdraw(claim)
-                raise
+        with self._lock:
+            self._claims[claim.ticket] = claim
+            others = [other for other in list(self._claims.values()) if other is not claim]
+            is_urgent = is_blocking and any(other.thread == claim.thread for other in others)
+            in_the_way = [
+                other
+                for other in others
+                if other.meets(claim) and (other.is_held or (other.ticket < claim.ticket and not is_urgent))
+            ]
+            claim.is_held = not in_the_way
+        return in_the_way
 
-    async def atake(self, ids: Set[str] | None) -> None:
-        """`take`, without blocking the event loop; nothing is claimed by a caller that is cancelled."""
-        with self._changed:
-            claim = self._asked(ids)
-        try:
-            while True:
-                with self._changed:
-                    if not self._before(claim, False):
-                        claim.is_held = True
-                        return
-                await asyncio.sleep(_PAUSE)
-        except BaseException:
-            with self._changed:
-                self._withdraw(claim)
-            raise
+    def has(self, claim: Claim) -> bool:
+        """Whether a claim was not given back yet."""
+        return claim.ticket in self._claims
 
-    def give_back(self, ids: Set[str] | None) -> None:
-        """Let others have them."""
-        with self._changed:
-            self._withdraw(next(each for each in self._claims if each.is_held and each.ids == ids))
-
-    def _asked(self, ids: Set[str] | None) -> _Claim:
-        claim = _Claim(ids, threading.get_ident())
-        self._claims.append(claim)
-        return claim
-
-    def _before(self, claim: _Claim, is_urgent: bool) -> list[_Claim]:
-        """Whom this claim waits for: those who have what it wants, and, unless it is urgent, who asked before it."""
-        place = self._claims.index(claim)
-        return [
-            each
-            for number, each in enumerate(self._claims)
-            if each is not claim and each.meets(claim) and (each.is_held or (number < place and not is_urgent))
-        ]
-
-    def _withdraw(self, claim: _Claim) -> None:
-        self._claims.remove(claim)
-        self._changed.notify_all()
+    def _at_fork_reinit(self) -> None:
+        self._claims.clear()  # the child has none of the threads that would give them back
 
 
 _SHARED: WeakValueDictionary[tuple[Hashable, str], Turns] = WeakValueDictionary()
-_LOCK = threading.Lock()
+_LOCK = free_in_child(threading.Lock())
 
 
 @dataclass(frozen=True)
 class Take:
-    """Claim passages, by id; all of them with None. Whoever asks gives them back. Answer: None."""
+    """Wait until nobody writes what is claimed, and have it. Who makes the claim gives it back. Answer: None."""
 
-    turns: Turns
-    ids: Set[str] | None
+    claim: Claim

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -10,23 +11,42 @@ from qdrant_client import AsyncQdrantClient, QdrantClient
 
 from llama_index_gear import GeARVectorStore
 from llama_index_gear.errors import StoreError
-from llama_index_gear.turns import Turns
+from llama_index_gear.turns import Claim, Turns
+
+
+def take(turns: Turns, ids: set[str] | None) -> Claim:
+    claim = turns.claim(ids)
+    claim.take()
+    return claim
+
+
+async def atake(turns: Turns, ids: set[str] | None) -> Claim:
+    claim = turns.claim(ids)
+    try:
+        await claim.atake()
+    except BaseException:
+        claim.give_back()
+        raise
+    return claim
+
+
+def asked(turns: Turns, number: int) -> None:
+    """Return when so many claims were asked for and not given back."""
+    while len(turns._claims) < number:
+        time.sleep(0)
 
 
 def waits(turns: Turns, ids: set[str] | None) -> bool:
     """Whether a claim in another thread has to wait."""
-    before = len(turns._claims)
+    before = list(turns._claims.values())
     with ThreadPoolExecutor(1) as pool:
-        claim = pool.submit(turns.take, ids)
-        while len(turns._claims) == before:
-            assert not claim.done() or claim.result() is None
-        with turns._changed:  # it has this until it is served, or waits
-            waiting = not turns._claims[-1].is_held
-            held = [each.ids for each in turns._claims if each.is_held]
-        for each in held if waiting else ():  # or the pool would wait for ever
-            turns.give_back(each)
-        claim.result(timeout=5)
-        turns.give_back(ids)
+        claim = pool.submit(take, turns, ids)
+        asked(turns, len(before) + 1)
+        with turns._lock:  # until it is served, or waits
+            waiting = not list(turns._claims.values())[-1].is_held
+        for other in before if waiting else ():  # or the pool would wait for ever
+            other.give_back()
+        claim.result(timeout=60).give_back()
     return waiting
 
 
@@ -45,106 +65,122 @@ def waits(turns: Turns, ids: set[str] | None) -> bool:
 )
 def test_only_writers_of_the_same_passages_wait(one: set[str] | None, other: set[str] | None, expected: bool) -> None:
     turns = Turns()
-    turns.take(one)
+    take(turns, one)
     assert waits(turns, other) == expected
 
 
 def test_who_waits_goes_on_when_all_are_given_back() -> None:
     turns, order = Turns(), []
-    turns.take({"a"})
+    first = take(turns, {"a"})
 
     def second() -> None:
-        turns.take({"a", "b"})
+        claim = take(turns, {"a", "b"})
         order.append("second")
-        turns.give_back({"a", "b"})
+        claim.give_back()
 
     thread = threading.Thread(target=second)
     thread.start()
+    asked(turns, 2)
     order.append("first")
-    turns.give_back({"a"})
-    thread.join(timeout=5)
+    first.give_back()
+    thread.join(timeout=60)
     assert order == ["first", "second"]
-    turns.take(None)
+    take(turns, None)
 
 
 async def test_async_writers_take_turns_and_a_cancelled_one_claims_nothing() -> None:
     turns = Turns()
-    await turns.atake({"a"})
-    cancelled, waiting = asyncio.create_task(turns.atake({"a"})), asyncio.create_task(turns.atake({"a", "b"}))
-    await asyncio.sleep(0.01)
-    assert not waiting.done()
+    first = await atake(turns, {"a"})
+    cancelled, waiting = asyncio.create_task(atake(turns, {"a"})), asyncio.create_task(atake(turns, {"a", "b"}))
+    await asyncio.sleep(0)  # both have asked
+    assert len(turns._claims) == 3 and not waiting.done()
     cancelled.cancel()
-    turns.give_back({"a"})
-    await asyncio.wait_for(waiting, 5)
-    turns.give_back({"a", "b"})
-    await turns.atake(None)
+    first.give_back()
+    (await asyncio.wait_for(waiting, 60)).give_back()
+    await asyncio.wait_for(atake(turns, None), 60)
 
 
 async def test_a_sync_call_that_would_wait_for_its_own_event_loop_is_refused() -> None:
     turns = Turns()
-    await turns.atake({"a"})
-    with pytest.raises(StoreError, match="async_add"):
-        turns.take({"a"})
-    with pytest.raises(StoreError, match="async_add"):
-        turns.take(None)
-    turns.take({"b"})
+    await atake(turns, {"a"})
+    for ids in ({"a"}, None):
+        claim = turns.claim(ids)
+        with pytest.raises(StoreError, match="async_add"):
+            claim.take()
+        claim.give_back()
+    take(turns, {"b"})
 
 
 def test_who_asks_first_is_served_first() -> None:
     """Or a delete would wait until nobody adds any more."""
     turns = Turns()
-    turns.take({"a"})
+    first = take(turns, {"a"})
     order: list[str] = []
 
     def write(name: str, ids: set[str] | None) -> None:
-        turns.take(ids)
+        claim = take(turns, ids)
         order.append(name)
-        turns.give_back(ids)
+        claim.give_back()
 
     threads = []
     for name, ids in (("delete", None), ("add", {"b"}), ("add", {"c"})):
         threads.append(threading.Thread(target=write, args=(name, ids)))
         threads[-1].start()
-        while len(turns._claims) <= len(threads):
-            pass
+        asked(turns, len(threads) + 1)
     assert order == []  # b and c are free, but were asked for after all of them
-    turns.give_back({"a"})
+    first.give_back()
     for thread in threads:
-        thread.join(timeout=5)
+        thread.join(timeout=60)
     assert order[0] == "delete" and len(order) == 3
 
 
 async def test_who_is_cancelled_while_waiting_is_in_nobodys_way() -> None:
     turns = Turns()
-    await turns.atake({"a"})
-    waiting = asyncio.create_task(turns.atake(None))
-    await asyncio.sleep(0.01)
+    first = await atake(turns, {"a"})
+    waiting = asyncio.create_task(atake(turns, None))
+    await asyncio.sleep(0)
+    assert len(turns._claims) == 2
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    await asyncio.wait_for(turns.atake({"b"}), 5)
-    turns.give_back({"a"})
-    turns.give_back({"b"})
-    assert turns._claims == []
+    (await asyncio.wait_for(atake(turns, {"b"}), 60)).give_back()
+    first.give_back()
+    assert not turns._claims
 
 
 async def test_a_sync_call_does_not_wait_for_who_waits_for_its_own_event_loop() -> None:
     turns = Turns()
-    await turns.atake({"a"})
-
-    def other() -> None:
-        turns.take(None)
-        turns.give_back(None)
-
-    thread = threading.Thread(target=other)
+    first = await atake(turns, {"a"})
+    thread = threading.Thread(target=lambda: take(turns, None).give_back())
     thread.start()
-    while len(turns._claims) < 2:
-        pass
-    turns.take({"b"})  # the thread waits for "a", which is given back by this loop alone
-    turns.give_back({"b"})
-    turns.give_back({"a"})
-    thread.join(timeout=5)
-    assert not thread.is_alive() and turns._claims == []
+    asked(turns, 2)
+    take(turns, {"b"}).give_back()  # the thread waits for "a", which is given back by this loop alone
+    first.give_back()
+    thread.join(timeout=60)
+    assert not thread.is_alive() and not turns._claims
+
+
+def test_many_that_wait_for_one_another_are_served_in_turn() -> None:
+    """Each waits for the one before it, and none has what another has."""
+    turns, order, busy = Turns(), list[int](), threading.Lock()
+    first = take(turns, None)
+
+    def write(number: int) -> None:
+        claim = take(turns, None if number % 3 else {"a"})
+        assert busy.acquire(blocking=False)
+        order.append(number)
+        busy.release()
+        claim.give_back()
+
+    with ThreadPoolExecutor(20) as pool:
+        writes = []
+        for number in range(20):
+            writes.append(pool.submit(write, number))
+            asked(turns, number + 2)
+        first.give_back()
+        for writing in writes:
+            writing.result(timeout=60)
+    assert order == list(range(20)) and not turns._claims
 
 
 def test_stores_of_one_client_or_one_server_share_them() -> None:
