@@ -25,7 +25,7 @@ from llama_index_gear.agent_retriever import AgentRetriever, opened
 from llama_index_gear.asking import unfenced
 from llama_index_gear.errors import ArgumentError, check_counts
 from llama_index_gear.nodes import shown
-from llama_index_gear.trace import Trace, TraceEvent, claimed, streamed, tracing
+from llama_index_gear.trace import Trace, TraceEvent, claimed, streamed, traced, tracing
 
 dispatcher = get_dispatcher(__name__)
 
@@ -89,8 +89,7 @@ class AgentQueryEngine(BaseQueryEngine):
     def query_with_trace(self, query: QueryType) -> tuple[RESPONSE_TYPE, Trace]:
         """`query`, and the record of how its passages were found."""
         trace = opened(query)
-        with tracing(trace):
-            return self.query(query), trace
+        return traced(trace, lambda: self.query(query)), trace
 
     async def aquery_with_trace(self, query: QueryType) -> tuple[RESPONSE_TYPE, Trace]:
         """`query_with_trace`, without blocking the event loop."""
@@ -162,8 +161,7 @@ class AgentQueryEngine(BaseQueryEngine):
         payload: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
         with self.callback_manager.event(CBEventType.QUERY, payload=payload) as event:
             trace = claimed(query_bundle.query_str.strip())
-            with tracing(trace):
-                nodes = self.retrieve(query_bundle)
+            nodes = traced(trace, lambda: self.retrieve(query_bundle))
             said = self._said(trace)
             if said:
                 response: RESPONSE_TYPE = self._uttered(said)

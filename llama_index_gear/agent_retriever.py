@@ -19,7 +19,7 @@ from llama_index_gear.agent import Budget, Policy, agent
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.sources import Sources
 from llama_index_gear.steps import Flow, arun, run
-from llama_index_gear.trace import Trace, TraceEvent, claimed, streamed, tracing
+from llama_index_gear.trace import Trace, TraceEvent, claimed, streamed, traced, tracing
 
 dispatcher = get_dispatcher(__name__)
 logger = logging.getLogger(__name__)
@@ -87,8 +87,7 @@ class AgentRetriever(BaseRetriever):
     def retrieve_with_trace(self, query: QueryType) -> tuple[list[NodeWithScore], Trace]:
         """`retrieve`, and the record of how it came to its result."""
         trace = opened(query)
-        with tracing(trace):
-            return self.retrieve(query), trace
+        return traced(trace, lambda: self.retrieve(query)), trace
 
     async def aretrieve_with_trace(self, query: QueryType) -> tuple[list[NodeWithScore], Trace]:
         """`retrieve_with_trace`, without blocking the event loop."""

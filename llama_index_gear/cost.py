@@ -69,6 +69,10 @@ class Purse:
     Raises:
         ArgumentError: a price or a ceiling below 0 or that is no number, or a ceiling without a price.
 
+    Attributes:
+        spent: so far.
+        reserved: what calls that are under way will cost.
+
     """
 
     def __init__(self, price: tuple[float, float] | None, ceiling: float | None) -> None:
@@ -83,19 +87,18 @@ class Purse:
         self.price = None if price is None else Price(*price)
         self.ceiling = ceiling
         self.spent = 0.0
-        self._reserved = 0.0
+        self.reserved: dict[object, float] = {}
 
-    def reserve(self, prompt_tokens: int, completion_tokens: int) -> float | None:
-        """Set aside what a call will cost, to be given to `settle`; None if that is more than is left."""
+    def reserve(self, call: object, prompt_tokens: int, completion_tokens: int) -> bool:
+        """Set aside what a call will cost; False if that is more than is left. Who calls takes it out of `reserved`."""
         expected = 0.0 if self.price is None else self.price.of(prompt_tokens, completion_tokens)
-        if self.ceiling is not None and self.spent + self._reserved + expected > self.ceiling:
-            return None
-        self._reserved += expected
-        return expected
+        if self.ceiling is not None and self.spent + sum(self.reserved.values()) + expected > self.ceiling:
+            return False
+        self.reserved[call] = expected
+        return True
 
-    def settle(self, reserved: float, prompt_tokens: int, completion_tokens: int) -> None:
-        """The call that something was set aside for took so much."""
-        self._reserved -= reserved
+    def spend(self, prompt_tokens: int, completion_tokens: int) -> None:
+        """Count what a call took."""
         if self.price is not None:
             self.spent += self.price.of(prompt_tokens, completion_tokens)
 

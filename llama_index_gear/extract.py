@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from llama_index.core.async_utils import asyncio_run
 from llama_index.core.bridge.pydantic import ConfigDict, Field, PrivateAttr
 from llama_index.core.llms import LLM
 from llama_index.core.prompts import BasePromptTemplate
@@ -37,7 +36,7 @@ from llama_index_gear.ledger import (
     with_record,
 )
 from llama_index_gear.nodes import read_triples
-from llama_index_gear.steps import SharedCalls, gather
+from llama_index_gear.steps import SharedCalls, gather, run_coroutine
 from llama_index_gear.tenant import Tenancy
 
 logger = logging.getLogger(__name__)
@@ -207,7 +206,7 @@ class GeARTripleExtractor(TransformComponent):
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
         """Copies of the nodes with their triples, in order; also inside a running event loop."""
-        return asyncio_run(self.acall(nodes, **kwargs))  # type: ignore[no-any-return]
+        return run_coroutine(self.acall(nodes, **kwargs))
 
     async def acall(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
         """Copies of the nodes with their triples, in order.
@@ -235,7 +234,7 @@ class GeARTripleExtractor(TransformComponent):
             nodes: passages, as they come out of the splitter.
 
         """
-        return asyncio_run(self.aestimate(nodes))  # type: ignore[no-any-return]
+        return run_coroutine(self.aestimate(nodes))
 
     async def aestimate(self, nodes: Sequence[BaseNode]) -> ExtractionEstimate:
         """`estimate`, without blocking the event loop."""
@@ -265,7 +264,7 @@ class GeARTripleExtractor(TransformComponent):
             ExtractionError: see `raise_on_error`; what succeeded is stored.
 
         """
-        return asyncio_run(self.aretry_failed(vector_store))  # type: ignore[no-any-return]
+        return run_coroutine(self.aretry_failed(vector_store))
 
     async def aretry_failed(self, vector_store: BasePydanticVectorStore) -> ExtractionLedger:
         """`retry_failed`, without blocking the event loop."""

@@ -105,10 +105,10 @@ class PassageCalls:
     async def _reply(self, nodes: Sequence[BaseNode], problem: str = "") -> Reply | None:
         """The model's; None if it would cost more than is left."""
         expected = (0, 0) if self.purse.ceiling is None else self.expected_tokens(nodes)
-        if (reserved := self.purse.reserve(*expected)) is None:
-            return None
-        reply = Reply()
+        call = object()
         try:
+            if not self.purse.reserve(call, *expected):
+                return None
             reply = await ask_for_facts(
                 self.llm,
                 self._messages(nodes, problem),
@@ -116,8 +116,9 @@ class PassageCalls:
                 max_retries=self.max_retries,
                 retry_backoff=self.retry_backoff,
             )
+            self.purse.spend(reply.prompt_tokens, reply.completion_tokens)
         finally:
-            self.purse.settle(reserved, reply.prompt_tokens, reply.completion_tokens)
+            self.purse.reserved.pop(call, None)  # a single call of C, as in `turns`: no interrupt comes before it
         return reply
 
     def _messages(self, nodes: Sequence[BaseNode], problem: str = "") -> list[ChatMessage]:

@@ -8,10 +8,11 @@ answers it concurrently. This is the only async control flow of the package: eve
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from llama_index.core.async_utils import asyncio_run
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import QueryBundle
 
@@ -254,3 +255,35 @@ async def gather(awaitables: Sequence[Awaitable[Any]]) -> list[Any]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def run_coroutine(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    """The coroutine's result, also inside a running event loop. An interrupt ends what it has begun.
+
+    LlamaIndex's `asyncio_run` keeps an event loop from call to call, as clients' connections do: what an interrupt had
+    left undone would go on in the next one.
+    """
+    begun: list[asyncio.Task[Any]] = []
+
+    async def work() -> Result:
+        begun.extend(filter(None, [asyncio.current_task()]))
+        return await coroutine
+
+    try:
+        return asyncio_run(work())  # type: ignore[no-any-return]
+    finally:
+        for task in begun:
+            _end(task)
+
+
+def _end(task: asyncio.Task[Any]) -> None:
+    """Cancel a task whose event loop stands still, and have it clean up, however often that is interrupted."""
+    loop = task.get_loop()
+    while not task.done() and not loop.is_running():  # it runs in a thread that was not interrupted
+        task.cancel()
+        try:
+            loop.run_until_complete(asyncio.wait([task]))
+        except KeyboardInterrupt:
+            continue  # the caller raises the first one
+    if task.done() and not task.cancelled():
+        task.exception()  # noted: it is what the caller raises

@@ -18,6 +18,8 @@ from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.llms.custom import CustomLLM
 from numpy.typing import NDArray
 
+from llama_index_gear.forks import free_in_child
+
 Reply: TypeAlias = str | BaseException | Callable[[str], str]
 """What a `ScriptedLLM` says: a text, an exception that it raises, or a function of the prompt."""
 
@@ -39,7 +41,7 @@ class ScriptedLLM(CustomLLM):
     _replies: deque[Reply] = PrivateAttr()
     _otherwise: Callable[[str], str] | None = PrivateAttr(default=None)
     _history: list[str] = PrivateAttr(default_factory=list)
-    _turn: Any = PrivateAttr(default_factory=threading.Lock)
+    _turn: Any = PrivateAttr(default_factory=lambda: free_in_child(threading.Lock()))
 
     def __init__(
         self, replies: Iterable[Reply] = (), *, otherwise: Callable[[str], str] | None = None, **arguments: Any

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -109,9 +109,19 @@ def _plain(value: Any) -> Any:
 _CURRENT: ContextVar[list[Trace]] = ContextVar("gear_trace")
 
 
+def traced(trace: Trace, work: Callable[[], Result]) -> Result:
+    """What `work` returns; the next retriever or engine that it calls fills in `trace`.
+
+    It has a context of its own: an interrupt has nothing to take back, and cannot leave the trace to the next question.
+    """
+    context = copy_context()
+    context.run(_CURRENT.set, [trace])
+    return context.run(work)
+
+
 @contextlib.contextmanager
 def tracing(trace: Trace) -> Iterator[None]:
-    """Have the next retriever or engine that is called in this context fill in `trace`."""
+    """`traced`, for async work, whose task has a context of its own."""
     token = _CURRENT.set([trace])
     try:
         yield

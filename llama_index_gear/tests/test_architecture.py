@@ -83,7 +83,7 @@ ROOMS = {
     ),
     "agent_engine": "errors nodes asking trace agent_retriever",
     "engine": "asking evidence external store trace external_retriever gear_retriever t2rag_retriever agent_engine",
-    "testing": "",
+    "testing": "forks",
     "store_contract": "triple errors nodes steps store_layout store_check store testing",
 }
 QDRANT = {
@@ -135,6 +135,17 @@ def test_a_room_knows_only_what_its_row_allows(room: str) -> None:
     assert inside <= set(ROOMS[room].split())
     engines = {name for name in imported if name.split(".")[0] in ("qdrant_client", "qdrant_edge")}
     assert not engines or room in QDRANT
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_lock_is_free_in_a_forked_child(room: str) -> None:
+    nodes = list(ast.walk(ast.parse((PACKAGE / f"{room}.py").read_text(encoding="utf-8"))))
+    types = {id(node.annotation) for node in nodes if isinstance(node, ast.AnnAssign)}
+    calls = [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) == "free_in_child"]
+    freed = {id(node) for call in calls for node in ast.walk(call)}
+    for node in nodes:
+        if ast.unparse(node) in {f"threading.{kind}" for kind in ("Lock", "RLock", "Condition", "Event", "Semaphore")}:
+            assert id(node) in types | freed, ast.unparse(node)
 
 
 def test_all_is_what_can_be_imported_and_each_says_what_it_is() -> None:

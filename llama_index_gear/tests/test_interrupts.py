@@ -1,136 +1,44 @@
-"""Ctrl-C at every moment at which Python may answer it, and forks: nothing stays claimed, and no lock taken.
-
-CPython runs a signal's handler when a function of Python begins, when a call has returned, and when a loop goes round.
-`interrupted` raises `KeyboardInterrupt` at the nth such moment of the package's code. (A handler's exception counts as
-that of the call that has returned, a tracer's as that of the next instruction: where another handler of exceptions is
-in charge of this one, the tracer is silent.)
-"""
+"""No interrupt and no fork leaves a passage claimed, a lock taken, or what was begun undone in the background."""
 
 from __future__ import annotations
 
 import asyncio
-import dis
 import gc
-import inspect
 import itertools
+import os
 import random
-import sys
+import signal
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
-from types import CodeType, FrameType
 from typing import Any, NamedTuple, TypeVar
 
 import pytest
 from llama_index.core.schema import BaseNode
+from llama_index.llms.openai import OpenAI
 from qdrant_client import QdrantClient
 
-import llama_index_gear
-from llama_index_gear import GeARVectorStore
+from llama_index_gear import GeARTripleExtractor, GeARVectorStore
+from llama_index_gear.batch import OpenAIBatch
+from llama_index_gear.edge import EdgeClient
+from llama_index_gear.errors import StoreLockedError
+from llama_index_gear.external_reads import Remembered
+from llama_index_gear.steps import gather, run_coroutine
 from llama_index_gear.store_contract import passage
-from llama_index_gear.testing import WordEmbedding
+from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.tests.interrupts import interrupted
+from llama_index_gear.trace import Trace, claimed, traced
 
 Result = TypeVar("Result")
 
-PACKAGE = Path(llama_index_gear.__file__).parent
-# Where claims are made, taken and given back, and all that lies between these and the caller.
-WATCHED = {"turns", "steps", "connection", "store", "store_collections", "store_copy", "store_deletes", "store_writes"}
 SMALL = WordEmbedding(16)
 # An interrupt in a finalizer is ignored by Python, and one before an `await` leaves a coroutine that is never awaited.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
 ]
-# After these instructions, and nowhere else, the interpreter looks for signals.
-LOOKS = {"RESUME", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD", "CALL_INTRINSIC_1"}
-
-
-@cache
-def _handlers(code: CodeType) -> dict[int, int | None]:
-    """Where an exception of each instruction is handled."""
-    bytecode = dis.Bytecode(code)
-    entries: list[Any] = bytecode.exception_entries  # type: ignore[attr-defined]
-    return {
-        step.offset: next((entry.target for entry in entries if entry.start <= step.offset < entry.end), None)
-        for step in bytecode
-    }
-
-
-def _has_looked(code: CodeType, last: int | None, now: int) -> bool:
-    """Whether the interpreter has looked for signals between two instructions, on behalf of both."""
-    if last is None or dis.opname[code.co_code[last]] not in LOOKS:
-        return False
-    return _handlers(code)[last] == _handlers(code)[now]
-
-
-def _is_ours(frame: FrameType) -> bool:
-    path = Path(frame.f_code.co_filename)
-    return path.parent == PACKAGE and path.stem in WATCHED
-
-
-class Interrupts:
-    """Raises `KeyboardInterrupt` at the nth moment, and, if asked to, again at the nth moment after that.
-
-    Attributes:
-        moments: how many there were before the first interrupt, or in all.
-        raised: how often it has interrupted.
-
-    """
-
-    def __init__(self, first: int | None, second: int | None = None) -> None:
-        self.first, self.second = first, second
-        self.moments = self.later = self.raised = 0
-        self._before: dict[FrameType, int] = {}  # where a frame was last
-
-    def trace(self, frame: FrameType, event: str, argument: object) -> Any:
-        """Trace function of `sys.settrace`: the first interrupt."""
-        if not _is_ours(frame):
-            return None
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        return self._step
-
-    def _step(self, frame: FrameType, event: str, argument: object) -> Any:
-        if event == "opcode":
-            if _has_looked(frame.f_code, self._before.get(frame), frame.f_lasti):
-                self.moments += 1
-                if self.moments == self.first:
-                    self.raised += 1
-                    self._before.clear()
-                    raise KeyboardInterrupt("first")
-            self._before[frame] = frame.f_lasti
-        else:  # an exception or a return: whatever was called last has not returned to this frame
-            self._before.pop(frame, None)
-        return self._step
-
-    def profile(self, frame: FrameType, event: str, argument: object) -> None:
-        """Trace function of `sys.setprofile`, which lives on when the other one has raised: the second interrupt."""
-        if self.raised != 1 or not _is_ours(frame):
-            return
-        if event == "c_return" or (event == "call" and not frame.f_code.co_flags & inspect.CO_GENERATOR):
-            self.later += 1
-            if self.later == self.second:
-                self.raised += 1
-                raise KeyboardInterrupt("second")
-
-
-@contextmanager
-def interrupted(first: int | None = None, second: int | None = None) -> Iterator[Interrupts]:
-    """Interrupt the block; the interrupt ends in it."""
-    interrupts = Interrupts(first, second)
-    before = sys.gettrace(), sys.getprofile()
-    try:
-        if second is not None:
-            sys.setprofile(interrupts.profile)
-        sys.settrace(interrupts.trace)
-        yield interrupts
-    except KeyboardInterrupt:
-        assert interrupts.raised
-    finally:
-        sys.settrace(before[0])
-        sys.setprofile(before[1])
 
 
 def _ends(work: Callable[[], Result]) -> Result:
@@ -206,7 +114,7 @@ def test_a_write_that_is_interrupted_claims_nothing(stores: Stores, name: str) -
 @pytest.mark.parametrize("name", WRITES)
 def test_a_second_interrupt_while_the_first_is_dealt_with_leaves_no_claim_either(stores: Stores, name: str) -> None:
     write, _ = WRITES[name]
-    with interrupted() as undisturbed:
+    with interrupted(0) as undisturbed:
         write(stores)
     met = 0
     rng = random.Random(name)
@@ -289,3 +197,169 @@ async def test_a_write_that_is_cancelled_twice_is_waited_for(how: str) -> None:
     assert client.landed == ["one_triples", "one"] and not store._turns._claims
     await store.async_add(_nodes(2))
     assert [node.get_content() for node in store.get_nodes()] == ["Ann 2"]
+
+
+def test_a_batch_that_is_interrupted_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while somebody looks at the interrupt, as a prompt of Python does until the next one."""
+    monkeypatch.setattr("llama_index_gear.batch._PATIENCE", 0.0)
+    batch = OpenAIBatch(OpenAI(api_key="none"), tmp_path)
+    for name, call in (
+        ("answer", lambda: batch.answer(b'{"messages": []}')),
+        ("status", lambda: batch.status),
+        ("collect", batch.collect),
+        ("submit", batch.submit),
+    ):
+        for moment in itertools.count(1):
+            if name == "submit":  # nothing waits, so that no server is needed
+                with batch._turn, batch._database as database:
+                    database.execute("DELETE FROM request")
+            with interrupted(moment, modules={"batch"}) as interrupts:
+                call()
+            assert _ends(batch.collect) == batch.status, f"{name}, moment {moment}"
+            if interrupts.error is None:
+                break
+        assert moment > 5
+    batch.close()
+
+
+def test_a_question_that_is_interrupted_leaves_its_trace_to_no_other() -> None:
+    def retrieve() -> Trace:
+        return claimed("Who?")
+
+    for moment in itertools.count(1):
+        trace = Trace(question="Who?")
+        with interrupted(moment, modules={"trace"}) as interrupts:
+            assert traced(trace, retrieve) is trace
+        assert claimed("Where?").question == "Where?", f"moment {moment}"
+        if interrupts.error is None:
+            break
+    assert moment > 4
+
+
+def test_what_an_interrupted_call_would_have_cost_is_not_set_aside() -> None:
+    """Otherwise less and less may be spent."""
+    node = passage("p", "Ann knows Bob.", embed_model=SMALL)
+    for moment in itertools.count(1):
+        extractor = GeARTripleExtractor(ScriptedLLM(['[["Ann", "knows", "Bob"]]']), price=(1.0, 1.0), max_cost=1.0)
+        with interrupted(moment, modules={"cost", "extract_calls"}) as interrupts:
+            run_coroutine(extractor.acall([node]))
+        assert not extractor._purse.reserved, f"moment {moment}"
+        if interrupts.error is None:
+            break
+    assert moment > 20 and extractor.spent > 0
+    gc.collect()
+
+
+@pytest.mark.parametrize("interrupts", [1, 2])
+def test_what_an_interrupted_sync_call_had_begun_does_not_go_on_in_the_next(interrupts: int) -> None:
+    """The event loop stays, for clients whose connections belong to it: what is left on it would run on."""
+    log: list[str] = []
+
+    async def interrupt() -> None:
+        await asyncio.sleep(0)
+        raise KeyboardInterrupt
+
+    async def wait(name: str) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            try:
+                await asyncio.gather(*[interrupt() for _ in range(interrupts - 1)])
+            finally:
+                log.append(name)
+
+    async def work() -> None:
+        await gather([wait("one"), wait("two"), interrupt()])
+
+    with pytest.raises(KeyboardInterrupt):
+        run_coroutine(work())
+
+    async def left() -> set[str]:
+        await asyncio.sleep(0)
+        return {task.get_name() for task in asyncio.all_tasks() - {asyncio.current_task()}}
+
+    assert sorted(log) == ["one", "two"]
+    assert run_coroutine(left()) == set()
+
+
+def _in_child(work: Callable[[], object]) -> int:
+    """How a forked child ends that does this: 0, if well; it is killed if it waits for ever."""
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(60)
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitpid(child, 0)[1]
+
+
+@pytest.fixture
+def parent() -> Any:
+    """Another thread, that does something and holds it until the test ends."""
+    over, held = threading.Event(), threading.Semaphore(0)
+
+    def hold(*locks: Any) -> None:
+        def do() -> None:
+            for lock in locks:
+                lock()
+            held.release()
+            over.wait(60)
+
+        threading.Thread(target=do, daemon=True).start()
+        held.acquire(timeout=60)
+
+    yield hold
+    over.set()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_waits_for_no_thread_of_its_parent(stores: Stores, parent: Any, tmp_path: Path) -> None:
+    remembered, batch, llm = Remembered(), OpenAIBatch(OpenAI(api_key="none"), tmp_path / "batch"), ScriptedLLM()
+    edge, turns = EdgeClient(tmp_path), stores.one._turns
+    parent(
+        turns.claim(None).take,
+        turns._lock.acquire,
+        stores.one._connection._turn.__enter__,
+        edge._lock.acquire,
+        remembered._lock.acquire,
+        batch._turn.acquire,
+        llm._turn.acquire,
+    )
+
+    def work() -> None:
+        stores.one.add(_nodes(2))
+        edge.close()
+        remembered.add({})
+        assert batch.status.waiting == 0 and llm.remaining == 0
+        assert stores.one.check().ok
+
+    assert _in_child(work) == 0
+    assert turns._lock.locked() and stores.claims == 1  # the parent's are as they were
+    turns._lock.release()
+    batch._turn.release()
+    batch.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_is_told_that_its_parent_has_the_embedded_store(tmp_path: Path) -> None:
+    """It has none of the engine's threads, which it would wait for."""
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=SMALL)
+    store.add(_nodes(1))
+
+    def work() -> None:
+        for call in (store.get_nodes, lambda: store.add(_nodes(2))):
+            with pytest.raises(StoreLockedError, match="close it there"):
+                call()
+        store.close()
+
+    assert _in_child(work) == 0
+    store.add(_nodes(2))
+    assert store.check().ok
+    store.close()
+    assert _in_child(lambda: store.add(_nodes(3))) == 0
+    assert [node.get_content() for node in store.get_nodes()] == ["Ann 3"]
+    store.close()
