@@ -205,7 +205,7 @@ class OpenAIServer:
         on their way out (not for delayed ones).
         """
         with self._lock:
-            self._nothing_sending.wait_for(lambda: self._sending == 0, timeout=5.0)
+            self._nothing_sending.wait_for(lambda: self._sending == 0, timeout=60.0)
             return self._usage
 
     @property

@@ -291,7 +291,8 @@ async def test_no_more_calls_are_under_way_than_there_are_workers(workers: int) 
             nonlocal under_way, most
             under_way += 1
             most = max(most, under_way)
-            await asyncio.sleep(0.01)
+            for _ in range(50):  # until all the others have had their turn, many times
+                await asyncio.sleep(0)
             under_way -= 1
             return await super().achat(messages, **kwargs)
 
@@ -446,10 +447,11 @@ def test_a_ceiling_stops_and_what_is_left_is_extracted_later(
 
 
 class Slow(ScriptedLLM):
-    """A model whose replies take a while, so that calls are under way together."""
+    """A model that replies when all others have had their turn, so that calls are under way together."""
 
     async def achat(self, messages: Any, **kwargs: Any) -> Any:
-        await asyncio.sleep(0.01)
+        for _ in range(50):
+            await asyncio.sleep(0)
         return await super().achat(messages, **kwargs)
 
 

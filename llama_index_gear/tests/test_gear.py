@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 import re
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ import pytest
 from llama_index.core import PromptTemplate, Settings
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.types import CompletionResponse
+from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
@@ -39,9 +41,11 @@ from llama_index_gear import (
     Triple,
     attach_triples,
 )
+from llama_index_gear.agent import Budget, agent
 from llama_index_gear.agent_retriever import GeAREvent
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.reason import GIST_PROMPT, READ_AND_REASON_PROMPT, REASON_PROMPT, REWRITE_PROMPT
+from llama_index_gear.steps import arun, run
 from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
 from llama_index_gear.trace import TraceEvent
 
@@ -106,14 +110,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]
 class Told(BaseRetriever):
     """A base retriever that finds what it was told to find, and remembers what it was asked."""
 
-    def __init__(
-        self, found: Mapping[str, Sequence[str]] = FOUND, known: Mapping[str, BaseNode] | None = None, wait: float = 0
-    ) -> None:
+    def __init__(self, found: Mapping[str, Sequence[str]] = FOUND, known: Mapping[str, BaseNode] | None = None) -> None:
         super().__init__()
         self.found = found
         self.known = known or nodes()
         self.asked: list[str] = []
-        self.wait = wait
         self.under_way = self.most_under_way = 0
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -124,36 +125,86 @@ class Told(BaseRetriever):
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
-        await asyncio.sleep(self.wait)
+        await others_go_on()
         self.under_way -= 1
         return self._retrieve(query_bundle)
 
 
+async def others_go_on() -> None:
+    """Wait until whatever else the event loop has to do has had its turn, many times."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
 class Slow(ScriptedLLM):
-    """Takes its time for one call, or (0) for each."""
+    """Replies when everybody else has had a turn."""
 
-    seconds: float
-    slow_call: int = 0
+    def __init__(self, replies: Sequence[Reply] = (), *, otherwise: Any = None) -> None:
+        super().__init__(replies, otherwise=otherwise)
 
-    def __init__(
-        self, replies: Sequence[Reply] = (), *, seconds: float, slow_call: int = 0, otherwise: Any = None
-    ) -> None:
-        super().__init__(replies, otherwise=otherwise, seconds=seconds, slow_call=slow_call)
+    @llm_completion_callback()
+    async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        response = CompletionResponse(text=self._next(prompt))
+        await others_go_on()
+        return response
 
-    def _wait(self) -> float:
-        return self.seconds if self.slow_call in (0, len(self.history)) else 0
+
+class Hanging(ScriptedLLM):
+    """Never replies to one of its calls: it says that it was asked, by a function, and waits until the test is over."""
+
+    _call: int = PrivateAttr()
+    _asked: Callable[[], object] = PrivateAttr()
+    _over: threading.Event = PrivateAttr(default_factory=threading.Event)
+
+    def __init__(self, replies: Sequence[Reply], *, call: int, asked: Callable[[], object] = int) -> None:
+        super().__init__(replies)
+        self._call, self._asked = call, asked
+
+    def let_go(self) -> None:
+        self._over.set()
 
     @llm_completion_callback()
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         response = CompletionResponse(text=self._next(prompt))
-        time.sleep(self._wait())
+        if len(self.history) == self._call:
+            self._asked()
+            self._over.wait(60)
         return response
 
     @llm_completion_callback()
     async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         response = CompletionResponse(text=self._next(prompt))
-        await asyncio.sleep(self._wait())
+        if len(self.history) == self._call:
+            self._asked()
+            await asyncio.Event().wait()
         return response
+
+
+class Clock:
+    """Stands still until it is told to go on."""
+
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def retrieve_by(
+    clock: Clock, seconds: float, mode: Mode, retriever: GeARRetriever
+) -> tuple[list[NodeWithScore], Trace]:
+    """`retrieve` within so many seconds of this clock, in the place of the machine's."""
+    trace, sources = Trace(question=QUESTION), retriever._sources
+    flow = agent(retriever._policy, trace, Budget(timeout=seconds), clock, QueryBundle(QUESTION))
+    found = run(flow, sources.answer) if mode == "sync" else await arun(flow, sources.aanswer)
+    return found, trace
+
+
+async def nothing_goes_on() -> None:
+    """Return when all tasks but this one have ended."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    while others:
+        await asyncio.wait_for(asyncio.wait(others), 60)
+        others = asyncio.all_tasks() - {asyncio.current_task()}
 
 
 def facts(*slots: Slots) -> str:
@@ -435,7 +486,11 @@ async def test_sync_and_async_transcripts_are_equal(store: GeARVectorStore, repl
 
 @MODES
 async def test_tokens_and_times_of_every_call_are_counted(store: GeARVectorStore, mode: Mode) -> None:
-    llm = Slow(ONE_STEP, seconds=0.1, slow_call=2)
+    def takes_long(prompt: str) -> str:
+        time.sleep(0.1)
+        return ONE_STEP[1]
+
+    llm = ScriptedLLM([ONE_STEP[0], takes_long, *ONE_STEP[2:]])
     retriever, _ = gear(store, llm=llm)
     _, trace = await retrieve(mode, retriever)
     count = get_tokenizer()
@@ -553,7 +608,7 @@ async def test_a_title_is_the_passage_s_own_or_the_beginning_of_its_text(tmp_pat
 
 
 async def test_the_searches_of_the_linking_run_at_once(store: GeARVectorStore) -> None:
-    base = Told(wait=0.05)
+    base = Told()
     await gear(store, [facts(FATHER), facts(FATHER, LIVES, LIES), answered("?")], base=base)[0].aretrieve(QUESTION)
     assert base.most_under_way == 3
 
@@ -729,21 +784,26 @@ async def test_a_limit_of_tokens(store: GeARVectorStore, mode: Mode) -> None:
 
 @MODES
 async def test_a_time_out_keeps_what_is_known(store: GeARVectorStore, mode: Mode) -> None:
-    llm = Slow(FOUR_STEPS, seconds=8.0, slow_call=5)
-    start = time.perf_counter()
-    found, trace = await retrieve(mode, gear(store, llm=llm, timeout=3.0)[0])
-    assert 2.9 < time.perf_counter() - start < 7
+    clock = Clock()
+
+    def fourth(prompt: str) -> str:
+        clock.now += 999.9  # a tenth of a second is left for the fifth
+        return FOUR_STEPS[3]
+
+    llm = Hanging([*FOUR_STEPS[:3], fourth, *FOUR_STEPS[4:]], call=5)
+    found, trace = await retrieve_by(clock, 1000, mode, gear(store, llm=llm)[0])
+    llm.let_go()
     assert (trace.stopped, trace.gist, purposes(trace)) == ("timeout", [FATHER], [*FOUR, "read"])
-    assert trace.calls[-1].error.startswith("OutOfTime: no reply within") and 2900 < trace.ms < 7000
+    assert trace.calls[-1].error == "OutOfTime: no reply within 0.1 s" and trace.calls[-1].ms > 95
+    assert trace.ms == pytest.approx(999_900)
     assert {"ann", "bob", "milk"} <= set(ids(found)) and len(llm.history) == 5
 
 
 @MODES
 async def test_a_time_out_of_the_first_call_leaves_the_base_passages(store: GeARVectorStore, mode: Mode) -> None:
-    llm = Slow(FOUR_STEPS, seconds=8.0)
-    start = time.perf_counter()
-    found, trace = await retrieve(mode, gear(store, llm=llm, timeout=1.5)[0])
-    assert time.perf_counter() - start < 7
+    llm = Hanging(FOUR_STEPS, call=1)
+    found, trace = await retrieve_by(Clock(), 0.1, mode, gear(store, llm=llm)[0])
+    llm.let_go()
     assert (trace.stopped, ids(found), len(llm.history)) == ("timeout", ["milk", "ann"], 1)
 
 
@@ -751,11 +811,13 @@ async def test_a_time_out_of_the_first_call_leaves_the_base_passages(store: GeAR
 async def test_no_call_begins_after_the_time_is_over(store: GeARVectorStore, mode: Mode) -> None:
     """A reply that took most of the time is still used, for what can be done without another call."""
 
+    clock = Clock()
+
     def takes_long(prompt: str) -> str:
-        time.sleep(0.5)  # on the event loop, too: nothing can cut it short
+        clock.now += 1000
         return facts(FATHER)
 
-    found, trace = await retrieve(mode, gear(store, [takes_long, facts(FATHER)], timeout=0.4)[0])
+    found, trace = await retrieve_by(clock, 1000, mode, gear(store, [takes_long, facts(FATHER)])[0])
     assert (trace.stopped, len(trace.calls)) == ("timeout", 1)
     assert set(ids(found)) >= {"milk", "ann"}
 
@@ -771,26 +833,26 @@ async def test_the_model_s_own_time_out_is_a_failure(store: GeARVectorStore, mod
 
 
 async def test_cancelling_stops_the_work(store: GeARVectorStore) -> None:
-    llm = Slow(FOUR_STEPS, seconds=0.15)
-    base = Told()
+    asked = asyncio.Event()
+    llm, base = Hanging(FOUR_STEPS, call=2, asked=asked.set), Told()
     task = asyncio.create_task(gear(store, llm=llm, base=base)[0].aretrieve(QUESTION))
-    while len(llm.history) < 2:  # noqa: ASYNC110 - the model knows no event
-        await asyncio.sleep(0.01)
+    await asyncio.wait_for(asked.wait(), 60)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    asked = len(llm.history)
-    await asyncio.sleep(0.4)
-    assert len(llm.history) == asked == 2 and base.asked == [QUESTION]
+    await nothing_goes_on()
+    assert len(llm.history) == 2 and base.asked == [QUESTION]
 
 
 async def test_a_caller_s_own_time_out_stops_the_work(store: GeARVectorStore) -> None:
-    llm = Slow(FOUR_STEPS, seconds=0.2)
+    now = asyncio.get_running_loop().time()
+    limit = asyncio.timeout(None)
+    llm = Hanging(FOUR_STEPS, call=2, asked=lambda: limit.reschedule(now))
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(gear(store, llm=llm)[0].aretrieve(QUESTION), 0.3)
-    asked = len(llm.history)
-    await asyncio.sleep(0.5)
-    assert len(llm.history) == asked < 5
+        async with limit:
+            await gear(store, llm=llm)[0].aretrieve(QUESTION)
+    await nothing_goes_on()
+    assert len(llm.history) == 2
 
 
 def replayed(events: Sequence[TraceEvent]) -> dict[str, Any]:
@@ -822,7 +884,7 @@ async def test_the_events_tell_the_whole_trace_and_the_result_comes_last(store: 
 
 
 async def test_events_come_while_the_agent_works(store: GeARVectorStore) -> None:
-    llm = Slow(FOUR_STEPS, seconds=0.05)
+    llm = Slow(FOUR_STEPS)
     asked_at: dict[tuple[int, str], int] = {}
     async for item in gear(store, llm=llm)[0].astream_events(QUESTION):
         if isinstance(item, TraceEvent):
@@ -833,7 +895,7 @@ async def test_events_come_while_the_agent_works(store: GeARVectorStore) -> None
 
 @pytest.mark.parametrize("way", ["aclose", "break"])
 async def test_closing_the_stream_stops_the_work(store: GeARVectorStore, way: str) -> None:
-    llm = Slow(FOUR_STEPS, seconds=0.05)
+    llm = Slow(FOUR_STEPS)
     stream = gear(store, llm=llm)[0].astream_events(QUESTION)
     async for item in stream:
         if isinstance(item, TraceEvent) and item.kind == "gist":
@@ -842,10 +904,8 @@ async def test_closing_the_stream_stops_the_work(store: GeARVectorStore, way: st
         await stream.aclose()  # type: ignore[attr-defined]
     else:
         del stream
-        await asyncio.sleep(0.01)
-    asked = len(llm.history)
-    await asyncio.sleep(0.3)
-    assert len(llm.history) == asked <= 3
+    await nothing_goes_on()
+    assert len(llm.history) <= 3
 
 
 async def test_a_stream_that_nobody_reads_leaves_nothing_behind(store: GeARVectorStore) -> None:
@@ -1179,7 +1239,7 @@ def test_a_prompt_that_lacks_a_variable_is_refused(store: GeARVectorStore, name:
 
 
 async def test_twenty_at_once_equal_twenty_one_after_the_other(store: GeARVectorStore) -> None:
-    retriever = GeARRetriever(store, llm=Slow(otherwise=obedient, seconds=0.003), base_top_k=1)
+    retriever = GeARRetriever(store, llm=Slow(otherwise=obedient), base_top_k=1)
     starts = [QUESTION, WHERE_BOB, WHERE_ROME, "Cheese"]
     questions = [f"{start} {name}" for start in starts for name in ("Ann", "Bob", "Rome", "milk", "France")]
     together = await asyncio.gather(*(retriever.aretrieve_with_trace(question) for question in questions))
@@ -1191,25 +1251,25 @@ async def test_twenty_at_once_equal_twenty_one_after_the_other(store: GeARVector
 
 
 async def test_the_event_loop_runs_on(store: GeARVectorStore, longest_pause: Any) -> None:
-    """The best of five tries, so that what else the machine does is not counted."""
     pauses = []
     for _ in range(5):
-        llm = Slow(FOUR_STEPS, seconds=0.005)
+        llm = Slow(FOUR_STEPS)
         pauses.append(await longest_pause(lambda: GeARRetriever(store, llm=llm).aretrieve(QUESTION)))  # noqa: B023
         assert llm.remaining == 0
     assert min(pauses) < 0.05
 
 
-async def test_counting_tokens_holds_nobody_up(
-    store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch, longest_pause: Any
-) -> None:
-    def slow(text: str) -> list[int]:
-        time.sleep(0.2)  # about what loading LlamaIndex's own takes
+async def test_counting_tokens_holds_nobody_up(store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading a tokenizer takes a while: the event loop leaves it to other threads."""
+    counting: list[int] = []
+
+    def count(text: str) -> list[int]:
+        counting.append(threading.get_ident())
         return [0] * len(text)
 
-    monkeypatch.setattr(llama_index.core, "global_tokenizer", slow)
-    pauses = [await longest_pause(lambda: gear(store, ONE_STEP)[0].aretrieve(QUESTION)) for _ in range(3)]
-    assert min(pauses) < 0.15
+    monkeypatch.setattr(llama_index.core, "global_tokenizer", count)
+    await gear(store, ONE_STEP)[0].aretrieve(QUESTION)
+    assert counting and threading.get_ident() not in counting
 
 
 # -- with other retrievers --------------------------------------------------------------------------------------------

@@ -713,7 +713,7 @@ async def test_cancelling_stops_the_work(store: GeARVectorStore) -> None:
 
     engine = T2RAGQueryEngine.from_vector_store(store, llm=Slow())
     task = asyncio.create_task(engine.aquery(QUESTION))
-    await asyncio.wait_for(released.wait(), 5)
+    await asyncio.wait_for(released.wait(), 60)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -297,7 +297,7 @@ async def test_a_stream_gives_the_events_and_then_the_result() -> None:
         trace.note(answer="Dell Curry")
         return "result"
 
-    items = await asyncio.wait_for(_all(streamed(trace, work)), 5)
+    items = await asyncio.wait_for(_all(streamed(trace, work)), 60)
     assert items == [_event("Dell"), _event("Dell Curry"), "result"]
 
 
@@ -311,9 +311,9 @@ async def test_events_come_while_the_work_goes_on() -> None:
         return "result"
 
     stream = streamed(trace, work)
-    assert await asyncio.wait_for(anext(stream), 5) == _event("first")
+    assert await asyncio.wait_for(anext(stream), 60) == _event("first")
     seen.set()
-    assert await asyncio.wait_for(_all(stream), 5) == [_event("second"), "result"]
+    assert await asyncio.wait_for(_all(stream), 60) == [_event("second"), "result"]
 
 
 @pytest.mark.parametrize("result", ["result", None, []], ids=str)
@@ -321,7 +321,7 @@ async def test_work_without_events_is_its_result(result: Any) -> None:
     async def work() -> Any:
         return result
 
-    assert await asyncio.wait_for(_all(streamed(Trace(question="Who?"), work)), 5) == [result]
+    assert await asyncio.wait_for(_all(streamed(Trace(question="Who?"), work)), 60) == [result]
 
 
 async def test_an_error_of_the_work_is_raised_behind_the_events() -> None:
@@ -332,9 +332,9 @@ async def test_an_error_of_the_work_is_raised_behind_the_events() -> None:
         raise KeyError("lost")
 
     stream = streamed(trace, work)
-    assert await asyncio.wait_for(anext(stream), 5) == _event("Dell")
+    assert await asyncio.wait_for(anext(stream), 60) == _event("Dell")
     with pytest.raises(KeyError, match="lost"):
-        await asyncio.wait_for(anext(stream), 5)
+        await asyncio.wait_for(anext(stream), 60)
     with pytest.raises(StopAsyncIteration):
         await anext(stream)
 
@@ -346,7 +346,7 @@ async def test_the_work_is_given_the_trace_and_the_caller_keeps_none() -> None:
         return [claimed("Who?") is trace, claimed("Who?") is trace]
 
     stream = streamed(trace, work)
-    assert await asyncio.wait_for(anext(stream), 5) == [True, False]
+    assert await asyncio.wait_for(anext(stream), 60) == [True, False]
     assert claimed("Who?") is not trace
     await stream.aclose()  # type: ignore[attr-defined]
 
@@ -366,7 +366,7 @@ async def _waiting(trace: Trace, log: list[str]) -> str:
 async def test_closing_the_stream_cancels_the_work_and_waits_for_it() -> None:
     trace, log, before = Trace(question="Who?"), list[str](), asyncio.all_tasks()
     stream: Any = streamed(trace, lambda: _waiting(trace, log))
-    assert await asyncio.wait_for(anext(stream), 5) == _event("Dell")
+    assert await asyncio.wait_for(anext(stream), 60) == _event("Dell")
     await stream.aclose()
     assert log == ["cancelled", "cleaned up"]
     assert asyncio.all_tasks() == before
@@ -381,7 +381,7 @@ async def test_cancelling_who_listens_cancels_the_work_and_waits_for_it() -> Non
             heard.set()
 
     task = asyncio.create_task(listening())
-    await asyncio.wait_for(heard.wait(), 5)
+    await asyncio.wait_for(heard.wait(), 60)
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -400,7 +400,7 @@ async def test_an_error_while_cleaning_up_is_not_the_callers() -> None:
             raise KeyError("lost")
 
     stream: Any = streamed(trace, work)
-    assert await asyncio.wait_for(anext(stream), 5) == _event("Dell")
+    assert await asyncio.wait_for(anext(stream), 60) == _event("Dell")
     await stream.aclose()
 
 
@@ -414,6 +414,6 @@ async def test_two_streams_do_not_hear_each_other() -> None:
         return trace.question
 
     streams = [_all(streamed(trace, partial(work, trace))) for trace in traces]
-    assert await asyncio.wait_for(asyncio.gather(*streams), 5) == [
+    assert await asyncio.wait_for(asyncio.gather(*streams), 60) == [
         [*(_event(f"{name} {n}") for n in range(3)), name] for name in ("one", "two")
     ]

@@ -353,10 +353,10 @@ def test_words_behind_an_unknown_that_has_its_name_elsewhere_are_no_part_of_it()
 
 def test_long_slots_with_many_unknowns_take_no_time() -> None:
     one = triple("a | is | ?a a ?b a ?c a ?d a ?e b")
-    start = time.perf_counter()
+    start = time.process_time()
     learn(clues("a | is | ?a a ?b a ?c a ?d a ?e b"), [Stated(Triple("a", "is", "a " * 3000 + "c"), 1)], 1, 32)
     learn(clues("a | is | ?a a ?b a ?c b"), [Stated(Triple("a", "is", "a " * 200 + "c"), 1)], 1, 32)
-    assert time.perf_counter() - start < 5 and len(unknowns(one)) == 5
+    assert time.process_time() - start < 5 and len(unknowns(one)) == 5
 
 
 def test_a_citation_is_no_part_of_a_value() -> None:

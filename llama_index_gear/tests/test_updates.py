@@ -7,7 +7,6 @@ import contextlib
 import json
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -206,7 +205,7 @@ def test_writers_through_two_stores_of_one_client_take_turns() -> None:
             assert not other.done()
         finish(flow, answer, batch)
         with pytest.raises(TenantError, match="another tenant has a passage of the id 'p'"):
-            other.result(timeout=5)
+            other.result(timeout=60)
     assert one.check().ok and one.for_tenant("a").get_nodes(["p"]) and one.check().passages == 2
 
 
@@ -245,7 +244,7 @@ def test_a_delete_does_not_wait_until_all_is_added() -> None:
         while not isinstance(batch[0], Take):
             batch = flow.send([answer(request) for request in batch])
         finish(flow, answer, batch)  # the second batch waits its turn: the delete comes before it
-        delete.result(timeout=5)
+        delete.result(timeout=60)
     assert {node.node_id for node in store.get_nodes()} == {f"p{n}" for n in range(1, 9)} and store.check().ok
 
 
@@ -261,7 +260,7 @@ def test_what_is_added_beside_a_clear_is_there_whole_or_not_at_all() -> None:
         while len(store._turns._claims) < 2:
             assert not adding.done()
         finish(flow, answer, batch)
-        adding.result(timeout=5)
+        adding.result(timeout=60)
     assert [node.node_id for node in store.get_nodes()] == ["new"] and store.check().triples == 1 and store.check().ok
 
 
@@ -349,16 +348,16 @@ def test_a_writer_waits_while_a_copy_reads_its_passage() -> None:
                 batch = flow.send([answer(sent) for sent in batch])
         except StopIteration as stop:
             copied = stop.value
-        adding.result(timeout=5)
+        adding.result(timeout=60)
     assert copied == 3 and target.check().ok and target.check().passages == 3
 
 
 class SlowWrites:
-    """A client, as of a server, whose first write of passages takes its time."""
+    """A client, as of a server, whose first write of passages takes until it may end."""
 
     def __init__(self, client: QdrantClient) -> None:
         self.client = client
-        self.is_writing, self.has_written = threading.Event(), threading.Event()
+        self.is_writing, self.may_end, self.has_written = threading.Event(), threading.Event(), threading.Event()
 
     def __getattr__(self, name: str) -> Any:
         if name == "_client":  # by which the engine in memory is known, and served one call at a time
@@ -368,7 +367,7 @@ class SlowWrites:
     def upsert(self, **options: Any) -> Any:
         if options["collection_name"] == "gear" and not self.is_writing.is_set():
             self.is_writing.set()
-            time.sleep(0.3)
+            self.may_end.wait(60)
             self.client.upsert(**options)
             self.has_written.set()
             return None
@@ -382,6 +381,10 @@ async def test_a_write_that_was_cancelled_does_not_land_after_the_next() -> None
     first = asyncio.create_task(store.async_add([one]))
     await asyncio.to_thread(client.is_writing.wait)
     first.cancel()
-    await store.async_add([two])
+    second = asyncio.create_task(store.async_add([two]))
+    while len(store._turns._claims) < 2:  # noqa: ASYNC110 - claims know no event
+        await asyncio.sleep(0)
+    client.may_end.set()
+    await asyncio.wait_for(second, 60)
     await asyncio.to_thread(client.has_written.wait)
     assert first.cancelled() and [node.get_content() for node in store.get_nodes()] == ["two"] and store.check().ok
