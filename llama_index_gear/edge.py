@@ -28,17 +28,14 @@ from llama_index_gear.edge_models import (
     to_query,
 )
 from llama_index_gear.errors import StoreError, StoreLockedError, UnsupportedCall
-from llama_index_gear.forks import free_in_child
 
 _CONFIG = "edge_config.json"  # Edge writes it when a shard is created
-_PARENTS: list[object] = []  # what a forked child must neither use nor close: it has none of Edge's threads
 
 
 class EdgeClient:
     """The embedded Qdrant, as far as a `QdrantClient` is needed of it.
 
-    Nothing is opened before the first call. Calls may come from any thread: they take turns. What is open in a process
-    is not in one forked from it.
+    Nothing is opened before the first call. Calls may come from any thread: they take turns.
 
     Args:
         path: the folder that holds the collections; made when the first collection is.
@@ -53,8 +50,7 @@ class EdgeClient:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._shards: dict[str, edge.EdgeShard] = {}
-        self._lock = free_in_child(threading.RLock())
-        free_in_child(self)
+        self._lock = threading.RLock()
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
@@ -277,10 +273,6 @@ class EdgeClient:
         ]
 
     # -- inside --------------------------------------------------------------------------------------------------
-
-    def _at_fork_reinit(self) -> None:
-        _PARENTS.append(self._shards)
-        self._shards = {}  # opened anew: which the parent's lock forbids, in words
 
     def _folder(self, collection_name: str) -> Path:
         if not collection_name or Path(collection_name).name != collection_name or collection_name.startswith("."):

@@ -21,8 +21,6 @@ from qdrant_client import QdrantClient
 
 from llama_index_gear import GeARTripleExtractor, GeARVectorStore
 from llama_index_gear.batch import OpenAIBatch
-from llama_index_gear.edge import EdgeClient
-from llama_index_gear.errors import StoreLockedError
 from llama_index_gear.external_reads import Remembered
 from llama_index_gear.steps import gather, run_coroutine
 from llama_index_gear.store_contract import passage
@@ -319,12 +317,11 @@ def parent() -> Any:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_waits_for_no_thread_of_its_parent(stores: Stores, parent: Any, tmp_path: Path) -> None:
     remembered, batch, llm = Remembered(), OpenAIBatch(OpenAI(api_key="none"), tmp_path / "batch"), ScriptedLLM()
-    edge, turns = EdgeClient(tmp_path), stores.one._turns
+    turns = stores.one._turns
     parent(
         turns.claim(None).take,
         turns._lock.acquire,
         stores.one._connection._turn.__enter__,
-        edge._lock.acquire,
         remembered._lock.acquire,
         batch._turn.acquire,
         llm._turn.acquire,
@@ -332,7 +329,6 @@ def test_a_forked_child_waits_for_no_thread_of_its_parent(stores: Stores, parent
 
     def work() -> None:
         stores.one.add(_nodes(2))
-        edge.close()
         remembered.add({})
         assert batch.status.waiting == 0 and llm.remaining == 0
         assert stores.one.check().ok
@@ -342,24 +338,3 @@ def test_a_forked_child_waits_for_no_thread_of_its_parent(stores: Stores, parent
     turns._lock.release()
     batch._turn.release()
     batch.close()
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_is_told_that_its_parent_has_the_embedded_store(tmp_path: Path) -> None:
-    """It has none of the engine's threads, which it would wait for."""
-    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=SMALL)
-    store.add(_nodes(1))
-
-    def work() -> None:
-        for call in (store.get_nodes, lambda: store.add(_nodes(2))):
-            with pytest.raises(StoreLockedError, match="close it there"):
-                call()
-        store.close()
-
-    assert _in_child(work) == 0
-    store.add(_nodes(2))
-    assert store.check().ok
-    store.close()
-    assert _in_child(lambda: store.add(_nodes(3))) == 0
-    assert [node.get_content() for node in store.get_nodes()] == ["Ann 3"]
-    store.close()

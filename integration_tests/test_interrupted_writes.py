@@ -1,0 +1,173 @@
+"""Ctrl-C, by real signals at random moments, while an embedded store is written: the next write returns, all is whole.
+
+    GEAR_INTERRUPTS=500 GEAR_SEED=1 pytest integration_tests/test_interrupted_writes.py -s
+
+Each round begins a call, interrupts it once or twice (an async one by an exception, as at the second Ctrl-C, or by
+cancelling), and looks the stores over: nothing is claimed, another thread's write returns, and `check` finds the stores
+whole, or does when the call is repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from llama_index.core.schema import BaseNode
+
+from llama_index_gear import GeARVectorStore
+from llama_index_gear.store_contract import passage
+from llama_index_gear.testing import WordEmbedding
+
+INTERRUPTS = int(os.environ.get("GEAR_INTERRUPTS", "60"))
+SEED = int(os.environ.get("GEAR_SEED", "0"))
+EMBED = WordEmbedding(16)
+DOCUMENTS, PASSAGES = 6, 4
+CLEARS = False  # until the embedded engine forgets a collection whose removal was interrupted
+# An interrupt in a finalizer is ignored by Python, and one before an `await` leaves a coroutine that is never awaited.
+pytestmark = [
+    pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that sends signals"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
+]
+
+
+class Stores(NamedTuple):
+    source: GeARVectorStore
+    target: GeARVectorStore
+
+
+class Write(NamedTuple):
+    """A call in both modes."""
+
+    sync: Callable[[Stores], object]
+    native: Callable[[Stores], Coroutine[Any, Any, object]]
+
+
+def nodes(version: int) -> list[BaseNode]:
+    return [
+        passage(
+            f"d{document}-{n}",
+            f"Entity {document} in version {version}, part {n}",
+            [(f"Entity {document}", "has version", f"V{version}"), (f"Entity {document}", "is in", f"Hub {n}")],
+            document=f"d{document}",
+            embed_model=EMBED,
+        )
+        for document in range(DOCUMENTS)
+        for n in range(PASSAGES)
+    ]
+
+
+def writes(version: int) -> dict[str, Write]:
+    new, document, some = nodes(version), f"d{version % DOCUMENTS}", [f"d{n}-0" for n in range(DOCUMENTS)]
+    calls = {
+        "add": Write(lambda of: of.source.add(new), lambda of: of.source.async_add(new)),
+        "delete": Write(lambda of: of.source.delete(document), lambda of: of.source.adelete(document)),
+        "delete_nodes": Write(lambda of: of.source.delete_nodes(some), lambda of: of.source.adelete_nodes(some)),
+        "clear": Write(lambda of: of.source.clear(), lambda of: of.source.aclear()),
+        "copy_to": Write(lambda of: of.source.copy_to(of.target), lambda of: of.source.acopy_to(of.target)),
+    }
+    return calls if CLEARS else {name: call for name, call in calls.items() if name != "clear"}
+
+
+def interrupted(work: Callable[[], object], delay: float, again: float) -> bool:
+    """Whether work was interrupted, after so many seconds, and (unless 0) once more so long after that."""
+    armed = [True] * (1 + bool(again))
+
+    def interrupt(*_: object) -> None:
+        if armed:
+            armed.pop()
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, delay, again)
+            work()
+        finally:
+            armed.clear()
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        return True
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    return False
+
+
+async def cancelled(work: Coroutine[Any, Any, object], delay: float, again: float) -> bool:
+    """Whether work was cancelled, after so many seconds, and once more so long after that."""
+    task, loop = asyncio.create_task(work), asyncio.get_running_loop()
+    for seconds in (delay, delay + again):
+        loop.call_later(seconds, task.cancel)
+    await asyncio.wait([task], timeout=120)
+    assert task.done()
+    if not task.cancelled():
+        task.result()
+    return task.cancelled()
+
+
+def ends(work: Callable[[], object]) -> None:
+    """Do this in another thread, which ends: for what stays claimed or locked it would wait for ever."""
+    future: Future[None] = Future()
+
+    def do() -> None:
+        try:
+            work()
+            future.set_result(None)
+        except BaseException as error:  # noqa: BLE001 - raised by who waits for it
+            future.set_exception(error)
+
+    threading.Thread(target=do, daemon=True).start()
+    future.result(timeout=120)
+
+
+def test_writes_that_are_interrupted_keep_nobody_waiting_and_are_mended_by_repeating_them(tmp_path: Path) -> None:
+    rng, counts, seconds = random.Random(SEED), Counter[str](), dict[str, float]()
+    stores = Stores(
+        *(GeARVectorStore.from_path(tmp_path / name, embed_model=EMBED, batch_size=5) for name in ("one", "two"))
+    )
+    outside = [passage("outside", "Somebody else", [("Somebody", "is", "else")], embed_model=EMBED)]
+    for store in stores:
+        store.add([*nodes(0), *outside])
+    number = 0
+    while counts["interrupted"] < INTERRUPTS:
+        number += 1
+        name, write = rng.choice(sorted(writes(number).items()))
+        way = rng.choice(("sync", "async", "cancelled"))
+        if number % 2 or f"{way} {name}" not in seconds:  # there is something to delete, clear and copy
+            stores.source.add([*nodes(0), *outside])
+        start = time.perf_counter()
+        delay = rng.uniform(1e-5, 1.1 * seconds.get(f"{way} {name}", 0.01))
+        again = rng.choice((0, rng.uniform(1e-5, 2e-3)))
+        if way == "sync":
+            is_met = interrupted(lambda: write.sync(stores), delay, again)  # noqa: B023
+        elif way == "async":
+            is_met = interrupted(lambda: asyncio.run(write.native(stores)), delay, again)  # noqa: B023
+        else:
+            is_met = asyncio.run(cancelled(write.native(stores), delay, again))
+        if not is_met:
+            seconds[f"{way} {name}"] = min(time.perf_counter() - start, seconds.get(f"{way} {name}", 60.0))
+        seconds.setdefault(f"{way} {name}", 2 * delay)
+        counts["interrupted"] += is_met
+        about = f"round {number} of seed {SEED}: {way} {name} after {delay:.6f} s, and {again:.6f} s later"
+        assert not any(store._turns._claims for store in stores), about
+        for store in stores:
+            ends(lambda: store.add(outside))  # noqa: B023
+        is_whole = all(store.check(sample=0).ok for store in stores)
+        counts[f"{way} {name}"] += is_met
+        counts["half done"] += not is_whole
+        if not is_whole:
+            write.sync(stores)
+            assert all(store.check(sample=0).ok for store in stores), about
+    for store in stores:
+        store.close()
+    print(f"seed {SEED}, {number} calls: {dict(counts)}")  # noqa: T201 - what is to be reported
