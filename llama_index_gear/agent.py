@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 from llama_index_gear.errors import ArgumentError, OutOfTime
 from llama_index_gear.evidence import Call, Step
 from llama_index_gear.steps import Ask, Flow
+from llama_index_gear.text import described
 from llama_index_gear.trace import Trace
 
 State = TypeVar("State")
@@ -208,7 +209,7 @@ class _Meter:
                     prompt_tokens=reply.prompt_tokens,
                     completion_tokens=reply.completion_tokens,
                     ms=round(reply.ms, 1),
-                    error="" if error is None else f"{type(error).__name__}: {error}",
+                    error="" if error is None else described(error),
                 )
             )
             if error is None:
@@ -221,4 +222,4 @@ class _Meter:
 
 
 def _failed(error: Exception) -> str:
-    return f"failed: {type(error).__name__}: {error}"
+    return f"failed: {described(error)}"

@@ -13,7 +13,7 @@ from llama_index.core.response_synthesizers import BaseSynthesizer
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from llama_index_gear.agent_engine import AgentQueryEngine
-from llama_index_gear.asking import unfenced
+from llama_index_gear.asking import uncited, unfenced
 from llama_index_gear.evidence import ClueState
 from llama_index_gear.external import ExternalTripleStore
 from llama_index_gear.external_retriever import ExternalGeARRetriever
@@ -276,8 +276,8 @@ class T2RAGQueryEngine(AgentQueryEngine):
         lines = []
         for fact in trace.links:
             stated = "".join(f"[{numbers[each]}]" for each in fact.passages if each in numbers)
-            lines.append(f"- {' '.join(fact.triple)} {stated}".rstrip())
-        lines += [f"- not found: {' '.join(clue.triple)}" for clue in _open_clues(trace)]
+            lines.append(f"- {uncited(' '.join(fact.triple))} {stated}".rstrip())
+        lines += [f"- not found: {uncited(' '.join(clue.triple))}" for clue in _open_clues(trace)]
         return [NodeWithScore(node=TextNode(text=unfenced("\n".join(lines))))]
 
 

@@ -14,7 +14,7 @@ from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 from llama_index_gear.asking import unfenced
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.read import Said, numbered, understood
-from llama_index_gear.reason import GistMemory, fields_of, parse_query
+from llama_index_gear.reason import GistMemory, parse_query, yes_or_no
 from llama_index_gear.reply import spoken
 from llama_index_gear.steps import Flow
 
@@ -61,10 +61,8 @@ and leave out those that don't help. If none does, write: none. Nothing else.
 )
 """`filter(P, G)` of Millions of GeAR-s Eq. 6. Variables: `passages`, `gist`, `question`, `problem`."""
 
-_FLAG = re.compile(r"(?<!\w)sufficient[\"']?\s*[:=]\s*[\"']?(true|false|yes|no)\b", re.IGNORECASE)
-_YES = ("true", "yes", "1")
-_NO = ("false", "no", "0")
 _BRACKETED = re.compile(r"\[\s*(\d{1,4}(?:\s*,\s*\d{1,4})*)\s*\]")
+_RANKED = re.compile(r"\[[\d\s,]+\](?:[\s*]*>[\s*]*\[[\d\s,]+\])*")
 _BARE = re.compile(r"\W*\d{1,4}(?:[\s>,;]+\d{1,4})*\W*")
 _NUMBER = re.compile(r"\d{1,4}")
 _NONE = re.compile(r"\W*(?:none|no passages?|nothing)\b|[^\d\[\]]*\[\s*\]\W*$", re.IGNORECASE)
@@ -86,7 +84,9 @@ class Decision:
 
 def decide(question: str, gist: GistMemory, queries: Sequence[str], prompt: BasePromptTemplate) -> Flow[Said]:
     """Whether the facts suffice, and the next query if they don't: a `Decision`."""
-    searched = "\n".join(f"{number}. {unfenced(query)}" for number, query in enumerate(queries, start=1))
+    searched = "\n".join(
+        f"{number}. {unfenced(' '.join(query.split()))}" for number, query in enumerate(queries, start=1)
+    )
     return understood(prompt, "decide", parse_decision, {"gist": gist.text, "question": question, "queries": searched})
 
 
@@ -97,39 +97,41 @@ def rank(question: str, gist: GistMemory, passages: Sequence[str], prompt: BaseP
 
 
 def parse_decision(reply: str) -> Decision:
-    """The decision in a reply.
+    """Read the decision of a reply; one that is given twice is one.
 
     Raises:
-        ReplyError: it says neither that the facts suffice nor what to search for.
+        ReplyError: it says neither that the facts suffice nor what to search for, or it says both, or it gives several
+            queries.
 
     """
     text = spoken(reply)
-    fields = fields_of(text, "sufficient") or {}
-    said = {str(fields["sufficient"]).strip(" .").lower()} if fields else {each.lower() for each in _FLAG.findall(text)}
-    if said and said <= set(_YES):
-        return Decision(True)
-    if not said or not said <= set(_NO):
-        raise ReplyError(f"no decision can be read in the reply {text[:200]!r}")
-    return Decision(False, parse_query(reply))
+    sufficient, found = yes_or_no(text, "sufficient", "decision")
+    if not sufficient and not found:
+        raise ReplyError(f"the facts don't suffice, and no query can be read, in the reply {text[:200]!r}")
+    return Decision(True) if sufficient else Decision(False, parse_query(reply))
 
 
 def parse_ranking(reply: str, count: int) -> list[int]:
-    """The places, from 0, that a reply names, best first; none twice, unknown ones left out.
+    """Read the places, from 0, that a reply names, best first; none twice, unknown ones left out.
 
     Args:
         reply: "[2] > [5]", "2, 5", "none", with prose around or without.
         count: how many passages there are.
 
     Raises:
-        ReplyError: it names no passage, and doesn't say that there is none.
+        ReplyError: it names no passage, and doesn't say that there is none, or it ranks them twice, differently.
 
     """
-    text = spoken(reply).strip()
+    text = spoken(reply)
     bracketed = _BRACKETED.findall(text)
     if _BARE.fullmatch(text):
         bracketed = [text]
     numbers = [int(number) for each in bracketed for number in _NUMBER.findall(each)]
     places = list(dict.fromkeys(number - 1 for number in numbers if 1 <= number <= count))
+    rankings = {tuple(_NUMBER.findall(ranked)) for ranked in _RANKED.findall(text)}
+    says_none = any(_NONE.fullmatch(line) for line in text.splitlines())
+    if places and sum(len(ranked) > 1 for ranked in rankings) + says_none > 1:
+        raise ReplyError(f"the reply ranks the passages in more than one way: {text[:200]!r}")
     if not places and not _NONE.match(text):
         raise ReplyError(f"no ranking of the passages 1 to {count} can be read in the reply {text[:200]!r}")
     return places

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 from llama_index.core.prompts import PromptTemplate
 
-from llama_index_gear.asking import Reply, unfenced
+from llama_index_gear.asking import Reply, as_passage, unfenced
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.ledger import Extraction, Outcome
 from llama_index_gear.reply import parse_numbered, parse_triples
+from llama_index_gear.text import described
 from llama_index_gear.triple import Triple, entity_key
 
 EXTRACT_PROMPT = PromptTemplate(
@@ -81,7 +82,7 @@ where a passage states no facts.
 def shown_together(passages: Sequence[tuple[str, str]]) -> dict[str, str]:
     """What `EXTRACT_SEVERAL_PROMPT` is filled with for these (text, title)."""
     blocks = (
-        f"Passage {number}. Title: {shown_title(title)}\n\n{unfenced(text)}"
+        f"Passage {number}. Title: {shown_title(title)}\n\n{as_passage(text)}"
         for number, (text, title) in enumerate(passages, start=1)
     )
     return {"passages": "\n#####\n".join(blocks), "count": str(len(passages))}
@@ -96,7 +97,7 @@ def understood(reply: Reply) -> tuple[Sequence[Triple], Outcome, str]:
     """The triples of a reply, what is to be called of it, and what is wrong with it."""
     if reply.error is not None:
         outcome = Outcome.TIMED_OUT if reply.timed_out else Outcome.FAILED
-        return (), outcome, f"{type(reply.error).__name__}: {reply.error}"
+        return (), outcome, described(reply.error)
     if reply.refused:
         return (), Outcome.REFUSED, reply.text or "the model refused"
     try:

@@ -8,7 +8,7 @@ from typing import Any
 
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 
-from llama_index_gear.asking import complaint, unfenced
+from llama_index_gear.asking import as_passage, complaint
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.reply import parse_triples
 from llama_index_gear.steps import Ask, Flow
@@ -110,5 +110,5 @@ def read_triples(reply: str) -> tuple[Triple, ...]:
 
 
 def numbered(passages: Sequence[str]) -> str:
-    """Passages as a prompt shows them: with a number each, and no fence of their own."""
-    return "\n\n".join(f"[{number}] {unfenced(text)}" for number, text in enumerate(passages, start=1))
+    """Number passages, as a prompt shows them; none closes the fence or begins another."""
+    return "\n\n".join(f"[{number}] {as_passage(text)}" for number, text in enumerate(passages, start=1))

@@ -5,7 +5,6 @@ All prompts take `problem`: empty at first; on a second try, what was wrong with
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,8 +14,9 @@ from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 
 from llama_index_gear.asking import unfenced
 from llama_index_gear.errors import ReplyError
+from llama_index_gear.json_scan import UNSEARCHED, forms, scan, texts
 from llama_index_gear.read import Said, numbered, read_triples, understood
-from llama_index_gear.reply import spoken
+from llama_index_gear.reply import spoken, triples_in
 from llama_index_gear.steps import Flow
 from llama_index_gear.triple import Triple, entity_key
 
@@ -114,8 +114,6 @@ Answer with JSON of the form {"query": "…"} and nothing else.
 )
 """`rewrite(G, q, r)` of GeAR Eq. 7. Variables: `gist`, `question`, `reason`, `queries`, `problem`."""
 
-_OBJECT = re.compile(r"\{")
-_FLAG = re.compile(r"(?<!\w)answerable[\"']?\s*[:=]\s*[\"']?(true|false|yes|no)\b", re.IGNORECASE)
 _LABEL = re.compile(
     r"^(?:[-*•#>\s]|\d{1,2}[.)])*(?:(?:next|new|rewritten|search)\s+)*(?:query|question)(?:\s+\d+)?[\s*]*:[\s*]*",
     re.IGNORECASE,
@@ -124,8 +122,6 @@ _BULLET = re.compile(r"^(?:[-*•#>]|\d{1,2}[.)])\s+")
 _QUOTES = ('""', "''", "“”", "``", "‘’")
 _YES_OR_NO = {"true": True, "yes": True, "1": True, "1.0": True, "false": False, "no": False, "0": False, "0.0": False}
 _LONGEST_QUERY = 1000  # characters
-_DECODER = json.JSONDecoder(strict=False)
-_OBJECTS = 50  # of a reply that are looked into
 
 
 class GistMemory:
@@ -197,56 +193,66 @@ def reason(question: str, gist: GistMemory, prompt: BasePromptTemplate) -> Flow[
 
 def read_and_reason(question: str, passages: Sequence[str], gist: GistMemory, prompt: BasePromptTemplate) -> Flow[Said]:
     """`read_gist` and `reason` in one call: (tuple of `Triple`, `Verdict`)."""
-
-    def parse(reply: str) -> tuple[tuple[Triple, ...], Verdict]:
-        fields = fields_of(spoken(reply), "triples")
-        # An answer that is a list of three names is no triple.
-        facts = reply if fields is None else json.dumps({"triples": fields["triples"]})
-        return read_triples(facts), parse_verdict(reply)
-
     variables = {"passages": numbered(passages), "gist": gist.text, "question": question}
-    return understood(prompt, "gist and reason", parse, variables)
+    return understood(prompt, "gist and reason", parse_facts_and_verdict, variables)
 
 
 def rewrite(
     question: str, gist: GistMemory, missing: str, queries: Sequence[str], prompt: BasePromptTemplate
 ) -> Flow[Said]:
     """The next query (GeAR Eq. 7): a `str`, not empty."""
-    searched = "\n".join(f"- {unfenced(query)}" for query in queries)
+    searched = "\n".join(f"- {unfenced(' '.join(query.split()))}" for query in queries)
     open_piece = unfenced(" ".join(missing.split())) or "(not said)"
     variables = {"gist": gist.text, "question": question, "reason": open_piece, "queries": searched}
     return understood(prompt, "rewrite", parse_query, variables)
 
 
-def parse_verdict(reply: str) -> Verdict:
-    """The verdict in a reply.
+def parse_facts_and_verdict(reply: str) -> tuple[tuple[Triple, ...], Verdict]:
+    """Read the facts and the verdict of a reply that has both.
 
     Raises:
-        ReplyError: it says neither that the question can be answered nor that it can't.
+        ReplyError: it lacks one of them, or has two verdicts that differ.
+
+    """
+    verdict = parse_verdict(reply)
+    text = spoken(reply)
+    found, _ = statements(text, "triples")
+    if not found:
+        return read_triples(reply), verdict
+    # An answer that is a list of three names is no triple.
+    listed = [value for form in found for value in form["triples"]]
+    triples = triples_in(listed)
+    if not triples and any(listed):
+        raise ReplyError(f"no triples can be read in the reply {text[:200]!r}")
+    return triples, verdict
+
+
+def parse_verdict(reply: str) -> Verdict:
+    """Read the verdict of a reply; one that is given twice is one.
+
+    Raises:
+        ReplyError: it says neither that the question can be answered nor that it can't, or it says both, or it gives
+            several answers or reasons.
 
     """
     text = spoken(reply)
-    fields = fields_of(text, "answerable") or {}
-    said = {str(fields["answerable"])} if fields else set(_FLAG.findall(text))
-    answers = {_YES_OR_NO.get(value.strip(" .").lower()) for value in said}
-    if len(answers) != 1 or None in answers:
-        raise ReplyError(f"no verdict can be read in the reply {text[:200]!r}")
-    if answers == {True}:
-        return Verdict(True, answer=_text(fields.get("answer")))
-    return Verdict(False, reason=_text(fields.get("reason")))
+    answerable, found = yes_or_no(text, "answerable", "verdict")
+    name = "answer" if answerable else "reason"
+    said = only((_text(value) for form in found for value in form.get(name, ())), text)
+    return Verdict(True, answer=said) if answerable else Verdict(False, reason=said)
 
 
 def parse_query(reply: str) -> str:
-    """The query in a reply: of the JSON form, or a line of its own.
+    """Read the query of a reply: of the JSON form, or a line of its own.
 
     Raises:
-        ReplyError: there is none.
+        ReplyError: there is none, or several.
 
     """
     text = spoken(reply)
-    fields = fields_of(text, "query")
-    if fields is not None:
-        query = "" if isinstance(fields["query"], bool | list) else _text(fields["query"])
+    found, _ = statements(text, "query")
+    if found:
+        query = only((value for form in found for value in form["query"] if isinstance(value, str)), text)
     else:
         lines = [line for line in text.splitlines() if line.strip(" `")]
         query = _unquoted(_BULLET.sub("", _LABEL.sub("", lines[0].strip()))) if len(lines) == 1 else ""
@@ -257,25 +263,67 @@ def parse_query(reply: str) -> str:
     return query
 
 
-def fields_of(text: str, key: str) -> dict[str, Any] | None:
-    """The first JSON object in the text that has this key, its keys in lower case."""
-    for count, opening in enumerate(_OBJECT.finditer(text)):
-        if count == _OBJECTS:
-            break
-        try:
-            value, _ = _DECODER.raw_decode(text, opening.start())
-        except (ValueError, RecursionError):
-            continue
-        lowered = {name.lower(): entry for name, entry in value.items()}
-        if key in lowered:
-            return lowered
-    return None
+def statements(text: str, key: str) -> tuple[list[dict[str, list[Any]]], str]:
+    """Find the JSON objects of a reply that state this key, and the prose around all JSON.
+
+    An object maps names, in lower case, to the values that it gives.
+
+    Raises:
+        ReplyError: beside such objects there is one that breaks off, or more looks like JSON than is searched.
+
+    """
+    spans = list(scan(text))
+    found = forms((span.value for span in spans), key)
+    prose, behind = [], 0
+    for span in spans:
+        if span.is_read:
+            prose.append(text[behind : span.start])
+            behind = span.end
+    around = "\n".join([*prose, text[behind:]])
+    if spans and spans[-1].value is UNSEARCHED:
+        raise ReplyError(f"no {key} can be read, too much looks like JSON and is not, in the reply {text[:200]!r}")
+    if found and re.search(rf"[{{,]\s*[\"']{key}[\"']\s*:", around, re.IGNORECASE):
+        raise ReplyError(f"one of several JSON objects with {key!r} cannot be read in the reply {text[:200]!r}")
+    return found, around
+
+
+def yes_or_no(text: str, key: str, what: str) -> tuple[bool, list[dict[str, list[Any]]]]:
+    """Read a key that is true or false, and find the objects that state it; see `statements`.
+
+    Raises:
+        ReplyError: the reply states neither, or both. The error calls what is missing `what`.
+
+    """
+    found, prose = statements(text, key)
+    flags = re.findall(rf"(?<!\w){key}[\"']?\s*[:=]\s*[\"']?(true|false|yes|no)\b", prose, re.IGNORECASE)
+    given = [*(value for form in found for value in form[key]), *flags]
+    said = {
+        _YES_OR_NO.get(str(value).strip(" .").lower()) if isinstance(value, str | bool) else None for value in given
+    }
+    if None in said or not said:
+        raise ReplyError(f"no {what} can be read in the reply {text[:200]!r}")
+    if len(said) > 1:
+        raise ReplyError(f"no {what} can be read, {key!r} is both true and false, in the reply {text[:200]!r}")
+    return said == {True}, found
+
+
+def only(values: Iterable[str], text: str) -> str:
+    """Return what all of these values say, up to case and white space; empty ones say nothing.
+
+    Raises:
+        ReplyError: two differ; the error quotes the reply, `text`.
+
+    """
+    said = {" ".join(value.split()).casefold(): value for value in values if value.strip()}
+    if len(said) > 1:
+        raise ReplyError(f"the reply gives {len(said)} answers, where one is asked for: {text[:200]!r}")
+    return next(iter(said.values()), "")
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(filter(None, map(_text, value)))
-    return "" if value is None or isinstance(value, dict) else str(value).strip()
+    if isinstance(value, bool):
+        return str(value)
+    return ", ".join(text.strip() for text in texts(value) if text.strip())
 
 
 def _unquoted(text: str) -> str:

@@ -7,13 +7,14 @@ it. Time and memory grow linearly with the reply, whatever it holds.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from llama_index_gear.errors import ReplyError, TripleError
+from llama_index_gear.json_scan import Number, scan
+from llama_index_gear.text import whole
 from llama_index_gear.triple import Triple
 
 _ENDS = (("subject", "object"), ("head", "tail"), ("source", "target"))
@@ -21,8 +22,12 @@ _LINKS = ("predicate", "relation", "relationship")
 _HEADINGS = [[first, link, last] for first, last in _ENDS for link in _LINKS]
 _ROLES = {*_LINKS, *(end for ends in _ENDS for end in ends)}
 
-_THINKING = re.compile(r"\A(?:\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z))+", re.DOTALL | re.IGNORECASE)
-_THOUGHT = re.compile(r"\A.*</think(?:ing)?>[ \t\r]*(?:\n|\Z)", re.DOTALL | re.IGNORECASE)  # opened in the prompt
+LONGEST_REPLY = 500_000
+"""Characters of a reply that is read; a longer one is none that was asked for."""
+
+_OPENED = re.compile(r"\s*<think(?:ing)?>([ \t\r]*\n)?", re.IGNORECASE)
+_CLOSED = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+_CLOSED_LINE = re.compile(r"^[^|\[\](){}\"“<\n]*</think(?:ing)?>[ \t\r]*$", re.IGNORECASE | re.MULTILINE)
 _NOTHING = re.compile(
     r"^\W*(?:none|n/?a|nothing|empty|(?:there (?:are|is) )?no (?:\w+ ){0,3}(?:facts?|triples?|information)\b.*)\W*$",
     re.IGNORECASE | re.DOTALL,
@@ -30,21 +35,11 @@ _NOTHING = re.compile(
 _EMPTY = re.compile(r"[\"']?(?:triples|facts)[\"']?\s*[:=]\s*[\[(]\s*[\])]", re.IGNORECASE)
 _ENTITIES = re.compile(r"entit\w*[\"'”]?\s*[:=]\s*\Z", re.IGNORECASE)  # what stands before a list of entities
 _BULLET = re.compile(r"^\s*(?:[-*•]|\(\d{1,2}\)|\d{1,3}[.)])\s+")
-_OPENING = re.compile(r"[\[{]")
 _TOKEN = re.compile(r"[(\[{]|[)\]}]|[,:]|[\"'“]|[^\s()\[\]{},:\"'“]+")
 _BEFORE_SLOT = ("(", "[", "{", ",", ":")
 _BARE = re.compile(r"(?:-?\d+(?:\.\d+)?|null|None|[Tt]rue|[Ff]alse)(?=\s*[,)\]}])")
 _AFTER_QUOTE = re.compile(r"\s*(?:[,:)\]};\n]|\Z)")
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
-
-
-class _Number(str):
-    """A number, as the model wrote it: a slot like any other, but numbers alone are `[1, 2]` in prose."""
-
-    __slots__ = ()
-
-
-_JSON = json.JSONDecoder(strict=False, parse_int=_Number, parse_float=_Number, parse_constant=_Number)
 
 
 @dataclass(frozen=True)
@@ -87,24 +82,27 @@ def parse_triples(reply: str) -> ParsedTriples:
     return ParsedTriples(triples, malformed)
 
 
+def triples_in(value: Any) -> tuple[Triple, ...]:
+    """Read the triples of a JSON value, in order, without repetition; entries that are none are left out."""
+    return _built(_entries(value))[0]
+
+
 def parse_numbered(reply: str, passages: int) -> dict[int, tuple[Triple, ...]]:
     """Read the triples of each of several passages, numbered from 1, in a reply that has one JSON object a passage.
 
-    Objects of the form `{"passage": 1, …, "triples": […]}` count, wherever they stand, if they are whole and the only
-    ones of that number; those of which no entry is a triple don't. Never raises.
+    Objects of the form `{"passage": 1, …, "triples": […]}` count, wherever they stand, if they are whole. Those of
+    which no entry is a triple don't, nor do those of one number that differ. A reply that is too long says nothing.
+    Never raises.
     """
-    text = spoken(reply)
+    try:
+        text = spoken(reply)
+    except ReplyError:
+        return {}
     read: dict[int, tuple[Triple, ...] | None] = {}
-    position, unread = 0, 0
-    while unread <= passages + 4 and (opening := _OPENING.search(text, position)):
-        try:
-            value, position = _JSON.raw_decode(text, opening.start())
-        except (ValueError, RecursionError):
-            position, unread = opening.end(), unread + 1
-            continue
-        for number, entry in _numbered(value):
+    for span in scan(text):
+        for number, entry in _numbered(span.value):
             triples, _ = _built(_entries(entry))
-            is_said = number not in read and (bool(triples) or _says_none(entry))
+            is_said = (bool(triples) or _says_none(entry)) and read.get(number, triples) == triples
             read[number] = triples if is_said else None
     return {number: triples for number, triples in read.items() if triples is not None and 1 <= number <= passages}
 
@@ -129,24 +127,55 @@ def _built(found: Iterable[tuple[Any, ...]]) -> tuple[tuple[Triple, ...], int]:
     malformed = 0
     for slots in found:
         try:
-            triples[Triple(*map(_whole, slots))] = None
+            triples[Triple(*map(_plain, slots))] = None
         except (TripleError, TypeError, AttributeError):
             malformed += 1
     return tuple(triples), malformed
 
 
 def spoken(reply: str) -> str:
-    """A reply without what the model thought aloud before it."""
-    return _THOUGHT.sub("", _THINKING.sub("", reply)).strip()
+    """Take off a reply what the model thought aloud before it.
+
+    Thoughts stand before the first closing tag that ends a line of prose; no statement ends with one, and a text in
+    JSON may hold one. Thoughts that are opened and have no such line end with the first closing tag, or never.
+
+    Raises:
+        ReplyError: the reply is longer than `LONGEST_REPLY`.
+
+    """
+    if len(reply) > LONGEST_REPLY:
+        raise ReplyError(f"the reply has {len(reply)} characters; none of more than {LONGEST_REPLY} is read")
+    text = whole(reply)
+    position = 0 if _OPENED.match(text) else _end_of_thoughts(text)
+    last_line = max((found.end() for found in _CLOSED_LINE.finditer(text)), default=0)
+    while opened := _OPENED.match(text, position):
+        line = _CLOSED_LINE.search(text, opened.end()) if opened[1] and opened.end() < last_line else None
+        closed = line or _CLOSED.search(text, opened.end())
+        position = len(text) if closed is None else closed.end()
+    return text[position:].strip()
+
+
+def _end_of_thoughts(text: str) -> int:
+    """Find where thoughts end that were opened in the prompt; 0 if there are none."""
+    if _CLOSED.search(text) is None:
+        return 0
+    values = (span for span in scan(text) if span.is_read)
+    value = next(values, None)
+    for closed in _CLOSED_LINE.finditer(text):
+        while value is not None and value.end <= closed.start():
+            value = next(values, None)
+        if value is None or closed.end() <= value.start:
+            return closed.end()
+    return 0
 
 
 def _shortened(text: str) -> str:
     return text if len(text) <= 200 else f"{text[:150]} … {text[-40:]}"
 
 
-def _whole(slot: Any) -> Any:
-    """A text without halves of surrogate pairs, which no store can write."""
-    return slot.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") if isinstance(slot, str) else slot
+def _plain(slot: Any) -> Any:
+    """A text as it is, a number as a text."""
+    return str(slot) if isinstance(slot, str) else slot
 
 
 def _from_json(text: str) -> list[tuple[Any, ...]] | None:
@@ -156,16 +185,15 @@ def _from_json(text: str) -> list[tuple[Any, ...]] | None:
     """
     found: list[tuple[Any, ...]] = []
     seen = False
-    position = 0
-    while opening := _OPENING.search(text, position):
-        try:
-            value, position = _JSON.raw_decode(text, opening.start())
-        except (ValueError, RecursionError):
-            return [*found, *(_from_groups(text[position:]) or [])] if seen else None
-        if _is_entity_list(text, opening.start()):
+    behind = 0
+    for span in scan(text):
+        if not span.is_read:
+            return [*found, *(_from_groups(text[behind:]) or [])] if seen else None
+        behind = span.end
+        if _is_entity_list(text, span.start):
             continue
-        entries = list(_entries(value))
-        seen = seen or bool(entries) or value == [] or _says_none(value)
+        entries = list(_entries(span.value))
+        seen = seen or bool(entries) or span.value == [] or _says_none(span.value)
         found.extend(entries)
     return found if seen else None
 
@@ -191,7 +219,7 @@ def _entries(value: Any) -> Iterator[tuple[Any, ...]]:
             waiting.extend(reversed(_elements(value)))
         elif isinstance(value, str):
             yield from _from_lines(value) or ()
-        elif isinstance(value, tuple) and not all(isinstance(slot, _Number) for slot in value):
+        elif isinstance(value, tuple) and not all(isinstance(slot, Number) for slot in value):
             yield value
 
 
@@ -242,7 +270,7 @@ class _Group:
 
     def entry(self) -> tuple[Any, ...] | None:
         """What the group says, or was meant to say, of a triple."""
-        if self.is_passed_over or len(self.slots) < 2 or all(isinstance(slot, _Number) for slot in self.slots):
+        if self.is_passed_over or len(self.slots) < 2 or all(isinstance(slot, Number) for slot in self.slots):
             return None
         if self.opening != "{":
             return tuple(self.slots)
@@ -279,7 +307,7 @@ def _groups(text: str) -> Iterator[tuple[Any, ...]]:
                 stack[-1].slots.append(_unescaped(text[start + 1 : end]))
                 position = end + 1
         elif may_be_slot and (bare := _BARE.match(text, start)):
-            stack[-1].slots.append(None if bare.group().isalpha() else _Number(bare.group()))
+            stack[-1].slots.append(None if bare.group().isalpha() else Number(bare.group()))
             position = bare.end()
 
 
@@ -298,7 +326,7 @@ def _closing_quote(text: str, opening: int) -> int | None:
 
 def _unescaped(text: str) -> str:
     whitespace = {"n": "\n", "t": "\t", "r": "\r"}
-    return _ESCAPE.sub(lambda code: chr(int(code[1], 16)) if code[1] else whitespace.get(code[2], code[2]), text)
+    return whole(_ESCAPE.sub(lambda code: chr(int(code[1], 16)) if code[1] else whitespace.get(code[2], code[2]), text))
 
 
 def _from_lines(text: str) -> list[tuple[Any, ...]] | None:

@@ -5,18 +5,18 @@ Both prompts take `problem`: empty at first; on a second try, what was wrong wit
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 
-from llama_index_gear.asking import unfenced
+from llama_index_gear.asking import uncited, unfenced
 from llama_index_gear.errors import ReplyError, TripleError
+from llama_index_gear.json_scan import Number, forms, objects, scan, texts
 from llama_index_gear.learning import Stated
 from llama_index_gear.read import Said, numbered, understood
-from llama_index_gear.reply import parse_triples, spoken
+from llama_index_gear.reply import parse_triples, spoken, triples_in
 from llama_index_gear.steps import Flow
 from llama_index_gear.triple import StoredTriple, Triple
 from llama_index_gear.unknowns import Clue, Clues, slots_of
@@ -83,12 +83,9 @@ Variables: `propositions`, `passages`, `known`, `question`, `clues`, `problem`.
 """
 
 _BRACKETED = re.compile(r"[<\[{]\s*\??(\w+(?:\s+\w+){0,3})\s*[>\]}]")  # "<director>", which some models write
-_DECODER = json.JSONDecoder(strict=False)
-_OPENING = re.compile(r"[\[{]")
 _CLUE = ("clue", "clue_number", "clue number", "number", "id")
 _PASSAGES = ("passages", "passage", "sources", "source")
 _LONGEST_LINE = 1000  # characters of a statement in a line of its own
-_FAILURES = 50  # places in a reply that look like JSON and are not
 _NUMBER = re.compile(r"\d+")
 _LINE = re.compile(r"^[>*•#-]*\s*(?:(?:\w+ ){0,4}clue\s*#?)?(\d{1,3})\s*[:.)]\s*(.+)$", re.IGNORECASE)
 _NAMES = ("subject", "predicate", "object")
@@ -146,8 +143,8 @@ def _stated_once(found: Sequence[StoredTriple], numbers: Mapping[str, int]) -> l
         sources = "".join(f"[{number}]" for number in sorted(told))
         lines.setdefault((triple.subject, triple.predicate, sources), []).append(triple.object)
     return [
-        unfenced(f"- {subject} {predicate} {'; '.join(objects)} {sources}".rstrip())
-        for (subject, predicate, sources), objects in lines.items()
+        unfenced(f"- {uncited(f'{subject} {predicate}')} {uncited('; '.join(names))} {sources}".rstrip())
+        for (subject, predicate, sources), names in lines.items()
     ]
 
 
@@ -156,20 +153,23 @@ def _shown(clues: Clues, clue: Clue) -> str:
 
 
 def parse_decomposition(reply: str, prompt: str = "") -> tuple[Triple, ...]:
-    """The triples that a question was taken apart into; what the prompt itself says is not one of them.
+    """Read the triples that a question was taken apart into; what the prompt itself says is not one of them.
 
     Raises:
-        ReplyError: there are none.
+        ReplyError: there are none, or the question is taken apart twice, differently.
 
     """
     triples = parse_triples(reply).triples
-    taught: set[Triple] = set()
-    for example in _objects(prompt):
-        told = set(_read(json.dumps(example)))
-        taught |= told if told <= set(triples) else set()  # an echo has all of it; a question may share a part
+    examples = [triples_in(example) for example in objects(span.value for span in scan(prompt))]
+    echoes = [set(told) for told in examples if set(told) <= set(triples)]  # has all of it; a question may share a part
+    taught = {triple for told in echoes for triple in told}
     own = [triple for triple in triples if triple not in taught and slots_of(triple) != _NAMES] or triples
     if not own:
         raise ReplyError("the reply holds no triple; at least one is needed to search by")
+    listed = forms((span.value for span in scan(spoken(reply))), "triples")
+    ways = {frozenset(triples_in(form["triples"])) for form in listed}
+    if len([way for way in ways if way and way not in echoes]) > 1:
+        raise ReplyError("the reply takes the question apart in more than one way")
     return tuple(Triple(*(_BRACKETED.sub(_unbracketed, slot, count=1) for slot in slots_of(each))) for each in own)
 
 
@@ -186,19 +186,34 @@ def _unbracketed(found: re.Match[str]) -> str:
 
 
 def parse_statements(reply: str) -> tuple[Stated, ...]:
-    """What a reply says of the clues; empty if it says that there is nothing.
+    """Read what a reply says of the clues; empty if it says that there is nothing.
 
     Raises:
-        ReplyError: it holds neither statements nor a word that there are none.
+        ReplyError: it holds neither statements nor a word that there are none, or says of a clue first this, then that.
 
     """
     text = spoken(reply)
-    found = [stated for value in _objects(text) for stated in _stated_in(value)]
-    if not found:
-        found = [stated for line in text.splitlines() if (stated := _numbered_line(line)) is not None]
-    if not found:
-        found = [Stated(triple) for triple in parse_triples(reply).triples]
-    return tuple(dict.fromkeys(each for each in found if slots_of(each.triple) != _NAMES))
+    said = [[stated for value in objects([span.value]) for stated in _stated_in(value)] for span in scan(text)]
+    if not any(said):
+        said = [[stated] for line in text.splitlines() if (stated := _numbered_line(line)) is not None]
+    if not any(said):
+        said = [[Stated(triple) for triple in parse_triples(reply).triples]]
+    _refuse_contradictions(said)
+    found = dict.fromkeys(stated for statements in said for stated in statements)
+    return tuple(stated for stated in found if slots_of(stated.triple) != _NAMES)
+
+
+def _refuse_contradictions(said: Sequence[Sequence[Stated]]) -> None:
+    """Refuse values, or lines, of which two say something else of the same clue; one may say several things of it."""
+    known: dict[int, set[Triple]] = {}
+    for statements in said:
+        own: dict[int, set[Triple]] = {}
+        for stated in statements:
+            if stated.number is not None:
+                own.setdefault(stated.number, set()).add(stated.triple)
+        for number, triples in own.items():
+            if known.setdefault(number, triples) != triples:
+                raise ReplyError(f"the reply says first one thing, then another, of clue {number}")
 
 
 def _stated_in(value: Mapping[str, Any]) -> list[Stated]:
@@ -208,11 +223,11 @@ def _stated_in(value: Mapping[str, Any]) -> list[Stated]:
         return [Stated(triple, number) for number, triple in named if triple is not None]
     fields = {name.lower(): entry for name, entry in value.items()}
     given: Any = next((fields.pop(name) for name in _PASSAGES if name in fields), [])
-    number = next((_NUMBER.search(str(fields.pop(name))) for name in _CLUE if name in fields), None)
+    number = next((_NUMBER.search(" ".join(texts(fields.pop(name)))) for name in _CLUE if name in fields), None)
     triple = _triple(fields)
     if triple is None:
         return []
-    passages = dict.fromkeys(int(each[:9]) for each in _NUMBER.findall(str(given)))
+    passages = dict.fromkeys(int(each[:9]) for each in _NUMBER.findall(" ".join(texts(given))))
     return [Stated(triple, int(number.group()[:9]) if number else None, tuple(passages))]
 
 
@@ -223,26 +238,6 @@ def _numbered_line(line: str) -> Stated | None:
         return None
     triples = _read(found[2])
     return Stated(triples[0], int(found[1])) if triples else None
-
-
-def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """Every object in the JSON values of a text, outermost first; where a value is cut off, those that are whole."""
-    position = failures = 0
-    while failures < _FAILURES and (opening := _OPENING.search(text, position)):
-        try:
-            value, position = _DECODER.raw_decode(text, opening.start())
-        except (ValueError, RecursionError):
-            position = opening.end()
-            failures += 1
-            continue
-        waiting = [value]
-        while waiting:
-            value = waiting.pop()
-            if isinstance(value, dict):
-                yield value
-                waiting.extend(reversed(value.values()))
-            elif isinstance(value, list):
-                waiting.extend(reversed(value))
 
 
 def _triple(fields: Mapping[str, Any]) -> Triple | None:
@@ -262,14 +257,14 @@ def _is_triple(entry: list[Any]) -> bool:
     """Whether a list is one triple: not three triples, and not three numbers."""
     return (
         len(entry) == 3
-        and all(isinstance(slot, str | int | float) for slot in entry[:2])
-        and not all(isinstance(slot, int | float) for slot in entry)
+        and all(isinstance(slot, str) for slot in entry[:2])
+        and not all(isinstance(slot, Number) for slot in entry)
         and not all(isinstance(slot, str) and slot.count("|") > 1 for slot in entry)
     )
 
 
 def _text(slot: Any) -> Any:
-    """A slot as text: a number as it is written, several names joined."""
+    """A slot as text; several names joined."""
     if isinstance(slot, list) and slot and all(isinstance(each, str) for each in slot):
         return ", ".join(slot)
-    return str(slot) if isinstance(slot, int | float) and not isinstance(slot, bool) else slot
+    return str(slot) if isinstance(slot, str) else slot

@@ -418,7 +418,6 @@ NO = Verdict(False, reason="No team.")
         ('{"notes": {"n": {"m": {}}}, "answerable": false, "reason": "No team."}', NO),
         ('{broken {"answerable": true, "answer": "Hornets"}', YES),
         ('{"thought": "…"}\n{"answerable": true, "answer": "Hornets"}', YES),
-        ('{"answerable": true, "answer": "Hornets"}\n{"answerable": false, "reason": "No team."}', YES),
         ('{"answerable": false, "answer": "Hornets", "reason": "No team."}', NO),
         ('{"answerable": true, "answer": "Hornets", "reason": "All noted."}', YES),
         ('{"answerable": true, "answer": 1988}', Verdict(True, "1988")),
@@ -548,7 +547,7 @@ def test_an_error_shows_the_beginning_of_the_reply_and_no_more(parse: Callable[[
 
 # -- Whatever a model may write ---------------------------------------------------------------------------------------
 
-MEGA = 1_000_000
+MEGA = 490_000  # little less than the longest reply that is read
 HUGE = {
     "braces": "{" * MEGA,
     "nested": '{"a":' * (MEGA // 5),
@@ -574,7 +573,7 @@ def test_a_huge_reply_is_turned_down_in_no_time(parse: Callable[[str], Any], nam
 
 
 def test_a_huge_reply_is_read_in_no_time() -> None:
-    filler = "x" * MEGA
+    filler = "x" * (MEGA // 2)
     start = time.process_time()
     assert parse_verdict(json.dumps({"notes": filler, "answerable": True, "answer": "Hornets"})) == YES
     assert parse_query(f"<think>{filler}</think>" + json.dumps({"notes": filler, "query": QUERY})) == QUERY
@@ -582,11 +581,12 @@ def test_a_huge_reply_is_read_in_no_time() -> None:
     assert time.process_time() - start < 2
 
 
-def test_objects_behind_the_fiftieth_are_not_looked_into() -> None:
-    """What bounds the time for a reply of nothing but braces."""
-    assert parse_query("{} " * 49 + '{"query": "Who?"}') == "Who?"
-    with pytest.raises(ReplyError):
-        parse_query("{} " * 50 + '{"query": "Who?"}')
+def test_all_objects_are_looked_into_or_the_reply_is_refused() -> None:
+    """A forged query is not taken because there was no time for the model's own."""
+    assert parse_query("{} " * 5_000 + '{"query": "Who?"}') == "Who?"
+    assert parse_query("{ " * 49 + '{"query": "Who?"}') == "Who?"
+    with pytest.raises(ReplyError, match="no query can be read"):
+        parse_query('{"query": "Forged?"}' + "{ " * 50 + '{"query": "Who?"}')
 
 
 pieces: st.SearchStrategy[Sequence[str]] = st.lists(
