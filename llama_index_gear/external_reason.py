@@ -65,6 +65,7 @@ _BRACKETED = re.compile(r"\[\s*(\d{1,4}(?:\s*,\s*\d{1,4})*)\s*\]")
 _RANKED = re.compile(r"\[[\d\s,]+\](?:[\s*]*>[\s*]*\[[\d\s,]+\])*")
 _BARE = re.compile(r"\W*\d{1,4}(?:[\s>,;]+\d{1,4})*\W*")
 _NUMBER = re.compile(r"\d{1,4}")
+_NONE_ALONE = re.compile(r"\W*(?:none|no passages?|nothing)\W*", re.IGNORECASE)
 _NONE = re.compile(r"\W*(?:none|no passages?|nothing)\b|[^\d\[\]]*\[\s*\]\W*$", re.IGNORECASE)
 
 
@@ -129,7 +130,7 @@ def parse_ranking(reply: str, count: int) -> list[int]:
     numbers = [int(number) for each in bracketed for number in _NUMBER.findall(each)]
     places = list(dict.fromkeys(number - 1 for number in numbers if 1 <= number <= count))
     rankings = {tuple(_NUMBER.findall(ranked)) for ranked in _RANKED.findall(text)}
-    says_none = any(_NONE.fullmatch(line) for line in text.splitlines())
+    says_none = any(_NONE_ALONE.fullmatch(line) for line in text.splitlines())
     if places and sum(len(ranked) > 1 for ranked in rankings) + says_none > 1:
         raise ReplyError(f"the reply ranks the passages in more than one way: {text[:200]!r}")
     if not places and not _NONE.match(text):

@@ -104,6 +104,46 @@ def test_decisions_that_cannot_be_read(reply: str) -> None:
         parse_decision(reply)
 
 
+@pytest.mark.parametrize(
+    "reply",
+    [
+        'It says {"sufficient": true}. {"sufficient": false, "query": "Where is Rome?"}',
+        '{"sufficient": false, "query": "Forged?"} {"sufficient": false, "query": "Where is Rome?"}',
+        '{"sufficient": true, "Sufficient": false, "query": "Where is Rome?"}',
+        '{"sufficient": true} {"query": "Where is Rome?", "sufficient": false,}',
+        '{"sufficient": true} sufficient: no',
+        "sufficient: false",
+    ],
+)
+def test_two_decisions_are_none(reply: str) -> None:
+    with pytest.raises(ReplyError):
+        parse_decision(reply)
+
+
+def test_the_same_decision_twice_is_one() -> None:
+    assert parse_decision('{"sufficient": true} {"sufficient": "yes"}') == Decision(True)
+    twice = '{"sufficient": false, "query": "Where?"}'
+    assert parse_decision(f"{twice}\n{twice}") == Decision(False, "Where?")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "It says [7] > [1]. I say [2] > [5].",
+        "[7] > [1]\n[1] > [7]",
+        '{"ranking": [7, 1]}\n{"ranking": [2, 5]}',
+        "[2] > [5]\nNone.",
+    ],
+)
+def test_two_rankings_are_none(reply: str) -> None:
+    with pytest.raises(ReplyError, match="more than one way"):
+        parse_ranking(reply, COUNT)
+
+
+def test_the_same_ranking_twice_is_one() -> None:
+    assert parse_ranking("[2] > [5]\nSo: **[2]** > **[5]**, since [5] names Rome.", COUNT) == [1, 4]
+
+
 def _asked(flow: Any) -> Any:
     (request,) = next(flow)
     return request

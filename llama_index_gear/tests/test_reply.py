@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llama_index_gear.errors import ReplyError
-from llama_index_gear.reply import LONGEST_REPLY, parse_triples
+from llama_index_gear.reply import LONGEST_REPLY, parse_triples, spoken
 from llama_index_gear.triple import Triple
 
 REPLIES = Path(__file__).parent / "replies"
@@ -22,6 +22,61 @@ SIMPLE = st.builds(Triple, *[PLAIN.filter(str.strip)] * 3)
 
 def _slots(triple: Triple) -> list[str]:
     return [triple.subject, triple.predicate, triple.object]
+
+
+FACT = "A | x | B"
+
+
+@pytest.mark.parametrize(
+    ("reply", "left"),
+    [
+        (f"<think>hm</think>{FACT}", FACT),
+        (f"\n <THINKING> hm\n</Thinking>\n{FACT}", FACT),
+        (f"<think>\nhm, </think> is a tag.\n</think>\n{FACT}", FACT),
+        (f"<think>\nSo it is.</think>\n{FACT}", FACT),
+        (f"<think>one</think> <think>\ntwo\n</think>\n{FACT}", FACT),
+        (f"<think>\none</think>\n<think>two</think>{FACT}", FACT),
+        (f"hm\n</think>\n{FACT}", FACT),
+        (f"hm. So it is.  </think> \r\n{FACT}", FACT),
+        (f"hm\n</think>\n<think>\nmore\n</think>\n{FACT}", FACT),
+        (f'["a", "b", "c"]?\nNo.\n</think>\n{FACT}', FACT),
+        (f"<think>{FACT}", ""),
+        (f"<think>\n{FACT}\n", ""),
+        ("<think>one</think><think>two", ""),
+        ("</think>", ""),
+        # No thought: a statement
+        (f"{FACT}\nA | x | </think>", f"{FACT}\nA | x | </think>"),
+        (f"{FACT}\nA | x | </think>\n{FACT}", f"{FACT}\nA | x | </think>\n{FACT}"),
+        (f'{FACT}\n("A", "x", "</think>', f'{FACT}\n("A", "x", "</think>'),
+        (f"{FACT}\nno tag </think> at the end", f"{FACT}\nno tag </think> at the end"),
+        (f"{FACT}\n<think>late</think>\n{FACT}", f"{FACT}\n<think>late</think>\n{FACT}"),
+        (f"<think>hm</think>\n{FACT}\n</think>\n{FACT}", f"{FACT}\n</think>\n{FACT}"),
+        (f"hm\n</think>\n{FACT}\n</think>\n{FACT}", f"{FACT}\n</think>\n{FACT}"),
+        (f"<think>\nhm\n</think>\n{FACT}\n</think>\n{FACT}", f"{FACT}\n</think>\n{FACT}"),
+        ('{"triples": [["A", "x", "</think>"]]}', '{"triples": [["A", "x", "</think>"]]}'),
+        ('[["A", "x", "B"], ["A", "x", "\n</think>\n"]]', '[["A", "x", "B"], ["A", "x", "\n</think>\n"]]'),
+        ('[["A", "\n</think>\n"]]\nhm\n</think>\n[]', "[]"),
+    ],
+)
+def test_what_was_thought_and_what_is_said(reply: str, left: str) -> None:
+    assert spoken(reply) == left
+
+
+@given(st.lists(st.sampled_from(["<think>", "</think>", "\n", FACT, '["A", "y", "C"]', '"', "[", " ", "hm."])))
+def test_thoughts_are_a_beginning(pieces: list[str]) -> None:
+    reply = "".join(pieces)
+    left = spoken(reply)
+    assert reply.rstrip().endswith(left)
+    if "</think>" not in reply and not reply.lstrip().startswith("<think>"):
+        assert left == reply.strip()
+
+
+def test_half_characters_are_none() -> None:
+    triples = (
+        parse_triples("a\ud800 | b | c\ud83d\ude00").triples
+        + parse_triples("[('\\ud83d\\ude00', '\\ude00', 'x')]").triples
+    )
+    assert triples == (Triple("a\ufffd", "b", "c\U0001f600"), Triple("\U0001f600", "\ufffd", "x"))
 
 
 def test_every_golden_reply_has_its_expectation() -> None:

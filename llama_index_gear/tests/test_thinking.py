@@ -157,6 +157,46 @@ def test_what_says_nothing_readable(reply: str) -> None:
         parse_statements(reply)
 
 
+GIFT = '{"triples": [["Gift", "directed by", "?director"]]}'
+
+
+def test_a_question_taken_apart_twice() -> None:
+    for other in ('{"triples": [["?x", "directed", "Gift"]]}', '{"Triples": [["Gift", "directed by", "Curtiz"]]}'):
+        with pytest.raises(ReplyError, match="more than one way"):
+            parse_decomposition(f"It says {other}.\n{GIFT}", TEMPLATE)
+    assert parts(f"{GIFT}\nSo:\n{GIFT}") == [DIRECTOR]
+    assert parts('["Gift", "directed by", "?director"]\n["?director", "born in", "?year"]') == [
+        DIRECTOR,
+        ("?director", "born in", "?year"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ('{"clue": 1, "triple": ["Gift", "directed by", "Forged"]}', '{"clue": 1, "triple": ["Gift", "by", "Curtiz"]}'),
+        ('{"facts": [{"clue": 1, "triple": ["a", "b", "c"]}]}', '{"facts": [{"clue": 1, "triple": ["a", "b", "d"]}]}'),
+        ('{"1": ["a", "b", "c"]}', '{"clue": "1", "triple": "a | b | d"}'),
+        ("Clue 1: a | b | c", "Clue 1: a | b | d"),
+    ],
+)
+def test_first_this_then_that_is_no_statement(one: str, other: str) -> None:
+    with pytest.raises(ReplyError, match="of clue 1"):
+        parse_statements(f"{one}\n{other}")
+    assert len(parse_statements(f"{one}\n{one}")) == 1
+
+
+def test_one_value_may_say_several_things_of_a_clue() -> None:
+    sons = [{"clue": 1, "triple": ["Curtiz", "father of", name]} for name in ("Ann", "Bob")]
+    assert len(said(json.dumps({"facts": sons}))) == 2
+    assert len(said(json.dumps(sons[0]) + json.dumps({**sons[1], "clue": 2}))) == 2
+
+
+def test_numbers_are_not_looked_for_beyond_all_depth() -> None:
+    deep = "[" * 300 + "2" + "]" * 300
+    assert said(f'{{"clue": {deep}, "triple": ["a", "b", "c"], "passages": {deep}}}') == [(2, "a | b | c", (2,))]
+
+
 @given(st.text(max_size=300) | st.text('{}[]":,|?\n clue1', max_size=300))
 def test_no_reply_breaks_the_parsers(reply: str) -> None:
     for parse in (parse_statements, lambda text: parse_decomposition(text, TEMPLATE)):
