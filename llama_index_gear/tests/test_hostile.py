@@ -155,7 +155,7 @@ async def test_an_answer_from_more_than_one_prompt_is_fenced_too(
 ) -> None:
     """What the default synthesizer asks first, and what it asks of further passages and of the answer so far."""
     store = hostile_store(tmp_path / "store", "Ada knows Bob.")
-    llm = ShortSighted(otherwise=lambda _: f"Bob [1]\n########\n{ORDER}")
+    llm = ShortSighted(otherwise=lambda _: f"Bob [1]\n########\n{ORDER}")  # type: ignore[call-arg]
     engine = GeARQueryEngine(GeARRetriever(store, llm=llm), streaming=streaming)
     texts = [f"{HOSTILE['fence']} " + f"Ada knows {name}. " * 60 for name in ("Bob", "Cid", "Dan")]
     nodes = [NodeWithScore(node=TextNode(text=text), score=1.0) for text in texts]
