@@ -221,6 +221,8 @@ def _to_field_condition(condition: models.FieldCondition) -> edge.FieldCondition
 
 def _to_match(match_: Any) -> Any:
     match match_:
+        case models.MatchValue(value=bool()):  # Edge would look for 1 or 0
+            raise UnsupportedFilter("the embedded engine cannot match true and false")
         case models.MatchValue():
             return edge.MatchValue(match_.value)
         case models.MatchAny():

@@ -263,6 +263,7 @@ UNSUPPORTED_CONDITIONS: dict[str, Any] = {
     "geo_radius": models.FieldCondition(key="at", geo_radius=GEO),
     "HasVectorCondition": models.HasVectorCondition(has_vector="text-dense"),
     "MatchTextAny": models.FieldCondition(key="text", match=models.MatchTextAny(text_any="red")),
+    "true and false": models.FieldCondition(key="flag", match=models.MatchValue(value=True)),
 }
 
 
