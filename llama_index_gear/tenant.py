@@ -11,9 +11,11 @@ from llama_index.core.schema import BaseNode
 from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 
 from llama_index_gear.errors import ArgumentError, TenantError
-from llama_index_gear.nodes import DOC_KEYS, with_metadata
+from llama_index_gear.nodes import CHAIN_KEY, DOC_KEYS, EXTRACTION_KEY, RANKS_KEY, TRIPLES_KEY, with_metadata
 
 _FIELD = re.compile(r"[^\W_][\w-]*", re.ASCII)
+_TAKEN = (*DOC_KEYS, TRIPLES_KEY, EXTRACTION_KEY, CHAIN_KEY, RANKS_KEY)
+_ALL_MUST_HOLD = (None, FilterCondition.AND)
 
 
 @dataclass(frozen=True)
@@ -38,10 +40,10 @@ class Tenancy:
         for name, value in (("tenant_field", self.field), ("tenant", self.tenant)):
             if value is not None and not is_name(value):
                 raise ArgumentError(f"{name} must be a text that is not empty, got {value!r}")
-        if self.field is not None and (self.field in DOC_KEYS or not _FIELD.fullmatch(self.field)):
+        if self.field is not None and (self.field in _TAKEN or not _FIELD.fullmatch(self.field)):
             raise ArgumentError(
                 f"tenant_field {self.field!r} cannot be told apart in a payload: use letters, digits, - and _, the "
-                f"first no _, and none of {', '.join(DOC_KEYS)}"
+                f"first no _, and none of {', '.join(_TAKEN)}"
             )
 
     def bound(self, filters: MetadataFilters | None) -> MetadataFilters | None:
@@ -51,7 +53,8 @@ class Tenancy:
             TenantError: there are tenants, and neither the store nor the filters name one.
 
         """
-        given = filters if filters is not None and filters.filters else None
+        says_nothing = filters is None or (not filters.filters and filters.condition in _ALL_MUST_HOLD)
+        given = None if says_nothing else filters  # of OR and NOT an empty group is refused where it is translated
         if self.field is None:
             return given
         if self.tenant is not None:
@@ -103,13 +106,13 @@ class Tenancy:
         return self.field is None or is_name(node.metadata.get(self.field))
 
     def _names_one(self, filters: MetadataFilters) -> bool:
-        if filters.condition != FilterCondition.AND:
+        if filters.condition not in _ALL_MUST_HOLD:
             return False
         return any(
-            self._names_one(each)
-            if isinstance(each, MetadataFilters)
-            else each.key == self.field and each.operator == FilterOperator.EQ and is_name(each.value)
-            for each in filters.filters
+            self._names_one(part)
+            if isinstance(part, MetadataFilters)
+            else part.key == self.field and part.operator in (None, FilterOperator.EQ) and is_name(part.value)
+            for part in filters.filters
         )
 
 

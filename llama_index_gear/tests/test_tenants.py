@@ -503,7 +503,13 @@ def test_an_index_is_told_that_it_is_a_tenant_s(make: Make, monkeypatch: pytest.
     assert told and set(told.values()) == {models.PayloadSchemaType.KEYWORD}
 
 
-@pytest.mark.parametrize("wrong", ["", 3, "doc_id", "ref_doc_id", "_node_content", "org.id", "page label", "tags[0]"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *("", 3, "doc_id", "ref_doc_id", "_node_content", "org.id", "page label", "tags[0]"),
+        *("gear_triples", "gear_extraction", "gear_chain", "gear_ranks", 'a"b', "a\\b", "größe", "a\n"),
+    ],
+)
 def test_a_field_is_a_name_that_a_payload_has_for_nothing_else(make: Make, wrong: Any) -> None:
     with pytest.raises(ArgumentError, match="tenant_field"):
         make(tenant_field=wrong)
