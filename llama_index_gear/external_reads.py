@@ -17,7 +17,8 @@ from llama_index_gear.errors import EmbeddingError, check_counts
 from llama_index_gear.forks import free_in_child
 from llama_index_gear.steps import Candidate, EmbedTexts, Facts, Flow, Link, Neighbours, Similarities
 from llama_index_gear.store_collections import Collections
-from llama_index_gear.store_layout import FACT, SPARSE, any_of, nearest, sparse_vector, to_stored_triple, triple_filter
+from llama_index_gear.store_filters import triple_filter
+from llama_index_gear.store_layout import FACT, SPARSE, any_of, nearest, sparse_vector, to_stored_triple
 from llama_index_gear.store_triples import TripleReads
 from llama_index_gear.triple import StoredTriple
 

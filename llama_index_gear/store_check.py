@@ -19,6 +19,7 @@ from llama_index_gear.nodes import DOC_KEYS, read_triples
 from llama_index_gear.steps import Call, EmbedTexts, Flow
 from llama_index_gear.store_collections import Collections
 from llama_index_gear.store_deletes import StoreDeletes
+from llama_index_gear.store_filters import around
 from llama_index_gear.store_layout import (
     DENSE,
     any_of,
@@ -281,11 +282,24 @@ def _is_mislabelled(payload: dict[str, Any], own: dict[str, Any]) -> bool:
     """Whether filters see something else than the passage has. LlamaIndex's own store names no document "None"."""
     keys = (payload.keys() | own.keys()) - {"_node_content", "_node_type"}
     keys -= {key for key in DOC_KEYS if payload.get(key) == "None"}
-    return any(payload.get(key) != own.get(key) for key in keys)
+    return any(not _is_same(payload.get(key), own.get(key)) for key in keys)
 
 
 def _differs(payload: dict[str, Any], shared: dict[str, Any]) -> bool:
-    return any(payload.get(key) != value for key, value in shared.items())
+    return any(not _is_same(payload.get(key), value) for key, value in shared.items())
+
+
+def _is_same(stored: Any, own: Any) -> bool:
+    """The engine has what the passage has, but for the last places of floats, which it loses."""
+    match stored, own:
+        case dict(), dict():
+            return stored.keys() == own.keys() and all(_is_same(stored[key], own[key]) for key in own)
+        case list(), list():
+            return len(stored) == len(own) and all(map(_is_same, stored, own))
+        case (float(), int() | float()) | (int(), float()):
+            low, high = around(float(own))
+            return low <= float(stored) <= high
+    return bool(stored == own)
 
 
 def _cosine(one: Sequence[float], other: Sequence[float]) -> float:

@@ -12,6 +12,7 @@ from qdrant_edge import Bm25, Bm25Config
 
 from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError
 from llama_index_gear.steps import Call, Flow
+from llama_index_gear.store_filters import bounded, indexed_fields
 from llama_index_gear.store_layout import DENSE, point_id_of
 
 PAGE = 1000
@@ -67,6 +68,9 @@ class Collections:
     dimension: int | None = field(default=None)
     has_triples: bool = field(default=False)
     _seen_after: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        indexed_fields(self.payload_indexes)  # or complains of them, before anything is stored
 
     def exists(self) -> Flow[bool]:
         """Whether there is something to search; learns the dimension."""
@@ -193,8 +197,14 @@ class Collections:
         return found
 
     def deleting(self, name: str, which: models.Filter | models.PointIdsList) -> Flow[None]:
-        """Delete the points that match, or those of these ids."""
-        yield [Call("delete", {"collection_name": name, "points_selector": which, "wait": True})]
+        """Delete the points that match, or those of these ids; every delete of points goes through here.
+
+        Raises:
+            StoreError: every point would match.
+
+        """
+        selector = bounded(which) if isinstance(which, models.Filter) else which
+        yield [Call("delete", {"collection_name": name, "points_selector": selector, "wait": True})]
 
     def batch(self, name: str, requests: Sequence[models.QueryRequest]) -> Flow[list[list[Any]]]:
         """Answers to several queries in one round trip, each best first, ties (to six decimals) by id in every engine.

@@ -263,9 +263,11 @@ _TABLE: dict[str, dict[str, Any]] = {
     "n0": {"year": 1990, "price": 0.5, "kind": "a", "title": "red house by the sea", "tags": ["x", "y"], "big": 2**40},
     "n1": {"year": 1995, "price": 1.5, "kind": "b", "title": "blue house", "tags": ["y"], "note": None},
     "n2": {"year": 2000, "price": 1.5, "kind": "c", "title": "red boat", "tags": [], "note": "seen"},
-    "n3": {"year": 2005, "price": 2.5, "kind": "a", "title": "a sea of houses", "note": []},
+    "n3": {"year": 2005, "price": 2.5, "kind": "a", "title": "a sea of houses", "note": [],
+           "a": {"b": 1}, "floats": [0.1 + 0.2]},
     "n4": {"year": 2010, "kind": "日本", "nested": {"deep": {"level": 3}}, "dash-ed": "z", "page label": "iv",
-           "nodes": "mine", "relations": ["kin"], "gear_extraction": {"outcome": "truncated", "calls": 1}},
+           "nodes": "mine", "relations": ["kin"], "gear_extraction": {"outcome": "truncated", "calls": 1}, "a.b": 1,
+           "br[0]": 2, "a": {"b": 3}},
     "n5": {},
 }
 # fmt: on
@@ -318,7 +320,30 @@ _FILTERS: list[tuple[MetadataFilters, str]] = [
     (_and(_or(_is("kind", "a"), _is("kind", "b")), _not(_is("year", 1990))), "n1 n3"),
     (_or(_and(_is("kind", "a"), _is("year", 1990)), _and(_is("kind", "c"), _is("price", 1.5))), "n0 n2"),
     (_not(_or(_is("kind", "a"), _and(_is("price", 1.5), _not(_is("kind", "c"))))), "n2 n4 n5"),
-    (_and(_and(), _is("kind", "b")), "n1"),
+    (MetadataFilters(filters=[_is("kind", "a"), _is("year", 2000, _O.GT)], condition=None), "n3"),
+    (MetadataFilters(filters=[], condition=None), "n0 n1 n2 n3 n4 n5"),
+    (_and(_is("kind", [], _O.NIN)), "n0 n1 n2 n3 n4"),
+    (_and(_is("price", [0.5, 2.5], _O.IN)), "n0 n3"),
+    (_and(_is("price", [0.5, 2.5], _O.NIN)), "n1 n2"),
+    (_and(_is("price", 1.5, _O.NE)), "n0 n3"),
+    (_and(_is("floats", 0.3)), "n3"),
+    (_and(_is("tags", "y", _O.CONTAINS)), "n0 n1"),
+    (_and(_is("kind", "a", _O.CONTAINS)), ""),
+    (_not(_is("tags", "y", _O.CONTAINS)), "n2 n3 n4 n5"),
+    (_and(_is("floats", 0.1 + 0.2, _O.CONTAINS)), "n3"),
+    (_and(_is("tags", ["x", "z"], _O.ANY)), "n0"),
+    (_and(_is("tags", [], _O.ANY)), ""),
+    (_and(_is("tags", ["x", "y"], _O.ALL)), "n0"),
+    (_and(_is("a.b", 1)), "n3 n4"),
+    (_and(_is("a.b", 3)), "n4"),
+    (_not(_is("a.b", 1)), "n0 n1 n2 n5"),
+    (_and(_is("a.b", 1, _O.NE)), ""),
+    (_and(_is("a.b", 9, _O.NE)), "n3 n4"),
+    (_and(_is("a.b", [9], _O.NIN)), "n3 n4"),
+    (_and(_is("a.b", 1, _O.GT)), "n4"),
+    (_and(_is("a.b", operator=_O.IS_EMPTY)), "n0 n1 n2 n5"),
+    (_and(_is("br[0]", 2)), "n4"),
+    (_and(_is("br[0]", operator=_O.IS_EMPTY)), "n0 n1 n2 n3 n5"),
 ]
 
 
@@ -550,9 +575,16 @@ class StoreContract:
         """Neither ids nor filters is a mistake, not a wish to delete everything."""
         do = self.drive(make_store(), mode)
         do.add(_curry())
-        for filters in (None, _and(), _or()):
+        for filters in (None, _and(), MetadataFilters(filters=[], condition=None)):
             with _raises(ArgumentError):
                 do.delete_nodes(None, filters)
+        for filters in (_or(), _not(), _and(_and()), _or(_or()), _not(_not()), _and(_is("year", 1), _or())):
+            for node_ids in (None, ["p-son"]):
+                with _raises(UnsupportedFilter):
+                    do.delete_nodes(node_ids, filters)
+        for document in ("", None):
+            with _raises(ArgumentError):
+                do.delete(document)  # type: ignore[arg-type]
         assert len(do.get_nodes()) == 4
 
     def test_clear(self, make_store: Any, mode: str) -> None:
@@ -717,14 +749,27 @@ class StoreContract:
         do = self.drive(make_store(), mode)
         do.add(_curry())
         vector = _EMBED.get_query_embedding("Curry")
-        unknown: list[tuple[str, Any, _O]] = [
-            ("year", "a", _O.CONTAINS),
-            ("year", ["a"], _O.ANY),
-            ("year", ["a"], _O.ALL),
+        wrong: list[tuple[str, Any, _O]] = [
+            ("year", None, _O.EQ),
+            ("year", float("nan"), _O.EQ),
+            ("year", 2**63, _O.EQ),
+            ("year", [1988], _O.NE),
+            ("year", 1988, _O.IN),
+            ("year", [float("inf")], _O.NIN),
+            ("year", "1988", _O.GT),
+            ("year", 2**63, _O.LT),
+            ("year", 1988, _O.TEXT_MATCH),
+            ("year", "\ud800", _O.TEXT_MATCH_INSENSITIVE),
+            ("year", ["a"], _O.CONTAINS),
+            ("year", "a", _O.ANY),
+            ("year", "a", _O.ALL),
+            ("year", [], _O.ALL),
+            *((key, 1, _O.EQ) for key in ("", 'a"b', "a\\b", "a\ud800")),
         ]
         own = ("_node_content", "_node_type", "gear_triples", "gear_extraction.calls", "gear_triples.subject")
-        for key, value, operator in (*unknown, *((key, None, _O.IS_EMPTY) for key in own)):
-            plain = _and(_is(key, value, operator))
+        leaves = (_is(*filter_) for filter_ in (*wrong, *((key, None, _O.IS_EMPTY) for key in own)))
+        unconditional = MetadataFilters(filters=[_and()], condition=None)
+        for plain in (*map(_and, leaves), _or(), _not(), _and(_and()), _and(_or()), _and(_not()), unconditional):
             for filters in (plain, _or(_is("year", 1988), _not(plain))):
                 for request in (
                     Passages(["p-son"]),

@@ -13,7 +13,8 @@ from tqdm.auto import tqdm
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.steps import Call, Flow
 from llama_index_gear.store_collections import PAGE
-from llama_index_gear.store_layout import NODE, any_of, conditions, to_node
+from llama_index_gear.store_filters import conditions
+from llama_index_gear.store_layout import NODE, any_of, to_node
 from llama_index_gear.store_tenant import guarding
 from llama_index_gear.store_writes import StoreWrites
 from llama_index_gear.turns import Take
@@ -107,7 +108,7 @@ def _writing(target: StoreWrites, passages: Sequence[Any], triples: Sequence[Any
             must=[any_of("passage_id", list(ids))],
             must_not=[models.HasIdCondition(has_id=[point.id for point in triples])],
         )
-        yield [Sent(True, Call("delete", {"collection_name": names.triples, "points_selector": outdated}))]
+        yield from _sent(names.deleting(names.triples, outdated), to_target=True)
     finally:
         claim.give_back()
 

@@ -12,8 +12,9 @@ from qdrant_client.http import models
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.steps import Call, Flow
 from llama_index_gear.store_collections import Collections
-from llama_index_gear.store_layout import DOC_ID, any_of, conditions, point_id_of, to_node
-from llama_index_gear.tenant import Tenancy
+from llama_index_gear.store_filters import METADATA, bounded, conditions
+from llama_index_gear.store_layout import DOC_ID, any_of, point_id_of, to_node
+from llama_index_gear.tenant import Tenancy, is_name
 from llama_index_gear.turns import Take, Turns
 
 
@@ -27,6 +28,8 @@ class StoreDeletes:
 
     def deleting_document(self, ref_doc_id: str) -> Flow[None]:
         """The flow of `delete`."""
+        if not is_name(ref_doc_id):
+            raise ArgumentError(f"delete takes the id of a document, a text that is not empty; got {ref_doc_id!r}")
         yield from self._deleting_matching(self.tenancy.bound(None), [any_of(DOC_ID, [ref_doc_id])] * 2)
 
     def deleting_nodes(self, node_ids: list[str] | None, filters: MetadataFilters | None) -> Flow[None]:
@@ -56,8 +59,8 @@ class StoreDeletes:
         with metadata that their passage does not have yet: they stay.
         """
         passages, triples = self.collections.passages, self.collections.triples
-        of_passages = models.Filter(must=[*also[:1], *conditions(filters)])
-        of_triples = models.Filter(must=[*also[1:], *conditions(filters, under="metadata.")])
+        of_passages = bounded(models.Filter(must=[*also[:1], *conditions(filters)]))
+        of_triples = bounded(models.Filter(must=[*also[1:], *conditions(filters, under=METADATA)]))
         claim = self.turns.claim(None)
         try:
             yield [Take(claim)]
@@ -106,7 +109,7 @@ class StoreDeletes:
         """The flow of `clear`."""
         if self.tenancy.tenant is not None:  # no triple is another's than its passage, even half written
             own = self.tenancy.bound(None)
-            musts = (conditions(own), conditions(own, under="metadata."))
+            musts = (conditions(own), conditions(own, under=METADATA))
             yield from self._deleting(*(models.Filter(must=must) for must in musts))
             return
         claim = self.turns.claim(None)

@@ -28,13 +28,13 @@ from llama_index_gear.steps import (
     TriplesOf,
 )
 from llama_index_gear.store_collections import Collections
+from llama_index_gear.store_filters import conditions
 from llama_index_gear.store_layout import (
     DENSE,
     DOC_ID,
     EXTRACTED_NODE,
     SPARSE,
     any_of,
-    conditions,
     nearest,
     point_id_of,
     shared_call,

@@ -26,7 +26,8 @@ from llama_index_gear.steps import (
     TriplesOf,
 )
 from llama_index_gear.store_collections import Collections
-from llama_index_gear.store_layout import DENSE, FACT, any_of, conditions, nearest, to_stored_triple, triple_filter
+from llama_index_gear.store_filters import METADATA, conditions, triple_filter
+from llama_index_gear.store_layout import DENSE, FACT, any_of, nearest, to_stored_triple
 from llama_index_gear.triple import StoredTriple
 
 _TOGETHER = 300
@@ -122,7 +123,7 @@ class TripleReads:
             check_top_k(limit)
         if not request.groups or not (yield from self.collections.triples_exist()):
             return [[] for _ in request.groups]
-        musts = conditions(filters, under="metadata.")
+        musts = conditions(filters, under=METADATA)
 
         def matching(entities: Sequence[str], passage_ids: Sequence[str]) -> models.Filter:
             either: list[Any] = [any_of("passage_id", passage_ids)] if passage_ids else []

@@ -23,6 +23,7 @@ from llama_index_gear.errors import ArgumentError, EmbeddingError
 from llama_index_gear.nodes import attach_triples, read_triples
 from llama_index_gear.steps import Call, Compute, EmbedTexts, Flow
 from llama_index_gear.store_collections import PAGE, Collections
+from llama_index_gear.store_filters import METADATA, indexed_fields
 from llama_index_gear.store_layout import (
     DENSE,
     DOC_ID,
@@ -69,10 +70,10 @@ class StoreWrites:
         if self.tenancy.field is not None:
             tenant = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
             fields[self.collections.passages].append((self.tenancy.field, tenant))
-            fields[self.collections.triples].append((f"metadata.{self.tenancy.field}", tenant))
-        for index in self.collections.payload_indexes:
-            fields[self.collections.passages].append((index["field_name"], index["field_schema"]))
-            fields[self.collections.triples].append((f"metadata.{index['field_name']}", index["field_schema"]))
+            fields[self.collections.triples].append((f"{METADATA}{self.tenancy.field}", tenant))
+        for path, schema in indexed_fields(self.collections.payload_indexes):
+            fields[self.collections.passages].append((path, schema))
+            fields[self.collections.triples].append((f"{METADATA}{path}", schema))
         for name in (self.collections.triples, self.collections.passages):
             yield from self.collections.preparing(
                 name, vectors_config(dimension, self.collections.vector_options), fields[name]

@@ -43,19 +43,24 @@ ROOMS = {
     "turns": "errors forks",
     "connection": "errors forks steps edge turns",
     "store_layout": "triple errors nodes",
-    "store_collections": "errors steps store_layout",
-    "store_triples": "triple errors steps store_layout store_collections",
-    "store_reads": "errors fusion steps store_layout store_collections store_triples",
+    "store_filters": "errors nodes store_layout",
+    "store_collections": "errors steps store_filters store_layout",
+    "store_triples": "triple errors steps store_filters store_layout store_collections",
+    "store_reads": "errors fusion steps store_filters store_layout store_collections store_triples",
     "store_tenant": "errors steps store_layout store_collections tenant",
-    "store_writes": "triple errors nodes steps store_layout store_collections store_reads store_tenant tenant turns",
-    "store_deletes": "errors steps store_layout store_collections tenant turns",
-    "store_check": "errors nodes steps store_layout store_collections store_reads store_writes store_deletes",
-    "store_copy": "errors steps store_layout store_collections store_tenant store_writes turns",
+    "store_writes": (
+        "triple errors nodes steps store_filters store_layout store_collections store_reads store_tenant tenant turns"
+    ),
+    "store_deletes": "errors steps store_filters store_layout store_collections tenant turns",
+    "store_check": (
+        "errors nodes steps store_filters store_layout store_collections store_reads store_writes store_deletes"
+    ),
+    "store_copy": "errors steps store_filters store_layout store_collections store_tenant store_writes turns",
     "store": (
         "triple errors steps edge connection store_collections store_triples store_reads store_writes store_deletes "
         "store_check store_copy tenant turns"
     ),
-    "external_reads": "triple errors forks steps store_layout store_collections store_triples",
+    "external_reads": "triple errors forks steps store_layout store_collections store_triples store_filters",
     "external": "triple errors steps edge connection store_layout store_collections store_triples external_reads",
     "read": "triple errors steps reply asking",
     "bm25": "errors",
@@ -101,6 +106,7 @@ QDRANT = {
     "store_contract",
     "store_copy",
     "store_deletes",
+    "store_filters",
     "store_reads",
     "store_triples",
     "store_writes",
