@@ -24,7 +24,7 @@ from llama_index_gear.edge_models import (
     from_scored,
     refuse,
     to_filter,
-    to_point,
+    to_points,
     to_query,
 )
 from llama_index_gear.errors import StoreError, StoreLockedError, UnsupportedCall
@@ -42,6 +42,7 @@ class EdgeClient:
 
     Raises:
         StoreLockedError: (from any call) another process or client has a collection open.
+        ArgumentError: (from `upsert` and `upload_points`) a payload could not be read back; nothing is written.
         UnsupportedCall: (from any call) the method, or an argument of it, has no counterpart in Edge.
         UnsupportedFilter: (from any call with a filter) a condition has no counterpart in Edge.
 
@@ -181,16 +182,16 @@ class EdgeClient:
     def upsert(self, collection_name: str, points: Sequence[models.PointStruct], **options: Any) -> None:
         """Insert points, or replace those whose id exists."""
         refuse("upsert", options, "wait")
-        self._update(collection_name, edge.UpdateOperation.upsert_points([to_point(point) for point in points]))
+        self._update(collection_name, edge.UpdateOperation.upsert_points(to_points(points)))
 
     def upload_points(
         self, collection_name: str, points: Iterable[models.PointStruct], batch_size: int = 64, **options: Any
     ) -> None:
         """`upsert`, in batches."""
         refuse("upload_points", options, "wait", "parallel", "max_retries")
-        rest = list(points)
+        rest = to_points(list(points))
         for start in range(0, len(rest), batch_size):
-            self.upsert(collection_name, rest[start : start + batch_size])
+            self._update(collection_name, edge.UpdateOperation.upsert_points(rest[start : start + batch_size]))
 
     def delete(self, collection_name: str, points_selector: Any, **options: Any) -> None:
         """Delete by ids (a list, `PointIdsList`) or by filter (`Filter`, `FilterSelector`)."""

@@ -10,6 +10,7 @@ from pydantic_core import to_jsonable_python
 from qdrant_client.http import models
 
 from llama_index_gear.errors import UnsupportedCall, UnsupportedFilter
+from llama_index_gear.storable import check_storable
 
 Model = TypeVar("Model", models.Record, models.ScoredPoint)
 
@@ -29,8 +30,20 @@ def refuse(method: str, options: dict[str, Any], *harmless: str) -> None:
             raise UnsupportedCall(f"the embedded engine cannot honour `{name}={value!r}` of `{method}`")
 
 
-def to_point(point: models.PointStruct) -> edge.Point:
-    """A point to write; its payload becomes plain JSON."""
+def to_points(points: Sequence[models.PointStruct]) -> list[edge.Point]:
+    """Points to write; their payloads become plain JSON.
+
+    Raises:
+        ArgumentError: a payload could not be read back.
+
+    """
+    checked: set[tuple[int, int]] = set()
+    for point in points:
+        check_storable(f"the payload of point {point.id!r}", point.payload or {}, checked)
+    return [_to_point(point) for point in points]
+
+
+def _to_point(point: models.PointStruct) -> edge.Point:
     vector: Any = point.vector
     if isinstance(vector, dict):
         vector = {name: _to_vector(value) for name, value in vector.items()}

@@ -8,7 +8,6 @@ mends what it left behind.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +21,7 @@ from qdrant_edge import Bm25
 from llama_index_gear.errors import ArgumentError, EmbeddingError
 from llama_index_gear.nodes import attach_triples, read_triples
 from llama_index_gear.steps import Call, Compute, EmbedTexts, Flow
+from llama_index_gear.storable import check_storable
 from llama_index_gear.store_collections import PAGE, Collections
 from llama_index_gear.store_filters import METADATA, indexed_fields
 from llama_index_gear.store_layout import (
@@ -88,9 +88,10 @@ class StoreWrites:
         passages = self.tenancy.owned(list({node.node_id: node for node in nodes}.values()))
         if not passages:
             return []
-        if (yield from self.collections.exists()):
-            yield from guarding(self.tenancy, self.collections, passages)
+        exists = yield from self.collections.exists()
         (checked,) = yield [Compute(lambda: self._checked(passages))]
+        if exists:
+            yield from guarding(self.tenancy, self.collections, passages)
         yield from self._preparing_for(checked.dimension)
         starts = range(0, len(passages), self.batch_size)
         as_read = {node.node_id: node.hash for node in unless_changed}
@@ -154,7 +155,7 @@ class StoreWrites:
         dimension = self.collections.dimension or len(passages[0].get_embedding())
         for node in passages:
             self.collections.check_dimension(node.get_embedding(), f"the embedding of node {node.node_id!r}", dimension)
-            _check_text(node, carried[node.node_id])
+            _check_storable(node, carried[node.node_id])
         return _Checked(carried, dimension)
 
     def _writing_triples(
@@ -212,18 +213,18 @@ class StoreWrites:
         return _point(self.collections.bm25, point_id_of(node.node_id), node.get_embedding(), text, payload)
 
 
-def _check_text(node: BaseNode, triples: Sequence[Triple]) -> None:
-    """Refuse half characters (lone surrogates), which no engine can store, before anything is written."""
-    said = [node.node_id, node.ref_doc_id, node.get_content(), node.metadata, [triple.text for triple in triples]]
-    try:
-        json.dumps(said, ensure_ascii=False, skipkeys=True, default=str).encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise ArgumentError(
-            f"node {node.node_id!r} holds a lone surrogate, which is no character and cannot be stored: "
-            'repair the text first, e.g. text.encode("utf-8", "replace").decode()'
-        ) from error
-    except ValueError as error:
-        raise _no_json(node, error) from error
+def _check_storable(node: BaseNode, triples: Sequence[Triple]) -> None:
+    """Refuse a passage that an engine could not read back; its triples' payloads hold its metadata one level down."""
+    metadata = attach_triples(node, triples).metadata if triples else node.metadata
+    related = [each for info in node.relationships.values() for each in (info if isinstance(info, list) else [info])]
+    fields = {
+        "node_id": node.node_id,
+        "ref_doc_id": node.ref_doc_id,
+        "text": node.get_content(),
+        "metadata": metadata,
+        "relationships": [info.metadata for info in related],
+    }
+    check_storable(f"node {node.node_id!r}", fields)
 
 
 def _no_json(node: BaseNode, error: Exception) -> ArgumentError:

@@ -22,7 +22,8 @@ ROOMS = {
     "steps": "triple errors",
     "expand": "triple errors steps",
     "pagerank": "triple errors steps",
-    "edge_models": "errors",
+    "storable": "errors",
+    "edge_models": "errors storable",
     "edge": "errors edge_models",
     "nodes": "triple errors",
     "reply": "triple errors text json_scan",
@@ -49,12 +50,8 @@ ROOMS = {
     "store_reads": "errors fusion steps store_filters store_layout store_collections store_triples",
     "store_tenant": "errors steps store_layout store_collections tenant",
     "store_writes": (
-        "triple errors nodes steps store_filters store_layout store_collections store_reads store_tenant tenant turns"
-    ),
     "store_deletes": "errors steps store_filters store_layout store_collections tenant turns",
-    "store_check": (
-        "errors nodes steps store_filters store_layout store_collections store_reads store_writes store_deletes"
-    ),
+    "store_check": "errors nodes steps store_filters store_layout store_collections store_reads store_writes store_deletes",
     "store_copy": "errors steps store_filters store_layout store_collections store_tenant store_writes turns",
     "store": (
         "triple errors steps edge connection store_collections store_triples store_reads store_writes store_deletes "
