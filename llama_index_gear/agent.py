@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
-from llama_index_gear.errors import ArgumentError, OutOfTime
+from llama_index_gear.errors import ArgumentError, OutOfTime, check_numbers, shown
 from llama_index_gear.evidence import Call, Step
 from llama_index_gear.steps import Ask, Flow
 from llama_index_gear.text import described
@@ -21,6 +21,8 @@ State = TypeVar("State")
 Result = TypeVar("Result")
 Result_co = TypeVar("Result_co", covariant=True)
 Clock = Callable[[], float]
+
+_MAX_TIMEOUT = 1_000_000  # seconds, eleven days: what every platform can wait for
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Budget:
             sync mode its reply is not waited for. Default None.
 
     Raises:
-        ArgumentError: a limit that is not above 0.
+        ArgumentError: a limit that is not above 0, or no number.
 
     """
 
@@ -44,10 +46,13 @@ class Budget:
     timeout: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("max_llm_calls", "max_tokens", "timeout"):
+        for name in ("max_llm_calls", "max_tokens"):
             value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ArgumentError(f"{name} must be above 0, or None for no limit; got {value}")
+            if value is not None and (type(value) is not int or value < 1):
+                raise ArgumentError(f"{name} must be above 0: a whole number, or None for no limit; got {shown(value)}")
+        if self.timeout is not None:
+            allowed = f"above 0 and at most {_MAX_TIMEOUT:,} seconds, or None for no limit"
+            check_numbers(allowed, lambda seconds: 0 < seconds <= _MAX_TIMEOUT, timeout=self.timeout)
 
 
 class Policy(Protocol[State, Result_co]):

@@ -16,7 +16,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.agent import Budget, Policy, agent
-from llama_index_gear.errors import ArgumentError
+from llama_index_gear.errors import ArgumentError, check_question
 from llama_index_gear.sources import Sources
 from llama_index_gear.steps import Flow, arun, run
 from llama_index_gear.trace import Trace, TraceEvent, claimed, streamed, traced, tracing
@@ -110,6 +110,7 @@ class AgentRetriever(BaseRetriever):
         return await arun(self._flow(query_bundle), self._sources.aanswer)
 
     def _flow(self, query_bundle: QueryBundle) -> Flow[list[NodeWithScore]]:
+        check_question(query_bundle.query_str)
         trace = claimed(query_bundle.query_str.strip())
         with trace.told_to(_report):
             nodes = yield from agent(self._policy, trace, self._budget, query=query_bundle)

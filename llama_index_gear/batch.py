@@ -106,7 +106,8 @@ class OpenAIBatch:
     ) -> None:
         if not isinstance(llm, OpenAI):
             raise ArgumentError(f"llm must be LlamaIndex's OpenAI, got {type(llm).__name__}")
-        check_counts(requests_per_batch=requests_per_batch, bytes_per_batch=bytes_per_batch)
+        check_counts(requests_per_batch=requests_per_batch)
+        check_counts(most=2**31, bytes_per_batch=bytes_per_batch)
         self._limits = requests_per_batch, bytes_per_batch
         self._client = client or llm._get_client()
         self._turn = free_in_child(threading.Lock())

@@ -11,7 +11,7 @@ from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, Query
 from llama_index_instrumentation import get_dispatcher
 from rank_bm25 import BM25Okapi
 
-from llama_index_gear.errors import check_counts
+from llama_index_gear.errors import check_counts, check_numbers, check_question
 
 dispatcher = get_dispatcher(__name__)
 
@@ -36,7 +36,7 @@ class RankBM25Retriever(BaseRetriever):
         b: length normalisation, 0 to 1. Default 0.75.
 
     Raises:
-        ArgumentError: `similarity_top_k` below 1.
+        ArgumentError: a number outside its range; (from `retrieve`) a question that is too long.
 
     """
 
@@ -51,6 +51,8 @@ class RankBM25Retriever(BaseRetriever):
     ) -> None:
         super().__init__()
         check_counts(similarity_top_k=similarity_top_k)
+        check_numbers("0 or more", lambda number: number >= 0, k1=k1)
+        check_numbers("from 0 to 1", lambda number: 0 <= number <= 1, b=b)
         self.similarity_top_k = similarity_top_k
         self._nodes = list(nodes)
         self._tokenizer = tokenizer
@@ -59,6 +61,7 @@ class RankBM25Retriever(BaseRetriever):
         self._bm25 = BM25Okapi(corpus, k1=k1, b=b) if any(corpus) else None
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        check_question(query_bundle.query_str)
         if self._bm25 is None:
             return []
         asked = self._tokenizer(query_bundle.query_str)

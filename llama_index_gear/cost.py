@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -104,7 +105,7 @@ class Purse:
 
 
 def _is_cost(value: object) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value) and value >= 0
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max
 
 
 def expected_tokens(prompt: str, passages: Sequence[str], *, form: type[BaseModel] | None) -> tuple[int, int]:

@@ -27,7 +27,7 @@ from llama_index_gear.edge_models import (
     to_points,
     to_query,
 )
-from llama_index_gear.errors import StoreError, StoreLockedError, UnsupportedCall
+from llama_index_gear.errors import StoreError, StoreLockedError, UnsupportedCall, check_counts
 
 _CONFIG = "edge_config.json"  # Edge writes it when a shard is created
 
@@ -189,6 +189,7 @@ class EdgeClient:
     ) -> None:
         """`upsert`, in batches."""
         refuse("upload_points", options, "wait", "parallel", "max_retries")
+        check_counts(batch_size=batch_size)
         rest = to_points(list(points))
         for start in range(0, len(rest), batch_size):
             self._update(collection_name, edge.UpdateOperation.upsert_points(rest[start : start + batch_size]))

@@ -18,7 +18,10 @@
 Catch `GeARError` for all of them. Errors of LlamaIndex, Qdrant or an LLM's client pass through unchanged.
 """
 
-from numbers import Integral
+import math
+import reprlib
+from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
 
@@ -78,13 +81,98 @@ class UnsupportedCall(StoreError, NotImplementedError):
     """A `QdrantClient` call, or an option of one, that the embedded engine has no answer for."""
 
 
-def check_counts(**counts: Any) -> None:
-    """Refuse numbers that must be whole and 1 or more.
+MAX_COUNT = 1_000_000
+"""The highest top-k and the like: engines set aside memory for what they are asked for."""
+MAX_QUESTION = 100_000
+"""Characters of a question: beyond, it is a document that somebody pasted."""
+_MAX_FLOAT = float(2**127)  # vectors are stored in 32 bits
+
+
+def check_counts(*, least: int = 1, most: int = MAX_COUNT, **counts: Any) -> None:
+    """Refuse what is no whole number, or is too small or too large.
+
+    Args:
+        least: the smallest that is allowed. Default 1.
+        most: the largest. Default 1,000,000.
+        **counts: the numbers, by the names of the arguments.
 
     Raises:
-        ArgumentError: one isn't; it is named.
+        ArgumentError: one is no `int`, or is outside; it is named.
 
     """
     for name, value in counts.items():
-        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-            raise ArgumentError(f"{name} must be a whole number, 1 or more; got {value!r}")
+        if type(value) is not int or not least <= value <= most:
+            raise ArgumentError(
+                f"{name} must be a whole number (an int), {least} or more and at most {most:,}; got {shown(value)}"
+            )
+
+
+def check_numbers(allowed: str, is_allowed: Callable[[float], bool], **numbers: Any) -> None:
+    """Refuse what is no finite number, or not an allowed one.
+
+    Args:
+        allowed: what is allowed, in words: "above 0".
+        is_allowed: says whether a number is.
+        **numbers: the numbers, by the names of the arguments.
+
+    Raises:
+        ArgumentError: one is not; it is named.
+
+    """
+    for name, value in numbers.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _MAX_FLOAT
+        if not is_number or not is_allowed(value):
+            raise ArgumentError(f"{name} must be {allowed}, got {shown(value)}")
+
+
+def check_vector(what: str, vector: Any) -> None:
+    """Refuse what is no vector of finite numbers.
+
+    Args:
+        what: what it is, for the message: "the query's embedding".
+        vector: a list of numbers.
+
+    Raises:
+        EmbeddingError: it is something else, is empty, or holds what is no number of 32 bits.
+
+    """
+    if not isinstance(vector, list) or not vector:
+        raise EmbeddingError(f"{what} must be a list of numbers that is not empty, got {shown(vector)}")
+    kinds = set(map(type, vector))
+    if wrong := [kind for kind in kinds if not issubclass(kind, Real) or issubclass(kind, bool)]:
+        first = next(number for number, value in enumerate(vector) if type(value) in wrong)
+        raise EmbeddingError(f"{what} must be a list of numbers, its value {first} is {shown(vector[first])}")
+    if not _length(vector) <= _MAX_FLOAT:  # an engine may store it, and never find it again
+        raise EmbeddingError(
+            f"{what} holds NaN or infinity, or a number beyond 32 bits: the embedding model failed on this text"
+        )
+
+
+def _length(vector: list[Any]) -> float:
+    try:
+        return math.hypot(*vector)
+    except OverflowError:  # a whole number beyond any float
+        return math.inf
+
+
+def check_question(question: Any) -> None:
+    """Refuse what is too long for a question, before anything reads it.
+
+    Raises:
+        ArgumentError: it is no text, or has more than 100,000 characters.
+
+    """
+    if not isinstance(question, str):
+        raise ArgumentError(f"a question must be text, got {shown(question)}")
+    if len(question) > MAX_QUESTION:
+        raise ArgumentError(
+            f"the question has {len(question):,} characters, at most {MAX_QUESTION:,} are allowed: ask for what you "
+            "want to know, and store long texts as passages"
+        )
+
+
+def shown(value: Any) -> str:
+    """A value as a message shows it, cut short."""
+    if isinstance(value, int) and value.bit_length() > 128:  # Python writes no number of thousands of digits
+        return f"a whole number of {value.bit_length():,} bits"
+    return reprlib.repr(value)

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from llama_index_gear.errors import ArgumentError, check_counts
+from llama_index_gear.errors import ArgumentError, check_counts, check_numbers
 from llama_index_gear.steps import Compute, EmbedTexts, Facts, Flow, Neighbours, Similarities
 from llama_index_gear.triple import StoredTriple, chain_text
 
@@ -60,8 +60,8 @@ class BeamSearch:
 
     def __post_init__(self) -> None:
         check_counts(beam_size=self.beam_size, beam_length=self.length, neighbours=self.neighbours)
-        if self.gamma is not None and not self.gamma > 0:
-            raise ArgumentError(f"gamma must be above 0, got {self.gamma}")
+        if self.gamma is not None:
+            check_numbers("above 0", lambda number: number > 0, gamma=self.gamma)
         if not callable(self.scorer) and self.scorer not in _SCORERS:
             raise ArgumentError(f"scorer must be one of {', '.join(_SCORERS)}, or a callable; got {self.scorer!r}")
 

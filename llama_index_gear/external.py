@@ -14,7 +14,6 @@ from llama_index.core.settings import Settings
 from llama_index.core.utils import get_tqdm_iterable
 from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.http import models
-from qdrant_edge import Bm25
 
 from llama_index_gear.connection import Connection
 from llama_index_gear.edge import EdgeClient
@@ -32,12 +31,11 @@ from llama_index_gear.steps import (
     arun,
     run,
 )
-from llama_index_gear.store_collections import TRIPLE_WORDS, Collections, encoder
+from llama_index_gear.store_collections import TRIPLE_WORDS, Collections, WordEncoder, encoder
 from llama_index_gear.store_layout import (
     DENSE,
     FACT,
     SPARSE,
-    sparse_vector,
 )
 from llama_index_gear.store_triples import TripleReads
 from llama_index_gear.triple import GraphTriple, Triple
@@ -178,7 +176,7 @@ class _Graph:
     """How it is done: flows of Qdrant calls."""
 
     name: str
-    bm25: Bm25
+    bm25: WordEncoder
     is_dense: bool
     on_disk_payload: bool
     is_known: bool = False
@@ -288,7 +286,7 @@ class _Graph:
     ) -> list[models.PointStruct]:
         points = []
         for number, (point_id, each) in enumerate(triples.items()):
-            weights: dict[str, Any] = {SPARSE: sparse_vector(self.bm25.embed_document(each.triple.text))}
+            weights: dict[str, Any] = {SPARSE: self.bm25.embed_document(each.triple.text)}
             if vectors is not None:
                 weights[DENSE] = vectors[number]
             payload: dict[str, Any] = {

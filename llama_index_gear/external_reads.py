@@ -11,14 +11,13 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 from qdrant_client.http import models
-from qdrant_edge import Bm25
 
-from llama_index_gear.errors import EmbeddingError, check_counts
+from llama_index_gear.errors import EmbeddingError, check_counts, check_vector
 from llama_index_gear.forks import free_in_child
 from llama_index_gear.steps import Candidate, EmbedTexts, Facts, Flow, Link, Neighbours, Similarities
-from llama_index_gear.store_collections import Collections
+from llama_index_gear.store_collections import Collections, WordEncoder
 from llama_index_gear.store_filters import triple_filter
-from llama_index_gear.store_layout import FACT, SPARSE, any_of, nearest, sparse_vector, to_stored_triple
+from llama_index_gear.store_layout import FACT, SPARSE, any_of, nearest, to_stored_triple
 from llama_index_gear.store_triples import TripleReads
 from llama_index_gear.triple import StoredTriple
 
@@ -56,7 +55,7 @@ class SparseReads:
     """The reading side of a sparse graph; scores are cosines, as in a `GeARVectorStore`."""
 
     name: str
-    bm25: Bm25
+    bm25: WordEncoder
     collections: Collections
     remembered: Remembered = field(default_factory=Remembered)
 
@@ -128,11 +127,11 @@ class SparseReads:
     def _by_words(
         self, text: str, limit: int, match_: models.Filter | None = None, payload: bool = True
     ) -> models.QueryRequest:
-        vector = sparse_vector(self.bm25.embed_query(text))
+        vector = self.bm25.embed_query(text)
         return nearest(vector, limit, match_, payload=FACT if payload else False, using=SPARSE)
 
     def _named(self, name: str, limit: int) -> models.Prefetch:
-        vector = sparse_vector(self.bm25.embed_query(name))
+        vector = self.bm25.embed_query(name)
         return models.Prefetch.model_construct(query=vector, using=SPARSE, limit=limit)
 
 
@@ -145,6 +144,7 @@ def _cosines(query: Sequence[float], vectors: Mapping[str, Vector]) -> dict[str,
     """The cosine of the query with each unit vector."""
     if not vectors:
         return {}
+    check_vector("the question's embedding", query)
     matrix = np.stack(list(vectors.values()))
     if len(query) != matrix.shape[1]:
         raise EmbeddingError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -22,7 +21,7 @@ from tqdm.auto import tqdm
 
 from llama_index_gear.asking import offers_functions
 from llama_index_gear.cost import ExtractionEstimate, Purse
-from llama_index_gear.errors import ArgumentError, ExtractionError, check_counts
+from llama_index_gear.errors import ArgumentError, ExtractionError, check_counts, check_numbers
 from llama_index_gear.extract_calls import PassageCalls
 from llama_index_gear.extract_memory import Memory
 from llama_index_gear.extraction import EXTRACT_PROMPT, EXTRACT_SEVERAL_PROMPT, in_calls, in_pages
@@ -151,10 +150,8 @@ class GeARTripleExtractor(TransformComponent):
     ) -> None:
         purse, tenancy = Purse(price, max_cost), Tenancy(tenant_field, tenant)
         check_counts(num_workers=num_workers, passages_per_call=passages_per_call)
-        if max_retries:
-            check_counts(max_retries=max_retries)
-        if not isinstance(retry_backoff, int | float) or not 0 <= retry_backoff < math.inf:
-            raise ArgumentError(f"retry_backoff must be 0 or more seconds, got {retry_backoff!r}")
+        check_counts(least=0, max_retries=max_retries)
+        check_numbers("0 or more seconds", lambda seconds: seconds >= 0, retry_backoff=retry_backoff)
         for prompt, variable in ((extract_prompt, "passage"), (extract_several_prompt, "passages")):
             if variable not in prompt.template_vars:
                 raise ArgumentError(f"the extract prompt lacks the variable {variable}")

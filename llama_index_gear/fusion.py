@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TypeVar
 
-from llama_index_gear.errors import ArgumentError
+from llama_index_gear.errors import ArgumentError, check_numbers
 
 Item = TypeVar("Item")
 
@@ -24,13 +24,15 @@ def reciprocal_rank_fusion(
         weights: one factor a list; default 1 each.
 
     Raises:
-        ArgumentError: `k` below 0, or as many weights as lists are not given.
+        ArgumentError: `k` below 0, a weight that is no number, or not as many weights as lists.
 
     """
-    if k < 0:
-        raise ArgumentError(f"k of reciprocal rank fusion must be 0 or more, got {k}")
-    if weights is not None and len(weights) != len(rankings):
-        raise ArgumentError(f"{len(weights)} weights for {len(rankings)} rankings")
+    check_numbers("0 or more", lambda number: number >= 0, k=k)
+    if weights is not None:
+        if len(weights) != len(rankings):
+            raise ArgumentError(f"{len(weights)} weights for {len(rankings)} rankings")
+        for number, weight in enumerate(weights):
+            check_numbers("a finite number", lambda _: True, **{f"weights[{number}]": weight})
     shares: dict[Item, list[float]] = {}
     for number, ranking in enumerate(rankings):
         weight = 1.0 if weights is None else weights[number]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from llama_index_gear.errors import ArgumentError
+from llama_index_gear.errors import check_numbers
 from llama_index_gear.steps import Flow, Incidence, Touching
 from llama_index_gear.triple import StoredTriple
 
@@ -54,12 +54,9 @@ class LocalPageRank:
     passage_weight: float = 0.01
 
     def __post_init__(self) -> None:
-        if not 0 < self.restart <= 1:
-            raise ArgumentError(f"restart must be above 0 and at most 1, got {self.restart}")
-        if not 1e-9 <= self.epsilon < 1:
-            raise ArgumentError(f"epsilon must be 1e-9 or more, and below 1, got {self.epsilon}")
-        if not self.passage_weight >= 0:
-            raise ArgumentError(f"passage_weight must be 0 or more, got {self.passage_weight}")
+        check_numbers("above 0 and at most 1", lambda number: 0 < number <= 1, restart=self.restart)
+        check_numbers("1e-9 or more, and below 1", lambda number: 1e-9 <= number < 1, epsilon=self.epsilon)
+        check_numbers("0 or more", lambda number: number >= 0, passage_weight=self.passage_weight)
 
 
 @dataclass

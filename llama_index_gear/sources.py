@@ -16,7 +16,7 @@ from llama_index.core.vector_stores.types import (
 )
 
 from llama_index_gear.asking import aask, ask
-from llama_index_gear.errors import ArgumentError
+from llama_index_gear.errors import ArgumentError, check_question
 from llama_index_gear.external import ExternalTripleStore
 from llama_index_gear.steps import Ask, EmbedQuery, Facts, Flow, Link, Neighbours, Search, Similarities
 from llama_index_gear.store import GeARVectorStore
@@ -105,9 +105,10 @@ def embedded(bundle: QueryBundle) -> Flow[QueryBundle]:
     """The question, stripped, with its embedding: a given one, or the mean over what HyDE and its like wrote.
 
     Raises:
-        ArgumentError: it is empty.
+        ArgumentError: it is empty, or too long.
 
     """
+    check_question(bundle.query_str)
     question = bundle.query_str.strip()
     if not question:
         raise ArgumentError("the question is empty")

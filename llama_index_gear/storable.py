@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from pydantic_core import to_jsonable_python
 
-from llama_index_gear.errors import ArgumentError
+from llama_index_gear.errors import ArgumentError, shown
 
 MAX_LEVELS = 100
 """How deep a payload may nest. Qdrant reads 122 levels: a 123rd is written, and the collection then never opens again.
@@ -74,7 +74,7 @@ def _check_members(
         return
     for key, member in value.items():
         if not isinstance(key, str):
-            raise _refused(owner, path, f"has the key {str(key)[:_SHOWN]!r}, which is no text: JSON would change it")
+            raise _refused(owner, path, f"has the key {shown(key)}, which is no text: JSON would change it")
         if not key.isascii():
             _check_text(owner, key, (*path, key))
         _check(owner, member, (*path, key), checked)

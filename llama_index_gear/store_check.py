@@ -121,8 +121,7 @@ class StoreChecks:
 
     def checking(self, sample: int) -> Flow[StoreReport]:
         """The flow of `check`."""
-        if sample:
-            check_counts(sample=sample)
+        check_counts(least=0, sample=sample)
         passages, has_passages = yield from self._counting(self.collections.passages)
         triples, has_triples = yield from self._counting(self.collections.triples)
         wrong = _Wrong()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,29 +10,68 @@ from typing import Any
 from qdrant_client.http import models
 from qdrant_edge import Bm25, Bm25Config
 
-from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError
+from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError, check_numbers, check_vector, shown
 from llama_index_gear.steps import Call, Flow
 from llama_index_gear.store_filters import bounded, indexed_fields
-from llama_index_gear.store_layout import DENSE, point_id_of
+from llama_index_gear.store_layout import DENSE, point_id_of, sparse_vector
 
 PAGE = 1000
 """Points a round trip, when all that match are wanted."""
 _INDEX_FROM = 20_000  # kilobytes: Qdrant's own default
+_LONGEST_WORD = 2_000  # of a million such characters, Qdrant's BM25 makes 0.2 seconds' work in the worst language
+# Not in a word: white space and the punctuation of the scripts that are written without white space.
+_BETWEEN = (
+    r"\s!-/:-@\[-`{-~\u0964\u0965\u0f04-\u0f14\u104a\u104b\u1361-\u1368\u17d4-\u17d6\u2000-\u206f"
+    r"\u3001-\u3004\u3008-\u3020\u3030\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
+)
+_PIECES = re.compile(rf"[^{_BETWEEN}]{{1,{_LONGEST_WORD}}}")
 TRIPLE_WORDS = 8.0
 """An average triple's, for BM25's length normalisation."""
 
 
-def encoder(language: str, average_words: float) -> Bm25:
-    """Qdrant's own BM25.
+class WordEncoder:
+    """Qdrant's own BM25, which no text can hold up: a word of more than 2,000 characters counts as several.
+
+    The stemmers' work grows with the square of a word's length: a million times the letter "y" took half a minute, in
+    which no other thread ran. A "word" is what is written without white space and without the usual punctuation; the
+    vectors of texts without such a one are Qdrant's to the digit.
+
+    Args:
+        bm25: Qdrant's.
+
+    """
+
+    def __init__(self, bm25: Bm25) -> None:
+        self._bm25 = bm25
+
+    def embed_document(self, text: str) -> models.SparseVector:
+        """The weights of a text that is stored."""
+        return sparse_vector(self._bm25.embed_document(_bounded(text)))
+
+    def embed_query(self, text: str) -> models.SparseVector:
+        """The weights of a text that is looked for."""
+        return sparse_vector(self._bm25.embed_query(_bounded(text)))
+
+
+def _bounded(text: str) -> str:
+    """The text, its overlong words in pieces."""
+    if len(text) <= _LONGEST_WORD or max(map(len, text.split()), default=0) <= _LONGEST_WORD:
+        return text  # nearly all are, and Chinese, say, has other marks between its words
+    return " ".join(_PIECES.findall(text))
+
+
+def encoder(language: str, average_words: float) -> WordEncoder:
+    """Qdrant's own BM25, for words of any length.
 
     Raises:
         ArgumentError: it doesn't know the language, or the length is not above 0.
 
     """
+    check_numbers("above 0", lambda number: number > 0, average_passage_words=average_words)
     try:
-        return Bm25(Bm25Config(language=language, avg_len=average_words))
-    except ValueError as error:
-        raise ArgumentError(f"BM25 cannot be set up so: {error}") from error
+        return WordEncoder(Bm25(Bm25Config(language=language, avg_len=average_words)))
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"BM25 cannot be set up for language={shown(language)}: {error}") from error
 
 
 @dataclass
@@ -57,8 +96,8 @@ class Collections:
 
     passages: str
     triples: str
-    bm25: Bm25
-    triple_bm25: Bm25
+    bm25: WordEncoder
+    triple_bm25: WordEncoder
     payload_indexes: Sequence[dict[str, Any]] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     vector_options: Mapping[str, Any] = field(default_factory=dict)
@@ -138,15 +177,14 @@ class Collections:
         return chosen.model_copy(update={"indexing_threshold": threshold})
 
     def check_dimension(self, embedding: Sequence[float], what: str, dimension: int | None = None) -> None:
-        """Refuse a vector of another dimension than the collection has (or will have), or one that is no number."""
+        """Refuse a vector of another dimension than the collection has (or will have), or one that is none at all."""
+        check_vector(what, embedding)
         dimension = self.dimension if dimension is None else dimension
         if dimension is not None and len(embedding) != dimension:
             raise EmbeddingError(
                 f"{what} has {len(embedding)} dimensions, collection {self.passages!r} has {dimension}: "
                 "use the embedding model it was filled with, or another collection_name"
             )
-        if not math.isfinite(sum(embedding)):  # an engine may store it, and never find it again
-            raise EmbeddingError(f"{what} holds NaN or infinity: the embedding model failed on this text")
 
     def page(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from llama_index.core.schema import BaseNode, NodeWithScore
 from llama_index.core.vector_stores.types import (
@@ -15,7 +15,7 @@ from llama_index.core.vector_stores.types import (
 )
 from qdrant_client.http import models
 
-from llama_index_gear.errors import ArgumentError
+from llama_index_gear.errors import ArgumentError, check_counts, check_numbers, check_question, check_vector
 from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.steps import (
     Align,
@@ -38,10 +38,18 @@ from llama_index_gear.store_layout import (
     nearest,
     point_id_of,
     shared_call,
-    sparse_vector,
     to_node,
 )
 from llama_index_gear.store_triples import TripleReads, check_top_k
+
+
+class _Asked(NamedTuple):
+    """How many of which list a query wants, and how much the dense one weighs."""
+
+    dense_top_k: int
+    sparse_top_k: int
+    hybrid_top_k: int
+    alpha: float
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,8 @@ class StoreReads:
         self, node_ids: list[str] | None, filters: MetadataFilters | None, limit: int | None, vectors: bool = True
     ) -> Flow[list[BaseNode]]:
         """Passages by id and filter, in the order asked, with or without their embeddings."""
+        if limit is not None:
+            check_counts(limit=limit)
         if node_ids == [] or not (yield from self.collections.exists()):
             return []
         musts = conditions(filters)
@@ -91,19 +101,7 @@ class StoreReads:
 
     def querying(self, query: VectorStoreQuery, native: models.Filter | None) -> Flow[VectorStoreQueryResult]:
         """The flow of `query`."""
-        modes = (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.HYBRID)
-        if query.mode not in modes:
-            raise ArgumentError(
-                f"query mode {query.mode.value!r}; this store knows {', '.join(m.value for m in modes)}"
-            )
-        sparse_top_k = query.sparse_top_k or query.similarity_top_k
-        top_k = {
-            VectorStoreQueryMode.DEFAULT: query.similarity_top_k,
-            VectorStoreQueryMode.SPARSE: sparse_top_k,
-            VectorStoreQueryMode.HYBRID: query.hybrid_top_k or query.similarity_top_k,
-        }[query.mode]
-        for asked in (query.similarity_top_k, sparse_top_k, top_k):
-            check_top_k(asked)
+        asked = _checked(query)
         if not (yield from self.collections.exists()):
             return VectorStoreQueryResult(nodes=[], similarities=[], ids=[])
         musts = [*conditions(query.filters), *([native] if native else [])]
@@ -113,24 +111,23 @@ class StoreReads:
             musts.append(models.HasIdCondition(has_id=[point_id_of(node_id) for node_id in query.node_ids]))
         match_ = models.Filter(must=musts) if musts else None
         requests, weights = [], []
-        alpha = 0.5 if query.alpha is None else query.alpha
         if query.mode != VectorStoreQueryMode.SPARSE:
             dense = yield from self._dense_query(query)
-            requests.append(nearest(dense, query.similarity_top_k, match_, payload=True))
-            weights.append(alpha)
+            requests.append(nearest(dense, asked.dense_top_k, match_, payload=True))
+            weights.append(asked.alpha)
         if query.mode != VectorStoreQueryMode.DEFAULT:
             if query.query_str is None:
                 raise ArgumentError(f"a query in {query.mode.value} mode needs query_str: BM25 reads words")
-            sparse = sparse_vector(self.collections.bm25.embed_query(query.query_str))
-            requests.append(nearest(sparse, sparse_top_k, match_, payload=True, using=SPARSE))
-            weights.append(1 - alpha)
+            sparse = self.collections.bm25.embed_query(query.query_str)
+            requests.append(nearest(sparse, asked.sparse_top_k, match_, payload=True, using=SPARSE))
+            weights.append(1 - asked.alpha)
         answers = yield from self.collections.batch(self.collections.passages, requests)
         points = {str(point.id): point for answer in answers for point in answer}
         if len(answers) == 1:
             ranked = [(point_id, float(point.score)) for point_id, point in points.items()]
         else:
             rankings = [[str(point.id) for point in answer] for answer in answers]
-            ranked = reciprocal_rank_fusion(rankings, weights=weights)[:top_k]
+            ranked = reciprocal_rank_fusion(rankings, weights=weights)[: asked.hybrid_top_k]
         nodes = [to_node(points[point_id]) for point_id, _ in ranked]
         return VectorStoreQueryResult(
             nodes=nodes, similarities=[score for _, score in ranked], ids=[node.node_id for node in nodes]
@@ -168,10 +165,28 @@ class StoreReads:
             return [[] for _ in request.texts]
         musts = conditions(filters)
         match_ = models.Filter(must=musts) if musts else None
-        vectors = [sparse_vector(self.collections.bm25.embed_query(text)) for text in request.texts]
+        vectors = [self.collections.bm25.embed_query(text) for text in request.texts]
         requests = [nearest(vector, request.top_k, match_, payload=True, using=SPARSE) for vector in vectors]
         answers = yield from self.collections.batch(self.collections.passages, requests)
         return [[NodeWithScore(node=to_node(point), score=float(point.score)) for point in each] for each in answers]
+
+
+def _checked(query: VectorStoreQuery) -> _Asked:
+    """The numbers of a query, its defaults filled in, nothing in it outside its range."""
+    modes = (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.HYBRID)
+    if query.mode not in modes:
+        raise ArgumentError(f"query mode {query.mode.value!r}; this store knows {', '.join(m.value for m in modes)}")
+    top_k = query.similarity_top_k
+    sparse_top_k = top_k if query.sparse_top_k is None else query.sparse_top_k
+    hybrid_top_k = top_k if query.hybrid_top_k is None else query.hybrid_top_k
+    alpha = 0.5 if query.alpha is None else query.alpha
+    check_counts(similarity_top_k=top_k, sparse_top_k=sparse_top_k, hybrid_top_k=hybrid_top_k)
+    check_numbers("from 0 to 1", lambda number: 0 <= number <= 1, alpha=alpha)
+    if query.query_str is not None:
+        check_question(query.query_str)
+    if query.query_embedding is not None:
+        check_vector("the query's embedding", query.query_embedding)
+    return _Asked(top_k, sparse_top_k, hybrid_top_k, alpha)
 
 
 def native_filter(options: Mapping[str, Any]) -> models.Filter | None:

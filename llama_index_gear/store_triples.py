@@ -10,7 +10,7 @@ import numpy as np
 from llama_index.core.vector_stores.types import MetadataFilters
 from qdrant_client.http import models
 
-from llama_index_gear.errors import ArgumentError
+from llama_index_gear.errors import check_counts
 from llama_index_gear.steps import (
     Call,
     Candidate,
@@ -120,7 +120,7 @@ class TripleReads:
     def touching(self, request: Touching, filters: MetadataFilters | None) -> Flow[list[list[Incidence]]]:
         """Answers `Touching`."""
         for limit in request.limits:
-            check_top_k(limit)
+            check_counts(most=2**32, limit=limit)  # of all together there may be no more than are read at once
         if not request.groups or not (yield from self.collections.triples_exist()):
             return [[] for _ in request.groups]
         musts = conditions(filters, under=METADATA)
@@ -214,9 +214,9 @@ def _walked_down(answers: Sequence[Sequence[Any]], passages: int) -> tuple[list[
 
 
 def check_top_k(top_k: int | None) -> None:
-    """Refuse to look for fewer than one, before an engine does so in words of its own."""
-    if top_k is not None and top_k < 1:
-        raise ArgumentError(f"top-k must be 1 or more, got {top_k}")
+    """Refuse to look for fewer than one, or for too many, before an engine does so in words of its own."""
+    if top_k is not None:
+        check_counts(**{"top-k": top_k})
 
 
 def _incidence(point: Any) -> Incidence:

@@ -16,13 +16,12 @@ from typing import Any, NamedTuple
 from llama_index.core.schema import BaseNode, MetadataMode
 from llama_index.core.utils import get_tqdm_iterable
 from qdrant_client.http import models
-from qdrant_edge import Bm25
 
 from llama_index_gear.errors import ArgumentError, EmbeddingError
 from llama_index_gear.nodes import attach_triples, read_triples
 from llama_index_gear.steps import Call, Compute, EmbedTexts, Flow
 from llama_index_gear.storable import check_storable
-from llama_index_gear.store_collections import PAGE, Collections
+from llama_index_gear.store_collections import PAGE, Collections, WordEncoder
 from llama_index_gear.store_filters import METADATA, indexed_fields
 from llama_index_gear.store_layout import (
     DENSE,
@@ -31,7 +30,6 @@ from llama_index_gear.store_layout import (
     any_of,
     passage_payload,
     point_id_of,
-    sparse_vector,
     triple_payload,
     vectors_config,
 )
@@ -232,8 +230,8 @@ def _no_json(node: BaseNode, error: Exception) -> ArgumentError:
 
 
 def _point(
-    bm25: Bm25, point_id: str, vector: Sequence[float], text: str, payload: dict[str, Any]
+    bm25: WordEncoder, point_id: str, vector: Sequence[float], text: str, payload: dict[str, Any]
 ) -> models.PointStruct:
-    vectors: dict[str, Any] = {DENSE: vector, SPARSE: sparse_vector(bm25.embed_document(text))}
+    vectors: dict[str, Any] = {DENSE: vector, SPARSE: bm25.embed_document(text)}
     # Not validated again: the fields are of the right kind, and a dense vector is long.
     return models.PointStruct.model_construct(id=point_id, vector=vectors, payload=payload)

@@ -13,7 +13,7 @@ from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQue
 
 from llama_index_gear.agent import Budget
 from llama_index_gear.agent_retriever import AgentRetriever
-from llama_index_gear.errors import ArgumentError, check_counts
+from llama_index_gear.errors import ArgumentError, check_counts, check_numbers
 from llama_index_gear.expand import BeamSearch, Scorer
 from llama_index_gear.sources import Sources
 from llama_index_gear.store import GeARVectorStore
@@ -119,8 +119,7 @@ class T2RAGRetriever(AgentRetriever):
             raise ArgumentError(
                 "search_by='passages' finds no triples: with_passages=False would show the model nothing"
             )
-        if rrf_k < 0:
-            raise ArgumentError(f"rrf_k must be 0 or more, got {rrf_k}")
+        check_numbers("0 or more", lambda number: number >= 0, rrf_k=rrf_k)
         beam_search = BeamSearch(beam_size, beam_length, neighbours, gamma, diversity, scorer)
         own: dict[str, BasePromptTemplate] = {"decompose": DECOMPOSE_PROMPT, "resolve": RESOLVE_PROMPT}
         super().__init__(

@@ -10,7 +10,7 @@ from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
-from llama_index_gear.errors import ArgumentError, check_counts
+from llama_index_gear.errors import ArgumentError, check_counts, check_numbers
 from llama_index_gear.expand import Beam, BeamSearch, diverse_triple_beam_search, flatten
 from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.nodes import explained, shown
@@ -126,8 +126,7 @@ class GraphWalk:
         pagerank: LocalPageRank | None = None,
     ) -> None:
         check_counts(similarity_top_k=similarity_top_k, link_top_k=link_top_k)
-        if rrf_k < 0:
-            raise ArgumentError(f"rrf_k must be 0 or more, got {rrf_k}")
+        check_numbers("0 or more", lambda number: number >= 0, rrf_k=rrf_k)
         self.sources = sources
         self.search = search
         self.similarity_top_k = similarity_top_k

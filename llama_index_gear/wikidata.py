@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from llama_index_gear.errors import ArgumentError, GraphFileError
+from llama_index_gear.errors import ArgumentError, GraphFileError, check_counts
 from llama_index_gear.graph_files import Position, ReadReport, kind_of, lines_of
 from llama_index_gear.triple import GraphTriple, Triple
 from llama_index_gear.wikidata_formats import Wanted, from_json, from_triples, properties_of
@@ -74,8 +74,7 @@ class WikidataDump:
         self.unlabelled = 0
         if isinstance(languages, str) or not languages:
             raise ArgumentError(f"languages is a list of codes, best first; got {languages!r}")
-        if aliases < 0:
-            raise ArgumentError(f"aliases must be 0 or more, got {aliases}")
+        check_counts(least=0, aliases=aliases)
         allowed = None if allow is None else properties_of(allow)
         self._wanted = Wanted(tuple(each.lower() for each in languages), aliases, allowed, properties_of(deny))
         self._entities = {"json": from_json, "nt": from_triples}[kind_of(self.path, ("json", "nt"))]

@@ -50,8 +50,13 @@ ROOMS = {
     "store_reads": "errors fusion steps store_filters store_layout store_collections store_triples",
     "store_tenant": "errors steps store_layout store_collections tenant",
     "store_writes": (
+        "triple errors nodes steps storable store_filters store_layout store_collections store_reads store_tenant "
+        "tenant turns"
+    ),
     "store_deletes": "errors steps store_filters store_layout store_collections tenant turns",
-    "store_check": "errors nodes steps store_filters store_layout store_collections store_reads store_writes store_deletes",
+    "store_check": (
+        "errors nodes steps store_filters store_layout store_collections store_reads store_writes store_deletes"
+    ),
     "store_copy": "errors steps store_filters store_layout store_collections store_tenant store_writes turns",
     "store": (
         "triple errors steps edge connection store_collections store_triples store_reads store_writes store_deletes "

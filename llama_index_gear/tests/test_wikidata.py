@@ -192,7 +192,7 @@ def test_options(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"aliases": -1}, "aliases must be 0"),
+        ({"aliases": -1}, "aliases must be a whole number.*0 or more"),
         ({"languages": "en"}, "list of codes"),
         ({"languages": []}, "list of codes"),
         ({"deny": ["cites work"]}, "named like P22"),
