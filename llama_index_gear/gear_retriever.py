@@ -75,7 +75,7 @@ class GeARRetriever(AgentRetriever):
 
     Raises:
         ArgumentError: a number outside its range, a prompt without its variables; (from `retrieve`) an empty question.
-        UnsupportedFilter: (from `retrieve`) an operator that Qdrant's filters cannot express.
+        UnsupportedFilter: (from `retrieve`) a filter that says nothing, or that Qdrant cannot express.
         Exception: (from `retrieve`) what the language model's client raises, if the first call fails, and what a base
             retriever or Qdrant raises in the first step. A later failure ends the search with what was found, and the
             trace's `stopped` names it.

@@ -58,7 +58,7 @@ class NaiveGERetriever(BaseRetriever):
 
     Raises:
         ArgumentError: a number outside its range, `pagerank` with `graph`; (from `retrieve`) an empty question.
-        UnsupportedFilter: (from `retrieve`) an operator that Qdrant's filters cannot express.
+        UnsupportedFilter: (from `retrieve`) a filter that says nothing, or that Qdrant cannot express.
 
     """
 

@@ -95,7 +95,7 @@ class GeARVectorStore(BasePydanticVectorStore):
     Raises:
         StoreLockedError: (from any call) another process has the embedded store open.
         EmbeddingError: (from `add` and queries) an embedding is missing or has another dimension than the collection.
-        UnsupportedFilter: (from any call with filters) an operator that Qdrant's filters cannot express.
+        UnsupportedFilter: (from any call with filters) one that says nothing, or that Qdrant cannot express.
         TenantError: (from any call but those about all tenants) there is a `tenant_field`, and no tenant is named; or
             another's passages are meant.
 
@@ -305,7 +305,7 @@ class GeARVectorStore(BasePydanticVectorStore):
 
         Args:
             node_ids: the result is in this order; unknown ids are left out.
-            filters: all of LlamaIndex's operators that its Qdrant store knows.
+            filters: LlamaIndex's, all operators. A key names the field of that very name and the nested path alike.
             limit: at most so many. Default: all.
 
         """

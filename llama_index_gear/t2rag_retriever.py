@@ -73,7 +73,7 @@ class T2RAGRetriever(AgentRetriever):
 
     Raises:
         ArgumentError: a number outside its range, a prompt without its variables; (from `retrieve`) an empty question.
-        UnsupportedFilter: (from `retrieve`) an operator that Qdrant's filters cannot express.
+        UnsupportedFilter: (from `retrieve`) a filter that says nothing, or that Qdrant cannot express.
         Exception: (from `retrieve`) what the language model's client raises if the first call fails, and what Qdrant
             raises in the first round. A later failure ends the search with what was found, and the trace's `stopped`
             names it.

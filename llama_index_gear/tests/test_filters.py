@@ -8,6 +8,7 @@ import os
 import random
 import re
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from operator import gt, lt
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from llama_index.vector_stores.qdrant import QdrantVectorStore
 from qdrant_client import QdrantClient
 from qdrant_client.http import models
 
+import llama_index_gear
 from llama_index_gear.edge import EdgeClient
 from llama_index_gear.errors import ArgumentError, StoreError, TenantError, UnsupportedFilter
 from llama_index_gear.retriever import NaiveGERetriever
@@ -472,6 +474,20 @@ def test_floats_are_what_was_stored_also_when_the_store_is_opened_again(tmp_path
         store.close()
 
 
+def test_floats_stand_being_copied(tmp_path: Path) -> None:
+    rng = random.Random(300)
+    numbers = {f"n{n}": rng.random() * 10.0 ** rng.randrange(-200, 200) for n in range(300)}
+    stores = [GeARVectorStore.from_path(tmp_path / str(n), embed_model=EMBED) for n in range(4)]
+    stores[0].add([stone(node_id, {"f": number}) for node_id, number in numbers.items()])
+    for source, target in pairwise(stores):
+        source.copy_to(target)
+    assert stores[-1].check().ok
+    for node_id, number in list(numbers.items())[:30]:
+        assert [node.node_id for node in stores[-1].get_nodes(filters=group(AND, is_("f", number)))] == [node_id]
+    for store in stores:
+        store.close()
+
+
 @pytest.mark.parametrize("value", [1.7976931348623157e308, -1.7976931348623157e308, 5e-324, 0.0, -0.0, 1e22])
 def test_the_greatest_and_the_least_floats(make: Callable[..., GeARVectorStore], value: float) -> None:
     store = make()
@@ -535,6 +551,11 @@ def test_what_matches_everything_deletes_nothing(make: Callable[..., GeARVectorS
         with pytest.raises(StoreError, match="clear"):
             run(flow, store._connection.answer)
     assert contents(store) == before
+
+
+def test_points_are_deleted_in_one_place() -> None:
+    modules = Path(llama_index_gear.__file__).parent.glob("*.py")
+    assert [path.name for path in modules if 'Call("delete"' in path.read_text("utf-8")] == ["store_collections.py"]
 
 
 @pytest.mark.parametrize("match_", BOUNDED, ids=repr)
