@@ -12,7 +12,7 @@ from typing import NamedTuple
 from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.utils import get_tokenizer
 
-from llama_index_gear.errors import ArgumentError
+from llama_index_gear.errors import ArgumentError, shown
 
 # Tokens of a reply for a token of the passage: GPT-3.5's triples of 1,200 passages of some 110 tokens (MuSiQue's and
 # HotpotQA's), as JSON text (2.08 and 2.12) and as the arguments of a function (2.86 and 2.91).
@@ -79,10 +79,10 @@ class Purse:
     def __init__(self, price: tuple[float, float] | None, ceiling: float | None) -> None:
         if price is not None and (not isinstance(price, Sequence) or len(price) != 2 or not all(map(_is_cost, price))):
             raise ArgumentError(
-                f"price must be two numbers, 0 or more: of a million prompt and completion tokens; got {price!r}"
+                f"price must be two numbers, 0 or more: of a million prompt and completion tokens; got {shown(price)}"
             )
         if ceiling is not None and not _is_cost(ceiling):
-            raise ArgumentError(f"max_cost must be 0 or more, got {ceiling!r}")
+            raise ArgumentError(f"max_cost must be 0 or more, got {shown(ceiling)}")
         if ceiling is not None and price is None:
             raise ArgumentError("max_cost needs price=(prompt, completion), what a million tokens cost")
         self.price = None if price is None else Price(*price)

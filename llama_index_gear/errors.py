@@ -171,8 +171,13 @@ def check_question(question: Any) -> None:
         )
 
 
+class _Shortened(reprlib.Repr):
+    """Python's own, for numbers of any length: of thousands of digits it writes none."""
+
+    def repr_int(self, x: int, level: int) -> str:
+        return super().repr_int(x, level) if x.bit_length() <= 128 else f"a whole number of {x.bit_length():,} bits"
+
+
 def shown(value: Any) -> str:
     """A value as a message shows it, cut short."""
-    if isinstance(value, int) and value.bit_length() > 128:  # Python writes no number of thousands of digits
-        return f"a whole number of {value.bit_length():,} bits"
-    return reprlib.repr(value)
+    return _Shortened().repr(value)

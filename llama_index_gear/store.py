@@ -139,6 +139,8 @@ class GeARVectorStore(BasePydanticVectorStore):
         search_params: SearchParams | None = None,
         show_progress: bool = False,
     ) -> None:
+        check_counts(batch_size=batch_size)
+        bm25, triple_bm25 = encoder(language, average_passage_words), encoder(language, TRIPLE_WORDS)
         super().__init__(  # type: ignore[call-arg]  # the fields below; pydantic's plugin is not at work
             collection_name=collection_name,
             batch_size=batch_size,
@@ -146,14 +148,13 @@ class GeARVectorStore(BasePydanticVectorStore):
             average_passage_words=average_passage_words,
             show_progress=show_progress,
         )
-        check_counts(batch_size=batch_size)
         if collection_name.endswith("_triples"):
             raise ArgumentError(f"collection_name {collection_name!r} could be the triples' of another store")
         self._collections = Collections(
             collection_name,
             f"{collection_name}_triples",
-            encoder(language, average_passage_words),
-            encoder(language, TRIPLE_WORDS),
+            bm25,
+            triple_bm25,
             list(payload_indexes),
             dict(collection_options or {}),
             dict(vector_options or {}),

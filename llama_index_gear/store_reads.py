@@ -40,7 +40,7 @@ from llama_index_gear.store_layout import (
     shared_call,
     to_node,
 )
-from llama_index_gear.store_triples import TripleReads, check_top_k
+from llama_index_gear.store_triples import TripleReads
 
 
 class _Asked(NamedTuple):
@@ -160,7 +160,7 @@ class StoreReads:
 
     def aligning(self, request: Align, filters: MetadataFilters | None) -> Flow[list[list[NodeWithScore]]]:
         """Answers `Align`."""
-        check_top_k(request.top_k)
+        check_counts(top_k=request.top_k)
         if not request.texts or not (yield from self.collections.exists()):
             return [[] for _ in request.texts]
         musts = conditions(filters)

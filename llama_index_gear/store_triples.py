@@ -43,7 +43,7 @@ class TripleReads:
 
     def linking(self, link: Link, filters: MetadataFilters | None) -> Flow[list[list[StoredTriple]]]:
         """Answers `Link`."""
-        check_top_k(link.top_k)
+        check_counts(top_k=link.top_k)
         if not link.texts or not (yield from self.collections.triples_exist()):
             return [[] for _ in link.texts]
         match_ = triple_filter(filters)
@@ -66,7 +66,7 @@ class TripleReads:
 
     def propositions(self, request: Propositions, filters: MetadataFilters | None) -> Flow[list[StoredTriple]]:
         """Answers `Propositions`: asks for more of each text until what it has not seen could not change the answer."""
-        check_top_k(request.passages)
+        check_counts(passages=request.passages)
         if not (request.texts or request.embeddings) or not (yield from self.collections.triples_exist()):
             return []
         match_ = triple_filter(filters)
@@ -88,7 +88,8 @@ class TripleReads:
 
     def triples_of(self, request: TriplesOf, filters: MetadataFilters | None) -> Flow[list[StoredTriple]]:
         """Answers `TriplesOf`."""
-        check_top_k(request.limit)
+        if request.limit is not None:
+            check_counts(limit=request.limit)
         if not request.passage_ids or not (yield from self.collections.triples_exist()):
             return []
         self.collections.check_dimension(request.query, "the query's embedding")
@@ -106,7 +107,7 @@ class TripleReads:
 
     def neighbours(self, request: Neighbours, filters: MetadataFilters | None) -> Flow[list[list[Candidate]]]:
         """Answers `Neighbours`."""
-        check_top_k(request.limit)
+        check_counts(neighbours=request.limit)
         if not request.triple_entities or not (yield from self.collections.triples_exist()):
             return [[] for _ in request.triple_entities]
         self.collections.check_dimension(request.query, "the query's embedding")
@@ -211,12 +212,6 @@ def _walked_down(answers: Sequence[Sequence[Any]], passages: int) -> tuple[list[
         if len(seen) == passages:
             return walked, True
     return walked, False
-
-
-def check_top_k(top_k: int | None) -> None:
-    """Refuse to look for fewer than one, or for too many, before an engine does so in words of its own."""
-    if top_k is not None:
-        check_counts(**{"top-k": top_k})
 
 
 def _incidence(point: Any) -> Incidence:

@@ -17,7 +17,7 @@ from llama_index.core.schema import BaseNode, MetadataMode
 from llama_index.core.utils import get_tqdm_iterable
 from qdrant_client.http import models
 
-from llama_index_gear.errors import ArgumentError, EmbeddingError
+from llama_index_gear.errors import ArgumentError, EmbeddingError, check_vector
 from llama_index_gear.nodes import attach_triples, read_triples
 from llama_index_gear.steps import Call, Compute, EmbedTexts, Flow
 from llama_index_gear.storable import check_storable
@@ -145,12 +145,14 @@ class StoreWrites:
         """Each passage's triples, and the vectors' dimension; raises if anything could not be stored."""
         carried = {node.node_id: read_triples(node) for node in passages}
         for node in passages:
-            if not node.embedding:
+            if node.embedding is None or (isinstance(node.embedding, list) and not node.embedding):
                 raise EmbeddingError(
                     f"node {node.node_id!r} has no embedding: put the embedding model last in the pipeline's "
                     "transformations, or add nodes through VectorStoreIndex"
                 )
-        dimension = self.collections.dimension or len(passages[0].get_embedding())
+        first = passages[0]
+        check_vector(f"the embedding of node {first.node_id!r}", first.get_embedding())
+        dimension = self.collections.dimension or len(first.get_embedding())
         for node in passages:
             self.collections.check_dimension(node.get_embedding(), f"the embedding of node {node.node_id!r}", dimension)
             _check_storable(node, carried[node.node_id])

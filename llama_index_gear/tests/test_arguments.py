@@ -1,0 +1,317 @@
+"""Numbers and vectors outside their range are refused at once, by name, with what is allowed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from llama_index.core.schema import TextNode
+from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
+
+from llama_index_gear.agent import Budget
+from llama_index_gear.bm25 import RankBM25Retriever
+from llama_index_gear.edge import EdgeClient
+from llama_index_gear.engine import GeARQueryEngine, T2RAGQueryEngine
+from llama_index_gear.errors import ArgumentError, EmbeddingError
+from llama_index_gear.expand import BeamSearch
+from llama_index_gear.external import ExternalTripleStore
+from llama_index_gear.external_retriever import ExternalGeARRetriever
+from llama_index_gear.extract import GeARTripleExtractor
+from llama_index_gear.fusion import reciprocal_rank_fusion
+from llama_index_gear.gear_retriever import GeARRetriever
+from llama_index_gear.pagerank import LocalPageRank
+from llama_index_gear.postprocessor import DiverseTripleBeamSearch
+from llama_index_gear.retriever import NaiveGERetriever, SyncGERetriever
+from llama_index_gear.steps import Align, Link, Neighbours, Propositions, TriplesOf
+from llama_index_gear.store import GeARVectorStore
+from llama_index_gear.store_contract import contents, passage
+from llama_index_gear.t2rag_retriever import T2RAGRetriever
+from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.triple import Triple
+from llama_index_gear.wikidata import WikidataDump
+
+EMBED = WordEmbedding(8)
+VECTOR = EMBED.get_text_embedding("x")
+HUGE = 10**5000  # Python refuses to write it out
+
+NO_NUMBER = [True, "5", b"5", [5], 5j, math.nan, math.inf, -math.inf, HUGE]
+NO_COUNT = [*NO_NUMBER, 0, -1, 1.0, 2.5, np.int64(5), np.float64(5), 10**9, 2**64]
+NO_COUNT_OR_ZERO = [each for each in NO_COUNT if each is True or each != 0]
+NOT_POSITIVE = [*NO_NUMBER, 0, -1, -0.5]
+NEGATIVE = [*NO_NUMBER, -1, -0.5]
+NO_LIMIT = [*NO_NUMBER[:-1], 0, -1, 1.5, np.int64(5)]
+
+VECTORS: dict[str, Any] = {
+    "text": "x" * 8,
+    "empty": [],
+    "number": 1.0,
+    "numpy": np.ones(8),
+    "tuple": tuple(VECTOR),
+    "short": VECTOR[:-1],
+    "long": [*VECTOR, 0.0],
+    "None in it": [*VECTOR[:-1], None],
+    "bool in it": [*VECTOR[:-1], True],
+    "text in it": [*VECTOR[:-1], "0.5"],
+    "complex in it": [*VECTOR[:-1], 1j],
+    "list in it": [*VECTOR[:-1], [1.0]],
+    "numpy bool in it": [*VECTOR[:-1], np.True_],
+    "nan in it": [*VECTOR[:-1], math.nan],
+    "infinity in it": [*VECTOR[:-1], -math.inf],
+    "beyond 32 bits": [*VECTOR[:-1], 1e39],
+    "beyond floats": [*VECTOR[:-1], HUGE],
+}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> GeARVectorStore:
+    store = GeARVectorStore.from_path(tmp_path_factory.mktemp("store"), embed_model=EMBED)
+    store.add([passage("p", "Ada knows Bob.", [("Ada", "knows", "Bob")], embed_model=EMBED)])
+    return store
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> ExternalTripleStore:
+    graph = ExternalTripleStore.from_path(tmp_path_factory.mktemp("graph"), embed_model=EMBED)
+    graph.load([Triple("Ada", "knows", "Bob")])
+    return graph
+
+
+@pytest.fixture(scope="module")
+def make(store: GeARVectorStore, graph: ExternalTripleStore, tmp_path_factory: Any) -> dict[str, Callable[..., Any]]:
+    folder = tmp_path_factory.mktemp("files")
+    (folder / "dump.json").write_text("[]")
+    llm = ScriptedLLM()
+
+    def query(**options: Any) -> Any:
+        return store.query(VectorStoreQuery(query_str="x", mode=VectorStoreQueryMode.HYBRID, **options))
+
+    def upload(**options: Any) -> Any:
+        return EdgeClient(folder / "edge").upload_points("c", [], **options)
+
+    return {
+        "Budget": Budget,
+        "BeamSearch": BeamSearch,
+        "LocalPageRank": LocalPageRank,
+        "NaiveGERetriever": lambda **options: NaiveGERetriever(store, **options),
+        "SyncGERetriever": lambda **options: SyncGERetriever(store, llm=llm, **options),
+        "GeARRetriever": lambda **options: GeARRetriever(store, llm=llm, **options),
+        "T2RAGRetriever": lambda **options: T2RAGRetriever(store, llm=llm, **options),
+        "ExternalGeARRetriever": lambda **options: ExternalGeARRetriever(store, graph, llm=llm, **options),
+        "DiverseTripleBeamSearch": lambda **options: DiverseTripleBeamSearch(store, llm=llm, **options),
+        "RankBM25Retriever": lambda **options: RankBM25Retriever([TextNode(text="x")], **options),
+        "GeARQueryEngine": lambda **options: GeARQueryEngine(GeARRetriever(store, llm=llm), **options),
+        "T2RAGQueryEngine": lambda **options: T2RAGQueryEngine(T2RAGRetriever(store, llm=llm), **options),
+        "GeARTripleExtractor": lambda **options: GeARTripleExtractor(llm, **options),
+        "GeARVectorStore": lambda **options: GeARVectorStore.from_path(folder / "new", **options),
+        "ExternalTripleStore": lambda **options: ExternalTripleStore.from_path(folder / "new", **options),
+        "WikidataDump": lambda **options: WikidataDump(folder / "dump.json", folder / "index", **options),
+        "reciprocal_rank_fusion": lambda **options: reciprocal_rank_fusion([["a"]], **options),
+        "query": query,
+        "get_nodes": store.get_nodes,
+        "check": store.check,
+        "upload_points": upload,
+        "Link": lambda **options: store.answer(Link(["x"], query=VECTOR, **options)),
+        "Link of a graph": lambda **options: graph.answer(Link(["x"], query=VECTOR, **options)),
+        "Align": lambda **options: store.answer(Align(["x"], **options)),
+        "Neighbours": lambda **options: store.answer(Neighbours([("ada",)], VECTOR, [], **options)),
+        "Neighbours of a graph": lambda **options: graph.answer(Neighbours([("ada",)], VECTOR, [], **options)),
+        "Propositions": lambda **options: store.answer(Propositions(["x"], **options)),
+        "TriplesOf": lambda **options: store.answer(TriplesOf(["p"], VECTOR, **options)),
+    }
+
+
+SEARCH = {"beam_size": NO_COUNT, "beam_length": NO_COUNT, "neighbours": NO_COUNT, "gamma": NOT_POSITIVE}
+RRF = {"rrf_k": NEGATIVE}
+COST = {"max_llm_calls": NO_LIMIT, "max_tokens": NO_LIMIT, "timeout": [*NOT_POSITIVE, 10**9]}
+REFUSED: dict[str, dict[str, list[Any]]] = {
+    "Budget": COST,
+    "BeamSearch": {"beam_size": NO_COUNT, "length": NO_COUNT, "neighbours": NO_COUNT, "gamma": NOT_POSITIVE},
+    "LocalPageRank": {
+        "restart": [*NOT_POSITIVE, 1.1],
+        "epsilon": [*NOT_POSITIVE, 1e-10, 1],
+        "passage_weight": NEGATIVE,
+    },
+    "NaiveGERetriever": {**SEARCH, **RRF, "similarity_top_k": NO_COUNT},
+    "SyncGERetriever": {**SEARCH, **RRF, "similarity_top_k": NO_COUNT, "link_top_k": NO_COUNT},
+    "GeARRetriever": {
+        **SEARCH,
+        **RRF,
+        **COST,
+        **dict.fromkeys(
+            ["max_steps", "similarity_top_k", "base_top_k", "link_top_k", "passage_link_top_k", "gist_size"], NO_COUNT
+        ),
+    },
+    "T2RAGRetriever": {
+        **SEARCH,
+        **RRF,
+        **COST,
+        **dict.fromkeys(["max_rounds", "similarity_top_k", "passages_per_round"], NO_COUNT),
+    },
+    "ExternalGeARRetriever": {
+        **SEARCH,
+        **RRF,
+        **COST,
+        **dict.fromkeys(
+            [
+                "max_steps",
+                "expand_from",
+                "filter_top_k",
+                "similarity_top_k",
+                "base_top_k",
+                "link_top_k",
+                "gist_size",
+            ],
+            NO_COUNT,
+        ),
+    },
+    "DiverseTripleBeamSearch": {**SEARCH, **RRF, "top_n": NO_COUNT, "link_top_k": NO_COUNT},
+    "RankBM25Retriever": {"similarity_top_k": NO_COUNT, "k1": NEGATIVE, "b": [*NEGATIVE, 1.5]},
+    "GeARQueryEngine": {"answer_top_k": NO_COUNT},
+    "T2RAGQueryEngine": {"answer_top_k": NO_COUNT},
+    "GeARTripleExtractor": {
+        "num_workers": NO_COUNT,
+        "passages_per_call": NO_COUNT,
+        "max_retries": NO_COUNT_OR_ZERO,
+        "retry_backoff": NEGATIVE,
+        "max_cost": NEGATIVE,
+        "price": [(True, 1), (1, "1"), (math.nan, 1), (1, HUGE), 5, (1,)],
+    },
+    "GeARVectorStore": {"batch_size": NO_COUNT, "average_passage_words": NOT_POSITIVE},
+    "ExternalTripleStore": {"batch_size": NO_COUNT},
+    "WikidataDump": {"aliases": NO_COUNT_OR_ZERO},
+    "reciprocal_rank_fusion": {
+        "k": NEGATIVE,
+        "weights": [[each] for each in [*NO_NUMBER, None]] + [[], [1.0, 2.0]],
+    },
+    "query": {
+        "similarity_top_k": [*NO_COUNT, None],
+        "sparse_top_k": NO_COUNT,
+        "hybrid_top_k": NO_COUNT,
+        "alpha": [*NEGATIVE, 1.5],
+    },
+    "get_nodes": {"limit": NO_COUNT},
+    "check": {"sample": NO_COUNT_OR_ZERO},
+    "upload_points": {"batch_size": NO_COUNT},
+    "Link": {"top_k": NO_COUNT},
+    "Link of a graph": {"top_k": NO_COUNT},
+    "Align": {"top_k": NO_COUNT},
+    "Neighbours": {"limit": NO_COUNT},
+    "Neighbours of a graph": {"limit": NO_COUNT},
+    "Propositions": {"passages": NO_COUNT},
+    "TriplesOf": {"limit": NO_COUNT},
+}
+MAY_BE_NONE = {
+    "gamma",
+    "filter_top_k",
+    "max_llm_calls",
+    "max_tokens",
+    "timeout",
+    "max_cost",
+    "price",
+    "weights",
+    "limit",
+    "alpha",
+    "sparse_top_k",
+    "hybrid_top_k",
+}
+NAMED_OTHERWISE = {"length": "beam_length", "limit": "limit|neighbours"}
+
+
+@pytest.mark.parametrize(
+    ("what", "name"), [(what, name) for what, arguments in REFUSED.items() for name in arguments], ids=str
+)
+def test_what_is_outside_its_range_is_refused_by_name(
+    make: dict[str, Callable[..., Any]], what: str, name: str
+) -> None:
+    values = REFUSED[what][name] + ([] if name in MAY_BE_NONE or what.startswith("query") else [None])
+    for value in values:
+        with pytest.raises(ArgumentError, match=NAMED_OTHERWISE.get(name, name)) as caught:
+            make[what](**{name: value})
+        assert len(str(caught.value)) < 300
+
+
+GOOD: list[tuple[str, dict[str, Any]]] = [
+    ("Budget", {"max_llm_calls": 1, "max_tokens": 10**7, "timeout": 1_000_000}),
+    ("Budget", {"timeout": 1e-3}),
+    ("BeamSearch", {"beam_size": 1, "length": 1, "neighbours": 1_000_000, "gamma": 1e-9}),
+    ("LocalPageRank", {"restart": 1, "epsilon": 1e-9, "passage_weight": 0}),
+    ("NaiveGERetriever", {"rrf_k": 0, "gamma": np.float64(2), "similarity_top_k": 1_000_000}),
+    ("GeARTripleExtractor", {"max_retries": 0, "retry_backoff": 0, "price": (0, 0.5), "max_cost": 0}),
+    ("RankBM25Retriever", {"k1": 0, "b": 1}),
+    ("WikidataDump", {"aliases": 0}),
+    ("reciprocal_rank_fusion", {"k": 0.5, "weights": [-1.0]}),
+    ("query", {"alpha": 0, "sparse_top_k": 1, "hybrid_top_k": 1, "similarity_top_k": 1_000_000}),
+    ("check", {"sample": 0}),
+    ("get_nodes", {"limit": 1}),
+]
+
+
+@pytest.mark.parametrize(("what", "arguments"), GOOD, ids=lambda each: each if isinstance(each, str) else "")
+def test_what_is_at_the_edge_of_its_range_is_taken(
+    make: dict[str, Callable[..., Any]], what: str, arguments: dict[str, Any]
+) -> None:
+    make[what](**arguments)
+
+
+# -- vectors -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("vector", VECTORS.values(), ids=VECTORS.keys())
+def test_a_node_s_embedding_that_is_none_is_refused_and_nothing_is_written(store: GeARVectorStore, vector: Any) -> None:
+    before = contents(store)
+    bad = TextNode(id_="bad", text="x").model_copy(update={"embedding": vector})  # a copy is not validated
+    for nodes in ([passage("p", "new", embed_model=EMBED), bad], [bad]):
+        with pytest.raises(EmbeddingError, match="node 'bad'"):
+            store.add(nodes)
+    assert contents(store) == before
+
+
+@pytest.mark.parametrize("vector", VECTORS.values(), ids=VECTORS.keys())
+async def test_a_query_s_embedding_that_is_none_is_refused(
+    store: GeARVectorStore, graph: ExternalTripleStore, tmp_path: Path, vector: Any
+) -> None:
+    for mode in (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.HYBRID):
+        asked = VectorStoreQuery(query_str="x", query_embedding=vector, mode=mode)
+        with pytest.raises(EmbeddingError, match="embedding"):
+            store.query(asked)
+        with pytest.raises(EmbeddingError, match="embedding"):
+            await store.aquery(asked)
+    for request in (
+        Link(["x"], 1, vector),
+        Neighbours([("ada",)], vector, [], 5),
+        TriplesOf(["p"], vector, None),
+        Propositions([], 5, [vector]),
+    ):
+        with pytest.raises(EmbeddingError, match="embedding"):
+            store.answer(request)
+    for request in (Link(["Ada"], 1, vector), Neighbours([("ada",)], vector, [], 5)):
+        with pytest.raises(EmbeddingError, match="embedding"):
+            graph.answer(request)
+
+
+class Broken(WordEmbedding):
+    """A model that gives what is no vector."""
+
+    answer: Any = None
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        return self.answer  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("name", ["nan in it", "beyond 32 bits", "short", "empty"])
+def test_a_model_that_gives_no_vector_is_named_and_nothing_is_written(tmp_path: Path, name: str) -> None:
+    model = Broken()
+    model.answer = VECTORS[name]
+    store = GeARVectorStore.from_path(tmp_path, embed_model=model)
+    with pytest.raises(EmbeddingError, match="embedding of the triple"):
+        store.add([passage("p", "x", [("A", "is", "B")], embed_model=EMBED)])
+    assert not any(contents(store).values())
+
+
+def test_numbers_of_every_kind_are_a_vector(store: GeARVectorStore) -> None:
+    mixed: list[Any] = [1, 0.5, np.float32(0.25), np.float64(0.5), np.int64(1), 0, 0, 0]
+    assert store.query(VectorStoreQuery(query_embedding=mixed, similarity_top_k=1)).ids == ["p"]
