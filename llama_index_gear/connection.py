@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Hashable
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
 from functools import partial
 from typing import Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.settings import Settings
 from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.local.qdrant_local import QdrantLocal
 
-from llama_index_gear.edge import EdgeClient
+from llama_index_gear.edge import EdgeClient, check_process
 from llama_index_gear.errors import ArgumentError, StoreError
 from llama_index_gear.forks import free_in_child
 from llama_index_gear.steps import Call, Compute, EmbedQuery, EmbedTexts
@@ -29,7 +30,7 @@ class Connection:
     Args:
         client: a `QdrantClient`, or the embedded engine.
         aclient: the async client of the same server; without it async calls run `client` in worker threads.
-        embed_model: gives the embedding model when it is first needed.
+        embed_model: embeds queries and texts. Default: LlamaIndex's `Settings.embed_model`, looked up when needed.
 
     Raises:
         ArgumentError: there is no client at all.
@@ -40,15 +41,20 @@ class Connection:
         self,
         client: QdrantClient | EdgeClient | None,
         aclient: AsyncQdrantClient | None,
-        embed_model: Callable[[], BaseEmbedding],
+        embed_model: BaseEmbedding | None,
     ) -> None:
         if client is None and aclient is None:
             raise ArgumentError("pass a Qdrant client, or make an embedded store with from_path(folder)")
         self.sync: Any = client
         self.native = aclient
         self._embed_model = embed_model
-        embedded = isinstance(client, EdgeClient) or isinstance(getattr(client, "_client", None), QdrantLocal)
-        self._turn: AbstractContextManager[Any] = free_in_child(threading.RLock()) if embedded else nullcontext()
+        is_local = isinstance(client, QdrantClient) and isinstance(client._client, QdrantLocal)  # it knows no threads
+        self._turn: AbstractContextManager[Any] = free_in_child(threading.RLock()) if is_local else nullcontext()
+
+    @property
+    def embed_model(self) -> BaseEmbedding:
+        """The embedding model."""
+        return Settings.embed_model if self._embed_model is None else self._embed_model
 
     @property
     def client(self) -> Any:
@@ -67,11 +73,12 @@ class Connection:
 
     def answer(self, request: Any) -> Any:
         """Answer a request."""
+        self._check_process()
         match request:
             case EmbedQuery():
-                return self._embed_model().get_query_embedding(request.text)
+                return self.embed_model.get_query_embedding(request.text)
             case EmbedTexts():
-                return self._embed_model().get_text_embedding_batch(list(request.texts))
+                return self.embed_model.get_text_embedding_batch(list(request.texts))
             case Compute():
                 return request.function()
             case Take():
@@ -84,11 +91,12 @@ class Connection:
 
         Otherwise it might land after the next one of the same passages, whose turn it then is.
         """
+        self._check_process()
         match request:
             case EmbedQuery():
-                return await self._embed_model().aget_query_embedding(request.text)
+                return await self.embed_model.aget_query_embedding(request.text)
             case EmbedTexts():
-                return await self._embed_model().aget_text_embedding_batch(list(request.texts))
+                return await self.embed_model.aget_text_embedding_batch(list(request.texts))
             case Compute():
                 return await asyncio.to_thread(request.function)
             case Take():
@@ -111,6 +119,11 @@ class Connection:
         if self.native is not None:
             await self.native.close()
         self.close()
+
+    def _check_process(self) -> None:
+        """Refuse what a parent process has open before waiting for anything that a thread of the parent's may hold."""
+        if isinstance(self.sync, EdgeClient):
+            check_process(self.sync)
 
     def _call(self, call: Call) -> Any:
         if self.sync is None:

@@ -2,46 +2,52 @@
 
 Qdrant models go in and come out, so `GeARVectorStore` and LlamaIndex's own `QdrantVectorStore` work on it unchanged.
 What Edge cannot answer raises `UnsupportedCall` or `UnsupportedFilter`, naming it; nothing is ignored.
-One folder a collection; one process at a time (Edge locks its write-ahead log).
+One folder a collection (see `edge_folder`); one process at a time (Edge locks its write-ahead log).
 """
 
 from __future__ import annotations
 
-import json
-import shutil
-import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import qdrant_edge as edge
 from qdrant_client.http import models
 
+from llama_index_gear import edge_folder
 from llama_index_gear.edge_models import (
     DISTANCES,
     from_id,
     from_record,
     from_scored,
     refuse,
+    size_of,
     to_filter,
     to_points,
     to_query,
 )
-from llama_index_gear.errors import StoreError, StoreLockedError, UnsupportedCall, check_counts
-
-_CONFIG = "edge_config.json"  # Edge writes it when a shard is created
+from llama_index_gear.edge_shards import OpenShards, in_plain_words
+from llama_index_gear.errors import StoreError, UnsupportedCall, check_counts
 
 
 class EdgeClient:
     """The embedded Qdrant, as far as a `QdrantClient` is needed of it.
 
-    Nothing is opened before the first call. Calls may come from any thread: they take turns.
+    Nothing is opened before the first call. Calls may come from any thread: they take turns. Close it after use, or
+    write `with EdgeClient(path) as client:`. It also closes when the last reference to it goes.
+
+    The folder must be writable, even to be read. 32 MiB of its disk must be free, besides what is written: the engine
+    maps files into memory, and a signal would end the process where the disk has no room for them.
 
     Args:
         path: the folder that holds the collections; made when the first collection is.
 
     Raises:
-        StoreLockedError: (from any call) another process or client has a collection open.
+        StoreLockedError: (from any call) another process or client has a collection open; so has a process that was
+            forked while it was.
+        StoreError: (from any call) a collection's folder is not whole, or something else stands there; it was moved or
+            deleted while it was open; it is read-only; or the disk has too little room. Nothing that the engine did not
+            make is removed.
         ArgumentError: (from `upsert` and `upload_points`) a payload could not be read back; nothing is written.
         UnsupportedCall: (from any call) the method, or an argument of it, has no counterpart in Edge.
         UnsupportedFilter: (from any call with a filter) a condition has no counterpart in Edge.
@@ -49,9 +55,8 @@ class EdgeClient:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        self._shards: dict[str, edge.EdgeShard] = {}
-        self._lock = threading.RLock()
+        self.path = Path(path).absolute()
+        self._shards = OpenShards(self.path)
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
@@ -62,21 +67,32 @@ class EdgeClient:
 
     def close(self) -> None:
         """Write everything out and release the lock; the next call opens it again."""
-        with self._lock:
-            while self._shards:
-                self._shards.popitem()[1].close()
+        with self._shards.lock:
+            self._shards.close_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     # -- collections ---------------------------------------------------------------------------------------------
 
     def collection_exists(self, collection_name: str) -> bool:
-        """Whether the collection's folder holds a shard."""
-        return (self._folder(collection_name) / _CONFIG).exists()
+        """Return whether there is the collection; finish deleting it if that was interrupted."""
+        folder = self._folder(collection_name)
+        with self._shards.lock:
+            self._shards.check()
+            is_there = collection_name in self._shards or edge_folder.holds_collection(folder)
+            if not is_there:
+                edge_folder.finish_removing(folder)
+        return is_there
 
     def get_collection(self, collection_name: str) -> models.CollectionInfo:
         """Its vectors' names, sizes and distances, payload indexes and number of points."""
-        with self._lock:
+        with self._shards.lock:
             info = self._shard(collection_name).info()
-            config = json.loads((self._folder(collection_name) / _CONFIG).read_text("utf-8"))
+            config = edge_folder.read_config(self._folder(collection_name))
         return models.CollectionInfo(
             status=models.CollectionStatus.GREEN,
             optimizer_status=models.OptimizersStatusOneOf.OK,
@@ -139,25 +155,24 @@ class EdgeClient:
             },
         )
         folder = self._folder(collection_name)
-        with self._lock:
+        with self._shards.lock:
             if self.collection_exists(collection_name):
                 raise StoreError(f"collection {collection_name!r} already exists")
-            if folder.exists():  # what a process that died while creating it left behind
-                shutil.rmtree(folder)
-            folder.mkdir(parents=True)
-            self._shards[collection_name] = self._open(lambda: edge.EdgeShard.create(str(folder), config))
+            create = edge.EdgeShard.create
+            edge_folder.make(folder, lambda draft: in_plain_words(lambda: create(draft, config).close(), folder))
+            self._shard(collection_name)
         return True
 
     def delete_collection(self, collection_name: str, **options: Any) -> bool:
         """Remove the collection and all its points; False if there is none."""
         refuse("delete_collection", options)
-        with self._lock:
+        with self._shards.lock:
             if not self.collection_exists(collection_name):
                 return False
-            self._shard(collection_name).close()  # opened first: another process's lock must hold
-            del self._shards[collection_name]
-            (self._folder(collection_name) / _CONFIG).unlink()
-            shutil.rmtree(self._folder(collection_name))
+            edge_folder.check_own(self._folder(collection_name))
+            self._shard(collection_name)  # opened first: another process's lock must hold
+            self._shards.close(collection_name)
+            edge_folder.remove(self._folder(collection_name))
         return True
 
     def create_payload_index(
@@ -182,7 +197,7 @@ class EdgeClient:
     def upsert(self, collection_name: str, points: Sequence[models.PointStruct], **options: Any) -> None:
         """Insert points, or replace those whose id exists."""
         refuse("upsert", options, "wait")
-        self._update(collection_name, edge.UpdateOperation.upsert_points(to_points(points)))
+        self._write(collection_name, to_points(points), points)
 
     def upload_points(
         self, collection_name: str, points: Iterable[models.PointStruct], batch_size: int = 64, **options: Any
@@ -190,9 +205,11 @@ class EdgeClient:
         """`upsert`, in batches."""
         refuse("upload_points", options, "wait", "parallel", "max_retries")
         check_counts(batch_size=batch_size)
-        rest = to_points(list(points))
-        for start in range(0, len(rest), batch_size):
-            self._update(collection_name, edge.UpdateOperation.upsert_points(rest[start : start + batch_size]))
+        given = list(points)
+        checked = to_points(given)  # all of them before any is written
+        for start in range(0, len(given), batch_size):
+            batch = slice(start, start + batch_size)
+            self._write(collection_name, checked[batch], given[batch])
 
     def delete(self, collection_name: str, points_selector: Any, **options: Any) -> None:
         """Delete by ids (a list, `PointIdsList`) or by filter (`Filter`, `FilterSelector`)."""
@@ -216,7 +233,7 @@ class EdgeClient:
     ) -> list[models.Record]:
         """The points with these ids that exist, in the order asked."""
         refuse("retrieve", options)
-        with self._lock:
+        with self._shards.lock:
             records = self._shard(collection_name).retrieve(list(ids), with_payload, with_vectors)
         found = {record.id: record for record in map(from_record, records)}
         return [found[point_id] for point_id in dict.fromkeys(ids) if point_id in found]
@@ -240,7 +257,7 @@ class EdgeClient:
             with_payload=with_payload,
             with_vector=with_vectors,
         )
-        with self._lock:
+        with self._shards.lock:
             records, following = self._shard(collection_name).scroll(request)
         return [from_record(record) for record in records], None if following is None else from_id(following)
 
@@ -249,7 +266,7 @@ class EdgeClient:
     ) -> models.CountResult:
         """How many points match."""
         refuse("count", options)
-        with self._lock:
+        with self._shards.lock:
             request = edge.CountRequest(filter=None if count_filter is None else to_filter(count_filter), exact=exact)
             return models.CountResult(count=self._shard(collection_name).count(request))
 
@@ -267,7 +284,7 @@ class EdgeClient:
         """Nearest points for each dense or sparse query vector, filtered; best first. Without a vector: by id."""
         refuse("query_batch_points", options)
         batch = edge.QueryBatchRequest([to_query(request) for request in requests])
-        with self._lock:
+        with self._shards.lock:
             answers = self._shard(collection_name).query_batch(batch)
         return [
             models.QueryResponse.model_construct(points=from_scored(points, request))
@@ -282,25 +299,25 @@ class EdgeClient:
         return self.path / collection_name
 
     def _shard(self, collection_name: str) -> edge.EdgeShard:
-        shard = self._shards.get(collection_name)
-        if shard is None:
-            if not self.collection_exists(collection_name):
-                raise StoreError(f"collection {collection_name!r} not found in {self.path}")
-            folder = str(self._folder(collection_name))
-            shard = self._shards[collection_name] = self._open(lambda: edge.EdgeShard.load(folder))
-        return shard
+        if not self.collection_exists(collection_name):
+            raise StoreError(f"collection {collection_name!r} not found in {self.path}")
+        return self._shards.open(collection_name, self._folder(collection_name))
 
-    def _open(self, opener: Callable[[], edge.EdgeShard]) -> edge.EdgeShard:
-        try:
-            return opener()
-        except Exception as error:  # Edge raises plain Exception, with words
-            if "WouldBlock" not in str(error):
-                raise
-            raise StoreLockedError(
-                f"{self.path} is open in another process or client, and the embedded engine serves one at a time: "
-                "close it there, or use a Qdrant server (GeARVectorStore(client=QdrantClient(url=…)))"
-            ) from error
+    def _write(self, collection_name: str, checked: Sequence[edge.Point], points: Sequence[models.PointStruct]) -> None:
+        self._update(collection_name, edge.UpdateOperation.upsert_points(list(checked)), sum(map(size_of, points)))
 
-    def _update(self, collection_name: str, operation: edge.UpdateOperation) -> None:
-        with self._lock:
-            self._shard(collection_name).update(operation)
+    def _update(self, collection_name: str, operation: edge.UpdateOperation, size: int = 0) -> None:
+        with self._shards.lock:
+            shard = self._shard(collection_name)
+            edge_folder.check_room(self.path, size)
+            shard.update(operation)
+
+
+def check_process(client: EdgeClient) -> None:
+    """Refuse a client that the process that this one was forked from has open; takes no lock.
+
+    Raises:
+        StoreLockedError: it has.
+
+    """
+    client._shards.check_process()

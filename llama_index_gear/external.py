@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
-from llama_index.core.settings import Settings
 from llama_index.core.utils import get_tqdm_iterable
 from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.http import models
@@ -96,17 +95,26 @@ class ExternalTripleStore:
         check_counts(batch_size=batch_size)
         self.collection_name = collection_name
         self.batch_size = batch_size
-        self._embed_model = embed_model
-        self._connection = Connection(client, aclient, lambda: self.embed_model)
+        self._connection = Connection(client, aclient, embed_model)
         self._graph = _Graph(collection_name, encoder(language, TRIPLE_WORDS), dense, on_disk_payload)
 
     @classmethod
     def from_path(cls, path: str | Path, **arguments: Any) -> ExternalTripleStore:
         """An embedded graph in the folder `path`: Qdrant Edge in this process, one process at a time.
 
+        Close it after use, or write `with ExternalTripleStore.from_path(…) as graph:`. It also closes when the last
+        reference to it goes. The folder must be writable, even to be read. 32 MiB of its disk must be free, besides
+        what is written. Nothing in it that the engine did not make is removed.
+
         Args:
             path: the folder; made when the first triple is loaded.
             **arguments: those of the constructor, without the clients.
+
+        Raises:
+            StoreError: (from any call) the folder holds something else in the collection's place, or one that is
+                damaged; it was moved or deleted while the graph was open; it is read-only; or the disk has too little
+                room.
+            StoreLockedError: (from any call) another process has it open, or had when it forked this one.
 
         """
         return cls(client=EdgeClient(path), **arguments)
@@ -119,7 +127,7 @@ class ExternalTripleStore:
     @property
     def embed_model(self) -> BaseEmbedding:
         """The model that compares triples with questions."""
-        return Settings.embed_model if self._embed_model is None else self._embed_model
+        return self._connection.embed_model
 
     def load(self, triples: Iterable[GraphTriple | Triple], *, show_progress: bool = False) -> Loaded:
         """Store triples. Those that are there are not written again: a load that was killed goes on when repeated.
@@ -161,6 +169,18 @@ class ExternalTripleStore:
     async def aclose(self) -> None:
         """`close`, and the async client besides."""
         await self._connection.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
 
     def answer(self, request: Any) -> Any:
         """Answer `Link`, `Neighbours`, `Facts` or `Similarities` of `steps.py`."""

@@ -6,12 +6,11 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import ConfigDict, PrivateAttr
 from llama_index.core.schema import BaseNode
-from llama_index.core.settings import Settings
 from llama_index.core.vector_stores.types import (
     BasePydanticVectorStore,
     MetadataFilters,
@@ -112,7 +111,6 @@ class GeARVectorStore(BasePydanticVectorStore):
     average_passage_words: float
     show_progress: bool
 
-    _embed_model: BaseEmbedding | None = PrivateAttr(default=None)
     _collections: Collections = PrivateAttr()
     _reads: StoreReads = PrivateAttr()
     _writes: StoreWrites = PrivateAttr()
@@ -160,10 +158,9 @@ class GeARVectorStore(BasePydanticVectorStore):
             dict(vector_options or {}),
             search_params,
         )
-        self._embed_model = embed_model
-        self._connection = Connection(client, aclient, lambda: self.embed_model)
-        self._turns = Turns.of(self._connection.engine, collection_name)
-        self._collections.clears = lambda: self._turns.clears
+        self._connection = Connection(client, aclient, embed_model)
+        self._turns = turns = Turns.of(self._connection.engine, collection_name)
+        self._collections.clears = lambda: turns.clears  # not `self`: in a cycle the store would close late
         self._belong_to(Tenancy(tenant_field, None))
 
     def _belong_to(self, tenancy: Tenancy) -> None:
@@ -205,9 +202,18 @@ class GeARVectorStore(BasePydanticVectorStore):
     def from_path(cls, path: str | Path, **arguments: Any) -> GeARVectorStore:
         """An embedded store in the folder `path`: Qdrant Edge in this process, one process at a time.
 
+        Close it after use, or write `with GeARVectorStore.from_path(…) as store:`. It also closes when the last
+        reference to it goes. The folder must be writable, even to be read. 32 MiB of its disk must be free, besides
+        what is written. Nothing in it that the engine did not make is removed.
+
         Args:
             path: the folder; made when the first node is added.
             **arguments: those of the constructor, without the clients.
+
+        Raises:
+            StoreError: (from any call) the folder holds something else in a collection's place, or one that is damaged;
+                it was moved or deleted while the store was open; it is read-only; or the disk has too little room.
+            StoreLockedError: (from any call) another process has it open, or had when it forked this one.
 
         """
         return cls(client=EdgeClient(path), **arguments)
@@ -230,7 +236,7 @@ class GeARVectorStore(BasePydanticVectorStore):
     @property
     def embed_model(self) -> BaseEmbedding:
         """The model that embeds triples and queries."""
-        return Settings.embed_model if self._embed_model is None else self._embed_model
+        return self._connection.embed_model
 
     def close(self) -> None:
         """Write out and release an embedded store; a server's client is closed."""
@@ -239,6 +245,18 @@ class GeARVectorStore(BasePydanticVectorStore):
     async def aclose(self) -> None:
         """`close`, and the async client besides."""
         await self._connection.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
 
     # -- LlamaIndex's vector store interface ---------------------------------------------------------------------
 

@@ -24,7 +24,9 @@ ROOMS = {
     "pagerank": "triple errors steps",
     "storable": "errors",
     "edge_models": "errors storable",
-    "edge": "errors edge_models",
+    "edge_folder": "errors",
+    "edge_shards": "errors edge_folder",
+    "edge": "errors edge_models edge_folder edge_shards",
     "nodes": "triple errors",
     "reply": "triple errors text json_scan",
     "tenant": "errors nodes",
@@ -98,6 +100,7 @@ ROOMS = {
 QDRANT = {
     "edge",
     "edge_models",
+    "edge_shards",
     "connection",
     "external",
     "external_reads",
