@@ -286,7 +286,7 @@ def put(value: Any, steps: list[str | int | None]) -> Any:
 def test_a_key_names_a_field_and_a_path(make: Callable[..., GeARVectorStore], key: str) -> None:
     store, steps = make(), steps_of(key)
     table: list[dict[str, Any]] = [{}, {"other": "x"}]
-    for value in ("x", "y", 1, 2, 1.5, None, [], ["x", "y"], ["y", 1], {"x": "x"}):
+    for value in ("x", "y", 1, 2, 1.5, None, [], ["x", "y"], ["y", 1], [["x"], 7], {"x": "x"}):
         table.append({key: value})
         if steps is not None and steps != [key]:
             path = put(value, steps)
