@@ -60,7 +60,8 @@ PIECES = [
 
 FORMS = [
     ["triples"], ["triples", "answerable", "answer"], ["triples", "answerable", "reason"], ["answerable", "answer"],
-    ["answerable", "reason"], ["sufficient"], ["sufficient", "query"], ["query"], ["passage", "entities", "triples"],
+    ["answerable", "reason"], ["sufficient", "query"], ["sufficient", "query"], ["query"],
+    ["passage", "entities", "triples"],
     ["clue", "triple", "passages"], ["facts"],
 ]  # fmt: skip
 TYPICAL = ["true", "false", "[]", '[["Ada", "knows", "Bob"]]', '["Ada", "knows", "Cid"]', "[1, 2]", "1", '"Bob"']
@@ -88,7 +89,7 @@ def drawn_json(chance: random.Random, depth: int) -> str:
 def drawn_reply(chance: random.Random) -> str:
     """Half of them JSON; cut, doubled, buried deep, or repeated until they are huge, by turns."""
     if chance.random() < 0.5:
-        is_form = chance.random() < 0.5
+        is_form = chance.random() < 0.8
         reply = drawn_form(chance) if is_form else drawn_json(chance, chance.choice([1, 2, 3, 4, 5]))
         if chance.random() < 0.1:
             opening = chance.choice(["[", '{"answer": ', '{"passages": ', '{"clue": '])
@@ -96,7 +97,7 @@ def drawn_reply(chance: random.Random) -> str:
             reply = opening * depth + reply + {"[": "]"}.get(opening, "}") * depth
     else:
         reply = ""
-    for _ in range(chance.choice([0, 0, 1, 3, 10])):
+    for _ in range(chance.choice([0, 0, 0, 1, 3, 10])):
         place = chance.choice([0, len(reply), chance.randint(0, len(reply))])
         reply = reply[:place] + chance.choice(PIECES) + reply[place:]
     if chance.random() < 0.3:
@@ -134,7 +135,7 @@ def test_whatever_a_model_says_is_read_or_refused(parser: str) -> None:
             raise AssertionError(f"seed {SEED}, reply {number}: {reply[:500]!r}") from error
         for text in strings(value):
             assert not any("\ud800" <= mark <= "\udfff" for mark in text), f"seed {SEED}, reply {number}: {reply!r}"
-    assert read > DRAWN // 50  # some say something
+    assert read > DRAWN // 100  # some say something
 
 
 def test_huge_replies_are_read_or_refused() -> None:

@@ -162,6 +162,7 @@ def test_a_triple_at_any_depth_is_found() -> None:
         ('["', "“", 160_000),
         ("", "<think>", 480_000),
         ("", "</think>x", 160_000),
+        ("", "<think>\na|</think>", 160_000),
     ],
 )
 def test_long_garbage_is_read_in_linear_time(start: str, unit: str, size: int) -> None:
