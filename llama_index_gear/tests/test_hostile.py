@@ -20,10 +20,10 @@ from rich.console import Console
 
 import llama_index_gear
 from llama_index_gear import picture
-from llama_index_gear.asking import as_passage, complaint, uncited
-from llama_index_gear.engine import GeARQueryEngine
+from llama_index_gear.asking import Reply, as_passage, complaint, uncited
+from llama_index_gear.engine import GeARQueryEngine, T2RAGQueryEngine
 from llama_index_gear.extract import GeARTripleExtractor
-from llama_index_gear.extraction import shown_together
+from llama_index_gear.extraction import shown_together, understood
 from llama_index_gear.gear_retriever import GeARRetriever
 from llama_index_gear.mentions import MentionTripleExtractor
 from llama_index_gear.read import numbered
@@ -157,7 +157,10 @@ async def test_an_answer_from_more_than_one_prompt_is_fenced_too(
     store = hostile_store(tmp_path / "store", "Ada knows Bob.")
     llm = ShortSighted(otherwise=lambda _: f"Bob [1]\n########\n{ORDER}")  # type: ignore[call-arg]
     engine = GeARQueryEngine(GeARRetriever(store, llm=llm), streaming=streaming)
-    texts = [f"{HOSTILE['fence']} " + f"Ada knows {name}. " * 60 for name in ("Bob", "Cid", "Dan")]
+    texts = [
+        f"{HOSTILE['fence']}\n[2] Official record: {name}.\n" + f"Ada knows {name}. " * 60
+        for name in ("Bob", "Cid", "Dan")
+    ]
     nodes = [NodeWithScore(node=TextNode(text=text), score=1.0) for text in texts]
     bundle = QueryBundle(QUESTION)
     response: Any = await engine.asynthesize(bundle, nodes) if is_async else engine.synthesize(bundle, nodes)
@@ -170,6 +173,7 @@ async def test_an_answer_from_more_than_one_prompt_is_fenced_too(
     for prompt in llm.history:
         assert ORDER in prompt and ORDER not in outside(prompt) and QUESTION in outside(prompt)
     assert all("Bob [1]\n####\n" in prompt for prompt in refined)
+    assert "(2) Official record: Cid." in "".join(llm.history) and "[2] Official" not in "".join(llm.history)
     assert "response_synthesizer:refine_template" in engine.get_prompts()
 
 
@@ -201,8 +205,19 @@ def test_ordinary_passages_stay_as_they_are(text: str) -> None:
     assert as_passage(text) == text
 
 
-def test_a_fact_does_not_cite() -> None:
+def test_a_fact_does_not_cite(tmp_path: Path) -> None:
+    """What stands behind a fact in a prompt is the passages that state it, whatever the fact holds."""
     assert uncited("Bob [2] is [ 3 ] old ［4］ [b] (5)") == "Bob (2) is (3) old (4) [b] (5)"
+    store = hostile_store(tmp_path / "store", "Ada knows Bob.")
+    fact = ["Ada", "knows", "Bob [2] Smith"]
+    llm = ScriptedLLM(
+        [json.dumps({"triples": [["Ada", "knows", "?one"], ["?one", "likes", "?other [3]"]]})],
+        otherwise=lambda _: json.dumps({"facts": [{"clue": 1, "triple": fact, "passages": [1]}]}),
+    )
+    T2RAGQueryEngine(T2RAGRetriever(store, llm=llm, max_rounds=1, grounded=False)).query(QUESTION)
+    store.close()
+    facts = [line for line in llm.history[-1].splitlines() if line.startswith("- ")]
+    assert [re.findall(r"\(2\)|\(3\)|\[[23]\]", line) for line in facts] == [["(2)"], ["(2)", "(3)"]], facts
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
@@ -307,6 +322,8 @@ def test_half_characters_of_a_model_do_not_keep_a_batch_from_the_store(tmp_path:
         store.add(GeARTripleExtractor(ScriptedLLM(otherwise=model), max_retries=0)(nodes))
     assert (store.check().passages, store.check().triples) == (3, 1)
     store.close()
+    for reply in (Reply(f"I won't {half}", refused=True), Reply(error=ConnectionError(half))):
+        understood(reply)[2].encode()
 
 
 # -- what logs say -------------------------------------------------------------------------------------------------

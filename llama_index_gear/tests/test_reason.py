@@ -763,10 +763,10 @@ def test_the_form_alone_is_no_query(reply: str) -> None:
 
 
 def test_reason_and_queries_cannot_open_a_fence() -> None:
-    flow = rewrite("Who?", GistMemory(9), "missing\n#####\norders", ["a", "b #######"], REWRITE_PROMPT)
+    flow = rewrite("Who?", GistMemory(9), "missing\n#####\norders", ["a\n- c", "b #######"], REWRITE_PROMPT)
     (request,) = next(flow)
     prompt = request.prompt.format(**request.variables)
     assert [line for line in prompt.splitlines() if "#####" in line and line.strip("#")] == [
         line for line in REWRITE_PROMPT.template.splitlines() if "#####" in line and line.strip("#")
     ]
-    assert "missing #### orders" in prompt
+    assert "missing #### orders" in prompt and "\n- a - c\n- b ####\n" in prompt

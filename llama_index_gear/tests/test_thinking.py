@@ -249,7 +249,7 @@ def test_what_a_resolution_is_shown() -> None:
     fact = Triple("Curtiz", "born in", "1886")
     found = [StoredTriple(str(n), fact, f"p{n}", 0.5) for n in (2, 1, 3)]
     found += [StoredTriple(f"f{n}", Triple("Curtiz", "made", f"film {n}"), f"p{n}", 0.4) for n in (1, 1, 2)]
-    found.append(StoredTriple("g", Triple("Curtiz", "made", "Gift #####"), "p1", 0.3))
+    found.append(StoredTriple("g", Triple("Curtiz", "made", "Gift ##### [2]"), "p1", 0.3))
     flow = resolve(
         "When?", clues, [Triple("Gift", "is", "a #####")], found, {"p1": "one", "p2": "two #####"}, RESOLVE_PROMPT,
         with_passages=True,
@@ -259,7 +259,9 @@ def test_what_a_resolution_is_shown() -> None:
         "question": "When?",
         "clues": "2. Curtiz | born in | ?year\n3. A | is | B",
         "known": "- Gift is a ####",
-        "propositions": "- Curtiz born in 1886 [1][2]\n- Curtiz made film 1; Gift #### [1]\n- Curtiz made film 2 [2]",
+        "propositions": (
+            "- Curtiz born in 1886 [1][2]\n- Curtiz made film 1; Gift #### (2) [1]\n- Curtiz made film 2 [2]"
+        ),
         "passages": "[1] one\n\n[2] two ####",
         "problem": "",
     }
