@@ -209,6 +209,8 @@ class StoreWrites:
         try:
             payload = passage_payload(plain)
         except (TypeError, ValueError) as error:
+            if "`: KeyboardInterrupt" in str(error):  # pydantic takes it for a serializer's failure, and keeps its name
+                raise KeyboardInterrupt from error
             raise _no_json(node, error) from error
         return _point(self.collections.bm25, point_id_of(node.node_id), node.get_embedding(), text, payload)
 

@@ -42,6 +42,7 @@ class Claim:
         thread: who made it.
         give_back: lets others have the passages; safe to repeat, and where nothing was taken. A function of C.
         is_held: nobody else has the passages now.
+        loop: of an async call that has asked.
 
     """
 
@@ -51,6 +52,7 @@ class Claim:
     thread: int
     give_back: Callable[[], object]
     is_held: bool = False
+    loop: asyncio.AbstractEventLoop | None = None
 
     def take(self) -> None:
         """Wait until nobody writes these passages, and have them.
@@ -70,9 +72,15 @@ class Claim:
 
     async def atake(self) -> None:
         """`take`, without blocking the event loop."""
+        self.loop = asyncio.get_running_loop()
         while in_the_way := self.turns.ask(self, is_blocking=False):
             while self.turns.has(in_the_way[-1]):  # noqa: ASYNC110 - an interrupt could prevent an event
                 await asyncio.sleep(_PAUSE)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nobody will give it back: a second Ctrl-C can close an event loop with calls that have not ended."""
+        return self.loop is not None and self.loop.is_closed()
 
     def meets(self, other: Claim) -> bool:
         """Whether both are of the same passage."""
@@ -118,7 +126,7 @@ class Turns:
         """
         with self._lock:
             self._claims[claim.ticket] = claim
-            others = [other for other in list(self._claims.values()) if other is not claim]
+            others = [other for other in list(self._claims.values()) if other is not claim and self.has(other)]
             is_urgent = is_blocking and any(other.thread == claim.thread for other in others)
             in_the_way = [
                 other
@@ -129,7 +137,9 @@ class Turns:
         return in_the_way
 
     def has(self, claim: Claim) -> bool:
-        """Whether a claim was not given back yet."""
+        """Whether a claim was not given back yet; one that is lost is given back."""
+        if claim.is_lost:
+            claim.give_back()
         return claim.ticket in self._claims
 
     def _at_fork_reinit(self) -> None:

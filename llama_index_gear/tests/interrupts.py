@@ -67,6 +67,8 @@ class Interrupts:
         if not self._watches(frame):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        if dis.opname[frame.f_code.co_code[frame.f_lasti]] == "RESUME":  # which was executed before this is called
+            self._before[frame] = frame.f_lasti
         return self._step
 
     def _watches(self, frame: FrameType) -> bool:

@@ -160,6 +160,21 @@ async def test_a_sync_call_does_not_wait_for_who_waits_for_its_own_event_loop() 
     assert not thread.is_alive() and not turns._claims
 
 
+@pytest.mark.parametrize("ids", [{"a"}, None])
+def test_what_a_closed_event_loop_has_claimed_keeps_nobody_waiting(ids: set[str] | None) -> None:
+    """As a second Ctrl-C closes it: with calls that were begun, and that something still refers to."""
+    turns, loop = Turns(), asyncio.new_event_loop()
+    held = turns.claim(ids)
+    loop.run_until_complete(held.atake())
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(take, turns, {"a", "b"})
+        asked(turns, 2)
+        assert not waiting.done()
+        loop.close()
+        waiting.result(timeout=60).give_back()
+    assert not turns._claims
+
+
 def test_many_that_wait_for_one_another_are_served_in_turn() -> None:
     """Each waits for the one before it, and none has what another has."""
     turns, order, busy = Turns(), list[int](), threading.Lock()
