@@ -74,7 +74,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def _check_parts(folder: Path) -> None:
     for part in _PARTS:
-        if not (folder / part).exists():
+        if not os.path.exists(os.path.join(folder, part)):  # of each call: a `Path` takes four times as long
             raise _damaged(folder, f"{part} is missing")
 
 
@@ -111,7 +111,7 @@ def place_of(folder: Path) -> Place | None:
     That is its log's folder: the engine holds it open, so nothing else is given its inode meanwhile.
     """
     try:
-        status = (folder / _LOG).stat()
+        status = os.stat(os.path.join(folder, _LOG))
     except (FileNotFoundError, NotADirectoryError):
         return None
     return status.st_dev, status.st_ino
