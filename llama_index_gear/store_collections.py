@@ -14,6 +14,7 @@ from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError, c
 from llama_index_gear.steps import Call, Flow
 from llama_index_gear.store_filters import bounded, indexed_fields
 from llama_index_gear.store_layout import DENSE, point_id_of, sparse_vector
+from llama_index_gear.store_ranking import ranking
 
 PAGE = 1000
 """Points a round trip, when all that match are wanted."""
@@ -245,16 +246,10 @@ class Collections:
         yield [Call("delete", {"collection_name": name, "points_selector": selector, "wait": True})]
 
     def batch(self, name: str, requests: Sequence[models.QueryRequest]) -> Flow[list[list[Any]]]:
-        """Answers to several queries in one round trip, each best first, ties (to six decimals) by id in every engine.
-
-        Engines add up a dot product in different orders: equal vectors' scores differ by some 1e-7.
-        """
+        """Answers to several queries in one round trip (see `ranking`: ties may take more), each best first."""
         if not requests:
             return []
         for request in requests:
             if request.using == DENSE and request.query is not None:
                 request.params = self.search_params
-        (responses,) = yield [Call("query_batch_points", {"collection_name": name, "requests": requests})]
-        return [
-            sorted(response.points, key=lambda point: (-round(point.score, 6), str(point.id))) for response in responses
-        ]
+        return (yield from ranking(name, requests))

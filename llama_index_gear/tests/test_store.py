@@ -1274,19 +1274,19 @@ async def test_both_clients_are_closed() -> None:
 
 
 def test_ties_do_not_load_the_collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hundred passages that say the same are a hundred equal hits: the first ones will do."""
+    """A hundred passages that say the same are a hundred equal hits: of those that are not found only ids are read."""
     store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding())
     store.add([passage(f"p{n}", "It is a film.", [("It", "is", "film")]) for n in range(100)])
-    limits: list[int] = []
+    limits: list[tuple[int, bool]] = []
     ask = store.client.query_batch_points
 
     def asked(collection_name: str, requests: Any, **options: Any) -> Any:
-        limits.extend(request.limit for request in requests)
+        limits.extend((request.limit, bool(request.with_payload)) for request in requests)
         return ask(collection_name, requests, **options)
 
     monkeypatch.setattr(store.client, "query_batch_points", asked)
     found = store.answer(Propositions(["It is film"], 5))
-    assert len({each.passage_id for each in found}) == 5 and limits == [32]
+    assert len({each.passage_id for each in found}) == 5 and limits == [(33, True), (528, False)]
     store.close()
 
 
