@@ -279,7 +279,7 @@ def run_coroutine(coroutine: Coroutine[Any, Any, Result]) -> Result:
 def _end(task: asyncio.Task[Any]) -> None:
     """Cancel a task whose event loop stands still, and have it clean up, however often that is interrupted."""
     loop = task.get_loop()
-    while not task.done() and not loop.is_running():  # it runs in a thread that was not interrupted
+    while not (task.done() or loop.is_closed() or loop.is_running()):  # that of a thread that was not interrupted
         task.cancel()
         try:
             loop.run_until_complete(asyncio.wait([task]))

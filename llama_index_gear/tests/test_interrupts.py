@@ -9,7 +9,7 @@ import os
 import random
 import signal
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -283,6 +283,17 @@ def test_what_an_interrupted_call_would_have_cost_is_not_set_aside() -> None:
     gc.collect()
 
 
+@pytest.fixture
+def main_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """That of the main thread, as a program has it that has called `asyncio.run` not yet."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield loop
+    asyncio.set_event_loop(None)
+    loop.close()
+
+
+@pytest.mark.usefixtures("main_loop")
 @pytest.mark.parametrize("again", [False, True], ids=["once", "and again while it ends"])
 def test_what_an_interrupted_sync_call_had_begun_does_not_go_on_in_the_next(again: bool) -> None:
     """The event loop stays, for clients whose connections belong to it: what is left on it would run on."""
@@ -321,6 +332,19 @@ def test_what_an_interrupted_sync_call_had_begun_does_not_go_on_in_the_next(agai
         run_coroutine(work())
     assert sorted(log) == ["one", "two"] and all(task.done() for task in tasks)
     assert run_coroutine(left()) == []
+
+
+def test_an_interrupted_sync_call_without_an_event_loop_leaves_none() -> None:
+    asyncio.set_event_loop(None)
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def work() -> None:
+        loops.append(asyncio.get_running_loop())
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_coroutine(work())
+    assert [loop.is_closed() for loop in loops] == [True]
 
 
 def _in_child(work: Callable[[], object]) -> int:
