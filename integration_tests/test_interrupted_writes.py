@@ -32,7 +32,6 @@ INTERRUPTS = int(os.environ.get("GEAR_INTERRUPTS", "60"))
 SEED = int(os.environ.get("GEAR_SEED", "0"))
 EMBED = WordEmbedding(16)
 DOCUMENTS, PASSAGES = 6, 4
-CLEARS = False  # until the embedded engine forgets a collection whose removal was interrupted
 # An interrupt before an `await` leaves a coroutine that is never awaited.
 pytestmark = [
     pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that sends signals"),
@@ -68,14 +67,13 @@ def nodes(version: int) -> list[BaseNode]:
 
 def writes(version: int) -> dict[str, Write]:
     new, document, some = nodes(version), f"d{version % DOCUMENTS}", [f"d{n}-0" for n in range(DOCUMENTS)]
-    calls = {
+    return {
         "add": Write(lambda of: of.source.add(new), lambda of: of.source.async_add(new)),
         "delete": Write(lambda of: of.source.delete(document), lambda of: of.source.adelete(document)),
         "delete_nodes": Write(lambda of: of.source.delete_nodes(some), lambda of: of.source.adelete_nodes(some)),
         "clear": Write(lambda of: of.source.clear(), lambda of: of.source.aclear()),
         "copy_to": Write(lambda of: of.source.copy_to(of.target), lambda of: of.source.acopy_to(of.target)),
     }
-    return calls if CLEARS else {name: call for name, call in calls.items() if name != "clear"}
 
 
 def interrupted(work: Callable[[], object], delay: float, again: float) -> bool:
