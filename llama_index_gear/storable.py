@@ -97,7 +97,19 @@ def _converted(owner: str, value: Any, path: Path) -> Any:
     try:
         return to_jsonable_python(value)
     except (TypeError, ValueError) as error:
+        raise_interrupt(error)
         raise _refused(owner, path, f"has no JSON: {error}") from error
+
+
+def raise_interrupt(error: Exception) -> None:
+    """Raise the interrupt that pydantic took for a failure to serialize: it keeps the name alone.
+
+    Raises:
+        KeyboardInterrupt: that is what the error's words name.
+
+    """
+    if "`: KeyboardInterrupt" in str(error):
+        raise KeyboardInterrupt from error
 
 
 def _refused(owner: str, path: Path, problem: str) -> Unstorable:

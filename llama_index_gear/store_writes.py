@@ -20,7 +20,7 @@ from qdrant_client.http import models
 from llama_index_gear.errors import ArgumentError, EmbeddingError, check_vector
 from llama_index_gear.nodes import attach_triples, read_triples
 from llama_index_gear.steps import Call, Compute, EmbedTexts, Flow
-from llama_index_gear.storable import check_storable
+from llama_index_gear.storable import check_storable, raise_interrupt
 from llama_index_gear.store_collections import PAGE, Collections, WordEncoder
 from llama_index_gear.store_filters import METADATA, indexed_fields
 from llama_index_gear.store_layout import (
@@ -209,8 +209,7 @@ class StoreWrites:
         try:
             payload = passage_payload(plain)
         except (TypeError, ValueError) as error:
-            if "`: KeyboardInterrupt" in str(error):  # pydantic takes it for a serializer's failure, and keeps its name
-                raise KeyboardInterrupt from error
+            raise_interrupt(error)
             raise _no_json(node, error) from error
         return _point(self.collections.bm25, point_id_of(node.node_id), node.get_embedding(), text, payload)
 
