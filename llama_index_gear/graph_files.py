@@ -19,6 +19,8 @@ from tqdm.auto import tqdm
 from llama_index_gear.errors import ArgumentError, GraphFileError, TripleError
 from llama_index_gear.triple import GraphTriple, Triple
 
+MAX_LINE = 2**24
+"""Bytes of a line, its end included (16 MiB): Wikidata's largest entities have some millions."""
 _EXAMPLES = 10
 _TICKS = 1000  # lines between two updates of the progress bar
 
@@ -56,6 +58,10 @@ class ReadReport:
         if len(self.examples) < _EXAMPLES:
             self.examples.append(f"line {self.lines}: {problem[:200]}")
 
+    def complain_of_length(self) -> None:
+        """Count a line that was too long to be read."""
+        self.complain(f"longer than {MAX_LINE:,} bytes")
+
     def __str__(self) -> str:
         """One line for people."""
         speed = f", {self.lines / self.seconds:,.0f} lines/s" if self.seconds else ""
@@ -73,7 +79,7 @@ class Position:
 
 
 def lines_of(path: Path, show_progress: bool, label: str, start: Position | None = None) -> Iterator[bytes]:
-    """The lines of a plain, `.gz` or `.bz2` file.
+    """The lines of a plain, `.gz` or `.bz2` file; empty, without even its end, is one that is longer than 16 MiB.
 
     Args:
         path: the file.
@@ -96,20 +102,30 @@ def lines_of(path: Path, show_progress: bool, label: str, start: Position | None
         bar = tqdm(total=total, initial=raw.tell(), desc=label, unit="B", unit_scale=True, disable=not show_progress)
         with bar:
             try:
-                for number, line in enumerate(stream, start=1):
+                for number, (line, size) in enumerate(_bounded(stream), start=1):
                     if number % _TICKS == 0:
                         bar.update(raw.tell() - bar.n)
                     if number <= known:
                         continue
                     position.lines += 1
                     if is_plain:
-                        position.offset += len(line)
+                        position.offset += size
                     yield line
             except (EOFError, OSError, zlib.error) as error:
                 raise GraphFileError(
                     f"{path.name} breaks off after line {position.lines}: {error}; fetch it anew"
                 ) from error
             bar.update(total - bar.n)
+
+
+def _bounded(stream: IO[bytes]) -> Iterator[tuple[bytes, int]]:
+    """Each line and its size; nothing is kept of one that is too long."""
+    while line := stream.readline(MAX_LINE + 1):
+        size = len(line)
+        while len(line) > MAX_LINE and not line.endswith(b"\n"):
+            line = stream.readline(MAX_LINE + 1)
+            size += len(line)
+        yield (line if size <= MAX_LINE else b""), size
 
 
 def _decompressed(path: Path, raw: IO[bytes]) -> Any:
@@ -154,6 +170,8 @@ class TriplesFile:
         for line in lines_of(self.path, self.show_progress, "Reading triples"):
             report.lines += 1
             report.seconds = time.perf_counter() - start
+            if not line:
+                report.complain_of_length()
             if not line.strip():
                 continue
             try:

@@ -72,6 +72,8 @@ def from_json(lines: Iterable[bytes], wanted: Wanted, report: ReadReport, positi
     """Entities of a JSON dump."""
     for line in lines:
         report.lines = position.lines
+        if not line:
+            report.complain_of_length()
         text = line.strip().rstrip(b",")
         if text in (b"", b"[", b"]"):
             continue
@@ -138,7 +140,9 @@ def from_triples(lines: Iterable[bytes], wanted: Wanted, report: ReadReport, pos
             block = None
         report.lines = position.lines
         if number is None:
-            if line.strip() and not line.startswith(b"#") and _parts(line) is None:
+            if not line:
+                report.complain_of_length()
+            elif line.strip() and not line.startswith(b"#") and _parts(line) is None:
                 report.complain("no N-Triple")
             continue
         if block is None:
