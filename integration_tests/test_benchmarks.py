@@ -27,22 +27,21 @@ from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, Query
 from llama_index_instrumentation import get_dispatcher
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "benchmarks"))
-import command_line
 import remeasure
 import retrieval
 import speed
-import synthetic
-from answers import ANSWER_PROMPT
-from data import Dataset, Passage, Question, load, thinned, write_whole
-from hipporag import HippoRAGRetriever
-from ircot import IRCoTRetriever
-from measures import chance, compared, corrected, exact_match, f1, interval, normalised, recall
-from methods import Fixed, Workbench, check_needs, to_nodes
-from readers import own_reader, recorded_reader
-from recorded import RecordedLLM
-from running import NoResultError, asked, comparisons, measure, rows_of
-from settings import BOUNDS, Settings, parts_of
-from spent import EmbeddingClock, TimedRetriever, spending
+from baselines.hipporag import HippoRAGRetriever
+from baselines.ircot import IRCoTRetriever
+from harness import command_line, synthetic_graphs
+from harness.answers import ANSWER_PROMPT
+from harness.data import Dataset, Passage, Question, load, thinned, write_whole
+from harness.evaluation import NoResultError, asked, comparisons, measure, rows_of
+from harness.measures import chance, compared, corrected, exact_match, f1, interval, normalised, recall
+from harness.methods import Fixed, Workbench, check_needs, to_nodes
+from harness.recorded_llm import RecordedLLM
+from harness.settings import BOUNDS, Settings, parts_of
+from harness.stand_in_readers import own_reader, recorded_reader
+from harness.usage import EmbeddingClock, TimedRetriever, spending
 
 from llama_index_gear import GeARVectorStore, Triple, attach_triples
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
@@ -712,15 +711,15 @@ def test_synthetic_entities_are_as_frequent_as_is_said() -> None:
         assert sum(len(several) for _, several in draw(triples)) == triples // 10
         return counted, (counted**2).sum() / counted.sum()
 
-    counted, by_mention = frequencies(synthetic.extracted, 91_720)
+    counted, by_mention = frequencies(synthetic_graphs.extracted, 91_720)
     assert (len(counted), counted.sum()) == (77_194, 110_023)  # nearly as many mentions as HotpotQA has
     assert (counted == 1).mean() == pytest.approx(0.9, abs=0.005) and by_mention == pytest.approx(7.5, abs=0.05)
-    counted, by_mention = frequencies(synthetic.hubs, 100_000)
+    counted, by_mention = frequencies(synthetic_graphs.hubs, 100_000)
     assert by_mention == pytest.approx(304, abs=1)
     assert counted[counted >= 10].sum() / counted.sum() == pytest.approx(0.75, abs=0.03)
-    ((_, pairs),) = synthetic.hubs(10_000)
+    ((_, pairs),) = synthetic_graphs.hubs(10_000)
     assert np.bincount(pairs.ravel()).max() / 10_000 == pytest.approx(0.036, abs=0.003)
-    ((_, pairs),) = synthetic.extracted(1_000)
+    ((_, pairs),) = synthetic_graphs.extracted(1_000)
     assert max(Counter(pairs[0].ravel().tolist()).values()) == 7  # one entity joins seven of a passage's ten triples
 
 

@@ -14,9 +14,9 @@ import pytest
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "benchmarks"))
-import papers
-from committed import EMBED, LLM_FILE, NONE, SHARED_FILES, Results, recalls, scores, shared_cells
-from measures import compared
+from harness.measures import compared
+from reporting import papers
+from reporting.results import EMBED, LLM_FILE, NONE, SHARED_FILES, Results, recalls, scores, shared_cells
 
 from llama_index_gear import GeARRetriever, MentionTripleExtractor, T2RAGRetriever
 from llama_index_gear.testing import ScriptedLLM

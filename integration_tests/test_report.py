@@ -12,11 +12,11 @@ import matplotlib
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "benchmarks"))
-import papers
 import report
-from committed import Results
-from plots import plotted
-from tables import published
+from reporting import papers
+from reporting.plots import plotted
+from reporting.results import Results
+from reporting.tables import published
 
 from llama_index_gear.expand import BeamSearch
 

@@ -12,13 +12,13 @@ import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from committed import Results
-from plots import plotted
-from tables_gear import diversity, table_2, table_3, table_7, table_8, table_11
-from tables_ours import costs, shared_calls, shares, triples_table
-from tables_settings import bases, exactness, okapi, sweeps
-from tables_speed import memory, speed, times
-from tables_t2rag import by_hops, table_1, table_5
+from reporting.plots import plotted
+from reporting.results import Results
+from reporting.tables_gear import diversity, table_2, table_3, table_7, table_8, table_11
+from reporting.tables_ours import costs, shared_calls, shares, triples_table
+from reporting.tables_settings import bases, exactness, okapi, sweeps
+from reporting.tables_speed import memory, speed, times
+from reporting.tables_t2rag import by_hops, table_1, table_5
 
 HERE = Path(__file__).parent
 TABLES: tuple[Callable[[Results], str], ...] = (

@@ -2,7 +2,7 @@
 
     python examples/benchmarks/retrieval.py --data DIR --embed MODEL_DIR --out results.json
 
-Through the public API, store included. Methods are named in `settings.py`; `--llm` is "recorded" (the data's
+Through the public API, store included. Methods are named in `harness/settings.py`; `--llm` is "recorded" (the data's
 `reader.jsonl`), "own" (a stand-in that notes triples of the base passages), or "openai", a model behind such a server
 (OPENAI_API_KEY, OPENAI_BASE_URL, OPENAI_MODEL), whose replies are kept, in `--replies` or beside `--out`: a killed run
 goes on where it was, and `--offline` with `--replies` repeats it without a model or a network.
@@ -45,21 +45,21 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from cached_embedding import CachedEmbedding
-from command_line import arguments_of_this_run
-from data import Dataset, Question, load, thinned, write_whole
+from harness.cached_embedding import CachedEmbedding
+from harness.command_line import arguments_of_this_run
+from harness.data import Dataset, Question, load, thinned, write_whole
+from harness.evaluation import NoResultError, Row, comparisons, measure, rows_of, usd
+from harness.methods import Workbench, check_needs, to_nodes
+from harness.recorded_llm import NotRecordedError, RecordedLLM
+from harness.settings import BOUNDS, Settings
+from harness.stand_in_readers import READERS
+from harness.usage import EmbeddingClock, spending
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.llms import LLM
 from llama_index.core.schema import BaseNode, TransformComponent
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 from llama_index_instrumentation import get_dispatcher
-from methods import Workbench, check_needs, to_nodes
-from readers import READERS
-from recorded import NotRecordedError, RecordedLLM
-from running import NoResultError, Row, comparisons, measure, rows_of, usd
-from settings import BOUNDS, Settings
-from spent import EmbeddingClock, spending
 
 from llama_index_gear import (
     ExtractionLedger,

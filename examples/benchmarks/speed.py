@@ -4,9 +4,9 @@
     python examples/benchmarks/speed.py --graph extracted --sizes 10000,100000,1000000 --out speed-extracted.json
 
 Synthetic: vectors are random unit vectors around a few thousand topics, ten triples a passage, entities drawn so that
-many are hubs or, with `--graph extracted`, that they are as frequent as HotpotQA's (`synthetic.py`). Each store is
-opened anew by a process of its own, which warms everything up and then asks every question of all, in all orders by
-turns:
+many are hubs or, with `--graph extracted`, that they are as frequent as HotpotQA's (`harness/synthetic_graphs.py`).
+Each store is opened anew by a process of its own, which warms everything up and then asks every question of all, in all
+orders by turns:
 - the base search: the ten passages whose vectors are nearest to the question's, before the others have their turns;
 - our beam search: NaiveGE through the public postprocessor, ten base passages, the question's embedding given;
 - our PageRank: what `LocalPageRank` adds to that;
@@ -38,12 +38,12 @@ from typing import Any
 
 import igraph
 import numpy as np
-from data import write_whole
+from harness.data import write_whole
+from harness.synthetic_graphs import GRAPHS
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.vector_stores.types import VectorStoreQuery
-from synthetic import GRAPHS
 
 from llama_index_gear import DiverseTripleBeamSearch, GeARVectorStore, LocalPageRank, Triple, attach_triples
 

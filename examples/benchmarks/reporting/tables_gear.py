@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import papers
-from committed import DATA, EMBED, LLM_FILE, METHODS, NONE, OURS, Results, named, recalls
-from tables import answers_table, lists, published, section, table
+from reporting import papers
+from reporting.results import DATA, EMBED, LLM_FILE, METHODS, NONE, OURS, Results, named, recalls
+from reporting.tables import answers_table, lists, published, section, table
 
 
 def table_2(results: Results) -> str:

@@ -72,7 +72,7 @@ class Settings:
         None, _or_none(int), f"{BEAMS} ircot", "base passages; none: the recall cut, or 10 in an agent"
     )
     fact_weight: float = _setting(
-        1.0, float, " ".join(HIPPORAG), "of a fact's edge; 2 in its authors' program (see hipporag.py)"
+        1.0, float, " ".join(HIPPORAG), "of a fact's edge; 2 in its authors' program (see baselines/hipporag.py)"
     )
     link_top_k: int = _setting(1, int, "sync gear", "triples that a noted fact is linked to")
     passage_link_top_k: int = _setting(3, int, "gear", "passages that a fact of the gist is linked to")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import papers
-from committed import LLM_FILE, LLM_OURS, METHODS, NONE, OURS, Results, named, recalls, scores
-from tables import F1, answers_table, lists, published, section, table
+from reporting import papers
+from reporting.results import LLM_FILE, LLM_OURS, METHODS, NONE, OURS, Results, named, recalls, scores
+from reporting.tables import F1, answers_table, lists, published, section, table
 
 
 def table_1(results: Results) -> str:

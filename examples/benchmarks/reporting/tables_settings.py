@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from committed import EMBED, Results, recalls
-from tables import lists, section, table
+from reporting.results import EMBED, Results, recalls
+from reporting.tables import lists, section, table
 
 
 def sweeps(results: Results) -> str:

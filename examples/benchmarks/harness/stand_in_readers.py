@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import numpy as np
-from data import Dataset
 from llama_index.core.llms import CompletionResponse, CompletionResponseGen, CustomLLM, LLMMetadata
 from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
-from spent import spend
 
+from harness.data import Dataset
+from harness.usage import spend
 from llama_index_gear import GeARVectorStore, Triple
 
 OWN_FACTS = 5

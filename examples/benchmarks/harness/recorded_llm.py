@@ -25,7 +25,8 @@ from llama_index.core.base.llms.types import (
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.llms import LLM
 from llama_index.core.utils import get_tokenizer
-from spent import spend
+
+from harness.usage import spend
 
 _START = b'{"key": "'
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from committed import LLM_FILE, METHODS, OURS, Results, named
 from matplotlib import rc_context
 from matplotlib.figure import Figure
+
+from reporting.results import LLM_FILE, METHODS, OURS, Results, named
 
 Lines = Mapping[str, tuple[Sequence[float], Sequence[float]]]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from committed import IRCOT_FILE, LLM_FILE, LLM_METHODS, LLM_OURS, NONE, Results, named, recalls, scores
+from reporting.results import IRCOT_FILE, LLM_FILE, LLM_METHODS, LLM_OURS, NONE, Results, named, recalls, scores
 
 F1 = "Ours: F1 follows HotpotQA's script on MuSiQue too: yes, no and noanswer score only if both sides say the same."
 

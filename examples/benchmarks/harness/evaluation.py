@@ -14,15 +14,15 @@ from dataclasses import asdict, dataclass, field
 from itertools import compress
 from typing import Any
 
-from answers import agent_answered, answered
-from data import Dataset, Question
 from llama_index.core.schema import QueryBundle
-from measures import compared, corrected, exact_match, f1, interval, recall
-from methods import Workbench
-from settings import BOUNDS, CUTS, MODES, Settings, is_of_one_list, parts_of
-from spent import Spent, spending
 from tqdm import tqdm
 
+from harness.answers import agent_answered, answered
+from harness.data import Dataset, Question
+from harness.measures import compared, corrected, exact_match, f1, interval, recall
+from harness.methods import Workbench
+from harness.settings import BOUNDS, CUTS, MODES, Settings, is_of_one_list, parts_of
+from harness.usage import Spent, spending
 from llama_index_gear import ExternalGeARRetriever, GeARRetriever, T2RAGRetriever, Trace
 
 RECALLS = (2, *CUTS)  # at 2, the first of the list for 5: no hypothesis of its own

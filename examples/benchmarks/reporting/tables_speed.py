@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from committed import DATA, EMBED, METHODS, NONE, OURS, Results, named
-from tables import section, table
+from reporting.results import DATA, EMBED, METHODS, NONE, OURS, Results, named
+from reporting.tables import section, table
 
 AIM = 20
 GRAPHS = {"speed": "many hubs", "speed-extracted": "like HotpotQA's"}
@@ -95,10 +95,10 @@ def speed(results: Results) -> str:
             for other in (results.files.get(f"{file}{LARGER}", {}) for file in GRAPHS)
             for row in other.get("sizes", [])
         ),
-        "Synthetic triples, medians of one run a graph; `speed.py` says what is compared, `synthetic.py` how graphs "
-        "are drawn: entities as frequent as HotpotQA's, or far more hubs than any extraction that we know has. Our "
-        "memory is the store's own; with files, so are the pages of its files that happen to be in memory, and are "
-        "given up when it is short.",
+        "Synthetic triples, medians of one run a graph; `speed.py` says what is compared, `harness/"
+        "synthetic_graphs.py` how graphs are drawn: entities as frequent as HotpotQA's, or far more hubs than any "
+        "extraction that we know has. Our memory is the store's own; with files, so are the pages of its files that "
+        "happen to be in memory, and are given up when it is short.",
     )
 
 

@@ -6,8 +6,8 @@ import argparse
 from dataclasses import fields
 from pathlib import Path
 
-from readers import READERS
-from settings import Settings, flag
+from harness.settings import Settings, flag
+from harness.stand_in_readers import READERS
 
 METHODS = "bm25,dense,hybrid,bm25+naive,dense+naive,hybrid+naive"
 
@@ -41,7 +41,7 @@ def parser(description: str | None = None) -> argparse.ArgumentParser:
     add("--data", type=Path, required=True, help="folder with the corpus, questions and triples")
     add("--embed", required=True, help="folder (or hub name) of a sentence-transformers model")
     add("--embed-name", default=None, help="what the results call it; default: the folder's name")
-    add("--methods", default=METHODS, help=f"default: {METHODS}; see settings.py")
+    add("--methods", default=METHODS, help=f"default: {METHODS}; see harness/settings.py")
     add("--llm", choices=("none", *READERS, "openai"), default="none", help="the language model")
     add("--max-tokens", type=int, default=512, help="that a reply of --llm openai may have")
     add("--context-window", type=int, default=32_768, help="of --llm openai, in tokens")

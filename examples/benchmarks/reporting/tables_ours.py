@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import papers
-from committed import EMBED, IRCOT_FILE, LLM_FILE, NONE, SHARED_FILES, Results, recalls, shared_cells
-from tables import lists, published, section, table
+from reporting import papers
+from reporting.results import EMBED, IRCOT_FILE, LLM_FILE, NONE, SHARED_FILES, Results, recalls, shared_cells
+from reporting.tables import lists, published, section, table
 
 SYNC = "hybrid + SyncGE"
 

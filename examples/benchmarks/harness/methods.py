@@ -9,17 +9,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from data import Dataset
-from hipporag import HippoRAGRetriever
-from ircot import IRCoTRetriever
+from baselines.hipporag import HippoRAGRetriever
+from baselines.ircot import IRCoTRetriever
 from llama_index.core import VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.llms import LLM, MockLLM
 from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.retrievers.fusion_retriever import FUSION_MODES
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNode
-from readers import READERS, StandIn
-from settings import (
+
+from harness.data import Dataset
+from harness.settings import (
     BOUNDS,
     CUTS,
     GEAR_OUTSIDE,
@@ -29,8 +29,8 @@ from settings import (
     Settings,
     parts_of,
 )
-from spent import TimedRetriever
-
+from harness.stand_in_readers import READERS, StandIn
+from harness.usage import TimedRetriever
 from llama_index_gear import (
     ExternalGeARRetriever,
     ExternalTripleStore,

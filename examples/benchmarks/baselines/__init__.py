@@ -1,0 +1,1 @@
+"""Other papers' retrievers, as LlamaIndex retrievers."""

@@ -1,0 +1,1 @@
+"""Data, methods, models and measures of the benchmarks."""
