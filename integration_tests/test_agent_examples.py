@@ -52,7 +52,7 @@ def test_the_example_with_wikidata(script: Script, tmp_path: Path) -> None:
 
 
 def test_the_notebook_runs_from_top_to_bottom(tmp_path: Path) -> None:
-    for name in ("gear_agent.ipynb", "gear_agent.py", "quickstart.py"):
+    for name in ("gear_agent.ipynb", "gear_agent.py", "openai_model.py", "quickstart.py"):
         (tmp_path / name).write_bytes((EXAMPLES / name).read_bytes())
     (tmp_path / "data").symlink_to(EXAMPLES / "data")
     book = nbformat.read(tmp_path / "gear_agent.ipynb", as_version=4)  # type: ignore[no-untyped-call]

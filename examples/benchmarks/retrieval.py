@@ -71,7 +71,7 @@ from llama_index_gear import (
 from llama_index_gear.ledger import Outcome
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from quickstart import language_model
+from openai_model import language_model
 
 
 def chosen(dataset: Dataset, options: argparse.Namespace) -> list[Question]:
