@@ -13,8 +13,9 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 sys.path.insert(0, str(Path(__file__).parent))
 
 from openai_server import OpenAIServer
+from repository import BENCHMARKS, EXAMPLES
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+sys.path[:0] = [str(BENCHMARKS), str(EXAMPLES)]
 
 
 @pytest.fixture

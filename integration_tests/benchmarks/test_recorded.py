@@ -8,13 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from openai_server import OpenAIServer, Reply
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "benchmarks"))
 import retrieval
 from harness.recorded_llm import NotRecordedError, RecordedLLM, ending_of
 from harness.usage import spending
 from llama_index.core.llms import ChatMessage
+from openai_server import OpenAIServer, Reply
 
 
 async def test_a_reply_is_asked_once_and_replayed_without_a_model(server: OpenAIServer, tmp_path: Path) -> None:

@@ -9,9 +9,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbclient import NotebookClient
-
-EXAMPLES = Path(__file__).parent.parent / "examples"
-
+from repository import EXAMPLES
 
 Script = Callable[..., str]
 

@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 from openai_server import OpenAIServer, Reply
-
-QUICKSTART = Path(__file__).parent.parent / "examples" / "quickstart.py"
-
+from repository import EXAMPLES, ROOT
 
 Script = Callable[..., str]
 
@@ -23,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("default")
 
 def quickstart(store: Path) -> str:
     run = subprocess.run(
-        [sys.executable, str(QUICKSTART), "--store", str(store)],
+        [sys.executable, str(EXAMPLES / "quickstart.py"), "--store", str(store)],
         env={name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")},
         capture_output=True,
         text=True,
@@ -41,7 +39,7 @@ def test_without_a_key_and_a_second_time_nothing_is_ingested(script: Script, tmp
     (base, complete_base), (graph, complete_graph) = [tuple(map(int, row)) for row in rows]
     assert graph > base
     assert complete_graph > complete_base
-    readme = " ".join((QUICKSTART.parent.parent / "README.md").read_text("utf-8").split())
+    readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
     assert f"finds all that is needed for {complete_graph} (with 20 beams), the base for {complete_base}" in readme
     assert max(map(len, first.splitlines())) <= 80
     second = script("quickstart.py", "--store", str(tmp_path))

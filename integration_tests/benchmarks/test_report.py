@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "benchmarks"))
 import report
 from reporting import papers
 from reporting.plots import plotted
 from reporting.results import Results
 from reporting.tables import published
+from repository import BENCHMARKS
 
 from llama_index_gear.expand import BeamSearch
-
-BENCHMARKS = Path(report.__file__).parent
 
 
 def test_the_committed_report_is_that_of_the_committed_results(tmp_path: Path) -> None:

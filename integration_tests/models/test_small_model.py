@@ -1,7 +1,7 @@
 """Extraction, SyncGE, GeAR and T²RAG with a real, tiny language model: its replies are bad, and nothing may break.
 
-`GEAR_QUESTIONS=20 pytest integration_tests/test_small_model.py` asks the agents all questions of the sample data; by
-default it asks one, over a quarter of the passages.
+`GEAR_QUESTIONS=20 pytest integration_tests/models` asks the agents all questions of the sample data; by default it asks
+one, over a quarter of the passages.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.schema import TextNode
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 from openai_server import OpenAIServer, Reply
+from repository import EXAMPLES
 
 from llama_index_gear import (
     GeARQueryEngine,
@@ -34,7 +35,7 @@ from llama_index_gear import (
     T2RAGQueryEngine,
 )
 
-DATA = Path(__file__).parent.parent / "examples" / "data"
+DATA = EXAMPLES / "data"
 
 
 class SmolLM2(CustomLLM):

@@ -17,16 +17,16 @@ from llama_index.core.schema import Document
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 from openai_server import OpenAIServer, Reply
 from qdrant_client import QdrantClient
+from repository import BENCHMARKS, EXAMPLES, ROOT
 
 import llama_index_gear
 from llama_index_gear import ExternalTripleStore, GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM
 
-ROOT = Path(__file__).parent.parent
-GUIDES = sorted((ROOT / "examples" / "guides").glob("*.md"))
+GUIDES = sorted((EXAMPLES / "guides").glob("*.md"))
 FACT = '{"triples": [["Jaws", "directed by", "Steven Spielberg"]]}'
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *GUIDES, *sorted((ROOT / "examples" / "benchmarks").glob("*.md"))]
-PAGES += [ROOT / "examples" / "data" / "README.md"]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *GUIDES, *sorted(BENCHMARKS.glob("*.md"))]
+PAGES += [EXAMPLES / "data" / "README.md"]
 
 
 def stated(prompt: str) -> str:
@@ -72,7 +72,7 @@ def test_the_code_of_a_guide_runs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / "examples").symlink_to(EXAMPLES)
     names = names_for(guide.stem, server)
     blocks = re.findall(r"```python\n(.*?)```", guide.read_text("utf-8"), re.DOTALL)
     for block in blocks:
@@ -161,7 +161,7 @@ def test_how_much_of_a_prompt_stands_before_what_changes() -> None:
         shares[name.removesuffix("_PROMPT") in long].append(100 * len(pieces[0]) / len("".join(pieces)))
     (least, most), (fewest, highest) = ((min(shares[each]), max(shares[each])) for each in (True, False))
     assert len(shares[True]) == len(long)
-    words = " ".join((ROOT / "examples" / "guides" / "cost.md").read_text("utf-8").split())
+    words = " ".join((EXAMPLES / "guides" / "cost.md").read_text("utf-8").split())
     assert f"{least:.0f} to {most:.0f} % of its characters where passages are extracted or read and" in words
     assert f"{fewest:.0f} to {highest:.0f} % where the next step is decided and answers are written" in words
 
@@ -174,4 +174,4 @@ def test_every_guide_is_linked_from_the_readme() -> None:
 def test_every_test_file_that_a_guide_names_is_there() -> None:
     for guide in GUIDES:
         for name in re.findall(r"`(?:[\w/]+/)?(test_\w+\.py)`", guide.read_text("utf-8")):
-            assert list(ROOT.glob(f"*/{name}")) or list(ROOT.glob(f"*/tests/{name}")), f"{guide.name}: {name}"
+            assert list(ROOT.glob(f"*/*/{name}")), f"{guide.name}: {name}"

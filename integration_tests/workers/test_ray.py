@@ -9,12 +9,10 @@ from pathlib import Path
 
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.schema import TextNode
+from repository import EXAMPLES
 
 from llama_index_gear import GeARVectorStore, MentionTripleExtractor
 from llama_index_gear.store_contract import contents
-
-EXAMPLES = Path(__file__).parent.parent / "examples"
-sys.path.insert(0, str(EXAMPLES))
 
 
 def test_two_workers_do_what_one_process_does(tmp_path: Path) -> None:

@@ -1,0 +1,7 @@
+"""Where things are in the repository."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = ROOT / "examples"
+BENCHMARKS = EXAMPLES / "benchmarks"
