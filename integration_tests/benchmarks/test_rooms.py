@@ -1,0 +1,49 @@
+"""The plan of the benchmarks: which room may know which, as their README says."""
+
+from __future__ import annotations
+
+import ast
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+from repository import BENCHMARKS
+
+COMMANDS = ""
+ROOMS = {
+    "baselines": set[str](),
+    "reporting": set[str](),
+    "harness": {"baselines"},
+    COMMANDS: {"harness", "reporting"},
+}
+MODULES = {".".join(path.relative_to(BENCHMARKS).with_suffix("").parts): path for path in BENCHMARKS.rglob("*.py")}
+
+
+def room_of(module: str) -> str:
+    return module.rpartition(".")[0]
+
+
+def imported(path: Path) -> set[str]:
+    """Every module of the benchmarks that a file imports, wherever in it."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name} imports relatively"
+            names |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names & MODULES.keys()
+
+
+def test_every_file_is_in_a_room_that_is_on_the_plan() -> None:
+    assert {room_of(module) for module in MODULES} == ROOMS.keys()
+
+
+def test_a_room_knows_itself_and_what_the_plan_allows() -> None:
+    known = {(room_of(module), room_of(name)) for module, path in MODULES.items() for name in imported(path)}
+    assert {(room, other) for room, other in known if room != other} == {
+        (room, other) for room, others in ROOMS.items() for other in others
+    }
+
+
+def test_no_import_goes_round() -> None:
+    TopologicalSorter({module: imported(path) for module, path in MODULES.items()}).prepare()
