@@ -26,7 +26,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import TextNode
 
 from llama_index_gear import ExternalTripleStore, GeARVectorStore, GraphTriple, Triple
-from llama_index_gear.steps import Align, Link, Neighbours
+from llama_index_gear.flow import Align, Link, Neighbours
 
 PREDICATES = (
     "member of sports team",

@@ -31,8 +31,8 @@ from llama_index.core.schema import BaseNode
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 
 from llama_index_gear import GeARVectorStore, NaiveGERetriever, StoreReport, read_triples
-from llama_index_gear.store_contract import contents, passage
 from llama_index_gear.testing import WordEmbedding
+from llama_index_gear.testing.store_contract import contents, passage
 
 EMBED = WordEmbedding(64)
 DOCUMENTS, PASSAGES, GROUPS = 300, 4, 10  # at most; a document; of documents, to delete by a filter
@@ -191,7 +191,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=None, help="JSON file for the results")
     arguments = parser.parse_args()
-    PROCESSES.set_forkserver_preload(["llama_index_gear.store_contract"])
+    PROCESSES.set_forkserver_preload(["llama_index_gear.testing.store_contract"])
     with tempfile.TemporaryDirectory() as scratch:
         folder, path = Path(scratch) / "store", Path(scratch) / "journal.jsonl"
         met = []

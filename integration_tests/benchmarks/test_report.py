@@ -16,7 +16,7 @@ from reporting.results import Results
 from reporting.tables import published
 from repository import BENCHMARKS
 
-from llama_index_gear.expand import BeamSearch
+from llama_index_gear.expansion.beam_search import BeamSearch
 
 
 def test_the_committed_report_is_that_of_the_committed_results(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 
 from llama_index_gear import Trace
-from llama_index_gear.evidence import Linked, Source, Walked
+from llama_index_gear.trace.evidence import Linked, Source, Walked
 
 SON = ["Stephen Curry", "son of", "Dell Curry"]
 WENT = ["Dell Curry", "went to", "Virginia Tech"]

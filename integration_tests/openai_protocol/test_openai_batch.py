@@ -16,8 +16,8 @@ from llama_index.core.schema import BaseNode, TextNode
 from openai_server import OpenAIServer, Reply
 
 from llama_index_gear import GeARTripleExtractor, GeARVectorStore, read_triples
-from llama_index_gear.batch import OpenAIBatch
 from llama_index_gear.errors import ArgumentError, BatchError
+from llama_index_gear.extraction.openai_batch import OpenAIBatch
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 
@@ -229,7 +229,7 @@ def test_what_a_thread_has_written_half_no_other_finishes(server: OpenAIServer, 
 def test_who_waits_for_another_call_too_long_is_told(
     server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("llama_index_gear.batch._PATIENCE", 0.01)
+    monkeypatch.setattr("llama_index_gear.extraction.openai_batch._PATIENCE", 0.01)
     batch = OpenAIBatch(server.llm(), tmp_path)
     lock = batch._lock_file()
     batch._wait_alone(lock)

@@ -12,7 +12,9 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.llms import mock
 from llama_index.core.llms.llm import ToolSelection
 
-pytest.register_assert_rewrite("llama_index_gear.store_contract")  # its failures are as readable as those of the tests
+pytest.register_assert_rewrite(
+    "llama_index_gear.testing.store_contract"
+)  # its failures are as readable as those of the tests
 
 LongestPause: TypeAlias = Callable[[Callable[[], Awaitable[Any]]], Awaitable[float]]
 

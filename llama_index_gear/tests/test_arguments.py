@@ -12,27 +12,27 @@ import pytest
 from llama_index.core.schema import TextNode
 from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
 
-from llama_index_gear.agent import Budget
-from llama_index_gear.bm25 import RankBM25Retriever
-from llama_index_gear.edge import EdgeClient
-from llama_index_gear.engine import GeARQueryEngine, T2RAGQueryEngine
+from llama_index_gear.agents.loop import Budget
 from llama_index_gear.errors import ArgumentError, EmbeddingError
-from llama_index_gear.expand import BeamSearch
-from llama_index_gear.external import ExternalTripleStore
-from llama_index_gear.external_retriever import ExternalGeARRetriever
-from llama_index_gear.extract import GeARTripleExtractor
+from llama_index_gear.expansion.beam_search import BeamSearch
+from llama_index_gear.expansion.pagerank import LocalPageRank
+from llama_index_gear.extraction.extractor import GeARTripleExtractor
+from llama_index_gear.flow import Align, Link, Neighbours, Propositions, TriplesOf
 from llama_index_gear.fusion import reciprocal_rank_fusion
-from llama_index_gear.gear_retriever import GeARRetriever
-from llama_index_gear.pagerank import LocalPageRank
-from llama_index_gear.postprocessor import DiverseTripleBeamSearch
-from llama_index_gear.retriever import NaiveGERetriever, SyncGERetriever
-from llama_index_gear.steps import Align, Link, Neighbours, Propositions, TriplesOf
-from llama_index_gear.store import GeARVectorStore
-from llama_index_gear.store_contract import contents, passage
-from llama_index_gear.t2rag_retriever import T2RAGRetriever
+from llama_index_gear.knowledge_graph.store import ExternalTripleStore
+from llama_index_gear.knowledge_graph.wikidata import WikidataDump
+from llama_index_gear.postprocessors.beam_search import DiverseTripleBeamSearch
+from llama_index_gear.query_engines.engines import GeARQueryEngine, T2RAGQueryEngine
+from llama_index_gear.retrievers.bm25 import RankBM25Retriever
+from llama_index_gear.retrievers.external import ExternalGeARRetriever
+from llama_index_gear.retrievers.gear import GeARRetriever
+from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
+from llama_index_gear.retrievers.t2rag import T2RAGRetriever
+from llama_index_gear.store.edge.client import EdgeClient
+from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.testing.store_contract import contents, passage
 from llama_index_gear.triple import Triple
-from llama_index_gear.wikidata import WikidataDump
 
 EMBED = WordEmbedding(8)
 VECTOR = EMBED.get_text_embedding("x")

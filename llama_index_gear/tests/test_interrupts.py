@@ -34,20 +34,29 @@ from qdrant_client import QdrantClient
 
 import llama_index_gear
 from llama_index_gear import GeARTripleExtractor, GeARVectorStore
-from llama_index_gear.batch import OpenAIBatch
-from llama_index_gear.external_reads import Remembered
-from llama_index_gear.steps import Flow, gather, run_coroutine
-from llama_index_gear.store_contract import passage
-from llama_index_gear.store_copy import Sent, _sent
+from llama_index_gear.extraction.openai_batch import OpenAIBatch
+from llama_index_gear.flow import Flow, gather, run_coroutine
+from llama_index_gear.knowledge_graph.sparse import Remembered
+from llama_index_gear.store.copy import Sent, _sent
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
-from llama_index_gear.trace import Trace, claimed, traced
+from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.trace.trace import Trace, claimed, traced
 
 Result = TypeVar("Result")
 
 PACKAGE = Path(llama_index_gear.__file__).parent
 # Where claims are made, taken and given back, and all that lies between these and the caller.
 WRITING = frozenset(
-    ("turns", "steps", "connection", "store", "store_collections", "store_copy", "store_deletes", "store_writes")
+    (
+        "flow",
+        "store.locks",
+        "store.connection",
+        "store.vector_store",
+        "store.collections",
+        "store.copy",
+        "store.deletes",
+        "store.writes",
+    )
 )
 # After these instructions, and nowhere else, the interpreter looks for signals.
 LOOKS = {"RESUME", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD", "CALL_INTRINSIC_1"}
@@ -97,7 +106,9 @@ class Interrupts:
 
     def _watches(self, frame: FrameType) -> bool:
         path = Path(frame.f_code.co_filename)
-        return path.parent == PACKAGE and path.stem in self.modules
+        return (
+            path.is_relative_to(PACKAGE) and ".".join(path.relative_to(PACKAGE).with_suffix("").parts) in self.modules
+        )
 
     def _step(self, frame: FrameType, event: str, argument: object) -> Any:
         if event == "opcode":
@@ -343,7 +354,7 @@ async def test_a_write_that_is_cancelled_twice_is_waited_for(how: str) -> None:
 
 def test_a_batch_that_is_interrupted_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also while somebody looks at the interrupt, as a prompt of Python does until the next one."""
-    monkeypatch.setattr("llama_index_gear.batch._PATIENCE", 0.0)
+    monkeypatch.setattr("llama_index_gear.extraction.openai_batch._PATIENCE", 0.0)
     batch = OpenAIBatch(OpenAI(api_key="none"), tmp_path)
     for name, call in (
         ("answer", lambda: batch.answer(b'{"messages": []}')),
@@ -355,7 +366,7 @@ def test_a_batch_that_is_interrupted_keeps_nobody_waiting(tmp_path: Path, monkey
             if name == "submit":  # nothing waits, so that no server is needed
                 with batch._turn, batch._database as database:
                     database.execute("DELETE FROM request")
-            with interrupted(moment, modules={"batch"}) as interrupts:
+            with interrupted(moment, modules={"extraction.openai_batch"}) as interrupts:
                 call()
             assert _ends(batch.collect) == batch.status, f"{name}, moment {moment}"
             if interrupts.error is None:
@@ -370,7 +381,7 @@ def test_a_question_that_is_interrupted_leaves_its_trace_to_no_other() -> None:
 
     for moment in itertools.count(1):
         trace = Trace(question="Who?")
-        with interrupted(moment, modules={"trace"}) as interrupts:
+        with interrupted(moment, modules={"trace.trace"}) as interrupts:
             assert traced(trace, retrieve) is trace
         assert claimed("Where?").question == "Where?", f"moment {moment}"
         if interrupts.error is None:
@@ -383,7 +394,7 @@ def test_what_an_interrupted_call_would_have_cost_is_not_set_aside() -> None:
     node = passage("p", "Ann knows Bob.", embed_model=SMALL)
     for moment in itertools.count(1):
         extractor = GeARTripleExtractor(ScriptedLLM(['[["Ann", "knows", "Bob"]]']), price=(1.0, 1.0), max_cost=1.0)
-        with interrupted(moment, modules={"cost", "extract_calls"}) as interrupts:
+        with interrupted(moment, modules={"extraction.cost", "extraction.passage_calls"}) as interrupts:
             run_coroutine(extractor.acall([node]))
         assert not extractor._purse.reserved, f"moment {moment}"
         if interrupts.error is None:

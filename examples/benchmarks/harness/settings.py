@@ -15,7 +15,7 @@ from typing import Any
 from llama_index.core.vector_stores.types import VectorStoreQueryMode
 
 from llama_index_gear import LocalPageRank
-from llama_index_gear.expand import Scorer
+from llama_index_gear.expansion.beam_search import Scorer
 
 CUTS = (5, 10, 15)
 MODES = {

@@ -1,0 +1,181 @@
+"""Ctrl-C, by real signals at random moments, while an embedded store is written: the next write returns, all is whole.
+
+    GEAR_INTERRUPTS=500 GEAR_SEED=1 pytest integration_tests/test_interrupted_writes.py -s
+
+Each round begins a call, interrupts or cancels it, once or twice, and looks the stores over: another thread's write
+returns, nothing is claimed, and `check` finds the stores whole, or does when the call is repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from llama_index.core.schema import BaseNode
+
+from llama_index_gear import GeARVectorStore
+from llama_index_gear.testing import WordEmbedding
+from llama_index_gear.testing.store_contract import passage
+
+INTERRUPTS = int(os.environ.get("GEAR_INTERRUPTS", "60"))
+SEED = int(os.environ.get("GEAR_SEED", "0"))
+EMBED = WordEmbedding(16)
+DOCUMENTS, PASSAGES = 6, 4
+# An interrupt before an `await` leaves a coroutine that is never awaited.
+pytestmark = [
+    pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that sends signals"),
+    pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
+]
+
+
+class Stores(NamedTuple):
+    source: GeARVectorStore
+    target: GeARVectorStore
+
+
+class Write(NamedTuple):
+    """A call in both modes."""
+
+    sync: Callable[[Stores], object]
+    native: Callable[[Stores], Coroutine[Any, Any, object]]
+
+
+def nodes(version: int) -> list[BaseNode]:
+    return [
+        passage(
+            f"d{document}-{n}",
+            f"Entity {document} in version {version}, part {n}",
+            [(f"Entity {document}", "has version", f"V{version}"), (f"Entity {document}", "is in", f"Hub {n}")],
+            document=f"d{document}",
+            embed_model=EMBED,
+        )
+        for document in range(DOCUMENTS)
+        for n in range(PASSAGES)
+    ]
+
+
+def writes(version: int) -> dict[str, Write]:
+    new, document, some = nodes(version), f"d{version % DOCUMENTS}", [f"d{n}-0" for n in range(DOCUMENTS)]
+    return {
+        "add": Write(lambda of: of.source.add(new), lambda of: of.source.async_add(new)),
+        "delete": Write(lambda of: of.source.delete(document), lambda of: of.source.adelete(document)),
+        "delete_nodes": Write(lambda of: of.source.delete_nodes(some), lambda of: of.source.adelete_nodes(some)),
+        "clear": Write(lambda of: of.source.clear(), lambda of: of.source.aclear()),
+        "copy_to": Write(lambda of: of.source.copy_to(of.target), lambda of: of.source.acopy_to(of.target)),
+    }
+
+
+def interrupted(work: Callable[[], object], delay: float, again: float) -> bool:
+    """Whether work was interrupted, after so many seconds, and (unless 0) once more so long after that.
+
+    An event loop has its own way with Ctrl-C: it cancels what it runs, and raises at the second one; wherever that is,
+    in the start of a thread, say, which Python then never ends. So there is only one for each event loop.
+    """
+    armed = [True] * (1 + bool(again))
+
+    def interrupt(*_: object) -> None:
+        if armed:
+            armed.pop()
+            signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, delay, again)
+            work()
+        finally:
+            armed.clear()
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        return True
+    except RuntimeError as error:  # what asyncio makes of it while it closes a loop
+        if not isinstance(error.__context__, KeyboardInterrupt):
+            raise
+        return True
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    return False
+
+
+async def cancelled(work: Coroutine[Any, Any, object], delay: float, again: float) -> bool:
+    """Whether work was cancelled, after so many seconds, and once more so long after that."""
+    task, loop = asyncio.create_task(work), asyncio.get_running_loop()
+    for seconds in (delay, delay + again):
+        loop.call_later(seconds, task.cancel)
+    await asyncio.wait([task], timeout=120)
+    assert task.done()
+    if not task.cancelled():
+        task.result()
+    return task.cancelled()
+
+
+def ends(work: Callable[[], object]) -> None:
+    """Do this in another thread, which ends: for what stays claimed or locked it would wait for ever."""
+    future: Future[None] = Future()
+
+    def do() -> None:
+        try:
+            work()
+            future.set_result(None)
+        except BaseException as error:  # noqa: BLE001 - raised by who waits for it
+            future.set_exception(error)
+
+    threading.Thread(target=do, daemon=True).start()
+    future.result(timeout=120)
+
+
+def test_writes_that_are_interrupted_keep_nobody_waiting_and_are_mended_by_repeating_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)  # pytest's own would be interrupted
+    rng, counts, seconds = random.Random(SEED), Counter[str](), dict[str, float]()
+    stores = Stores(
+        *(GeARVectorStore.from_path(tmp_path / name, embed_model=EMBED, batch_size=5) for name in ("one", "two"))
+    )
+    outside = [passage("outside", "Somebody else", [("Somebody", "is", "else")], embed_model=EMBED)]
+    for store in stores:
+        store.add([*nodes(0), *outside])
+    number = 0
+    while counts["interrupted"] < INTERRUPTS:
+        number += 1
+        name, write = rng.choice(sorted(writes(number).items()))
+        way = rng.choice(("sync", "async", "cancelled"))
+        if number % 2 or f"{way} {name}" not in seconds:  # there is something to delete, clear and copy
+            stores.source.add([*nodes(0), *outside])
+        start = time.perf_counter()
+        delay = rng.uniform(1e-5, 1.1 * seconds.get(f"{way} {name}", 0.01))
+        again = rng.choice((0, rng.uniform(1e-5, 2e-3)))
+        if way == "sync":
+            is_met = interrupted(lambda: write.sync(stores), delay, again)  # noqa: B023
+        elif way == "async":
+            is_met = interrupted(lambda: asyncio.run(write.native(stores)), delay, 0)  # noqa: B023
+        else:
+            is_met = asyncio.run(cancelled(write.native(stores), delay, again))
+        if not is_met:
+            seconds[f"{way} {name}"] = min(time.perf_counter() - start, seconds.get(f"{way} {name}", 60.0))
+        seconds.setdefault(f"{way} {name}", 2 * delay)
+        counts["interrupted"] += is_met
+        about = f"round {number} of seed {SEED}: {way} {name} after {delay:.6f} s, and {again:.6f} s later"
+        for store in stores:
+            ends(lambda: store.add(outside))  # noqa: B023
+        assert not any(store._turns._claims for store in stores), about
+        is_whole = all(store.check(sample=0).ok for store in stores)
+        counts[f"{way} {name}"] += is_met
+        counts["half done"] += not is_whole
+        if not is_whole:
+            write.sync(stores)
+            assert all(store.check(sample=0).ok for store in stores), about
+    for store in stores:
+        store.close()
+    print(f"seed {SEED}, {number} calls: {dict(counts)}")  # noqa: T201 - what is to be reported

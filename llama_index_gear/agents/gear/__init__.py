@@ -1,0 +1,1 @@
+"""GeAR's agent, over extracted triples or over a graph that exists already."""

@@ -1,0 +1,205 @@
+"""GeAR's agent (GeAR §5) as a policy of the loop: what a step does, and how its passages are ranked at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from llama_index.core.prompts import BasePromptTemplate
+from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
+
+from llama_index_gear.agents.gear.reasoning import GistMemory, Verdict, read_and_reason, read_gist, reason, rewrite
+from llama_index_gear.agents.memory import Found, linked, walked
+from llama_index_gear.expansion.backends import embedded
+from llama_index_gear.expansion.pipeline import GraphWalk, Walk
+from llama_index_gear.flow import EmbedQuery, Flow, Link, Passages, Search
+from llama_index_gear.fusion import reciprocal_rank_fusion
+from llama_index_gear.nodes import shown
+from llama_index_gear.trace.evidence import PassageLink, Step
+from llama_index_gear.trace.trace import Trace
+from llama_index_gear.triple import StoredTriple, Triple, entity_key, plain
+
+Calls = Literal["separate", "merged", "single"]
+"""Which calls of the language model a step makes; see `GeARRetriever`."""
+
+
+@dataclass
+class Searched:
+    """What a policy that searches step by step knows.
+
+    Attributes:
+        trace: of the question.
+        bundle: what the next step searches for.
+        gist: the facts noted.
+        found: the passages.
+        queries: of the steps so far.
+
+    """
+
+    trace: Trace
+    bundle: QueryBundle
+    gist: GistMemory
+    found: Found
+    queries: list[str] = field(default_factory=list)
+
+
+@dataclass
+class _State(Searched):
+    embedding: Sequence[float] = ()  # the question's
+
+
+def base_search(walk: GraphWalk, state: Searched, record: Step) -> Flow[tuple[QueryBundle, dict[str, BaseNode]]]:
+    """A step's base retrieval: its query with embedding, and the passages by id, best first; both written down."""
+    known = yield from embedded(state.bundle)
+    state.queries.append(known.query_str)
+    state.trace.note(record, query=known.query_str)
+    base = yield from walk.searching(state.bundle, known)
+    passages = yield from walk.admitting(base)
+    # Should the step be cut short, the base passages are its list.
+    state.found.lists.append(list(passages))
+    state.found.know(passages)
+    state.trace.note(record, base=list(passages))
+    return known, passages
+
+
+@dataclass
+class GeARPolicy:
+    """What GeAR does in a step, and how it ranks at the end (GeAR §5, Eq. 4 to 9).
+
+    Args:
+        walk: base retrieval, reading, linking and graph expansion (SyncGE).
+        max_steps: steps at most.
+        calls: which calls a step makes; see `GeARRetriever`.
+        gist_size: facts that the gist memory holds.
+        passage_link_top_k: passages, and triples, that each fact of the gist is linked to.
+        top_k: passages to return.
+        prompts: "gist", "reason", "merged" and "rewrite".
+
+    """
+
+    walk: GraphWalk
+    max_steps: int
+    calls: Calls
+    gist_size: int
+    passage_link_top_k: int
+    top_k: int
+    prompts: dict[str, BasePromptTemplate]
+
+    def begin(self, query: QueryBundle, trace: Trace) -> _State:
+        """Nothing is known but the question."""
+        return _State(trace, query, GistMemory(self.gist_size), Found(trace))
+
+    def step(self, state: _State, record: Step) -> Flow[str]:
+        """SyncGE, gist, reasoning, and the next query (GeAR §5)."""
+        known, passages = yield from base_search(self.walk, state, record)
+        if record.number == 1:
+            state.embedding = known.embedding or ()
+        if not passages:
+            return "nothing found"
+        walk = yield from self.walk.walking(known, passages)
+        state.found.lists[-1] = [passage_id for passage_id, _ in walk.fused]
+        state.found.know(walk.nodes, {each: walk.chain(each) for each in walk.chains})
+        self._note_walk(state.trace, record, walk)
+        verdict = yield from self._reading(state, record, walk)
+        if verdict.answerable:
+            state.trace.note(answer=verdict.answer)
+            return "answered"
+        if self.calls == "single":
+            return "one call"
+        if record.number == self.max_steps:
+            return ""
+        return (yield from self._rewriting(state, record, verdict))
+
+    def _note_walk(self, trace: Trace, record: Step, walk: Walk) -> None:
+        trace.note(
+            record,
+            proximal=plain(walk.start.reading.triples),
+            linked=linked(walk.start.triples),
+            fallback=walk.start.fallback,
+            beams=walked(walk.beams),
+            pagerank=walk.spread,
+            passages=[passage_id for passage_id, _ in walk.fused],
+        )
+        trace.note_problem(record, walk.start.reading.problem, "the reading was left out")
+
+    def _reading(self, state: _State, record: Step, walk: Walk) -> Flow[Verdict]:
+        """Gist and reasoning, in two calls, one, or none."""
+        question = state.trace.question
+        if self.calls == "single":
+            self._remember(state, record, walk.start.reading.triples)
+            return Verdict(False)
+        texts = shown(walk.nodes[passage_id] for passage_id, _ in walk.fused)
+        if self.calls == "merged":
+            said = yield from read_and_reason(question, texts, state.gist, self.prompts["merged"])
+            state.trace.note_problem(record, said.problem, "no fact was noted, the search goes on")
+            triples, verdict = said.value or ((), Verdict(False))
+            self._remember(state, record, triples)
+        else:
+            said = yield from read_gist(question, texts, state.gist, self.prompts["gist"])
+            state.trace.note_problem(record, said.problem, "no fact was noted")
+            self._remember(state, record, said.value or ())
+            said = yield from reason(question, state.gist, self.prompts["reason"])
+            state.trace.note_problem(record, said.problem, "the search goes on")
+            verdict = said.value or Verdict(False)
+        state.trace.note(record, answerable=verdict.answerable, answer=verdict.answer, reason=verdict.reason)
+        return verdict
+
+    def _remember(self, state: _State, record: Step, triples: Sequence[Triple]) -> None:
+        added, left_out = state.gist.add(triples)
+        state.trace.note(record, gist=plain(added), left_out=left_out)
+
+    def _rewriting(self, state: _State, record: Step, verdict: Verdict) -> Flow[str]:
+        said = yield from rewrite(
+            state.trace.question, state.gist, verdict.reason, state.queries, self.prompts["rewrite"]
+        )
+        state.trace.note_problem(record, said.problem, "the search ends")
+        if said.value is None:
+            return "no further query"
+        state.bundle = QueryBundle(said.value)
+        state.trace.note(record, next_query=said.value)
+        if entity_key(said.value) in map(entity_key, state.queries):
+            return "repeated query"
+        return ""
+
+    def finish(self, state: _State) -> Flow[list[NodeWithScore]]:
+        """Link the gist to passages (GeAR Eq. 8), and fuse these lists with those of all steps (GeAR Eq. 9)."""
+        facts = state.gist.triples
+        passages: list[list[str]] = []
+        if facts:
+            passages = yield from self._linking(state, facts)
+            state.trace.note(
+                links=[PassageLink(triple=s, passages=ids) for s, ids in zip(plain(facts), passages, strict=True)]
+            )
+        return state.found.ranked(passages, self.top_k, self.walk.rrf_k)
+
+    def _linking(self, state: _State, facts: Sequence[Triple]) -> Flow[list[list[str]]]:
+        """passageLink(t, k) = RRF(h(t, C), passages of h(t, T)) of each fact (GeAR Eq. 10), as ids that exist.
+
+        h over passages is the base retriever; over triples it is dense search, whatever the base.
+        """
+        texts = [fact.text for fact in facts]
+        bundles = [QueryBundle(text) for text in texts]
+        top_k = self.passage_link_top_k
+        if self.walk.sources.base_retriever is None:
+            embeddings = yield [EmbedQuery(text) for text in texts]
+            bundles = [QueryBundle(text, embedding=vector) for text, vector in zip(texts, embeddings, strict=True)]
+        answers = yield [Link(texts, top_k, state.embedding), *map(Search, bundles)]
+        stated: list[list[StoredTriple]] = answers[0]
+        found: list[list[NodeWithScore]] = [each[:top_k] for each in answers[1:]]
+        admitted = yield from self.walk.admitting([each for results in found for each in results])
+        state.found.know(admitted)
+        unknown = [t.passage_id for triples in stated for t in triples if t.passage_id not in state.found.nodes]
+        if unknown:
+            (fetched,) = yield [Passages(list(dict.fromkeys(unknown)))]
+            state.found.know({node.node_id: node for node in fetched})
+        for triples in stated:
+            for each in triples:
+                state.found.chains.setdefault(each.passage_id, plain([each.triple]))
+        passages = []
+        for triples, results in zip(stated, found, strict=True):
+            searched = [each.node.node_id for each in results if each.node.node_id in admitted]
+            through = [each.passage_id for each in triples if each.passage_id in state.found.nodes]
+            fused = reciprocal_rank_fusion([searched, through], k=self.walk.rrf_k)
+            passages.append([passage_id for passage_id, _ in fused])
+        return passages

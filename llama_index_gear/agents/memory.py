@@ -1,0 +1,109 @@
+"""What an agent has found so far: passages, how each was reached, in which lists; and their final ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from llama_index.core.schema import BaseNode, NodeWithScore
+
+from llama_index_gear.expansion.beam_search import Beam
+from llama_index_gear.fusion import reciprocal_rank_fusion
+from llama_index_gear.nodes import explained, shown
+from llama_index_gear.trace.evidence import Linked, Slots, Source, Walked
+from llama_index_gear.trace.trace import Trace
+from llama_index_gear.triple import StoredTriple, plain
+
+
+@dataclass
+class Found:
+    """The passages that the steps of a question have come across.
+
+    Attributes:
+        trace: of the question.
+        nodes: passage id → node.
+        chains: passage id → the stored triples that first led to it.
+        lists: a ranked list of passage ids a step.
+
+    """
+
+    trace: Trace
+    nodes: dict[str, BaseNode] = field(default_factory=dict)
+    chains: dict[str, list[Slots]] = field(default_factory=dict)
+    lists: list[list[str]] = field(default_factory=list)
+
+    def know(self, nodes: Mapping[str, BaseNode], chains: Mapping[str, list[Slots]] | None = None) -> None:
+        """Take in passages, and how they were reached; what is known already stays."""
+        for passage_id, node in nodes.items():
+            if self.nodes.setdefault(passage_id, node) is node:
+                self.trace.titles[passage_id] = _title(node)
+        for passage_id, chain in (chains or {}).items():
+            self.chains.setdefault(passage_id, chain)
+
+    def remembered(self, rrf_k: int) -> list[str]:
+        """Ids of all steps' passages, fused, best first."""
+        return [passage_id for passage_id, _ in reciprocal_rank_fusion(self.lists, k=rrf_k)]
+
+    def ranked(
+        self, facts: Sequence[Sequence[str]], top_k: int, rrf_k: int, kept: Sequence[str] | None = None
+    ) -> list[NodeWithScore]:
+        """The best passages: the lists of all steps fused with those of all facts (GeAR Eq. 9); noted in the trace.
+
+        Args:
+            facts: for each fact of the gist, ids of its passages.
+            top_k: passages to return.
+            rrf_k: constant of the fusion.
+            kept: what a filter kept, best first: these alone, in this order.
+
+        """
+        lists = {f"step {number}": ids for number, ids in enumerate(self.lists, start=1)}
+        lists.update({f"fact {number}": list(ids) for number, ids in enumerate(facts, start=1)})
+        fused = reciprocal_rank_fusion(list(lists.values()) if kept is None else [kept], k=rrf_k)
+        if kept is not None:
+            lists["filter"] = list(kept)
+        results, sources = [], []
+        for passage_id, score in fused[:top_k]:
+            ranks = {name: ids.index(passage_id) + 1 for name, ids in lists.items() if passage_id in ids}
+            node, chain = self.nodes[passage_id], self.chains.get(passage_id, [])
+            results.append(NodeWithScore(node=explained(node, chain, ranks), score=score))
+            sources.append(
+                Source(
+                    passage_id=passage_id,
+                    title=_title(node),
+                    text=shown([node])[0],
+                    score=score,
+                    ranks=ranks,
+                    chain=chain,
+                )
+            )
+        self.trace.note(passages=sources)
+        return results
+
+
+def linked(triples: Iterable[StoredTriple]) -> list[Linked]:
+    """Stored triples as a trace has them."""
+    return [
+        Linked(triple=slots, passage_id=each.passage_id, score=round(each.score, 4))
+        for each in triples
+        for slots in plain([each.triple])
+    ]
+
+
+def walked(beams: Iterable[Beam]) -> list[Walked]:
+    """Beams as a trace has them."""
+    return [
+        Walked(
+            score=round(beam.score, 4),
+            chain=plain(each.triple for each in beam.chain),
+            passage_ids=[each.passage_id for each in beam.chain],
+        )
+        for beam in beams
+    ]
+
+
+def _title(node: BaseNode) -> str:
+    title = node.metadata.get("title")
+    if title is None:
+        words = node.get_content().split()
+        title = " ".join(words[:8]) + (" …" if len(words) > 8 else "")
+    return str(title)

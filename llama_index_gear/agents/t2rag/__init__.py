@@ -1,0 +1,1 @@
+"""T²RAG: a question as triples with unknowns, which retrieval fills in."""

@@ -1,0 +1,127 @@
+"""Who answers the requests of a query: a base retriever, a language model, and for all else the store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.embeddings.base import mean_agg
+from llama_index.core.llms import LLM
+from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.vector_stores.types import (
+    MetadataFilters,
+    VectorStoreQuery,
+    VectorStoreQueryMode,
+    VectorStoreQueryResult,
+)
+
+from llama_index_gear.errors import ArgumentError, check_question
+from llama_index_gear.flow import Ask, EmbedQuery, Facts, Flow, Link, Neighbours, Search, Similarities
+from llama_index_gear.knowledge_graph.store import ExternalTripleStore
+from llama_index_gear.llm.client import aask, ask
+from llama_index_gear.store.vector_store import GeARVectorStore
+
+
+class Sources:
+    """Answers the requests of `steps.py`, for one store and one set of settings.
+
+    Args:
+        vector_store: holds passages and triples.
+        base_retriever: answers `Search`; None searches the store.
+        mode: of the store's own base search.
+        base_top_k: passages that the store's own base search gives.
+        filters: bind whatever the store answers.
+        llm: answers `Ask`.
+        graph: answers what is asked of triples, in the store's place.
+
+    """
+
+    def __init__(
+        self,
+        vector_store: GeARVectorStore,
+        base_retriever: BaseRetriever | None = None,
+        *,
+        mode: VectorStoreQueryMode = VectorStoreQueryMode.HYBRID,
+        base_top_k: int = 10,
+        filters: MetadataFilters | None = None,
+        llm: LLM | None = None,
+        graph: ExternalTripleStore | None = None,
+    ) -> None:
+        if not isinstance(vector_store, GeARVectorStore):
+            raise ArgumentError(f"vector_store must be a GeARVectorStore, got {type(vector_store).__name__}")
+        self.vector_store = vector_store
+        self.base_retriever = base_retriever
+        self.mode = VectorStoreQueryMode(mode)
+        self.base_top_k = base_top_k
+        self.filters = vector_store.bound(filters)
+        self.llm = llm
+        if graph is not None and not isinstance(graph, ExternalTripleStore):
+            raise ArgumentError(f"graph must be an ExternalTripleStore, got {type(graph).__name__}")
+        self.graph = graph
+
+    def answer(self, request: Any) -> Any:
+        """Answer a request."""
+        match request:
+            case Search() if self.base_retriever is not None:
+                return self.base_retriever.retrieve(request.query)
+            case Search():
+                return _with_scores(self.vector_store.query(self._store_query(request)))
+            case Ask():
+                return ask(self._reader, request.prompt, request.variables, within=request.timeout)
+            case Link() | Neighbours() | Facts() | Similarities() if self.graph is not None:
+                return self.graph.answer(request)
+        return self.vector_store.answer(request, self.filters)
+
+    async def aanswer(self, request: Any) -> Any:
+        """`answer`, without blocking the event loop."""
+        match request:
+            case Search() if self.base_retriever is not None:
+                return await self.base_retriever.aretrieve(request.query)
+            case Search():
+                return _with_scores(await self.vector_store.aquery(self._store_query(request)))
+            case Ask():
+                return await aask(self._reader, request.prompt, request.variables, within=request.timeout)
+            case Link() | Neighbours() | Facts() | Similarities() if self.graph is not None:
+                return await self.graph.aanswer(request)
+        return await self.vector_store.aanswer(request, self.filters)
+
+    @property
+    def _reader(self) -> LLM:
+        if self.llm is None:
+            raise ArgumentError("there is no language model to ask")
+        return self.llm
+
+    def _store_query(self, search: Search) -> VectorStoreQuery:
+        return VectorStoreQuery(
+            query_str=search.query.query_str,
+            query_embedding=search.query.embedding,
+            similarity_top_k=self.base_top_k,
+            mode=self.mode,
+            filters=self.filters,
+        )
+
+
+def embedded(bundle: QueryBundle) -> Flow[QueryBundle]:
+    """The question, stripped, with its embedding: a given one, or the mean over what HyDE and its like wrote.
+
+    Raises:
+        ArgumentError: it is empty, or too long.
+
+    """
+    check_question(bundle.query_str)
+    question = bundle.query_str.strip()
+    if not question:
+        raise ArgumentError("the question is empty")
+    embedding = bundle.embedding
+    if embedding is None:
+        texts = bundle.custom_embedding_strs or [question]
+        embeddings = yield [EmbedQuery(text) for text in texts]
+        embedding = embeddings[0] if len(embeddings) == 1 else mean_agg(list(embeddings))
+    return QueryBundle(question, bundle.image_path, None, embedding)
+
+
+def _with_scores(result: VectorStoreQueryResult) -> list[NodeWithScore]:
+    return [
+        NodeWithScore(node=node, score=score)
+        for node, score in zip(result.nodes or [], result.similarities or [], strict=True)
+    ]

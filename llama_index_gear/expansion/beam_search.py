@@ -1,0 +1,236 @@
+"""Graph expansion: diverse triple beam search (GeAR Alg. 1) and the way from its beams to passages (GeAR §4.2).
+
+Pure ranking: the search is a flow that asks for neighbours (and, for scorers that need it, for similarities or text
+scores) and computes the rest on arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from llama_index_gear.errors import ArgumentError, check_counts, check_numbers
+from llama_index_gear.flow import Compute, EmbedTexts, Facts, Flow, Neighbours, Similarities
+from llama_index_gear.triple import StoredTriple, chain_text
+
+TextScorer: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
+"""`scorer(question, chain_texts)` gives one float a text, higher is better: a cross-encoder, an entailment model."""
+Scorer: TypeAlias = Literal["novelty", "composed", "additive", "exact"] | TextScorer
+Array: TypeAlias = NDArray[np.float64]
+
+_SCORERS = ("novelty", "composed", "additive", "exact")
+
+
+@dataclass(frozen=True)
+class BeamSearch:
+    """The settings of a diverse triple beam search.
+
+    Args:
+        beam_size: beams kept, b. Default 10 (GeAR App. B.2).
+        length: triples a beam grows to, l. Default 2 (GeAR App. B.2; Table 8: longer is no better).
+        neighbours: candidates a beam considers when it grows, most similar to the question first. Default 100
+            (GeAR App. B.2).
+        gamma: γ of the diversity penalty; None is twice `beam_size` (GeAR App. B.2).
+        diversity: False leaves the penalty out: plain beam search (GeAR Table 4).
+        scorer: how a chain is scored against the question.
+            "novelty" (default): mean of its triples' cosines, divided by the squared length of the mean of their unit
+            vectors: two triples that say the same count as one, two that differ add up. Embeds nothing.
+            "composed": cosine with the normalised sum of its triples' vectors. Embeds nothing.
+            "additive": mean of its triples' cosines. Embeds nothing, and saves a round trip.
+            "exact": cosine with the embedding of the chain's text, as in the paper; embeds every candidate: all
+            triples that the search starts from, and up to `beam_size` · `neighbours` a hop.
+            A callable `scorer(question, chain_texts) -> floats`: a model of your own (GeAR §9).
+
+    Raises:
+        ArgumentError: a number outside its range, or an unknown scorer.
+
+    """
+
+    beam_size: int = 10
+    length: int = 2
+    neighbours: int = 100
+    gamma: float | None = None
+    diversity: bool = True
+    scorer: Scorer = "novelty"
+
+    def __post_init__(self) -> None:
+        check_counts(beam_size=self.beam_size, beam_length=self.length, neighbours=self.neighbours)
+        if self.gamma is not None:
+            check_numbers("above 0", lambda number: number > 0, gamma=self.gamma)
+        if not callable(self.scorer) and self.scorer not in _SCORERS:
+            raise ArgumentError(f"scorer must be one of {', '.join(_SCORERS)}, or a callable; got {self.scorer!r}")
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether the scorer wants the chains' texts rather than what the store knows of them."""
+        return callable(self.scorer) or self.scorer == "exact"
+
+
+@dataclass(frozen=True)
+class Beam:
+    """A chain of triples, each sharing an entity with the one before it.
+
+    Attributes:
+        score: accumulated score, penalties included (GeAR Alg. 1 lines 13 and 18).
+        chain: its triples.
+        dot: sum of the triples' cosines with the question.
+        norm: squared length of the sum of the triples' unit vectors ("novelty" and "composed" scorers only).
+
+    """
+
+    score: float
+    chain: tuple[StoredTriple, ...]
+    dot: float
+    norm: float = 1.0
+
+
+def diverse_triple_beam_search(
+    question: str, query: Sequence[float], initial: Sequence[StoredTriple], settings: BeamSearch
+) -> Flow[list[Beam]]:
+    """GeAR Alg. 1: walk from triple to neighbouring triple, keeping the best and most diverse chains.
+
+    A beam's extensions are sorted, best first, and the n-th (from 0) is multiplied by exp(−min(n, γ)/γ). Where an
+    accumulated score is negative (cosines can be), it is divided instead: a penalty may never promote an extension
+    above one that ranked before it. Equal scores keep the order of discovery: by beam, then by similarity to the
+    question, then by triple id. If no beam can be extended, the beams that there are, are the answer.
+
+    Args:
+        question: the question's text, read by text scorers only.
+        query: its embedding.
+        initial: the triples to start from, with their cosines; repetitions count once.
+        settings: beam size, length, scorer, …
+
+    Returns:
+        At most `beam_size` beams, best first; empty only if `initial` is.
+
+    """
+    unique = list({triple.id: triple for triple in initial}.values())
+    if not unique:
+        return []
+    dots: Array = np.array([triple.score for triple in unique])
+    norms: Array = np.ones(len(unique))
+    texts = [triple.triple.text for triple in unique] if settings.reads_text else []
+    scores = yield from _scores(question, query, 1, texts, dots, norms, settings)
+    beams = [Beam(float(scores[n]), (unique[n],), float(dots[n])) for n in _best(scores, settings.beam_size)]
+    for _ in range(settings.length - 1):
+        extended = yield from _extend(question, query, beams, settings)
+        if not extended:
+            break
+        beams = extended
+    return beams
+
+
+def _extend(question: str, query: Sequence[float], beams: Sequence[Beam], settings: BeamSearch) -> Flow[list[Beam]]:
+    visited = list(dict.fromkeys(triple.id for beam in beams for triple in beam.chain))
+    last = [beam.chain[-1].entities for beam in beams]
+    (found,) = yield [Neighbours(last, query, visited, settings.neighbours, question)]
+    known: dict[str, StoredTriple] = {}
+    if settings.reads_text and any(found):
+        (known,) = yield [Facts(list(dict.fromkeys(each.id for near in found for each in near)))]
+        found = [[each for each in near if each.id in known] for near in found]
+    grown = [(beam, each) for beam, near in zip(beams, found, strict=True) for each in near]
+    if not grown:
+        return []
+    dots: Array = np.array([beam.dot + each.score for beam, each in grown])
+    norms: Array = np.ones(len(grown))
+    if settings.scorer in ("novelty", "composed"):
+        members = [[triple.id for triple in beam.chain] for beam in beams]
+        pairs = [(chain, [each.id for each in near]) for chain, near in zip(members, found, strict=True)]
+        (products,) = yield [Similarities(pairs)]
+        flat = [product for near in products for product in near]
+        norms += np.array([beam.norm for beam, _ in grown]) + 2 * np.array(flat)
+    texts = [
+        chain_text([*(triple.triple for triple in beam.chain), known[each.id].triple])
+        for beam, each in (grown if settings.reads_text else [])
+    ]
+    gains = yield from _scores(question, query, len(beams[0].chain) + 1, texts, dots, norms, settings)
+    totals = np.array([beam.score for beam, _ in grown]) + gains
+    start = 0
+    for near in found:  # each beam's extensions stand together
+        part = slice(start, start + len(near))
+        if settings.diversity:
+            totals[part] = _penalised(totals[part], settings.gamma or 2 * settings.beam_size)
+        start = part.stop
+    best = _best(totals, settings.beam_size)
+    if not settings.reads_text:
+        (known,) = yield [Facts(list(dict.fromkeys(grown[n][1].id for n in best)))]
+    extended = []
+    for n in best:
+        beam, each = grown[n]
+        if each.id in known:  # one that was deleted since it was found is no extension
+            added = replace(known[each.id], score=each.score)
+            extended.append(Beam(float(totals[n]), (*beam.chain, added), float(dots[n]), float(norms[n])))
+    return extended
+
+
+def _penalised(totals: Array, gamma: float) -> Array:
+    """GeAR Alg. 1 lines 15–18: the n-th best of one beam's extensions times exp(−min(n, γ)/γ)."""
+    factor = np.empty_like(totals)
+    factor[np.argsort(-totals, kind="stable")] = np.exp(-np.minimum(np.arange(len(totals)), gamma) / gamma)
+    penalised: Array = np.where(totals >= 0, totals * factor, totals / factor)
+    return penalised
+
+
+def _scores(
+    question: str,
+    query: Sequence[float],
+    length: int,
+    texts: Sequence[str],
+    dots: Array,
+    norms: Array,
+    settings: BeamSearch,
+) -> Flow[Array]:
+    """score(q, T) of GeAR Alg. 1 lines 3 and 13, for chains of this length; `dots` and `norms` are those of `Beam`."""
+    if settings.reads_text:
+        if callable(settings.scorer):
+            (answer,) = yield [Compute(partial(settings.scorer, question, texts))]
+        else:
+            (answer,) = yield [EmbedTexts(texts)]
+            answer = _cosines(query, answer)
+        scores: Array = np.asarray(answer, dtype=np.float64)
+        if scores.shape != (len(texts),):
+            raise ArgumentError(f"the scorer must give one float a text: {len(texts)} texts, got shape {scores.shape}")
+        if np.isnan(scores).any():
+            raise ArgumentError(f"the scorer gave NaN for the text {texts[int(np.isnan(scores).argmax())]!r}")
+        return scores
+    if settings.scorer == "additive":
+        return dots / length
+    # With S the sum of a chain's unit vectors: cosine = q·S / |S|; novelty = (q·S/n) / |S/n|² = n q·S / |S|².
+    positive = np.maximum(norms, 1e-12)
+    scored: Array = dots / np.sqrt(positive) if settings.scorer == "composed" else length * dots / positive
+    return scored
+
+
+def _cosines(query: Sequence[float], embeddings: Sequence[Sequence[float]]) -> Array:
+    """The paper's scorer: cosine of the question and each chain's own embedding (GeAR §4.2)."""
+    matrix: Array = np.asarray(embeddings, dtype=np.float64).reshape(-1, len(query))
+    vector: Array = np.asarray(query, dtype=np.float64)
+    lengths = np.linalg.norm(matrix, axis=1) * np.linalg.norm(vector)
+    products = matrix @ vector
+    cosines: Array = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
+    return cosines
+
+
+def _best(scores: Array, size: int) -> list[int]:
+    """Indices of the highest scores, best first; equal ones in the order of discovery."""
+    return [int(n) for n in np.argsort(-scores, kind="stable")[:size]]
+
+
+def flatten(beams: Sequence[Beam]) -> dict[str, tuple[StoredTriple, ...]]:
+    """The beams' passages, breadth-first: all first triples' in beam order, then all second triples', … (GeAR §4.2).
+
+    Returns:
+        Passage id → the part of the chain that leads there, in rank order; a passage's first occurrence counts.
+
+    """
+    passages: dict[str, tuple[StoredTriple, ...]] = {}
+    for depth in range(max((len(beam.chain) for beam in beams), default=0)):
+        for beam in beams:
+            if depth < len(beam.chain):
+                passages.setdefault(beam.chain[depth].passage_id, beam.chain[: depth + 1])
+    return passages

@@ -1,0 +1,97 @@
+"""From base passages through an external graph and back to passages: online alignment (Millions of GeAR-s §4.1)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from llama_index.core.schema import BaseNode
+
+from llama_index_gear.expansion.beam_search import Beam
+from llama_index_gear.expansion.pipeline import GraphWalk, Start
+from llama_index_gear.expansion.reader import Reading, read
+from llama_index_gear.flow import Align, Flow, Link
+from llama_index_gear.nodes import shown
+from llama_index_gear.triple import StoredTriple, Triple, entity_key
+
+_EMPTY_WORDS = frozenset("a an the of in and".split())
+
+
+class ExternalWalk(GraphWalk):
+    """A walk over a graph whose triples belong to no passage.
+
+    A fact that the reader noted is linked to the graph's triple that is most similar to it (Eq. 3); each triple of the
+    beams leads to the passage that BM25 ranks first for it (Eq. 4). Without a reader, the search starts from the
+    triples that are most similar to the question itself.
+
+    Args:
+        *arguments: see `GraphWalk`; the sources have a graph.
+        check_alignment: drop links whose triple is about something else than the fact; see `shared_name`.
+        **settings: see `GraphWalk`.
+
+    """
+
+    def __init__(self, *arguments: Any, check_alignment: bool = True, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.check_alignment = check_alignment
+
+    def reading(self, question: str, passages: Mapping[str, BaseNode]) -> Flow[Reading]:
+        """What the reader notes in passages."""
+        if not passages:
+            return Reading((), ())
+        return (yield from read(question, shown(passages.values()), self.read_prompt))
+
+    def _starting(self, question: str, query: Sequence[float], passages: Mapping[str, BaseNode]) -> Flow[Start]:
+        """Read, link, and drop the links that lead elsewhere."""
+        if self.sources.llm is None:
+            ((nearest,),) = yield [Link([question], self.search.beam_size, query)]
+            return Start(Reading((), ()), nearest)
+        reading = yield from self.reading(question, passages)
+        if not reading.triples:
+            return Start(reading, [], f"{reading.problem or 'the reader noted no fact'}: no expansion")
+        texts = [triple.text for triple in reading.triples]
+        names = [f"{triple.subject} {triple.object}" for triple in reading.triples]
+        (answers,) = yield [Link(texts, self.link_top_k, query, names)]
+        links = [(fact, each) for fact, linked in zip(reading.triples, answers, strict=True) for each in linked]
+        shared = [shared_name(fact, each.triple) for fact, each in links]
+        is_kept = [not self.check_alignment or share > 0.5 for share in shared]
+        kept = [each for (_, each), keep in zip(links, is_kept, strict=True) if keep]
+        refused = [(*link, share) for link, share, keep in zip(links, shared, is_kept, strict=True) if not keep]
+        why = "no linked triple is about the same" if links else "no triple to link to"
+        return Start(reading, kept, "" if kept else f"{why}: no expansion", refused)
+
+    def _aligning(self, beams: list[Beam]) -> Flow[tuple[list[Beam], dict[str, BaseNode]]]:
+        """For each triple the passage that BM25 ranks first (Eq. 4)."""
+        triples = {triple.id: triple for beam in beams for triple in beam.chain}
+        if not triples:
+            return beams, {}
+        (answers,) = yield [Align([triple.triple.text for triple in triples.values()], 1)]
+        nodes = {triple_id: each.node for triple_id, answer in zip(triples, answers, strict=True) for each in answer}
+
+        def aligned(triple: StoredTriple) -> StoredTriple:
+            return replace(triple, passage_id=nodes[triple.id].node_id) if triple.id in nodes else triple
+
+        aligned_beams = [replace(beam, chain=tuple(map(aligned, beam.chain))) for beam in beams]
+        return aligned_beams, {node.node_id: node for node in nodes.values()}
+
+
+def shared_name(fact: Triple, linked: Triple) -> float:
+    """How much of a name two triples share, from 0 to 1: the best over their ends.
+
+    Of two ends, the cosine of their sets of words: the words in common over the geometric mean of both numbers. A link
+    is good if it is about one of the things that the fact is about. "Pacific geoduck" and "Pacific oyster" share 0.5,
+    and so is "broadcast spawning" too little of a paper's long title (Millions of GeAR-s, Table 2).
+    """
+    ends = [(_words(mine), _words(its)) for mine in _ends(fact) for its in _ends(linked)]
+    return max(len(mine & its) / math.sqrt(len(mine) * len(its)) for mine, its in ends)
+
+
+def _ends(triple: Triple) -> tuple[str, str]:
+    return triple.subject, triple.object
+
+
+def _words(name: str) -> set[str]:
+    words = set(entity_key(name).split())
+    return words - _EMPTY_WORDS or words

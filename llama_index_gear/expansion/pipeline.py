@@ -1,0 +1,264 @@
+"""From base passages through the graph and back: the one flow behind the retrievers and the postprocessor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from llama_index.core.instrumentation.events import BaseEvent
+from llama_index.core.prompts import BasePromptTemplate
+from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
+from llama_index_instrumentation import get_dispatcher
+
+from llama_index_gear.errors import ArgumentError, check_counts, check_numbers
+from llama_index_gear.expansion.backends import Sources, embedded
+from llama_index_gear.expansion.beam_search import Beam, BeamSearch, diverse_triple_beam_search, flatten
+from llama_index_gear.expansion.pagerank import LocalPageRank, local_pagerank
+from llama_index_gear.expansion.reader import READ_PROMPT, Reading, read
+from llama_index_gear.flow import Flow, Link, Passages, Search, TriplesOf, arun, run
+from llama_index_gear.fusion import reciprocal_rank_fusion
+from llama_index_gear.nodes import explained, shown
+from llama_index_gear.triple import StoredTriple, Triple, plain
+
+dispatcher = get_dispatcher(__name__)
+
+
+class GraphExpansionEvent(BaseEvent):
+    """One graph expansion, as LlamaIndex's instrumentation reports it.
+
+    Attributes:
+        query: the question.
+        proximal: what the reader noted, as text (empty without a reader).
+        start: the triples that the search started from, as text.
+        beams: (score, texts of the chain's triples), best first.
+        fallback: why the search started from the base passages' triples although there is a reader; else empty.
+
+    """
+
+    query: str
+    proximal: list[str]
+    start: list[str]
+    beams: list[tuple[float, list[str]]]
+    fallback: str
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name of the event."""
+        return "GraphExpansionEvent"
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a beam search starts, and why there.
+
+    Attributes:
+        reading: what the reader noted; empty without a reader.
+        triples: the triples that the search starts from.
+        fallback: why it starts from others than those that the reader's facts were linked to; else empty.
+        misaligned: (fact, linked triple, likeness) of the links that an alignment check refused.
+
+    """
+
+    reading: Reading
+    triples: list[StoredTriple]
+    fallback: str = ""
+    misaligned: Sequence[tuple[Triple, StoredTriple, float]] = ()
+
+
+@dataclass(frozen=True)
+class Walk:
+    """What a walk found, and how.
+
+    Attributes:
+        nodes: passage id → node, of base and expanded passages.
+        base: ids of the base passages, best first.
+        start: where the beam search started.
+        beams: what it found, best first.
+        chains: id of an expanded passage → the chain that leads to it, best first.
+        spread: ids of the passages that PageRank ranks first; empty without it.
+        fused: (passage id, score), of all three lists, best first.
+
+    """
+
+    nodes: dict[str, BaseNode]
+    base: list[str]
+    start: Start
+    beams: list[Beam]
+    chains: dict[str, tuple[StoredTriple, ...]]
+    spread: list[str]
+    fused: list[tuple[str, float]]
+
+    def chain(self, passage_id: str) -> list[list[str]]:
+        """The triples that lead to a passage, as plain JSON; empty if only the base found it."""
+        return plain(each.triple for each in self.chains.get(passage_id, ()))
+
+    def ranks(self, passage_id: str) -> dict[str, int]:
+        """The passage's rank, from 1, in each of the lists that names it."""
+        lists = {"base": self.base, "graph": list(self.chains), "pagerank": self.spread}
+        return {name: ids.index(passage_id) + 1 for name, ids in lists.items() if passage_id in ids}
+
+
+class GraphWalk:
+    """Base retrieval, reading, linking, beam search, fusion: GeAR §4, for one store and one set of settings.
+
+    The methods `retrieving` and `expanding` are the flow; `retrieve`, `expand` and their async twins drive it.
+
+    Args:
+        sources: who answers the flow's requests. Without a base retriever the store itself is searched, without a
+            language model the search starts from the base passages' triples (NaiveGE). Where they have filters, a
+            base passage that the store doesn't know can't be checked and is left out.
+        search: settings of the beam search.
+        similarity_top_k: passages to return.
+        rrf_k: constant of the fusions.
+        link_top_k: stored triples that a proximal triple is linked to.
+        pagerank: rank by PageRank besides; None: don't.
+
+    """
+
+    def __init__(
+        self,
+        sources: Sources,
+        search: BeamSearch,
+        *,
+        similarity_top_k: int = 10,
+        rrf_k: int = 60,
+        link_top_k: int = 1,
+        pagerank: LocalPageRank | None = None,
+    ) -> None:
+        check_counts(similarity_top_k=similarity_top_k, link_top_k=link_top_k)
+        check_numbers("0 or more", lambda number: number >= 0, rrf_k=rrf_k)
+        self.sources = sources
+        self.search = search
+        self.similarity_top_k = similarity_top_k
+        self.rrf_k = rrf_k
+        self.read_prompt = READ_PROMPT
+        self.link_top_k = link_top_k
+        self.pagerank = pagerank
+
+    def retrieve(self, bundle: QueryBundle) -> list[NodeWithScore]:
+        """Passages for a question."""
+        return run(self.retrieving(bundle), self.sources.answer)
+
+    async def aretrieve(self, bundle: QueryBundle) -> list[NodeWithScore]:
+        """`retrieve`, without blocking the event loop."""
+        return await arun(self.retrieving(bundle), self.sources.aanswer)
+
+    def expand(self, bundle: QueryBundle, base: Sequence[NodeWithScore]) -> list[NodeWithScore]:
+        """Passages for a question whose base passages are known."""
+        return run(self.expanding(bundle, base), self.sources.answer)
+
+    async def aexpand(self, bundle: QueryBundle, base: Sequence[NodeWithScore]) -> list[NodeWithScore]:
+        """`expand`, without blocking the event loop."""
+        return await arun(self.expanding(bundle, base), self.sources.aanswer)
+
+    # -- the flow ------------------------------------------------------------------------------------------------
+
+    def retrieving(self, bundle: QueryBundle) -> Flow[list[NodeWithScore]]:
+        """Base retrieval, then `expanding`."""
+        known = yield from embedded(bundle)
+        base = yield from self.searching(bundle, known)
+        return (yield from self.expanding(known, base))
+
+    def expanding(self, bundle: QueryBundle, base: Sequence[NodeWithScore]) -> Flow[list[NodeWithScore]]:
+        """Graph expansion of base passages, fused with them (GeAR §4.2, Eq. 3), cut at `similarity_top_k`."""
+        known = yield from embedded(bundle)
+        passages = yield from self.admitting(base)
+        walked = yield from self.walking(known, passages)
+        results = []
+        for passage_id, score in walked.fused[: self.similarity_top_k]:
+            node = explained(walked.nodes[passage_id], walked.chain(passage_id), walked.ranks(passage_id))
+            results.append(NodeWithScore(node=node, score=score))
+        return results
+
+    def searching(self, bundle: QueryBundle, known: QueryBundle) -> Flow[list[NodeWithScore]]:
+        """Base retrieval: the store's own by the known embedding, a foreign one by what the caller gave.
+
+        A foreign retriever may have another embedding model. It gets a copy: some of LlamaIndex's write into it.
+        """
+        asked = known
+        if self.sources.base_retriever is not None:
+            asked = QueryBundle(known.query_str, bundle.image_path, bundle.custom_embedding_strs, bundle.embedding)
+        (base,) = yield [Search(asked)]
+        return list(base)
+
+    def admitting(self, base: Sequence[NodeWithScore]) -> Flow[dict[str, BaseNode]]:
+        """The base passages by id, in rank order, without those that the filters don't admit."""
+        passages = {each.node.node_id: each.node for each in base}
+        if self.sources.filters is not None and passages:
+            (allowed,) = yield [Passages(list(passages))]
+            passages = {node.node_id: passages[node.node_id] for node in allowed}
+        return passages
+
+    def walking(self, known: QueryBundle, passages: Mapping[str, BaseNode]) -> Flow[Walk]:
+        """From base passages through the graph to more of them: reading, linking, beam search, fusion."""
+        question, query = known.query_str, known.embedding or []
+        start = yield from self._starting(question, query, passages)
+        beams = yield from diverse_triple_beam_search(question, query, start.triples, self.search)
+        dispatcher.event(
+            GraphExpansionEvent(
+                query=question,
+                proximal=[triple.text for triple in start.reading.triples],
+                start=[each.triple.text for each in start.triples],
+                beams=[(beam.score, [each.triple.text for each in beam.chain]) for beam in beams],
+                fallback=start.fallback,
+            )
+        )
+        beams, reached = yield from self._aligning(beams)
+        chains = flatten(beams)
+        nodes = {**reached, **passages}
+        spread = yield from self._spreading(start, list(passages))
+        missing = [each for each in dict.fromkeys([*chains, *spread]) if each and each not in nodes]
+        if missing:
+            (fetched,) = yield [Passages(missing)]
+            nodes.update({node.node_id: node for node in fetched})
+        found = {passage_id: chain for passage_id, chain in chains.items() if passage_id in nodes}
+        spread = [passage_id for passage_id in spread if passage_id in nodes]
+        fused = reciprocal_rank_fusion([list(found), list(passages), spread], k=self.rrf_k)
+        return Walk(nodes, list(passages), start, beams, found, spread, fused)
+
+    def _spreading(self, start: Start, passage_ids: list[str]) -> Flow[list[str]]:
+        """The passages that PageRank ranks first, from where the beam search started and the base passages."""
+        if self.pagerank is None:
+            return []
+        if start.reading.triples and not start.fallback:
+            triples = [(triple, 1.0) for triple in start.triples]
+        else:
+            best = max((triple.score for triple in start.triples), default=0.0)
+            near = start.triples[: self.search.beam_size]
+            triples = [(triple, triple.score / best) for triple in near if triple.score > 0]
+        ranked = yield from local_pagerank(triples, passage_ids, self.pagerank)
+        return [passage_id for passage_id, _ in ranked[: self.similarity_top_k]]
+
+    def _starting(self, question: str, query: Sequence[float], passages: Mapping[str, BaseNode]) -> Flow[Start]:
+        """Read and link (GeAR §4.1, Eq. 1 and 2), or take the base passages' own triples (NaiveGE)."""
+        reading, linked, fallback = Reading((), ()), [], ""
+        if self.sources.llm is not None and passages:
+            reading = yield from read(question, shown(passages.values()), self.read_prompt)
+            if reading.triples:
+                texts = [triple.text for triple in reading.triples]
+                (answers,) = yield [Link(texts, self.link_top_k, query)]
+                linked = [triple for each in answers for triple in each]
+            if not linked:
+                fallback = reading.problem or (
+                    "no triple to link to" if reading.triples else "the reader noted no fact"
+                )
+        if not linked:
+            limit = None if self.search.reads_text else self.search.beam_size
+            (linked,) = yield [TriplesOf(list(passages), query, limit)]
+        return Start(reading, linked, fallback)
+
+    def _aligning(self, beams: list[Beam]) -> Flow[tuple[list[Beam], dict[str, BaseNode]]]:
+        """The beams, each triple with its passage, and such passages as are at hand: stored triples have theirs."""
+        yield from ()
+        return beams, {}
+
+    @property
+    def read_prompt(self) -> BasePromptTemplate:
+        """The reader's prompt; it needs the variables `question` and `passages`."""
+        return self._read_prompt
+
+    @read_prompt.setter
+    def read_prompt(self, prompt: BasePromptTemplate) -> None:
+        if missing := {"question", "passages"} - set(prompt.template_vars):
+            raise ArgumentError(f"the read prompt lacks the variable {' and '.join(sorted(missing))}")
+        self._read_prompt = prompt

@@ -1,0 +1,348 @@
+"""A knowledge graph that exists already, as a searchable collection of triples (Millions of GeAR-s §4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Self
+
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.utils import get_tqdm_iterable
+from qdrant_client import AsyncQdrantClient, QdrantClient
+from qdrant_client.http import models
+
+from llama_index_gear.errors import ArgumentError, StoreError, check_counts
+from llama_index_gear.flow import (
+    Call,
+    Compute,
+    EmbedTexts,
+    Facts,
+    Flow,
+    Link,
+    Neighbours,
+    Similarities,
+    arun,
+    run,
+)
+from llama_index_gear.knowledge_graph.sparse import SparseReads
+from llama_index_gear.store.collections import TRIPLE_WORDS, Collections, WordEncoder, encoder
+from llama_index_gear.store.connection import Connection
+from llama_index_gear.store.edge.client import EdgeClient
+from llama_index_gear.store.schema import (
+    DENSE,
+    FACT,
+    SPARSE,
+)
+from llama_index_gear.store.triples import TripleReads
+from llama_index_gear.triple import GraphTriple, Triple
+
+
+@dataclass
+class Loaded:
+    """What a load did.
+
+    Attributes:
+        read: triples that the reader gave.
+        written: those that were not there yet.
+
+    """
+
+    read: int = 0
+    written: int = 0
+
+
+class ExternalTripleStore:
+    """Triples of a knowledge graph in one Qdrant collection: loaded once, then only read, by any number of stores.
+
+    Sparse by default (BM25, as in Millions of GeAR-s Eq. 3): no triple is embedded when it is loaded. Facts are linked
+    by their words; the few hundred triples that a beam search looks at are embedded then and there, and remembered.
+    A dense graph stores embeddings, and links by meaning.
+
+    Args:
+        client: a `QdrantClient`; for an embedded graph use `from_path`.
+        aclient: the async client of the same server; without it async calls run `client` in worker threads.
+        collection_name: default "graph".
+        embed_model: compares triples with questions; must be the one that embeds the passages. Default: LlamaIndex's
+            `Settings.embed_model`, looked up when first needed.
+        dense: whether triples are embedded when they are loaded. Default False.
+        on_disk_payload: leave the triples' words on disk, of a graph that is loaded into a new collection. Default
+            False: in memory, some 200 bytes a triple, since a hop reads hundreds that nobody has read before.
+        batch_size: triples a write. Default 1000.
+        language: of the BM25 stemmer and stop words, as Qdrant names it. Default "english".
+
+    Raises:
+        StoreLockedError: (from any call) another process has the embedded graph open.
+        StoreError: (from any call) there is no graph yet, or it was loaded otherwise (`dense`).
+        EmbeddingError: (from a query) the embedding model has another dimension than the passages'.
+
+    """
+
+    def __init__(
+        self,
+        client: QdrantClient | EdgeClient | None = None,
+        aclient: AsyncQdrantClient | None = None,
+        *,
+        collection_name: str = "graph",
+        embed_model: BaseEmbedding | None = None,
+        dense: bool = False,
+        on_disk_payload: bool = False,
+        batch_size: int = 1000,
+        language: str = "english",
+    ) -> None:
+        check_counts(batch_size=batch_size)
+        self.collection_name = collection_name
+        self.batch_size = batch_size
+        self._connection = Connection(client, aclient, embed_model)
+        self._graph = _Graph(collection_name, encoder(language, TRIPLE_WORDS), dense, on_disk_payload)
+
+    @classmethod
+    def from_path(cls, path: str | Path, **arguments: Any) -> ExternalTripleStore:
+        """An embedded graph in the folder `path`: Qdrant Edge in this process, one process at a time.
+
+        Close it after use, or write `with ExternalTripleStore.from_path(…) as graph:`. It also closes when the last
+        reference to it goes. The folder must be writable, even to be read. 32 MiB of its disk must be free, besides
+        what is written. Nothing in it that the engine did not make is removed.
+
+        Args:
+            path: the folder; made when the first triple is loaded.
+            **arguments: those of the constructor, without the clients.
+
+        Raises:
+            StoreError: (from any call) the folder holds something else in the collection's place, or one that is
+                damaged; it was moved or deleted while the graph was open; it is read-only; or the disk has too little
+                room.
+            StoreLockedError: (from any call) another process has it open, or had when it forked this one.
+
+        """
+        return cls(client=EdgeClient(path), **arguments)
+
+    @property
+    def client(self) -> Any:
+        """The Qdrant client, for what this class doesn't offer."""
+        return self._connection.client
+
+    @property
+    def embed_model(self) -> BaseEmbedding:
+        """The model that compares triples with questions."""
+        return self._connection.embed_model
+
+    def load(self, triples: Iterable[GraphTriple | Triple], *, show_progress: bool = False) -> Loaded:
+        """Store triples. Those that are there are not written again: a load that was killed goes on when repeated.
+
+        Args:
+            triples: of a reader such as `WikidataDump` or `TriplesFile`, or your own.
+            show_progress: a progress bar. Default False.
+
+        Raises:
+            ArgumentError: something in it is neither a `GraphTriple` nor a `Triple`.
+
+        """
+        return run(self._graph.loading(triples, self.batch_size, show_progress), self._connection.answer)
+
+    async def aload(self, triples: Iterable[GraphTriple | Triple], *, show_progress: bool = False) -> Loaded:
+        """`load`, without blocking the event loop."""
+        return await arun(self._graph.loading(triples, self.batch_size, show_progress), self._connection.aanswer)
+
+    def count(self) -> int:
+        """How many triples there are."""
+        return run(self._graph.counting(), self._connection.answer)
+
+    async def acount(self) -> int:
+        """`count`, without blocking the event loop."""
+        return await arun(self._graph.counting(), self._connection.aanswer)
+
+    def clear(self) -> None:
+        """Delete the collection."""
+        run(self._graph.clearing(), self._connection.answer)
+
+    async def aclear(self) -> None:
+        """`clear`, without blocking the event loop."""
+        await arun(self._graph.clearing(), self._connection.aanswer)
+
+    def close(self) -> None:
+        """Write out and release an embedded graph; a server's client is closed."""
+        self._connection.close()
+
+    async def aclose(self) -> None:
+        """`close`, and the async client besides."""
+        await self._connection.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
+
+    def answer(self, request: Any) -> Any:
+        """Answer `Link`, `Neighbours`, `Facts` or `Similarities` of `steps.py`."""
+        return run(self._graph.answering(request), self._connection.answer)
+
+    async def aanswer(self, request: Any) -> Any:
+        """`answer`, without blocking the event loop."""
+        return await arun(self._graph.answering(request), self._connection.aanswer)
+
+
+@dataclass
+class _Graph:
+    """How it is done: flows of Qdrant calls."""
+
+    name: str
+    bm25: WordEncoder
+    is_dense: bool
+    on_disk_payload: bool
+    is_known: bool = False
+    is_ready: bool = False  # to be written into
+    has_vectors: bool = False
+    collections: Collections = field(init=False)
+    sparse: SparseReads = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.collections = Collections(self.name, self.name, self.bm25, self.bm25)
+        self.sparse = SparseReads(self.name, self.bm25, self.collections)
+
+    def answering(self, request: Any) -> Flow[Any]:
+        """Any request."""
+        yield from self._opening()
+        reads = TripleReads(self.collections)
+        match request:
+            case Facts():
+                return (yield from reads.facts(request))
+            case Link() if self.is_dense:
+                return (yield from reads.linking(request, None))
+            case Neighbours() if self.is_dense:
+                return (yield from reads.neighbours(request, None))
+            case Similarities() if self.is_dense:
+                return (yield from reads.similarities(request))
+            case Link():
+                return (yield from self.sparse.linking(request))
+            case Neighbours():
+                return (yield from self.sparse.neighbours(request))
+            case Similarities():
+                return (yield from self.sparse.similarities(request))
+        raise StoreError(f"a graph has no answer to {type(request).__name__}")
+
+    def _opening(self, any_vectors: bool = False) -> Flow[None]:
+        if self.is_known:
+            return
+        (exists,) = yield [Call("collection_exists", {"collection_name": self.name})]
+        if not exists:
+            raise StoreError(f"there is no graph {self.name!r} yet: load triples into it first")
+        (info,) = yield [Call("get_collection", {"collection_name": self.name})]
+        vectors = info.config.params.vectors or {}
+        is_ours = SPARSE in (info.config.params.sparse_vectors or {})
+        first = {"collection_name": self.name, "limit": 1, "with_payload": FACT, "with_vectors": False}
+        (page,) = yield [Call("scroll", first)]
+        for point in page[0]:  # a triple of no passage
+            is_ours = is_ours and "subject" in (point.payload or {}) and "passage_id" not in point.payload
+        if not is_ours:
+            raise StoreError(f"collection {self.name!r} holds no graph: choose another collection_name")
+        if self.is_dense and DENSE not in vectors and not any_vectors:
+            raise StoreError(
+                f"graph {self.name!r} was loaded with dense=False: open it so, or load into another collection"
+            )
+        self.collections.dimension = vectors[DENSE].size if DENSE in vectors else 0
+        self.collections.has_triples = self.is_known = True
+        self.has_vectors = DENSE in vectors
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def loading(self, triples: Iterable[GraphTriple | Triple], batch_size: int, show_progress: bool) -> Flow[Loaded]:
+        """The flow of `load`."""
+        loaded = Loaded()
+        source = iter(get_tqdm_iterable(triples, show_progress, "Loading triples"))
+        while True:
+            (batch,) = yield [Compute(partial(_next_of, source, batch_size))]  # a reader reads files
+            if not batch:
+                return loaded
+            loaded.read += len(batch)
+            loaded.written += yield from self._writing({each.id: each for each in batch})
+
+    def _writing(self, batch: dict[str, GraphTriple]) -> Flow[int]:
+        if not self.is_ready:
+            yield from self._preparing(next(iter(batch.values())))
+        asked = {"collection_name": self.name, "ids": list(batch), "with_payload": False, "with_vectors": False}
+        (there,) = yield [Call("retrieve", asked)]
+        known = {str(point.id) for point in there}
+        new = {point_id: each for point_id, each in batch.items() if point_id not in known}
+        if not new:
+            return 0
+        vectors: Sequence[Sequence[float]] | None = None
+        if self.is_dense:
+            (vectors,) = yield [EmbedTexts([each.triple.text for each in new.values()])]
+            for vector in vectors:
+                self.collections.check_dimension(vector, "the embedding of a triple (embed_model of the graph)")
+        (points,) = yield [Compute(partial(self._points, new, vectors))]
+        yield [Call("upsert", {"collection_name": self.name, "points": points, "wait": True})]
+        return len(new)
+
+    def _preparing(self, first: GraphTriple) -> Flow[None]:
+        (exists,) = yield [Call("collection_exists", {"collection_name": self.name})]
+        if exists:
+            yield from self._opening()  # nothing is written into what is no graph
+        if self.has_vectors and not self.is_dense:
+            raise StoreError(f"graph {self.name!r} was loaded with dense=True: open it so to load more into it")
+        dense: dict[str, models.VectorParams] = {}
+        if self.is_dense and not exists:
+            (vectors,) = yield [EmbedTexts([first.triple.text])]
+            dense[DENSE] = models.VectorParams(size=len(vectors[0]), distance=models.Distance.COSINE)
+        sparse = {SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)}
+        config: dict[str, Any] = {"vectors_config": dense, "sparse_vectors_config": sparse}
+        config["on_disk_payload"] = self.on_disk_payload
+        yield from self.collections.preparing(self.name, config, [("entities", models.PayloadSchemaType.KEYWORD)])
+        yield from self._opening()
+        self.is_ready = True
+
+    def _points(
+        self, triples: dict[str, GraphTriple], vectors: Sequence[Sequence[float]] | None
+    ) -> list[models.PointStruct]:
+        points = []
+        for number, (point_id, each) in enumerate(triples.items()):
+            weights: dict[str, Any] = {SPARSE: self.bm25.embed_document(each.triple.text)}
+            if vectors is not None:
+                weights[DENSE] = vectors[number]
+            payload: dict[str, Any] = {
+                "subject": each.triple.subject,
+                "predicate": each.triple.predicate,
+                "object": each.triple.object,
+                "entities": [] if each.is_name else list(each.entities),  # what neighbours are found by
+            }
+            if each.is_name:
+                payload["names"] = list(each.entities)
+            points.append(models.PointStruct.model_construct(id=point_id, vector=weights, payload=payload))
+        return points
+
+    def counting(self) -> Flow[int]:
+        """The flow of `count`."""
+        (exists,) = yield [Call("collection_exists", {"collection_name": self.name})]
+        if not exists:
+            return 0
+        (counted,) = yield [Call("count", {"collection_name": self.name, "exact": True})]
+        return int(counted.count)
+
+    def clearing(self) -> Flow[None]:
+        """The flow of `clear`."""
+        (exists,) = yield [Call("collection_exists", {"collection_name": self.name})]
+        if exists:
+            yield from self._opening(any_vectors=True)
+            yield [Call("delete_collection", {"collection_name": self.name})]
+        self.is_known = self.is_ready = self.has_vectors = False
+
+
+def _next_of(source: Iterator[GraphTriple | Triple], size: int) -> list[GraphTriple]:
+    batch = []
+    for each in islice(source, size):
+        if not isinstance(each, GraphTriple | Triple):
+            raise ArgumentError(
+                f"load takes triples, got {each!r}: hand it a WikidataDump, a TriplesFile, or Triple(…) of your own"
+            )
+        batch.append(each if isinstance(each, GraphTriple) else GraphTriple(each))
+    return batch

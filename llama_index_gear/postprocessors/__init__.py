@@ -1,0 +1,1 @@
+"""Graph expansion behind LlamaIndex's node postprocessor interface."""

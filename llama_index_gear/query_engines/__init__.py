@@ -1,0 +1,1 @@
+"""The agents behind LlamaIndex's query engine interface."""

@@ -1,0 +1,1 @@
+"""The methods behind LlamaIndex's retriever interface."""

@@ -1,0 +1,149 @@
+"""`T2RAGRetriever`: triplet-driven thinking behind LlamaIndex's retriever interface."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.llms import LLM
+from llama_index.core.prompts import BasePromptTemplate
+from llama_index.core.settings import Settings
+from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQueryMode
+
+from llama_index_gear.agents.loop import Budget
+from llama_index_gear.agents.t2rag.dialogue import DECOMPOSE_PROMPT, RESOLVE_PROMPT
+from llama_index_gear.agents.t2rag.policy import SearchBy, T2RAGPolicy
+from llama_index_gear.errors import ArgumentError, check_counts, check_numbers
+from llama_index_gear.expansion.backends import Sources
+from llama_index_gear.expansion.beam_search import BeamSearch, Scorer
+from llama_index_gear.retrievers.base import AgentRetriever
+from llama_index_gear.store.vector_store import GeARVectorStore
+
+
+class T2RAGRetriever(AgentRetriever):
+    """T²RAG (§4): the question becomes triples with unknowns; triples are searched for them, round by round.
+
+    A language model writes the question as clues, triples with `?name` in the place of what is unknown. A clue with
+    one unknown is searched by its other words among the stored triples; the model fills in what the found triples and
+    their passages say; a value found for an unknown fills it in all clues, which makes others searchable. It ends when
+    no unknown is open, or a round brings nothing new.
+
+    The trace (`retrieve_with_trace`, `astream_events`, instrumentation as for `GeARRetriever`) shows after each round
+    every clue, which unknowns are open, since when, and what was tried. `gear_chain` of a result is the stored triple
+    that led to it, `gear_ranks` its rank in each round and among the passages that state each resolved fact.
+
+    Language model calls: one, and one a round (one more each where a reply can't be read); 4 at most in 3 rounds.
+
+    Where this differs from the paper: a value counts only if a passage has it (`grounded`). Values are bound to
+    unknowns by name, so that what one clue gives fills the others and a clue is in one state only. A clue whose
+    unknowns others have filled, or that had none from the first, is resolved only when something states it; it is
+    searched for that: the former in the next round, the latter where there are only such. A clue that nothing was found
+    for stays in sight of the model, though it isn't searched again.
+
+    Args:
+        vector_store: the store that holds passages and triples.
+        llm: decomposes and resolves. Default: LlamaIndex's `Settings.llm`.
+        max_rounds: rounds at most. Default 3 (T²RAG §5.2); 1 is the ablation "single round" (Table 2).
+        similarity_top_k: passages to return. Default 10.
+        passages_per_round: distinct passages whose triples a round retrieves (k in T²RAG Alg. 2). Default 5.
+        search_by: "triples" (default), or "passages": a clue is compared with passages by dense search instead ("chunk-
+            based slot-filling", T²RAG App. B.5).
+        with_passages: False shows the model the triples alone ("w/o chunk", T²RAG Table 2). Default True.
+        grounded: what the model says a value is counts only if one of the passages that it was shown (with the triples
+            that led there) has all words of the value, and more than half of those of the clue's other name; what was
+            left out for that stands in the trace. Default True. False takes the model's word, as the paper does.
+        expand: a round that brings nothing new is followed, once, by graph expansion (GeAR §4.2) from the resolved
+            facts towards the open clues, to passages that no round has seen. Default False: T²RAG has no graph. With a
+            model of 1.5 B it took 0.6 calls a question more, for recall@10 of 58.3 instead of 54.4 (30 questions of
+            MuSiQue, see the guide on choosing).
+        max_llm_calls: see `Budget`, as for `max_tokens` and `timeout`. Default None: no limit.
+        max_tokens: see there.
+        timeout: seconds; see there.
+        beam_size: of the expansion; see `NaiveGERetriever`, as for the following. Default 10.
+        beam_length: see there. Default 2.
+        neighbours: see there. Default 100.
+        gamma: see there. Default: twice `beam_size`.
+        diversity: see there. Default True.
+        scorer: see there. Default "novelty".
+        rrf_k: constant of the final fusion. Default 60.
+        filters: bind every search.
+        prompts: your own for "decompose" or "resolve"; also reachable through `get_prompts` / `update_prompts`.
+            `thinking` in this package shows their variables.
+
+    Raises:
+        ArgumentError: a number outside its range, a prompt without its variables; (from `retrieve`) an empty question.
+        UnsupportedFilter: (from `retrieve`) a filter that says nothing, or that Qdrant cannot express.
+        Exception: (from `retrieve`) what the language model's client raises if the first call fails, and what Qdrant
+            raises in the first round. A later failure ends the search with what was found, and the trace's `stopped`
+            names it.
+
+    """
+
+    prompt_variables: ClassVar[Mapping[str, set[str]]] = {
+        "decompose": {"question"},
+        "resolve": {"question", "clues", "propositions"},
+    }
+
+    def __init__(
+        self,
+        vector_store: GeARVectorStore,
+        *,
+        llm: LLM | None = None,
+        max_rounds: int = 3,
+        similarity_top_k: int = 10,
+        passages_per_round: int = 5,
+        search_by: SearchBy = "triples",
+        with_passages: bool = True,
+        grounded: bool = True,
+        expand: bool = False,
+        max_llm_calls: int | None = None,
+        max_tokens: int | None = None,
+        timeout: float | None = None,
+        beam_size: int = 10,
+        beam_length: int = 2,
+        neighbours: int = 100,
+        gamma: float | None = None,
+        diversity: bool = True,
+        scorer: Scorer = "novelty",
+        rrf_k: int = 60,
+        filters: MetadataFilters | None = None,
+        prompts: Mapping[str, BasePromptTemplate] | None = None,
+        callback_manager: CallbackManager | None = None,
+        verbose: bool = False,
+    ) -> None:
+        check_counts(max_rounds=max_rounds, similarity_top_k=similarity_top_k, passages_per_round=passages_per_round)
+        if search_by not in ("triples", "passages"):
+            raise ArgumentError(f"search_by must be triples or passages; got {search_by!r}")
+        if search_by == "passages" and not with_passages:
+            raise ArgumentError(
+                "search_by='passages' finds no triples: with_passages=False would show the model nothing"
+            )
+        check_numbers("0 or more", lambda number: number >= 0, rrf_k=rrf_k)
+        beam_search = BeamSearch(beam_size, beam_length, neighbours, gamma, diversity, scorer)
+        own: dict[str, BasePromptTemplate] = {"decompose": DECOMPOSE_PROMPT, "resolve": RESOLVE_PROMPT}
+        super().__init__(
+            Sources(
+                vector_store,
+                mode=VectorStoreQueryMode.DEFAULT,
+                base_top_k=passages_per_round,
+                filters=filters,
+                llm=Settings.llm if llm is None else llm,
+            ),
+            T2RAGPolicy(
+                max_rounds,
+                passages_per_round,
+                search_by,
+                with_passages,
+                grounded,
+                beam_search if expand else None,
+                similarity_top_k,
+                rrf_k,
+                own,
+            ),
+            Budget(max_llm_calls, max_tokens, timeout),
+            own,
+            callback_manager=callback_manager,
+            verbose=verbose,
+        )
+        self._update_prompts(dict(prompts or {}))

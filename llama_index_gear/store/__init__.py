@@ -1,0 +1,1 @@
+"""Where passages and triples live: two Qdrant collections that change together."""

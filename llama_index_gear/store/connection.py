@@ -1,0 +1,146 @@
+"""How the requests of a store's flows reach a Qdrant client and an embedding model, in both modes."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Hashable
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import copy_context
+from functools import partial
+from typing import Any
+
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.settings import Settings
+from qdrant_client import AsyncQdrantClient, QdrantClient
+from qdrant_client.local.qdrant_local import QdrantLocal
+
+from llama_index_gear.errors import ArgumentError, StoreError
+from llama_index_gear.flow import Call, Compute, EmbedQuery, EmbedTexts
+from llama_index_gear.fork_safety import free_in_child
+from llama_index_gear.store.edge.client import EdgeClient, check_process
+from llama_index_gear.store.locks import Take
+
+_READING = frozenset({"collection_exists", "get_collection", "count", "retrieve", "scroll", "query_batch_points"})
+
+
+class Connection:
+    """Answers `Call`, `EmbedQuery`, `EmbedTexts`, `Compute` and `Take`. Nothing is opened before the first call.
+
+    Args:
+        client: a `QdrantClient`, or the embedded engine.
+        aclient: the async client of the same server; without it async calls run `client` in worker threads.
+        embed_model: embeds queries and texts. Default: LlamaIndex's `Settings.embed_model`, looked up when needed.
+
+    Raises:
+        ArgumentError: there is no client at all.
+
+    """
+
+    def __init__(
+        self,
+        client: QdrantClient | EdgeClient | None,
+        aclient: AsyncQdrantClient | None,
+        embed_model: BaseEmbedding | None,
+    ) -> None:
+        if client is None and aclient is None:
+            raise ArgumentError("pass a Qdrant client, or make an embedded store with from_path(folder)")
+        self.sync: Any = client
+        self.native = aclient
+        self._embed_model = embed_model
+        is_local = isinstance(client, QdrantClient) and isinstance(client._client, QdrantLocal)  # it knows no threads
+        self._turn: AbstractContextManager[Any] = free_in_child(threading.RLock()) if is_local else nullcontext()
+
+    @property
+    def embed_model(self) -> BaseEmbedding:
+        """The embedding model."""
+        return Settings.embed_model if self._embed_model is None else self._embed_model
+
+    @property
+    def client(self) -> Any:
+        """The client that there is; the sync one if there are two."""
+        return self.sync if self.sync is not None else self.native
+
+    @property
+    def engine(self) -> Hashable:
+        """What tells this engine from others: a server's address, as the client was given it; else the client."""
+        options = self.client.init_options if isinstance(self.client, QdrantClient | AsyncQdrantClient) else {}
+        location, url, host, port, prefix = (
+            options.get(each) for each in ("location", "url", "host", "port", "prefix")
+        )
+        address = (location or url, host, port, prefix)
+        return address if any(address[:2]) and location != ":memory:" else id(self.client)
+
+    def answer(self, request: Any) -> Any:
+        """Answer a request."""
+        self._check_process()
+        match request:
+            case EmbedQuery():
+                return self.embed_model.get_query_embedding(request.text)
+            case EmbedTexts():
+                return self.embed_model.get_text_embedding_batch(list(request.texts))
+            case Compute():
+                return request.function()
+            case Take():
+                return request.claim.take()
+            case _:
+                return self._call(request)
+
+    async def aanswer(self, request: Any) -> Any:
+        """`answer`, without blocking the event loop. A write that is under way is waited for by who is cancelled.
+
+        Otherwise it might land after the next one of the same passages, whose turn it then is.
+        """
+        self._check_process()
+        match request:
+            case EmbedQuery():
+                return await self.embed_model.aget_query_embedding(request.text)
+            case EmbedTexts():
+                return await self.embed_model.aget_text_embedding_batch(list(request.texts))
+            case Compute():
+                return await asyncio.to_thread(request.function)
+            case Take():
+                return await request.claim.atake()
+        answer: Awaitable[Any]
+        if self.native is not None:
+            answer = getattr(self.native, request.method)(**request.arguments)
+        else:  # not by to_thread: the end of an event loop cancels its task, and the thread goes on
+            work = partial(copy_context().run, self._call, request)
+            answer = asyncio.get_running_loop().run_in_executor(None, work)
+        return await (answer if request.method in _READING else _to_its_end(answer))
+
+    def close(self) -> None:
+        """Write out and release the embedded engine; a server's client is closed."""
+        if self.sync is not None:
+            self.sync.close()
+
+    async def aclose(self) -> None:
+        """`close`, and the async client besides."""
+        if self.native is not None:
+            await self.native.close()
+        self.close()
+
+    def _check_process(self) -> None:
+        """Refuse what a parent process has open before waiting for anything that a thread of the parent's may hold."""
+        if isinstance(self.sync, EdgeClient):
+            check_process(self.sync)
+
+    def _call(self, call: Call) -> Any:
+        if self.sync is None:
+            raise StoreError("there is only an async client: use the async methods, or pass `client` too")
+        with self._turn:
+            return getattr(self.sync, call.method)(**call.arguments)
+
+
+async def _to_its_end(work: Awaitable[Any]) -> Any:
+    """The work's result; whoever is cancelled meanwhile, however often, ends when the work has."""
+    future = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled from (None if future.cancelled() else future.exception())
+    return future.result()

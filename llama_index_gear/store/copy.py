@@ -1,0 +1,158 @@
+"""Copying a store's passages and triples into another one, as they are: from the embedded engine to a server, say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from llama_index.core.vector_stores.types import MetadataFilters
+from qdrant_client.http import models
+from tqdm.auto import tqdm
+
+from llama_index_gear.errors import ArgumentError
+from llama_index_gear.flow import Call, Flow
+from llama_index_gear.store.collections import PAGE
+from llama_index_gear.store.filters import conditions
+from llama_index_gear.store.locks import Take
+from llama_index_gear.store.ownership import guarding
+from llama_index_gear.store.schema import NODE, any_of, to_node
+from llama_index_gear.store.writes import StoreWrites
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A request, and which of the two stores it is for. Answer: the request's."""
+
+    to_target: bool
+    request: Any
+
+
+def copying(
+    source: StoreWrites, target: StoreWrites, filters: MetadataFilters | None, show_progress: bool
+) -> Flow[int]:
+    """The flow of `copy_to`: yields `Sent`; returns how many passages were copied.
+
+    A page of passages at a time, each page's triples before its passages: so the target's passages have all their
+    triples whenever it ends, and repeating it mends what is missing.
+    """
+    if source.tenancy.field != target.tenancy.field:
+        raise ArgumentError(
+            f"the stores' tenant_field differ ({source.tenancy.field!r} and {target.tenancy.field!r}): passages would "
+            "belong to nobody, or to everybody"
+        )
+    dimension = yield from _of(source, to_target=False)
+    if dimension is None:
+        return 0
+    if (yield from _of(target, to_target=True)) is not None:
+        target.collections.check_dimension([0.0] * dimension, "an embedding of the store that is copied")
+    yield from _sent(target.preparing(dimension), to_target=True)
+    names = source.collections
+    match_ = models.Filter(must=conditions(filters))
+    (counted,) = yield [
+        Sent(False, Call("count", {"collection_name": names.passages, "count_filter": match_, "exact": True}))
+    ]
+    has_triples = yield from _sent(names.triples_exist(), to_target=False)
+    copied, offset = 0, None
+    with tqdm(total=counted.count, desc="Copying passages and triples", disable=not show_progress) as bar:
+        while True:
+            seen, offset = yield from _sent(
+                names.page(names.passages, match_, payload=NODE, vectors=False, limit=source.batch_size, offset=offset),
+                to_target=False,
+            )
+            if seen:
+                passages, triples = yield from _reading(source, seen, match_, has_triples)
+                if passages:
+                    yield from _writing(target, passages, triples)
+                copied += len(passages)
+            bar.update(len(seen))
+            if offset is None:
+                return copied
+
+
+def _reading(
+    source: StoreWrites, seen: Sequence[Any], match_: models.Filter, has_triples: bool
+) -> Flow[tuple[list[Any], list[Any]]]:
+    """The passages of a page that still match, and their triples, while nobody writes these in this process."""
+    ids, names = {to_node(point).node_id for point in seen}, source.collections
+    claim = source.turns.claim(ids)
+    try:
+        yield [Sent(False, Take(claim))]
+        still = models.Filter(must=[*(match_.must or ()), models.HasIdCondition(has_id=[point.id for point in seen])])
+        passages = yield from _sent(names.scrolling(names.passages, still, payload=True, vectors=True), to_target=False)
+        mine = models.Filter(must=[any_of("passage_id", [to_node(point).node_id for point in passages])])
+        triples: list[Any] = []
+        if has_triples and passages:
+            triples = yield from _sent(
+                names.scrolling(names.triples, mine, payload=True, vectors=True), to_target=False
+            )
+    finally:
+        claim.give_back()
+    return passages, triples
+
+
+def _writing(target: StoreWrites, passages: Sequence[Any], triples: Sequence[Any]) -> Flow[None]:
+    """A page's triples, then its passages; then what the target's stated besides goes."""
+    nodes = [to_node(point) for point in passages]
+    ids, names = {node.node_id for node in nodes}, target.collections
+    claim = target.turns.claim(ids)
+    try:
+        yield [Sent(True, Take(claim))]
+        yield from _sent(guarding(target.tenancy, names, nodes), to_target=True)
+        for start in range(0, len(triples), PAGE):
+            yield [_upserting(names.triples, triples[start : start + PAGE])]
+        yield [_upserting(names.passages, passages)]
+        outdated = models.Filter(
+            must=[any_of("passage_id", list(ids))],
+            must_not=[models.HasIdCondition(has_id=[point.id for point in triples])],
+        )
+        yield from _sent(names.deleting(names.triples, outdated), to_target=True)
+    finally:
+        claim.give_back()
+
+
+def check_alike(source: Any, target: Any) -> None:
+    """Refuse a target whose BM25 reads words otherwise, or that is the source.
+
+    Raises:
+        ArgumentError: it does.
+
+    """
+    for name in ("language", "average_passage_words"):
+        one, other = getattr(source, name), getattr(target, name)
+        if one != other:
+            raise ArgumentError(
+                f"the stores' {name} differ ({one!r} and {other!r}): BM25 weights would mean two things"
+            )
+    if source.client is target.client and source.collection_name == target.collection_name:
+        raise ArgumentError("a store cannot be copied into itself")
+
+
+def _upserting(name: str, points: Sequence[Any]) -> Sent:
+    written = [models.PointStruct.model_construct(id=p.id, payload=p.payload, vector=p.vector) for p in points]
+    return Sent(True, Call("upsert", {"collection_name": name, "points": written, "wait": True}))
+
+
+def _of(side: StoreWrites, *, to_target: bool) -> Flow[int | None]:
+    """The dimension of a store's collections, if they exist."""
+    exists = yield from _sent(side.collections.exists(), to_target=to_target)
+    return side.collections.dimension if exists else None
+
+
+def _sent(flow: Flow[Result], *, to_target: bool) -> Flow[Result]:
+    """A flow of one store, among those of two."""
+    try:
+        batch = next(flow)
+        while True:
+            try:
+                answers = yield [Sent(to_target, request) for request in batch]
+            except Exception as error:  # noqa: BLE001 - handed on: the flow raises it, or knows what to do
+                batch = flow.throw(error)
+            else:
+                batch = flow.send(answers)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    finally:
+        flow.close()

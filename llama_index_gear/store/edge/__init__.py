@@ -1,0 +1,1 @@
+"""The embedded engine, Qdrant Edge, behind the methods of a Qdrant client."""

@@ -1,0 +1,323 @@
+"""The embedded engine: Qdrant Edge in this process, behind the `QdrantClient` methods that the store uses.
+
+Qdrant models go in and come out, so `GeARVectorStore` and LlamaIndex's own `QdrantVectorStore` work on it unchanged.
+What Edge cannot answer raises `UnsupportedCall` or `UnsupportedFilter`, naming it; nothing is ignored.
+One folder a collection (see `edge_folder`); one process at a time (Edge locks its write-ahead log).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, Self
+
+import qdrant_edge as edge
+from qdrant_client.http import models
+
+from llama_index_gear.errors import StoreError, UnsupportedCall, check_counts
+from llama_index_gear.store.edge import folder as edge_folder
+from llama_index_gear.store.edge.models import (
+    DISTANCES,
+    from_id,
+    from_record,
+    from_scored,
+    refuse,
+    size_of,
+    to_filter,
+    to_points,
+    to_query,
+)
+from llama_index_gear.store.edge.shards import OpenShards, in_plain_words
+
+
+class EdgeClient:
+    """The embedded Qdrant, as far as a `QdrantClient` is needed of it.
+
+    Nothing is opened before the first call. Calls may come from any thread: they take turns. Close it after use, or
+    write `with EdgeClient(path) as client:`. It also closes when the last reference to it goes.
+
+    The folder must be writable, even to be read. 32 MiB of its disk must be free, besides what is written: the engine
+    maps files into memory, and a signal would end the process where the disk has no room for them.
+
+    Args:
+        path: the folder that holds the collections; made when the first collection is.
+
+    Raises:
+        StoreLockedError: (from any call) another process or client has a collection open; so has a process that was
+            forked while it was.
+        StoreError: (from any call) a collection's folder is not whole, or something else stands there; it was moved or
+            deleted while it was open; it is read-only; or the disk has too little room. Nothing that the engine did not
+            make is removed.
+        ArgumentError: (from `upsert` and `upload_points`) a payload could not be read back; nothing is written.
+        UnsupportedCall: (from any call) the method, or an argument of it, has no counterpart in Edge.
+        UnsupportedFilter: (from any call with a filter) a condition has no counterpart in Edge.
+
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path).absolute()
+        self._shards = OpenShards(self.path)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise UnsupportedCall(
+            f"the embedded engine has no `{name}`; use `GeARVectorStore(client=QdrantClient(url=…))` for it"
+        )
+
+    def close(self) -> None:
+        """Write everything out and release the lock; the next call opens it again."""
+        with self._shards.lock:
+            self._shards.close_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    # -- collections ---------------------------------------------------------------------------------------------
+
+    def collection_exists(self, collection_name: str) -> bool:
+        """Return whether there is the collection; finish deleting it if that was interrupted."""
+        folder = self._folder(collection_name)
+        with self._shards.lock:
+            self._shards.check()
+            is_there = collection_name in self._shards or edge_folder.holds_collection(folder)
+            if not is_there:
+                edge_folder.finish_removing(folder)
+        return is_there
+
+    def get_collection(self, collection_name: str) -> models.CollectionInfo:
+        """Its vectors' names, sizes and distances, payload indexes and number of points."""
+        with self._shards.lock:
+            info = self._shard(collection_name).info()
+            config = edge_folder.read_config(self._folder(collection_name))
+        return models.CollectionInfo(
+            status=models.CollectionStatus.GREEN,
+            optimizer_status=models.OptimizersStatusOneOf.OK,
+            points_count=info.points_count,
+            indexed_vectors_count=info.indexed_vectors_count,
+            segments_count=info.segments_count,
+            payload_schema={
+                name: models.PayloadIndexInfo(
+                    data_type=models.PayloadSchemaType(str(index.data_type).rsplit(".", 1)[-1].lower()),
+                    points=index.points,
+                )
+                for name, index in info.payload_schema.items()
+            },
+            config=models.CollectionConfig(
+                params=models.CollectionParams(
+                    vectors={
+                        name: models.VectorParams(size=vector["size"], distance=models.Distance(vector["distance"]))
+                        for name, vector in config.get("vectors", {}).items()
+                    },
+                    sparse_vectors={
+                        name: models.SparseVectorParams(modifier=vector.get("modifier"))
+                        for name, vector in config.get("sparse_vectors", {}).items()
+                    },
+                ),
+                hnsw_config=models.HnswConfig(m=16, ef_construct=100, full_scan_threshold=10_000),
+                optimizer_config=models.OptimizersConfig(
+                    deleted_threshold=0.2,
+                    vacuum_min_vector_number=1000,
+                    default_segment_number=0,
+                    flush_interval_sec=5,
+                ),
+            ),
+        )
+
+    def create_collection(
+        self,
+        collection_name: str,
+        vectors_config: models.VectorParams | dict[str, models.VectorParams],
+        sparse_vectors_config: dict[str, models.SparseVectorParams] | None = None,
+        on_disk_payload: bool | None = None,
+        **options: Any,
+    ) -> bool:
+        """Make a collection of named (or one unnamed) dense and sparse vectors; payloads stay on disk by default."""
+        refuse("create_collection", options)
+        dense = {"": vectors_config} if isinstance(vectors_config, models.VectorParams) else vectors_config
+        for params in [*dense.values(), *(sparse_vectors_config or {}).values()]:
+            chosen = params.model_dump(exclude_none=True, exclude={"size", "distance", "modifier"})
+            refuse("create_collection", {name: value or None for name, value in chosen.items()})
+        config = edge.EdgeConfig(
+            on_disk_payload=on_disk_payload,
+            vectors={
+                name: edge.EdgeVectorParams(size=params.size, distance=DISTANCES[params.distance])
+                for name, params in dense.items()
+            },
+            sparse_vectors={
+                name: edge.EdgeSparseVectorParams(
+                    modifier=edge.Modifier.Idf if params.modifier == models.Modifier.IDF else None
+                )
+                for name, params in (sparse_vectors_config or {}).items()
+            },
+        )
+        folder = self._folder(collection_name)
+        with self._shards.lock:
+            if self.collection_exists(collection_name):
+                raise StoreError(f"collection {collection_name!r} already exists")
+            create = edge.EdgeShard.create
+            edge_folder.make(folder, lambda draft: in_plain_words(lambda: create(draft, config).close(), folder))
+            self._shard(collection_name)
+        return True
+
+    def delete_collection(self, collection_name: str, **options: Any) -> bool:
+        """Remove the collection and all its points; False if there is none."""
+        refuse("delete_collection", options)
+        with self._shards.lock:
+            if not self.collection_exists(collection_name):
+                return False
+            edge_folder.check_own(self._folder(collection_name))
+            self._shard(collection_name)  # opened first: another process's lock must hold
+            self._shards.close(collection_name)
+            edge_folder.remove(self._folder(collection_name))
+        return True
+
+    def create_payload_index(
+        self,
+        collection_name: str,
+        field_name: str,
+        field_schema: models.PayloadSchemaType | models.KeywordIndexParams,
+        **options: Any,
+    ) -> None:
+        """Index a payload field; `field_schema` as a plain type (keyword, integer, …) or as a tenant's keyword."""
+        refuse("create_payload_index", options, "wait")
+        schema: Any
+        if isinstance(field_schema, models.KeywordIndexParams):
+            refuse("create_payload_index", field_schema.model_dump(exclude_none=True), "type", "is_tenant")
+            schema = edge.KeywordIndexParams(is_tenant=field_schema.is_tenant)
+        else:
+            schema = getattr(edge.PayloadSchemaType, models.PayloadSchemaType(field_schema).value.capitalize())
+        self._update(collection_name, edge.UpdateOperation.create_field_index(field_name, schema))
+
+    # -- points --------------------------------------------------------------------------------------------------
+
+    def upsert(self, collection_name: str, points: Sequence[models.PointStruct], **options: Any) -> None:
+        """Insert points, or replace those whose id exists."""
+        refuse("upsert", options, "wait")
+        self._write(collection_name, to_points(points), points)
+
+    def upload_points(
+        self, collection_name: str, points: Iterable[models.PointStruct], batch_size: int = 64, **options: Any
+    ) -> None:
+        """`upsert`, in batches."""
+        refuse("upload_points", options, "wait", "parallel", "max_retries")
+        check_counts(batch_size=batch_size)
+        given = list(points)
+        checked = to_points(given)  # all of them before any is written
+        for start in range(0, len(given), batch_size):
+            batch = slice(start, start + batch_size)
+            self._write(collection_name, checked[batch], given[batch])
+
+    def delete(self, collection_name: str, points_selector: Any, **options: Any) -> None:
+        """Delete by ids (a list, `PointIdsList`) or by filter (`Filter`, `FilterSelector`)."""
+        refuse("delete", options, "wait")
+        selector = points_selector
+        selector = selector.filter if isinstance(selector, models.FilterSelector) else selector
+        selector = selector.points if isinstance(selector, models.PointIdsList) else selector
+        if isinstance(selector, models.Filter):
+            operation = edge.UpdateOperation.delete_points_by_filter(to_filter(selector))
+        else:
+            operation = edge.UpdateOperation.delete_points(list(selector))
+        self._update(collection_name, operation)
+
+    def retrieve(
+        self,
+        collection_name: str,
+        ids: Sequence[int | str],
+        with_payload: Any = True,
+        with_vectors: Any = False,
+        **options: Any,
+    ) -> list[models.Record]:
+        """The points with these ids that exist, in the order asked."""
+        refuse("retrieve", options)
+        with self._shards.lock:
+            records = self._shard(collection_name).retrieve(list(ids), with_payload, with_vectors)
+        found = {record.id: record for record in map(from_record, records)}
+        return [found[point_id] for point_id in dict.fromkeys(ids) if point_id in found]
+
+    def scroll(
+        self,
+        collection_name: str,
+        scroll_filter: models.Filter | None = None,
+        limit: int = 10,
+        offset: Any = None,
+        with_payload: Any = True,
+        with_vectors: Any = False,
+        **options: Any,
+    ) -> tuple[list[models.Record], Any]:
+        """A page of points in id order, and the offset of the next page (None at the end)."""
+        refuse("scroll", options)
+        request = edge.ScrollRequest(
+            offset=offset,
+            limit=limit,
+            filter=None if scroll_filter is None else to_filter(scroll_filter),
+            with_payload=with_payload,
+            with_vector=with_vectors,
+        )
+        with self._shards.lock:
+            records, following = self._shard(collection_name).scroll(request)
+        return [from_record(record) for record in records], None if following is None else from_id(following)
+
+    def count(
+        self, collection_name: str, count_filter: models.Filter | None = None, exact: bool = True, **options: Any
+    ) -> models.CountResult:
+        """How many points match."""
+        refuse("count", options)
+        with self._shards.lock:
+            request = edge.CountRequest(filter=None if count_filter is None else to_filter(count_filter), exact=exact)
+            return models.CountResult(count=self._shard(collection_name).count(request))
+
+    def query_points(self, collection_name: str, query: Any, **arguments: Any) -> models.QueryResponse:
+        """One query; see `query_batch_points`."""
+        renamed = {"query_filter": "filter", "search_params": "params", "with_vectors": "with_vector"}
+        known = {"with_payload": True, **{renamed.get(name, name): value for name, value in arguments.items()}}
+        refuse("query_points", {name: known.pop(name) for name in set(known) - set(models.QueryRequest.model_fields)})
+        request = models.QueryRequest(query=query, **known)
+        return self.query_batch_points(collection_name, [request])[0]
+
+    def query_batch_points(
+        self, collection_name: str, requests: Sequence[models.QueryRequest], **options: Any
+    ) -> list[models.QueryResponse]:
+        """Nearest points for each dense or sparse query vector, filtered; best first. Without a vector: by id."""
+        refuse("query_batch_points", options)
+        batch = edge.QueryBatchRequest([to_query(request) for request in requests])
+        with self._shards.lock:
+            answers = self._shard(collection_name).query_batch(batch)
+        return [
+            models.QueryResponse.model_construct(points=from_scored(points, request))
+            for request, points in zip(requests, answers, strict=True)
+        ]
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _folder(self, collection_name: str) -> Path:
+        if not collection_name or Path(collection_name).name != collection_name or collection_name.startswith("."):
+            raise StoreError(f"{collection_name!r} cannot name a collection of the embedded engine: it names a folder")
+        return self.path / collection_name
+
+    def _shard(self, collection_name: str) -> edge.EdgeShard:
+        if not self.collection_exists(collection_name):
+            raise StoreError(f"collection {collection_name!r} not found in {self.path}")
+        return self._shards.open(collection_name, self._folder(collection_name))
+
+    def _write(self, collection_name: str, checked: Sequence[edge.Point], points: Sequence[models.PointStruct]) -> None:
+        self._update(collection_name, edge.UpdateOperation.upsert_points(list(checked)), sum(map(size_of, points)))
+
+    def _update(self, collection_name: str, operation: edge.UpdateOperation, size: int = 0) -> None:
+        with self._shards.lock:
+            shard = self._shard(collection_name)
+            edge_folder.check_room(self.path, size)
+            shard.update(operation)
+
+
+def check_process(client: EdgeClient) -> None:
+    """Refuse a client that the process that this one was forked from has open; takes no lock.
+
+    Raises:
+        StoreLockedError: it has.
+
+    """
+    client._shards.check_process()

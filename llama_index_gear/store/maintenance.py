@@ -1,0 +1,312 @@
+"""Looking a store over and mending it: what killed calls, other programs or another embedding model left behind."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from llama_index.core.schema import BaseNode, MetadataMode
+from qdrant_client.http import models
+from tqdm.auto import tqdm
+
+from llama_index_gear.errors import EmbeddingError, check_counts
+from llama_index_gear.flow import Call, EmbedTexts, Flow
+from llama_index_gear.nodes import DOC_KEYS, read_triples
+from llama_index_gear.store.collections import Collections
+from llama_index_gear.store.deletes import StoreDeletes
+from llama_index_gear.store.filters import around
+from llama_index_gear.store.passages import StoreReads
+from llama_index_gear.store.schema import (
+    DENSE,
+    any_of,
+    passage_payload,
+    to_node,
+    to_stored_triple,
+    triple_payload,
+)
+from llama_index_gear.store.writes import StoreWrites
+
+SAMPLE = 16
+"""Passages and triples whose embeddings are made again, to compare."""
+_PASSAGES = 256  # a page
+# Cosines of a stored vector and the one that the model makes, below which another model made it. The words of a triple
+# are known; those that a passage was embedded with may have been others than LlamaIndex's (other metadata, say).
+_ALIKE_PASSAGES, _ALIKE_TRIPLES = 0.5, 0.9
+
+
+@dataclass(frozen=True)
+class StoreReport:
+    """What `GeARVectorStore.check` found.
+
+    Attributes:
+        passages: how many there are.
+        triples: how many there are.
+        incomplete: ids of passages that lack triples which they state; mended by `repair`.
+        outdated: ids of passages with triples that they no longer state, or whose metadata, or their triples', is not
+            what filters see; mended by `repair`: what the passage itself has counts.
+        without_tenant: ids of passages that no tenant has though the store has a `tenant_field`: nobody sees them. Add
+            them again with their tenant, to the store itself (not to a tenant's, which may not take them).
+        orphaned: ids of passages that are gone and left triples; these are deleted by `repair`.
+        passage_agreement: median cosine, of a sample, of a passage's stored embedding and the store's `embed_model`'s
+            (1 if that made it); None if nothing was compared.
+        triple_agreement: the same of triples, but the lowest.
+
+    """
+
+    passages: int = 0
+    triples: int = 0
+    incomplete: tuple[str, ...] = ()
+    outdated: tuple[str, ...] = ()
+    orphaned: tuple[str, ...] = ()
+    without_tenant: tuple[str, ...] = ()
+    passage_agreement: float | None = None
+    triple_agreement: float | None = None
+
+    @property
+    def wrong_embedder(self) -> bool:
+        """Whether another model than the store's embedded passages (agreement below 0.5) or triples (below 0.9)."""
+        bounds = ((self.passage_agreement, _ALIKE_PASSAGES), (self.triple_agreement, _ALIKE_TRIPLES))
+        return any(agreement is not None and agreement < bound for agreement, bound in bounds)
+
+    @property
+    def ok(self) -> bool:
+        """Whether all is well."""
+        wrong = (self.incomplete, self.outdated, self.orphaned, self.without_tenant)
+        return not (any(wrong) or self.wrong_embedder)
+
+    def __str__(self) -> str:
+        """What is there and what is wrong, in one line."""
+        wrong = [
+            f"{len(ids)} {what} ({', '.join(ids[:3])}{', …' if len(ids) > 3 else ''})"
+            for ids, what in (
+                (self.incomplete, "passages without all of their triples"),
+                (self.outdated, "passages with outdated triples or metadata"),
+                (self.orphaned, "passages gone, whose triples are left"),
+                (self.without_tenant, "passages that no tenant has"),
+            )
+            if ids
+        ]
+        if self.wrong_embedder:
+            wrong.append(
+                f"embedded by another model (cosines: passages {self.passage_agreement}, triples "
+                f"{self.triple_agreement})"
+            )
+        return f"{self.passages} passages, {self.triples} triples: {'; '.join(wrong) or 'in order'}"
+
+
+@dataclass
+class _Wrong:
+    """Ids of passages that something is wrong with, and how many triples belong to passages that are there."""
+
+    incomplete: list[str] = field(default_factory=list)
+    outdated: list[str] = field(default_factory=list)
+    without_tenant: list[str] = field(default_factory=list)
+    owned: int = 0
+
+
+@dataclass(frozen=True)
+class StoreChecks:
+    """The side of a store that looks after it."""
+
+    collections: Collections
+    reads: StoreReads
+    writes: StoreWrites
+    deletes: StoreDeletes
+    show_progress: bool
+
+    def checking(self, sample: int) -> Flow[StoreReport]:
+        """The flow of `check`."""
+        check_counts(least=0, sample=sample)
+        passages, has_passages = yield from self._counting(self.collections.passages)
+        triples, has_triples = yield from self._counting(self.collections.triples)
+        wrong = _Wrong()
+        if has_passages:
+            yield from self.collections.exists()  # or complains of another program's collection
+            wrong = yield from self._comparing(has_triples, passages)
+        orphaned = (yield from self._seeking_orphans(has_passages, triples)) if wrong.owned < triples else []
+        return StoreReport(
+            passages,
+            triples,
+            tuple(wrong.incomplete),
+            tuple(wrong.outdated),
+            tuple(orphaned),
+            tuple(wrong.without_tenant),
+            (yield from self._comparing_passages(sample)) if sample and has_passages else None,
+            (yield from self._comparing_triples(sample)) if sample and has_triples else None,
+        )
+
+    def repairing(self, reembed: bool) -> Flow[StoreReport]:
+        """The flow of `repair`."""
+        report = yield from self.checking(SAMPLE)
+        if report.wrong_embedder and not reembed:
+            raise EmbeddingError(
+                f"the store was filled with another embedding model than the one that it has now ({report}): give it "
+                "the model that it was filled with, or call repair(reembed=True)"
+            )
+        if (yield from self.collections.exists()) and self.collections.dimension:  # LlamaIndex makes passages alone
+            yield from self.writes.preparing(self.collections.dimension)
+        if reembed:
+            yield from self._reembedding(report.passages)
+        else:
+            for some in _slices(sorted({*report.incomplete, *report.outdated}), _PASSAGES):
+                nodes = yield from self.reads.getting(list(some), None, None)
+                yield from self.writes.rewriting(nodes, embed_triples=False)
+        for some in _slices(report.orphaned, _PASSAGES):
+            yield from self.deletes.deleting_triples(some)
+        return (yield from self.checking(SAMPLE))
+
+    def _counting(self, name: str) -> Flow[tuple[int, bool]]:
+        """How many points a collection has, and whether it is there."""
+        (exists,) = yield [Call("collection_exists", {"collection_name": name})]
+        if not exists:
+            return 0, False
+        (counted,) = yield [Call("count", {"collection_name": name, "exact": True})]
+        return counted.count, True
+
+    def _comparing(self, has_triples: bool, passages: int) -> Flow[_Wrong]:
+        """What is wrong with the passages that are there."""
+        wrong, offset = _Wrong(), None
+        with tqdm(total=passages, desc="Checking passages", disable=not self.show_progress) as bar:
+            while True:
+                points, offset = yield from self.collections.page(
+                    self.collections.passages, None, payload=True, vectors=False, limit=_PASSAGES, offset=offset
+                )
+                nodes = [to_node(point) for point in points]
+                stored = (yield from self._triples_of(nodes)) if has_triples and nodes else {}
+                for node, point in zip(nodes, points, strict=True):
+                    mine = stored.get(node.node_id, {})
+                    wanted = {triple.id(node.node_id) for triple in read_triples(node)}
+                    shared = _plain(triple_payload(node))
+                    wrong.owned += len(mine)
+                    if not wanted <= mine.keys():
+                        wrong.incomplete.append(node.node_id)
+                    if (
+                        not mine.keys() <= wanted
+                        or any(_differs(payload, shared) for payload in mine.values())
+                        or _is_mislabelled(point.payload, _plain(passage_payload(node)))
+                    ):
+                        wrong.outdated.append(node.node_id)
+                    if not self.writes.tenancy.is_owned(node):
+                        wrong.without_tenant.append(node.node_id)
+                bar.update(len(points))
+                if offset is None:
+                    return wrong
+
+    def _triples_of(self, nodes: Sequence[BaseNode]) -> Flow[dict[str, dict[str, dict[str, Any]]]]:
+        """Passage → id of a triple of its → payload."""
+        match_ = models.Filter(must=[any_of("passage_id", [node.node_id for node in nodes])])
+        points = yield from self.collections.scrolling(self.collections.triples, match_, payload=True, vectors=False)
+        found: dict[str, dict[str, dict[str, Any]]] = {}
+        for point in points:
+            found.setdefault(point.payload["passage_id"], {})[str(point.id)] = point.payload
+        return found
+
+    def _seeking_orphans(self, has_passages: bool, triples: int) -> Flow[list[str]]:
+        """Passages that triples belong to, and that are not there."""
+        missing: dict[str, None] = {}
+        offset = None
+        with tqdm(total=triples, desc="Checking triples", disable=not self.show_progress) as bar:
+            while True:
+                points, offset = yield from self.collections.page(
+                    self.collections.triples, None, payload=["passage_id"], vectors=False, offset=offset
+                )
+                owners = list({point.payload["passage_id"]: None for point in points})
+                there = (yield from self.collections.present(owners)) if has_passages else set()
+                missing.update(dict.fromkeys(owner for owner in owners if owner not in there))
+                bar.update(len(points))
+                if offset is None:
+                    return list(missing)
+
+    def _comparing_passages(self, sample: int) -> Flow[float | None]:
+        points = yield from self._sampling(self.collections.passages, sample)
+        texts = [to_node(point).get_content(metadata_mode=MetadataMode.EMBED) for point in points]
+        cosines = yield from self._cosines(points, texts)
+        return round(statistics.median(cosines), 4) if cosines else None
+
+    def _comparing_triples(self, sample: int) -> Flow[float | None]:
+        points = yield from self._sampling(self.collections.triples, sample)
+        cosines = yield from self._cosines(points, [to_stored_triple(point, 0.0).triple.text for point in points])
+        return round(min(cosines), 4) if cosines else None
+
+    def _sampling(self, name: str, sample: int) -> Flow[list[Any]]:
+        """Points spread evenly over all ids, which are hashes: a repair that was killed leaves none out for long."""
+        found = {}
+        for number in range(sample):
+            points, _ = yield from self.collections.page(
+                name, None, payload=True, vectors=[DENSE], limit=1, offset=str(uuid.UUID(int=number * 2**128 // sample))
+            )
+            found.update({str(point.id): point for point in points})
+        return list(found.values())
+
+    def _cosines(self, points: Sequence[Any], texts: Sequence[str]) -> Flow[list[float]]:
+        if not points:
+            return []
+        (vectors,) = yield [EmbedTexts(texts)]
+        return [_cosine(point.vector[DENSE], vector) for point, vector in zip(points, vectors, strict=True)]
+
+    def _reembedding(self, passages: int) -> Flow[None]:
+        """Every passage's and every triple's vectors, by the store's model; the ids stay, and so does their order."""
+        offset = None
+        with tqdm(total=passages, desc="Embedding again", disable=not self.show_progress) as bar:
+            while passages:
+                points, offset = yield from self.collections.page(
+                    self.collections.passages,
+                    None,
+                    payload=True,
+                    vectors=False,
+                    limit=self.writes.batch_size,
+                    offset=offset,
+                )
+                nodes = [to_node(point) for point in points]
+                (vectors,) = yield [EmbedTexts([node.get_content(metadata_mode=MetadataMode.EMBED) for node in nodes])]
+                for node, vector in zip(nodes, vectors, strict=True):
+                    node.embedding = vector
+                yield from self.writes.rewriting(nodes, embed_triples=True)
+                bar.update(len(points))
+                if offset is None:
+                    return
+
+
+def _plain(payload: dict[str, Any]) -> dict[str, Any]:
+    """As an engine gives it back."""
+    return json.loads(json.dumps(payload))  # type: ignore[no-any-return]
+
+
+def _is_mislabelled(payload: dict[str, Any], own: dict[str, Any]) -> bool:
+    """Whether filters see something else than the passage has. LlamaIndex's own store names no document "None"."""
+    keys = (payload.keys() | own.keys()) - {"_node_content", "_node_type"}
+    keys -= {key for key in DOC_KEYS if payload.get(key) == "None"}
+    return any(not _is_same(payload.get(key), own.get(key)) for key in keys)
+
+
+def _differs(payload: dict[str, Any], shared: dict[str, Any]) -> bool:
+    return any(not _is_same(payload.get(key), value) for key, value in shared.items())
+
+
+def _is_same(stored: Any, own: Any) -> bool:
+    """The engine has what the passage has, but for the last places of floats, which it loses."""
+    match stored, own:
+        case dict(), dict():
+            return stored.keys() == own.keys() and all(_is_same(stored[key], own[key]) for key in own)
+        case list(), list():
+            return len(stored) == len(own) and all(map(_is_same, stored, own))
+        case (float(), int() | float()) | (int(), float()):
+            low, high = around(float(own))
+            return low <= float(stored) <= high
+    return bool(stored == own)
+
+
+def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    if len(one) != len(other):
+        return 0.0
+    a, b = np.asarray(one), np.asarray(other)
+    return float(a @ b / max(float(np.linalg.norm(a) * np.linalg.norm(b)), 1e-12))
+
+
+def _slices(ids: Sequence[str], size: int) -> Iterable[Sequence[str]]:
+    return (ids[start : start + size] for start in range(0, len(ids), size))

@@ -1,0 +1,240 @@
+"""Writing: how passages and their triples are added and replaced, as flows of Qdrant calls.
+
+Order of writes: new triples come, then the passage, then outdated triples go; and in `store_deletes` a passage goes
+before its triples. So a passage that is there has all its triples, whenever a process died, and repeating the call
+mends what it left behind.
+(Until then, its triples may have metadata, and may be some, of the write that died.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from llama_index.core.schema import BaseNode, MetadataMode
+from llama_index.core.utils import get_tqdm_iterable
+from qdrant_client.http import models
+
+from llama_index_gear.errors import ArgumentError, EmbeddingError, check_vector
+from llama_index_gear.flow import Call, Compute, EmbedTexts, Flow
+from llama_index_gear.nodes import attach_triples, read_triples
+from llama_index_gear.store.collections import PAGE, Collections, WordEncoder
+from llama_index_gear.store.filters import METADATA, indexed_fields
+from llama_index_gear.store.locks import Take, Turns
+from llama_index_gear.store.ownership import guarding
+from llama_index_gear.store.passages import StoreReads
+from llama_index_gear.store.payloads import check_storable, raise_interrupt
+from llama_index_gear.store.schema import (
+    DENSE,
+    DOC_ID,
+    SPARSE,
+    any_of,
+    passage_payload,
+    point_id_of,
+    triple_payload,
+    vectors_config,
+)
+from llama_index_gear.tenancy import Tenancy
+from llama_index_gear.triple import Triple
+
+
+class _Checked(NamedTuple):
+    """What passages that can be stored carry, by their ids, and how long their vectors are."""
+
+    carried: dict[str, list[Triple]]
+    dimension: int
+
+
+@dataclass(frozen=True)
+class StoreWrites:
+    """The writing side of a store."""
+
+    collections: Collections
+    reads: StoreReads
+    tenancy: Tenancy
+    turns: Turns
+    batch_size: int
+    show_progress: bool
+
+    def preparing(self, dimension: int) -> Flow[None]:
+        """Create what is missing of both collections and their indexes; safe to repeat."""
+        keyword, keywords = models.PayloadSchemaType.KEYWORD, ("entities", "passage_id", DOC_ID)
+        fields: dict[str, list[tuple[str, Any]]] = {
+            self.collections.passages: [(DOC_ID, keyword)],
+            self.collections.triples: [(key, keyword) for key in keywords],
+        }
+        if self.tenancy.field is not None:
+            tenant = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
+            fields[self.collections.passages].append((self.tenancy.field, tenant))
+            fields[self.collections.triples].append((f"{METADATA}{self.tenancy.field}", tenant))
+        for path, schema in indexed_fields(self.collections.payload_indexes):
+            fields[self.collections.passages].append((path, schema))
+            fields[self.collections.triples].append((f"{METADATA}{path}", schema))
+        for name in (self.collections.triples, self.collections.passages):
+            yield from self.collections.preparing(
+                name, vectors_config(dimension, self.collections.vector_options), fields[name]
+            )
+
+    def _preparing_for(self, dimension: int) -> Flow[None]:
+        yield from self.preparing(dimension)
+        self.collections.dimension = dimension  # known once it is true
+
+    def adding(self, nodes: Sequence[BaseNode], unless_changed: Sequence[BaseNode] = ()) -> Flow[list[str]]:
+        """The flow of `add`."""
+        passages = self.tenancy.owned(list({node.node_id: node for node in nodes}.values()))
+        if not passages:
+            return []
+        exists = yield from self.collections.exists()
+        (checked,) = yield [Compute(lambda: self._checked(passages))]
+        if exists:
+            yield from guarding(self.tenancy, self.collections, passages)
+        yield from self._preparing_for(checked.dimension)
+        starts = range(0, len(passages), self.batch_size)
+        as_read = {node.node_id: node.hash for node in unless_changed}
+        written: set[str] = set()
+        for start in get_tqdm_iterable(starts, self.show_progress, "Storing passages and triples"):
+            written |= yield from self._writing(passages[start : start + self.batch_size], checked, as_read=as_read)
+        return [node.node_id for node in nodes if node.node_id in written]
+
+    def rewriting(self, nodes: Sequence[BaseNode], *, embed_triples: bool) -> Flow[None]:
+        """Write passages that are there once more; with `embed_triples` no stored vector of a triple is kept."""
+        (checked,) = yield [Compute(lambda: self._checked(nodes))]
+        as_read = {node.node_id: node.hash for node in nodes}
+        yield from self._writing(nodes, checked, embed_triples, is_guarded=False, as_read=as_read)
+
+    def _writing(
+        self,
+        batch: Sequence[BaseNode],
+        checked: _Checked,
+        embed_triples: bool = False,
+        *,
+        is_guarded: bool = True,
+        as_read: Mapping[str, str] | None = None,
+    ) -> Flow[set[str]]:
+        """Write passages, of those that were read before only such as are still what they were: the ids of these."""
+        ids = {node.node_id for node in batch}
+        claim = self.turns.claim(ids)
+        try:
+            yield [Take(claim)]
+            if not (yield from self.collections.exists()):  # all was cleared while this waited
+                yield from self._preparing_for(checked.dimension)
+            if is_guarded:
+                yield from guarding(self.tenancy, self.collections, batch)  # again: nobody else writes these now
+            if as_read:
+                there = yield from self.reads.getting(list(ids), None, None, vectors=False)
+                now = {node.node_id: node.hash for node in there}
+                batch = [node for node in batch if as_read.get(node.node_id) == now.get(node.node_id)]
+            if batch:
+                yield from self._writing_alone(batch, checked.carried, embed_triples)
+        finally:
+            claim.give_back()
+        return {node.node_id for node in batch}
+
+    def _writing_alone(
+        self, batch: Sequence[BaseNode], carried: dict[str, list[Triple]], embed_triples: bool
+    ) -> Flow[None]:
+        (points,) = yield [Compute(partial(self._passage_points, batch, carried))]
+        outdated = yield from self._writing_triples(batch, carried, embed_triples)
+        yield [Call("upsert", {"collection_name": self.collections.passages, "points": points, "wait": True})]
+        if outdated:
+            yield from self.collections.deleting(self.collections.triples, models.PointIdsList(points=list(outdated)))
+
+    def _checked(self, passages: Sequence[BaseNode]) -> _Checked:
+        """Each passage's triples, and the vectors' dimension; raises if anything could not be stored."""
+        carried = {node.node_id: read_triples(node) for node in passages}
+        for node in passages:
+            if node.embedding is None or (isinstance(node.embedding, list) and not node.embedding):
+                raise EmbeddingError(
+                    f"node {node.node_id!r} has no embedding: put the embedding model last in the pipeline's "
+                    "transformations, or add nodes through VectorStoreIndex"
+                )
+        first = passages[0]
+        check_vector(f"the embedding of node {first.node_id!r}", first.get_embedding())
+        dimension = self.collections.dimension or len(first.get_embedding())
+        for node in passages:
+            self.collections.check_dimension(node.get_embedding(), f"the embedding of node {node.node_id!r}", dimension)
+            _check_storable(node, carried[node.node_id])
+        return _Checked(carried, dimension)
+
+    def _writing_triples(
+        self, passages: Sequence[BaseNode], carried: dict[str, list[Triple]], embed_all: bool
+    ) -> Flow[list[str]]:
+        """Write the passages' triples; returns the ids of those they had and have no more."""
+        wanted = {t.id(node.node_id): (t, node) for node in passages for t in carried[node.node_id]}
+        mine = any_of("passage_id", [node.node_id for node in passages])
+        stored = yield from self.collections.scrolling(
+            self.collections.triples, models.Filter(must=[mine]), payload=False, vectors=[DENSE]
+        )
+        vectors = {str(point.id): point.vector[DENSE] for point in stored}
+        new = sorted({t.text for point_id, (t, _) in wanted.items() if embed_all or point_id not in vectors}, key=len)
+        embedded = dict(zip(new, (yield [EmbedTexts(new)])[0], strict=True)) if new else {}
+        (points,) = yield [Compute(lambda: self._triple_points(wanted, vectors, embedded))]
+        for start in range(0, len(points), PAGE):
+            page = points[start : start + PAGE]
+            yield [Call("upsert", {"collection_name": self.collections.triples, "points": page, "wait": True})]
+        return [point_id for point_id in vectors if point_id not in wanted]
+
+    def _triple_points(
+        self,
+        wanted: dict[str, tuple[Triple, BaseNode]],
+        vectors: dict[str, list[float]],
+        embedded: dict[str, list[float]],
+    ) -> list[models.PointStruct]:
+        owners = {node.node_id: node for _, node in wanted.values()}
+        payloads = {node_id: triple_payload(node) for node_id, node in owners.items()}
+        points = []
+        for point_id, (triple, node) in wanted.items():
+            vector = embedded[triple.text] if triple.text in embedded else vectors[point_id]
+            self.collections.check_dimension(
+                vector, f"the embedding of the triple {triple.text!r} (embed_model of the store)"
+            )
+            payload = {
+                **payloads[node.node_id],
+                "subject": triple.subject,
+                "predicate": triple.predicate,
+                "object": triple.object,
+                "entities": list(triple.entities),
+            }
+            points.append(_point(self.collections.triple_bm25, point_id, vector, triple.text, payload))
+        return points
+
+    def _passage_points(self, nodes: Sequence[BaseNode], carried: dict[str, list[Triple]]) -> list[models.PointStruct]:
+        return [self._passage_point(node, carried[node.node_id]) for node in nodes]
+
+    def _passage_point(self, node: BaseNode, triples: Sequence[Triple]) -> models.PointStruct:
+        plain = attach_triples(node, triples) if triples else node
+        text = node.get_content(metadata_mode=MetadataMode.EMBED)
+        try:
+            payload = passage_payload(plain)
+        except (TypeError, ValueError) as error:
+            raise_interrupt(error)
+            raise _no_json(node, error) from error
+        return _point(self.collections.bm25, point_id_of(node.node_id), node.get_embedding(), text, payload)
+
+
+def _check_storable(node: BaseNode, triples: Sequence[Triple]) -> None:
+    """Refuse a passage that an engine could not read back; its triples' payloads hold its metadata one level down."""
+    metadata = attach_triples(node, triples).metadata if triples else node.metadata
+    related = [each for info in node.relationships.values() for each in (info if isinstance(info, list) else [info])]
+    fields = {
+        "node_id": node.node_id,
+        "ref_doc_id": node.ref_doc_id,
+        "text": node.get_content(),
+        "metadata": metadata,
+        "relationships": [info.metadata for info in related],
+    }
+    check_storable(f"node {node.node_id!r}", fields)
+
+
+def _no_json(node: BaseNode, error: Exception) -> ArgumentError:
+    return ArgumentError(f"metadata of node {node.node_id!r} holds what cannot be written as JSON: {error}")
+
+
+def _point(
+    bm25: WordEncoder, point_id: str, vector: Sequence[float], text: str, payload: dict[str, Any]
+) -> models.PointStruct:
+    vectors: dict[str, Any] = {DENSE: vector, SPARSE: bm25.embed_document(text)}
+    # Not validated again: the fields are of the right kind, and a dense vector is long.
+    return models.PointStruct.model_construct(id=point_id, vector=vectors, payload=payload)

@@ -1,0 +1,1294 @@
+"""The contract of a store, as a test suite: for those who put `GeARVectorStore` on another Qdrant, or change it.
+
+Subclass `StoreContract`, say how a store is made, run pytest:
+
+    import pytest
+    from llama_index_gear import GeARVectorStore
+    from llama_index_gear.testing.store_contract import StoreContract
+    from llama_index_gear.testing import WordEmbedding
+
+    class TestMyStore(StoreContract):
+        @pytest.fixture
+        def make_store(self, tmp_path):
+            def make(**arguments):
+                return GeARVectorStore.from_path(tmp_path / "store", **{"embed_model": WordEmbedding(), **arguments})
+            return make
+
+For readable failures put `pytest.register_assert_rewrite("llama_index_gear.testing.store_contract")` at the top of
+`conftest.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.graph_stores.types import KG_NODES_KEY, KG_RELATIONS_KEY, EntityNode, Relation
+from llama_index.core.schema import BaseNode, MetadataMode, NodeRelationship, RelatedNodeInfo, TextNode
+from llama_index.core.vector_stores.types import (
+    FilterCondition,
+    FilterOperator,
+    MetadataFilter,
+    MetadataFilters,
+    VectorStoreQuery,
+    VectorStoreQueryMode,
+    VectorStoreQueryResult,
+)
+from llama_index.vector_stores.qdrant import QdrantVectorStore
+from qdrant_client.http import models
+
+from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError, UnsupportedFilter
+from llama_index_gear.flow import (
+    Align,
+    Candidate,
+    EmbedQuery,
+    EmbedTexts,
+    Facts,
+    Incidence,
+    Link,
+    Neighbours,
+    Passages,
+    Propositions,
+    SharedCalls,
+    Similarities,
+    Touching,
+    TriplesOf,
+)
+from llama_index_gear.nodes import TRIPLES_KEY, attach_triples, read_triples
+from llama_index_gear.store.maintenance import StoreReport
+from llama_index_gear.store.schema import point_id_of
+from llama_index_gear.store.vector_store import GeARVectorStore
+from llama_index_gear.testing import WordEmbedding
+from llama_index_gear.triple import StoredTriple, Triple
+
+
+def passage(
+    node_id: str,
+    text: str,
+    triples: Iterable[tuple[str, str, str]] = (),
+    *,
+    document: str | None = None,
+    embed_model: BaseEmbedding | None = None,
+    metadata: dict[str, Any] | None = None,
+) -> BaseNode:
+    """A passage as it reaches a store: with triples, an embedding and, if it has one, its source document."""
+    node = TextNode(
+        id_=node_id,
+        text=text,
+        metadata=metadata or {},
+        embedding=(embed_model or WordEmbedding()).get_text_embedding(text),
+        relationships={} if document is None else {NodeRelationship.SOURCE: RelatedNodeInfo(node_id=document)},
+    )
+    facts = [Triple(*fact) for fact in triples]
+    return attach_triples(node, facts) if facts else node
+
+
+@dataclass(frozen=True, eq=False)
+class Vector:
+    """A dense vector (component → value) or a sparse one (word → weight); equal if no value differs by over 1e-5."""
+
+    values: dict[int, float]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Vector) or self.values.keys() != other.values.keys():
+            return False
+        return all(abs(value - other.values[index]) <= 1e-5 for index, value in self.values.items())
+
+    __hash__ = None  # type: ignore[assignment]  # equality with a tolerance allows no hash
+
+
+Contents: TypeAlias = dict[str, dict[str, tuple[dict[str, Any], dict[str, Vector]]]]
+
+
+def contents(store: GeARVectorStore) -> Contents:
+    """All that a store holds: collection → point id → (payload, vectors by name); for stores with a sync client.
+
+    Compare two of them with `==`: the vectors with a tolerance, everything else exactly.
+    """
+    found: Contents = {}
+    for name in (store.collection_name, store.triple_collection_name):
+        if not store.client.collection_exists(name):
+            continue
+        points: dict[str, tuple[dict[str, Any], dict[str, Vector]]] = {}
+        offset = None
+        while True:
+            page, offset = store.client.scroll(name, limit=1000, offset=offset, with_payload=True, with_vectors=True)
+            for point in page:
+                points[str(point.id)] = (point.payload, {key: _vector(value) for key, value in point.vector.items()})
+            if offset is None:
+                break
+        found[name] = points
+    return found
+
+
+def _vector(vector: Any) -> Vector:
+    if hasattr(vector, "indices"):
+        return Vector(dict(zip(vector.indices, vector.values, strict=True)))
+    return Vector(dict(enumerate(vector)))
+
+
+class Driver:
+    """A store all of whose calls run in one mode: the sync methods, or their async twins on an event loop."""
+
+    def __init__(self, store: GeARVectorStore, runner: asyncio.Runner | None = None) -> None:
+        self.store = store
+        self._runner = runner
+
+    def _call(self, name: str, twin: str, *arguments: Any, **options: Any) -> Any:
+        if self._runner is None:
+            return getattr(self.store, name)(*arguments, **options)
+
+        async def call() -> Any:
+            return await getattr(self.store, twin)(*arguments, **options)
+
+        return self._runner.run(call())
+
+    def add(self, nodes: Sequence[BaseNode], **options: Any) -> list[str]:
+        """`add` or `async_add`."""
+        return list(self._call("add", "async_add", nodes, **options))
+
+    def delete(self, ref_doc_id: str) -> None:
+        """`delete` or `adelete`."""
+        self._call("delete", "adelete", ref_doc_id)
+
+    def delete_nodes(self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None) -> None:
+        """`delete_nodes` or `adelete_nodes`."""
+        self._call("delete_nodes", "adelete_nodes", node_ids, filters)
+
+    def clear(self) -> None:
+        """`clear` or `aclear`."""
+        self._call("clear", "aclear")
+
+    def check(self, **options: Any) -> StoreReport:
+        """`check` or `acheck`."""
+        report: StoreReport = self._call("check", "acheck", **options)
+        return report
+
+    def repair(self, **options: Any) -> StoreReport:
+        """`repair` or `arepair`."""
+        report: StoreReport = self._call("repair", "arepair", **options)
+        return report
+
+    def copy_to(self, target: GeARVectorStore, **options: Any) -> int:
+        """`copy_to` or `acopy_to`."""
+        return int(self._call("copy_to", "acopy_to", target, **options))
+
+    def get_nodes(
+        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **options: Any
+    ) -> list[BaseNode]:
+        """`get_nodes` or `aget_nodes`."""
+        return list(self._call("get_nodes", "aget_nodes", node_ids, filters, **options))
+
+    def query(self, text: str, mode: VectorStoreQueryMode, **options: Any) -> VectorStoreQueryResult:
+        """`query` or `aquery`, for a text, 10 passages if not told otherwise."""
+        options = {"similarity_top_k": 10, **options}
+        result: VectorStoreQueryResult = self._call(
+            "query", "aquery", VectorStoreQuery(query_str=text, mode=mode, **options)
+        )
+        return result
+
+    def answer(self, request: Any, filters: MetadataFilters | None = None) -> Any:
+        """`answer` or `aanswer`."""
+        return self._call("answer", "aanswer", request, filters)
+
+
+@contextmanager
+def _raises(expected: type[Exception]) -> Iterator[None]:
+    try:
+        yield
+    except expected:
+        return
+    raise AssertionError(f"{expected.__name__} was not raised")
+
+
+def _is(key: str, value: Any = None, operator: FilterOperator = FilterOperator.EQ) -> MetadataFilter:
+    return MetadataFilter(key=key, value=value, operator=operator)
+
+
+def _and(*filters: MetadataFilter | MetadataFilters) -> MetadataFilters:
+    return MetadataFilters(filters=list(filters), condition=FilterCondition.AND)
+
+
+def _or(*filters: MetadataFilter | MetadataFilters) -> MetadataFilters:
+    return MetadataFilters(filters=list(filters), condition=FilterCondition.OR)
+
+
+def _not(*filters: MetadataFilter | MetadataFilters) -> MetadataFilters:
+    return MetadataFilters(filters=list(filters), condition=FilterCondition.NOT)
+
+
+class _BackwardsEmbedding(WordEmbedding):
+    """Another model of the same dimension: it reads every word backwards."""
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        return super()._get_text_embedding(text[::-1])
+
+
+_EMBED = WordEmbedding()
+_DEFAULT, _SPARSE, _HYBRID = VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.HYBRID
+
+_SON = ("Stephen Curry", "is a son of", "Dell Curry")
+_JOINED = ("Dell Curry", "joined", "Charlotte Hornets")
+_PLAYS = ("Charlotte Hornets", "play in", "North Carolina")
+
+
+def _curry() -> list[BaseNode]:
+    """Three documents; the first and the last state the very same fact, all share entities."""
+    return [
+        passage("p-son", "Stephen Curry is a son of Dell Curry.", [_SON], document="d-1", metadata={"year": 1988}),
+        passage("p-joined", "Dell Curry joined the Charlotte Hornets.", [_JOINED, _SON], document="d-2"),
+        passage("p-plays", "The Charlotte Hornets play in North Carolina.", [_PLAYS], document="d-2"),
+        passage("p-again", "Dell Curry has a son, Stephen.", [_SON], document="d-3", metadata={"year": 2009}),
+    ]
+
+
+_LETTERS = [
+    ("A", "alpha gamma"),
+    ("B", "beta delta"),
+    ("C", "beta epsilon zeta"),
+    ("D", "beta eta theta iota"),
+    ("E", "omega kappa"),
+]
+_QUESTION = "alpha beta beta beta"
+"""Dense, "beta" is three quarters of the question: B (3/√(10·2) = 0.67), C (3/√(10·3)), D (3/√(10·4)), A (1/√(10·2)),
+E (0). BM25 counts a word once and "alpha" is the rare one: A, then B, C, D by length; E is no hit."""
+
+# fmt: off
+_TABLE: dict[str, dict[str, Any]] = {
+    "n0": {"year": 1990, "price": 0.5, "kind": "a", "title": "red house by the sea", "tags": ["x", "y"], "big": 2**40},
+    "n1": {"year": 1995, "price": 1.5, "kind": "b", "title": "blue house", "tags": ["y"], "note": None},
+    "n2": {"year": 2000, "price": 1.5, "kind": "c", "title": "red boat", "tags": [], "note": "seen"},
+    "n3": {"year": 2005, "price": 2.5, "kind": "a", "title": "a sea of houses", "note": [],
+           "a": {"b": 1}, "floats": [0.1 + 0.2]},
+    "n4": {"year": 2010, "kind": "日本", "nested": {"deep": {"level": 3}}, "dash-ed": "z", "page label": "iv",
+           "nodes": "mine", "relations": ["kin"], "gear_extraction": {"outcome": "truncated", "calls": 1}, "a.b": 1,
+           "br[0]": 2, "a": {"b": 3}},
+    "n5": {},
+}
+# fmt: on
+_O = FilterOperator
+_FILTERS: list[tuple[MetadataFilters, str]] = [
+    (_and(), "n0 n1 n2 n3 n4 n5"),
+    (_and(_is("kind", "a")), "n0 n3"),
+    (_and(_is("kind", "日本")), "n4"),
+    (_and(_is("year", 1995)), "n1"),
+    (_and(_is("year", 1995.0)), "n1"),
+    (_and(_is("year", "1995")), ""),
+    (_and(_is("price", 1.5)), "n1 n2"),
+    (_and(_is("big", 2**40)), "n0"),
+    (_and(_is("tags", "y")), "n0 n1"),
+    (_and(_is("nested.deep.level", 3)), "n4"),
+    (_and(_is("dash-ed", "z")), "n4"),
+    (_and(_is("page label", "iv")), "n4"),
+    (_and(_is("page label", operator=_O.IS_EMPTY)), "n0 n1 n2 n3 n5"),
+    (_and(_is("nodes", "mine")), "n4"),
+    (_not(_is("nodes", "mine"), _is("relations", "kin")), "n0 n1 n2 n3 n5"),
+    (_and(_is("relations", operator=_O.IS_EMPTY)), "n0 n1 n2 n3 n5"),
+    (_and(_is("gear_extraction", operator=_O.IS_EMPTY)), "n0 n1 n2 n3 n5"),
+    (_and(_is("gear_extraction.outcome", "truncated")), "n4"),
+    (_not(_is("gear_extraction.outcome", "truncated")), "n0 n1 n2 n3 n5"),
+    (_and(_is("kind", "a", _O.NE)), "n1 n2 n4"),
+    (_and(_is("year", 2000, _O.NE)), "n0 n1 n3 n4"),
+    (_and(_is("year", 2000, _O.GT)), "n3 n4"),
+    (_and(_is("year", 2000, _O.GTE)), "n2 n3 n4"),
+    (_and(_is("year", 2000, _O.LT)), "n0 n1"),
+    (_and(_is("year", 2000, _O.LTE)), "n0 n1 n2"),
+    (_and(_is("price", 1.5, _O.GT)), "n3"),
+    (_and(_is("kind", ["a", "c"], _O.IN)), "n0 n2 n3"),
+    (_and(_is("kind", "a,c", _O.IN)), "n0 n2 n3"),
+    (_and(_is("year", [1990, 2010], _O.IN)), "n0 n4"),
+    (_and(_is("tags", ["x", "y"], _O.IN)), "n0 n1"),
+    (_and(_is("kind", [], _O.IN)), ""),
+    (_and(_is("kind", ["a", "c"], _O.NIN)), "n1 n4"),
+    (_and(_is("year", [1990, 2010], _O.NIN)), "n1 n2 n3"),
+    (_and(_is("title", "red", _O.TEXT_MATCH)), "n0 n2"),
+    (_and(_is("title", "sea red", _O.TEXT_MATCH)), "n0"),
+    (_and(_is("title", "RED", _O.TEXT_MATCH_INSENSITIVE)), "n0 n2"),
+    (_and(_is("note", operator=_O.IS_EMPTY)), "n0 n1 n3 n4 n5"),
+    (_and(_is("tags", operator=_O.IS_EMPTY)), "n2 n3 n4 n5"),
+    (_and(_is("unknown", "a")), ""),
+    (_and(_is("unknown", 3, _O.GT)), ""),
+    (_and(_is("unknown", operator=_O.IS_EMPTY)), "n0 n1 n2 n3 n4 n5"),
+    (_and(_is("kind", "a"), _is("year", 2000, _O.GT)), "n3"),
+    (_or(_is("kind", "b"), _is("year", 2000, _O.GT)), "n1 n3 n4"),
+    (_not(_is("kind", "a"), _is("kind", "b")), "n2 n4 n5"),
+    (_and(_or(_is("kind", "a"), _is("kind", "b")), _not(_is("year", 1990))), "n1 n3"),
+    (_or(_and(_is("kind", "a"), _is("year", 1990)), _and(_is("kind", "c"), _is("price", 1.5))), "n0 n2"),
+    (_not(_or(_is("kind", "a"), _and(_is("price", 1.5), _not(_is("kind", "c"))))), "n2 n4 n5"),
+    (MetadataFilters(filters=[_is("kind", "a"), _is("year", 2000, _O.GT)], condition=None), "n3"),
+    (MetadataFilters(filters=[], condition=None), "n0 n1 n2 n3 n4 n5"),
+    (_and(_is("kind", [], _O.NIN)), "n0 n1 n2 n3 n4"),
+    (_and(_is("price", [0.5, 2.5], _O.IN)), "n0 n3"),
+    (_and(_is("price", [0.5, 2.5], _O.NIN)), "n1 n2"),
+    (_and(_is("price", 1.5, _O.NE)), "n0 n3"),
+    (_and(_is("floats", 0.3)), "n3"),
+    (_and(_is("tags", "y", _O.CONTAINS)), "n0 n1"),
+    (_and(_is("kind", "a", _O.CONTAINS)), ""),
+    (_not(_is("tags", "y", _O.CONTAINS)), "n2 n3 n4 n5"),
+    (_and(_is("floats", 0.1 + 0.2, _O.CONTAINS)), "n3"),
+    (_and(_is("tags", ["x", "z"], _O.ANY)), "n0"),
+    (_and(_is("tags", [], _O.ANY)), ""),
+    (_and(_is("tags", ["x", "y"], _O.ALL)), "n0"),
+    (_and(_is("a.b", 1)), "n3 n4"),
+    (_and(_is("a.b", 3)), "n4"),
+    (_not(_is("a.b", 1)), "n0 n1 n2 n5"),
+    (_and(_is("a.b", 1, _O.NE)), ""),
+    (_and(_is("a.b", 9, _O.NE)), "n3 n4"),
+    (_and(_is("a.b", [9], _O.NIN)), "n3 n4"),
+    (_and(_is("a.b", 1, _O.GT)), "n4"),
+    (_and(_is("a.b", operator=_O.IS_EMPTY)), "n0 n1 n2 n5"),
+    (_and(_is("br[0]", 2)), "n4"),
+    (_and(_is("br[0]", operator=_O.IS_EMPTY)), "n0 n1 n2 n3 n5"),
+]
+
+
+class StoreContract:
+    """What a `GeARVectorStore` promises, whichever Qdrant it stands on: a pytest suite.
+
+    A subclass provides the fixture `make_store`: a function that returns a `GeARVectorStore` over fresh, empty storage,
+    with `embed_model=WordEmbedding()` unless its keyword arguments say otherwise, and hands them on to the store.
+    Every test runs twice, through the sync and through the async methods.
+
+    Attributes:
+        many_passages: how many make a store that needs paging.
+        many_triples: how many triples one passage and one entity must bear.
+
+    """
+
+    many_passages = 1_100
+    many_triples = 10_000
+
+    def pytest_generate_tests(self, metafunc: Any) -> None:
+        """Run each test in both modes."""
+        if "mode" in metafunc.fixturenames:
+            metafunc.parametrize("mode", ["sync", "async"])
+
+    def setup_method(self) -> None:
+        """One event loop a test, so that an async client's connections live as long."""
+        self._runner = asyncio.Runner()
+
+    def teardown_method(self) -> None:
+        """Close the loop."""
+        self._runner.close()
+
+    def drive(self, store: GeARVectorStore, mode: str) -> Driver:
+        """The store, in one mode."""
+        return Driver(store, self._runner if mode == "async" else None)
+
+    # -- passages ------------------------------------------------------------------------------------------------
+
+    def test_what_is_added_comes_back(self, make_store: Any, mode: str) -> None:
+        """Ids, text, metadata, document and embedding, in the order asked."""
+        do = self.drive(make_store(), mode)
+        nodes = _curry()
+        assert do.add(nodes) == ["p-son", "p-joined", "p-plays", "p-again"]
+        asked = ["p-plays", "p-son", "unknown", "p-again", "p-son"]
+        found = do.get_nodes(asked)
+        assert [node.node_id for node in found] == ["p-plays", "p-son", "p-again"]
+        by_id = {node.node_id: node for node in nodes}
+        for node in found:
+            given = by_id[node.node_id]
+            assert type(node) is type(given)
+            assert node.get_content() == given.get_content()
+            assert node.metadata == given.metadata
+            assert node.ref_doc_id == given.ref_doc_id
+            assert node.excluded_llm_metadata_keys == given.excluded_llm_metadata_keys
+            np.testing.assert_allclose(node.get_embedding(), given.get_embedding(), atol=1e-6)
+        assert {node.node_id for node in do.get_nodes()} == set(by_id)
+        fetched = do.answer(Passages(asked))
+        assert [node.node_id for node in fetched] == ["p-plays", "p-son", "p-again"]
+
+    def test_node_ids_need_not_be_uuids(self, make_store: Any, mode: str) -> None:
+        """Any text is an id, and comes back unchanged."""
+        do = self.drive(make_store(), mode)
+        ids = [
+            "passage 1",
+            "7",
+            "0B0F1A2E-2C5D-4A35-9D4F-3C0A1E2B7C11",  # a UUID, in capitals
+            "0b0f1a2e-2c5d-4a35-9d4f-3c0a1e2b7c11",
+            "日本/🎈",
+            "a" * 500,
+        ]
+        assert do.add([passage(i, f"text {n}", [(f"S{n}", "is", "O")]) for n, i in enumerate(ids)]) == ids
+        assert [(n.node_id, n.get_content()) for n in do.get_nodes(ids)] == [
+            (node_id, f"text {n}") for n, node_id in enumerate(ids)
+        ]
+        assert set(do.query("text", _DEFAULT).ids or []) == set(ids)
+        triples = do.answer(TriplesOf(ids, _EMBED.get_query_embedding("O"), None))
+        assert {triple.passage_id for triple in triples} == set(ids)
+        do.delete_nodes([ids[2]])
+        assert [node.node_id for node in do.get_nodes(ids)] == [*ids[:2], *ids[3:]]
+
+    def test_limit(self, make_store: Any, mode: str) -> None:
+        """At most so many, with and without ids."""
+        do = self.drive(make_store(), mode)
+        do.add(_curry())
+        assert len(do.get_nodes(limit=3)) == 3
+        assert len(do.get_nodes(limit=30)) == 4
+        assert [node.node_id for node in do.get_nodes(["p-plays", "p-son", "p-again"], limit=2)] == ["p-plays", "p-son"]
+        assert do.get_nodes([]) == []
+
+    def test_more_passages_than_a_page(self, make_store: Any, mode: str) -> None:
+        """All come back: nothing stops at a page's end."""
+        small = WordEmbedding(8)
+        do = self.drive(make_store(embed_model=small), mode)
+        count = self.many_passages
+        do.add([passage(f"n{n}", f"passage {n}", embed_model=small, metadata={"odd": n % 2}) for n in range(count)])
+        assert {node.node_id for node in do.get_nodes()} == {f"n{n}" for n in range(count)}
+        asked = [f"n{n}" for n in reversed(range(count))]
+        assert [node.node_id for node in do.get_nodes(asked)] == asked
+        do.delete_nodes(filters=_and(_is("odd", 1)))
+        assert {node.node_id for node in do.get_nodes()} == {f"n{n}" for n in range(0, count, 2)}
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def test_writing_twice_changes_nothing(self, make_store: Any, mode: str) -> None:
+        """The same points, payloads and vectors in both collections."""
+        do = self.drive(make_store(), mode)
+        do.add(_curry())
+        before = contents(do.store)
+        assert {name: len(points) for name, points in before.items()} == {
+            do.store.collection_name: 4,
+            do.store.triple_collection_name: 5,
+        }
+        do.add(_curry())
+        assert contents(do.store) == before
+        do.add(do.get_nodes())
+        assert contents(do.store) == before
+
+    def test_a_replaced_passage_replaces_its_triples(self, make_store: Any, mode: str) -> None:
+        """Outdated triples go, kept ones take the new metadata, other passages keep theirs."""
+        do = self.drive(make_store(), mode)
+        do.add(_curry())
+        others = _triples(do, ["p-son", "p-plays", "p-again"])
+        do.add([passage("p-joined", "New text.", [_SON, _PLAYS], document="d-9", metadata={"year": 7})])
+        assert _triples(do, ["p-joined"]) == {("p-joined", *_SON), ("p-joined", *_PLAYS)}
+        assert _triples(do, ["p-joined"], _and(_is("year", 7))) == {("p-joined", *_SON), ("p-joined", *_PLAYS)}
+        assert _triples(do, ["p-son", "p-plays", "p-again"]) == others
+        (node,) = do.get_nodes(["p-joined"])
+        assert (node.get_content(), node.metadata["year"], node.ref_doc_id) == ("New text.", 7, "d-9")
+        assert read_triples(node) == [Triple(*_SON), Triple(*_PLAYS)]
+        do.delete("d-2")  # its old document
+        assert _triples(do, ["p-joined"]) == {("p-joined", *_SON), ("p-joined", *_PLAYS)}
+        do.add([passage("p-joined", "Nothing said.", document="d-9")])
+        assert _triples(do, ["p-joined"]) == set()
+        assert len(do.get_nodes()) == 3
+
+    def test_a_node_named_twice_in_one_call_counts_once(self, make_store: Any, mode: str) -> None:
+        """The last one stands, with its triples only."""
+        do = self.drive(make_store(), mode)
+        assert do.add([passage("p", "first", [_SON]), passage("p", "last", [_JOINED])]) == ["p", "p"]
+        assert [node.get_content() for node in do.get_nodes()] == ["last"]
+        assert _triples(do, ["p"]) == {("p", *_JOINED)}
+
+    def test_the_caller_s_nodes_stay_as_they_are(self, make_store: Any, mode: str) -> None:
+        """`add` changes nothing that it was given."""
+        do = self.drive(make_store(), mode)
+        nodes = _curry()
+        before = [node.to_dict() for node in nodes]
+        do.add(nodes)
+        assert [node.to_dict() for node in nodes] == before
+
+    def test_what_changed_since_it_was_read_is_left(self, make_store: Any, mode: str) -> None:
+        """Told what was read, `add` writes what is still so, and names these alone, in the order given."""
+        do = self.drive(make_store(batch_size=2), mode)
+        do.add(_curry())
+        ids = ["p-son", "p-joined", "p-plays", "p-again"]
+        read = do.get_nodes(ids)
+        do.add([passage("p-joined", "Edited.", [_PLAYS])])
+        do.delete_nodes(["p-plays"])
+        given = [passage(node_id, "Come of what was read.", [_JOINED]) for node_id in ids]
+        assert do.add(given, unless_changed=read) == ["p-son", "p-again"]
+        found = {node.node_id: node.get_content() for node in do.get_nodes()}
+        assert found == {**dict.fromkeys(["p-son", "p-again"], "Come of what was read."), "p-joined": "Edited."}
+        assert _all_triples(do) == {("p-son", *_JOINED), ("p-joined", *_PLAYS), ("p-again", *_JOINED)}
+        assert do.add(given[:2]) == ids[:2]
+
+    def test_delete_a_document(self, make_store: Any, mode: str) -> None:
+        """Its passages and their triples go; the same facts and entities of others stay."""
+        do = self.drive(make_store(), mode)
+        do.add(_curry())
+        do.delete("d-2")
+        assert {node.node_id for node in do.get_nodes()} == {"p-son", "p-again"}
+        assert _all_triples(do) == {("p-son", *_SON), ("p-again", *_SON)}
+        do.delete("unknown")
+        assert len(do.get_nodes()) == 2
+
+    def test_delete_by_ids(self, make_store: Any, mode: str) -> None:
+        """Passages and triples of these ids, unknown ones ignored."""
+        do = self.drive(make_store(), mode)
+        do.add(_curry())
+        do.delete_nodes(["p-son", "unknown"])
+        assert {node.node_id for node in do.get_nodes()} == {"p-joined", "p-plays", "p-again"}
+        assert _all_triples(do) == {
+            ("p-joined", *_JOINED),
+            ("p-joined", *_SON),
+            ("p-plays", *_PLAYS),
+            ("p-again", *_SON),
+        }
+        do.delete_nodes([])
+        assert len(do.get_nodes()) == 3
+
+    def test_delete_by_filters(self, make_store: Any, mode: str) -> None:
+        """Passages that match, and their triples."""
+        do = self.drive(make_store(), mode)
+        do.add(_curry())
+        do.delete_nodes(filters=_and(_is("year", 2000, _O.LT)))
+        assert {node.node_id for node in do.get_nodes()} == {"p-joined", "p-plays", "p-again"}
+        assert ("p-son", *_SON) not in _all_triples(do)
+        assert len(_all_triples(do)) == 4
+
+    def test_delete_by_ids_and_filters(self, make_store: Any, mode: str) -> None:
+        """Only what has one of the ids and matches."""
+        do = self.drive(make_store(), mode)
+        do.add(_curry())
+        do.delete_nodes(["p-son", "p-joined"], _and(_is("year", 1900, _O.GT)))
+        assert {node.node_id for node in do.get_nodes()} == {"p-joined", "p-plays", "p-again"}
+        do.delete_nodes(["p-joined"], _or(_is("year", 2009), _is("year", 1988)))
+        assert {node.node_id for node in do.get_nodes()} == {"p-joined", "p-plays", "p-again"}
+        assert len(_all_triples(do)) == 4
+
+    def test_delete_spares_the_triples_of_what_does_not_match(self, make_store: Any, mode: str) -> None:
+        """Also if the filter is true of what a passage lacks."""
+        do = self.drive(make_store(), mode)
+        do.add(
+            [passage("raw", "x"), passage("done", "x", [_SON], metadata={"gear_extraction": {"outcome": "extracted"}})]
+        )
+        do.delete_nodes(filters=_and(_is("gear_extraction.outcome", operator=_O.IS_EMPTY)))
+        assert [node.node_id for node in do.get_nodes()] == ["done"] and _all_triples(do) == {("done", *_SON)}
+
+    def test_delete_no_ids(self, make_store: Any, mode: str) -> None:
+        """An empty list names nothing, whatever else would match."""
+        do = self.drive(make_store(), mode)
+        do.add(_curry())
+        before = contents(do.store)
+        for filters in (None, _and(), _and(_is("year", 1988)), _not(_is("year", 1))):
+            do.delete_nodes([], filters)
+            assert contents(do.store) == before
+
+    def test_delete_nodes_needs_to_be_told_which(self, make_store: Any, mode: str) -> None:
+        """Neither ids nor filters is a mistake, not a wish to delete everything."""
+        do = self.drive(make_store(), mode)
+        do.add(_curry())
+        for filters in (None, _and(), MetadataFilters(filters=[], condition=None)):
+            with _raises(ArgumentError):
+                do.delete_nodes(None, filters)
+        for filters in (_or(), _not(), _and(_and()), _or(_or()), _not(_not()), _and(_is("year", 1), _or())):
+            for node_ids in (None, ["p-son"]):
+                with _raises(UnsupportedFilter):
+                    do.delete_nodes(node_ids, filters)
+        for document in ("", None):
+            with _raises(ArgumentError):
+                do.delete(document)  # type: ignore[arg-type]
+        assert len(do.get_nodes()) == 4
+
+    def test_clear(self, make_store: Any, mode: str) -> None:
+        """Nothing is left, and the store can be filled again, even in another dimension."""
+        do = self.drive(make_store(), mode)
+        do.add(_curry())
+        do.clear()
+        assert contents(do.store) == {}
+        assert do.get_nodes() == []
+        do.clear()
+        do.add([passage("p", "three dimensions", embed_model=WordEmbedding(3))])
+        assert [node.node_id for node in do.get_nodes()] == ["p"]
+
+    def test_an_empty_store_has_an_answer_to_everything(self, make_store: Any, mode: str) -> None:
+        """Empty ones, before anything was stored and after everything was deleted; none of them raises."""
+        do = self.drive(make_store(), mode)
+        vector = _EMBED.get_query_embedding("Curry")
+        for _ in range(2):
+            do.delete("d-1")
+            do.delete_nodes(["p-son"])
+            do.delete_nodes(filters=_and(_is("year", 1988)))
+            assert do.get_nodes() == []
+            assert do.get_nodes(["p-son"]) == []
+            assert do.get_nodes(filters=_and(_is("year", 1988))) == []
+            for query_mode in (_DEFAULT, _SPARSE, _HYBRID):
+                result = do.query("Curry", query_mode)
+                assert (result.nodes, result.similarities, result.ids) == ([], [], [])
+            assert do.answer(Link(["a", "b"], 5, vector)) == [[], []]
+            assert do.answer(Link([], 5, vector)) == []
+            assert do.answer(TriplesOf(["p-son"], vector, None)) == []
+            assert do.answer(TriplesOf([], vector, 5)) == []
+            assert do.answer(Neighbours([("dell curry",), ("nba",)], vector, [], 5)) == [[], []]
+            assert do.answer(Neighbours([], vector, [], 5)) == []
+            assert do.answer(Touching([(["nba"], []), ([], ["p-son"])], [5, 5])) == [[], []]
+            assert do.answer(Touching([], [])) == []
+            assert do.answer(Facts([Triple(*_SON).id("p-son")])) == do.answer(Facts([])) == {}
+            assert do.answer(Similarities([])) == []
+            assert do.answer(Passages(["p-son"])) == []
+            assert do.answer(Passages([])) == []
+            assert do.add([]) == []
+            do.add(_curry())
+            do.delete_nodes([node.node_id for node in _curry()])
+
+    # -- base search ---------------------------------------------------------------------------------------------
+
+    def test_dense_search(self, make_store: Any, mode: str) -> None:
+        """Best first by cosine; the text or its embedding may be given."""
+        do = self.drive(make_store(), mode)
+        do.add([passage(node_id, text) for node_id, text in _LETTERS])
+        result = do.query(_QUESTION, _DEFAULT)
+        assert result.ids == ["B", "C", "D", "A", "E"]
+        vector = np.array(_EMBED.get_query_embedding(_QUESTION))
+        texts = dict(_LETTERS)
+        cosines = [float(vector @ _EMBED.get_text_embedding(texts[node_id])) for node_id in result.ids]
+        np.testing.assert_allclose(result.similarities or [], cosines, atol=1e-5)
+        assert [node.node_id for node in result.nodes or []] == result.ids
+        assert do.query(_QUESTION, _DEFAULT, similarity_top_k=2).ids == ["B", "C"]
+        given = do.query("", _DEFAULT, query_embedding=vector.tolist())
+        assert given.ids == result.ids
+
+    def test_sparse_search(self, make_store: Any, mode: str) -> None:
+        """BM25: rare words weigh more; what shares no word is no hit."""
+        do = self.drive(make_store(), mode)
+        do.add([passage(node_id, text) for node_id, text in _LETTERS])
+        result = do.query(_QUESTION, _SPARSE)
+        assert result.ids == ["A", "B", "C", "D"]
+        scores = result.similarities or []
+        assert scores == sorted(scores, reverse=True)
+        assert scores[0] > 2 * scores[1] > 0
+        assert do.query(_QUESTION, _SPARSE, sparse_top_k=1).ids == ["A"]
+        assert do.query("nothing like it", _SPARSE).ids == []
+        assert do.query("", _SPARSE).ids == []
+
+    def test_hybrid_search(self, make_store: Any, mode: str) -> None:
+        """Reciprocal rank fusion of both, k = 60: `alpha/(60 + dense rank) + (1 - alpha)/(60 + sparse rank)`."""
+        do = self.drive(make_store(), mode)
+        do.add([passage(node_id, text) for node_id, text in _LETTERS])
+        expected = {
+            "B": 0.5 / (60 + 1) + 0.5 / (60 + 2),
+            "A": 0.5 / (60 + 4) + 0.5 / (60 + 1),
+            "C": 0.5 / (60 + 2) + 0.5 / (60 + 3),
+            "D": 0.5 / (60 + 3) + 0.5 / (60 + 4),
+            "E": 0.5 / (60 + 5),
+        }
+        result = do.query(_QUESTION, _HYBRID)
+        assert result.ids == list(expected)
+        np.testing.assert_allclose(result.similarities or [], list(expected.values()), rtol=1e-9)
+        tilted = do.query(_QUESTION, _HYBRID, alpha=0.2, hybrid_top_k=2)
+        assert tilted.ids == ["A", "B"]
+        np.testing.assert_allclose(
+            tilted.similarities or [], [0.2 / (60 + 4) + 0.8 / (60 + 1), 0.2 / (60 + 1) + 0.8 / (60 + 2)], rtol=1e-9
+        )
+        narrow = do.query(_QUESTION, _HYBRID, similarity_top_k=2, sparse_top_k=1)
+        assert narrow.ids == ["A", "B"] or narrow.ids == ["B", "A"]  # 0.5/61 each
+
+    def test_search_within_documents_and_nodes(self, make_store: Any, mode: str) -> None:
+        """`doc_ids`, `node_ids` and filters all bind, in every mode."""
+        do = self.drive(make_store(), mode)
+        do.add(
+            [
+                passage(node_id, text, document="odd" if number % 2 else "even", metadata={"number": number})
+                for number, (node_id, text) in enumerate(_LETTERS)
+            ]
+        )
+        for query_mode, even in ((_DEFAULT, {"A", "C", "E"}), (_SPARSE, {"A", "C"}), (_HYBRID, {"A", "C", "E"})):
+            assert set(do.query(_QUESTION, query_mode, doc_ids=["even"]).ids or []) == even
+            assert set(do.query(_QUESTION, query_mode, node_ids=["B", "D", "?"]).ids or []) == {"B", "D"}
+            both = do.query(_QUESTION, query_mode, doc_ids=["even"], filters=_and(_is("number", 1, _O.GT)))
+            assert set(both.ids or []) == even - {"A"}
+            assert do.query(_QUESTION, query_mode, doc_ids=["even"], node_ids=["B"]).ids == []
+
+    def test_what_a_query_cannot_mean_raises(self, make_store: Any, mode: str) -> None:
+        """Modes that the store doesn't know, top-k below 1, nothing to search for."""
+        do = self.drive(make_store(), mode)
+        for _ in range(2):  # also while the store is empty, where a query could answer []
+            with _raises(ArgumentError):
+                do.query("x", VectorStoreQueryMode.MMR)
+            for top_k in (0, -1):
+                with _raises(ArgumentError):
+                    do.query("x", _DEFAULT, similarity_top_k=top_k)
+            do.add(_curry())
+        with _raises(ArgumentError):
+            do.query(None, _SPARSE)  # type: ignore[arg-type]
+        with _raises(ArgumentError):
+            do.query(None, _DEFAULT)  # type: ignore[arg-type]
+        with _raises(StoreError):
+            do.answer("a text")
+
+    # -- filters -------------------------------------------------------------------------------------------------
+
+    def test_filters_bind_passages_and_triples_alike(self, make_store: Any, mode: str) -> None:
+        """Every operator, nested, through every door: exactly the same passages."""
+        do = self.drive(make_store(), mode)
+        do.add([passage(i, "stone", [(i, "is", "Hub")], metadata=metadata) for i, metadata in _TABLE.items()])
+        vector = _EMBED.get_query_embedding("Hub")
+        everyone = list(_TABLE)
+        for filters, expected in _FILTERS:
+            wanted = set(expected.split())
+            reached = {
+                "get_nodes": {node.node_id for node in do.get_nodes(filters=filters)},
+                "get_nodes of ids": {node.node_id for node in do.get_nodes(everyone, filters)},
+                "Passages": {node.node_id for node in do.answer(Passages(everyone), filters)},
+                "TriplesOf": {t.passage_id for t in do.answer(TriplesOf(everyone, vector, None), filters)},
+                "TriplesOf, limited": {t.passage_id for t in do.answer(TriplesOf(everyone, vector, 9), filters)},
+                "Neighbours": {
+                    t.passage_id for t in _read(do, do.answer(Neighbours([("hub",)], vector, [], 9), filters)[0])
+                },
+                "Touching, an entity": {t.passage_id for t in do.answer(Touching([(["hub"], [])], [9]), filters)[0]},
+                "Touching, passages": {t.passage_id for t in do.answer(Touching([([], everyone)], [9]), filters)[0]},
+                "Link": {t.passage_id for t in do.answer(Link(["Hub"], 9, vector), filters)[0]},
+                "Propositions": {t.passage_id for t in do.answer(Propositions(["Hub"], 9), filters)},
+                "Align": {each.node.node_id for each in do.answer(Align(["stone"], 9), filters)[0]},
+                "SharedCalls": {node_id for node_id, _ in do.answer(SharedCalls(), filters)},
+                "dense": set(do.query("stone", _DEFAULT, filters=filters).ids or []),
+                "sparse": set(do.query("stone", _SPARSE, filters=filters).ids or []),
+                "hybrid": set(do.query("stone", _HYBRID, filters=filters).ids or []),
+            }
+            assert reached == dict.fromkeys(reached, wanted), filters
+
+    def test_filters_that_cannot_be_honoured_raise(self, make_store: Any, mode: str) -> None:
+        """They are never ignored, through no door, at no depth, and nothing is deleted."""
+        do = self.drive(make_store(), mode)
+        do.add(_curry())
+        vector = _EMBED.get_query_embedding("Curry")
+        wrong: list[tuple[str, Any, _O]] = [
+            ("year", None, _O.EQ),
+            ("year", float("nan"), _O.EQ),
+            ("year", 2**63, _O.EQ),
+            ("year", [1988], _O.NE),
+            ("year", 1988, _O.IN),
+            ("year", [float("inf")], _O.NIN),
+            ("year", "1988", _O.GT),
+            ("year", 2**63, _O.LT),
+            ("year", 1988, _O.TEXT_MATCH),
+            ("year", "\ud800", _O.TEXT_MATCH_INSENSITIVE),
+            ("year", ["a"], _O.CONTAINS),
+            ("year", "a", _O.ANY),
+            ("year", "a", _O.ALL),
+            ("year", [], _O.ALL),
+            *((key, 1, _O.EQ) for key in ("", 'a"b', "a\\b", "a\ud800")),
+        ]
+        own = ("_node_content", "_node_type", "gear_triples", "gear_extraction.calls", "gear_triples.subject")
+        leaves = (_is(*filter_) for filter_ in (*wrong, *((key, None, _O.IS_EMPTY) for key in own)))
+        unconditional = MetadataFilters(filters=[_and()], condition=None)
+        for plain in (*map(_and, leaves), _or(), _not(), _and(_and()), _and(_or()), _and(_not()), unconditional):
+            for filters in (plain, _or(_is("year", 1988), _not(plain))):
+                for request in (
+                    Passages(["p-son"]),
+                    TriplesOf(["p-son"], vector, None),
+                    Neighbours([("dell curry",)], vector, [], 5),
+                    Touching([(["dell curry"], [])], [5]),
+                    Link(["Curry"], 5, vector),
+                    Propositions(["Curry"], 5),
+                    Align(["Curry"], 5),
+                    SharedCalls(),
+                ):
+                    with _raises(UnsupportedFilter):
+                        do.answer(request, filters)
+                with _raises(UnsupportedFilter):
+                    do.get_nodes(filters=filters)
+                for query_mode in (_DEFAULT, _SPARSE, _HYBRID):
+                    with _raises(UnsupportedFilter):
+                        do.query("Curry", query_mode, filters=filters)
+                with _raises(UnsupportedFilter):
+                    do.delete_nodes(filters=filters)
+        assert len(do.get_nodes()) == 4
+
+    def test_metadata_may_be_called_anything(self, make_store: Any, mode: str) -> None:
+        """Keys that the store uses itself do no harm: they come back, they filter, and triples stay what they are."""
+        do = self.drive(make_store(), mode)
+        mine = ("entities", "subject", "predicate", "object", "passage_id", "metadata", "text", "score", "id")
+        metadata = {key: f"my {key}" for key in mine}
+        ours = {"doc_id": "mine", "ref_doc_id": "mine", "document_id": "mine"}
+        do.add([passage("p", "text", [_SON], document="d", metadata={**metadata, **ours}), passage("q", "x", [_SON])])
+        (node,) = do.get_nodes(["p"])
+        assert {key: node.metadata[key] for key in {**metadata, **ours}} == {**metadata, **ours}
+        for key, value in metadata.items():
+            assert _triples(do, ["p", "q"], _and(_is(key, value))) == {("p", *_SON)}, key
+            assert [n.node_id for n in do.get_nodes(filters=_and(_is(key, value)))] == ["p"], key
+        assert _triples(do, ["p"]) == {("p", *_SON)}
+        (found,) = do.answer(Neighbours([("dell curry",)], _EMBED.get_query_embedding("x"), [], 9))
+        assert {(t.passage_id, t.triple) for t in _read(do, found)} == {("p", Triple(*_SON)), ("q", Triple(*_SON))}
+        do.delete("mine")
+        assert len(do.get_nodes()) == 2
+        do.delete("d")
+        assert _all_triples(do) == {("q", *_SON)}
+
+    # -- the graph side ------------------------------------------------------------------------------------------
+
+    def test_triples_of_passages(self, make_store: Any, mode: str) -> None:
+        """All of them or the best, most similar to the query first, with their cosines."""
+        do = self.drive(make_store(), mode)
+        do.add(_curry())
+        vector = _EMBED.get_query_embedding("where do the Charlotte Hornets play")
+        found = do.answer(TriplesOf(["p-joined", "p-plays", "unknown"], vector, None))
+        assert [triple.triple for triple in found] == [Triple(*_PLAYS), Triple(*_JOINED), Triple(*_SON)]
+        assert [triple.passage_id for triple in found] == ["p-plays", "p-joined", "p-joined"]
+        _check_scores(found, vector)
+        assert do.answer(TriplesOf(["p-joined", "p-plays"], vector, 2)) == found[:2]
+
+    def test_neighbours(self, make_store: Any, mode: str) -> None:
+        """What shares an entity, whoever says it; not `exclude`; by cosine, then id; at most `limit`."""
+        do = self.drive(make_store(), mode)
+        do.add(
+            [
+                *_curry(),
+                passage("p-case", "x", [("DELL  curry", "was born in", "Harrisonburg")]),
+                passage("p-far", "x", [("Charlotte", "lies in", "Mecklenburg County")]),
+            ]
+        )
+        vector = _EMBED.get_query_embedding("Who is a son of Dell Curry")
+        triple = Triple(*_JOINED)
+        asked = [triple.entities, ("north carolina",), ("charlotte",), ("curry",)]
+        excluded = [triple.id("p-joined")]
+        dell, north, charlotte, part = do.answer(Neighbours(asked, vector, excluded, 50))
+        sons = sorted(Triple(*_SON).id(passage_id) for passage_id in ("p-son", "p-joined", "p-again"))
+        born = Triple("DELL curry", "was born in", "Harrisonburg").id("p-case")
+        assert [found.id for found in dell] == [*sons, born, Triple(*_PLAYS).id("p-plays")]
+        assert [found.id for found in north] == [Triple(*_PLAYS).id("p-plays")]
+        assert [found.passage_id for found in _read(do, charlotte)] == ["p-far"]
+        assert part == []
+        _check_scores(_read(do, dell), vector)
+        (limited,) = do.answer(Neighbours([triple.entities], vector, excluded, 4))
+        assert limited == dell[:4]
+        (without,) = do.answer(Neighbours([triple.entities], vector, [*excluded, *sons[:2]], 50))
+        assert [found.id for found in without] == [sons[2], born, Triple(*_PLAYS).id("p-plays")]
+
+    def test_touching(self, make_store: Any, mode: str) -> None:
+        """Triples with one of the entities or of one of the passages, by id; at most the limit; nothing for nothing."""
+        do = self.drive(make_store(), mode)
+        do.add(_curry())
+        son, joined, plays = Triple(*_SON), Triple(*_JOINED), Triple(*_PLAYS)
+        everything = sorted(
+            [
+                Incidence(triple.id(passage_id), triple.entities, passage_id)
+                for triple, passage_id in (
+                    (son, "p-son"),
+                    (son, "p-joined"),
+                    (son, "p-again"),
+                    (joined, "p-joined"),
+                    (plays, "p-plays"),
+                )
+            ]
+        )
+        groups: list[tuple[list[str], list[str]]] = [
+            (["dell curry"], []),
+            ([], ["p-joined", "unknown"]),
+            (["north carolina", "unknown"], ["p-son"]),
+            (["stephen curry", "north carolina"], ["p-joined", "p-plays"]),
+            ([], []),
+        ]
+        answers = do.answer(Touching(groups, [9] * len(groups)))
+        for (entities, passage_ids), answer in zip(groups, answers, strict=True):
+            assert answer == [
+                each for each in everything if {*each.entities} & {*entities} or each.passage_id in passage_ids
+            ]
+        assert [len(answer) for answer in answers] == [4, 2, 2, 5, 0]
+        (few,) = do.answer(Touching(groups[:1], [3]))
+        assert few == answers[0][:3]
+        limited = do.answer(Touching(groups, [3, 1, 9, 2, 9]))
+        assert limited == [answers[0][:3], answers[1][:1], answers[2], answers[3][:2], []]
+
+    def test_touching_a_hub(self, make_store: Any, mode: str) -> None:
+        """More than is read at once: the same as where there is less, and its neighbours are not starved by it."""
+        do = self.drive(make_store(), mode)
+        said = [("hub", "has", f"spoke {number}") for number in range(320)]
+        facts = [Triple(*slots) for slots in said]
+        do.add([passage(f"p{n}", f"spokes {n}", said[32 * n : 32 * n + 32]) for n in range(10)])
+        everything = sorted(Incidence(f.id(f"p{n // 32}"), f.entities, f"p{n // 32}") for n, f in enumerate(facts))
+        hub, spoke, stated = do.answer(Touching([(["hub"], []), (["spoke 319"], []), ([], ["p3"])], [400, 4, 40]))
+        assert hub == everything and [each.entities for each in spoke] == [facts[319].entities]
+        assert stated == [each for each in everything if each.passage_id == "p3"] and len(stated) == 32
+        (few, again) = do.answer(Touching([(["hub"], []), (["spoke 319"], [])], [301, 4]))
+        assert few == everything[:301] and again == spoke
+        (few, again) = do.answer(Touching([(["hub"], []), (["spoke 319"], [])], [4, 4]))  # too few to be counted
+        assert few == everything[:4] and again == spoke
+        (again, whole) = do.answer(Touching([(["spoke 319"], []), ([], ["p3"])], [400, 40]))  # counted: so few
+        assert again == spoke and whole == stated
+
+    def test_facts(self, make_store: Any, mode: str) -> None:
+        """The triples of these ids, with their passages; unknown ids are left out, repeated ones do no harm."""
+        do = self.drive(make_store(), mode)
+        do.add(_curry())
+        son, plays = Triple(*_SON), Triple(*_PLAYS)
+        ids = [plays.id("p-plays"), son.id("p-again"), son.id("nowhere"), plays.id("p-plays")]
+        assert do.answer(Facts(ids)) == {
+            ids[0]: StoredTriple(ids[0], plays, "p-plays", 0.0),
+            ids[1]: StoredTriple(ids[1], son, "p-again", 0.0),
+        }
+
+    def test_top_k_below_one_is_refused(self, make_store: Any, mode: str) -> None:
+        """By every request that takes one, whatever the store holds."""
+        do = self.drive(make_store(), mode)
+        vector = _EMBED.get_query_embedding("Curry")
+        for _ in range(2):
+            for top_k in (0, -1):
+                for request in (
+                    Link(["Curry"], top_k, vector),
+                    TriplesOf(["p-son"], vector, top_k),
+                    Neighbours([("dell curry",)], vector, [], top_k),
+                    Touching([(["dell curry"], [])], [top_k]),
+                ):
+                    with _raises(ArgumentError):
+                        do.answer(request)
+            do.add(_curry())
+
+    def test_linking(self, make_store: Any, mode: str) -> None:
+        """The triples nearest to each text, most similar first; scored by the query, not by the text."""
+        do = self.drive(make_store(), mode)
+        do.add(_curry())
+        vector = _EMBED.get_query_embedding("In which state do the Charlotte Hornets play")
+        texts = [
+            "Dell Curry joined Charlotte Hornets",
+            "Hornets play in Carolina",
+            "Dell Curry joined Charlotte Hornets",
+        ]
+        joined, plays, again = do.answer(Link(texts, 2, vector))
+        assert [len(joined), len(plays)] == [2, 2]
+        assert joined[0].triple == Triple(*_JOINED)
+        assert plays[0].triple == Triple(*_PLAYS)
+        assert again == joined
+        _check_scores(joined, vector)
+        _check_scores(plays, vector)
+        assert joined[0].score < plays[0].score  # though each is the best for its own text
+
+    def test_propositions(self, make_store: Any, mode: str) -> None:
+        """One list over all texts, most similar first, each triple once, down to the last passage asked for."""
+        do = self.drive(make_store(), mode)
+        assert do.answer(Propositions(["Dell Curry"], 3)) == []
+        do.add(_curry())
+        texts = ["Dell Curry joined", "Charlotte Hornets play in"]
+        every = do.answer(Propositions(texts, 9))
+        assert len(every) == len({each.id for each in every}) == 5
+        cosines = {
+            each.id: max(
+                float(np.dot(_EMBED.get_text_embedding(text), _EMBED.get_text_embedding(each.triple.text)))
+                for text in texts
+            )
+            for each in every
+        }
+        assert all(abs(each.score - cosines[each.id]) < 1e-5 for each in every)
+        assert [each.score for each in every] == sorted((each.score for each in every), reverse=True)
+        for passages in (1, 2, 3, 4):
+            found = do.answer(Propositions(texts, passages))
+            assert found == every[: len(found)]
+            assert len({each.passage_id for each in found}) == passages
+            assert len({each.passage_id for each in found[:-1]}) == passages - 1
+        recent = _and(_is("year", 2000, FilterOperator.GT))
+        assert {each.passage_id for each in do.answer(Propositions(texts, 4), recent)} == {"p-again"}
+        assert do.answer(Propositions([], 4)) == []
+        vector = _EMBED.get_text_embedding(texts[1])
+        assert do.answer(Propositions(texts[:1], 9, [vector])) == every
+
+    def test_propositions_of_a_passage_that_says_it_in_a_hundred_ways(self, make_store: Any, mode: str) -> None:
+        """However many triples of one passage come first, the next passage is reached."""
+        do = self.drive(make_store(), mode)
+        often = [("Dell Curry", "joined", f"team number {n}") for n in range(300)]
+        do.add([passage("p-often", "Often.", often), passage("p-once", "Once.", [("Dell", "saw", "the sea")])])
+        found = do.answer(Propositions(["Dell Curry joined team number", "nothing of this kind"], 2))
+        assert {each.passage_id for each in found} == {"p-often", "p-once"} and found[-1].passage_id == "p-once"
+        assert len(found) == len({each.id for each in found}) == 301
+        assert len(do.answer(Propositions(["Dell Curry joined team number"], 1))) == 1
+        assert len(do.answer(Propositions(["Dell Curry joined team number"], 3))) == 301
+
+    def test_propositions_beyond_the_first_hits_of_a_text(self, make_store: Any, mode: str) -> None:
+        """What one text is very similar to comes before what another is a little similar to, however much of it."""
+        do = self.drive(make_store(), mode)
+        often = [("Dell Curry", "joined", f"team{n}") for n in range(50)]
+        near = passage("p-near", "Near.", [("Dell Curry", "joined", "some other team")])
+        far = passage("p-far", "Far.", [("milk", "is", "white and very good to drink")])
+        do.add([passage("p-often", "Often.", often), near, far])
+        found = do.answer(Propositions(["Dell Curry joined", "milk"], 2))
+        assert [each.passage_id for each in found] == ["p-often"] * 50 + ["p-near"]
+
+    def test_similarities(self, make_store: Any, mode: str) -> None:
+        """Dot products with the sum of the chain's vectors, in the order asked."""
+        do = self.drive(make_store(), mode)
+        do.add(_curry())
+        facts = [(Triple(*_SON), "p-son"), (Triple(*_JOINED), "p-joined"), (Triple(*_PLAYS), "p-plays")]
+        ids = [triple.id(passage_id) for triple, passage_id in facts]
+        vectors = np.array([_EMBED.get_text_embedding(triple.text) for triple, _ in facts])
+        pairs = [([ids[0]], [ids[1], ids[2]]), (ids[:2], [ids[2], ids[0]]), ([ids[2]], []), ([ids[0]] * 2, [ids[1]])]
+        answers = do.answer(Similarities(pairs))
+        expected = [
+            [vectors[0] @ vectors[1], vectors[0] @ vectors[2]],
+            [(vectors[0] + vectors[1]) @ vectors[2], (vectors[0] + vectors[1]) @ vectors[0]],
+            [],
+            [2 * vectors[0] @ vectors[1]],
+        ]
+        assert [len(answer) for answer in answers] == [2, 2, 0, 1]
+        for answer, products in zip(answers, expected, strict=True):
+            np.testing.assert_allclose(answer, products, atol=1e-5)
+
+    def test_embedding(self, make_store: Any, mode: str) -> None:
+        """The store embeds for those who only hold the store."""
+        do = self.drive(make_store(), mode)
+        assert do.answer(EmbedQuery("Dell Curry")) == _EMBED.get_query_embedding("Dell Curry")
+        assert do.answer(EmbedTexts(["a", "b"])) == [_EMBED.get_text_embedding("a"), _EMBED.get_text_embedding("b")]
+
+    def test_a_passage_and_an_entity_with_very_many_triples(self, make_store: Any, mode: str) -> None:
+        """Nothing is cut off at a page's end, while writing, reading and deleting."""
+        small = WordEmbedding(8)
+        do = self.drive(make_store(embed_model=small), mode)
+        count = self.many_triples if mode == "sync" else min(self.many_triples, 2_100)
+        hub = [("Hub", "knows", f"Person {n}") for n in range(count)]
+        do.add([passage("p", "Hub", hub, embed_model=small), passage("q", "Hub", hub[:1], embed_model=small)])
+        vector = small.get_query_embedding("Hub")
+        found = do.answer(TriplesOf(["p"], vector, None))
+        assert {triple.triple.object for triple in found} == {f"Person {n}" for n in range(count)}
+        (near,) = do.answer(Neighbours([("hub",)], vector, [], count + 5))
+        assert len(near) == count + 1
+        scores = [triple.score for triple in near]
+        np.testing.assert_allclose(scores, sorted(scores, reverse=True), atol=1e-6)
+        do.add([passage("p", "Hub", hub[:2], embed_model=small)])
+        assert len(do.answer(TriplesOf(["p", "q"], vector, None))) == 3
+
+    def test_property_graph_extractors_are_understood(self, make_store: Any, mode: str) -> None:
+        """What LlamaIndex's extractors attach is stored as triples: objects, or the dicts that a cache leaves."""
+        do = self.drive(make_store(), mode)
+        entities = [EntityNode(name="Dell Curry"), EntityNode(name="Charlotte Hornets")]
+        relations = [Relation(label="joined", source_id=entities[0].id, target_id=entities[1].id)]
+        objects = passage("p", "x", metadata={KG_NODES_KEY: entities, KG_RELATIONS_KEY: relations, "year": 1988})
+        dicts = passage(
+            "q",
+            "x",
+            metadata={
+                KG_NODES_KEY: [entity.model_dump() for entity in entities],
+                KG_RELATIONS_KEY: [relation.model_dump() for relation in relations],
+            },
+        )
+        do.add([objects, dicts])
+        assert _all_triples(do) == {("p", *_JOINED), ("q", *_JOINED)}
+        assert _triples(do, ["p", "q"], _and(_is("year", 1988))) == {("p", *_JOINED)}
+        for payload, _ in contents(do.store)[do.store.triple_collection_name].values():
+            assert not {KG_NODES_KEY, KG_RELATIONS_KEY} & set(payload["metadata"])  # not the whole graph in each
+        assert [read_triples(node) for node in do.get_nodes(["p", "q"])] == [[Triple(*_JOINED)]] * 2
+
+    # -- looking after it ----------------------------------------------------------------------------------------
+
+    def test_an_undisturbed_store_is_in_order(self, make_store: Any, mode: str) -> None:
+        """Nothing to mend, before and after passages came, were replaced and went; `repair` changes nothing."""
+        do = self.drive(make_store(), mode)
+        assert do.check() == StoreReport() == do.repair()
+        do.add(_curry())
+        do.add([passage("p-joined", "New text.", [_SON, _PLAYS], document="d-9", metadata={"year": 7.0, "x": [None]})])
+        report = do.check()
+        assert report.ok and str(report) == "4 passages, 5 triples: in order"
+        assert report.passage_agreement is not None and report.passage_agreement > 0.8  # embedded without metadata
+        assert report.triple_agreement is not None and report.triple_agreement > 0.999
+        assert (do.check(sample=0).passage_agreement, do.check(sample=0).triple_agreement) == (None, None)
+        before = contents(do.store)
+        assert do.repair() == report
+        assert contents(do.store) == before
+        do.delete("d-9")
+        report = do.check()
+        assert (report.ok, report.passages, report.triples) == (True, 3, 3)
+        with _raises(ArgumentError):
+            do.check(sample=-1)
+
+    def test_missing_outdated_and_orphaned_triples_are_found_and_mended(self, make_store: Any, mode: str) -> None:
+        """By passage, and only theirs; what is in order is not touched."""
+        do = self.drive(make_store(), mode)
+        client, passages, triples = do.store.client, do.store.collection_name, do.store.triple_collection_name
+        do.add(_curry())
+        undisturbed = contents(do.store)
+        client.delete(triples, points_selector=[Triple(*_JOINED).id("p-joined")])
+        report = do.check()
+        assert (report.incomplete, report.outdated, report.orphaned) == (("p-joined",), (), ())
+        assert str(report) == "4 passages, 4 triples: 1 passages without all of their triples (p-joined)"
+        assert do.repair().ok
+        assert contents(do.store) == undisturbed
+        # A call that was to replace "p-joined" died before it wrote the passage; one deleted "p-son", and died then.
+        before, _ = client.scroll(passages, limit=10, with_payload=True, with_vectors=True)
+        do.add([passage("p-joined", "New.", [_SON, _PLAYS], document="d-2", metadata={"year": 7})])
+        client.upsert(
+            passages,
+            points=[models.PointStruct(id=each.id, payload=each.payload, vector=each.vector) for each in before],
+        )
+        client.delete(passages, points_selector=[point_id_of("p-son")])
+        report = do.check()
+        assert (report.incomplete, report.outdated, report.orphaned) == (("p-joined",), ("p-joined",), ("p-son",))
+        assert not report.ok
+        assert do.repair().ok
+        del undisturbed[passages][point_id_of("p-son")], undisturbed[triples][Triple(*_SON).id("p-son")]
+        assert contents(do.store) == undisturbed
+        client.delete_collection(passages)
+        assert set(do.check().orphaned) == {"p-joined", "p-plays", "p-again"}
+        assert do.repair() == StoreReport()
+
+    def test_triples_with_another_metadata_than_their_passage_are_mended(self, make_store: Any, mode: str) -> None:
+        """A filter would find the one and not the other."""
+        do = self.drive(make_store(), mode)
+        client, triples = do.store.client, do.store.triple_collection_name
+        do.add(_curry())
+        undisturbed = contents(do.store)
+        ((point,), _) = client.scroll(triples, limit=1, with_payload=True, with_vectors=True)
+        changed = {**point.payload, "metadata": {**point.payload["metadata"], "year": 3000}}
+        client.upsert(triples, points=[models.PointStruct(id=point.id, payload=changed, vector=point.vector)])
+        report = do.check()
+        assert (report.incomplete, report.outdated, report.orphaned) == ((), (point.payload["passage_id"],), ())
+        assert do.repair().ok
+        assert contents(do.store) == undisturbed
+
+    def test_another_embedding_model_is_found_and_nothing_mixed(self, make_store: Any, mode: str) -> None:
+        """`repair` refuses, or embeds everything again; a model of another dimension it always refuses."""
+        do = self.drive(make_store(), mode)
+        nodes = _curry()
+        for node in nodes:
+            node.embedding = _EMBED.get_text_embedding(node.get_content(metadata_mode=MetadataMode.EMBED))
+        do.add(nodes)
+        before = contents(do.store)
+        client, name = do.store.client, do.store.collection_name
+        do.store.client.delete(do.store.triple_collection_name, points_selector=[Triple(*_JOINED).id("p-joined")])
+        damaged = contents(do.store)
+        other = self.drive(GeARVectorStore(client, collection_name=name, embed_model=_BackwardsEmbedding()), mode)
+        report = other.check()
+        assert report.wrong_embedder and not report.ok and "embedded by another model" in str(report)
+        with _raises(EmbeddingError):
+            other.repair()
+        wider = self.drive(GeARVectorStore(client, collection_name=name, embed_model=WordEmbedding(300)), mode)
+        assert wider.check().wrong_embedder
+        with _raises(EmbeddingError):
+            wider.repair(reembed=True)
+        assert contents(do.store) == damaged
+        assert other.repair(reembed=True).ok
+        assert do.check().wrong_embedder
+        assert do.repair(reembed=True).ok
+        assert contents(do.store) == before
+
+    def test_more_passages_and_triples_than_a_page_are_checked(self, make_store: Any, mode: str) -> None:
+        """None is left out, and progress costs nothing."""
+        small = WordEmbedding(8)
+        do = self.drive(make_store(embed_model=small, show_progress=True), mode)
+        count = self.many_passages
+        do.add(
+            [passage(f"n{n}", f"passage {n}", [(f"n{n}", "is", "in order")], embed_model=small) for n in range(count)]
+        )
+        assert (do.check().ok, do.check().passages, do.check().triples) == (True, count, count)
+        gone = ["n7", f"n{count - 1}"]
+        do.store.client.delete(do.store.collection_name, points_selector=[point_id_of(each) for each in gone])
+        lost = [f"n{n}" for n in range(3, count, 100)]
+        ids = [Triple(each, "is", "in order").id(each) for each in lost]
+        do.store.client.delete(do.store.triple_collection_name, points_selector=ids)
+        report = do.check(sample=3)
+        assert (set(report.incomplete), set(report.orphaned), report.outdated) == (set(lost), set(gone), ())
+        report = do.repair()
+        assert (report.ok, report.passages, report.triples) == (True, count - 2, count - 2)
+
+    # -- copying -------------------------------------------------------------------------------------------------
+
+    def test_a_copy_holds_the_same(self, make_store: Any, mode: str) -> None:
+        """Points, payloads and vectors, also when it is made twice, a few passages at a time; nothing is embedded."""
+        source = make_store(batch_size=3)
+        do, target = self.drive(source, mode), make_store(embed_model=_BackwardsEmbedding())
+        assert do.copy_to(target) == 0
+        do.add(_curry())
+        do.add([passage("nothing said", "No triple.")])
+        assert do.copy_to(target) == 5
+        for _ in range(2):
+            held = dict(
+                zip((source.collection_name, source.triple_collection_name), contents(target).values(), strict=True)
+            )
+            assert held == contents(source)
+            assert do.copy_to(target) == 5
+        assert target.check(sample=0).ok
+
+    def test_a_copy_replaces_what_both_have_and_leaves_the_rest(self, make_store: Any, mode: str) -> None:
+        """Triples that a passage stated in the target go; filters choose what comes."""
+        source, target = make_store(), make_store()
+        do, there = self.drive(source, mode), self.drive(target, mode)
+        there.add([passage("p-joined", "Old.", [_PLAYS, _SON]), passage("own", "Its own.", [_PLAYS])])
+        do.add(_curry())
+        assert do.copy_to(target, filters=_and(_is("year", 1988))) == 1
+        assert {node.node_id for node in there.get_nodes()} == {"p-son", "p-joined", "own"}
+        assert _triples(there, ["p-joined"]) == {("p-joined", *_PLAYS), ("p-joined", *_SON)}
+        assert do.copy_to(target) == 4
+        assert _triples(there, ["p-joined"]) == {("p-joined", *_JOINED), ("p-joined", *_SON)}
+        assert _triples(there, ["own"]) == {("own", *_PLAYS)}
+        assert there.check().ok
+
+    def test_a_copy_into_something_else_is_refused(self, make_store: Any, mode: str) -> None:
+        """Another dimension, another language, itself: before anything is written."""
+        do = self.drive(make_store(), mode)
+        do.add(_curry())
+        narrow = make_store(embed_model=WordEmbedding(16))
+        narrow.add([passage("n", "Narrow.", [_SON], embed_model=WordEmbedding(16))])
+        before = contents(narrow)
+        with _raises(EmbeddingError):
+            do.copy_to(narrow)
+        assert contents(narrow) == before
+        for other in (make_store(language="french"), make_store(average_passage_words=100.0), do.store):
+            with _raises(ArgumentError):
+                do.copy_to(other)
+
+    # -- the layout ----------------------------------------------------------------------------------------------
+
+    def test_layout(self, make_store: Any, mode: str) -> None:
+        """What other programs may rely on, and what the promise "writing twice changes nothing" rests on."""
+        do = self.drive(make_store(), mode)
+        do.add(
+            [passage("p", "Dell joined.", [_JOINED], document="d", metadata={"year": 1988, "who": {"name": "Dell"}})]
+        )
+        held = contents(do.store)
+        assert set(held) == {do.store.collection_name, f"{do.store.collection_name}_triples"}
+        ((point_id, (payload, vectors)),) = held[do.store.triple_collection_name].items()
+        assert point_id == Triple(*_JOINED).id("p")
+        metadata = payload.pop("metadata")
+        assert payload == {
+            "passage_id": "p",
+            "doc_id": "d",
+            "subject": "Dell Curry",
+            "predicate": "joined",
+            "object": "Charlotte Hornets",
+            "entities": ["dell curry", "charlotte hornets"],
+        }
+        assert (metadata["year"], metadata["who"]) == (1988, {"name": "Dell"})
+        assert not {key for key in metadata if key.startswith("_")}  # lean: no node JSON
+        assert set(vectors) == {"text-dense", "text-sparse-new"}
+        np.testing.assert_allclose(
+            list(vectors["text-dense"].values.values()),
+            _EMBED.get_text_embedding("Dell Curry joined Charlotte Hornets"),
+            atol=1e-5,
+        )
+        ((_, (payload, vectors)),) = held[do.store.collection_name].items()
+        assert {"_node_content", "_node_type", "doc_id", "year"} <= set(payload)
+        assert TRIPLES_KEY not in payload  # they are in the node's own JSON
+        assert set(vectors) == {"text-dense", "text-sparse-new"}
+
+    def test_a_plain_qdrant_vector_store_can_open_the_passages(self, make_store: Any, mode: str) -> None:
+        """LlamaIndex's own store reads the same collection."""
+        do = self.drive(make_store(), mode)
+        do.add([passage(node_id, text, [_SON], metadata={"letter": node_id}) for node_id, text in _LETTERS])
+        plain = QdrantVectorStore(collection_name=do.store.collection_name, client=do.store.client)
+        vector = _EMBED.get_query_embedding(_QUESTION)
+        result = plain.query(VectorStoreQuery(query_embedding=vector, similarity_top_k=3))
+        ours = do.query(_QUESTION, _DEFAULT, similarity_top_k=3)
+        assert [node.node_id for node in result.nodes or []] == ours.ids == ["B", "C", "D"]
+        np.testing.assert_allclose(result.similarities or [], ours.similarities or [], atol=1e-6)
+        filtered = plain.query(
+            VectorStoreQuery(query_embedding=vector, similarity_top_k=3, filters=_and(_is("letter", "A")))
+        )
+        assert [node.node_id for node in filtered.nodes or []] == ["A"]
+        assert {node.node_id for node in plain.get_nodes()} == {"A", "B", "C", "D", "E"}
+
+
+def _triples(
+    do: Driver, passage_ids: Sequence[str], filters: MetadataFilters | None = None
+) -> set[tuple[str, str, str, str]]:
+    found = do.answer(TriplesOf(passage_ids, _EMBED.get_query_embedding("x"), None), filters)
+    assert all(triple.id == triple.triple.id(triple.passage_id) for triple in found)
+    return {(t.passage_id, t.triple.subject, t.triple.predicate, t.triple.object) for t in found}
+
+
+def _all_triples(do: Driver) -> set[tuple[str, str, str, str]]:
+    points = contents(do.store).get(do.store.triple_collection_name, {})
+    return {(p["passage_id"], p["subject"], p["predicate"], p["object"]) for p, _ in points.values()}
+
+
+def _read(do: Driver, candidates: Sequence[Candidate]) -> list[StoredTriple]:
+    facts: dict[str, StoredTriple] = do.answer(Facts([found.id for found in candidates]))
+    return [replace(facts[found.id], score=found.score) for found in candidates]
+
+
+def _check_scores(triples: Sequence[StoredTriple], query: Sequence[float]) -> None:
+    """Scores are cosines with the query."""
+    cosines = [float(np.dot(query, _EMBED.get_text_embedding(found.triple.text))) for found in triples]
+    np.testing.assert_allclose([found.score for found in triples], cosines, atol=1e-5)

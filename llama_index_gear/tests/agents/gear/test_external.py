@@ -1,0 +1,500 @@
+"""GeAR over an external graph: what a run searches, asks, links, drops, remembers and keeps, in both modes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llama_index.core import PromptTemplate
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.core.tools import QueryEngineTool
+from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
+
+from llama_index_gear import (
+    ExternalGeARRetriever,
+    ExternalTripleStore,
+    GeARQueryEngine,
+    GeARRetriever,
+    GeARVectorStore,
+    NaiveGERetriever,
+    SyncGERetriever,
+    Trace,
+    Triple,
+    WikidataDump,
+)
+from llama_index_gear.errors import ArgumentError, StoreError
+from llama_index_gear.expansion.external import shared_name
+from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.trace.rendering import show, to_html
+from llama_index_gear.triple import GraphTriple
+
+Slots = list[str]
+
+QUESTION = "Which river flows past the city where the director of Jaws was born?"
+WHERE = "Where was Steven Spielberg born?"
+JAWS = ["Jaws", "directed by", "Steven Spielberg"]
+NOISE = ["Jaws", "is", "shark film"]
+PASSAGES = {
+    "jaws": "Jaws is a shark film directed by Steven Spielberg.",
+    "spielberg": "Steven Spielberg is a film director; his place of birth is far from the sea.",
+    "cincinnati": "Cincinnati is a city in the state of Ohio, the birthplace of film makers.",
+    "river": "The Ohio River flows past Cincinnati and other cities.",
+    "milk": "Cheese is made of milk.",
+}
+GRAPH = [
+    GraphTriple(Triple("Jaws", "director", "Steven Spielberg"), ("Q1", "Q2")),
+    GraphTriple(Triple("Steven Spielberg", "place of birth", "Cincinnati"), ("Q2", "Q3")),
+    GraphTriple(Triple("Cincinnati", "located next to body of water", "Ohio River"), ("Q3", "Q4")),
+    GraphTriple(Triple("Pacific oyster", "described by source", "a shark handbook"), ("Q5", "Q6")),
+]
+# What the base retriever finds; the graph has to find the rest.
+FOUND: dict[str, list[str]] = {QUESTION: ["jaws", "milk"], WHERE: ["spielberg"]}
+
+Mode = str
+MODES = pytest.mark.parametrize("mode", ["sync", "async"])
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
+    store = GeARVectorStore.from_path(tmp_path_factory.mktemp("gear") / "store", embed_model=WordEmbedding())
+    store.add(
+        [
+            passage(name, text, metadata={"kind": "food" if name == "milk" else "film"})
+            for name, text in PASSAGES.items()
+        ]
+    )
+    yield store
+    store.close()
+
+
+@pytest.fixture(scope="module", params=["sparse", "dense"])
+def graph(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExternalTripleStore]:
+    folder = tmp_path_factory.mktemp("graph")
+    graph = ExternalTripleStore.from_path(folder, embed_model=WordEmbedding(), dense=request.param == "dense")
+    graph.load(GRAPH)
+    yield graph
+    graph.close()
+
+
+class Told(BaseRetriever):
+    """A base retriever that finds what it was told to find."""
+
+    def __init__(self, found: Mapping[str, Sequence[str]] = FOUND) -> None:
+        super().__init__()
+        self.found = found
+        self.asked: list[str] = []
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        self.asked.append(query_bundle.query_str)
+        names = self.found.get(query_bundle.query_str, [])
+        return [NodeWithScore(node=TextNode(id_=name, text=PASSAGES[name]), score=1.0) for name in names]
+
+
+def facts(*slots: Slots) -> str:
+    return json.dumps({"triples": slots})
+
+
+def then(query: str) -> str:
+    return json.dumps({"sufficient": False, "query": query})
+
+
+BORN = ["Steven Spielberg", "born in", "Cincinnati"]
+ENOUGH = json.dumps({"sufficient": True})
+READ, DECIDE, RANK = "read", "decide", "rank"
+
+
+async def retrieve(mode: Mode, retriever: ExternalGeARRetriever, question: str = QUESTION) -> tuple[list[str], Trace]:
+    if mode == "sync":
+        found, trace = retriever.retrieve_with_trace(question)
+    else:
+        found, trace = await retriever.aretrieve_with_trace(question)
+    return [each.node.node_id for each in found], trace
+
+
+def purposes(trace: Trace) -> list[str]:
+    return [call.purpose for call in trace.calls]
+
+
+@MODES
+async def test_two_steps(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
+    """No expansion in the first step; in the second the graph leads to passages that nobody searched for."""
+    llm = ScriptedLLM([facts(JAWS), then(WHERE), facts(BORN), "[4] > [1]"])
+    retriever = ExternalGeARRetriever(store, graph, Told(), llm=llm)
+    found, trace = await retrieve(mode, retriever)
+    assert llm.remaining == 0 and purposes(trace) == [READ, DECIDE, READ, RANK]
+    one, two = trace.steps
+    assert (one.query, one.base, one.passages, one.gist) == (QUESTION, ["jaws", "milk"], ["jaws", "milk"], [JAWS])
+    assert (one.linked, one.beams, one.ranked, one.answerable, one.next_query) == ([], [], None, False, WHERE)
+    assert (two.query, two.base, two.proximal, two.gist) == (WHERE, ["spielberg"], [BORN], [BORN])
+    assert [(each.triple, each.passage_id) for each in two.linked] == [
+        (["Steven Spielberg", "place of birth", "Cincinnati"], "spielberg")
+    ]
+    chains = {tuple(beam.chain[-1]): beam.passage_ids for beam in two.beams}
+    assert chains[("Cincinnati", "located next to body of water", "Ohio River")] == ["spielberg", "river"]
+    assert chains[("Jaws", "director", "Steven Spielberg")] == ["spielberg", "jaws"]
+    # RRF(graph, base): spielberg 1/61 + 1/61; then the second triples' passages in beam order.
+    assert two.passages[0] == "spielberg" and set(two.passages) == {"spielberg", "river", "jaws"}
+    # Remembered, fused over both steps: jaws 1/61 + …, spielberg 1/61, then the rest; the filter sees these.
+    shown = ["jaws", "spielberg", *(["river", "milk"] if two.passages[1] == "river" else ["milk", "river"])]
+    ranked = [shown[3], shown[0]]
+    assert (two.ranked, found, trace.stopped) == (ranked, ranked, "max_steps")
+    assert [source.ranks["filter"] for source in trace.passages] == [1, 2]
+    assert [source.score for source in trace.passages] == pytest.approx([1 / 61, 1 / 62])
+    assert trace.gist == [JAWS, BORN]
+
+
+@MODES
+async def test_each_call_is_shown_what_it_is_about(
+    store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode
+) -> None:
+    llm = ScriptedLLM([facts(JAWS), then(WHERE), facts(BORN), "none"])
+    await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=llm))
+    first, decision, second, ranking = llm.history
+    assert QUESTION in first and "[1] Jaws is a shark film" in first
+    assert f"Question: {QUESTION}" in decision and f"1. {QUESTION}" in decision and "- Jaws directed by" in decision
+    assert f"Question: {WHERE}" in second and "[1] Steven Spielberg is a film director" in second  # Eq. 2: its query
+    assert f"Question: {QUESTION}" in ranking and "- Steven Spielberg born in Cincinnati" in ranking
+    assert "[1] Jaws is a shark film" in ranking and "Ohio River" in ranking
+
+
+@MODES
+async def test_a_later_step_without_expansion_reads_for_its_own_query(
+    store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode
+) -> None:
+    llm = ScriptedLLM([facts(JAWS), then(WHERE), facts(BORN)])
+    retriever = ExternalGeARRetriever(store, graph, Told(), llm=llm, max_steps=2, expand_from=3, filter_top_k=None)
+    _, trace = await retrieve(mode, retriever)
+    assert [step.beams for step in trace.steps] == [[], []]
+    first, _, second = llm.history
+    assert QUESTION in first and WHERE not in first
+    assert WHERE in second and QUESTION not in second
+
+
+@MODES
+async def test_facts_that_suffice_end_the_search(
+    store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode
+) -> None:
+    llm = ScriptedLLM([facts(JAWS), ENOUGH, "[1]"])
+    found, trace = await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=llm))
+    assert (found, trace.stopped, trace.steps[0].answerable, llm.remaining) == (["jaws"], "sufficient", True, 0)
+
+
+@MODES
+@pytest.mark.parametrize("again", [QUESTION, QUESTION.upper() + "?"])
+async def test_a_query_that_was_searched_before_ends_the_search(
+    store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode, again: str
+) -> None:
+    llm = ScriptedLLM([facts(JAWS), then(again), "[2]"])
+    found, trace = await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=llm))
+    assert (found, trace.stopped, len(trace.steps), llm.remaining) == (["milk"], "repeated query", 1, 0)
+
+
+@MODES
+async def test_replies_that_cannot_be_read(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
+    """A ranking that can't be read leaves nothing out; a decision that can't be read ends the search."""
+    llm = ScriptedLLM(["?", "?", "?", "?", "?", "?"])
+    found, trace = await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=llm))
+    assert (found, trace.stopped, llm.remaining) == (["jaws", "milk"], "no further query", 0)
+    assert [
+        word in " ".join(trace.steps[0].problems) for word in ("reading", "search ends", "no passage was left out")
+    ] == [True] * 3
+    assert purposes(trace) == [READ, READ, DECIDE, DECIDE, RANK, RANK] and trace.steps[0].ranked is None
+
+
+@MODES
+async def test_none_is_an_answer(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
+    llm = ScriptedLLM([facts(JAWS), ENOUGH, "None."])
+    found, trace = await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=llm))
+    assert (found, trace.passages, trace.steps[0].ranked) == ([], [], [])
+
+
+@MODES
+async def test_no_filter_fuses_all_steps(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
+    llm = ScriptedLLM([facts(JAWS), then(WHERE), facts(BORN)])
+    retriever = ExternalGeARRetriever(store, graph, Told(), llm=llm, filter_top_k=None)
+    found, trace = await retrieve(mode, retriever)
+    assert llm.remaining == 0 and set(found) == {"jaws", "spielberg", "river", "milk"}
+    ranks = {source.passage_id: source.ranks for source in trace.passages}
+    for source in trace.passages:
+        assert source.score == pytest.approx(sum(1 / (60 + rank) for rank in ranks[source.passage_id].values()))
+    chain = {source.passage_id: source.chain for source in trace.passages}["river"]
+    assert chain == [
+        ["Steven Spielberg", "place of birth", "Cincinnati"],
+        ["Cincinnati", "located next to body of water", "Ohio River"],
+    ]
+
+
+@MODES
+async def test_the_filter_sees_as_many_passages_as_asked_for(
+    store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode
+) -> None:
+    llm = ScriptedLLM([facts(JAWS), ENOUGH, "[1] > [2]"])
+    found, _ = await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=llm, filter_top_k=1))
+    assert found == ["jaws"] and "[2]" not in llm.history[-1].split("#####")[1]
+
+
+@MODES
+async def test_expansion_from_the_first_step(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
+    """One call a question: SyncGE over an external graph."""
+    llm = ScriptedLLM([facts(JAWS)])
+    retriever = ExternalGeARRetriever(store, graph, Told(), llm=llm, max_steps=1, expand_from=1, filter_top_k=None)
+    found, trace = await retrieve(mode, retriever)
+    assert (llm.remaining, purposes(trace), trace.stopped) == (0, [READ], "max_steps")
+    assert found[0] == "jaws" and "spielberg" in found  # through (Steven Spielberg, place of birth, Cincinnati)
+
+
+@MODES
+async def test_no_model_at_all(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
+    """The search starts from the graph's triples nearest to the question."""
+    retriever = NaiveGERetriever(store, Told(), graph=graph)
+    found = retriever.retrieve(QUESTION) if mode == "sync" else await retriever.aretrieve(QUESTION)
+    chains = {each.node.node_id: each.node.metadata["gear_chain"] for each in found}
+    assert set(chains) == {"jaws", "milk", "spielberg", "river"}
+    assert chains["milk"] == [] and chains["river"][-1][2] == "Ohio River"
+
+
+@MODES
+async def test_one_call(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
+    """SyncGE over an external graph; what it notes nothing for stays as the base found it."""
+    llm = ScriptedLLM([facts(BORN), facts(["Qwxyz", "zzzz", "Vwxyz"])])
+    retriever = SyncGERetriever(store, Told(), llm=llm, graph=graph)
+    for expected in ({"jaws", "milk", "spielberg", "river"}, {"jaws", "milk"}):
+        found = retriever.retrieve(QUESTION) if mode == "sync" else await retriever.aretrieve(QUESTION)
+        assert {each.node.node_id for each in found} == expected
+
+
+@MODES
+async def test_links_to_something_else_are_dropped_and_shown(
+    store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode
+) -> None:
+    """Geoducks do not become oysters (Millions of GeAR-s, Table 2)."""
+    geoduck = ["Pacific geoduck", "described by", "shark handbook for divers of all ages and other readers"]
+    one_step: dict[str, Any] = {"max_steps": 1, "expand_from": 1, "filter_top_k": None}
+    checked = ExternalGeARRetriever(store, graph, Told(), llm=ScriptedLLM([facts(geoduck)]), **one_step)
+    found, trace = await retrieve(mode, checked)
+    (step,) = trace.steps
+    assert [(each.fact, each.triple[0]) for each in step.misaligned] == [(geoduck, "Pacific oyster")]
+    assert step.misaligned[0].shared <= 0.5 and (step.linked, step.beams) == ([], [])
+    assert step.fallback == "no linked triple is about the same: no expansion" and found == ["jaws", "milk"]
+    assert "Pacific oyster" in to_html(trace) and Trace.model_validate_json(trace.model_dump_json()) == trace
+    show(trace)
+    unchecked = ExternalGeARRetriever(
+        store, graph, Told(), llm=ScriptedLLM([facts(geoduck)]), check_alignment=False, **one_step
+    )
+    _, trace = await retrieve(mode, unchecked)
+    assert trace.steps[0].misaligned == [] and [each.triple[0] for each in trace.steps[0].linked] == ["Pacific oyster"]
+
+
+@pytest.mark.parametrize(
+    ("fact", "linked", "shared"),
+    [
+        (("Pacific geoduck", "is", "clam"), ("Pacific oyster", "is", "mollusc"), 0.5),
+        (("Dell Curry", "plays for", "Hornets"), ("Curry", "is a", "name"), 0.5**0.5),
+        (("The Piano", "is", "film"), ("piano", "is", "instrument"), 1.0),
+        (("the film", "made by", "Jane Campion"), ("Jane Campion", "directed", "The Piano"), 1.0),
+        (("Jaws", "is", "x"), ("Cincinnati", "is", "y"), 0.0),
+        (("The The", "is", "band"), ("The The", "is", "y"), 1.0),
+        (("¿", "is", "!"), ("?", "is", "…"), 0.0),
+    ],
+)
+def test_shared_name(fact: Sequence[str], linked: Sequence[str], shared: float) -> None:
+    assert shared_name(Triple(*fact), Triple(*linked)) == pytest.approx(shared)
+    assert shared_name(Triple(*linked), Triple(*fact)) == pytest.approx(shared)
+
+
+@MODES
+async def test_a_fact_that_the_graph_has_nothing_for(
+    store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode
+) -> None:
+    llm = ScriptedLLM([facts(["Qwxyz", "zzzz", "Vwxyz"]), facts()])
+    retriever = ExternalGeARRetriever(store, graph, Told(), llm=llm, max_steps=1, expand_from=1, filter_top_k=None)
+    for reason in (
+        ["no triple to link to: no expansion", "no linked triple is about the same: no expansion"],
+        ["the reader noted no fact: no expansion"],
+    ):
+        found, trace = await retrieve(mode, retriever)
+        assert trace.steps[0].fallback in reason and found == ["jaws", "milk"]
+
+
+@MODES
+async def test_a_step_that_finds_nothing(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
+    llm = ScriptedLLM()
+    found, trace = await retrieve(mode, ExternalGeARRetriever(store, graph, Told({}), llm=llm))
+    assert (found, trace.stopped, trace.llm_calls) == ([], "nothing found", 0)
+    llm = ScriptedLLM([facts(JAWS), then("What else?"), "[2]"])
+    found, trace = await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=llm))
+    assert (found, trace.stopped, llm.remaining) == (["milk"], "max_steps", 0)
+
+
+@MODES
+@pytest.mark.parametrize("call", [2, 3, 4])
+async def test_a_later_call_that_fails_loses_nothing(
+    store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode, call: int
+) -> None:
+    replies: list[Any] = [facts(JAWS), then(WHERE), facts(BORN), "[1]"]
+    replies[call - 1] = ConnectionError("gone")
+    retriever = ExternalGeARRetriever(store, graph, Told(), llm=ScriptedLLM(replies))
+    found, trace = await retrieve(mode, retriever)
+    assert trace.stopped == "failed: ConnectionError: gone" and {"jaws", "milk"} <= set(found)
+    assert ("river" in found) == (call == 4)
+
+
+@MODES
+async def test_a_first_call_that_fails_raises(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
+    with pytest.raises(ConnectionError):
+        await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=ScriptedLLM([ConnectionError("gone")])))
+
+
+@MODES
+@pytest.mark.parametrize(("limit", "calls"), [(1, 1), (2, 2), (3, 3)])
+async def test_a_budget_ends_it_with_what_there_is(
+    store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode, limit: int, calls: int
+) -> None:
+    llm = ScriptedLLM([facts(JAWS), then(WHERE), facts(BORN), "none"])
+    found, trace = await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=llm, max_llm_calls=limit))
+    assert (trace.stopped, trace.llm_calls) == ("max_llm_calls", calls) and "jaws" in found
+
+
+@MODES
+async def test_a_filter_binds_every_passage(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
+    """Passages that the graph leads to as well as those of the base."""
+    only = MetadataFilters(filters=[MetadataFilter(key="kind", value="food")])
+    llm = ScriptedLLM([facts(JAWS)])
+    retriever = ExternalGeARRetriever(
+        store, graph, llm=llm, max_steps=1, expand_from=1, filter_top_k=None, filters=only
+    )
+    found, trace = await retrieve(mode, retriever, "Cheese and Jaws, directed by Steven Spielberg")
+    assert found == ["milk"] and "Spielberg is" not in llm.history[0]
+    assert {passage_id for beam in trace.steps[0].beams for passage_id in beam.passage_ids} <= {"milk", ""}
+
+
+async def test_as_many_calls_as_the_docstring_says(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
+    def reply(prompt: str) -> str:
+        if "sufficient" in prompt:
+            return then(f"What is {len(prompt)} {prompt.count('?')}?")
+        return "[1]" if "Which of the passages help" in prompt else facts(JAWS)
+
+    for steps in (1, 2, 4):
+        llm = ScriptedLLM(otherwise=reply)
+        retriever = ExternalGeARRetriever(store, graph, llm=llm, max_steps=steps)
+        _, trace = await retrieve("sync", retriever)
+        assert trace.llm_calls == 2 * steps == len(llm.history)
+
+
+async def test_sync_and_async_transcripts_are_equal(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
+    traces = []
+    for each in ("sync", "async"):
+        llm = ScriptedLLM([facts(JAWS, NOISE), then(WHERE), facts(BORN), "[3] > [1] > [2]"])
+        _, trace = await retrieve(each, ExternalGeARRetriever(store, graph, Told(), llm=llm))
+        plain = trace.model_dump(exclude={"ms", "calls"})
+        traces.append((plain, llm.history, purposes(trace)))
+    assert traces[0] == traces[1]
+
+
+@MODES
+async def test_the_engine_takes_the_graph_by_one_argument(
+    store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode
+) -> None:
+    """The answer is written from what the filter kept, and the gist (Eq. 7)."""
+    llm = ScriptedLLM([facts(JAWS), then(WHERE), facts(BORN), "[1]", "The Ohio River [1]"])
+    engine = GeARQueryEngine.from_vector_store(store, llm=llm, graph=graph, base_top_k=1)
+    ask = engine.query_with_trace if mode == "sync" else None
+    response, trace = ask(QUESTION) if ask else await engine.aquery_with_trace(QUESTION)
+    assert str(response) == "The Ohio River [1]" and llm.remaining == 0
+    (kept,) = trace.steps[-1].ranked or []
+    assert [each.node.node_id for each in response.source_nodes] == [kept]
+    prompt = llm.history[-1]
+    assert f"[1] kind: film\n\n{PASSAGES[kept]}" in prompt and "[2]" not in prompt.split("#####")[1]
+    assert (
+        "Facts noted from the passages on the way:\n- Jaws directed by Steven Spielberg\n- Steven Spielberg born"
+        in prompt
+    )
+    assert response.metadata is not None and response.metadata["gear_stopped"] == "max_steps"
+    names = {name.removeprefix("retriever:") for name in engine.get_prompts() if name.startswith("retriever:")}
+    assert names == {"read", "decide", "rank"}
+    assert isinstance(GeARQueryEngine.from_vector_store(store, llm=llm).retriever, GeARRetriever)
+
+
+@MODES
+async def test_nothing_kept_is_answered_from_the_gist(
+    store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode
+) -> None:
+    llm = ScriptedLLM([facts(JAWS), ENOUGH, "none", "Spielberg"])
+    tool = QueryEngineTool.from_defaults(GeARQueryEngine.from_vector_store(store, llm=llm, graph=graph))
+    output = tool.call(QUESTION) if mode == "sync" else await tool.acall(QUESTION)
+    assert output.content == "Spielberg" and "- Jaws directed by Steven Spielberg" in llm.history[-1]
+
+
+async def test_events_come_as_for_gear(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
+    llm = ScriptedLLM([facts(JAWS), ENOUGH, "[1]"])
+    events = [each async for each in ExternalGeARRetriever(store, graph, Told(), llm=llm).astream_events(QUESTION)]
+    kinds = [event.kind for event in events[:-1] if not isinstance(event, list)]
+    assert "ranked" in kinds and "gist" in kinds and isinstance(events[-1], list)
+
+
+def test_prompts_are_replaceable(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
+    llm = ScriptedLLM([facts(JAWS), ENOUGH, "[1]"])
+    own = PromptTemplate("Rank {passages} for {question} by {gist}")
+    retriever = ExternalGeARRetriever(store, graph, Told(), llm=llm, prompts={"rank": own})
+    retriever.update_prompts({"decide": PromptTemplate("Enough? {question} {gist} {queries}")})
+    retriever.retrieve(QUESTION)
+    assert llm.history[1].startswith("Enough? ") and llm.history[2].startswith("Rank ")
+    with pytest.raises(ArgumentError, match="lacks the variable queries"):
+        retriever.update_prompts({"decide": PromptTemplate("{question} {gist}")})
+    with pytest.raises(ArgumentError, match="no prompt 'gist'"):
+        ExternalGeARRetriever(store, graph, llm=llm, prompts={"gist": own})
+
+
+def test_bad_arguments(store: GeARVectorStore, graph: ExternalTripleStore, tmp_path: Path) -> None:
+    llm = ScriptedLLM([facts(JAWS)])
+    wrongs: list[dict[str, Any]] = [{name: 0} for name in ("max_steps", "expand_from", "filter_top_k", "gist_size")]
+    for wrong in wrongs:
+        with pytest.raises(ArgumentError, match=next(iter(wrong))):
+            ExternalGeARRetriever(store, graph, llm=llm, **wrong)
+    with pytest.raises(ArgumentError, match="must be an ExternalTripleStore"):
+        ExternalGeARRetriever(store, store, llm=llm)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="question is empty"):
+        ExternalGeARRetriever(store, graph, llm=llm).retrieve("  ")
+    empty = ExternalTripleStore.from_path(tmp_path, embed_model=WordEmbedding())
+    with pytest.raises(StoreError, match="load triples into it first"):
+        ExternalGeARRetriever(store, empty, Told(), llm=llm).retrieve(
+            QUESTION
+        )  # in the first step, though it walks in the second
+
+
+@MODES
+async def test_stores_share_a_graph_that_a_dump_was_loaded_into(tmp_path: Path, mode: Mode) -> None:
+    """Wikidata's identifiers are what is walked over; each store has passages of its own."""
+    lines: list[Any] = [
+        {"id": "P57", "labels": {"en": {"value": "director"}}},
+        {"id": "P19", "labels": {"en": {"value": "place of birth"}}},
+        {"id": "Q2", "labels": {"en": {"value": "Steven Spielberg"}}, "claims": {"P19": [_says(3)]}},
+        {"id": "Q1", "labels": {"en": {"value": "Jaws"}}, "claims": {"P57": [_says(2)]}},
+        {"id": "Q3", "labels": {"en": {"value": "Cincinnati"}}},
+    ]
+    (tmp_path / "dump.json").write_text("[\n" + ",\n".join(map(json.dumps, lines)) + "\n]\n", "utf-8")
+    graph = ExternalTripleStore.from_path(tmp_path / "graph", embed_model=WordEmbedding())
+    dump = WikidataDump(tmp_path / "dump.json", tmp_path / "index")
+    loaded = graph.load(dump) if mode == "sync" else await graph.aload(dump)
+    assert (loaded.read, loaded.written, dump.report.malformed) == (2, 2, 0)
+    for number, text in enumerate(("Cincinnati is a city.", "The birthplace of many is Cincinnati, Ohio.")):
+        store = GeARVectorStore.from_path(tmp_path / f"store{number}", embed_model=WordEmbedding())
+        store.add([passage("jaws", "Jaws is a film."), passage(f"city{number}", text)])
+        retriever = NaiveGERetriever(store, Told({QUESTION: ["jaws"]}), graph=graph)
+        found = retriever.retrieve(QUESTION) if mode == "sync" else await retriever.aretrieve(QUESTION)
+        assert {each.node.node_id for each in found} == {"jaws", f"city{number}"}
+        store.close()
+    graph.close()
+
+
+def _says(item: int) -> dict[str, Any]:
+    value = {"entity-type": "item", "numeric-id": item, "id": f"Q{item}"}
+    return {
+        "rank": "normal",
+        "mainsnak": {"snaktype": "value", "datavalue": {"type": "wikibase-entityid", "value": value}},
+    }

@@ -1,0 +1,272 @@
+"""What T²RAG's model says, good and bad: questions taken apart, clues resolved."""
+
+from __future__ import annotations
+
+import gc
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llama_index.core.prompts import PromptTemplate
+
+from llama_index_gear.agents.t2rag.clues import Clues, slots_of
+from llama_index_gear.agents.t2rag.dialogue import (
+    DECOMPOSE_PROMPT,
+    RESOLVE_PROMPT,
+    decompose,
+    parse_decomposition,
+    parse_statements,
+    resolve,
+)
+from llama_index_gear.agents.t2rag.resolution import Stated, learn
+from llama_index_gear.errors import ReplyError
+from llama_index_gear.flow import Ask
+from llama_index_gear.llm.client import Reply
+from llama_index_gear.triple import StoredTriple, Triple
+
+TEMPLATE = DECOMPOSE_PROMPT.get_template()
+
+
+def parts(reply: str) -> list[tuple[str, str, str]]:
+    return [slots_of(triple) for triple in parse_decomposition(reply, TEMPLATE)]
+
+
+def said(reply: str) -> list[tuple[int | None, str, tuple[int, ...]]]:
+    return [(each.number, " | ".join(slots_of(each.triple)), each.passages) for each in parse_statements(reply)]
+
+
+DIRECTOR = ("Gift", "directed by", "?director")
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        ('{"triples": [["Gift", "directed by", "?director"]]}', [DIRECTOR]),
+        ('```json\n{"triples": [["Gift", "directed by", "?director"],]}\n```', [DIRECTOR]),
+        ('Sure!\n[["Gift", "directed by", "?director"]]\nHope this helps. What else?', [DIRECTOR]),
+        ("Reasoning: one must know the director.\nTriples:\n1. Gift | directed by | ?director", [DIRECTOR]),
+        ("| subject | predicate | object |\n|---|---|---|\n| Gift | directed by | ?director |", [DIRECTOR]),
+        ('{"triples": [["Gift", "directed by", "<director>"]]}', [DIRECTOR]),
+        ('{"triples": [["Gift", "directed by", "[director]"], ["{director}", "born in", "[the year]"]]}',
+         [DIRECTOR, ("?director", "born in", "?the_year")]),
+        ('{"triples": [["Gift", "directed by", "?"], ["?", "born in", "?"]]}',
+         [("Gift", "directed by", "?"), ("?", "born in", "?")]),
+        ('{"triples": [["Yes | No", "an album by", "?band"]]}', [("Yes | No", "an album by", "?band")]),
+        ('{"triples": [["Who | What?", "is", "?x"], ["Gift", "directed by"], ["", "is", "?y"]]}',
+         [("Who | What?", "is", "?x")]),
+        ('{"triples": [["What?", "directed by", "?director"]]}', [("What?", "directed by", "?director")]),
+        ('{"triples": [["[Rec] 2", "directed by", "?director"]]}', [("[Rec] 2", "directed by", "?director")]),
+        ('{"triples": [{"subject": "Gift", "predicate": "directed by", "object": "?director"}]}', [DIRECTOR]),
+        ('{"triples": [["Gift", "directed by", "?director"], ["?director", "born', [DIRECTOR]),
+        ("<think>Triples? [[\"a\", \"b\", \"c\"]]</think>[[\"Gift\", \"directed by\", \"?director\"]]", [DIRECTOR]),
+        (TEMPLATE + '\n{"triples": [["Gift", "directed by", "?director"]]}', [DIRECTOR]),
+        ("subject | predicate | object\nGift | directed by | ?director", [DIRECTOR]),
+    ],
+)  # fmt: skip
+def test_a_question_taken_apart(reply: str, expected: list[Any]) -> None:
+    assert parts(reply) == expected
+
+
+def test_a_question_that_is_the_prompt_s_own_example() -> None:
+    own = '{"triples": [["Dune", "written by", "?authorA"]]}'
+    assert parts(own) == [("Dune", "written by", "?authorA")]
+
+
+def test_a_question_that_shares_a_part_with_the_prompt_s_examples() -> None:
+    house = '{"triples": [["Eiffel Tower", "designed by", "?architect"], ["?architect", "born in", "?country"]]}'
+    assert len(parts(house)) == 2
+    books = [["Emma", "written by", "?authorA"], ["Ulysses", "written by", "?authorB"],
+             ["?authorA", "born on", "?dateA"], ["?authorB", "born on", "?dateB"]]  # fmt: skip
+    assert len(parts(json.dumps({"triples": books}))) == 4
+
+
+@pytest.mark.parametrize(
+    "reply", ["", "I cannot do that.", "{}", '{"triples": []}', '{"triples": "none"}', "a | b", "None"]
+)
+def test_a_question_not_taken_apart(reply: str) -> None:
+    with pytest.raises(ReplyError):
+        parse_decomposition(reply, TEMPLATE)
+
+
+@pytest.mark.parametrize("template", ["Nothing to learn here: {question}", "{question}", ""])
+def test_a_prompt_without_an_example(template: str) -> None:
+    assert parse_decomposition('[["Gift", "directed by", "?director"]]', template) == (Triple(*DIRECTOR),)
+
+
+def test_two_hundred_triples() -> None:
+    many = [[f"Gift {n}", "directed by", f"?director{n}"] for n in range(200)]
+    assert [list(slots) for slots in parts(json.dumps({"triples": many}))] == many
+    assert [
+        list(slots) for slots in parts("\n".join(f"{n}. {' | '.join(slots)}" for n, slots in enumerate(many)))
+    ] == many
+
+
+BY = "Gift | directed by | Curtiz"
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        ('{"facts": [{"clue": 1, "triple": ["Gift", "directed by", "Curtiz"], "passages": [2, 3]}]}',
+         [(1, BY, (2, 3))]),
+        ('[{"clue": "1", "triple": ["Gift", "directed by", "Curtiz"], "passages": "[2], [3]"}]', [(1, BY, (2, 3))]),
+        ('{"facts": [{"Clue": "Clue 1", "Triple": ["Gift", "directed by", "Curtiz"], "passage": 2}]}', [(1, BY, (2,))]),
+        ('{"facts": [{"clue": 1, "subject": "Gift", "predicate": "directed by", "object": "Curtiz"}]}', [(1, BY, ())]),
+        ('{"facts": [{"clue": 1, "triple": "Gift | directed by | Curtiz"}]}', [(1, BY, ())]),
+        ('{"facts": [{"clue": 1, "passages": [1, 2, 3], "triple": ["Gift", "directed by", "Curtiz"]}]}',
+         [(1, BY, (1, 2, 3))]),
+        ('{"facts": [{"clue": 1, "passages": ["1", "2", "3"], "fact": ["Gift", "directed by", "Curtiz"]}]}',
+         [(1, BY, (1, 2, 3))]),
+        ('{"facts": [{"clue": 2, "triple": ["Curtiz", "born in", 1886]}]}', [(2, "Curtiz | born in | 1886", ())]),
+        ('{"facts": [{"clue": 2, "triple": ["Curtiz", "sons", ["Ann", "Bob"]]}]}',
+         [(2, "Curtiz | sons | Ann, Bob", ())]),
+        ('{"facts": [{"triple": ["Gift", "directed by", "Curtiz"]}]}', [(None, BY, ())]),
+        ('{"facts": [["Gift", "directed by", "Curtiz"]]}', [(None, BY, ())]),
+        ('{"facts": [{"clue": 1, "triple": ["Gift", "directed by", "Curtiz"]}, {"clue": 2, "triple": ["Cur',
+         [(1, BY, ())]),
+        ('{"facts": [{"clue": 1, "triple": ["Gift"]}, {"clue": 1, "triple": ["Gift", "directed by", "Curtiz"]}]}',
+         [(1, BY, ())]),
+        ("Fully Resolved Clue 1: Gift | directed by | Curtiz\nNewly Searchable Clue 3: Curtiz | born in | ?year",
+         [(1, BY, ()), (3, "Curtiz | born in | ?year", ())]),
+        ("Here is what I found:\n1. Gift | directed by | Curtiz", [(1, BY, ())]),
+        ("Gift | directed by | Curtiz", [(None, BY, ())]),
+        ('{"facts": [{"clue": 1, "triple": ["A | B", "made by", "C"]}]}', [(1, "A | B | made by | C", ())]),
+        ('{"facts": [["Gift", "directed by", "Curtiz"], ["a", "b", "c"], ["d", "e", "f"]]}',
+         [(None, BY, ()), (None, "a | b | c", ()), (None, "d | e | f", ())]),
+        ('{"facts": ["Gift | directed by | Curtiz", "a | b | c", "d | e | f"]}',
+         [(None, BY, ()), (None, "a | b | c", ()), (None, "d | e | f", ())]),
+        ('{"1": ["Gift", "directed by", "Curtiz"], "2": ["a", "b", "c"]}', [(1, BY, ()), (2, "a | b | c", ())]),
+        ('{"clue": 1, "evidence": [1, 2, 3], "triple": ["Gift", "directed by", "Curtiz"]}', [(1, BY, ())]),
+        ('{"facts": []}', []),
+        ('{"facts": [{"clue": 1, "triple": ["subject", "predicate", "object"], "passages": [2]}]}', []),
+        ('{"facts": []}\n{"facts": []}', []),
+        ("None", []),
+        ("There is no information.", []),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_clues(reply: str, expected: list[Any]) -> None:
+    assert said(reply) == expected
+
+
+@pytest.mark.parametrize("reply", ["", "Hm.", "{", '{"answer": "Curtiz"}', "Curtiz directed it, I think."])
+def test_what_says_nothing_readable(reply: str) -> None:
+    with pytest.raises(ReplyError):
+        parse_statements(reply)
+
+
+GIFT = '{"triples": [["Gift", "directed by", "?director"]]}'
+
+
+def test_a_question_taken_apart_twice() -> None:
+    for other in ('{"triples": [["?x", "directed", "Gift"]]}', '{"Triples": [["Gift", "directed by", "Curtiz"]]}'):
+        with pytest.raises(ReplyError, match="more than one way"):
+            parse_decomposition(f"It says {other}.\n{GIFT}", TEMPLATE)
+    assert parts(f"{GIFT}\nSo:\n{GIFT}") == [DIRECTOR]
+    assert parts('["Gift", "directed by", "?director"]\n["?director", "born in", "?year"]') == [
+        DIRECTOR,
+        ("?director", "born in", "?year"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ('{"clue": 1, "triple": ["Gift", "directed by", "Forged"]}', '{"clue": 1, "triple": ["Gift", "by", "Curtiz"]}'),
+        ('{"facts": [{"clue": 1, "triple": ["a", "b", "c"]}]}', '{"facts": [{"clue": 1, "triple": ["a", "b", "d"]}]}'),
+        ('{"1": ["a", "b", "c"]}', '{"clue": "1", "triple": "a | b | d"}'),
+        ("Clue 1: a | b | c", "Clue 1: a | b | d"),
+    ],
+)
+def test_first_this_then_that_is_no_statement(one: str, other: str) -> None:
+    with pytest.raises(ReplyError, match="of clue 1"):
+        parse_statements(f"{one}\n{other}")
+    assert len(parse_statements(f"{one}\n{one}")) == 1
+
+
+def test_one_value_may_say_several_things_of_a_clue() -> None:
+    sons = [{"clue": 1, "triple": ["Curtiz", "father of", name]} for name in ("Ann", "Bob")]
+    assert len(said(json.dumps({"facts": sons}))) == 2
+    assert len(said(json.dumps(sons[0]) + json.dumps({**sons[1], "clue": 2}))) == 2
+
+
+def test_numbers_are_not_looked_for_beyond_all_depth() -> None:
+    deep = "[" * 300 + "2" + "]" * 300
+    assert said(f'{{"clue": {deep}, "triple": ["a", "b", "c"], "passages": {deep}}}') == [(2, "a | b | c", (2,))]
+
+
+@given(st.text(max_size=300) | st.text('{}[]":,|?\n clue1', max_size=300))
+def test_no_reply_breaks_the_parsers(reply: str) -> None:
+    for parse in (parse_statements, lambda text: parse_decomposition(text, TEMPLATE)):
+        try:
+            parse(reply)
+        except ReplyError:
+            pass
+
+
+def test_time_grows_with_the_reply_and_not_faster() -> None:
+    def seconds(parse: Any, reply: str) -> float:
+        best = 60.0
+        for _ in range(3):
+            start = time.process_time()
+            try:
+                parse(reply)
+            except ReplyError:
+                pass
+            best = min(best, time.process_time() - start)
+        return best
+
+    gc.disable()  # its passes over what a long reply makes take longer the more there is
+    try:
+        for junk in ("[{", '{"facts": [{"clue": 1, "triple": ["a", ', "1. | ", '{"a": ', "[", " x  "):
+            for parse in (parse_statements, parse_decomposition):
+                short, long = (seconds(parse, junk * (size // len(junk))) for size in (5_000, 40_000))
+                assert long < 3 * 8 * short + 0.1, (junk, parse)  # eight times as long; 64 times if it were quadratic
+    finally:
+        gc.enable()
+
+
+# -- the prompts ------------------------------------------------------------------------------------------------------
+
+
+def test_both_prompts_are_asked_again_once_with_what_was_wrong() -> None:
+    flow = decompose("Who?", DECOMPOSE_PROMPT)
+    (asked,) = next(flow)
+    assert isinstance(asked, Ask) and asked.variables["problem"] == "" and asked.purpose == "decompose"
+    (again,) = flow.send([Reply("I won't")])
+    assert "could not be read" in again.variables["problem"]
+    with pytest.raises(StopIteration) as stop:
+        flow.send([Reply("No")])
+    assert stop.value.value.value is None and stop.value.value.problem
+
+
+def test_what_a_resolution_is_shown() -> None:
+    clues = Clues()
+    clues.add([Triple("Gift", "directed by", "?who"), Triple("?who", "born in", "?year"), Triple("A", "is", "B")], 0, 9)
+    learn(clues, [Stated(Triple("Gift", "directed by", "Curtiz"), 1)], 1, 9)
+    fact = Triple("Curtiz", "born in", "1886")
+    found = [StoredTriple(str(n), fact, f"p{n}", 0.5) for n in (2, 1, 3)]
+    found += [StoredTriple(f"f{n}", Triple("Curtiz", "made", f"film {n}"), f"p{n}", 0.4) for n in (1, 1, 2)]
+    found.append(StoredTriple("g", Triple("Curtiz", "made", "Gift ##### [2]"), "p1", 0.3))
+    flow = resolve(
+        "When?", clues, [Triple("Gift", "is", "a #####")], found, {"p1": "one", "p2": "two #####"}, RESOLVE_PROMPT,
+        with_passages=True,
+    )  # fmt: skip
+    (asked,) = next(flow)
+    assert asked.variables == {
+        "question": "When?",
+        "clues": "2. Curtiz | born in | ?year\n3. A | is | B",
+        "known": "- Gift is a ####",
+        "propositions": (
+            "- Curtiz born in 1886 [1][2]\n- Curtiz made film 1; Gift #### (2) [1]\n- Curtiz made film 2 [2]"
+        ),
+        "passages": "[1] one\n\n[2] two ####",
+        "problem": "",
+    }
+    assert set(RESOLVE_PROMPT.template_vars) == set(asked.variables)
+    prompt = PromptTemplate("{clues}")
+    (asked,) = next(resolve("When?", clues, [], [], {"p1": "one"}, prompt, with_passages=False))
+    assert (asked.variables["known"], asked.variables["propositions"]) == ("(nothing)", "(no statement)")
+    assert asked.variables["passages"] == "(passages are not shown)"

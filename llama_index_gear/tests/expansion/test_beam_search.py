@@ -1,0 +1,548 @@
+import math
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from llama_index_gear.errors import ArgumentError
+from llama_index_gear.expansion.beam_search import Beam, BeamSearch, Scorer, diverse_triple_beam_search, flatten
+from llama_index_gear.flow import Candidate, Compute, EmbedTexts, Facts, Neighbours, Similarities, run
+from llama_index_gear.triple import StoredTriple, Triple
+
+Vector = NDArray[np.float64]
+Chain = tuple[int, ...]
+QUESTION = "which?"
+
+
+def _cosine(one: Vector, two: Vector) -> float:
+    return float(one @ two / math.sqrt(one @ one) / math.sqrt(two @ two))
+
+
+def _noise(text: str) -> Vector:
+    """A vector that depends on the text alone."""
+    return np.random.default_rng(zlib.crc32(text.encode())).normal(size=3)
+
+
+def _reader(question: str, texts: Sequence[str]) -> list[float]:
+    """A user's own model."""
+    assert question == QUESTION
+    return [float(_noise(text)[0]) for text in texts]
+
+
+# -- The world: a graph of numbers, and what a store would answer about it --------------------------------------------
+
+
+@dataclass(frozen=True)
+class World:
+    """Triple n joins the entities `ends[n]` and has the unit vector `vectors[n]`."""
+
+    query: Vector
+    ends: tuple[tuple[int, int], ...]
+    vectors: tuple[Vector, ...]
+
+    def stored(self, n: int) -> StoredTriple:
+        subject, object_ = self.ends[n]
+        # Mentions differ in case and punctuation, so that nothing but the entity key joins two triples.
+        fact = Triple(f"Entity-{subject}" if n % 2 else f"entity {subject}.", f"relation {n}", f"ENTITY {object_}")
+        return StoredTriple(f"id{n:03}", fact, f"passage {n % 5}", _cosine(self.query, self.vectors[n]))
+
+    def text(self, chain: Chain) -> str:
+        facts = [self.stored(n).triple for n in chain]
+        return ". ".join(f"{fact.subject} {fact.predicate} {fact.object}" for fact in facts)
+
+    def answer(self, request: Any) -> Any:
+        by_id = {self.stored(n).id: n for n in range(len(self.ends))}
+        match request:
+            case Neighbours():
+                return [
+                    [
+                        Candidate(each.id, each.score)
+                        for each in sorted(map(self.stored, by_id.values()), key=lambda each: (-each.score, each.id))
+                        if each.id not in request.exclude and set(each.triple.entities) & set(keys)
+                    ][: request.limit]
+                    for keys in request.triple_entities
+                ]
+            case Facts():
+                return {each: replace(self.stored(by_id[each]), score=0.0) for each in request.ids}
+            case Similarities():
+                return [
+                    [float(sum(self.vectors[by_id[c]] for c in chain) @ self.vectors[by_id[n]]) for n in near]
+                    for chain, near in request.pairs
+                ]
+            case EmbedTexts():
+                return [_noise(text) for text in request.texts]
+            case Compute():
+                return request.function()
+        raise AssertionError(request)
+
+    def search(self, initial: Sequence[int], settings: BeamSearch) -> list[Beam]:
+        starts = [self.stored(n) for n in initial]
+        return run(diverse_triple_beam_search(QUESTION, list(self.query), starts, settings), self.answer)
+
+
+def _numbers(beams: Sequence[Beam]) -> list[Chain]:
+    return [tuple(int(each.id.removeprefix("id")) for each in beam.chain) for beam in beams]
+
+
+# -- GeAR Alg. 1, word for word ---------------------------------------------------------------------------------------
+
+
+def _score(world: World, scorer: Scorer, chain: Chain) -> float:
+    vectors = [world.vectors[n] for n in chain]
+    cosines = [_cosine(world.query, vector) for vector in vectors]
+    total = np.sum(vectors, axis=0)
+    mean = total / len(chain)
+    if scorer == "additive":
+        return sum(cosines) / len(chain)
+    if scorer == "composed":
+        return _cosine(world.query, total)
+    if scorer == "novelty":
+        return (sum(cosines) / len(chain)) / float(mean @ mean)
+    if callable(scorer):
+        return scorer(QUESTION, [world.text(chain)])[0]
+    return _cosine(world.query, _noise(world.text(chain)))  # an embedding model that reads the chain's text
+
+
+def algorithm_1(world: World, initial: Sequence[int], options: BeamSearch) -> list[tuple[float, Chain]]:
+    """Slow and literal; only the project's own rules (spec §3.1) are added, and marked with `#`."""
+    b = options.beam_size
+    gamma = 2 * b if options.gamma is None else options.gamma
+    scored: list[tuple[float, Chain]] = []
+    for t in initial:
+        if (t,) not in [chain for _, chain in scored]:  # repetitions count once
+            scored.append((_score(world, options.scorer, (t,)), (t,)))
+    beams = sorted(scored, key=lambda entry: -entry[0])[:b]
+    for _ in range(2, options.length + 1):
+        in_a_beam = [t for _, chain in beams for t in chain]
+        extensions: list[tuple[float, Chain]] = []
+        for s, chain in beams:
+            near = [
+                t
+                for t in range(len(world.ends))
+                if t not in in_a_beam and set(world.ends[t]) & set(world.ends[chain[-1]])
+            ]
+            near = sorted(near, key=lambda t: -_cosine(world.query, world.vectors[t]))[: options.neighbours]
+            mine = [(s + _score(world, options.scorer, (*chain, t)), (*chain, t)) for t in near]
+            mine.sort(key=lambda entry: -entry[0])
+            if options.diversity:
+                for n in range(len(mine)):
+                    penalty = math.exp(-min(n, gamma) / gamma)
+                    value = mine[n][0]
+                    mine[n] = (value * penalty if value >= 0 else value / penalty, mine[n][1])  # negative: divided
+            extensions += mine
+        if not extensions:  # the last non-empty set is the answer
+            break
+        beams = sorted(extensions, key=lambda entry: -entry[0])[:b]
+    return beams
+
+
+# -- Random worlds ----------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def worlds(draw: st.DrawFn, size: int = 12) -> World:
+    count = draw(st.integers(1, size))
+    entity = st.integers(0, draw(st.integers(1, 6)))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    # Towards, away from, or at any angle to the question: cosines of one sign, or of both.
+    drift = draw(st.sampled_from([0.0, 1.0, -1.0]))
+    query = rng.normal(size=3)
+    raw = [rng.normal(size=3) + drift * query for _ in range(count)]
+    vectors = tuple(vector / math.sqrt(vector @ vector) for vector in raw)
+    return World(
+        query / math.sqrt(query @ query), tuple(draw(st.tuples(entity, entity)) for _ in range(count)), vectors
+    )
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[World, list[int], BeamSearch]:
+    world = draw(worlds())
+    initial = draw(st.lists(st.integers(0, len(world.ends) - 1), min_size=1, max_size=8))
+    scorers: list[Scorer] = ["novelty", "composed", "additive", "exact", _reader]
+    return (
+        world,
+        initial,
+        BeamSearch(
+            beam_size=draw(st.integers(1, 5)),
+            length=draw(st.integers(1, 4)),
+            neighbours=draw(st.one_of(st.integers(1, 4), st.just(100))),
+            gamma=draw(st.one_of(st.none(), st.floats(0.25, 9))),
+            diversity=draw(st.booleans()),
+            scorer=draw(st.sampled_from(scorers)),
+        ),
+    )
+
+
+@settings(max_examples=400, deadline=None)
+@given(problems())
+def test_same_as_algorithm_1(problem: tuple[World, list[int], BeamSearch]) -> None:
+    world, initial, options = problem
+    expected = algorithm_1(world, initial, options)
+    beams = world.search(initial, options)
+    assert _numbers(beams) == [chain for _, chain in expected]
+    assert [beam.score for beam in beams] == pytest.approx([score for score, _ in expected], rel=1e-9, abs=1e-9)
+
+
+@settings(max_examples=200, deadline=None)
+@given(problems())
+def test_what_always_holds(problem: tuple[World, list[int], BeamSearch]) -> None:
+    world, initial, options = problem
+    beams = world.search(initial, options)
+    assert 1 <= len(beams) <= options.beam_size
+    assert [beam.score for beam in beams] == sorted((beam.score for beam in beams), reverse=True)
+    assert len({len(beam.chain) for beam in beams}) == 1 and len(beams[0].chain) <= options.length
+    assert len(set(_numbers(beams))) == len(beams)
+    for beam, chain in zip(beams, _numbers(beams), strict=True):
+        assert chain[0] in initial
+        assert len(set(chain)) == len(chain)
+        for one, two in pairwise(beam.chain):
+            assert set(one.triple.entities) & set(two.triple.entities)
+        assert beam.chain == tuple(map(world.stored, chain))
+    assert world.search(initial, options) == beams
+    assert world.search([*initial, *initial[::-1]], options) == beams
+
+
+@settings(max_examples=100, deadline=None)
+@given(problems())
+def test_a_hop_enters_no_triple_that_stands_in_a_beam(problem: tuple[World, list[int], BeamSearch]) -> None:
+    world, initial, options = problem
+    shorter = world.search(initial, replace(options, length=1))
+    longer = world.search(initial, replace(options, length=2))
+    visited = {n for chain in _numbers(shorter) for n in chain}
+    for chain in _numbers(longer):
+        assert (chain[0],) in _numbers(shorter)
+        assert not set(chain[1:]) & visited
+
+
+@settings(max_examples=200, deadline=None)
+@given(problems())
+def test_the_penalty_promotes_nothing_and_raises_no_score(problem: tuple[World, list[int], BeamSearch]) -> None:
+    """All extensions of one beam, negative scores or not: the same order with diversity as without, no score higher."""
+    world, initial, options = problem
+    all_of_one = replace(options, beam_size=50, length=2, gamma=options.gamma or 4.0, diversity=False)
+    plain = world.search(initial[:1], all_of_one)
+    diverse = world.search(initial[:1], replace(all_of_one, diversity=True))
+    assert _numbers(diverse) == _numbers(plain)
+    assert diverse[0].score == plain[0].score
+    assert all(after.score <= before.score for after, before in zip(diverse, plain, strict=True))
+
+
+def test_negative_scores_are_divided() -> None:
+    world = _star([-0.5, -0.6, -0.7])
+    beams = world.search([0], BeamSearch(scorer="additive", gamma=2))
+    assert _numbers(beams) == [(0, 1), (0, 2)]
+    assert [beam.score for beam in beams] == pytest.approx(
+        [-0.5 + (-0.5 - 0.6) / 2, (-0.5 + (-0.5 - 0.7) / 2) / math.exp(-1 / 2)]
+    )
+
+
+# -- Worked by hand ---------------------------------------------------------------------------------------------------
+
+
+def _star(cosines: Sequence[float]) -> World:
+    """Triple n runs from entity 0 to entity n + 1, and has this cosine with the question."""
+    vectors = [np.array([cosine, math.sqrt(1 - cosine**2), 0.0]) for cosine in cosines]
+    ends = tuple((0, n + 1) for n in range(len(cosines)))
+    return World(np.array([1.0, 0.0, 0.0]), ends, tuple(vectors))
+
+
+def _row(cosines: Sequence[float]) -> World:
+    """Triple n runs from entity n to entity n + 1."""
+    return replace(_star(cosines), ends=tuple((n, n + 1) for n in range(len(cosines))))
+
+
+def test_worked_example_additive() -> None:
+    beams = _star([0.8, 0.6, 0.0, 0.28]).search([0], BeamSearch(scorer="additive"))
+    assert _numbers(beams) == [(0, 1), (0, 3), (0, 2)]
+    assert [beam.score for beam in beams] == pytest.approx(
+        [
+            0.8 + (0.8 + 0.6) / 2,
+            (0.8 + (0.8 + 0.28) / 2) * math.exp(-1 / 20),
+            (0.8 + (0.8 + 0.0) / 2) * math.exp(-2 / 20),
+        ]
+    )
+
+
+def test_worked_example_composed_and_novelty() -> None:
+    # (0.8, 0.6) · (0.6, 0.8) = 0.96 and (0.8, 0.6) · (0.0, 1.0) = 0.6
+    world = _star([0.8, 0.6, 0.0])
+    beams = world.search([0], BeamSearch(scorer="composed", beam_size=2))
+    assert _numbers(beams) == [(0, 1), (0, 2)]
+    assert [beam.score for beam in beams] == pytest.approx(
+        [
+            0.8 + (0.8 + 0.6) / math.sqrt(1 + 2 * 0.96 + 1),
+            (0.8 + (0.8 + 0.0) / math.sqrt(1 + 2 * 0.6 + 1)) * math.exp(-1 / 4),
+        ]
+    )
+    beams = world.search([0], BeamSearch(scorer="novelty", beam_size=2, gamma=3))
+    assert _numbers(beams) == [(0, 1), (0, 2)]
+    assert [beam.score for beam in beams] == pytest.approx(
+        [
+            0.8 + ((0.8 + 0.6) / 2) / ((1 + 2 * 0.96 + 1) / 2**2),
+            (0.8 + ((0.8 + 0.0) / 2) / ((1 + 2 * 0.6 + 1) / 2**2)) * math.exp(-1 / 3),
+        ]
+    )
+
+
+def test_worked_example_text_scorer() -> None:
+    world = _star([0.1, 0.2, 0.3])
+    said = {world.text((0,)): 0.5, world.text((0, 1)): 0.25, world.text((0, 2)): 0.75}
+
+    def scorer(question: str, texts: Sequence[str]) -> list[float]:
+        assert question == QUESTION
+        return [said[text] for text in texts]
+
+    beams = world.search([0], BeamSearch(scorer=scorer))
+    assert _numbers(beams) == [(0, 2), (0, 1)]
+    assert [beam.score for beam in beams] == pytest.approx([0.5 + 0.75, (0.5 + 0.25) * math.exp(-1 / 20)])
+
+
+def test_two_triples_that_say_the_same_count_as_one() -> None:
+    """What "novelty" is for: an echo of the first triple gains nothing over it, a new one adds up."""
+    echo = World(np.array([1.0, 0, 0]), ((0, 1), (1, 0)), (np.array([0.6, 0.8, 0]),) * 2)
+    assert echo.search([0], BeamSearch())[0].score == pytest.approx(0.6 + 0.6)
+    new = World(np.array([1.0, 0, 0]), ((0, 1), (1, 2)), (np.array([0.6, 0.8, 0]), np.array([0.6, 0, 0.8])))
+    assert new.search([0], BeamSearch())[0].score == pytest.approx(0.6 + 0.6 / ((1 + 2 * 0.36 + 1) / 2**2))
+
+
+def test_gamma_is_a_ceiling_and_twice_the_beams_by_default() -> None:
+    world = _star([0.8, 0.6, 0.5, 0.4, 0.3])
+    plain = [0.8 + (0.8 + cosine) / 2 for cosine in (0.6, 0.5, 0.4, 0.3)]
+    scores = [beam.score for beam in world.search([0], BeamSearch(scorer="additive", beam_size=4, gamma=2))]
+    factors = [1, math.exp(-1 / 2), math.exp(-2 / 2), math.exp(-2 / 2)]
+    assert scores == pytest.approx([value * factor for value, factor in zip(plain, factors, strict=True)])
+    scores = [beam.score for beam in world.search([0], BeamSearch(scorer="additive", beam_size=4))]
+    assert scores == pytest.approx([value * math.exp(-n / (2 * 4)) for n, value in enumerate(plain)])
+
+
+def test_diversity_keeps_one_beam_from_taking_all_places() -> None:
+    """Two starts: the better one's second child would beat the other's first without the penalty."""
+    star = _star([0.9, 0.5, 0.49, 0.4, 0.5])
+    world = replace(star, ends=((0, 1), (1, 2), (1, 3), (7, 8), (8, 9)))
+    kept = BeamSearch(scorer="additive", beam_size=2, gamma=0.1, neighbours=2)
+    assert _numbers(world.search([0, 3], kept)) == [(0, 1), (3, 4)]
+    assert _numbers(world.search([0, 3], replace(kept, diversity=False))) == [(0, 1), (0, 2)]
+
+
+def test_beams_that_cannot_grow_drop_out_unless_all_do() -> None:
+    star = _star([0.9, 0.1, 0.2])
+    world = replace(star, ends=((0, 1), (5, 6), (6, 7)))
+    assert _numbers(world.search([0, 1], BeamSearch())) == [(1, 2)]
+    assert _numbers(world.search([0], BeamSearch())) == [(0,)]
+    assert _numbers(_row([0.5, 0.4, 0.3]).search([0], BeamSearch(length=9))) == [(0, 1, 2)]
+
+
+def test_length_one_is_the_start_ranked() -> None:
+    world = _star([0.2, 0.9, 0.5, 0.9])
+    for scorer in ("novelty", "composed", "additive"):
+        assert _numbers(world.search([0, 1, 2, 3], BeamSearch(length=1, scorer=scorer))) == [(1,), (3,), (2,), (0,)]
+    assert _numbers(world.search([3, 2, 1, 0], BeamSearch(length=1, beam_size=2))) == [(3,), (1,)]
+
+
+@pytest.mark.parametrize("diversity", [True, False])
+def test_equal_scores_keep_the_order_of_discovery(diversity: bool) -> None:
+    """A hundred chains, three scores: enough for a sort that isn't stable to mix them up."""
+    world = _star([0.9 - n / 200 for n in range(101)])
+
+    def scorer(question: str, texts: Sequence[str]) -> list[float]:
+        numbers = [int(text.rpartition("relation ")[2].split()[0]) for text in texts]
+        return [float(number % 3) for number in numbers]
+
+    def found(initial: Sequence[int], length: int) -> list[Chain]:
+        options = BeamSearch(beam_size=100, length=length, scorer=scorer, diversity=diversity)
+        return _numbers(world.search(initial, options))
+
+    order = [*range(2, 101, 2), *range(99, 0, -2)]
+    assert found(order, 1) == [(n,) for n in sorted(order, key=lambda n: -(n % 3))]
+    assert found([0], 2) == [(0, n) for n in sorted(range(1, 101), key=lambda n: -(n % 3))]
+
+
+def test_no_start_no_beam_no_question_to_anyone() -> None:
+    with pytest.raises(StopIteration) as stop:
+        next(diverse_triple_beam_search(QUESTION, [1.0], [], BeamSearch()))
+    assert stop.value.value == []
+
+
+# -- What a search asks -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scorer", "start", "hop"),
+    [
+        ("additive", [], [Neighbours, Facts]),
+        ("composed", [], [Neighbours, Similarities, Facts]),
+        ("novelty", [], [Neighbours, Similarities, Facts]),
+        ("exact", [EmbedTexts], [Neighbours, Facts, EmbedTexts]),
+        (lambda question, texts: [0.0] * len(texts), [Compute], [Neighbours, Facts, Compute]),
+    ],
+)
+def test_round_trips(scorer: Scorer, start: list[type], hop: list[type]) -> None:
+    world = _row([0.5, 0.4, 0.3, 0.2])
+    asked: list[list[Any]] = []
+    flow = diverse_triple_beam_search(
+        QUESTION, list(world.query), [world.stored(0), world.stored(1)], BeamSearch(length=4, scorer=scorer)
+    )
+    batch = next(flow)
+    with pytest.raises(StopIteration):
+        while True:
+            asked.append(list(batch))
+            batch = flow.send([world.answer(request) for request in batch])
+    # Beam 1 grows to triple 2, then to 3; then nothing is left to ask about.
+    assert [[type(request) for request in batch] for batch in asked] == [[t] for t in [*start, *hop, *hop, Neighbours]]
+
+
+def test_what_a_hop_asks_for() -> None:
+    world = _star([0.9, 0.8, 0.7, 0.6])
+    starts = [world.stored(0), world.stored(1)]
+    flow = diverse_triple_beam_search(QUESTION, [1.0, 0.0, 0.0], starts, BeamSearch(neighbours=7, length=2))
+    (request,) = next(flow)
+    assert isinstance(request, Neighbours)
+    assert [set(keys) for keys in request.triple_entities] == [{"entity 0", "entity 1"}, {"entity 0", "entity 2"}]
+    assert (list(request.query), sorted(request.exclude), request.limit) == ([1.0, 0.0, 0.0], ["id000", "id001"], 7)
+    (request,) = flow.send([[[Candidate("id002", 0.7), Candidate("id004", 0.1)], [Candidate("id003", 0.6)]]])
+    assert [(list(chain), list(near)) for chain, near in request.pairs] == [
+        (["id000"], ["id002", "id004"]),
+        (["id001"], ["id003"]),
+    ]
+    (request,) = flow.send([[[0.0, 0.0], [0.0]]])
+    assert isinstance(request, Facts)
+    assert sorted(request.ids) == ["id002", "id003", "id004"]
+
+
+def test_only_winners_are_read() -> None:
+    """A hop sees all candidates, and reads no more facts than it keeps beams."""
+    world = _star([0.9 - n / 200 for n in range(101)])
+    read: list[str] = []
+
+    def answer(request: Any) -> Any:
+        read.extend(request.ids if isinstance(request, Facts) else ())
+        return world.answer(request)
+
+    starts = [world.stored(n) for n in range(4)]
+    run(diverse_triple_beam_search(QUESTION, list(world.query), starts, BeamSearch(beam_size=3)), answer)
+    assert 1 <= len(read) <= 3
+
+
+@pytest.mark.parametrize("scorer", ["novelty", "additive", "exact"])
+def test_a_candidate_that_is_deleted_before_it_is_read_is_no_extension(scorer: Scorer) -> None:
+    world = _star([0.9, 0.8, 0.7])
+
+    def answer(request: Any) -> Any:
+        if not isinstance(request, Facts):
+            return world.answer(request)
+        return {key: fact for key, fact in world.answer(request).items() if key not in gone}
+
+    def found() -> list[Chain]:
+        options = BeamSearch(scorer=scorer)
+        return _numbers(run(diverse_triple_beam_search(QUESTION, [1.0, 0, 0], [world.stored(0)], options), answer))
+
+    gone = {"id001"}
+    assert found() == [(0, 2)]
+    gone = {"id001", "id002"}
+    assert found() == [(0,)]
+
+
+# -- Text scorers that misbehave --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scores", [[0.1], [0.1, 0.2, 0.3], [[0.1], [0.2]], 0.5], ids=str)
+def test_a_scorer_must_give_one_float_a_text(scores: Any) -> None:
+    world = _star([0.9, 0.8])
+    with pytest.raises(ArgumentError, match="one float a text: 2 texts"):
+        world.search([0, 1], BeamSearch(scorer=lambda question, texts: scores))
+
+
+def test_a_scorer_that_gives_not_a_number_is_named() -> None:
+    world = _star([0.9, 0.8])
+    with pytest.raises(ArgumentError, match=r"NaN for the text 'Entity-0 relation 1 ENTITY 2'"):
+        world.search([0, 1], BeamSearch(scorer=lambda question, texts: [-1.0, math.nan]))
+
+
+# -- Settings ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("beam_size", 0),
+        ("beam_size", -1),
+        ("length", 0),
+        ("neighbours", 0),
+        ("gamma", 0),
+        ("gamma", -1.5),
+        ("gamma", math.nan),
+        ("scorer", "cosine"),
+        ("scorer", None),
+    ],
+)
+def test_bad_settings(name: str, value: Any) -> None:
+    with pytest.raises(ArgumentError, match=name):
+        BeamSearch(**{name: value})
+
+
+def test_defaults_are_the_papers() -> None:
+    default = BeamSearch()
+    assert (default.beam_size, default.length, default.neighbours, default.gamma, default.diversity) == (
+        10,
+        2,
+        100,
+        None,
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("scorer", "reads"), [("novelty", False), ("composed", False), ("additive", False), ("exact", True), (print, True)]
+)
+def test_who_reads_text(scorer: Any, reads: bool) -> None:
+    assert BeamSearch(scorer=scorer).reads_text is reads
+
+
+# -- Flatten ----------------------------------------------------------------------------------------------------------
+
+
+def _beam(*places: str) -> Beam:
+    """`_beam("a1", "b2")`: triple a of passage 1, then triple b of passage 2."""
+    return Beam(0.0, tuple(StoredTriple(p[0], Triple(p[0], "r", "x"), p[1:], 0.0) for p in places), 0.0)
+
+
+def _flat(*beams: Beam) -> list[tuple[str, str]]:
+    return [(passage, "".join(each.id for each in chain)) for passage, chain in flatten(beams).items()]
+
+
+def test_flatten_is_breadth_first_and_keeps_the_first_occurrence() -> None:
+    beams = _beam("a1", "b2", "c3"), _beam("d4", "e1", "f5"), _beam("g2", "h4", "i6")
+    assert _flat(*beams) == [("1", "a"), ("4", "d"), ("2", "g"), ("3", "abc"), ("5", "def"), ("6", "ghi")]
+
+
+def test_flatten_of_beams_of_different_length() -> None:
+    assert _flat(_beam("a1"), _beam("b2", "c3"), _beam("d1", "e4", "f5")) == [
+        ("1", "a"),
+        ("2", "b"),
+        ("3", "bc"),
+        ("4", "de"),
+        ("5", "def"),
+    ]
+    assert flatten([]) == {}
+
+
+@given(st.lists(st.lists(st.sampled_from(["a1", "b1", "c2", "d3", "e4"]), min_size=1, max_size=4), max_size=5))
+def test_flatten_by_its_definition(chains: list[list[str]]) -> None:
+    order: list[str] = []
+    for depth in range(4):
+        for chain in chains:
+            if len(chain) > depth and chain[depth][1:] not in order:
+                order.append(chain[depth][1:])
+    flat = _flat(*[_beam(*chain) for chain in chains])
+    assert [passage for passage, _ in flat] == order
+    starts = {"".join(place[0] for place in chain[: n + 1]) for chain in chains for n in range(len(chain))}
+    assert all(
+        path in starts and path[-1] in {"1": "ab", "2": "c", "3": "d", "4": "e"}[passage] for passage, path in flat
+    )

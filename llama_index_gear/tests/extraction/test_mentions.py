@@ -1,0 +1,196 @@
+import os
+import pickle
+import subprocess
+import sys
+import unicodedata
+
+import pytest
+from llama_index.core.ingestion import IngestionPipeline
+from llama_index.core.schema import MetadataMode, TextNode
+
+from llama_index_gear.extraction.mentions import MentionTripleExtractor
+from llama_index_gear.nodes import TRIPLES_KEY, attach_triples, read_triples
+from llama_index_gear.triple import Triple
+
+TEXT = "Curry was born in Akron. His father Dell Curry played for the Charlotte Hornets. It rained."
+
+
+def objects(text: str, title: str | None = "T") -> list[str]:
+    """The mentions, without the title that stands in for them where a sentence has none."""
+    return [triple.object for triple in MentionTripleExtractor().extract(text, title) if triple.object != title]
+
+
+def node(text: str = TEXT, title: str | None = "Stephen Curry") -> TextNode:
+    return TextNode(id_="n", text=text, metadata={} if title is None else {"title": title})
+
+
+def test_one_triple_per_sentence_and_mention() -> None:
+    assert MentionTripleExtractor().extract(TEXT, "Stephen Curry") == [
+        Triple("Stephen Curry", "Curry was born in Akron.", "Curry"),
+        Triple("Stephen Curry", "Curry was born in Akron.", "Akron"),
+        Triple("Stephen Curry", "His father Dell Curry played for the Charlotte Hornets.", "Dell Curry"),
+        Triple("Stephen Curry", "His father Dell Curry played for the Charlotte Hornets.", "Charlotte Hornets"),
+        Triple("Stephen Curry", "It rained.", "Stephen Curry"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Émile Zola met Ångström and Лев Толстой in Łódź.", ["Émile Zola", "Ångström", "Лев Толстой", "Łódź"]),
+        ("the works of J. K. Rowling and of George W. Bush.", ["J. K. Rowling", "George W. Bush"]),
+        ("He left the U.S. in 1965 for St. Louis with Dr. Who.", ["U.S.", "St. Louis", "Dr. Who"]),
+        ("She lived in the U.S. The house fell.", ["U.S."]),
+        ("Then came World War I.", ["World War I"]),
+        ("the Republic of Austria and the City of New York", ["Republic of Austria", "City of New York"]),
+        ("Ludwig van Beethoven, Oscar de la Hoya (Mexico)", ["Ludwig van Beethoven", "Oscar de la Hoya", "Mexico"]),
+        (
+            "Côte d'Ivoire, AT&T, Jean-Luc Godard–Anne O’Brien",
+            ["Côte d'Ivoire", "AT&T", "Jean-Luc Godard", "Anne O’Brien"],
+        ),
+        ("an iPhone by Apple's friends and a Boeing 747 in July 1999", ["iPhone", "Apple", "Boeing 747", "July 1999"]),
+        ("In 1914, to 1918; 12345 or 42 or (2001)", []),
+        ("However, It was he. In Paris it is. Vitamin A was.", ["Paris", "Vitamin A"]),
+        ("Construction began. The construction ended.", []),
+        ("🙂Paris \u200fRome\u200f (🎉) «Milan»", ["Paris", "Rome", "Milan"]),
+        ("“Hello,” said Ann. “Goodbye!” Bob left.", ["Hello", "Ann", "Goodbye", "Bob"]),
+        ("...  ,,, –– ((( )))", []),
+        # a nation's adjective is no name, a name with one in it is
+        ("the British physicist and French. German troops met the British Museum", ["British Museum"]),
+    ],
+)
+def test_mentions(text: str, expected: list[str]) -> None:
+    assert objects(text) == expected
+
+
+def test_combining_characters_stay_with_their_letter() -> None:
+    decomposed = unicodedata.normalize("NFD", "in Orléans, Émile Brontë")
+    assert [unicodedata.normalize("NFC", name) for name in objects(decomposed)] == ["Orléans", "Émile Brontë"]
+
+
+@pytest.mark.parametrize(
+    "text", ["東京は日本の首都です。人口は多い。", "القاهرة هي عاصمة مصر. وهي كبيرة.", "דוד בן גוריון. הוא נולד."]
+)
+def test_scripts_without_capitals_give_the_title_and_the_sentence(text: str) -> None:
+    triples = MentionTripleExtractor().extract(text, "東京")
+    assert len(triples) == 2
+    assert {(triple.subject, triple.object) for triple in triples} == {("東京", "東京")}
+    assert "".join(triple.predicate.replace(" ", "") for triple in triples) == text.replace(" ", "")
+    assert MentionTripleExtractor().extract(text, None) == []
+
+
+def test_the_title_counts_without_its_parenthesis_and_is_no_object_beside_others() -> None:
+    triples = MentionTripleExtractor().extract(
+        "Song of Solomon is a novel by Toni Morrison.", "Song of Solomon (novel)"
+    )
+    assert [(triple.subject, triple.object) for triple in triples] == [("Song of Solomon", "Toni Morrison")]
+    (alone,) = MentionTripleExtractor().extract("it is long", "Song of Solomon (novel)")
+    assert (alone.subject, alone.object) == ("Song of Solomon", "Song of Solomon")
+    (strange,) = MentionTripleExtractor().extract("it is long", "(film)")
+    assert strange.object == "(film)"
+
+
+@pytest.mark.parametrize("title", [None, "", "  "])
+def test_without_a_title_the_first_mention_is_the_subject(title: str | None) -> None:
+    triples = MentionTripleExtractor().extract("it began so. In Vienna lived Franz Schubert. He met Beethoven.", title)
+    assert [(triple.subject, triple.object) for triple in triples] == [
+        ("Vienna", "Franz Schubert"),
+        ("Vienna", "Beethoven"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["", " \n\n ", "\n"])
+def test_empty_text(text: str) -> None:
+    assert MentionTripleExtractor().extract(text, "T") == []
+    (extracted,) = MentionTripleExtractor()([node(text)])
+    assert read_triples(extracted) == []
+
+
+def test_a_blank_line_ends_a_sentence() -> None:
+    assert [triple.predicate for triple in MentionTripleExtractor().extract("in Rome\n \nby Ann", "T")] == [
+        "in Rome",
+        "by Ann",
+    ]
+
+
+def test_long_sentences_are_clipped_around_the_mention() -> None:
+    words = [f"w{n}" for n in range(150)]
+    words[75] = "Rome"
+    (triple,) = MentionTripleExtractor().extract(" ".join(words), "T")
+    assert triple.predicate.split() == words[56:96]
+
+
+def test_triples_per_passage_are_bounded_and_distinct() -> None:
+    text = "In Rome, by Ann. In Rome, by Ann. In Bonn, by Bob."
+    assert objects(text) == ["Rome", "Ann", "Bonn", "Bob"]
+    assert [t.object for t in MentionTripleExtractor(max_triples_per_passage=3).extract(text, "T")] == [
+        "Rome",
+        "Ann",
+        "Bonn",
+    ]
+    with pytest.raises(ValueError, match="max_triples_per_passage"):
+        MentionTripleExtractor(max_triples_per_passage=0)
+
+
+def test_input_is_not_mutated_and_earlier_triples_are_replaced() -> None:
+    before = attach_triples(node(), [Triple("a", "b", "c")])
+    dump = before.model_dump_json()
+    (after,) = MentionTripleExtractor()([before])
+    assert before.model_dump_json() == dump
+    assert Triple("a", "b", "c") not in read_triples(after)
+    assert after.get_content(metadata_mode=MetadataMode.EMBED) == node().get_content(metadata_mode=MetadataMode.EMBED)
+    assert after.node_id == before.node_id
+
+
+def test_title_key_and_titles_that_are_no_text() -> None:
+    other = TextNode(text="in Rome", metadata={"year": 1999})
+    (extracted,) = MentionTripleExtractor(title_key="year")([other])
+    assert read_triples(extracted) == [Triple("1999", "in Rome", "Rome")]
+
+
+async def test_async_equals_sync(capsys: pytest.CaptureFixture[str]) -> None:
+    extractor = MentionTripleExtractor()
+    assert await extractor.acall([node()], show_progress=True) == extractor([node()])
+    assert "Extracting mentions" in capsys.readouterr().err
+
+
+def test_pickling_and_serialising() -> None:
+    extractor = MentionTripleExtractor(title_key="name", max_triples_per_passage=5, show_progress=True)
+    assert pickle.loads(pickle.dumps(extractor)) == extractor
+    assert "show_progress" not in extractor.to_dict()
+    assert MentionTripleExtractor.from_dict(extractor.to_dict()).max_triples_per_passage == 5
+    assert MentionTripleExtractor.class_name() == "MentionTripleExtractor"
+
+
+def test_same_triples_in_every_process() -> None:
+    door = "from llama_index_gear import MentionTripleExtractor"
+    code = f"{door}; print(MentionTripleExtractor().extract({TEXT!r}, 'Stephen Curry'))"
+    expected = repr(MentionTripleExtractor().extract(TEXT, "Stephen Curry"))
+    environment = {**os.environ, "PYTHONHASHSEED": "7"}
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert run.stdout.strip() == expected
+
+
+def test_pipeline_twice() -> None:
+    pipeline = IngestionPipeline(transformations=[MentionTripleExtractor()])
+    first = pipeline.run(nodes=[node()], show_progress=False)
+    second = pipeline.run(nodes=[node()], show_progress=False)
+    assert first == second
+    assert len(first[0].metadata[TRIPLES_KEY]) == 5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("Paris is in the France of Émile Zola. " * 27_000, id="sentences"),
+        pytest.param("A" * 1_000_000, id="one capitalised word"),
+        pytest.param("a" * 1_000_000, id="one word"),
+        pytest.param("." * 1_000_000, id="full stops"),
+        pytest.param("Word " * 10_000, id="capitalised words"),
+        pytest.param("Word of the " * 80_000, id="connectors"),
+        pytest.param("\n \n" * 300_000, id="blank lines"),
+    ],
+)
+def test_hostile_texts_take_linear_time(text: str) -> None:
+    triples = MentionTripleExtractor(max_triples_per_passage=1_000_000).extract(text, "T")
+    assert all(len(triple.text) < 40 * 202 + 10 * 202 for triple in triples)

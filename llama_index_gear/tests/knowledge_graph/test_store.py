@@ -1,0 +1,377 @@
+"""An external graph: loaded once, resumed, searched by words or by meaning, shared; on both local engines."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from llama_index.core.settings import Settings
+from qdrant_client import AsyncQdrantClient, QdrantClient
+from qdrant_client.http import models
+
+from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError
+from llama_index_gear.flow import Facts, Link, Neighbours, Passages, Similarities
+from llama_index_gear.knowledge_graph.sparse import Remembered
+from llama_index_gear.knowledge_graph.store import ExternalTripleStore, Loaded
+from llama_index_gear.store.edge.client import EdgeClient
+from llama_index_gear.store.vector_store import GeARVectorStore
+from llama_index_gear.testing import WordEmbedding
+from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.triple import GraphTriple, StoredTriple, Triple
+
+EMBED = WordEmbedding()
+QUESTION = "where was the director born"
+TRIPLES = [
+    GraphTriple(Triple("Jaws", "director", "Steven Spielberg"), ("Q1", "Q2")),
+    GraphTriple(Triple("Steven Spielberg", "born in", "Cincinnati"), ("Q2", "Q3")),
+    GraphTriple(Triple("Steven Spielberg", "spouse", "Kate Capshaw"), ("Q2", "Q4")),
+    GraphTriple(Triple("Cincinnati", "river", "Ohio"), ("Q3", "Q5")),
+    GraphTriple(Triple("Steven Spielberg", "alias", "Spielberg"), ("Q2",), is_name=True),
+    GraphTriple(Triple("Steven Spielberg", "plays", "football"), ("Q9", "Q8")),  # another of this name
+]
+DIRECTOR, BORN, SPOUSE, RIVER, ALIAS, NAMESAKE = TRIPLES
+
+Make = Callable[..., ExternalTripleStore]
+
+
+@pytest.fixture(params=["edge", "memory", "native"])
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
+    made: list[ExternalTripleStore] = []
+    clients: dict[str, Any] = {}
+    if request.param == "edge":
+        clients["client"] = EdgeClient(tmp_path / "graph")
+    elif request.param == "memory":
+        clients["client"] = QdrantClient(":memory:")
+    else:
+        clients["aclient"] = AsyncQdrantClient(":memory:")
+
+    def make(**arguments: Any) -> ExternalTripleStore:
+        made.append(ExternalTripleStore(**clients, **{"embed_model": EMBED, **arguments}))
+        return made[-1]
+
+    yield make
+    if "client" in clients:
+        clients["client"].close()
+
+
+@pytest.fixture(params=["sync", "async"])
+def mode(request: pytest.FixtureRequest, make: Make) -> str:
+    if "native" in request.node.name and request.param == "sync":
+        pytest.skip("an async client alone")
+    return str(request.param)
+
+
+async def call(mode: str, graph: ExternalTripleStore, method: str, *arguments: Any, **options: Any) -> Any:
+    if mode == "sync":
+        return getattr(graph, method)(*arguments, **options)
+    return await getattr(graph, f"a{method}")(*arguments, **options)
+
+
+def embedded(text: str) -> list[float]:
+    return EMBED.get_query_embedding(text)
+
+
+def cosine(one: str, two: str) -> float:
+    return float(np.dot(embedded(one), embedded(two)))
+
+
+@pytest.mark.parametrize("dense", [False, True])
+async def test_load_link_and_walk(make: Make, mode: str, dense: bool) -> None:
+    graph = make(dense=dense)
+    assert await call(mode, graph, "count") == 0
+    assert await call(mode, graph, "load", iter(TRIPLES)) == Loaded(read=6, written=6)
+    assert await call(mode, graph, "count") == 6
+    texts = ["Spielberg is the director of Jaws", "The river of Cincinnati"]
+    linked = await call(mode, graph, "answer", Link(texts, 1, embedded(QUESTION)))
+    assert [[each.triple for each in answer] for answer in linked] == [[DIRECTOR.triple], [RIVER.triple]]
+    names = ["Jaws Steven Spielberg", "Cincinnati river"]
+    assert await call(mode, graph, "answer", Link(texts, 1, embedded(QUESTION), names)) == linked
+    (start,), _ = linked
+    assert (start.id, start.entities, start.passage_id) == (DIRECTOR.id, ("Q1", "Q2"), "")
+    assert start.score == pytest.approx(cosine(QUESTION, DIRECTOR.triple.text), abs=1e-5)
+
+    request = Neighbours([start.entities, RIVER.entities], embedded(QUESTION), [start.id], 10, QUESTION)
+    near, of_river = await call(mode, graph, "answer", request)
+    assert {each.id for each in near} == {BORN.id, SPOUSE.id}  # no alias, and not the one of the same name
+    (alias,) = (await call(mode, graph, "answer", Link(["alias Spielberg"], 1, embedded(QUESTION))))[0]
+    assert (alias.id, alias.entities) == (ALIAS.id, ("Q2",))
+    assert {each.id for each in of_river} == {BORN.id, RIVER.id}
+    for found in (near, of_river):
+        texts_of = {each.id: each.triple.text for each in TRIPLES}
+        expected = [cosine(QUESTION, texts_of[each.id]) for each in found]
+        assert [each.score for each in found] == pytest.approx(expected, abs=1e-5)
+        assert expected == sorted(expected, reverse=True)
+    assert near[0].id == BORN.id
+
+    facts = await call(mode, graph, "answer", Facts([BORN.id, "00000000-0000-0000-0000-000000000000"]))
+    assert facts == {BORN.id: StoredTriple(BORN.id, BORN.triple, "", 0.0, BORN.entities)}
+    pairs = [([start.id], [BORN.id, SPOUSE.id]), ([start.id, BORN.id], [RIVER.id]), ([RIVER.id], [])]
+    products = await call(mode, graph, "answer", Similarities(pairs))
+    assert [list(map(float, each)) for each in products] == [
+        pytest.approx([cosine(DIRECTOR.triple.text, each.triple.text) for each in (BORN, SPOUSE)], abs=1e-5),
+        pytest.approx(
+            [cosine(DIRECTOR.triple.text, RIVER.triple.text) + cosine(BORN.triple.text, RIVER.triple.text)], abs=1e-5
+        ),
+        [],
+    ]
+
+
+@pytest.mark.parametrize("dense", [False, True])
+async def test_a_load_that_was_killed_goes_on(make: Make, mode: str, dense: bool) -> None:
+    """At every triple: nothing is written twice, and the graph is that of an undisturbed load."""
+    graph = make(dense=dense, batch_size=2)
+
+    def dying(after: int) -> Iterator[GraphTriple]:
+        yield from TRIPLES[:after]
+        raise KeyboardInterrupt
+
+    written = 0
+    for after in range(len(TRIPLES)):
+        with pytest.raises(KeyboardInterrupt):
+            await call(mode, graph, "load", dying(after))
+        assert await call(mode, graph, "count") == after // 2 * 2
+    written = await call(mode, graph, "count")
+    assert await call(mode, graph, "load", TRIPLES) == Loaded(read=6, written=6 - written)
+    assert await call(mode, graph, "load", [*TRIPLES, *TRIPLES]) == Loaded(read=12, written=0)
+
+
+async def test_triples_of_ones_own_are_neighbours_by_name(make: Make, mode: str) -> None:
+    graph = make()
+    await call(
+        mode, graph, "load", [Triple("Jaws", "director", "S. Spielberg"), Triple("s spielberg", "born in", "Ohio")]
+    )
+    (near,) = await call(mode, graph, "answer", Neighbours([("s spielberg",)], embedded("x"), [], 5, "x"))
+    assert len(near) == 2
+
+
+async def test_what_shares_no_word_with_the_question_is_a_neighbour_too(make: Make, mode: str) -> None:
+    """Those that share words come first, up to the limit; then any."""
+    graph = make()
+    hub = [GraphTriple(Triple("Hub", f"p{n}", f"thing{n}"), ("Q0", f"Q{n + 1}")) for n in range(30)]
+    await call(mode, graph, "load", [*hub, GraphTriple(Triple("Hub", "born", "Rome"), ("Q0", "Q99"))])
+    (near,) = await call(mode, graph, "answer", Neighbours([("Q0",)], embedded(QUESTION), [], 10, QUESTION))
+    facts = await call(mode, graph, "answer", Facts([each.id for each in near]))
+    assert len(near) == 10 and facts[near[0].id].triple.predicate == "born"
+
+
+async def test_names_say_where_to_look(make: Make, mode: str) -> None:
+    """Of the triples that share a name, the best by all words; if none does, of all."""
+    graph = make()
+    await call(mode, graph, "load", TRIPLES)
+    for names, expected in (((), RIVER), (("Steven Spielberg",), SPOUSE), (("Zzz",), RIVER)):
+        ((linked,),) = await call(mode, graph, "answer", Link(["river Ohio spouse"], 1, embedded("x"), names))
+        assert linked.triple == expected.triple
+
+
+async def test_a_graph_that_is_not_there(make: Make, mode: str) -> None:
+    with pytest.raises(StoreError, match="no graph 'graph' yet: load triples into it first"):
+        await call(mode, make(), "answer", Link(["x"], 1, embedded("x")))
+    await call(mode, make(), "clear")  # nothing to do
+    assert await call(mode, make(), "load", []) == Loaded()
+
+
+async def test_a_graph_is_opened_as_it_was_loaded(make: Make, mode: str) -> None:
+    graph = make()
+    await call(mode, graph, "load", TRIPLES)
+    with pytest.raises(StoreError, match="was loaded with dense=False"):
+        await call(mode, make(dense=True), "answer", Link(["x"], 1, embedded("x")))
+    await call(mode, graph, "clear")
+    with pytest.raises(StoreError, match="no graph"):
+        await call(mode, graph, "answer", Link(["x"], 1, embedded("x")))
+    await call(mode, make(dense=True), "load", TRIPLES)
+    (linked,) = await call(mode, make(), "answer", Link(["river Cincinnati"], 1, embedded("x")))  # has its words
+    assert linked[0].triple == RIVER.triple
+
+
+async def test_another_embedding_model_is_refused(make: Make, mode: str) -> None:
+    for dense in (False, True):
+        graph = make(dense=dense, collection_name=f"graph{dense}")
+        await call(mode, graph, "load", TRIPLES)
+        with pytest.raises(EmbeddingError):
+            await call(mode, graph, "answer", Link(["Jaws"], 1, [1.0, 0.0]))
+    with pytest.raises(EmbeddingError):
+        await call(
+            mode,
+            make(dense=True, embed_model=WordEmbedding(8), collection_name="graphTrue"),
+            "load",
+            [RIVER, Triple("a", "b", "c")],
+        )
+
+
+async def test_texts_without_words_link_to_nothing(make: Make, mode: str) -> None:
+    graph = make()
+    await call(mode, graph, "load", TRIPLES)
+    assert await call(mode, graph, "answer", Link(["", "the", "中"], 3, embedded("x"))) == [[], [], []]
+    assert await call(mode, graph, "answer", Link([], 3, embedded("x"))) == []
+    assert await call(mode, graph, "answer", Neighbours([], embedded("x"), [], 3, "")) == []
+    assert await call(mode, graph, "answer", Similarities([])) == []
+
+
+def test_bad_arguments(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="batch_size"):
+        ExternalTripleStore.from_path(tmp_path, batch_size=0)
+    with pytest.raises(ArgumentError, match="BM25 cannot be set up"):
+        ExternalTripleStore.from_path(tmp_path, language="klingon")
+    with pytest.raises(ArgumentError, match="from_path"):
+        ExternalTripleStore()
+    graph = ExternalTripleStore.from_path(tmp_path / "graph", embed_model=EMBED)
+    graph.load(TRIPLES)
+    with pytest.raises(StoreError, match="no answer to Passages"):
+        graph.answer(Passages(["x"]))
+    for request in (Link(["x"], 0, embedded("x")), Neighbours([("Q1",)], embedded("x"), [], 0, "x")):
+        with pytest.raises(ArgumentError, match="1 or more"):
+            graph.answer(request)
+    graph.close()
+    other = EdgeClient(tmp_path / "other")
+    other.create_collection("graph", models.VectorParams(size=3, distance=models.Distance.COSINE))
+    with pytest.raises(StoreError, match="holds no graph"):
+        ExternalTripleStore(other, embed_model=EMBED).answer(Facts(["x"]))
+    other.close()
+
+
+def test_a_store_of_passages_is_no_graph(tmp_path: Path) -> None:
+    """Nothing is read from it as triples, nothing written into it, and it is not cleared by mistake."""
+    client = EdgeClient(tmp_path)
+    store = GeARVectorStore(client, embed_model=EMBED)
+    store.add([passage("p", "It is a film.", [("It", "is", "film")])])
+    for name in (store.collection_name, store.triple_collection_name):
+        graph = ExternalTripleStore(client, collection_name=name, embed_model=EMBED)
+        for attempt in (
+            lambda graph=graph: graph.answer(Facts(["x"])),
+            lambda graph=graph: graph.load(TRIPLES),
+            graph.clear,
+        ):
+            with pytest.raises(StoreError, match="holds no graph"):
+                attempt()
+    assert [node.node_id for node in store.get_nodes()] == ["p"]
+    store.close()
+
+
+async def test_vectors_are_not_left_out_of_a_dense_graph(make: Make, mode: str) -> None:
+    await call(mode, make(dense=True), "load", TRIPLES[:1])
+    with pytest.raises(StoreError, match="loaded with dense=True: open it so to load more"):
+        await call(mode, make(), "load", TRIPLES)
+    assert await call(mode, make(dense=True), "load", TRIPLES) == Loaded(read=6, written=5)
+
+
+async def test_what_is_no_triple_is_refused(make: Make, mode: str) -> None:
+    for wrong in ([("a", "b", "c")], "graph.tsv"):
+        with pytest.raises(ArgumentError, match="load takes triples, got"):
+            await call(mode, make(), "load", wrong)
+
+
+def test_a_load_that_was_killed_before_the_index_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def dying(*arguments: Any, **options: Any) -> None:
+        raise KeyboardInterrupt
+
+    graph = ExternalTripleStore.from_path(tmp_path, embed_model=EMBED)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(EdgeClient, "create_payload_index", dying)
+        graph.load(TRIPLES)
+    graph.close()
+    graph = ExternalTripleStore.from_path(tmp_path, embed_model=EMBED)
+    assert graph.load(TRIPLES).written == 6
+    assert set(graph.client.get_collection("graph").payload_schema) == {"entities"}
+    graph.close()
+
+
+async def test_two_loads_at_once(make: Make) -> None:
+    graph, other = make(batch_size=2), make(batch_size=2)
+    await asyncio.gather(graph.aload(TRIPLES), other.aload(TRIPLES))
+    assert await graph.acount() == 6
+
+
+def test_the_model_of_settings_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Settings, "_embed_model", EMBED)
+    graph = ExternalTripleStore.from_path(tmp_path)
+    graph.load(TRIPLES, show_progress=True)
+    assert graph.answer(Link(["Jaws"], 1, embedded("x")))[0][0].triple == DIRECTOR.triple
+    graph.close()
+    again = ExternalTripleStore.from_path(tmp_path)  # it is on the disk
+    assert again.count() == 6
+    again.close()
+
+
+class Counting(WordEmbedding):
+    """Remembers how many texts it embedded."""
+
+    def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
+        EMBEDDED.append(len(texts))
+        return super()._get_text_embeddings(texts)
+
+
+EMBEDDED: list[int] = []
+
+
+def test_triples_are_embedded_when_they_are_met_and_then_remembered(tmp_path: Path) -> None:
+    graph = ExternalTripleStore.from_path(tmp_path, embed_model=Counting())
+    EMBEDDED.clear()
+    graph.load(TRIPLES)
+    assert sum(EMBEDDED) == 0
+    ask = Neighbours([("Q2",)], embedded(QUESTION), [], 10, QUESTION)
+    first = graph.answer(ask)
+    assert sum(EMBEDDED) == len(first[0]) == 3
+    assert graph.answer(ask) == first and sum(EMBEDDED) == 3
+    graph._graph.sparse.remembered._vectors.clear()  # forgotten between two requests of one question
+    products = graph.answer(Similarities([([DIRECTOR.id], [BORN.id])]))
+    assert products == [[pytest.approx(cosine(DIRECTOR.triple.text, BORN.triple.text), abs=1e-5)]]
+    assert graph.answer(Similarities([(["00000000-0000-0000-0000-000000000000"], [BORN.id])])) == [[0.0]]
+    graph.close()
+
+
+def test_the_longest_unused_are_forgotten() -> None:
+    remembered = Remembered(most=3)
+    vectors = {name: np.array([float(number)], dtype=np.float32) for number, name in enumerate("abcd")}
+    for name in "abc":
+        remembered.add({name: vectors[name]})
+    assert list(remembered.known("a")) == ["a"]
+    remembered.add({"d": vectors["d"]})
+    assert sorted(remembered.known("abcd")) == ["a", "c", "d"]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_sparse_and_dense_graphs_find_the_same_neighbours(tmp_path: Path, seed: int) -> None:
+    """As long as no entity has more triples than are asked for; and as a brute-force search does."""
+    chance = random.Random(seed)
+    words = "red green blue film city river king war song book".split()
+    triples = [
+        GraphTriple(
+            Triple(f"{chance.choice(words)} {s}", chance.choice(words), f"{chance.choice(words)} {o}"),
+            (f"Q{s}", f"Q{o}"),
+        )
+        for s, o in ((chance.randrange(20), chance.randrange(20, 40)) for _ in range(150))
+    ]
+    unique = {each.id: each for each in triples}
+    graphs = [
+        ExternalTripleStore.from_path(tmp_path / str(dense), embed_model=EMBED, dense=dense) for dense in (False, True)
+    ]
+    for graph in graphs:
+        assert graph.load(triples) == Loaded(150, len(unique))
+    query = "red river of the king"
+    asked = [tuple(each.entities) for each in chance.sample(triples, 5)]
+    exclude = [each.id for each in chance.sample(triples, 10)]
+    found: list[Sequence[Any]] = [
+        graph.answer(Neighbours(asked, embedded(query), exclude, 100, query)) for graph in graphs
+    ]
+    for entities, sparse, dense in zip(asked, *found, strict=True):
+        expected = {
+            triple_id: cosine(query, each.triple.text)
+            for triple_id, each in unique.items()
+            if set(each.entities) & set(entities) and triple_id not in exclude
+        }
+        for near in (sparse, dense):
+            assert {each.id: each.score for each in near} == pytest.approx(expected, abs=1e-5)
+    for graph in graphs:
+        graph.close()
+
+
+def test_ids_tell_namesakes_apart() -> None:
+    triple = Triple("A", "b", "C")
+    ids = [GraphTriple(triple, entities).id for entities in (("Q1", "Q2"), ("Q1", "Q3"), ("Q2", "Q1"), ())]
+    assert len(set(ids)) == 4 and all(one != two for one, two in itertools.pairwise(ids))

@@ -1,0 +1,490 @@
+"""Wikidata's dumps: exact triples out of every kind of statement, resumed where they were, whatever is broken."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import itertools
+import json
+import random
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import llama_index_gear.knowledge_graph.wikidata as wikidata
+from llama_index_gear.errors import ArgumentError, GraphFileError, TripleError
+from llama_index_gear.knowledge_graph.files import TriplesFile
+from llama_index_gear.knowledge_graph.wikidata import WikidataDump
+from llama_index_gear.knowledge_graph.wikidata_index import Entity, WikidataIndex
+from llama_index_gear.triple import GraphTriple, Triple
+
+
+def _item(number: int) -> dict[str, Any]:
+    return {
+        "type": "wikibase-entityid",
+        "value": {"entity-type": "item", "numeric-id": number, "id": f"Q{number}"},
+    }
+
+
+def _statement(value: dict[str, Any] | None, kind: str = "value", rank: str = "normal") -> dict[str, Any]:
+    snak: dict[str, Any] = {"snaktype": kind, "property": "P1", "hash": "0" * 40}
+    if value is not None:
+        snak["datavalue"] = value
+    return {"mainsnak": snak, "type": "statement", "id": "Q1$0", "rank": rank, "qualifiers": {}, "references": []}
+
+
+def _named(labels: dict[str, str]) -> dict[str, Any]:
+    return {language: {"language": language, "value": value} for language, value in labels.items()}
+
+
+def _entity(
+    name: str, labels: dict[str, str], claims: Any = None, aliases: dict[str, list[str]] | None = None
+) -> dict[str, Any]:
+    several = {
+        language: [{"language": language, "value": value} for value in values]
+        for language, values in (aliases or {}).items()
+    }
+    return {
+        "type": "item" if name[0] == "Q" else "property",
+        "id": name,
+        "labels": _named(labels),
+        "descriptions": {},
+        "aliases": several or [],  # Wikibase writes an empty object as an empty list
+        "claims": claims if claims is not None else [],
+        "sitelinks": {},
+        "lastrevid": 1,
+    }
+
+
+SPIELBERG = _entity(
+    "Q8877",
+    {"en": "Steven Spielberg", "de": "Steven  Spielberg"},
+    {
+        "P19": [
+            _statement(_item(43196)),
+            _statement(_item(65), rank="deprecated"),
+            _statement(None, "somevalue"),
+            _statement(None, "novalue"),
+        ],
+        "P26": [_statement(_item(7)), _statement(_item(8), rank="preferred"), _statement(_item(8))],
+        "P569": [_statement({"type": "time", "value": {"time": "+1946-12-18T00:00:00Z", "precision": 11}})],
+        "P2048": [_statement({"type": "quantity", "value": {"amount": "+1.72", "unit": "1"}})],
+        "P1477": [_statement({"type": "monolingualtext", "value": {"text": "Steven Allan", "language": "en"}})],
+        "P373": [_statement({"type": "string", "value": "Steven Spielberg"})],
+        "P2860": [_statement(_item(43196))],
+        "P5": [_statement({"type": "wikibase-entityid", "value": {"entity-type": "property", "id": "P19"}})],
+        "P4": [_statement({"type": "wikibase-entityid", "value": {"entity-type": "item", "numeric-id": 99}})],
+        "P3": [_statement(_item(404))],
+    },
+    {"en": ["Spielberg", "Steven Spielberg", "Steven Allan Spielberg"], "de": ["Spielberg, S."]},
+)
+ENTITIES: list[Any] = [
+    _entity("P19", {"en": "place of birth", "de": "Geburtsort"}),
+    _entity("P26", {"en": "spouse"}),
+    _entity("P3", {"en": "heir"}),
+    _entity("P4", {"en": "knows"}),
+    _entity("P2860", {"en": "cites work"}),
+    SPIELBERG,
+    _entity("Q43196", {"en": "Cincinnati", "de": "Cincinnati"}),
+    _entity("Q8", {"mul": "Kate Capshaw", "fr": "K. Capshaw"}, {"P26": [_statement(_item(8877))]}),
+    {"entity": "Q99", "redirect": "Q100", "type": "item"},
+    _entity("Q100", {"en": "George Lucas"}),
+    _entity("Q7", {"fr": "Amy Irving"}),  # no label in the languages asked for; Q404 has no entity at all
+]
+TRIPLES = [
+    ("Steven Spielberg", "place of birth", "Cincinnati", ("Q8877", "Q43196")),
+    ("Steven Spielberg", "spouse", "Kate Capshaw", ("Q8877", "Q8")),
+    ("Steven Spielberg", "knows", "George Lucas", ("Q8877", "Q100")),
+    ("Kate Capshaw", "spouse", "Steven Spielberg", ("Q8", "Q8877")),
+    ("Steven Spielberg", "alias", "Spielberg", ("Q8877",)),
+]
+
+
+def _dump(path: Path, entities: Sequence[Any] = ENTITIES, broken: dict[int, str] | None = None) -> Path:
+    lines = ["[", *(json.dumps(each, ensure_ascii=False) + "," for each in entities)]
+    lines[-1] = lines[-1].removesuffix(",")
+    for number, text in sorted((broken or {}).items()):
+        lines.insert(number, text)
+    whole = ("\n".join([*lines, "]"]) + "\n").encode()
+    pack: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".bz2": bz2.compress}
+    path.write_bytes(pack.get(path.suffix, bytes)(whole))
+    return path
+
+
+def _flat(triples: Any) -> list[tuple[Any, ...]]:
+    return [(each.triple.subject, each.triple.predicate, each.triple.object, each.entities) for each in triples]
+
+
+@pytest.mark.parametrize("suffix", [".json", ".json.gz", ".json.bz2"])
+def test_exact_triples(tmp_path: Path, suffix: str) -> None:
+    dump = WikidataDump(_dump(tmp_path / f"dump{suffix}"), tmp_path / "index")
+    assert _flat(dump) == TRIPLES
+    report = dump.report
+    assert (report.lines, report.entities, report.kept, report.malformed) == (len(ENTITIES) + 2, len(ENTITIES), 6, 0)
+    assert report.dropped == {
+        "deprecated": 1,
+        "no or some value": 2,
+        "said twice": 1,
+        "literal": 4,
+        "property left out": 1,
+        "not an item": 1,
+    }
+    assert dump.unlabelled == 2  # spouse Q7, heir Q404
+    assert _flat(dump) == TRIPLES and dump.report == report  # again, from the index
+
+
+def test_an_alias_is_a_name_and_no_way_to_anything_else(tmp_path: Path) -> None:
+    triples = list(WikidataDump(_dump(tmp_path / "dump.json"), tmp_path / "index"))
+    assert [each.is_name for each in triples] == [False] * 4 + [True]
+
+
+def test_what_has_no_label_is_left_out_and_counted(tmp_path: Path) -> None:
+    """A subject, a property, an item; and the aliases of what has no label itself."""
+    entities = [
+        _entity("P1", {"en": "knows"}),
+        _entity("P2", {"fr": "sans nom"}),
+        _entity("Q1", {"en": "One"}, {"P1": [_statement(_item(2))], "P2": [_statement(_item(1))]}),
+        _entity("Q2", {}, {"P1": [_statement(_item(1))]}, {"en": ["Two"]}),
+    ]
+    dump = WikidataDump(_dump(tmp_path / "dump.json", entities), tmp_path / "index")
+    assert _flat(dump) == [] and dump.unlabelled == 3
+
+
+def test_what_is_said_of_itself_has_one_entity(tmp_path: Path) -> None:
+    entities = [_entity("P1", {"en": "knows"}), _entity("Q1", {"en": "One"}, {"P1": [_statement(_item(1))]})]
+    assert _flat(WikidataDump(_dump(tmp_path / "dump.json", entities), tmp_path / "index")) == [
+        ("One", "knows", "One", ("Q1",))
+    ]
+
+
+def test_of_an_entity_in_two_places_the_better_label_stays(tmp_path: Path) -> None:
+    """Whichever comes first."""
+    rest = [_called("P1", "knows"), _direct("Q2", "P1", _q(1)), _called("Q2", "Two")]
+    named = {"en": _called("Q1", "One"), "de": _called("Q1", "Eins", "de")}
+    for order in (("en", "de"), ("de", "en")):
+        folder = tmp_path / order[0]
+        folder.mkdir()
+        path = _truthy(folder / "truthy.nt", [named[order[0]], *rest, named[order[1]]])
+        (triple,) = WikidataDump(path, folder / "index", languages=["en", "de"])
+        assert triple.triple.object == "One"
+
+
+def test_options(tmp_path: Path) -> None:
+    path = _dump(tmp_path / "dump.json")
+    count = itertools.count()
+
+    def taken(**options: Any) -> list[tuple[Any, ...]]:
+        return _flat(WikidataDump(path, tmp_path / f"index{next(count)}", **options))
+
+    assert taken(aliases=0) == TRIPLES[:-1]
+    assert [each[2] for each in taken(aliases=5)[4:]] == ["Spielberg", "Steven Allan Spielberg"]
+    assert ("Steven Spielberg", "cites work", "Cincinnati", ("Q8877", "Q43196")) in taken(deny=())
+    assert [each[1] for each in taken(allow=["P26"])] == ["spouse", "spouse", "alias"]
+    assert taken(allow=["P26"], deny=["P26"]) == [TRIPLES[-1]]
+    german = taken(languages=["de", "en", "mul"])
+    assert german[0][1] == "Geburtsort" and german[-1][2] == "Spielberg, S."
+    assert ("Steven Spielberg", "spouse", "Amy Irving", ("Q8877", "Q7")) in taken(languages=["en", "mul", "fr"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"aliases": -1}, "aliases must be a whole number.*0 or more"),
+        ({"languages": "en"}, "list of codes"),
+        ({"languages": []}, "list of codes"),
+        ({"deny": ["cites work"]}, "named like P22"),
+        ({"allow": ["Q42"]}, "named like P22, not 'Q42'"),
+        ({"allow": "P22"}, "named like P22"),
+    ],
+)
+def test_bad_options(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        WikidataDump(_dump(tmp_path / "dump.json"), tmp_path, **options)
+
+
+def test_files_of_another_kind(tmp_path: Path) -> None:
+    for reader in (lambda path: WikidataDump(path, tmp_path), TriplesFile):
+        with pytest.raises(ArgumentError, match="the name must end in"):
+            reader(tmp_path / "dump.xml.bz2")
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        WikidataDump(tmp_path / "no.json", tmp_path)
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        TriplesFile(tmp_path / "no.tsv")
+
+
+BROKEN = {
+    1: "{",
+    3: "no JSON at all",
+    4: '"a text"',
+    5: "[1, 2]",
+    6: '{"id": "L7", "labels": {}, "claims": {}}',
+    7: '{"id": "Q99999999999999999999999", "labels": {}, "claims": {}}',
+    8: '{"labels": {}}',
+    9: "[" * 100_000,
+    10: '{"id": "Q55", "labels": {"en": {"value": 5}}}',
+}
+
+
+def test_what_is_malformed_is_counted_and_costs_nothing_else(tmp_path: Path) -> None:
+    odd = _entity(
+        "Q1",
+        {"en": "Odd"},
+        {"P19": [{"rank": "normal"}, 7, None, _statement(_item(43196))], "P0": [_statement(_item(8))], "P26": [{}]},
+    )
+    path = _dump(tmp_path / "dump.json", [*ENTITIES, odd], BROKEN)
+    dump = WikidataDump(path, tmp_path / "index")
+    assert _flat(dump) == [*TRIPLES[:4], ("Odd", "place of birth", "Cincinnati", ("Q1", "Q43196")), TRIPLES[4]]
+    assert dump.report.malformed == len(BROKEN) + 5 and len(dump.report.examples) == 10
+    assert dump.report.examples[0].startswith("line 2: JSONDecodeError")
+    assert "malformed (first: line 2:" in str(dump.report)
+
+
+@pytest.mark.parametrize("commit", [1, 2])
+@pytest.mark.parametrize("suffix", [".json", ".json.gz", ".nt", ".nt.bz2"])
+def test_a_killed_read_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, commit: int
+) -> None:
+    """At every entity: the index, and what is counted, equal those of an undisturbed run."""
+    write = _dump if "json" in suffix else _truthy
+    path = write(tmp_path / f"dump{suffix}")
+    whole = WikidataDump(path, tmp_path / "whole")
+    expected = _flat(whole)
+    monkeypatch.setattr(wikidata, "_COMMIT", commit)
+    for moment in range(1, whole.report.entities + 1):
+        dump = WikidataDump(path, tmp_path / f"killed{moment}")
+        seen = 0
+        parse = dump._entities
+
+        def dying(*arguments: Any, until: int = moment, parse: Any = parse) -> Any:
+            nonlocal seen
+            for each in parse(*arguments):
+                seen += 1
+                if seen > until:
+                    raise KeyboardInterrupt
+                yield each
+
+        monkeypatch.setattr(dump, "_entities", dying)
+        if moment < whole.report.entities:
+            with pytest.raises(KeyboardInterrupt):
+                dump.read()
+        monkeypatch.setattr(dump, "_entities", parse)
+        assert _flat(dump) == expected
+        dump.report.seconds = whole.report.seconds
+        assert dump.report == whole.report
+
+
+def test_what_cannot_be_noted_is_not_added_either(tmp_path: Path) -> None:
+    index = WikidataIndex(tmp_path / "wikidata.sqlite")
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        index.add([Entity(1, "One", statements={(-1, 1): None})], position=object())
+    assert list(index.statements()) == [] and index.about("position") is None
+    index.close()
+
+
+def test_an_index_is_not_mixed_up(tmp_path: Path) -> None:
+    path = _dump(tmp_path / "dump.json")
+    WikidataDump(path, tmp_path / "index").read()
+    with pytest.raises(ArgumentError, match="dump.json with other aliases, languages: choose another folder"):
+        WikidataDump(path, tmp_path / "index", languages=["de"], aliases=3).read()
+    _dump(path, ENTITIES[:-1])
+    with pytest.raises(ArgumentError, match="with other bytes"):
+        WikidataDump(path, tmp_path / "index").read()
+
+
+# -- Truthy N-Triples -------------------------------------------------------------------------------------------------
+
+_WD = "http://www.wikidata.org"
+
+
+def _line(subject: str, predicate: str, object_: str) -> str:
+    return f"<{_WD}/entity/{subject}> <{predicate}> {object_} ."
+
+
+def _called(subject: str, label: str, language: str = "en", kind: str = "2000/01/rdf-schema#label") -> str:
+    return _line(subject, f"http://www.w3.org/{kind}", f'"{label}"@{language}')
+
+
+def _direct(subject: str, property_: str, object_: str) -> str:
+    return _line(subject, f"{_WD}/prop/direct/{property_}", object_)
+
+
+def _q(number: int) -> str:
+    return f"<{_WD}/entity/Q{number}>"
+
+
+ALIASED = "2004/02/skos/core#altLabel"
+LINES = [
+    f"<https://www.wikidata.org/wiki/Special:EntityData/Q8877> <http://schema.org/about> {_q(8877)} .",
+    _called("Q8877", "Steven Spielberg"),
+    _line("Q8877", "http://www.w3.org/2004/02/skos/core#prefLabel", '"Steven Spielberg"@en'),
+    _line("Q8877", "http://schema.org/description", '"American director"@en'),
+    _called("Q8877", 'Steven \\"Steve\\" Spielberg', "de"),
+    _called("Q8877", "Spielberg", kind=ALIASED),
+    _called("Q8877", "Steven Allan", kind=ALIASED),
+    _direct("Q8877", "P19", _q(43196)),
+    _direct("Q8877", "P19", _q(43196)),
+    _direct("Q8877", "P569", '"1946-12-18T00:00:00Z"^^<http://www.w3.org/2001/XMLSchema#dateTime>'),
+    _direct("Q8877", "P26", "_:b7"),
+    _direct("Q8877", "P5", f"<{_WD}/entity/P19>"),
+    _direct("Q8877", "P2860", _q(43196)),
+    _direct("Q8877", "P4", _q(99)),
+    _line("Q8877", "http://schema.org/version", '"7"^^<http://www.w3.org/2001/XMLSchema#integer>'),
+    _called("Q43196", "Zürich".encode("ascii", "backslashreplace").decode().replace("\\xfc", "\\u00FC")),
+    _called("P19", "place of birth"),
+    _called("P4", "knows"),
+    _called("P2860", "cites work"),
+    _line("Q99", "http://www.w3.org/2002/07/owl#sameAs", _q(100)),
+    _called("Q100", "George \\U0001F600 Lucas"),
+]
+
+
+def _truthy(path: Path, lines: Sequence[str] = LINES) -> Path:
+    whole = ("\n".join(lines) + "\n").encode()
+    path.write_bytes(bz2.compress(whole) if path.suffix == ".bz2" else whole)
+    return path
+
+
+def test_truthy_triples(tmp_path: Path) -> None:
+    dump = WikidataDump(_truthy(tmp_path / "truthy.nt"), tmp_path / "index")
+    assert _flat(dump) == [
+        ("Steven Spielberg", "place of birth", "Zürich", ("Q8877", "Q43196")),
+        ("Steven Spielberg", "knows", "George 😀 Lucas", ("Q8877", "Q100")),
+        ("Steven Spielberg", "alias", "Spielberg", ("Q8877",)),
+    ]
+    report = dump.report
+    assert (report.lines, report.entities, report.kept, report.malformed) == (len(LINES), 7, 2, 0)
+    assert report.dropped == {
+        "literal": 1,
+        "no or some value": 1,
+        "not an item": 1,
+        "said twice": 1,
+        "property left out": 1,
+    }
+    german = WikidataDump(tmp_path / "truthy.nt", tmp_path / "german", languages=["de", "en"], aliases=0)
+    assert _flat(german)[0][0] == 'Steven "Steve" Spielberg'
+
+
+def test_malformed_n_triples(tmp_path: Path) -> None:
+    broken = ["", "# a comment", "nonsense", f"<{_WD}/entity/Q8877> <cut", _called("Q8877", "x\\U0011FFFF", "fr")]
+    broken += [_direct("Q8877", "P0", _q(1)), _line("Q8877", "http://www.w3.org/2000/01/rdf-schema#label", '"bare"')]
+    path = _truthy(tmp_path / "truthy.nt", [*LINES[:7], *broken, *LINES[7:]])
+    dump = WikidataDump(path, tmp_path / "index")
+    assert [each[2] for each in _flat(dump)] == ["Zürich", "George 😀 Lucas", "Spielberg"]
+    assert dump.report.malformed == 5
+
+
+def test_statements_about_properties_are_left_out_of_both_dumps(tmp_path: Path) -> None:
+    about = _entity("P19", {"en": "place of birth"}, {"P4": [_statement(_item(43196))]})
+    entities = [about, _entity("P4", {"en": "knows"}), _entity("Q43196", {"en": "Cincinnati"})]
+    assert _flat(WikidataDump(_dump(tmp_path / "dump.json", entities), tmp_path / "json")) == []
+    lines = [_called("P19", "place of birth"), _direct("P19", "P4", _q(43196)), _called("P4", "knows")]
+    lines += [_called("Q43196", "Cincinnati")]
+    assert _flat(WikidataDump(_truthy(tmp_path / "truthy.nt", lines), tmp_path / "nt")) == []
+
+
+def test_half_characters_and_numbers_without_end_are_no_end(tmp_path: Path) -> None:
+    born = {"P19": [_statement(_item(2))]}
+    entities = [
+        _entity("P19", {"en": "born"}),
+        _entity("Q1", {"en": "A\ud83d"}, born),
+        _entity("Q2", {"en": "\ud83d\ude00"}),
+    ]
+    whole = "\n".join(["[", *(json.dumps(each) + "," for each in entities), "]"])
+    (tmp_path / "dump.json").write_text(whole, "utf-8")
+    assert _flat(WikidataDump(tmp_path / "dump.json", tmp_path / "json", aliases=0)) == [
+        ("A\ufffd", "born", "😀", ("Q1", "Q2"))
+    ]
+    endless = f"<{_WD}/entity/Q{'9' * 40}>"
+    lines = [
+        _called("P19", "born"),
+        _called("Q1", "A\\uD83D"),
+        _direct("Q1", "P19", _q(2)),
+        _direct("Q1", "P19", endless),
+    ]
+    lines += [f'{endless} <http://www.w3.org/2000/01/rdf-schema#label> "x"@en .', _called("Q2", "\\uD83D\\uDE00")]
+    dump = WikidataDump(_truthy(tmp_path / "truthy.nt", lines), tmp_path / "nt", aliases=0)
+    assert _flat(dump) == [("A\ufffd", "born", "😀", ("Q1", "Q2"))]
+    with pytest.raises(TripleError, match="lone surrogate"):
+        GraphTriple(Triple("A\ud83d", "is", "B"))
+
+
+def test_languages_without_regard_to_case_and_no_others(tmp_path: Path) -> None:
+    lines = [_called("P19", "born", "zh-Hans"), _called("Q1", "A", "zh-Hans"), _called("Q2", "B", "ZH-HANS")]
+    path = _truthy(tmp_path / "truthy.nt", [*lines, _direct("Q2", "P19", _q(1))])
+    assert _flat(WikidataDump(path, tmp_path / "index", languages=["zh-hans"])) == [("B", "born", "A", ("Q2", "Q1"))]
+    odd = _entity("Q1", {"en": "A"})
+    odd["labels"]["fr"] = {"language": "fr", "value": None}  # nobody asked for it
+    dump = WikidataDump(_dump(tmp_path / "dump.json", [odd]), tmp_path / "json")
+    assert list(dump) == [] and (dump.report.entities, dump.report.malformed) == (1, 0)
+
+
+def test_time_grows_with_a_line_and_not_faster(tmp_path: Path) -> None:
+    for number, junk in enumerate((" ", '"', "\\", "<a> ", ". ")):
+        path = _truthy(tmp_path / f"{number}.nt", [f"<{_WD}/entity/Q1> <b> {junk * (400_000 // len(junk))}x"])
+        start = time.process_time()
+        dump = WikidataDump(path, tmp_path / f"index{number}")
+        assert list(dump) == [] and dump.report.malformed == 1
+        assert time.process_time() - start < 5  # hours if it were cubic, minutes if quadratic
+
+
+@pytest.mark.parametrize("suffix", [".json.gz", ".json.bz2"])
+def test_a_file_that_breaks_off_says_so_and_keeps_what_was_read(tmp_path: Path, suffix: str) -> None:
+    many = [_entity(f"Q{n}", {"en": f"{n} {random.Random(n).random()}"}) for n in range(1, 3000)]
+    path = _dump(tmp_path / f"dump{suffix}", many)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2] if "gz" in suffix else whole[:-20])
+    dump = WikidataDump(path, tmp_path / "index")
+    with pytest.raises(GraphFileError, match=r"dump\.json\.\w+ breaks off after line \d+: .*; fetch it anew"):
+        dump.read()
+    index = WikidataIndex(tmp_path / "index" / "wikidata.sqlite")
+    assert index.about("position")["lines"] == dump.report.lines and not index.about("complete")
+    assert len(index.labels(range(1, 3000))) and ("gz" not in suffix or index.labels([1])[1][1])
+    index.close()
+    damaged = tmp_path / f"damaged{suffix}"
+    damaged.write_bytes(whole[:40] + b"damage" + whole[46:])
+    with pytest.raises(GraphFileError, match="breaks off"):
+        WikidataDump(damaged, tmp_path / "other").read()
+
+
+def test_speed_counts_all_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dump = WikidataDump(_dump(tmp_path / "dump.json"), tmp_path / "index")
+    before = dump.read().seconds
+    assert before > 0 and WikidataDump(tmp_path / "dump.json", tmp_path / "index").read().seconds == before
+
+
+# -- Graphs of one's own ----------------------------------------------------------------------------------------------
+
+
+def test_a_file_of_triples(tmp_path: Path) -> None:
+    tsv = "Jaws\tdirector\tSteven Spielberg\nA\tb\tC\tQ1\tQ2\n\nA\tis\tA\tQ1\tQ1\none\ttwo\na\tb\tc\td\n \tb\tc\n"
+    (tmp_path / "graph.tsv.gz").write_bytes(gzip.compress(tsv.encode() + b"\xff\tb\tc\n"))
+    file = TriplesFile(tmp_path / "graph.tsv.gz")
+    expected = [
+        GraphTriple(Triple("Jaws", "director", "Steven Spielberg"), ("jaws", "steven spielberg")),
+        GraphTriple(Triple("A", "b", "C"), ("Q1", "Q2")),
+        GraphTriple(Triple("A", "is", "A"), ("Q1",)),
+    ]
+    assert list(file) == expected == list(file)
+    assert (file.report.lines, file.report.kept, file.report.malformed) == (8, 3, 4)
+    rows = [
+        '{"subject": "Jaws", "predicate": "director", "object": "Steven Spielberg"}',
+        '["A", "b", "C"]',
+        '{"subject": "A", "predicate": "b", "object": "C", "entities": ["Q1", "Q2"]}',
+        '{"subject": "A", "predicate": "b", "object": "C", "entities": [1]}',
+        '{"subject": "A", "object": "C"}',
+        '["A", "b"]',
+        "5",
+        '["A", 5, "C"]',
+    ]
+    (tmp_path / "graph.jsonl").write_text("\n".join(rows), "utf-8")
+    file = TriplesFile(tmp_path / "graph.jsonl")
+    assert [each.entities for each in file] == [("jaws", "steven spielberg"), ("a", "c"), ("Q1", "Q2")]
+    assert file.report.malformed == 5
+    (tmp_path / "odd.jsonl").write_text('{"subject": "a", "predicate": "b", "object": "c", "entities": "Q42"}\n"abc"\n')
+    odd = TriplesFile(tmp_path / "odd.jsonl")
+    assert list(odd) == [] and odd.report.malformed == 2
+    (tmp_path / "mark.tsv").write_text("a\tb\tc\n", "utf-8-sig")
+    assert [each.triple.subject for each in TriplesFile(tmp_path / "mark.tsv")] == ["a"]

@@ -1,0 +1,222 @@
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llama_index_gear.errors import ReplyError
+from llama_index_gear.llm.parsing import LONGEST_REPLY, parse_triples, spoken
+from llama_index_gear.triple import Triple
+
+REPLIES = Path(__file__).parent / "replies"
+NAMES = sorted(path.stem for path in REPLIES.glob("*.txt"))
+
+MANGLED = st.text(alphabet="[](){}\",:'|\\ \n.-ab1“”entis", max_size=60)
+TRIPLES = st.builds(Triple, *[st.text(min_size=1).filter(str.strip)] * 3)
+PLAIN = st.text(alphabet=st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="\"\\'“”"), min_size=1)
+SIMPLE = st.builds(Triple, *[PLAIN.filter(str.strip)] * 3)
+
+
+def _slots(triple: Triple) -> list[str]:
+    return [triple.subject, triple.predicate, triple.object]
+
+
+FACT = "A | x | B"
+
+
+@pytest.mark.parametrize(
+    ("reply", "left"),
+    [
+        (f"<think>hm</think>{FACT}", FACT),
+        (f"\n <THINKING> hm\n</Thinking>\n{FACT}", FACT),
+        (f"<think>\nhm, </think> is a tag.\n</think>\n{FACT}", FACT),
+        (f"<think>\nSo it is.</think>\n{FACT}", FACT),
+        (f"<think>one</think> <think>\ntwo\n</think>\n{FACT}", FACT),
+        (f"<think>\none</think>\n<think>two</think>{FACT}", FACT),
+        (f"hm\n</think>\n{FACT}", FACT),
+        (f"hm. So it is.  </think> \r\n{FACT}", FACT),
+        (f"hm\n</think>\n<think>\nmore\n</think>\n{FACT}", FACT),
+        (f'["a", "b", "c"]?\nNo.\n</think>\n{FACT}', FACT),
+        (f"<think>{FACT}", ""),
+        (f"<think>\n{FACT}\n", ""),
+        ("<think>one</think><think>two", ""),
+        ("</think>", ""),
+        # No thought: a statement
+        (f"{FACT}\nA | x | </think>", f"{FACT}\nA | x | </think>"),
+        (f"{FACT}\nA | x | </think>\n{FACT}", f"{FACT}\nA | x | </think>\n{FACT}"),
+        (f'{FACT}\n("A", "x", "</think>', f'{FACT}\n("A", "x", "</think>'),
+        (f"{FACT}\nno tag </think> at the end", f"{FACT}\nno tag </think> at the end"),
+        (f"{FACT}\n<think>late</think>\n{FACT}", f"{FACT}\n<think>late</think>\n{FACT}"),
+        (f"<think>hm</think>\n{FACT}\n</think>\n{FACT}", f"{FACT}\n</think>\n{FACT}"),
+        (f"hm\n</think>\n{FACT}\n</think>\n{FACT}", f"{FACT}\n</think>\n{FACT}"),
+        (f"<think>\nhm\n</think>\n{FACT}\n</think>\n{FACT}", f"{FACT}\n</think>\n{FACT}"),
+        ('{"triples": [["A", "x", "</think>"]]}', '{"triples": [["A", "x", "</think>"]]}'),
+        ('[["A", "x", "B"], ["A", "x", "\n</think>\n"]]', '[["A", "x", "B"], ["A", "x", "\n</think>\n"]]'),
+        ('[["A", "\n</think>\n"]]\nhm\n</think>\n[]', "[]"),
+    ],
+)
+def test_what_was_thought_and_what_is_said(reply: str, left: str) -> None:
+    assert spoken(reply) == left
+
+
+@given(st.lists(st.sampled_from(["<think>", "</think>", "\n", FACT, '["A", "y", "C"]', '"', "[", " ", "hm."])))
+def test_thoughts_are_a_beginning(pieces: list[str]) -> None:
+    reply = "".join(pieces)
+    left = spoken(reply)
+    assert reply.rstrip().endswith(left)
+    if "</think>" not in reply and not reply.lstrip().startswith("<think>"):
+        assert left == reply.strip()
+
+
+def test_half_characters_are_none() -> None:
+    triples = (
+        parse_triples("a\ud800 | b | c\ud83d\ude00").triples
+        + parse_triples("[('\\ud83d\\ude00', '\\ude00', 'x')]").triples
+    )
+    assert triples == (Triple("a\ufffd", "b", "c\U0001f600"), Triple("\U0001f600", "\ufffd", "x"))
+
+
+def test_every_golden_reply_has_its_expectation() -> None:
+    assert len(NAMES) > 65
+    assert NAMES == sorted(path.stem for path in REPLIES.glob("*.json"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_golden(name: str) -> None:
+    reply = (REPLIES / f"{name}.txt").read_bytes().decode()
+    expected = json.loads((REPLIES / f"{name}.json").read_text(encoding="utf-8"))
+    if expected == {"error": True}:
+        with pytest.raises(ReplyError):
+            parse_triples(reply)
+        return
+    parsed = parse_triples(reply)
+    assert {"triples": list(map(_slots, parsed.triples)), "malformed": parsed.malformed} == expected
+
+
+def test_the_error_shows_the_reply_in_short() -> None:
+    with pytest.raises(ReplyError, match="empty"):
+        parse_triples("\n")
+    with pytest.raises(ReplyError, match="Sorry, no can do"):
+        parse_triples("Sorry, no can do")
+    with pytest.raises(ReplyError, match="none of the 2 entries"):
+        parse_triples('[["a", "b"], ["c"]]')
+    with pytest.raises(ReplyError) as caught:
+        parse_triples("start " + "x" * 100_000 + " end")
+    assert len(str(caught.value)) < 400 and "start" in str(caught.value) and "end" in str(caught.value)
+
+
+@pytest.mark.parametrize("case", [str.lower, str.upper, str.swapcase], ids=["lower", "upper", "swapped"])
+def test_letters_keep_their_case(case: Callable[[str], str]) -> None:
+    slots = [case(slot) for slot in ("McDonald's", "is Based in", "Oak Brook, iLLinois")]
+    for reply in (
+        json.dumps({"triples": [slots]}),
+        " | ".join(slots),
+        str(tuple(slots)),
+        f"```\n[{tuple(slots)},]\n```",
+    ):
+        assert parse_triples(reply).triples == (Triple(*slots),)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "[" * 50_000 + "]" * 50_000,
+        '{"a":' * 20_000,
+        '{"triples": ' + "[" * 5_000 + '"a", "b", "c"' + "]" * 5_000 + "}",
+        '{"a": ' * 600 + '"b"' + "}" * 600,
+        "[" * 900 + "]" * 900,
+        "(" * 50_000,
+    ],
+    ids=["lists", "objects cut off", "a triple", "600 objects", "900 lists", "brackets"],
+)
+def test_deep_nesting_is_no_recursion(reply: str) -> None:
+    try:
+        assert parse_triples(reply).triples in ((), (Triple("a", "b", "c"),))
+    except ReplyError:
+        pass
+
+
+def test_a_triple_at_any_depth_is_found() -> None:
+    for depth in (1, 10, 500, 900, 20_000):
+        reply = "[" * depth + '"a", "b", "c"' + "]" * depth
+        assert parse_triples(reply).triples == (Triple("a", "b", "c"),)
+
+
+@pytest.mark.parametrize(
+    ("start", "unit", "size"),
+    [
+        ("", "[]", 480_000),
+        ("[", '"x", ', 480_000),
+        ("", "['", 160_000),
+        ('["', "('a'b", 160_000),
+        ('["', '\\\\"a', 160_000),
+        ("", "no a ", 480_000),
+        ("", "entities:[", 160_000),
+        ("", '"triples": ', 480_000),
+        ("", "1, [1 ", 160_000),
+        ("", "a|b|c\n", 160_000),
+        ("", "(a, b) ", 160_000),
+        ('["', "“", 160_000),
+        ("", "<think>", 480_000),
+        ("", "</think>x", 160_000),
+        ("", "<think>\na|</think>", 160_000),
+    ],
+)
+def test_long_garbage_is_read_in_linear_time(start: str, unit: str, size: int) -> None:
+    def seconds(length: int) -> float:
+        reply = start + unit * (length // len(unit))
+        begin = time.process_time()
+        try:
+            parse_triples(reply)
+        except ReplyError:
+            pass
+        return time.process_time() - begin
+
+    def best(length: int) -> float:
+        return min(seconds(length) for _ in range(2))
+
+    # Quadratic work would make the factor 64; 32 and the constant forgive a busy machine.
+    assert best(size) < 32 * best(size // 8) + 0.3
+
+
+def test_half_a_megabyte_of_noise_around_a_triple() -> None:
+    noise = "It isn't said, (as far as I can see) that it's so. " * 4_700
+    assert len(noise) * 2 > 0.95 * LONGEST_REPLY
+    assert parse_triples(f'{noise}\n[["a", "b", "c"]]\n{noise}').triples == (Triple("a", "b", "c"),)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.one_of(st.text(), MANGLED, MANGLED.map(lambda text: f'{{"triples": [["a", "b", "c"], {text}')))
+def test_only_reply_errors_are_raised(reply: str) -> None:
+    try:
+        parsed = parse_triples(reply)
+    except ReplyError:
+        return
+    assert len(set(parsed.triples)) == len(parsed.triples)
+    json.dumps([_slots(triple) for triple in parsed.triples], ensure_ascii=False).encode()  # no half surrogates
+
+
+@settings(deadline=None)
+@given(st.lists(TRIPLES, min_size=1, max_size=8, unique=True), st.booleans(), st.sampled_from([None, 1, 2]))
+def test_json_of_any_triples_comes_back(triples: list[Triple], escaped: bool, indent: int | None) -> None:
+    listed = [_slots(triple) for triple in triples]
+    roles = [{"subject": t.subject, "predicate": t.predicate, "object": t.object} for t in triples]
+    for value in (listed, {"triples": listed}, {"named_entities": ["a", "b", "c"], "triples": roles}):
+        dumped = json.dumps(value, ensure_ascii=escaped, indent=indent)
+        for reply in (dumped, f"Here's the JSON:\n```json\n{dumped}\n```\nThat's it."):
+            parsed = parse_triples(reply)
+            assert parsed.triples == tuple(triples) and parsed.malformed == 0
+
+
+@settings(deadline=None)
+@given(st.lists(SIMPLE, min_size=2, max_size=5, unique=True), st.data())
+def test_a_cut_loses_nothing_that_was_whole(triples: list[Triple], data: st.DataObject) -> None:
+    """Wherever a reply is cut, the triples whose closing bracket is there are read, and no other is made up."""
+    dumped = json.dumps({"named_entities": ["x", "y", "z"], "triples": list(map(_slots, triples))})
+    ends = [dumped.index(json.dumps(_slots(triple))) + len(json.dumps(_slots(triple))) for triple in triples]
+    cut = data.draw(st.integers(ends[0], len(dumped)))
+    whole = sum(end <= cut for end in ends)
+    assert parse_triples(dumped[:cut]).triples == tuple(triples[:whole])

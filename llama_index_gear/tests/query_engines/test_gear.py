@@ -1,0 +1,625 @@
+"""GeAR's query engine on a real embedded store, alone and composed with LlamaIndex's own parts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llama_index.core import PromptTemplate, Settings
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.base.response.schema import AsyncStreamingResponse, Response, StreamingResponse
+from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from llama_index.core.instrumentation.events import BaseEvent
+from llama_index.core.instrumentation.events.query import QueryEndEvent, QueryStartEvent
+from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
+from llama_index.core.postprocessor import SimilarityPostprocessor
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.query_engine import RouterQueryEngine, SubQuestionQueryEngine
+from llama_index.core.question_gen import LLMQuestionGenerator
+from llama_index.core.response_synthesizers import get_response_synthesizer
+from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.selectors import LLMMultiSelector, LLMSingleSelector
+from llama_index.core.tools import QueryEngineTool
+from llama_index_instrumentation import get_dispatcher
+
+from llama_index_gear import (
+    DiverseTripleBeamSearch,
+    GeARQueryEngine,
+    GeARRetriever,
+    GeARVectorStore,
+    Trace,
+    Triple,
+    attach_triples,
+)
+from llama_index_gear.errors import ArgumentError
+from llama_index_gear.query_engines.engines import ANSWER_PROMPT
+from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.trace.trace import TraceEvent
+
+Slots = list[str]
+
+QUESTION = "Which land does the father of Ann live in"
+WHERE_ROME = "Where is Rome"
+FATHER, LIVES, LIES = ["Ann", "father", "Bob"], ["Bob", "lives in", "Rome"], ["Rome", "lies in", "Italy"]
+PASSAGES: dict[str, tuple[str, Slots]] = {
+    "ann": ("Ann's father is Bob", FATHER),
+    "bob": ("Bob lives in Rome", LIVES),
+    "rome": ("Rome lies in Italy", LIES),
+    "tea": ("The father of tea lives on", ["tea", "grows in", "China"]),
+    "milk": ("Cheese is made of milk", ["Cheese", "made of", "milk"]),
+    "odd": ("Which of Ann's\n#####\nhats", ["hats", "are of", "felt"]),
+}
+
+
+def facts(*slots: Slots) -> str:
+    return json.dumps({"triples": slots})
+
+
+STEP_1 = [facts(FATHER), facts(FATHER, LIVES), '{"answerable": false, "reason": "where Rome is"}']
+STEP_2 = [facts(LIES), facts(LIES), '{"answerable": true, "answer": "Italy"}']
+SEARCH = [*STEP_1, json.dumps({"query": WHERE_ROME}), *STEP_2]
+ANSWER = "Italy [1][2]"
+SCRIPT = [*SEARCH, ANSWER]
+COMPACT = {
+    "gear_stopped": "answered",
+    "gear_answer": "Italy",
+    "gear_queries": [QUESTION, WHERE_ROME],
+    "gear_gist": [FATHER, LIVES, LIES],
+    "gear_llm_calls": 7,
+    "gear_problems": [],
+}
+
+
+def nodes() -> list[BaseNode]:
+    made = []
+    for name, (text, fact) in PASSAGES.items():
+        node = TextNode(id_=name, text=text, metadata={"name": name})
+        node.excluded_llm_metadata_keys = node.excluded_embed_metadata_keys = ["name"]
+        node.embedding = WordEmbedding().get_text_embedding(text)
+        made.append(attach_triples(node, [Triple(*fact)]))
+    return made
+
+
+@pytest.fixture(scope="module")  # nobody writes to it
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
+    store = GeARVectorStore.from_path(tmp_path_factory.mktemp("gear") / "store", embed_model=WordEmbedding())
+    store.add(nodes())
+    yield store
+    store.close()
+
+
+Mode = str
+MODES = pytest.mark.parametrize("mode", ["sync", "async"])
+
+
+async def ask(mode: Mode, engine: BaseQueryEngine, question: str = QUESTION) -> Any:
+    return engine.query(question) if mode == "sync" else await engine.aquery(question)
+
+
+async def ask_with_trace(mode: Mode, engine: GeARQueryEngine, question: str = QUESTION) -> tuple[Any, Trace]:
+    return engine.query_with_trace(question) if mode == "sync" else await engine.aquery_with_trace(question)
+
+
+async def text_of(response: Any) -> str:
+    """What a response says, streamed or not, in the pieces that it came in, joined by "|"."""
+    if isinstance(response, AsyncStreamingResponse):
+        return "|".join([piece async for piece in response.async_response_gen()])
+    if isinstance(response, StreamingResponse):
+        return "|".join(response.response_gen)
+    return str(response)
+
+
+def ids(found: Sequence[NodeWithScore]) -> list[str]:
+    return [each.node.node_id for each in found]
+
+
+def told(response: Any) -> dict[str, Any]:
+    """What the response's metadata says of the search, but for what it cost in tokens and time."""
+    return {key: response.metadata[key] for key in COMPACT}
+
+
+def shown(found: Sequence[NodeWithScore]) -> str:
+    """Passages as our own answer prompt shows them."""
+    texts = [PASSAGES[name][0].replace("#####", "####") for name in ids(found)]
+    return "\n\n".join(f"[{number}] {text}" for number, text in enumerate(texts, start=1))
+
+
+# -- an answer and its evidence ---------------------------------------------------------------------------------------
+
+
+@MODES
+async def test_one_line_from_store_to_cited_answer(store: GeARVectorStore, mode: Mode) -> None:
+    llm = ScriptedLLM(SCRIPT)
+    response = await ask(mode, GeARQueryEngine.from_vector_store(store, llm=llm))
+    assert type(response) is Response and str(response) == ANSWER and llm.remaining == 0
+    assert {"ann", "bob", "rome"} <= set(ids(response.source_nodes))
+    assert told(response) == COMPACT
+
+
+async def test_query_and_aquery_are_equal(store: GeARVectorStore) -> None:
+    once, twice = ScriptedLLM(SCRIPT), ScriptedLLM(SCRIPT)
+    asked = GeARQueryEngine.from_vector_store(store, llm=once).query(QUESTION)
+    awaited = await GeARQueryEngine.from_vector_store(store, llm=twice).aquery(QUESTION)
+    assert asked.metadata is not None and awaited.metadata is not None
+    assert asked.metadata.pop("gear_ms") > 0 and awaited.metadata.pop("gear_ms") > 0
+    assert str(asked) == str(awaited) and asked.metadata == awaited.metadata
+    assert asked.source_nodes == awaited.source_nodes
+    assert once.history == twice.history
+
+
+@MODES
+async def test_the_sources_are_the_passages_themselves(store: GeARVectorStore, mode: Mode) -> None:
+    response = await ask(mode, GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT)))
+    found = GeARRetriever(store, llm=ScriptedLLM(SEARCH)).retrieve(QUESTION)
+    assert response.source_nodes == found and len(found) == len(PASSAGES)
+    chains = {each.node.node_id: each.node.metadata["gear_chain"] for each in response.source_nodes}
+    assert chains["bob"] == [FATHER, LIVES]
+    for each in response.source_nodes:
+        assert each.node.get_content(metadata_mode=MetadataMode.LLM) == PASSAGES[each.node.node_id][0]
+        assert response.metadata[each.node.node_id] == each.node.metadata
+
+
+@MODES
+async def test_the_answer_prompt_numbers_the_first_passages(store: GeARVectorStore, mode: Mode) -> None:
+    for top_k in (1, 2, 5, 99):
+        llm = ScriptedLLM(SCRIPT)
+        response = await ask(mode, GeARQueryEngine.from_vector_store(store, llm=llm, answer_top_k=top_k))
+        context = shown(response.source_nodes[:top_k])
+        assert llm.history[-1] == ANSWER_PROMPT.format(context_str=context, query_str=QUESTION)
+        assert len(response.source_nodes) == len(PASSAGES)
+    assert "####\nhats" in llm.history[-1] and "\n#####\nhats" not in llm.history[-1]
+    llm = ScriptedLLM(SCRIPT)
+    await ask(mode, GeARQueryEngine.from_vector_store(store, llm=llm))
+    assert "\n\n[5] " in llm.history[-1] and "\n\n[6] " not in llm.history[-1]
+
+
+@MODES
+async def test_the_trace_beside_the_answer(store: GeARVectorStore, mode: Mode) -> None:
+    engine = GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT))
+    response, trace = await ask_with_trace(mode, engine, f" {QUESTION} ")
+    assert str(response) == ANSWER
+    assert (trace.question, trace.stopped, trace.answer, trace.llm_calls) == (QUESTION, "answered", "Italy", 7)
+    assert [source.passage_id for source in trace.passages] == ids(response.source_nodes)
+    compact = trace.compact()
+    assert COMPACT.keys() < compact.keys()
+    assert {key: response.metadata[key] for key in compact} == compact
+
+
+@MODES
+async def test_the_response_is_json(store: GeARVectorStore, mode: Mode) -> None:
+    response = await ask(mode, GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT)))
+    metadata = json.loads(json.dumps(response.metadata))
+    assert metadata == response.metadata and metadata["gear_gist"] == [FATHER, LIVES, LIES]
+    back = [TextNode.from_json(each.node.to_json()) for each in response.source_nodes]
+    assert [node.metadata for node in back] == [each.node.metadata for each in response.source_nodes]
+
+
+@MODES
+async def test_what_a_limit_left_is_answered_from_and_named(store: GeARVectorStore, mode: Mode) -> None:
+    llm = ScriptedLLM([*SEARCH[:4], ANSWER])
+    response = await ask(mode, GeARQueryEngine.from_vector_store(store, llm=llm, max_llm_calls=4))
+    assert str(response) == ANSWER and response.metadata["gear_stopped"] == "max_llm_calls"
+    assert response.metadata["gear_llm_calls"] == 4 and {"ann", "bob"} <= set(ids(response.source_nodes))
+
+
+@MODES
+async def test_a_failing_search_is_answered_from_and_named(store: GeARVectorStore, mode: Mode) -> None:
+    llm = ScriptedLLM([*SEARCH[:5], ConnectionError("down"), ANSWER])
+    response = await ask(mode, GeARQueryEngine.from_vector_store(store, llm=llm))
+    assert str(response) == ANSWER and response.metadata["gear_stopped"] == "failed: ConnectionError: down"
+
+
+@MODES
+async def test_an_empty_store_has_an_empty_response(tmp_path: Path, mode: Mode) -> None:
+    store = GeARVectorStore.from_path(tmp_path / "empty", embed_model=WordEmbedding())
+    for streaming in (False, True):
+        llm = ScriptedLLM()
+        engine = GeARQueryEngine.from_vector_store(store, llm=llm, streaming=streaming)
+        response = await ask(mode, engine)
+        assert await text_of(response) == "Empty Response" and response.source_nodes == []
+        assert response.metadata["gear_stopped"] == "nothing found" and response.metadata["gear_llm_calls"] == 0
+        assert response.metadata["gear_queries"] == [QUESTION] and llm.history == []
+
+
+@MODES
+async def test_an_empty_question_is_refused(store: GeARVectorStore, mode: Mode) -> None:
+    with pytest.raises(ArgumentError, match="empty"):
+        await ask(mode, GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM()), " ")
+
+
+def test_wrong_arguments(store: GeARVectorStore) -> None:
+    llm = ScriptedLLM()
+    with pytest.raises(ArgumentError, match="answer_top_k"):
+        GeARQueryEngine.from_vector_store(store, llm=llm, answer_top_k=0)
+    with pytest.raises(ArgumentError, match="streaming"):
+        own = get_response_synthesizer(llm=llm)
+        GeARQueryEngine.from_vector_store(store, llm=llm, response_synthesizer=own, streaming=True)
+    with pytest.raises(ArgumentError, match="max_steps"):
+        GeARQueryEngine.from_vector_store(store, llm=llm, max_steps=0)
+    with pytest.raises(TypeError, match="nonsense"):
+        GeARQueryEngine.from_vector_store(store, llm=llm, nonsense=1)
+
+
+def test_arguments_reach_the_retriever(store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    llm = ScriptedLLM([facts(FATHER), ANSWER])
+    monkeypatch.setattr(Settings, "_llm", llm)
+    engine = GeARQueryEngine.from_vector_store(store, calls="single", similarity_top_k=2)
+    response = engine.query(QUESTION)
+    assert str(response) == ANSWER and len(response.source_nodes) == 2
+    assert isinstance(engine.retriever, GeARRetriever) and engine.retriever.llm is llm and llm.remaining == 0
+
+
+# -- streaming, and the reasoner's own answer -------------------------------------------------------------------------
+
+
+@MODES
+async def test_streaming(store: GeARVectorStore, mode: Mode) -> None:
+    llm = ScriptedLLM(SCRIPT)
+    response, trace = await ask_with_trace(mode, GeARQueryEngine.from_vector_store(store, llm=llm, streaming=True))
+    assert isinstance(response, StreamingResponse if mode == "sync" else AsyncStreamingResponse)
+    assert told(response) == COMPACT
+    assert [source.passage_id for source in trace.passages] == ids(response.source_nodes)
+    assert await text_of(response) == "Italy| [1][2]" and llm.remaining == 0
+
+
+@MODES
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_the_reasoner_s_answer_can_be_the_response(store: GeARVectorStore, mode: Mode, streaming: bool) -> None:
+    llm = ScriptedLLM(SEARCH)
+    engine = GeARQueryEngine.from_vector_store(store, llm=llm, reuse_answer=True, streaming=streaming)
+    response = await ask(mode, engine)
+    kind = Response if not streaming else StreamingResponse if mode == "sync" else AsyncStreamingResponse
+    assert type(response) is kind
+    assert told(response) == COMPACT
+    assert {"ann", "bob", "rome"} <= set(ids(response.source_nodes))
+    assert await text_of(response) == "Italy" and len(llm.history) == 7
+
+
+@MODES
+async def test_without_an_answer_of_the_reasoner_the_synthesizer_is_asked(store: GeARVectorStore, mode: Mode) -> None:
+    for last in ('{"answerable": false, "reason": "no source"}', '{"answerable": true, "answer": ""}'):
+        llm = ScriptedLLM([*SEARCH[:6], last, ANSWER])
+        engine = GeARQueryEngine.from_vector_store(store, llm=llm, reuse_answer=True, max_steps=2)
+        response = await ask(mode, engine)
+        assert str(response) == ANSWER and llm.remaining == 0 and response.metadata["gear_answer"] == ""
+
+
+# -- synthesizers, postprocessors, prompts ----------------------------------------------------------------------------
+
+
+@MODES
+async def test_a_synthesizer_of_one_s_own_gets_the_passages_as_they_are(store: GeARVectorStore, mode: Mode) -> None:
+    llm, writer = ScriptedLLM(SEARCH), ScriptedLLM(["Italy, I think"])
+    own = get_response_synthesizer(response_mode="tree_summarize", llm=writer)  # type: ignore[arg-type]
+    engine = GeARQueryEngine(GeARRetriever(store, llm=llm), own, answer_top_k=3)
+    response = await ask(mode, engine)
+    assert str(response) == "Italy, I think" and llm.remaining == writer.remaining == 0
+    (prompt,) = writer.history
+    used = ids(response.source_nodes)[:3]
+    assert all(PASSAGES[name][0] in prompt for name in used) and "[1]" not in prompt and "gear_" not in prompt
+    assert all(PASSAGES[name][0] not in prompt for name in PASSAGES.keys() - set(used))
+    assert len(response.source_nodes) == len(PASSAGES) and response.metadata["gear_stopped"] == "answered"
+
+
+@MODES
+async def test_a_streaming_synthesizer_of_one_s_own(store: GeARVectorStore, mode: Mode) -> None:
+    writer = ScriptedLLM(["Italy, I think"])
+    own = get_response_synthesizer(llm=writer, streaming=True)
+    response = await ask(mode, GeARQueryEngine(GeARRetriever(store, llm=ScriptedLLM(SEARCH)), own))
+    assert await text_of(response) == "Italy,| I| think" and response.metadata["gear_llm_calls"] == 7
+
+
+class OnlyEvenRanks(BaseNodePostprocessor):
+    """Every second passage; says which way it was called."""
+
+    ways: list[str] = []
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        assert query_bundle is not None and query_bundle.query_str == QUESTION
+        self.ways.append("sync")
+        return nodes[1::2]
+
+    async def _apostprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        self._postprocess_nodes(nodes, query_bundle)
+        self.ways[-1] = "async"
+        return nodes[1::2]
+
+
+@MODES
+async def test_postprocessors_apply_in_order_before_the_answer(store: GeARVectorStore, mode: Mode) -> None:
+    whole = GeARRetriever(store, llm=ScriptedLLM(SEARCH)).retrieve(QUESTION)
+    cutoff = whole[3].score or 0
+    llm = ScriptedLLM(SCRIPT)
+    even = OnlyEvenRanks(ways=[])
+    manager = CallbackManager([])
+    engine = GeARQueryEngine.from_vector_store(
+        store, llm=llm, node_postprocessors=[SimilarityPostprocessor(similarity_cutoff=cutoff), even],
+        callback_manager=manager,
+    )  # fmt: skip
+    response = await ask(mode, engine)
+    assert ids(response.source_nodes) == [ids(whole)[1], ids(whole)[3]] and even.ways == [mode]
+    assert llm.history[-1] == ANSWER_PROMPT.format(context_str=shown([whole[1], whole[3]]), query_str=QUESTION)
+    assert even.callback_manager is manager
+
+
+@MODES
+async def test_a_postprocessor_that_asks_for_itself_has_no_part_in_the_trace(
+    store: GeARVectorStore, mode: Mode
+) -> None:
+    again = DiverseTripleBeamSearch(store, llm=ScriptedLLM([facts(LIES)]), top_n=3)
+    engine = GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT), node_postprocessors=[again])
+    response, trace = await ask_with_trace(mode, engine)
+    assert len(response.source_nodes) == 3 and len(trace.passages) == len(PASSAGES)
+    assert trace.llm_calls == response.metadata["gear_llm_calls"] == 7
+
+
+def test_prompts_are_visible_and_replaceable_through_the_engine(store: GeARVectorStore) -> None:
+    llm = ScriptedLLM(SCRIPT)
+    engine = GeARQueryEngine.from_vector_store(store, llm=llm)
+    mine = ["retriever:read", "retriever:gist", "retriever:reason", "retriever:merged", "retriever:rewrite"]
+    assert {*mine, "response_synthesizer:text_qa_template"} <= engine.get_prompts().keys()
+    assert engine.get_prompts()["response_synthesizer:text_qa_template"] == ANSWER_PROMPT
+    engine.update_prompts(
+        {
+            "retriever:read": PromptTemplate("My reading: {passages} {question}"),
+            "response_synthesizer:text_qa_template": PromptTemplate("My answer: {context_str} {query_str}"),
+        }
+    )
+    engine.query(QUESTION)
+    assert [prompt.startswith("My reading: [1] ") for prompt in llm.history] == [True, *[False] * 3, True, *[False] * 3]
+    assert llm.history[-1].startswith("My answer: [1] ") and llm.history[-1].endswith(QUESTION)
+    with pytest.raises(ArgumentError, match="gist prompt lacks the variable passages"):
+        engine.update_prompts({"retriever:gist": PromptTemplate("{gist} {question}")})
+
+
+def test_an_answer_prompt_in_the_one_line(store: GeARVectorStore) -> None:
+    llm = ScriptedLLM(SCRIPT)
+    mine = PromptTemplate("Answer in Greek: {context_str} {query_str}")
+    GeARQueryEngine.from_vector_store(store, llm=llm, text_qa_template=mine).query(QUESTION)
+    assert llm.history[-1].startswith("Answer in Greek: [1] ")
+
+
+@MODES
+async def test_retrieve_and_synthesize_alone(store: GeARVectorStore, mode: Mode) -> None:
+    llm = ScriptedLLM(SCRIPT)
+    engine = GeARQueryEngine.from_vector_store(store, llm=llm, answer_top_k=2)
+    bundle, more = QueryBundle(QUESTION), [NodeWithScore(node=TextNode(id_="more", text="more"))]
+    if mode == "sync":
+        found = engine.retrieve(bundle)
+        response = engine.synthesize(bundle, found, more)
+    else:
+        found = await engine.aretrieve(bundle)
+        response = await engine.asynthesize(bundle, found, more)
+    assert str(response) == ANSWER and response.source_nodes == [*found, *more]
+    assert llm.history[-1] == ANSWER_PROMPT.format(context_str=shown(found[:2]), query_str=QUESTION)
+
+
+# -- watching ---------------------------------------------------------------------------------------------------------
+
+
+async def test_the_events_end_with_the_response(store: GeARVectorStore) -> None:
+    for streaming in (False, True):
+        engine = GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT), streaming=streaming)
+        *events, response = [item async for item in engine.astream_events(QUESTION)]
+        assert isinstance(response, AsyncStreamingResponse if streaming else Response)
+        assert (await text_of(response)).replace("|", "") == ANSWER
+        told = [event for event in events if isinstance(event, TraceEvent)]
+        assert len(told) == len(events)
+        assert [event.value for event in told if event.kind == "query"] == [QUESTION, WHERE_ROME]
+        assert [event.value for event in told if event.kind == "stopped"] == ["answered"]
+        assert len([event for event in told if event.kind == "call"]) == 7
+        assert response.metadata is not None and response.metadata["gear_llm_calls"] == 7
+
+
+async def test_an_error_comes_out_of_the_stream(store: GeARVectorStore) -> None:
+    engine = GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM([ConnectionError("down")]))
+    with pytest.raises(ConnectionError, match="down"):
+        _ = [item async for item in engine.astream_events(QUESTION)]
+
+
+class Recorder(BaseEventHandler):
+    seen: list[BaseEvent] = []
+
+    @classmethod
+    def class_name(cls) -> str:
+        return "Recorder"
+
+    def handle(self, event: BaseEvent, **kwargs: Any) -> None:
+        if isinstance(event, QueryStartEvent | QueryEndEvent):
+            self.seen.append(event)
+
+
+@MODES
+async def test_instrumentation_and_callbacks_see_one_query(store: GeARVectorStore, mode: Mode) -> None:
+    root, recorder, spans = get_dispatcher(), Recorder(seen=[]), SimpleSpanHandler()
+    debug = LlamaDebugHandler(print_trace_on_end=False)
+    engine = GeARQueryEngine.from_vector_store(
+        store, llm=ScriptedLLM(SCRIPT), callback_manager=CallbackManager([debug])
+    )
+    root.add_event_handler(recorder)
+    root.add_span_handler(spans)
+    try:
+        response = await ask(mode, engine)
+    finally:
+        root.event_handlers.remove(recorder)
+        root.span_handlers.remove(spans)
+    start, end = recorder.seen
+    assert isinstance(start, QueryStartEvent) and start.query == QUESTION
+    assert isinstance(end, QueryEndEvent) and end.response is response
+    names = [span.id_.split("-")[0] for span in spans.completed_spans]
+    prefix = "" if mode == "sync" else "a"
+    for name in (f"BaseQueryEngine.{prefix}query", f"BaseRetriever.{prefix}retrieve"):
+        assert sum(each.split(".")[1] == name.split(".")[1] for each in names) == 1
+    assert names.count(f"GeARQueryEngine._{prefix}query") == names.count(f"GeARRetriever._{prefix}retrieve") == 1
+    for kind in (CBEventType.QUERY, CBEventType.RETRIEVE, CBEventType.SYNTHESIZE):
+        ((begun, ended),) = debug.get_event_pairs(kind)
+        assert (begun.payload or ended.payload) is not None
+    assert debug.get_event_pairs(CBEventType.QUERY)[0][1].payload == {"response": response}
+
+
+# -- several at once --------------------------------------------------------------------------------------------------
+
+
+def thoughtful(answer: str) -> ScriptedLLM:
+    """Finds the answer after one step about Ann, after two about others."""
+
+    def reply(prompt: str) -> str:
+        if "Give the answer alone" in prompt:
+            return answer
+        if "Searched so far" in prompt:
+            return json.dumps({"query": f"{WHERE_ROME}, says {answer}"})
+        done = "Ann" in prompt.rsplit("Question: ", 1)[1] or LIES[0] in prompt.split("#####")[1]
+        return json.dumps({"triples": [FATHER if "Ann" in prompt else LIES], "answerable": done, "answer": answer})
+
+    return ScriptedLLM(otherwise=reply)
+
+
+async def test_engines_and_questions_side_by_side_do_not_mix_their_traces(store: GeARVectorStore) -> None:
+    engines = [GeARQueryEngine.from_vector_store(store, llm=thoughtful(name)) for name in ("one", "two")]
+    questions = [QUESTION, "Where does Bob live", "What lies in Italy", "Who is Ann", "Tea"]
+    pairs = [(engine, question) for question in questions for engine in engines]
+    alone = [await engine.aquery_with_trace(question) for engine, question in pairs]
+    together = await asyncio.gather(*(engine.aquery_with_trace(question) for engine, question in pairs))
+    streams = await asyncio.gather(*(last_of(engine, question) for engine, question in pairs))
+    for (_, question), (response, trace), (expected, once), streamed in zip(
+        pairs, together, alone, streams, strict=True
+    ):
+        assert trace.question == question and trace.steps == once.steps and trace.passages == once.passages
+        assert str(response) == str(expected) == str(streamed)
+        assert response.source_nodes == expected.source_nodes == streamed.source_nodes
+        assert streamed.metadata["gear_queries"] == once.compact()["gear_queries"]
+        assert response.metadata is not None and response.metadata["gear_queries"][0] == question
+    assert {len(trace.steps) for _, trace in alone} >= {1, 2}
+    assert [str(response) for response, _ in alone] == ["one", "two"] * len(questions)
+
+
+async def last_of(engine: GeARQueryEngine, question: str) -> Any:
+    async for item in engine.astream_events(question):
+        last = item
+    return last
+
+
+@MODES
+async def test_a_trace_asked_for_does_not_reach_the_next_question(store: GeARVectorStore, mode: Mode) -> None:
+    engine = GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT * 3))
+    _, first = await ask_with_trace(mode, engine)
+    before = first.model_dump()
+    await ask(mode, engine)
+    _, second = await ask_with_trace(mode, engine)
+    assert first.model_dump() == before and len(first.calls) == len(second.calls) == 7
+
+
+async def test_cancelling_stops_the_work(store: GeARVectorStore) -> None:
+    began = asyncio.Event()
+
+    class Forever(OnlyEvenRanks):
+        async def _apostprocess_nodes(self, nodes: Any, query_bundle: Any = None) -> Any:
+            began.set()
+            await asyncio.sleep(60)
+
+    llm = ScriptedLLM(SCRIPT)
+    engine = GeARQueryEngine.from_vector_store(store, llm=llm, node_postprocessors=[Forever()])
+    task = asyncio.create_task(engine.aquery(QUESTION))
+    await asyncio.wait_for(began.wait(), 30)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert llm.remaining == 1  # the answer
+
+
+# -- composed with LlamaIndex -----------------------------------------------------------------------------------------
+
+
+def tool(engine: BaseQueryEngine, name: str = "facts") -> QueryEngineTool:
+    return QueryEngineTool.from_defaults(engine, name=name, description="questions over several passages")
+
+
+@MODES
+async def test_as_a_tool(store: GeARVectorStore, mode: Mode) -> None:
+    facts_tool = tool(GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT)))
+    output = facts_tool.call(QUESTION) if mode == "sync" else await facts_tool.acall(QUESTION)
+    assert output.content == ANSWER and output.raw_output.metadata["gear_stopped"] == "answered"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # LlamaIndex's own
+async def test_as_an_agent_s_tool(store: GeARVectorStore, tool_caller: Any) -> None:
+    script = ScriptedLLM(SCRIPT)
+    llm, seen = tool_caller("facts", QUESTION)
+    facts_tool = tool(GeARQueryEngine.from_vector_store(store, llm=script))
+    await FunctionAgent(tools=[facts_tool], llm=llm, streaming=False).run("Find out.")
+    assert any(ANSWER in text for text in seen) and script.remaining == 0
+
+
+def sub_questions(store: GeARVectorStore, use_async: bool) -> SubQuestionQueryEngine:
+    asked = [{"sub_question": "Who is Ann", "tool_name": "one"}, {"sub_question": "Tea", "tool_name": "two"}]
+    engines = {name: GeARQueryEngine.from_vector_store(store, llm=thoughtful(name)) for name in ("one", "two")}
+    writer = ScriptedLLM(["both"])
+    return SubQuestionQueryEngine(
+        LLMQuestionGenerator.from_defaults(llm=ScriptedLLM([json.dumps({"items": asked})])),
+        get_response_synthesizer(llm=writer, use_async=use_async),
+        [tool(engine, name) for name, engine in engines.items()],
+        callback_manager=CallbackManager([]),
+        verbose=False,
+        use_async=use_async,
+    )
+
+
+def check_sub_questions(response: Any) -> None:
+    assert str(response) == "both"
+    texts = [each.node.get_content() for each in response.source_nodes[:2]]
+    assert texts == ["Sub question: Who is Ann\nResponse: one", "Sub question: Tea\nResponse: two"]
+    sources = response.source_nodes[2:]
+    assert len(sources) == 2 * len(PASSAGES) and all("gear_chain" in each.node.metadata for each in sources)
+
+
+@pytest.mark.parametrize("use_async", [False, True])
+def test_under_a_sub_question_engine(store: GeARVectorStore, use_async: bool) -> None:
+    check_sub_questions(sub_questions(store, use_async).query(QUESTION))
+
+
+async def test_under_an_awaited_sub_question_engine(store: GeARVectorStore) -> None:
+    check_sub_questions(await sub_questions(store, True).aquery(QUESTION))
+
+
+@MODES
+async def test_behind_a_router(store: GeARVectorStore, mode: Mode) -> None:
+    script, unused = ScriptedLLM(SCRIPT), ScriptedLLM()
+    tools = [
+        tool(GeARQueryEngine.from_vector_store(store, llm=unused), "one"),
+        tool(GeARQueryEngine.from_vector_store(store, llm=script), "two"),
+    ]
+    selector = LLMSingleSelector.from_defaults(llm=ScriptedLLM(['[{"choice": 2, "reason": "several hops"}]']))
+    response = await ask(mode, RouterQueryEngine(selector, tools, llm=ScriptedLLM()))
+    assert str(response) == ANSWER and script.remaining == 0 and unused.history == []
+    assert told(response) == COMPACT
+    assert response.metadata["selector_result"].ind == 1
+
+
+@MODES
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_behind_a_router_that_takes_both(store: GeARVectorStore, mode: Mode, streaming: bool) -> None:
+    engines = [
+        GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT), streaming=streaming),
+        GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SEARCH), streaming=streaming, reuse_answer=True),
+    ]
+    choices = '[{"choice": 1, "reason": "this"}, {"choice": 2, "reason": "and that"}]'
+    writer = ScriptedLLM(["Italy, both say"])
+    router = RouterQueryEngine(
+        LLMMultiSelector.from_defaults(llm=ScriptedLLM([choices])),
+        [tool(engine, f"facts {number}") for number, engine in enumerate(engines)],
+        llm=writer,
+    )
+    response = await ask(mode, router)
+    assert str(response) == "Italy, both say" and len(response.source_nodes) == 2 * len(PASSAGES)
+    if not streaming or mode == "async":
+        assert ANSWER in writer.history[0]

@@ -1,0 +1,700 @@
+"""The retrievers and the postprocessor on a real embedded store, alone and composed with LlamaIndex's own parts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llama_index.core import VectorStoreIndex
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.llms.types import CompletionResponse
+from llama_index.core.evaluation import RetrieverEvaluator
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from llama_index.core.instrumentation.events import BaseEvent
+from llama_index.core.node_parser import HierarchicalNodeParser, TokenTextSplitter, get_leaf_nodes
+from llama_index.core.prompts import PromptTemplate
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.retrievers import AutoMergingRetriever, QueryFusionRetriever, RouterRetriever
+from llama_index.core.retrievers.fusion_retriever import FUSION_MODES
+from llama_index.core.schema import Document, MetadataMode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.selectors import LLMSingleSelector
+from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.core.storage.storage_context import StorageContext
+from llama_index.core.tools import RetrieverTool
+from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters, VectorStoreQueryMode
+from llama_index_instrumentation import get_dispatcher
+from qdrant_client import models
+
+import llama_index_gear.expansion.pipeline as graph_walk
+from llama_index_gear import (
+    DiverseTripleBeamSearch,
+    ExternalTripleStore,
+    GeARRetriever,
+    GeARVectorStore,
+    LocalPageRank,
+    NaiveGERetriever,
+    RankBM25Retriever,
+    SyncGERetriever,
+    Triple,
+    attach_triples,
+)
+from llama_index_gear.errors import ArgumentError, UnsupportedFilter
+from llama_index_gear.expansion.beam_search import BeamSearch
+from llama_index_gear.expansion.pagerank import local_pagerank
+from llama_index_gear.expansion.pipeline import GraphExpansionEvent
+from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.triple import StoredTriple
+
+QUESTION = "when did the father of Stephen start playing college basketball"
+# The chain: stephen → dell → tech. The last shares no word with the question but "college".
+PASSAGES = {
+    "stephen": ("Stephen plays basketball; his father is Dell Curry", [("Stephen", "father", "Dell Curry")]),
+    "dell": ("Dell Curry went to Virginia Tech", [("Dell Curry", "went to", "Virginia Tech")]),
+    "tech": ("Virginia Tech took Curry in 1982", [("Virginia Tech", "took Dell Curry in", "1982")]),
+    "noise-1": ("When did college basketball start", [("college basketball", "started in", "Springfield")]),
+    "noise-2": ("The father of college basketball", [("Naismith", "father of", "college basketball")]),
+    "noise-3": ("Basketball playing did start with the father", [("Basketball", "invented in", "Massachusetts")]),
+    "noise-4": ("Cheese is made of milk", [("cheese", "made of", "milk")]),
+}
+
+
+def nodes(embed_model: WordEmbedding, **metadata: Any) -> list[TextNode]:
+    made = []
+    for name, (text, triples) in PASSAGES.items():
+        node = TextNode(id_=name, text=text, metadata={"group": name.split("-")[0], **metadata})
+        node.excluded_embed_metadata_keys = ["group", *metadata]
+        node.embedding = embed_model.get_text_embedding(text)
+        made.append(attach_triples(node, [Triple(*slots) for slots in triples]))
+    return made  # type: ignore[return-value]
+
+
+@pytest.fixture
+def embed_model() -> WordEmbedding:
+    return WordEmbedding()
+
+
+@pytest.fixture
+def store(tmp_path: Path, embed_model: WordEmbedding) -> Iterator[GeARVectorStore]:
+    store = GeARVectorStore.from_path(tmp_path / "gear", embed_model=embed_model)
+    store.add(nodes(embed_model))
+    yield store
+    store.close()
+
+
+def ids(found: list[NodeWithScore]) -> list[str]:
+    return [each.node.node_id for each in found]
+
+
+async def both(retriever: BaseRetriever, question: str | QueryBundle = QUESTION) -> list[NodeWithScore]:
+    """The result of a retriever, after checking that sync and async agree on it to the last digit."""
+    found = retriever.retrieve(question)
+    awaited = await retriever.aretrieve(question)
+    assert [(each.node.node_id, each.score, each.node.metadata) for each in found] == [
+        (each.node.node_id, each.score, each.node.metadata) for each in awaited
+    ]
+    return found
+
+
+async def test_the_graph_finds_what_the_base_cannot(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
+    index = VectorStoreIndex.from_vector_store(store, embed_model=embed_model)
+    base = index.as_retriever(similarity_top_k=4, vector_store_query_mode="hybrid")
+    assert "tech" not in ids(base.retrieve(QUESTION)) and "dell" not in ids(base.retrieve(QUESTION))
+    found = await both(NaiveGERetriever(store, similarity_top_k=6))
+    base_ranks = {each.node.node_id: each.node.metadata["gear_ranks"].get("base") for each in found}
+    assert base_ranks["dell"] is None or base_ranks["tech"] is None
+    assert {"stephen", "dell"} <= set(ids(found))
+    chains = {each.node.node_id: each.node.metadata["gear_chain"] for each in found}
+    assert chains["dell"] == [["Stephen", "father", "Dell Curry"], ["Dell Curry", "went to", "Virginia Tech"]]
+
+
+async def test_three_triples_reach_three_hops(store: GeARVectorStore) -> None:
+    found = await both(NaiveGERetriever(store, similarity_top_k=7, beam_length=3))
+    assert {"stephen", "dell", "tech"} <= set(ids(found))
+
+
+async def test_the_score_is_the_arithmetic_of_the_two_ranks(store: GeARVectorStore) -> None:
+    for each in await both(NaiveGERetriever(store, similarity_top_k=6, rrf_k=7)):
+        ranks = each.node.metadata["gear_ranks"]
+        assert each.score == pytest.approx(sum(1 / (7 + rank) for rank in ranks.values()), abs=1e-12)
+
+
+async def test_the_explanation_is_hidden_from_models(store: GeARVectorStore) -> None:
+    for each in await both(NaiveGERetriever(store)):
+        for mode in (MetadataMode.LLM, MetadataMode.EMBED):
+            assert "gear_" not in each.node.get_content(metadata_mode=mode)
+        assert json.loads(each.node.to_json())["metadata"]["gear_ranks"] == each.node.metadata["gear_ranks"]
+
+
+@pytest.mark.parametrize(
+    "scorer", ["novelty", "composed", "additive", "exact", lambda q, texts: [len(t) for t in texts]]
+)
+async def test_every_scorer_runs(store: GeARVectorStore, scorer: Any) -> None:
+    assert len(await both(NaiveGERetriever(store, scorer=scorer, similarity_top_k=5))) == 5
+
+
+async def test_a_callable_scorer_decides(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
+    only_stephen = MetadataFilters(filters=[MetadataFilter(key="group", value="stephen")])
+    base = VectorStoreIndex.from_vector_store(store, embed_model=embed_model).as_retriever(filters=only_stephen)
+    seen: list[str] = []
+
+    def prefers_1982(question: str, texts: Any) -> list[float]:
+        assert question == QUESTION
+        seen.extend(texts)
+        return [10.0 if "1982" in text else 0.0 for text in texts]
+
+    found = await both(NaiveGERetriever(store, base, scorer=prefers_1982, beam_length=3))
+    assert ids(found) == ["stephen", "dell", "tech"]
+    assert any(text.count(". ") == 2 for text in seen)
+
+
+async def test_sync_ge_starts_from_what_the_reader_notes(store: GeARVectorStore) -> None:
+    reply = '{"triples": [["Dell Curry", "went to", "Virginia Tech"]]}'
+    llm = ScriptedLLM([reply, reply])
+    found = await both(SyncGERetriever(store, llm=llm, similarity_top_k=5))
+    assert {"dell", "tech"} <= set(ids(found))
+    first = found[0].node
+    assert first.metadata["gear_chain"][0] == ["Dell Curry", "went to", "Virginia Tech"]
+    assert QUESTION in llm.history[0] and "[1] " in llm.history[0] and "gear_" not in llm.history[0]
+
+
+class Recorder(BaseEventHandler):
+    seen: list[GraphExpansionEvent] = []
+
+    @classmethod
+    def class_name(cls) -> str:
+        return "Recorder"
+
+    def handle(self, event: BaseEvent, **kwargs: Any) -> None:
+        if isinstance(event, GraphExpansionEvent):
+            self.seen.append(event)
+
+
+@pytest.fixture
+def events() -> Iterator[list[GraphExpansionEvent]]:
+    recorder = Recorder(seen=[])
+    root = get_dispatcher()
+    root.add_event_handler(recorder)
+    yield recorder.seen
+    root.event_handlers.remove(recorder)
+
+
+@pytest.mark.parametrize(
+    ("replies", "fallback"),
+    [
+        (['{"triples": []}'], "the reader noted no fact"),
+        (["What a question.", "Still chatting."], "no triples can be read"),
+    ],
+)
+def test_a_reader_without_facts_falls_back_to_naive_and_says_so(
+    store: GeARVectorStore, events: list[GraphExpansionEvent], replies: list[Any], fallback: str
+) -> None:
+    naive = NaiveGERetriever(store).retrieve(QUESTION)
+    assert ids(SyncGERetriever(store, llm=ScriptedLLM(replies)).retrieve(QUESTION)) == ids(naive)
+    assert events[0].fallback == "" and fallback in events[1].fallback
+    assert events[1].beams == events[0].beams != []
+
+
+def test_a_reader_that_fails_raises(store: GeARVectorStore) -> None:
+    with pytest.raises(ConnectionError, match="down"):
+        SyncGERetriever(store, llm=ScriptedLLM([ConnectionError("down")])).retrieve(QUESTION)
+
+
+def test_prompts_are_visible_and_replaceable(store: GeARVectorStore) -> None:
+    from llama_index.core import PromptTemplate
+
+    llm = ScriptedLLM(['[["a", "b", "c"]]'])
+    retriever = SyncGERetriever(store, llm=llm)
+    assert "question" in retriever.get_prompts()["read"].template_vars
+    retriever.update_prompts({"read": PromptTemplate("Mine: {question} / {passages}")})
+    retriever.retrieve(QUESTION)
+    assert llm.history[0].startswith("Mine: ")
+    with pytest.raises(ArgumentError, match="passages"):
+        retriever.update_prompts({"read": PromptTemplate("{question}")})
+
+
+# -- PageRank ---------------------------------------------------------------------------------------------------------
+
+
+async def test_pagerank_is_a_third_list(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
+    """It reaches passages over as many triples as it takes, and counts like the other two."""
+    base = RankBM25Retriever(nodes(embed_model)[:1], similarity_top_k=1)
+    found = await both(NaiveGERetriever(store, base, beam_length=1, rrf_k=7, pagerank=LocalPageRank()))
+    ranks = {each.node.node_id: each.node.metadata["gear_ranks"] for each in found}
+    assert ranks == {
+        "stephen": {"base": 1, "graph": 1, "pagerank": 1},
+        "dell": {"pagerank": 2},
+        "tech": {"pagerank": 3},
+    }
+    for each in found:
+        assert each.score == pytest.approx(sum(1 / (7 + rank) for rank in ranks[each.node.node_id].values()), abs=1e-12)
+    assert ids(await both(NaiveGERetriever(store, base, beam_length=1))) == ["stephen"]
+    few = NaiveGERetriever(store, base, beam_length=1, similarity_top_k=2, pagerank=LocalPageRank())
+    assert ids(await both(few)) == ["stephen", "dell"]
+
+
+async def test_pagerank_starts_from_what_the_reader_notes(store: GeARVectorStore) -> None:
+    reply = '{"triples": [["Dell Curry", "went to", "Virginia Tech"]]}'
+    llm = ScriptedLLM([reply, reply])
+    found = await both(SyncGERetriever(store, llm=llm, similarity_top_k=7, beam_length=1, pagerank=LocalPageRank()))
+    ranks = {each.node.node_id: each.node.metadata["gear_ranks"] for each in found}
+    assert ranks["dell"]["pagerank"] == 1 and ranks["tech"]["pagerank"] <= 3
+
+
+@pytest.mark.parametrize("scorer", ["novelty", "exact"])  # one starts from all triples of the base
+def test_without_a_reader_a_triple_counts_as_it_resembles_the_question(
+    store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch, scorer: Any
+) -> None:
+    started: list[tuple[StoredTriple, float]] = []
+
+    def spy(start: Any, *arguments: Any) -> Any:
+        started.extend(start)
+        return local_pagerank(start, *arguments)
+
+    monkeypatch.setattr(graph_walk, "local_pagerank", spy)
+    retriever = NaiveGERetriever(store, beam_size=3, scorer=scorer, pagerank=LocalPageRank())
+    retriever.retrieve(QUESTION)
+    scores = [triple.score for triple, _ in started]
+    assert len(scores) == 3 and scores == sorted(scores, reverse=True) and scores[0] > scores[-1] > 0
+    assert [counts for _, counts in started] == pytest.approx([score / scores[0] for score in scores])
+    started.clear()
+    texts = [" ".join(slots) for _, triples in PASSAGES.values() for slots in triples]
+    vectors = WordEmbedding().get_text_embedding_batch(texts)
+    opposite = QueryBundle("zzz", embedding=[-sum(column) for column in zip(*vectors, strict=True)])
+    assert retriever.retrieve(opposite) and started == []  # nothing resembles it: the base passages alone
+
+
+async def test_a_filter_binds_pagerank(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
+    """What is beyond a forbidden passage's triple isn't reached."""
+    base = RankBM25Retriever(nodes(embed_model)[:1], similarity_top_k=1)
+    only = MetadataFilters(filters=[MetadataFilter(key="group", operator=FilterOperator.NE, value="dell")])
+    for filters, expected in ((None, {"stephen", "dell", "tech"}), (only, {"stephen"})):
+        found = await both(NaiveGERetriever(store, base, filters=filters, pagerank=LocalPageRank()))
+        assert set(ids(found)) == expected
+        assert all("pagerank" in each.node.metadata["gear_ranks"] for each in found)
+
+
+async def test_pagerank_everywhere(store: GeARVectorStore, embed_model: WordEmbedding, tmp_path: Path) -> None:
+    """The postprocessor and the agent take it too; a graph of its own doesn't."""
+    base = RankBM25Retriever(nodes(embed_model)[:1], similarity_top_k=1)
+    search = DiverseTripleBeamSearch(store, pagerank=LocalPageRank())
+    expected = NaiveGERetriever(store, base, pagerank=LocalPageRank()).retrieve(QUESTION)
+    assert await search.apostprocess_nodes(base.retrieve(QUESTION), query_str=QUESTION) == expected
+    agent = GeARRetriever(store, base, llm=ScriptedLLM(["[]"]), calls="single", beam_length=1, pagerank=LocalPageRank())
+    nodes_, trace = agent.retrieve_with_trace(QUESTION)
+    assert set(ids(nodes_)) == {"stephen", "dell", "tech"} and trace.steps[0].pagerank[0] == "stephen"
+    few = GeARRetriever(
+        store, base, llm=ScriptedLLM(["[]"]), calls="single", base_top_k=2, beam_length=1, pagerank=LocalPageRank()
+    )
+    assert few.retrieve_with_trace(QUESTION)[1].steps[0].pagerank == trace.steps[0].pagerank[:2]  # as long as its base
+    graph = ExternalTripleStore.from_path(tmp_path / "graph", embed_model=embed_model)
+    with pytest.raises(ArgumentError, match="leave it out, or leave out graph"):
+        NaiveGERetriever(store, graph=graph, pagerank=LocalPageRank())
+
+
+# -- filters ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_filter_binds_every_hop(store: GeARVectorStore) -> None:
+    only = MetadataFilters(filters=[MetadataFilter(key="group", operator=FilterOperator.NE, value="dell")])
+    found = await both(NaiveGERetriever(store, similarity_top_k=7, beam_length=3, filters=only))
+    assert "dell" not in ids(found)
+    assert all(["Dell Curry", "went to", "Virginia Tech"] not in each.node.metadata["gear_chain"] for each in found)
+
+
+async def test_a_filter_binds_a_foreign_base_too(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
+    foreign = RankBM25Retriever([*nodes(embed_model), TextNode(id_="unknown", text=QUESTION)], similarity_top_k=7)
+    assert {"noise-1", "unknown"} <= set(ids(foreign.retrieve(QUESTION)))
+    only = MetadataFilters(filters=[MetadataFilter(key="group", operator=FilterOperator.NE, value="noise")])
+    found = await both(NaiveGERetriever(store, foreign, filters=only))
+    assert found and set(ids(found)) <= {"stephen", "dell", "tech"}
+
+
+def test_a_filter_that_cannot_be_honoured_is_refused(store: GeARVectorStore) -> None:
+    above = MetadataFilters(filters=[MetadataFilter(key="group", operator=FilterOperator.GT, value="x")])
+    with pytest.raises(UnsupportedFilter):
+        NaiveGERetriever(store, filters=above).retrieve(QUESTION)
+
+
+async def test_a_filter_that_matches_nothing_finds_nothing(store: GeARVectorStore) -> None:
+    none = MetadataFilters(filters=[MetadataFilter(key="no such field", value="x")])
+    assert await both(NaiveGERetriever(store, filters=none)) == []
+
+
+# -- bad input --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"similarity_top_k": 0}, {"similarity_top_k": -1}, {"beam_size": 0}, {"beam_length": 0}, {"neighbours": 0},
+        {"gamma": 0}, {"scorer": "nonsense"}, {"rrf_k": -1},
+    ],
+)  # fmt: skip
+def test_numbers_outside_their_range(store: GeARVectorStore, wrong: dict[str, Any]) -> None:
+    with pytest.raises(ArgumentError):
+        NaiveGERetriever(store, **wrong)
+
+
+def test_other_wrong_arguments(store: GeARVectorStore) -> None:
+    with pytest.raises(ArgumentError, match="GeARVectorStore"):
+        NaiveGERetriever("store")  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="empty"):
+        NaiveGERetriever(store).retrieve("   ")
+    with pytest.raises(ArgumentError, match="link_top_k"):
+        SyncGERetriever(store, llm=ScriptedLLM([]), link_top_k=0)
+
+
+async def test_an_empty_store_finds_nothing(tmp_path: Path, embed_model: WordEmbedding) -> None:
+    store = GeARVectorStore.from_path(tmp_path / "empty", embed_model=embed_model)
+    assert await both(NaiveGERetriever(store)) == []
+    assert await both(SyncGERetriever(store, llm=ScriptedLLM([]))) == []
+    assert not (tmp_path / "empty").exists()
+
+
+async def test_passages_without_triples_are_just_the_base(tmp_path: Path, embed_model: WordEmbedding) -> None:
+    store = GeARVectorStore.from_path(tmp_path / "bare", embed_model=embed_model)
+    store.add([TextNode(id_="a", text="one two", embedding=embed_model.get_text_embedding("one two"))])
+    (found,) = await both(NaiveGERetriever(store), "two")
+    assert (found.node.node_id, found.node.metadata["gear_chain"], found.score) == ("a", [], 1 / 61)
+    store.close()
+
+
+def test_a_dangling_triple_is_left_out(store: GeARVectorStore) -> None:
+    """What a crash between the writes of a triple and of its passage leaves behind misleads nobody."""
+    from qdrant_client.http import models
+
+    (point,), _ = store.client.scroll(
+        store.collection_name,
+        models.Filter(must=[models.FieldCondition(key="group", match=models.MatchValue(value="dell"))]),
+    )
+    store.client.delete(store.collection_name, models.PointIdsList(points=[point.id]))
+    found = NaiveGERetriever(store, similarity_top_k=7, beam_length=3).retrieve(QUESTION)
+    assert "dell" not in ids(found)
+    assert sorted(
+        each.node.metadata["gear_ranks"]["graph"] for each in found if "graph" in each.node.metadata["gear_ranks"]
+    ) == list(range(1, 1 + sum("graph" in each.node.metadata["gear_ranks"] for each in found)))
+
+
+# -- manners ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_caller_s_bundle_and_nodes_stay_as_they_are(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
+    mine = nodes(embed_model)
+    before = [node.to_json() for node in mine]
+    bundle = QueryBundle(QUESTION)
+    NaiveGERetriever(store, RankBM25Retriever(mine)).retrieve(bundle)
+    DiverseTripleBeamSearch(store).postprocess_nodes([NodeWithScore(node=node) for node in mine], query_bundle=bundle)
+    assert bundle.embedding is None
+    assert [node.to_json() for node in mine] == before
+
+
+class ThinkingLLM(ScriptedLLM):
+    """One that thinks in a thread when it is awaited, as a client waits for its server."""
+
+    async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        return await asyncio.to_thread(self.complete, prompt, formatted)
+
+
+async def test_the_event_loop_runs_on(store: GeARVectorStore) -> None:
+    """A reader and a scorer that take their time do so in other threads."""
+    threads: list[int] = []
+
+    def slow(question: str, texts: Any) -> list[float]:
+        threads.append(threading.get_ident())
+        return [float(len(text)) for text in texts]
+
+    def read(prompt: str) -> str:
+        threads.append(threading.get_ident())
+        return "[]"
+
+    llm = ThinkingLLM(otherwise=read)  # type: ignore[call-arg]
+    for retriever in (NaiveGERetriever(store, scorer=slow), SyncGERetriever(store, llm=llm)):
+        await retriever.aretrieve(QUESTION)
+    assert len(llm.history) == 1 and len(threads) >= 2 and threading.get_ident() not in threads
+
+
+async def test_many_at_once_equal_one_after_the_other(store: GeARVectorStore) -> None:
+    retriever = NaiveGERetriever(store)
+    questions = [f"{QUESTION} {word}" for word in ("Dell", "Virginia", "milk", "1982", "Tech") * 4]
+    together = await asyncio.gather(*(retriever.aretrieve(question) for question in questions))
+    assert [ids(found) for found in together] == [ids(retriever.retrieve(question)) for question in questions]
+
+
+# -- composed with LlamaIndex -----------------------------------------------------------------------------------------
+
+
+def retriever_of(store: GeARVectorStore) -> NaiveGERetriever:
+    return NaiveGERetriever(store, similarity_top_k=6)
+
+
+async def test_in_a_query_engine(store: GeARVectorStore) -> None:
+    llm = ScriptedLLM(["1982", "1982"])
+    engine = RetrieverQueryEngine.from_args(retriever_of(store), llm=llm)
+    assert str(engine.query(QUESTION)) == str(await engine.aquery(QUESTION)) == "1982"
+    assert "Virginia Tech" in llm.history[0] and "gear_" not in llm.history[0]
+
+
+@pytest.mark.parametrize("mode", ["reciprocal_rerank", "relative_score", "dist_based_score", "simple"])
+async def test_in_a_fusion(store: GeARVectorStore, embed_model: WordEmbedding, mode: Any) -> None:
+    bm25 = RankBM25Retriever(nodes(embed_model), similarity_top_k=6)
+    fusion = QueryFusionRetriever(
+        [retriever_of(store), bm25], llm=ScriptedLLM([]), num_queries=1, mode=mode, similarity_top_k=7
+    )
+    found = fusion.retrieve(QUESTION)
+    assert ids(found) == ids(await fusion.aretrieve(QUESTION))
+    assert {"stephen", "tech"} <= set(ids(found))
+
+
+def test_a_fusion_knows_a_passage_again(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
+    """Found by two retrievers, or for two questions, by two chains: one passage, its shares summed."""
+    index = VectorStoreIndex.from_vector_store(store, embed_model=embed_model)
+    base = index.as_retriever(similarity_top_k=7)
+    parts = [retriever_of(store), base]
+    fusion = QueryFusionRetriever(
+        parts, llm=ScriptedLLM([]), num_queries=1, mode=FUSION_MODES.RECIPROCAL_RANK, similarity_top_k=7
+    )
+    ranks: dict[str, float] = {}
+    for part in parts:
+        for rank, each in enumerate(part.retrieve(QUESTION)):  # LlamaIndex counts from 0
+            ranks[each.node.node_id] = ranks.get(each.node.node_id, 0.0) + 1 / (60 + rank)
+    assert {each.node.node_id: each.score for each in fusion.retrieve(QUESTION)} == pytest.approx(ranks)
+    (one,) = [each.node for each in retriever_of(store).retrieve(QUESTION) if each.node.node_id == "dell"]
+    (other,) = [each.node for each in base.retrieve(QUESTION) if each.node.node_id == "dell"]
+    assert one.hash == other.hash
+    assert one.metadata["gear_chain"] and json.loads(one.to_json())["metadata"]["gear_chain"]
+
+
+async def test_what_a_query_transform_wrote_is_what_is_embedded(store: GeARVectorStore) -> None:
+    """HyDE and its like put texts in `custom_embedding_strs`; their mean is the question's embedding."""
+    retriever = NaiveGERetriever(store, vector_store_query_mode=VectorStoreQueryMode.DEFAULT, similarity_top_k=1)
+    cheese = QueryBundle(QUESTION, custom_embedding_strs=["Cheese is made of milk", "cheese milk"])
+    assert ids(await both(retriever, cheese)) == ["noise-4"]
+    assert ids(await both(retriever)) != ["noise-4"]
+
+
+async def test_a_foreign_base_embeds_the_question_itself(store: GeARVectorStore) -> None:
+    """It may have another embedding model; an embedding that the caller gave goes through."""
+    seen: list[QueryBundle] = []
+
+    class Foreign(BaseRetriever):
+        def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+            seen.append(query_bundle)
+            return []
+
+    retriever = NaiveGERetriever(store, Foreign())
+    retriever.retrieve(QUESTION)
+    retriever.retrieve(QueryBundle(QUESTION, custom_embedding_strs=["a", "b"]))
+    retriever.retrieve(QueryBundle(QUESTION, embedding=[1.0] + [0.0] * 255))
+    assert [(each.embedding, each.custom_embedding_strs) for each in seen] == [
+        (None, None),
+        (None, ["a", "b"]),
+        ([1.0] + [0.0] * 255, None),
+    ]
+
+
+def test_a_foreign_base_may_write_into_its_bundle(store: GeARVectorStore) -> None:
+    class Scribbler(BaseRetriever):
+        def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+            query_bundle.embedding = [0.0] * 256
+            query_bundle.query_str = "scribbled"
+            return []
+
+    bundle = QueryBundle(QUESTION, custom_embedding_strs=["a"])
+    NaiveGERetriever(store, Scribbler()).retrieve(bundle)
+    assert (bundle.query_str, bundle.embedding, bundle.custom_embedding_strs) == (QUESTION, None, ["a"])
+
+
+async def test_no_filters_are_no_filter(store: GeARVectorStore) -> None:
+    stranger = NodeWithScore(node=TextNode(id_="stranger", text="unknown to the store"), score=1.0)
+
+    class Strange(BaseRetriever):
+        def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+            return [stranger]
+
+    found = await both(NaiveGERetriever(store, Strange(), filters=MetadataFilters(filters=[])))
+    assert "stranger" in ids(found)
+
+
+def test_a_native_filter_binds_through_an_index(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
+    index = VectorStoreIndex.from_vector_store(store, embed_model=embed_model)
+    match_ = models.FieldCondition(key="group", match=models.MatchValue(value="dell"))
+    options = {"qdrant_filters": models.Filter(must=[match_])}
+    assert ids(index.as_retriever(vector_store_kwargs=options, similarity_top_k=7).retrieve(QUESTION)) == ["dell"]
+    wrongs: list[dict[str, Any]] = [{"qdrant_filters": "group == dell"}, {"search_params": {}}]
+    for wrong in wrongs:
+        with pytest.raises(ArgumentError, match=next(iter(wrong))):
+            index.as_retriever(vector_store_kwargs=wrong).retrieve(QUESTION)
+
+
+def test_a_postprocessor_has_filters_of_its_own(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
+    """It doesn't see those of the engine before it; given the same ones, nothing forbidden comes in."""
+    index = VectorStoreIndex.from_vector_store(store, embed_model=embed_model)
+    only = MetadataFilters(filters=[MetadataFilter(key="group", value="stephen")])
+
+    def found(*, filters: MetadataFilters | None) -> list[str]:
+        engine = index.as_query_engine(
+            llm=ScriptedLLM(["?"]),
+            filters=only,
+            node_postprocessors=[DiverseTripleBeamSearch(store, filters=filters)],
+        )
+        return ids(engine.query(QUESTION).source_nodes)
+
+    assert set(found(filters=None)) > {"stephen"}
+    assert found(filters=only) == ["stephen"]
+
+
+async def test_every_triple_that_a_fact_is_linked_to_is_a_start(
+    store: GeARVectorStore, events: list[GraphExpansionEvent]
+) -> None:
+    note = '{"triples": [["Stephen", "father", "Dell Curry"]]}'
+    for top_k in (1, 3):
+        SyncGERetriever(store, llm=ScriptedLLM([note]), link_top_k=top_k).retrieve(QUESTION)
+        assert len(events[-1].start) == top_k
+    DiverseTripleBeamSearch(store, llm=ScriptedLLM([note]), link_top_k=2).postprocess_nodes(
+        NaiveGERetriever(store).retrieve(QUESTION), query_str=QUESTION
+    )
+    assert len(events[-1].start) == 2
+
+
+def test_a_text_scorer_sees_all_triples_of_the_base(store: GeARVectorStore) -> None:
+    seen: list[list[str]] = []
+
+    def scorer(question: str, texts: Any) -> list[float]:
+        seen.append(list(texts))
+        return [1.0] * len(texts)
+
+    NaiveGERetriever(store, scorer=scorer, beam_size=2, similarity_top_k=7).retrieve(QUESTION)
+    assert len(seen[0]) == len(PASSAGES)
+
+
+def test_a_postprocessor_s_arguments_are_its_walk_s(store: GeARVectorStore) -> None:
+    given = {"rrf_k": 3, "top_n": 4, "beam_size": 5, "beam_length": 3, "neighbours": 6, "gamma": 7.0}
+    search = DiverseTripleBeamSearch(store, diversity=False, scorer="additive", **given)  # type: ignore[arg-type]
+    retriever = NaiveGERetriever(
+        store,
+        diversity=False,
+        scorer="additive",
+        **{**{k: v for k, v in given.items() if k != "top_n"}},  # type: ignore[arg-type]
+        similarity_top_k=4,
+    )
+    for walk in (search._walk, retriever._walk):
+        assert (walk.rrf_k, walk.similarity_top_k) == (3, 4)
+        assert walk.search == BeamSearch(5, 3, 6, 7.0, False, "additive")
+    prompt = PromptTemplate("Mine: {question} / {passages}")
+    llm = ScriptedLLM(["[]"])
+    DiverseTripleBeamSearch(store, llm=llm, read_prompt=prompt).postprocess_nodes(
+        NaiveGERetriever(store).retrieve(QUESTION), query_str=QUESTION
+    )
+    assert llm.history[0].startswith("Mine: ")
+    with pytest.raises(TypeError):
+        DiverseTripleBeamSearch(store, filter=None)  # type: ignore[call-arg]
+
+
+def test_bm25_in_memory_finds_words_in_the_smallest_corpus() -> None:
+    """Okapi's inverse document frequency is 0 or less there."""
+    two = [TextNode(id_="a", text="alpha beta"), TextNode(id_="b", text="gamma delta")]
+    assert ids(RankBM25Retriever(two).retrieve("alpha")) == ["a"]
+    assert ids(RankBM25Retriever(two[:1]).retrieve("alpha")) == ["a"]
+    assert ids(RankBM25Retriever(two).retrieve("epsilon")) == []
+    many = [TextNode(id_=str(n), text="alpha " * n) for n in range(1, 9)]
+    assert len(RankBM25Retriever(many, similarity_top_k=3).retrieve("alpha")) == 3
+
+
+async def test_behind_a_router_and_as_a_tool(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
+    tools = [
+        RetrieverTool.from_defaults(retriever_of(store), description="questions over several passages"),
+        RetrieverTool.from_defaults(RankBM25Retriever(nodes(embed_model)), description="look up a word"),
+    ]
+    choice = '[{"choice": 1, "reason": "several hops"}]'
+    router = RouterRetriever(
+        LLMSingleSelector.from_defaults(llm=ScriptedLLM([choice, choice])), tools, llm=ScriptedLLM([])
+    )
+    assert "dell" in ids(await both(router))
+    output = await tools[0].acall(QUESTION)
+    assert "Virginia Tech" in str(output)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # LlamaIndex's own
+async def test_as_an_agent_s_tool(store: GeARVectorStore, tool_caller: Any) -> None:
+    tool = RetrieverTool.from_defaults(retriever_of(store), name="facts", description="look facts up")
+    llm, seen = tool_caller("facts", QUESTION)
+    await FunctionAgent(tools=[tool], llm=llm, streaming=False).run("Find out.")
+    assert any("Virginia Tech" in text for text in seen)
+
+
+async def test_under_auto_merging(tmp_path: Path, embed_model: WordEmbedding) -> None:
+    text = " ".join(text + "." for text, _ in PASSAGES.values())
+    sizes = {"large": 256, "small": 32}
+    parser = HierarchicalNodeParser.from_defaults(
+        node_parser_ids=list(sizes),
+        node_parser_map={name: TokenTextSplitter(chunk_size=size, chunk_overlap=0) for name, size in sizes.items()},
+    )
+    tree = parser.get_nodes_from_documents([Document(id_="all", text=text)])
+    leaves = get_leaf_nodes(tree)
+    for leaf in leaves:
+        leaf.embedding = embed_model.get_text_embedding(leaf.get_content())
+    store = GeARVectorStore.from_path(tmp_path / "leaves", embed_model=embed_model)
+    store.add([attach_triples(leaf, [Triple("Dell Curry", "is in", "everything")]) for leaf in leaves])
+    docstore = SimpleDocumentStore()
+    docstore.add_documents(tree)
+    context = StorageContext.from_defaults(docstore=docstore)
+    merging = AutoMergingRetriever(
+        NaiveGERetriever(store, similarity_top_k=len(leaves)),  # type: ignore[arg-type]  # any retriever serves
+        context,
+        verbose=False,
+    )
+    merged = merging.retrieve(QUESTION)
+    assert len(merged) < len(leaves)
+    # and the other way round: merged parents, which the store doesn't know, pass through our postprocessor
+    assert ids(DiverseTripleBeamSearch(store).postprocess_nodes(merged, query_str=QUESTION))[0] == ids(merged)[0]
+    store.close()
+
+
+async def test_with_the_evaluator(store: GeARVectorStore) -> None:
+    evaluator = RetrieverEvaluator.from_metric_names(["hit_rate", "mrr"], retriever=retriever_of(store))
+    result = await evaluator.aevaluate(QUESTION, ["dell"])
+    assert result.metric_vals_dict["hit_rate"] == 1.0
+
+
+async def test_as_a_postprocessor_of_any_engine(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
+    llm = ScriptedLLM(["1982", "1982"])
+    index = VectorStoreIndex.from_vector_store(store, embed_model=embed_model)
+    engine = index.as_query_engine(
+        llm=llm, similarity_top_k=4, node_postprocessors=[DiverseTripleBeamSearch(store, top_n=6)]
+    )
+    answered = engine.query(QUESTION)
+    awaited = await engine.aquery(QUESTION)
+    assert ids(answered.source_nodes) == ids(awaited.source_nodes)
+    assert "dell" in ids(answered.source_nodes) and len(answered.source_nodes) == 5
+
+
+async def test_postprocessor_equals_retriever(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
+    base = VectorStoreIndex.from_vector_store(store, embed_model=embed_model).as_retriever(
+        similarity_top_k=5, vector_store_query_mode="hybrid"
+    )
+    reply = '{"triples": [["Dell Curry", "went to", "Virginia Tech"]]}'
+    for llm, retriever in (
+        (None, NaiveGERetriever(store, base, similarity_top_k=5)),
+        (ScriptedLLM([reply, reply]), SyncGERetriever(store, base, llm=ScriptedLLM([reply]), similarity_top_k=5)),
+    ):
+        search = DiverseTripleBeamSearch(store, llm=llm, top_n=5)
+        expected = retriever.retrieve(QUESTION)
+        given = base.retrieve(QUESTION)
+        assert search.postprocess_nodes(given, query_str=QUESTION) == expected
+        assert await search.apostprocess_nodes(given, query_str=QUESTION) == expected
+
+
+def test_postprocessor_needs_a_question(store: GeARVectorStore) -> None:
+    with pytest.raises(ArgumentError, match="question"):
+        DiverseTripleBeamSearch(store).postprocess_nodes([])
+
+
+def test_class_names() -> None:
+    assert "BaseRetriever" in [base.__name__ for base in SyncGERetriever.__mro__]
+    assert "BaseNodePostprocessor" in [base.__name__ for base in DiverseTripleBeamSearch.__mro__]

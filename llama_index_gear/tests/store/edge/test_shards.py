@@ -1,0 +1,317 @@
+"""Whose an embedded store is: a forked process leaves it to its parent; the last reference to it closes it."""
+
+import gc
+import os
+import re
+import select
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from qdrant_client.http import models
+
+from llama_index_gear.errors import GeARError
+from llama_index_gear.knowledge_graph.store import ExternalTripleStore
+from llama_index_gear.retrievers.external import ExternalGeARRetriever
+from llama_index_gear.retrievers.gear import GeARRetriever
+from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
+from llama_index_gear.retrievers.t2rag import T2RAGRetriever
+from llama_index_gear.store.edge.client import EdgeClient
+from llama_index_gear.store.vector_store import GeARVectorStore
+from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.triple import Triple
+
+EMBED = WordEmbedding(16)
+NODE = passage("p", "x", [("A", "is", "B")], embed_model=EMBED)
+TRIPLES = [Triple("A", "is", "B")]
+REFUSED = "StoreLockedError: .* was open when this process was forked, and stays the parent's: close it before forking"
+LIMIT = 60  # seconds; a child that takes so long hangs
+
+forks = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks"),
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
+]
+
+
+def forked(work: Callable[[], object]) -> str:
+    """What a child says: what `work` gave, or its error."""
+    read, write = os.pipe()
+    if (process := os.fork()) == 0:
+        try:
+            said = repr(work())
+        except GeARError as error:
+            said = f"{type(error).__name__}: {error}"
+        except BaseException as error:  # noqa: BLE001 - the parent tells
+            said = f"unexpected {error!r}"
+        os.write(write, said.encode())
+        os._exit(0)
+    os.close(write)
+    ready, _, _ = select.select([read], [], [], LIMIT)
+    if not ready:
+        os.kill(process, 9)
+    os.waitpid(process, 0)
+    with os.fdopen(read) as pipe:
+        return pipe.read() if ready else "hangs"
+
+
+def files_of(folder: Path) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[GeARVectorStore]:
+    """A store that is open."""
+    store = GeARVectorStore.from_path(tmp_path, embed_model=EMBED)
+    store.add([NODE])
+    yield store
+    store.close()
+
+
+VECTORS = models.VectorParams(size=4, distance=models.Distance.COSINE)
+CALLS: dict[str, Callable[[GeARVectorStore], object]] = {
+    "get_nodes": lambda store: store.get_nodes(),
+    "add": lambda store: store.add([NODE]),
+    "delete": lambda store: store.delete("d"),
+    "clear": lambda store: store.clear(),
+    "check": lambda store: store.check(),
+    "exists": lambda store: store.client.collection_exists("gear"),
+    "create": lambda store: store.client.create_collection("other", {"v": VECTORS}),
+}
+
+
+class TestForks:
+    pytestmark = forks
+
+    @pytest.mark.parametrize("name", CALLS)
+    def test_a_child_is_refused_a_store_that_its_parent_has_open(self, store: GeARVectorStore, name: str) -> None:
+        before = files_of(store.client.path)
+        said = forked(lambda: CALLS[name](store))
+        assert re.match(REFUSED, said), said
+        assert files_of(store.client.path) == before
+        assert [node.node_id for node in store.get_nodes()] == ["p"]
+
+    def test_a_child_does_not_wait_for_a_lock_that_a_thread_of_its_parent_held(self, store: GeARVectorStore) -> None:
+        held, done = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with store.client._shards.lock:
+                held.set()
+                done.wait()
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        held.wait()
+        try:
+            assert "StoreLockedError" in forked(store.get_nodes)
+            assert forked(store.close) == "None"
+        finally:
+            done.set()
+            thread.join()
+
+    def test_a_child_does_not_wait_for_a_write_of_its_parent(self, tmp_path: Path) -> None:
+        held, done = threading.Event(), threading.Event()
+
+        class Slow(WordEmbedding):
+            def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
+                held.set()
+                done.wait()
+                return super()._get_text_embeddings(texts)
+
+        store = GeARVectorStore.from_path(tmp_path, embed_model=Slow(dimension=16))
+        thread = threading.Thread(target=store.add, args=([NODE],))
+        thread.start()
+        held.wait()
+        try:
+            for name in ("add", "delete", "clear"):
+                assert "StoreLockedError" in forked(lambda name=name: CALLS[name](store))  # type: ignore[misc]
+        finally:
+            done.set()
+            thread.join()
+        assert [node.node_id for node in store.get_nodes()] == ["p"]
+        store.close()
+
+    def test_closing_in_a_child_changes_nothing(self, store: GeARVectorStore) -> None:
+        before = files_of(store.client.path)
+        assert forked(store.close) == "None"
+        assert files_of(store.client.path) == before
+
+        def close_and_read() -> object:
+            store.close()
+            return store.get_nodes()
+
+        assert "is open in another process" in forked(close_and_read)
+        assert "is open in another process" in forked(lambda: EdgeClient(store.client.path).count("gear"))
+        store.close()
+        store.add([NODE])
+
+    def test_a_child_of_a_child_is_refused_too(self, store: GeARVectorStore) -> None:
+        assert "StoreLockedError" in forked(lambda: forked(store.get_nodes))
+
+    def test_a_child_may_open_what_its_parent_has_closed(self, tmp_path: Path) -> None:
+        store = GeARVectorStore.from_path(tmp_path, embed_model=EMBED)
+
+        def add_and_close() -> list[str]:
+            with store:
+                return store.add([NODE])
+
+        assert forked(add_and_close) == "['p']"  # nobody has opened it
+        assert forked(lambda: [node.node_id for node in store.get_nodes()]) == "['p']"
+        assert len(store.get_nodes()) == 1
+        store.close()
+        assert forked(lambda: [node.node_id for node in store.get_nodes()]) == "['p']"
+
+    def test_a_parent_may_close_and_open_again_while_its_child_lives(self, store: GeARVectorStore) -> None:
+        wait, go = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(go)
+            os.read(wait, 1)
+            os._exit(0)
+        os.close(wait)
+        try:
+            store.close()
+            assert len(store.get_nodes()) == 1
+        finally:
+            os.close(go)
+            os.waitpid(child, 0)
+
+    @pytest.mark.parametrize("end", ["sys.exit()", "os._exit(0)", "del store; gc.collect(); os._exit(0)"])
+    def test_the_end_of_a_child_changes_nothing(self, tmp_path: Path, end: str) -> None:
+        script = f"""
+import gc, os, sys
+from pathlib import Path
+from llama_index_gear.tests.{Path(__file__).stem} import EMBED, NODE, files_of
+from llama_index_gear.store.vector_store import GeARVectorStore
+folder = Path(sys.argv[1])
+store = GeARVectorStore.from_path(folder, embed_model=EMBED)
+store.add([NODE])
+before = files_of(folder)
+child = os.fork()
+if child == 0:
+    {end}
+assert os.waitpid(child, 0)[1] == 0
+assert files_of(folder) == before
+store.add([NODE])
+assert len(store.get_nodes()) == 1
+"""
+        subprocess.run([sys.executable, "-c", script, tmp_path], check=True, timeout=LIMIT)
+
+
+# -- the last reference closes -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def without_collector() -> Iterator[None]:
+    """Nothing but reference counts."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def alone(folder: Path) -> object:
+    store = GeARVectorStore.from_path(folder, embed_model=EMBED)
+    store.add([NODE])
+    return store
+
+
+def of_a_tenant(folder: Path) -> object:
+    store = GeARVectorStore.from_path(folder, embed_model=EMBED, tenant_field="team").for_tenant("a")
+    store.add([NODE])
+    return store
+
+
+def graph(folder: Path) -> ExternalTripleStore:
+    graph = ExternalTripleStore.from_path(folder, embed_model=EMBED)
+    graph.load(TRIPLES)
+    return graph
+
+
+def held_by(make: Callable[[GeARVectorStore], object]) -> Callable[[Path], object]:
+    def held(folder: Path) -> object:
+        store = GeARVectorStore.from_path(folder, embed_model=EMBED)
+        store.add([NODE])
+        holder: Any = make(store)
+        holder.retrieve("x")
+        return holder
+
+    return held
+
+
+def of_an_external_graph(folder: Path) -> object:
+    retriever = held_by(
+        lambda store: ExternalGeARRetriever(store, graph(folder / "graph"), llm=ScriptedLLM(otherwise=lambda _: "[]"))
+    )
+    return retriever(folder / "store")
+
+
+LLM = ScriptedLLM(otherwise=lambda _: "[]")
+HOLDERS: dict[str, Callable[[Path], object]] = {
+    "store": alone,
+    "tenant's store": of_a_tenant,
+    "graph": graph,
+    "NaiveGERetriever": held_by(NaiveGERetriever),
+    "SyncGERetriever": held_by(lambda store: SyncGERetriever(store, llm=LLM)),
+    "GeARRetriever": held_by(lambda store: GeARRetriever(store, llm=LLM)),
+    "T2RAGRetriever": held_by(lambda store: T2RAGRetriever(store, llm=LLM)),
+    "ExternalGeARRetriever": of_an_external_graph,
+}
+
+
+@pytest.mark.usefixtures("without_collector")
+@pytest.mark.parametrize("name", HOLDERS)
+def test_the_last_reference_closes(tmp_path: Path, name: str) -> None:
+    for _ in range(60 if name == "store" else 3):
+        holder = HOLDERS[name](tmp_path)  # StoreLockedError if the last one is still open
+        del holder
+
+
+@pytest.mark.usefixtures("without_collector")
+async def test_the_last_reference_closes_after_async_calls(tmp_path: Path) -> None:
+    for _ in range(3):
+        store = GeARVectorStore.from_path(tmp_path, embed_model=EMBED)
+        await store.async_add([NODE])
+        assert len(await NaiveGERetriever(store).aretrieve("x")) == 1
+        del store
+
+
+@pytest.mark.usefixtures("without_collector")
+def test_a_tenant_s_store_keeps_it_open(tmp_path: Path) -> None:
+    store = GeARVectorStore.from_path(tmp_path, embed_model=EMBED, tenant_field="team")
+    bound = store.for_tenant("a")
+    del store
+    bound.add([NODE])
+    assert another_is_refused(tmp_path)
+    bound.close()
+
+
+def another_is_refused(folder: Path) -> bool:
+    with pytest.raises(GeARError, match="is open in another process or client"):
+        EdgeClient(folder).count("gear")
+    return True
+
+
+def test_leaving_the_block_closes(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), GeARVectorStore.from_path(tmp_path, embed_model=EMBED) as store:
+        store.add([NODE])
+        1 / 0  # noqa: B018
+    with EdgeClient(tmp_path) as client:
+        assert client.count("gear").count == 1
+    with ExternalTripleStore.from_path(tmp_path, embed_model=EMBED) as facts:
+        facts.load(TRIPLES)
+    with EdgeClient(tmp_path) as client:
+        assert client.count("graph").count == 1
+
+
+async def test_leaving_the_async_block_closes(tmp_path: Path) -> None:
+    async with GeARVectorStore.from_path(tmp_path, embed_model=EMBED) as store:
+        await store.async_add([NODE])
+    async with ExternalTripleStore.from_path(tmp_path, embed_model=EMBED) as facts:
+        await facts.aload(TRIPLES)
+    with EdgeClient(tmp_path) as client:
+        assert client.count("gear").count == client.count("graph").count == 1

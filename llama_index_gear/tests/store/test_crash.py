@@ -1,0 +1,204 @@
+"""kill -9 while a store is being written: what is there is whole, and repeating the call mends the rest.
+
+The call runs in a process of its own, whose client asks before each write; so a kill meets the call at the write that
+was drawn for it, however slow the machine is: before it, or a drawn time after it began, in it or in what follows.
+"""
+
+import multiprocessing
+import random
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llama_index.core.ingestion import DocstoreStrategy, IngestionPipeline
+from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.schema import Document
+from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
+
+from llama_index_gear.extraction.mentions import MentionTripleExtractor
+from llama_index_gear.nodes import passage_id, read_triples
+from llama_index_gear.store.edge.client import EdgeClient
+from llama_index_gear.store.vector_store import GeARVectorStore
+from llama_index_gear.testing import WordEmbedding
+from llama_index_gear.testing.store_contract import Contents, contents, passage
+
+SMALL = WordEmbedding(16)
+PASSAGES, DOCUMENTS = 24, 6
+
+# A server that has imported everything and opened nothing: its forks start in milliseconds, without Edge's threads.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(
+    ["llama_index_gear.testing.fakes", "llama_index_gear.testing.store_contract", "llama_index.core.ingestion", "nltk"]
+)
+
+
+class AskingClient(EdgeClient):
+    """The embedded engine, that asks before it writes."""
+
+    def __init__(self, path: Path, ask: Callable[[], object]) -> None:
+        super().__init__(path)
+        self._ask = ask
+
+    def _update(self, *arguments: Any) -> None:
+        self._ask()
+        super()._update(*arguments)
+
+    def create_collection(self, *arguments: Any, **options: Any) -> bool:
+        self._ask()
+        return super().create_collection(*arguments, **options)
+
+    def delete_collection(self, *arguments: Any, **options: Any) -> bool:
+        self._ask()
+        return super().delete_collection(*arguments, **options)
+
+
+def ingest(store: GeARVectorStore, version: int = 1) -> None:
+    """All passages of a version, few at a time, so that there are many moments to die."""
+    nodes = []
+    for n in range(PASSAGES):
+        facts = [
+            (f"Entity {n}", "has version", f"V{version}"),
+            (f"Entity {n}", "knows", f"Entity {n + 1 + version}"),
+            (f"Entity {n}", "is in", "Hub"),
+        ]
+        metadata, document = {"version": version, "parity": "odd" if n % 2 else "even"}, f"d{n % DOCUMENTS}"
+        text = f"passage {n} version {version}"
+        nodes.append(passage(f"p{n}", text, facts, document=document, embed_model=SMALL, metadata=metadata))
+    store.add(nodes)
+
+
+def delete(store: GeARVectorStore) -> None:
+    """Documents one by one, then nodes by a filter."""
+    for number in range(DOCUMENTS // 2):
+        store.delete(f"d{number}")
+    store.delete_nodes(["p3", "p4", "p5"])
+    store.delete_nodes(filters=MetadataFilters(filters=[MetadataFilter(key="parity", value="even")]))
+
+
+def run_pipeline(store: GeARVectorStore, documents: Path, versions: dict[str, str]) -> None:
+    """An ingestion pipeline with a document store that is kept beside the store and written when the run is over."""
+    kept = SimpleDocumentStore.from_persist_path(str(documents)) if documents.exists() else SimpleDocumentStore()
+    pipeline = IngestionPipeline(
+        transformations=[
+            SentenceSplitter(chunk_size=40, chunk_overlap=0, id_func=passage_id),
+            MentionTripleExtractor(),
+            SMALL,
+        ],
+        vector_store=store,
+        docstore=kept,
+        docstore_strategy=DocstoreStrategy.UPSERTS_AND_DELETE,
+        disable_cache=True,
+    )
+    parts = (
+        "{0} met Alice Archer in the town of Riverside, and {1} of them stayed there for long.",
+        "The Harbour Company of Riverside gave {0} a ship with {1} sails for a journey to Lakewood.",
+        "In Lakewood {0} wrote {1} letters to Bertram Baker, who never answered any of them at all.",
+    )
+    texts = {name: " ".join(parts).format(f"Captain {name.title()}", version) for name, version in versions.items()}
+    pipeline.run(documents=[Document(id_=name, text=text) for name, text in texts.items()])
+    kept.persist(str(documents))
+
+
+def first_run(store: GeARVectorStore, documents: Path) -> None:
+    """Six documents of three passages each."""
+    run_pipeline(store, documents, dict.fromkeys("abcdef", "one"))
+
+
+def second_run(store: GeARVectorStore, documents: Path) -> None:
+    """Two documents are as they were, two have changed, two are gone, two are new."""
+    run_pipeline(store, documents, {**dict.fromkeys("ab", "one"), **dict.fromkeys("cdgh", "two")})
+
+
+CALLS: dict[str, Callable[[GeARVectorStore, Path], None]] = {
+    "ingest": lambda store, _: ingest(store),
+    "update": lambda store, _: ingest(store, 2),
+    "delete": lambda store, _: delete(store),
+    "clear": lambda store, _: store.clear(),
+    "pipeline": first_run,
+    "pipeline again": second_run,
+}
+BEFORE = {"update": "ingest", "delete": "ingest", "clear": "ingest", "pipeline again": "pipeline"}
+
+
+def perform(folder: Path, call: str, ask: Callable[[], object]) -> None:
+    """The call that is killed."""
+    store = GeARVectorStore(client=AskingClient(folder, ask), embed_model=SMALL, batch_size=4)
+    CALLS[call](store, folder.with_suffix(".json"))
+    store.close()
+
+
+def in_a_process(folder: Path, call: str, connection: Connection) -> None:
+    def ask() -> None:
+        connection.send("may I?")
+        connection.recv()
+
+    perform(folder, call, ask)
+
+
+def kill(folder: Path, call: str, write: int, wait: float | None) -> None:
+    """Run the call in a process of its own and kill it `wait` seconds after a write began, or before it (None)."""
+    ours, theirs = PROCESSES.Pipe()
+    process = PROCESSES.Process(target=in_a_process, args=(folder, call, theirs))
+    process.start()
+    theirs.close()  # so that we are told if the process ends by itself
+    for number in range(1, write + 1):
+        assert ours.poll(120) and ours.recv() == "may I?"
+        if number < write or wait is not None:
+            ours.send("yes")
+    time.sleep(wait or 0)
+    process.kill()
+    process.join()
+    for opened in (ours, process):
+        opened.close()
+
+
+def held_by(folder: Path) -> Contents:
+    """What the store holds, after a check that each passage that is there has all its triples."""
+    store = GeARVectorStore.from_path(folder, embed_model=SMALL)
+    held = contents(store)
+    for node in store.get_nodes():
+        stated = {triple.id(node.node_id) for triple in read_triples(node)}
+        assert stated
+        assert stated <= set(held[store.triple_collection_name]), node.node_id
+    store.close()
+    return held
+
+
+@pytest.mark.parametrize(
+    ("call", "moments"),
+    [("ingest", 12), ("update", 10), ("delete", 8), ("clear", 4), ("pipeline", 8), ("pipeline again", 8)],
+)
+def test_a_killed_call_leaves_whole_passages_and_is_mended_by_repeating_it(
+    tmp_path: Path, call: str, moments: int
+) -> None:
+    undisturbed, begun = tmp_path / "undisturbed", []
+
+    def prepare(folder: Path) -> None:
+        if call in BEFORE:
+            perform(folder, BEFORE[call], lambda: None)
+
+    prepare(undisturbed)
+    before = held_by(undisturbed)
+    perform(undisturbed, call, lambda: begun.append(time.perf_counter()))
+    expected = held_by(undisturbed)
+    between = (begun[-1] - begun[0]) / (len(begun) - 1)
+    met = 0
+    for number in range(moments):
+        folder = tmp_path / f"killed-{number}"
+        prepare(folder)
+        rng = random.Random(f"{call} {number}")
+        write = 1 + int((number + rng.random()) * len(begun) / moments)  # one of each part of the call
+        wait = None if number % 4 == 3 else rng.uniform(0, between)
+        kill(folder, call, write, wait)
+        met += held_by(folder) not in (before, expected)
+        if number % 3 == 1:
+            store = GeARVectorStore.from_path(folder, embed_model=SMALL)
+            assert store.repair().ok
+            store.close()
+        perform(folder, call, lambda: None)
+        assert held_by(folder) == expected, f"moment {number}: write {write} of {len(begun)}, {wait} s after it began"
+    assert met > moments // 5, "kills are to meet the call half done"

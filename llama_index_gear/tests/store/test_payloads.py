@@ -1,0 +1,254 @@
+"""What goes in can be read back: by every engine, after closing and opening, or it is refused and changes nothing."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from llama_index.core.embeddings import MockEmbedding
+from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo, TextNode
+from llama_index.vector_stores.qdrant import QdrantVectorStore
+from qdrant_client import QdrantClient
+from qdrant_client.http import models
+
+from llama_index_gear.errors import ArgumentError
+from llama_index_gear.flow import TriplesOf
+from llama_index_gear.nodes import attach_triples
+from llama_index_gear.store.edge.client import EdgeClient
+from llama_index_gear.store.payloads import MAX_LEVELS, check_storable
+from llama_index_gear.store.vector_store import GeARVectorStore
+from llama_index_gear.testing.store_contract import contents, passage
+from llama_index_gear.triple import Triple
+
+HALF = "half \ud83d"
+VECTOR = [1.0, 0.0, 0.0, 0.0]
+
+
+def nested(levels: int, *, innermost: Any = 1, by: str = "lists") -> Any:
+    value = innermost
+    for _ in range(levels):
+        value = [value] if by == "lists" else {"k": value}
+    return value
+
+
+def node(name: str, metadata: dict[str, Any]) -> BaseNode:
+    plain = TextNode(id_=name, text=f"text of {name}", metadata=metadata, embedding=VECTOR)
+    return attach_triples(plain, [Triple(name, "is", "B"), Triple(name, "has", "C")])
+
+
+def opened(folder: Path, **options: Any) -> GeARVectorStore:
+    return GeARVectorStore.from_path(folder, embed_model=MockEmbedding(embed_dim=4), **options)
+
+
+def is_same(given: Any, found: Any) -> bool:
+    """Equal, of the same kind; floats within a few units in the last place, tuples as lists."""
+    match given:
+        case dict():
+            return (
+                type(found) is dict
+                and given.keys() == found.keys()
+                and all(is_same(value, found[key]) for key, value in given.items())
+            )
+        case list() | tuple():
+            return type(found) is list and len(given) == len(found) and all(map(is_same, given, found))
+        case float():
+            return type(found) is float and abs(given - found) <= 4 * math.ulp(given)
+    return type(given) is type(found) and given == found
+
+
+UNSTORABLE = {
+    "lists": nested(MAX_LEVELS),
+    "dicts": nested(MAX_LEVELS, by="dicts"),
+    "far too deep": nested(500),
+    "large": 2**64,
+    "small": -(2**63) - 1,
+    "nan": [{"deep": math.nan}],
+    "infinite": -math.inf,
+    "value": [HALF],
+    "key": {HALF: 1},
+    "number as key": {"a": {7: 1}},
+    "nothing as key": {None: 1},
+    "object": object(),
+    "read once": iter([1]),
+}
+
+
+@pytest.mark.parametrize("value", UNSTORABLE.values(), ids=UNSTORABLE.keys())
+@pytest.mark.parametrize("at", ["passage", "document"])
+def test_what_cannot_be_read_back_is_refused_with_its_place_before_anything_is_written(
+    tmp_path: Path, value: Any, at: str
+) -> None:
+    store = opened(tmp_path, batch_size=1)
+    store.add([node("old", {"a": 1})])
+    before = contents(store)
+    bad = node("bad", {"what": value} if at == "passage" else {})
+    if at == "document":
+        bad.relationships = {NodeRelationship.SOURCE: RelatedNodeInfo(node_id="d", metadata={"what": value})}
+    with pytest.raises(
+        ArgumentError, match=rf"node 'bad' .*{'metadata' if at == 'passage' else 'relationships'}.*what"
+    ):
+        store.add([node("new", {}), node("old", {"a": 2}), bad])
+    assert contents(store) == before
+    store.close()
+    assert contents(opened(tmp_path)) == before
+
+
+def test_a_lone_surrogate_in_an_id_is_refused_where_there_are_tenants(tmp_path: Path) -> None:
+    store = opened(tmp_path, tenant_field="who")
+    store.add([node("old", {"who": "x"})])
+    with pytest.raises(ArgumentError, match="lone surrogate in node_id"):
+        store.add([node(HALF, {"who": "x"})])
+
+
+@pytest.mark.parametrize("by", ["lists", "dicts"])
+def test_the_deepest_metadata_that_is_accepted_opens_again(tmp_path: Path, by: str) -> None:
+    store = opened(tmp_path)
+    deepest = {"deep": nested(MAX_LEVELS - 2, by=by)}
+    store.add([node("p", deepest)])
+    with pytest.raises(ArgumentError, match="more than 100 levels deep"):
+        store.add([node("p", {"deep": nested(MAX_LEVELS - 1, by=by)})])
+    store.close()
+    store = opened(tmp_path)
+    (found,) = store.get_nodes()
+    assert found.metadata["deep"] == deepest["deep"]
+    assert len(store.answer(TriplesOf(["p"], VECTOR, None))) == 2
+    assert store.check().ok
+
+
+def test_whole_numbers_of_64_bits_are_kept_by_the_engine(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    metadata = {"low": -(2**63), "high": 2**64 - 1, "odd": 2**53 + 1}
+    store.add([node("p", metadata)])
+    store.close()
+    for points in contents(opened(tmp_path)).values():
+        for payload, _ in points.values():
+            stored = payload.get("metadata", payload)
+            assert {key: stored[key] for key in metadata} == metadata
+
+
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.integers(2**62, 2**66)
+    | st.floats()
+    | st.text(st.characters(codec=None), max_size=8)
+)
+KEYS = st.text(st.characters(codec=None), max_size=4) | st.sampled_from(["a.b", "", "a[0]", "doc_id", "_node_content"])
+ODD_KEYS = st.integers() | st.none() | st.booleans() | st.tuples(st.integers())
+VALUES = st.recursive(
+    LEAVES | st.integers(MAX_LEVELS - 4, MAX_LEVELS + 4).map(nested),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.tuples(inner, inner)
+        | st.dictionaries(KEYS, inner, max_size=3)
+        | st.dictionaries(ODD_KEYS, inner, max_size=1)
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(several=st.lists(st.dictionaries(KEYS, VALUES, max_size=3), min_size=1, max_size=6))
+def test_any_metadata_comes_back_after_opening_again_or_is_refused_and_changes_nothing(
+    tmp_path_factory: pytest.TempPathFactory, several: list[dict[str, Any]]
+) -> None:
+    folder = tmp_path_factory.mktemp("store")
+    store = opened(folder)
+    kept: dict[str, dict[str, Any]] = {}
+    store.add([node("first", {})])
+    for number, metadata in enumerate(several):
+        before = contents(store)
+        try:
+            store.add([node(f"new {number}", {}), node(f"p{number}", metadata)])
+        except ArgumentError:
+            assert contents(store) == before
+        else:
+            kept[f"p{number}"] = metadata
+    held = contents(store)
+    store.close()
+    store = opened(folder)
+    assert contents(store) == held
+    for found in store.get_nodes(list(kept)):
+        metadata = {key: value for key, value in found.metadata.items() if key != "gear_triples"}
+        assert is_same(kept[found.node_id], metadata)
+    for payload, _ in contents(store)["gear_triples"].values():
+        metadata = kept.get(payload["passage_id"], {})
+        ours = ("doc_id", "_node_content")  # the store's own values stand there
+        seen = {key: value for key, value in metadata.items() if key not in ours}
+        assert is_same(seen, {key: payload["metadata"][key] for key in seen})
+    store.close()
+
+
+# -- the last door -------------------------------------------------------------------------------------------------
+
+
+def collection(folder: Path) -> EdgeClient:
+    client = EdgeClient(folder)
+    client.create_collection("c", models.VectorParams(size=2, distance=models.Distance.DOT))
+    client.upsert("c", [models.PointStruct(id=1, vector=[1.0, 0.0], payload={"old": 1})])
+    return client
+
+
+def point(number: int, payload: dict[Any, Any]) -> models.PointStruct:
+    return models.PointStruct.model_construct(id=number, vector=[0.0, 1.0], payload=payload)
+
+
+@pytest.mark.parametrize("method", ["upsert", "upload_points"])
+@pytest.mark.parametrize("value", UNSTORABLE.values(), ids=UNSTORABLE.keys())
+def test_the_embedded_engine_takes_nothing_that_it_could_not_read(tmp_path: Path, value: Any, method: str) -> None:
+    client = collection(tmp_path)
+    options = {"batch_size": 1} if method == "upload_points" else {}
+    with pytest.raises(ArgumentError, match="payload of point 3 .*what"):
+        getattr(client, method)("c", [point(2, {}), point(3, {"what": value})], **options)
+    client.close()
+    records, _ = EdgeClient(tmp_path).scroll("c")
+    assert [(record.id, record.payload) for record in records] == [(1, {"old": 1})]
+
+
+def test_a_part_that_payloads_share_is_checked_at_each_level_that_it_stands_at(tmp_path: Path) -> None:
+    client, shared = collection(tmp_path), nested(MAX_LEVELS - 2)
+    client.upsert("c", [point(2, {"a": shared}), point(3, {"b": shared})])
+    with pytest.raises(ArgumentError, match="point 3 .*levels deep"):
+        client.upsert("c", [point(2, {"a": shared}), point(3, {"b": [[shared]]})])
+
+
+def test_a_part_that_payloads_share_is_checked_once() -> None:
+    looked_at: list[str] = []
+
+    class Listened(dict[str, Any]):
+        def items(self) -> Any:
+            looked_at.append("once")
+            return super().items()
+
+    shared, checked = Listened(title="x"), set[tuple[int, int]]()
+    for _ in range(5):
+        check_storable("it", {"metadata": shared}, checked)
+    assert looked_at == ["once"]
+
+
+def test_llama_index_s_own_store_on_the_embedded_engine_is_refused_the_same(tmp_path: Path) -> None:
+    client = EdgeClient(tmp_path)
+    store = QdrantVectorStore(collection_name="c", client=client, index_doc_id=False)  # type: ignore[arg-type]
+    store.add([passage(str(UUID(int=1)), "x")])
+    with pytest.raises(ArgumentError, match="levels deep"):
+        store.add([passage(str(UUID(int=2)), "x", metadata={"deep": nested(MAX_LEVELS)})])
+    client.close()
+    assert EdgeClient(tmp_path).count("c").count == 1
+
+
+def test_a_copy_from_a_server_brings_nothing_that_would_not_open_again(tmp_path: Path) -> None:
+    source = GeARVectorStore(QdrantClient(":memory:"), embed_model=MockEmbedding(embed_dim=4))
+    source.add([node("p", {})])
+    deep = {"deep": nested(MAX_LEVELS)}
+    source.client.set_payload("gear_triples", deep, points=models.Filter())
+    target = opened(tmp_path)
+    with pytest.raises(ArgumentError, match="levels deep"):
+        source.copy_to(target)
+    target.close()
+    assert opened(tmp_path).get_nodes() == []

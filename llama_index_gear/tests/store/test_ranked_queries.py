@@ -1,0 +1,156 @@
+"""Points that tie for the last place are the same ones in every engine, whatever the order of writing."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
+from qdrant_client import QdrantClient
+
+from llama_index_gear.flow import Align, Link, Neighbours, Propositions, TriplesOf
+from llama_index_gear.knowledge_graph.store import ExternalTripleStore
+from llama_index_gear.store import ranked_queries as store_ranking
+from llama_index_gear.store.edge.client import EdgeClient
+from llama_index_gear.store.vector_store import GeARVectorStore
+from llama_index_gear.testing import WordEmbedding
+from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.triple import Triple
+
+EMBED = WordEmbedding(16)
+MANY = 120
+"""Passages that say the same."""
+QUERY = EMBED.get_query_embedding("Ada knows Bob")
+ENGINES: list[Callable[[Path], Any]] = [EdgeClient, lambda folder: QdrantClient(":memory:")]
+
+
+def filled(client: Any, seed: int) -> GeARVectorStore:
+    """A store of equal passages, some better and some worse ones, written in some order."""
+    said = [(f"p{n}", "Ada knows Bob.", [("Ada", "knows", "Bob"), ("Bob", "knows", "Ada")]) for n in range(MANY)]
+    said += [(f"good{n}", f"Ada knows Bob, Ada knows Bob {n}.", [("Ada", "knows Bob", f"x{n}")]) for n in range(3)]
+    said += [(f"bad{n}", f"Ada sleeps {n}.", [("Ada", "sleeps", f"y{n}")]) for n in range(3)]
+    random.Random(seed).shuffle(said)
+    store = GeARVectorStore(client, embed_model=EMBED, batch_size=20)
+    for start in range(0, len(said), 40):
+        store.add([passage(*each, embed_model=EMBED) for each in said[start : start + 40]])
+    return store
+
+
+def loaded(client: Any, seed: int) -> ExternalTripleStore:
+    facts = [Triple("Ada", "knows", f"Bob{n:03}") for n in range(MANY)]
+    random.Random(seed).shuffle(facts)
+    graph = ExternalTripleStore(client, embed_model=EMBED, batch_size=40)
+    graph.load(facts)
+    return graph
+
+
+def asked_of(store: GeARVectorStore) -> Iterator[Any]:
+    """What a store finds, by each way of searching, cut within the tie."""
+    for mode, top_k in itertools.product(
+        (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.HYBRID), (1, 5, 7)
+    ):
+        found = store.query(VectorStoreQuery(query_str="Ada knows Bob", mode=mode, similarity_top_k=top_k))
+        assert [node.get_content()[:3] for node in found.nodes or []] == ["Ada"] * top_k
+        yield found.ids
+    for linked in store.answer(Link(["Ada knows Bob", "Ada sleeps"], 4, QUERY)):
+        yield [triple.id for triple in linked]
+    yield [near.id for near in store.answer(Neighbours([("bob",)], QUERY, [], 6))[0]]
+    yield [each.node.node_id for each in store.answer(Align(["Ada knows Bob"], 8))[0]]
+    yield [each.id for each in store.answer(Propositions(["Ada knows Bob", "Bob knows Ada"], 9))]
+    yield [each.id for each in store.answer(TriplesOf([f"p{n}" for n in range(MANY)], QUERY, 10))]
+
+
+def asked_of_graph(graph: ExternalTripleStore) -> Iterator[Any]:
+    for linked in graph.answer(Link(["Ada knows", "knows"], 4, QUERY, ["Ada", ""])):
+        yield [triple.id for triple in linked]
+    yield [near.id for near in graph.answer(Neighbours([("ada",)], QUERY, [], 6, "whom Ada knows"))[0]]
+
+
+def test_a_cut_within_a_tie_is_the_same_after_every_order_of_writing_in_every_engine(tmp_path: Path) -> None:
+    stores = [filled(engine(tmp_path / f"{seed}"), seed) for seed in (1, 2) for engine in ENGINES]
+    first, *others = [list(asked_of(store)) for store in stores]
+    for other in others:
+        assert other == first
+
+
+def test_so_it_is_in_a_graph_of_its_own(tmp_path: Path) -> None:
+    graphs = [loaded(engine(tmp_path / f"{seed}"), seed) for seed in (1, 2) for engine in ENGINES]
+    first, *others = [list(asked_of_graph(graph)) for graph in graphs]
+    for other in others:
+        assert other == first
+
+
+class Counted:
+    """A store's client, and what it was asked."""
+
+    def __init__(self, store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.limits: list[list[int]] = []
+        self.payloads = self.retrieved = 0
+        ask, retrieve = store.client.query_batch_points, store.client.retrieve
+
+        def query_batch_points(collection_name: str, requests: Any, **options: Any) -> Any:
+            self.limits.append([request.limit for request in requests])
+            answers = ask(collection_name, requests, **options)
+            self.payloads += sum(bool(point.payload) for answer in answers for point in answer.points)
+            return answers
+
+        def retrieved(collection_name: str, ids: Any, *arguments: Any, **options: Any) -> Any:
+            self.retrieved += len(ids)
+            return retrieve(collection_name, ids, *arguments, **options)
+
+        monkeypatch.setattr(store.client, "query_batch_points", query_batch_points)
+        monkeypatch.setattr(store.client, "retrieve", retrieved)
+
+
+def sparse(store: GeARVectorStore, question: str, top_k: int) -> list[str]:
+    asked = VectorStoreQuery(query_str=question, mode=VectorStoreQueryMode.SPARSE, similarity_top_k=top_k)
+    return store.query(asked).ids or []
+
+
+def test_only_what_is_cut_in_a_tie_is_asked_again_and_all_such_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = filled(EdgeClient(tmp_path), 1)
+    counted = Counted(store, monkeypatch)
+    assert sorted(sparse(store, "sleeps", 3)) == ["bad0", "bad1", "bad2"]  # as many as there are
+    assert counted.limits == [[4]]
+    counted.limits.clear()
+    assert len(sparse(store, "Ada knows Bob", 3)) == 3  # the tie begins behind the last place
+    assert counted.limits == [[4]]
+    counted.limits.clear()
+    store.answer(Align(["Ada knows Bob", "sleeps", "Bob"], 5))
+    assert counted.limits == [[6, 6, 6], [96, 96], [1536, 1536]]
+
+
+def test_of_a_tie_only_what_is_found_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = filled(EdgeClient(tmp_path), 1)
+    counted = Counted(store, monkeypatch)
+    assert len(sparse(store, "Ada knows Bob", 8)) == 8
+    assert counted.payloads == 9 and counted.retrieved <= 8
+
+
+def test_a_tie_beyond_the_limit_is_left_to_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_ranking, "MOST_TIED", 50)
+    store = filled(EdgeClient(tmp_path), 1)
+    counted = Counted(store, monkeypatch)
+    assert len(sparse(store, "Ada knows Bob", 5)) == 5
+    assert counted.limits == [[6], [50]]
+    counted.limits.clear()
+    assert len(sparse(store, "Ada knows Bob", 60)) == 60
+    assert counted.limits == [[61]]
+
+
+def test_a_point_that_goes_while_its_tie_is_ended_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = filled(EdgeClient(tmp_path), 1)
+    retrieve, gone = store.client.retrieve, []
+
+    def retrieved(collection_name: str, ids: Any, *arguments: Any, **options: Any) -> Any:
+        gone.append(str(ids[0]))
+        return retrieve(collection_name, ids[1:], *arguments, **options)
+
+    monkeypatch.setattr(store.client, "retrieve", retrieved)
+    assert len(sparse(store, "Ada knows Bob", 8)) == 8 - len(gone) == 7

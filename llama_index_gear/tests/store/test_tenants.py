@@ -1,0 +1,626 @@
+"""Filters and tenants: what they forbid reaches no result, no trace, no prompt, no log; nothing is answered without."""
+
+import asyncio
+import json
+import logging
+import random
+import re
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from llama_index.core import VectorStoreIndex
+from llama_index.core.ingestion import DocstoreStrategy, IngestionPipeline
+from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.schema import BaseNode, Document, MetadataMode, NodeWithScore, QueryBundle
+from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.core.vector_stores.types import (
+    FilterCondition,
+    FilterOperator,
+    MetadataFilter,
+    MetadataFilters,
+    VectorStoreQuery,
+    VectorStoreQueryMode,
+)
+from qdrant_client import QdrantClient
+from qdrant_client.http import models
+
+from llama_index_gear.errors import ArgumentError, TenantError
+from llama_index_gear.expansion.pagerank import LocalPageRank
+from llama_index_gear.extraction.extractor import GeARTripleExtractor
+from llama_index_gear.extraction.mentions import MentionTripleExtractor
+from llama_index_gear.flow import (
+    Align,
+    Facts,
+    Link,
+    Neighbours,
+    Passages,
+    Propositions,
+    SharedCalls,
+    Similarities,
+    Touching,
+    TriplesOf,
+)
+from llama_index_gear.knowledge_graph.store import ExternalTripleStore
+from llama_index_gear.postprocessors.beam_search import DiverseTripleBeamSearch
+from llama_index_gear.query_engines.engines import GeARQueryEngine, T2RAGQueryEngine
+from llama_index_gear.retrievers.bm25 import RankBM25Retriever
+from llama_index_gear.retrievers.external import ExternalGeARRetriever
+from llama_index_gear.retrievers.gear import GeARRetriever
+from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
+from llama_index_gear.retrievers.t2rag import T2RAGRetriever
+from llama_index_gear.store.schema import point_id_of
+from llama_index_gear.store.vector_store import GeARVectorStore
+from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.testing.store_contract import contents, passage
+from llama_index_gear.triple import Triple
+
+EMBED = WordEmbedding(64)
+O = FilterOperator  # noqa: E741 - it stands in tables
+QUESTION = "What does the Hub know of Entity 3 and Entity 5?"
+Make: TypeAlias = Callable[..., GeARVectorStore]
+
+
+def is_(key: str, value: Any, operator: FilterOperator = O.EQ) -> MetadataFilter:
+    return MetadataFilter(key=key, value=value, operator=operator)
+
+
+def all_of(*filters: MetadataFilter | MetadataFilters) -> MetadataFilters:
+    return MetadataFilters(filters=list(filters), condition=FilterCondition.AND)
+
+
+def any_of(*filters: MetadataFilter | MetadataFilters) -> MetadataFilters:
+    return MetadataFilters(filters=list(filters), condition=FilterCondition.OR)
+
+
+# -- what is forbidden reaches nothing -----------------------------------------------------------------------------
+
+
+def corpus(seed: int) -> list[BaseNode]:
+    """Passages that share entities, each with a mark of its own in its id, its text, a triple and an entity's name."""
+    rng = random.Random(seed)
+    made = []
+    for n in range(24):
+        one, other, mark = rng.randrange(8), rng.randrange(8), f"mark{n:02d}x"
+        facts = [
+            ("Hub", "knows", f"Entity {one}"),
+            (f"Entity {one}", f"knows by {mark}", f"Entity {other}"),
+            (f"Entity {other}", "keeps", f"The {mark}"),
+        ]
+        text = f"Entity {one} knows Entity {other} and the Hub, says {mark}."
+        metadata = {
+            "year": rng.randrange(4),
+            "kind": rng.choice("abc"),
+            "tags": rng.sample(["u", "v", "w"], rng.randrange(3)),
+        }
+        made.append(passage(f"p-{mark}", text, facts, document=f"d-{mark}", embed_model=EMBED, metadata=metadata))
+    return made
+
+
+def filters() -> st.SearchStrategy[MetadataFilters]:
+    years, kinds = st.integers(0, 3), st.sampled_from("abc")
+    leaves = st.one_of(
+        st.builds(is_, st.just("year"), years, st.sampled_from([O.EQ, O.NE, O.GT, O.GTE, O.LT, O.LTE])),
+        st.builds(is_, st.just("year"), st.lists(years, min_size=1), st.sampled_from([O.IN, O.NIN])),
+        st.builds(is_, st.just("kind"), kinds, st.sampled_from([O.EQ, O.NE, O.TEXT_MATCH])),
+        st.builds(is_, st.just("kind"), st.sampled_from("aBC"), st.just(O.TEXT_MATCH_INSENSITIVE)),
+        st.builds(is_, st.just("kind"), st.lists(kinds, min_size=1), st.sampled_from([O.IN, O.NIN])),
+        st.builds(is_, st.just("tags"), st.lists(st.sampled_from("uvw"), min_size=1), st.just(O.IN)),
+        st.builds(is_, st.just("tags"), st.none(), st.just(O.IS_EMPTY)),
+    )
+    conditions = st.sampled_from(list(FilterCondition))
+    nested: st.SearchStrategy[Any] = st.recursive(
+        leaves,
+        lambda inner: st.builds(
+            lambda some, condition: MetadataFilters(filters=some, condition=condition),
+            st.lists(inner, min_size=1, max_size=3),
+            conditions,
+        ),
+        max_leaves=5,
+    )
+    return nested.map(lambda each: each if isinstance(each, MetadataFilters) else all_of(each))
+
+
+def admits(filters: MetadataFilter | MetadataFilters, metadata: dict[str, Any]) -> bool:
+    """What Qdrant is to do, in Python."""
+    if isinstance(filters, MetadataFilters):
+        held = [admits(each, metadata) for each in filters.filters]
+        by_condition = {
+            FilterCondition.AND: all(held),
+            FilterCondition.OR: any(held),
+            FilterCondition.NOT: not any(held),
+        }
+        return by_condition[filters.condition or FilterCondition.AND]
+    mine: Any = metadata[filters.key]
+    value: Any = filters.value
+    several = mine if isinstance(mine, list) else [mine]
+    tests: dict[FilterOperator, Callable[[], bool]] = {
+        O.EQ: lambda: mine == value,
+        O.NE: lambda: mine != value,
+        O.GT: lambda: mine > value,
+        O.GTE: lambda: mine >= value,
+        O.LT: lambda: mine < value,
+        O.LTE: lambda: mine <= value,
+        O.IN: lambda: any(each in value for each in several),
+        O.NIN: lambda: not any(each in value for each in several),
+        O.TEXT_MATCH: lambda: value in mine,
+        O.TEXT_MATCH_INSENSITIVE: lambda: value.lower() in mine.lower(),
+        O.IS_EMPTY: lambda: not mine,
+    }
+    return tests[filters.operator]()
+
+
+def more(prompt: str) -> str:
+    """What a model says that always finds something more to look for, in what it is shown."""
+    shown = re.findall(r"Entity \d|The mark\d\dx", prompt) or ["Hub"]
+    if "Put ?name" in prompt:
+        return json.dumps({"triples": [["Hub", "knows", "?one"], ["?one", "keeps", "?other"]]})
+    facts = [["Hub", "knows", shown[0]], [shown[0], "knows", shown[len(shown) // 2]], [shown[-1], "keeps", "it"]]
+    said = {"triples": facts, "answerable": False, "sufficient": False, "reason": f"what {shown[-1]} keeps is missing"}
+    resolved = [{"clue": n, "triple": fact, "passages": [1]} for n, fact in enumerate(facts, start=1)]
+    return json.dumps({**said, "query": f"What does {shown[-1]} keep, that {shown[0]} knows?", "facts": resolved})
+
+
+def fail(prompt: str) -> str:
+    raise ConnectionError(f"refused: {prompt}")
+
+
+def text_of(nodes: Sequence[BaseNode] | Sequence[NodeWithScore]) -> str:
+    return "\n".join(each.node_id + each.get_content(MetadataMode.ALL) for each in nodes)
+
+
+async def text_of_events(events: AsyncIterator[Any]) -> str:
+    return "\n".join([text_of(event) if isinstance(event, list) else str(event) async for event in events])
+
+
+def said_by_every_way(
+    store: GeARVectorStore, everything: Sequence[BaseNode], graph: ExternalTripleStore, **bound: Any
+) -> dict[str, str]:
+    """All that leaves the store: results, traces, events, prompts, answers; of foreign bases, what they let through."""
+    llm, pagerank = ScriptedLLM(otherwise=more), LocalPageRank()
+    foreign = RankBM25Retriever([*everything], similarity_top_k=24)
+    many = {"similarity_top_k": 24, **bound}
+    retrievers = {
+        "naive": NaiveGERetriever(store, beam_length=3, **many),
+        "naive, foreign base": NaiveGERetriever(store, foreign, pagerank=pagerank, **many),
+        "naive, external graph": NaiveGERetriever(store, graph=graph, **many),
+        "sync": SyncGERetriever(store, llm=llm, link_top_k=3, pagerank=pagerank, **many),
+        "sync, external graph": SyncGERetriever(store, graph=graph, llm=llm, **many),
+    }
+    agents = {
+        "agent": GeARRetriever(store, llm=llm, max_steps=2, **many),
+        "agent, foreign base": GeARRetriever(store, foreign, llm=llm, max_steps=2, calls="merged", **bound),
+        "agent, one call": GeARRetriever(store, llm=llm, calls="single", **bound),
+        "agent, PageRank": GeARRetriever(store, llm=llm, max_steps=1, pagerank=pagerank, **bound),
+        "agent, external graph": ExternalGeARRetriever(store, graph, llm=llm, expand_from=1, **bound),
+        "clues": T2RAGRetriever(store, llm=llm, max_rounds=2, **many),
+        "clues, passages": T2RAGRetriever(store, llm=llm, max_rounds=2, search_by="passages", expand=True, **bound),
+    }
+    engines = {
+        "engine": GeARQueryEngine.from_vector_store(store, llm, max_steps=1, **bound),
+        "engine, external graph": GeARQueryEngine.from_vector_store(store, llm, graph=graph, **bound),
+        "engine, clues": T2RAGQueryEngine.from_vector_store(store, llm, max_rounds=1, **bound),
+    }
+    said = {way: text_of(retriever.retrieve(QUESTION)) for way, retriever in retrievers.items()}
+    base = [NodeWithScore(node=node, score=1.0) for node in everything]
+    added = DiverseTripleBeamSearch(store, llm=llm, top_n=24, **bound)
+    said["postprocessor"] = text_of(added.postprocess_nodes(base, query_bundle=QueryBundle(QUESTION)))
+    for way, agent in agents.items():
+        nodes, trace = agent.retrieve_with_trace(QUESTION)
+        said[way], said[f"{way}: trace"] = text_of(nodes), trace.model_dump_json()
+        said[f"{way}: events"] = asyncio.run(text_of_events(agent.astream_events(QUESTION)))
+    for way, engine in engines.items():
+        response = engine.query(QUESTION)
+        said[way], said[f"{way}: answer"] = text_of(response.source_nodes), f"{response}\n{response.metadata}"
+        said[f"{way}: events"] = asyncio.run(text_of_events(engine.astream_events(QUESTION)))
+    said["prompts"] = "\n".join(llm.history)
+    return said
+
+
+def failures_of_every_way(
+    store: GeARVectorStore, graph: ExternalTripleStore, filters: MetadataFilters | None = None
+) -> None:
+    """A model that fails after its first reply, with the prompt in its error: at DEBUG it is logged."""
+    for kind, where in ((GeARRetriever, ()), (T2RAGRetriever, ()), (ExternalGeARRetriever, (graph,))):
+        kind(store, *where, llm=ScriptedLLM([more], otherwise=fail), filters=filters).retrieve(QUESTION)
+    GeARTripleExtractor(ScriptedLLM(otherwise=fail), max_retries=0)(store.get_nodes(filters=filters))
+
+
+def marks(*texts: str) -> set[str]:
+    return {mark for text in texts for mark in re.findall(r"mark\d\dx", text)}
+
+
+@contextmanager
+def filled(seed: int, **options: Any) -> Iterator[tuple[GeARVectorStore, list[BaseNode]]]:
+    nodes = corpus(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        store = GeARVectorStore.from_path(Path(folder) / "store", embed_model=EMBED, **options)
+        store.add(nodes)
+        yield store, nodes
+        store.close()
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExternalTripleStore]:
+    """Of the entities that all passages share; it has no marks of its own."""
+    graph = ExternalTripleStore.from_path(tmp_path_factory.mktemp("graph"), embed_model=EMBED)
+    graph.load(Triple(one, "knows", f"Entity {n}") for n in range(8) for one in ("Hub", f"Entity {(n + 3) % 8}"))
+    yield graph
+    graph.close()
+
+
+SEEDS = st.integers(0, 2**32 - 1)
+DRAWN = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+
+
+@settings(DRAWN, max_examples=3)
+@given(seed=SEEDS)
+def test_without_filters_every_way_leads_to_marks(
+    graph: ExternalTripleStore, caplog: pytest.LogCaptureFixture, seed: int
+) -> None:
+    """So that each can fail where there are filters."""
+    caplog.clear()
+    with filled(seed) as (store, nodes), caplog.at_level(logging.DEBUG):
+        said = said_by_every_way(store, nodes, graph)
+        failures_of_every_way(store, graph)
+    assert {way for way, text in said.items() if not marks(text)} == set()
+    assert len(marks(*said.values())) == len(nodes)
+    loggers = {record.name for record in caplog.records if marks(record.getMessage())}
+    assert {"llama_index_gear.retrievers.base", "llama_index_gear.extraction.extractor"} <= loggers
+
+
+@settings(DRAWN, max_examples=50)
+@given(seed=SEEDS, only=filters())
+def test_no_forbidden_passage_triple_or_name_leaves_the_store(
+    graph: ExternalTripleStore, caplog: pytest.LogCaptureFixture, seed: int, only: MetadataFilters
+) -> None:
+    caplog.clear()
+    with filled(seed) as (store, nodes), caplog.at_level(logging.DEBUG):
+        allowed = {mark for node in nodes if admits(only, node.metadata) for mark in marks(node.node_id)}
+        said = said_by_every_way(store, nodes, graph, filters=only)
+        failures_of_every_way(store, graph, only)
+    assert {way: marks(text) - allowed for way, text in said.items() if marks(text) - allowed} == {}
+    assert marks(*said.values()) == marks(caplog.text) == allowed
+
+
+@pytest.mark.parametrize("bound", [True, False])
+@settings(DRAWN, max_examples=3)
+@given(seed=SEEDS)
+def test_no_other_tenant_s_passage_triple_or_name_leaves_the_store(
+    graph: ExternalTripleStore, caplog: pytest.LogCaptureFixture, bound: bool, seed: int
+) -> None:
+    with filled(seed, tenant_field="kind") as (store, nodes):
+        for tenant in "abc":
+            own = {mark for node in nodes if node.metadata["kind"] == tenant for mark in marks(node.node_id)}
+            asked, filters = (store.for_tenant(tenant), None) if bound else (store, all_of(is_("kind", tenant)))
+            caplog.clear()
+            with caplog.at_level(logging.DEBUG):
+                said = said_by_every_way(asked, nodes, graph, filters=filters)
+                failures_of_every_way(asked, graph, filters)
+            assert marks(*said.values()) == marks(caplog.text) == own
+
+
+# -- tenants -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["edge", "memory"])
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
+    made: list[GeARVectorStore] = []
+
+    def maker(**arguments: Any) -> GeARVectorStore:
+        options = {"embed_model": EMBED, "tenant_field": "who", **arguments}
+        if request.param == "edge":
+            made.append(GeARVectorStore.from_path(tmp_path / f"store-{len(made)}", **options))
+        else:
+            made.append(GeARVectorStore(QdrantClient(":memory:"), **options))
+        return made[-1]
+
+    yield maker
+    for store in made:
+        store.close()
+
+
+FACT = ("Ada", "wrote to", "Bob")
+
+
+def letter(node_id: str, who: str | None = None, document: str = "d-1") -> BaseNode:
+    metadata = {} if who is None else {"who": who}
+    return passage(node_id, "Ada wrote to Bob.", [FACT], document=document, embed_model=EMBED, metadata=metadata)
+
+
+def shared(make: Make) -> GeARVectorStore:
+    """Two tenants that say the same, of a document of the same name."""
+    store = make()
+    store.for_tenant("one").add([letter("1-a"), letter("1-b", document="d-2")])
+    store.for_tenant("other").add([letter("2-a"), letter("2-b", "other")])
+    return store
+
+
+def ids(nodes: Sequence[BaseNode] | None) -> list[str]:
+    return sorted(node.node_id for node in nodes or [])
+
+
+REQUESTS = [
+    Link(["Ada wrote to Bob"], 5, EMBED.get_query_embedding("Ada")),
+    Propositions(["Ada wrote to Bob"], 5),
+    TriplesOf(["1-a"], EMBED.get_query_embedding("Ada"), None),
+    Neighbours([("ada",)], EMBED.get_query_embedding("Ada"), [], 5),
+    Touching([(["ada"], [])], [5]),
+    Facts([Triple(*FACT).id("1-a")]),
+    Passages(["1-a"]),
+    Align(["Ada"], 5),
+    Similarities([([Triple(*FACT).id("1-a")], [Triple(*FACT).id("1-a")])]),
+    SharedCalls(),
+]
+
+
+def test_nothing_is_answered_without_a_tenant(make: Make) -> None:
+    store = shared(make)
+    before = contents(store)
+    unnamed = [
+        None,
+        all_of(),
+        all_of(is_("year", 1990)),
+        all_of(is_("who", "one", O.NE)),
+        all_of(is_("who", "one", O.GT)),
+        all_of(is_("who", ["one"], O.IN)),
+        all_of(is_("who", "")),
+        any_of(is_("who", "one"), is_("year", 1990)),
+        any_of(is_("who", "one")),
+        all_of(any_of(is_("who", "one"), is_("who", "other"))),
+        MetadataFilters(filters=[is_("who", "one")], condition=FilterCondition.NOT),
+    ]
+    for filters in unnamed:
+        query = VectorStoreQuery(query_str="Ada", similarity_top_k=5, filters=filters)
+        calls: list[Callable[[], Any]] = [
+            partial(store.query, query),
+            partial(store.get_nodes, filters=filters),
+            partial(store.get_nodes, ["1-a"], filters),
+            partial(store.delete_nodes, ["1-a"], filters),
+            partial(NaiveGERetriever, store, filters=filters),
+            *[partial(store.answer, request, filters) for request in REQUESTS],
+        ]
+        for call in calls:
+            with pytest.raises(TenantError, match="who"):
+                call()
+    with pytest.raises(TenantError):
+        store.delete("d-1")
+    assert contents(store) == before
+
+
+def test_a_tenant_sees_its_own(make: Make) -> None:
+    store = shared(make)
+    one = store.for_tenant("one")
+    for asked, filters in ((one, None), (store, all_of(is_("who", "one"))), (store, all_of(all_of(is_("who", "one"))))):
+        assert ids(asked.get_nodes(filters=filters)) == ["1-a", "1-b"]
+        assert ids(asked.get_nodes(["1-a", "2-a"], filters)) == ["1-a"]
+        for mode in (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.HYBRID):
+            query = VectorStoreQuery(query_str="Ada", similarity_top_k=5, mode=mode, filters=filters)
+            assert ids(asked.query(query).nodes) == ["1-a", "1-b"]
+            assert query.filters is filters
+        for request in REQUESTS[2:4]:
+            assert asked.answer(request, filters)
+        assert set(asked.answer(Facts([Triple(*FACT).id(each) for each in ("1-a", "2-a")]), filters)) == {
+            Triple(*FACT).id("1-a")
+        }
+        assert len(asked.answer(REQUESTS[0], filters)[0]) == 2
+        mine, its = (Triple(*FACT).id(each) for each in ("1-a", "2-a"))
+        similar = asked.answer(Similarities([([mine], [mine, its]), ([its], [mine, its])]), filters)
+        assert similar == [[pytest.approx(1.0), 0.0], [0.0, 0.0]]
+    assert one.get_nodes(filters=all_of(is_("who", "other"))) == []
+    assert ids(one.get_nodes(["1-a", "1-b", "2-a"], all_of(is_("doc_id", "d-2")))) == ["1-b"]
+    assert one.get_nodes(["1-a"])[0].get_content(MetadataMode.EMBED) == "Ada wrote to Bob."  # nothing shown to models
+    assert one.for_tenant("other").get_nodes(["1-a"]) == []
+
+
+def test_a_tenant_changes_its_own(make: Make) -> None:
+    store = shared(make)
+    one, other = store.for_tenant("one"), store.for_tenant("other")
+    before = contents(store)
+    with pytest.raises(TenantError, match="'2-a'"):
+        one.add([letter("new"), letter("2-a")])
+    with pytest.raises(TenantError, match="'2-a'"):
+        store.add([letter("new", "one"), letter("2-a", "one")])
+    with pytest.raises(TenantError, match="'x'"):
+        one.add([letter("new"), letter("x", "other")])
+    with pytest.raises(TenantError, match="'x'"):
+        store.add([letter("new", "one"), letter("x")])
+    one.delete_nodes(["2-a"])
+    one.delete_nodes(filters=all_of(is_("who", "other")))
+    assert contents(store) == before
+    one.delete("d-1")
+    assert (ids(one.get_nodes()), ids(other.get_nodes())) == (["1-b"], ["2-a", "2-b"])
+    assert len(contents(store)[store.triple_collection_name]) == 3
+    store.delete_nodes(["1-b", "2-b"], all_of(is_("who", "other")))
+    assert (ids(one.get_nodes()), ids(other.get_nodes())) == (["1-b"], ["2-a"])
+    other.clear()
+    assert (ids(one.get_nodes()), ids(other.get_nodes())) == (["1-b"], [])
+    assert len(contents(store)[store.triple_collection_name]) == 1
+    assert store.check().ok
+    store.clear()
+    assert contents(store) == {}
+
+
+def test_an_id_of_another_tenant_s_in_a_later_batch_keeps_the_first_from_being_written(make: Make) -> None:
+    store = make(batch_size=1)
+    store.add([letter("2-a", "other")])
+    before = contents(store)
+    for asked, nodes in (
+        (store.for_tenant("one"), [letter("new"), letter("2-a")]),
+        (store, [letter("new", "one"), letter("2-a", "one")]),
+    ):
+        with pytest.raises(TenantError, match="'2-a'"):
+            asked.add(nodes)
+        assert contents(store) == before
+
+
+def test_a_tenant_who_deletes_no_ids_deletes_nothing(make: Make) -> None:
+    store = shared(make)
+    before = contents(store)
+    for filters in (None, all_of(is_("doc_id", "d-1"))):
+        store.for_tenant("one").delete_nodes([], filters)
+    store.delete_nodes([], all_of(is_("who", "one")))
+    assert contents(store) == before
+
+
+def test_what_is_about_all_tenants_is_not_for_one(make: Make) -> None:
+    store, target = shared(make), make()
+    one = store.for_tenant("one")
+    for call in (one.check, one.repair, lambda: store.copy_to(target.for_tenant("one"))):
+        with pytest.raises(TenantError, match="all tenants"):
+            call()
+    assert one.copy_to(target) == 2
+    assert target.for_tenant("one").get_nodes() == one.get_nodes()
+    assert store.copy_to(target) == 4
+    assert store.check().ok and contents(target) == contents(store)
+
+
+def test_a_tenant_has_an_index_of_its_own(make: Make) -> None:
+    if not isinstance((store := shared(make)).client, QdrantClient):  # Qdrant in memory has no indexes
+        for name, field in ((store.collection_name, "who"), (store.triple_collection_name, "metadata.who")):
+            assert field in store.client.get_collection(name).payload_schema
+
+
+def test_an_index_is_told_that_it_is_a_tenant_s(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server then keeps what is one tenant's together."""
+    store, told = make(), {}
+    index = store.client.create_payload_index
+
+    def noting(collection_name: str, field_name: str, field_schema: Any, **options: Any) -> Any:
+        told[collection_name, field_name] = field_schema
+        return index(collection_name, field_name, field_schema, **options)
+
+    monkeypatch.setattr(store.client, "create_payload_index", noting)
+    store.add([letter("1-a", "one")])
+    for where in ((store.collection_name, "who"), (store.triple_collection_name, "metadata.who")):
+        assert told.pop(where) == models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
+    assert told and set(told.values()) == {models.PayloadSchemaType.KEYWORD}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *("", 3, "doc_id", "ref_doc_id", "_node_content", "org.id", "page label", "tags[0]"),
+        *("gear_triples", "gear_extraction", "gear_chain", "gear_ranks", 'a"b', "a\\b", "größe", "a\n"),
+    ],
+)
+def test_a_field_is_a_name_that_a_payload_has_for_nothing_else(make: Make, wrong: Any) -> None:
+    with pytest.raises(ArgumentError, match="tenant_field"):
+        make(tenant_field=wrong)
+
+
+def test_a_copy_takes_no_other_tenant_s_place(make: Make) -> None:
+    source, target = shared(make), make()
+    target.add([letter("1-b", "third")])
+    before = contents(target)
+    with pytest.raises(TenantError, match="'1-b'"):
+        source.copy_to(target)
+    assert contents(target)[target.collection_name].keys() == before[target.collection_name].keys()
+    assert ids(target.for_tenant("third").get_nodes()) == ["1-b"]
+    assert source.copy_to(target, filters=all_of(is_("who", "other"))) == 2
+    with pytest.raises(ArgumentError, match="tenant_field"):
+        source.copy_to(make(tenant_field=None))
+
+
+def test_a_store_whose_payloads_another_program_changed_can_be_repaired() -> None:
+    client = QdrantClient(":memory:")
+    store = GeARVectorStore(client, embed_model=EMBED, tenant_field="who")
+    store.add([letter("first", "one"), letter("second", "other")])
+    client.set_payload(store.collection_name, payload={"who": "other"}, points=[point_id_of("first")])
+    assert ids(store.for_tenant("other").get_nodes()) == ["first", "second"]
+    report = store.check()
+    assert report.outdated == ("first",) and not report.incomplete and "triples or metadata (first)" in str(report)
+    assert store.repair().ok
+    assert ids(store.for_tenant("other").get_nodes()) == ["second"]
+    assert ids(store.for_tenant("one").get_nodes()) == ["first"]
+    client.set_payload(store.collection_name, payload={"more": 1}, points=[point_id_of("first")])
+    assert store.check().outdated == ("first",) and store.repair().ok
+
+
+def test_passages_that_no_tenant_has_are_reported() -> None:
+    client = QdrantClient(":memory:")
+    GeARVectorStore(client, embed_model=EMBED).add([letter("first", "one"), letter("second")])
+    store = GeARVectorStore(client, embed_model=EMBED, tenant_field="who")
+    report = store.check()
+    assert report.without_tenant == ("second",) and not report.ok
+    assert "1 passages that no tenant has (second)" in str(report)
+    assert store.repair().without_tenant == ("second",)
+    store.add([letter("third", "one")])
+    assert GeARVectorStore(client, embed_model=EMBED).check().ok
+    with pytest.raises(TenantError, match="no tenant has the passage 'second'"):
+        store.for_tenant("one").add([letter("second")])
+    store.add([letter("second", "one")])  # as the report says
+    assert store.check().ok and ids(store.for_tenant("one").get_nodes()) == ["first", "second", "third"]
+
+
+async def test_two_tenants_who_write_one_id_at_a_time_do_not_share_it(make: Make) -> None:
+    """Neither is there when the other looks; the second to write is refused."""
+    store = make()
+    store.add([letter("first", "one")])
+    written = await asyncio.gather(
+        *(store.for_tenant(who).async_add([letter("same")]) for who in ("one", "other")), return_exceptions=True
+    )
+    assert sorted(type(each).__name__ for each in written) == ["TenantError", "list"]
+    assert sum("same" in ids(store.for_tenant(who).get_nodes()) for who in ("one", "other")) == 1
+    assert store.check().ok
+
+
+def test_a_tenant_is_a_text_and_needs_a_field(make: Make) -> None:
+    with pytest.raises(ArgumentError, match="tenant must be"):
+        make().for_tenant("")
+    with pytest.raises(ArgumentError, match="tenant_field"):
+        make(tenant_field=None).for_tenant("one")
+
+
+def test_pipelines_and_indexes_work_for_a_tenant(make: Make) -> None:
+    """The same documents, updated and deleted by one of two tenants."""
+    store = make()
+    stores = {who: store.for_tenant(who) for who in ("one", "other")}
+    pipelines = {
+        who: IngestionPipeline(
+            transformations=[SentenceSplitter(), MentionTripleExtractor(), EMBED],  # so nodes have ids of their own
+            vector_store=stores[who],
+            docstore=SimpleDocumentStore(),
+            docstore_strategy=DocstoreStrategy.UPSERTS_AND_DELETE,
+        )
+        for who in stores
+    }
+    old, kept = Document(text="Ada met Bob.", id_="d-1"), Document(text="Bob met Eve.", id_="d-2")
+    for pipeline in pipelines.values():
+        pipeline.run(documents=[old, kept])
+    pipelines["one"].run(documents=[Document(text="Ada met Zoe.", id_="d-1")])
+    assert [node.get_content() for node in stores["one"].get_nodes()] == ["Ada met Zoe."]
+    assert sorted(node.get_content() for node in stores["other"].get_nodes()) == ["Ada met Bob.", "Bob met Eve."]
+    index = VectorStoreIndex.from_vector_store(stores["other"], embed_model=EMBED)
+    index.insert(Document(text="Zoe met Ada.", id_="d-3"))
+    index.delete_ref_doc("d-1")
+    assert len(index.as_retriever(similarity_top_k=9).retrieve("Ada")) == 2
+    assert sorted(node.get_content() for node in stores["other"].get_nodes()) == ["Bob met Eve.", "Zoe met Ada."]
+    assert len(stores["one"].get_nodes()) == 1
+    assert store.check().ok
+
+
+async def test_async_calls_are_bound_too(make: Make) -> None:
+    store = shared(make)
+    one = store.for_tenant("one")
+    query = VectorStoreQuery(query_str="Ada", similarity_top_k=5)
+    assert ids((await one.aquery(query)).nodes) == ids(await one.aget_nodes()) == ["1-a", "1-b"]
+    for call in (store.aquery(query), store.aget_nodes(), store.adelete("d-1"), store.adelete_nodes(["1-a"])):
+        with pytest.raises(TenantError):
+            await call
+    with pytest.raises(TenantError):
+        await one.async_add([letter("2-a")])
+    with pytest.raises(TenantError):
+        await store.aanswer(REQUESTS[0])
+    for refused in (one.acheck(), one.arepair()):
+        with pytest.raises(TenantError):
+            await refused
+    await one.adelete("d-1")
+    await one.aclear()
+    assert len(contents(store)[store.collection_name]) == 2

@@ -1,0 +1,390 @@
+"""Documents that change, through all of LlamaIndex's ways: what was theirs goes, what is others' stays as it is."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llama_index.core import StorageContext, VectorStoreIndex
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.ingestion import DocstoreStrategy, IngestionPipeline
+from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.schema import BaseNode, Document
+from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
+from qdrant_client import QdrantClient
+
+from llama_index_gear import GeARTripleExtractor, GeARVectorStore, MentionTripleExtractor, passage_id, read_triples
+from llama_index_gear.errors import TenantError
+from llama_index_gear.flow import Call
+from llama_index_gear.store.copy import copying
+from llama_index_gear.store.locks import Take
+from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.testing.store_contract import Contents, contents, passage
+from llama_index_gear.triple import Triple
+
+
+class CountedEmbedding(WordEmbedding):
+    """Remembers which texts it embedded."""
+
+    _texts: list[str] = PrivateAttr(default_factory=list)
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        self._texts.append(text)
+        return super()._get_text_embedding(text)
+
+    def taken(self) -> list[str]:
+        texts, self._texts[:] = list(self._texts), []
+        return texts
+
+
+def facts(prompt: str) -> str:
+    """A fact that all passages share, and one of the passage's own."""
+    words = prompt.rsplit("\n#####\n", 2)[1].partition("\n\n")[2].split()
+    return json.dumps({"entities": [], "triples": [["Ada", "knows", "Bob"], [words[0], "is told of", words[-1]]]})
+
+
+# Sentences told by a full stop: LlamaIndex's own way wants NLTK's files, which old versions fetch.
+SPLITTER = SentenceSplitter(
+    chunk_size=24, chunk_overlap=0, chunking_tokenizer_fn=lambda text: re.findall(r"[^.]+\.?\s*", text)
+)
+
+
+def document(name: str, *sentences: str) -> Document:
+    text = " ".join(
+        f"{sentence} and nothing else is to be said of that in this long sentence." for sentence in sentences
+    )
+    return Document(id_=name, text=text)
+
+
+@pytest.fixture
+def embed_model() -> CountedEmbedding:
+    return CountedEmbedding()
+
+
+@pytest.fixture
+def store(tmp_path: Path, embed_model: CountedEmbedding) -> Iterator[GeARVectorStore]:
+    made = GeARVectorStore.from_path(tmp_path / "store", embed_model=embed_model)
+    yield made
+    assert made.check().ok
+    made.close()
+
+
+def of(name: str, held: Contents) -> Any:
+    """The points of a document."""
+    return {
+        key: {i: point for i, point in points.items() if point[0]["doc_id"] == name} for key, points in held.items()
+    }
+
+
+def first_words(nodes: Sequence[BaseNode]) -> list[str]:
+    return sorted(node.get_content().split()[0] for node in nodes)
+
+
+@pytest.mark.parametrize("strategy", [DocstoreStrategy.UPSERTS, DocstoreStrategy.UPSERTS_AND_DELETE])
+def test_a_pipeline_pays_for_what_changed_alone(
+    store: GeARVectorStore, embed_model: CountedEmbedding, strategy: DocstoreStrategy
+) -> None:
+    llm = ScriptedLLM(otherwise=facts)
+    pipeline = IngestionPipeline(
+        transformations=[SPLITTER, GeARTripleExtractor(llm), embed_model],
+        vector_store=store,
+        docstore=SimpleDocumentStore(),
+        docstore_strategy=strategy,
+        disable_cache=True,
+    )
+    one, two, three = document("1", "Alpha", "Beta"), document("2", "Gamma"), document("3", "Delta")
+    pipeline.run(documents=[one, two, three])
+    assert (len(llm.history), first_words(store.get_nodes())) == (4, ["Alpha", "Beta", "Delta", "Gamma"])
+    before = contents(store)
+    embed_model.taken()
+
+    pipeline.run(documents=[one, two, three])
+    assert (len(llm.history), embed_model.taken()) == (4, [])
+    assert contents(store) == before
+
+    two = document("2", "Epsilon", "Zeta")
+    pipeline.run(documents=[one, two, three])
+    assert len(llm.history) == 6
+    assert sorted(text.split()[0] for text in embed_model.taken()) == ["Ada", "Epsilon", "Epsilon", "Zeta", "Zeta"]
+    assert first_words(store.get_nodes()) == ["Alpha", "Beta", "Delta", "Epsilon", "Zeta"]
+    after = contents(store)
+    assert of("1", after) == of("1", before) and of("3", after) == of("3", before)
+    assert {len(points) for points in of("2", after).values()} == {2, 4}
+    assert all(len(read_triples(node)) == 2 for node in store.get_nodes())
+
+    pipeline.run(documents=[one, two])
+    deleted = strategy == DocstoreStrategy.UPSERTS_AND_DELETE
+    assert first_words(store.get_nodes()) == ["Alpha", "Beta", *([] if deleted else ["Delta"]), "Epsilon", "Zeta"]
+    assert (len(llm.history), embed_model.taken()) == (6, [])
+    assert of("1", contents(store)) == of("1", before)
+
+
+def test_an_index_inserts_refreshes_and_deletes(store: GeARVectorStore, embed_model: CountedEmbedding) -> None:
+    index = VectorStoreIndex.from_documents(
+        [document("1", "Alpha", "Beta"), document("2", "Gamma")],
+        storage_context=StorageContext.from_defaults(vector_store=store),
+        transformations=[SPLITTER, MentionTripleExtractor()],
+        embed_model=embed_model,
+    )
+    before = contents(store)
+    index.insert(document("3", "Delta"))
+    assert first_words(store.get_nodes()) == ["Alpha", "Beta", "Delta", "Gamma"]
+    embed_model.taken()
+    unchanged, changed, new = document("1", "Alpha", "Beta"), document("2", "Epsilon"), document("4", "Zeta")
+    assert index.refresh_ref_docs([unchanged, changed, new]) == [False, True, True]
+    assert first_words(store.get_nodes()) == ["Alpha", "Beta", "Delta", "Epsilon", "Zeta"]
+    assert not any("Alpha" in text or "Delta" in text for text in embed_model.taken())
+    index.delete_ref_doc("4")
+    index.delete_ref_doc("2", delete_from_docstore=True)
+    assert first_words(store.get_nodes()) == ["Alpha", "Beta", "Delta"]
+    assert of("1", contents(store)) == of("1", before)
+
+
+def test_a_run_that_is_repeated_replaces_its_passages(tmp_path: Path) -> None:
+    """Nobody wrote down what the run before had ingested: as after a kill."""
+    store = GeARVectorStore.from_path(tmp_path, embed_model=WordEmbedding())
+    splitter = SPLITTER.model_copy(update={"id_func": passage_id})
+    documents = [document("one", "Ada met Bob,", "Cid met Dan,"), document("two", "Eve met Fay,")]
+    seen = []
+    for _ in range(2):
+        pipeline = IngestionPipeline(
+            transformations=[splitter, MentionTripleExtractor(), WordEmbedding()],
+            docstore=SimpleDocumentStore(),
+            docstore_strategy=DocstoreStrategy.UPSERTS_AND_DELETE,
+            vector_store=store,
+        )
+        pipeline.run(documents=documents)
+        seen.append(contents(store))
+    assert seen[0] == seen[1] and store.check().ok
+    assert {node.node_id for node in store.get_nodes()} == {"one-0", "one-1", "two-0"}
+    store.close()
+
+
+def passing(flow: Any, answer: Any, until: Callable[[Any], bool]) -> Sequence[Any]:
+    """Drive a flow until it is about to make a request: the requests that it makes then."""
+    batch: Sequence[Any] = next(flow)
+    while not until(batch[0]):
+        batch = flow.send([answer(request) for request in batch])
+    return batch
+
+
+def is_of_passages(method: str) -> Callable[[Any], bool]:
+    return lambda asked: (
+        isinstance(asked, Call) and ((asked.method, asked.arguments["collection_name"]) == (method, "gear"))
+    )
+
+
+def finish(flow: Any, answer: Any, batch: Sequence[Any]) -> None:
+    with contextlib.suppress(StopIteration):
+        while True:
+            batch = flow.send([answer(request) for request in batch])
+
+
+def test_writers_through_two_stores_of_one_client_take_turns() -> None:
+    embed_model, client = WordEmbedding(), QdrantClient(":memory:")
+    one, two = (GeARVectorStore(client, embed_model=embed_model, tenant_field="who") for _ in range(2))
+    new = [
+        passage("p", text, [("A", "is", text)], embed_model=embed_model, document="d", metadata={"who": text})
+        for text in ("a", "b")
+    ]
+    one.add([passage("q", "old", [("A", "is", "old")], embed_model=embed_model, document="d", metadata={"who": "a"})])
+    flow, answer = one._writes.adding(new[:1]), one._connection.answer
+    batch = passing(flow, answer, is_of_passages("upsert"))
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(two.add, new[1:])
+        while len(one._turns._claims) < 2:
+            assert not other.done()
+        finish(flow, answer, batch)
+        with pytest.raises(TenantError, match="another tenant has a passage of the id 'p'"):
+            other.result(timeout=60)
+    assert one.check().ok and one.for_tenant("a").get_nodes(["p"]) and one.check().passages == 2
+
+
+@pytest.mark.parametrize("reembed", [False, True])
+def test_a_repair_leaves_what_is_written_beside_it(reembed: bool) -> None:
+    """What it read of a passage is older than what another call has made of that before its turn comes."""
+    embed_model = WordEmbedding()
+    store = GeARVectorStore(QdrantClient(":memory:"), embed_model=embed_model)
+    names = ("deleted", "edited", "left")
+    store.add([passage(name, f"old {name}", [("A", "is", name)], embed_model=embed_model) for name in names])
+    lost = [Triple("A", "is", name).id(name) for name in names]
+    store.client.delete(store.triple_collection_name, points_selector=lost)
+    flow, answer = store._checks.repairing(reembed), store._connection.answer
+    batch = passing(flow, answer, lambda asked: isinstance(asked, Take))
+    store.delete_nodes(["deleted"])
+    store.add([passage("edited", "new", [("A", "is", "new")], embed_model=embed_model)])
+    finish(flow, answer, batch)
+    assert {node.node_id: node.get_content() for node in store.get_nodes()} == {"edited": "new", "left": "old left"}
+    assert store.check().ok and store.check().triples == 2
+
+
+def test_a_delete_does_not_wait_until_all_is_added() -> None:
+    embed_model = WordEmbedding()
+    store = GeARVectorStore(QdrantClient(":memory:"), embed_model=embed_model, batch_size=1)
+    old, *new = [
+        passage(f"p{n}", f"old {n}", [("A", "is", str(n))], embed_model=embed_model, document=f"d{n}") for n in range(9)
+    ]
+    store.add([old])
+    flow, answer = store._writes.adding(new), store._connection.answer
+    batch = passing(flow, answer, is_of_passages("upsert"))
+    with ThreadPoolExecutor(1) as pool:
+        delete = pool.submit(store.delete, "d0")
+        while len(store._turns._claims) < 2:
+            assert not delete.done()
+        batch = flow.send([answer(request) for request in batch])
+        while not isinstance(batch[0], Take):
+            batch = flow.send([answer(request) for request in batch])
+        finish(flow, answer, batch)  # the second batch waits its turn: the delete comes before it
+        delete.result(timeout=60)
+    assert {node.node_id for node in store.get_nodes()} == {f"p{n}" for n in range(1, 9)} and store.check().ok
+
+
+def test_what_is_added_beside_a_clear_is_there_whole_or_not_at_all() -> None:
+    embed_model = WordEmbedding()
+    store = GeARVectorStore(QdrantClient(":memory:"), embed_model=embed_model)
+    old, new = (passage(n, n, [("A", "is", n)], embed_model=embed_model, document="d") for n in ("old", "new"))
+    store.add([old])
+    flow, answer = store._deletes.clearing(), store._connection.answer
+    batch = passing(flow, answer, is_of_passages("delete_collection"))
+    with ThreadPoolExecutor(1) as pool:
+        adding = pool.submit(store.add, [new])
+        while len(store._turns._claims) < 2:
+            assert not adding.done()
+        finish(flow, answer, batch)
+        adding.result(timeout=60)
+    assert [node.node_id for node in store.get_nodes()] == ["new"] and store.check().triples == 1 and store.check().ok
+
+
+def test_a_delete_spares_triples_that_a_call_that_died_gave_another_document() -> None:
+    embed_model = WordEmbedding()
+    store = GeARVectorStore(QdrantClient(":memory:"), embed_model=embed_model)
+
+    def written(document: str) -> BaseNode:
+        return passage(
+            "p", "x", [("A", "is", "B")], embed_model=embed_model, document=document, metadata={"kind": document}
+        )
+
+    store.add([written("old")])
+    flow = store._writes.adding([written("new")])
+    passing(flow, store._connection.answer, is_of_passages("upsert"))
+    flow.close()
+    store.delete("new")
+    store.delete_nodes(filters=MetadataFilters(filters=[MetadataFilter(key="kind", value="new")]))
+    report = store.check()
+    assert (report.passages, report.triples, report.incomplete) == (1, 1, ())
+    store.delete("old")
+    assert store.check().triples == 0
+
+
+def test_a_delete_by_filters_decides_when_its_turn_has_come() -> None:
+    embed_model = WordEmbedding()
+    store = GeARVectorStore(QdrantClient(":memory:"), embed_model=embed_model)
+
+    def written(kind: str) -> BaseNode:
+        return passage("p", kind, [("A", "is", "B")], embed_model=embed_model, document="d", metadata={"kind": kind})
+
+    store.add([written("old")])
+    old = MetadataFilters(filters=[MetadataFilter(key="kind", value="old")])
+    flow, answer = store._deletes.deleting_nodes(None, old), store._connection.answer
+    batch = passing(flow, answer, lambda asked: isinstance(asked, Take))
+    store.add([written("new")])
+    finish(flow, answer, batch)
+    assert [node.get_content() for node in store.get_nodes()] == ["new"] and store.check().ok
+
+
+@pytest.mark.parametrize("change", ["edit", "delete"])
+def test_a_copy_beside_a_writer_holds_whole_passages(change: str) -> None:
+    embed_model = WordEmbedding()
+    source, target = (GeARVectorStore(QdrantClient(":memory:"), embed_model=embed_model) for _ in range(2))
+    source.add([passage("p", "old", [("A", "is", "B")], embed_model=embed_model, document="d")])
+    flow = copying(source._writes, target._writes, None, False)
+
+    def answer(sent: Any) -> Any:
+        return (target if sent.to_target else source)._connection.answer(sent.request)
+
+    batch = passing(flow, answer, lambda sent: isinstance(sent.request, Call) and sent.request.method == "scroll")
+    batch = flow.send([answer(sent) for sent in batch])  # the page is known
+    if change == "edit":
+        source.add([passage("p", "new", [("A", "was", "C")], embed_model=embed_model, document="d")])
+    else:
+        source.delete("d")
+    finish(flow, answer, batch)
+    assert [node.get_content() for node in target.get_nodes()] == (["new"] if change == "edit" else [])
+    assert target.check().ok and contents(target) == contents(source)
+
+
+def test_a_writer_waits_while_a_copy_reads_its_passage() -> None:
+    embed_model = WordEmbedding()
+    source, target = (
+        GeARVectorStore(QdrantClient(":memory:"), embed_model=embed_model, batch_size=1) for _ in range(2)
+    )
+    old = [passage(n, n, [("A", "is", n)], embed_model=embed_model, document=n) for n in ("p", "q", "r")]
+    source.add(old)
+    flow = copying(source._writes, target._writes, None, False)
+
+    def answer(sent: Any) -> Any:
+        return (target if sent.to_target else source)._connection.answer(sent.request)
+
+    batch = passing(flow, answer, lambda sent: isinstance(sent.request, Take))
+    batch = flow.send([answer(sent) for sent in batch])
+    batch = flow.send([answer(sent) for sent in batch])  # the passage is read, its triples are not
+    new = [passage(n, "new", [("A", "was", n)], embed_model=embed_model, document=n) for n in ("p", "q", "r")]
+    with ThreadPoolExecutor(1) as pool:
+        adding = pool.submit(source.add, new)
+        while len(source._turns._claims) < 2:
+            assert not adding.done()
+        copied = None
+        try:
+            while True:
+                batch = flow.send([answer(sent) for sent in batch])
+        except StopIteration as stop:
+            copied = stop.value
+        adding.result(timeout=60)
+    assert copied == 3 and target.check().ok and target.check().passages == 3
+
+
+class SlowWrites:
+    """A client, as of a server, whose first write of passages takes until it may end."""
+
+    def __init__(self, client: QdrantClient) -> None:
+        self.client = client
+        self.is_writing, self.may_end, self.has_written = threading.Event(), threading.Event(), threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_client":  # by which the engine in memory is known, and served one call at a time
+            raise AttributeError(name)
+        return getattr(self.client, name)
+
+    def upsert(self, **options: Any) -> Any:
+        if options["collection_name"] == "gear" and not self.is_writing.is_set():
+            self.is_writing.set()
+            self.may_end.wait(60)
+            self.client.upsert(**options)
+            self.has_written.set()
+            return None
+        return self.client.upsert(**options)
+
+
+async def test_a_write_that_was_cancelled_does_not_land_after_the_next() -> None:
+    embed_model, client = WordEmbedding(), SlowWrites(QdrantClient(":memory:"))
+    store = GeARVectorStore(client, embed_model=embed_model)  # type: ignore[arg-type]
+    one, two = (passage("p", n, [("A", "is", n)], embed_model=embed_model, document="d") for n in ("one", "two"))
+    first = asyncio.create_task(store.async_add([one]))
+    await asyncio.to_thread(client.is_writing.wait)
+    first.cancel()
+    second = asyncio.create_task(store.async_add([two]))
+    while len(store._turns._claims) < 2:  # noqa: ASYNC110 - claims know no event
+        await asyncio.sleep(0)
+    client.may_end.set()
+    await asyncio.wait_for(second, 60)
+    await asyncio.to_thread(client.has_written.wait)
+    assert first.cancelled() and [node.get_content() for node in store.get_nodes()] == ["two"] and store.check().ok

@@ -1,0 +1,1316 @@
+import asyncio
+import json
+import multiprocessing
+import os
+import random
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytest
+from llama_index.core import Settings, VectorStoreIndex
+from llama_index.core.embeddings import MockEmbedding
+from llama_index.core.ingestion import DocstoreStrategy, IngestionPipeline
+from llama_index.core.schema import BaseNode, Document, MetadataMode, NodeWithScore, TextNode
+from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.core.vector_stores.types import (
+    FilterOperator,
+    MetadataFilter,
+    MetadataFilters,
+    VectorStoreQuery,
+    VectorStoreQueryMode,
+)
+from llama_index.vector_stores.qdrant import QdrantVectorStore
+from qdrant_client import AsyncQdrantClient, QdrantClient, grpc
+from qdrant_client.conversions.conversion import GrpcToRest, RestToGrpc
+from qdrant_client.http import models
+
+from llama_index_gear.errors import (
+    ArgumentError,
+    EmbeddingError,
+    GeARError,
+    StoreError,
+    StoreLockedError,
+    TripleError,
+    UnsupportedCall,
+)
+from llama_index_gear.extraction.mentions import MentionTripleExtractor
+from llama_index_gear.flow import (
+    EmbedQuery,
+    Facts,
+    Link,
+    Neighbours,
+    Propositions,
+    Similarities,
+    Touching,
+    TriplesOf,
+)
+from llama_index_gear.nodes import TRIPLES_KEY, attach_triples, read_triples
+from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever
+from llama_index_gear.store.edge.client import EdgeClient
+from llama_index_gear.store.schema import point_id_of
+from llama_index_gear.store.vector_store import GeARVectorStore
+from llama_index_gear.testing import WordEmbedding
+from llama_index_gear.testing.store_contract import StoreContract, contents, passage
+from llama_index_gear.triple import Triple
+
+MakeStore: TypeAlias = Callable[..., GeARVectorStore]
+EMBED = WordEmbedding()
+SERVER = os.environ.get("QDRANT_URL")
+
+
+def edge_maker(folder: Path) -> Iterator[MakeStore]:
+    made: list[GeARVectorStore] = []
+
+    def make(**arguments: Any) -> GeARVectorStore:
+        path = folder / f"store-{len(made)}"
+        made.append(GeARVectorStore.from_path(path, **{"embed_model": WordEmbedding(), **arguments}))
+        return made[-1]
+
+    yield make
+    for store in made:
+        store.close()
+
+
+def memory_maker() -> Iterator[MakeStore]:
+    made: list[GeARVectorStore] = []
+
+    def make(**arguments: Any) -> GeARVectorStore:
+        client = QdrantClient(":memory:")
+        made.append(GeARVectorStore(client=client, **{"embed_model": WordEmbedding(), **arguments}))
+        return made[-1]
+
+    yield make
+    for store in made:
+        store.close()
+
+
+class TestOnEdge(StoreContract):
+    @pytest.fixture
+    def make_store(self, tmp_path: Path) -> Iterator[MakeStore]:
+        yield from edge_maker(tmp_path)
+
+
+class TestInMemory(StoreContract):
+    many_triples = 2_100  # local Qdrant reads every payload in Python
+
+    @pytest.fixture
+    def make_store(self) -> Iterator[MakeStore]:
+        yield from memory_maker()
+
+
+class OverGrpc(QdrantClient):
+    """Qdrant in memory, which is handed what a server would be: gRPC messages, serialised."""
+
+    def __init__(self) -> None:
+        super().__init__(":memory:")
+
+    def create_collection(self, *arguments: Any, **options: Any) -> bool:
+        for key, kind in _SETTINGS.items():
+            if key in options:
+                getattr(RestToGrpc, f"convert_{kind}")(options[key]).SerializeToString()
+        return super().create_collection(*arguments, **options)
+
+    def upsert(self, *arguments: Any, **options: Any) -> Any:
+        sent = [RestToGrpc.convert_point_struct(point).SerializeToString() for point in options["points"]]
+        options["points"] = [GrpcToRest.convert_point_struct(grpc.PointStruct.FromString(each)) for each in sent]
+        return super().upsert(*arguments, **options)
+
+    def delete(self, *arguments: Any, **options: Any) -> Any:
+        which = options["points_selector"]
+        if isinstance(which, models.Filter):
+            options["points_selector"] = _sent(which)
+        elif isinstance(which, models.PointIdsList):
+            sent = RestToGrpc.convert_points_selector(which).SerializeToString()
+            options["points_selector"] = GrpcToRest.convert_points_selector(grpc.PointsSelector.FromString(sent))
+        return super().delete(*arguments, **options)
+
+    def query_batch_points(self, *arguments: Any, **options: Any) -> Any:
+        sent = [RestToGrpc.convert_query_request(each, "").SerializeToString() for each in options["requests"]]
+        options["requests"] = [GrpcToRest.convert_query_points(grpc.QueryPoints.FromString(each)) for each in sent]
+        return super().query_batch_points(*arguments, **options)
+
+    def scroll(self, *arguments: Any, **options: Any) -> Any:
+        return super().scroll(*arguments, **{**options, "scroll_filter": _sent(options.get("scroll_filter"))})
+
+    def count(self, *arguments: Any, **options: Any) -> Any:
+        return super().count(*arguments, **{**options, "count_filter": _sent(options.get("count_filter"))})
+
+
+_SETTINGS = {
+    "vectors_config": "vectors_config",
+    "sparse_vectors_config": "sparse_vector_config",
+    "hnsw_config": "hnsw_config_diff",
+    "optimizers_config": "optimizers_config_diff",
+    "quantization_config": "quantization_config",
+}
+
+
+def _sent(match_: models.Filter | None) -> models.Filter | None:
+    if match_ is None:
+        return None
+    return GrpcToRest.convert_filter(grpc.Filter.FromString(RestToGrpc.convert_filter(match_).SerializeToString()))
+
+
+class TestOverGrpc(StoreContract):
+    """What is sent is built unvalidated, and a gRPC client takes exact types only."""
+
+    many_passages = many_triples = 100  # a page's end is no matter of the wire
+
+    def pytest_generate_tests(self, metafunc: Any) -> None:
+        if "mode" in metafunc.fixturenames:
+            metafunc.parametrize("mode", ["sync"])
+
+    @pytest.fixture
+    def make_store(self) -> MakeStore:
+        return lambda **arguments: GeARVectorStore(OverGrpc(), **{"embed_model": WordEmbedding(), **arguments})
+
+
+def server_maker(clients: Callable[[], dict[str, Any]], runner: asyncio.Runner | None = None) -> Iterator[MakeStore]:
+    made: list[GeARVectorStore] = []
+
+    def make(**arguments: Any) -> GeARVectorStore:
+        name = f"gear_test_{uuid.uuid4().hex}"
+        options = {"embed_model": WordEmbedding(), **clients(), **arguments}
+        made.append(GeARVectorStore(collection_name=name, **options))
+        return made[-1]
+
+    yield make
+    for store in made:
+        store.clear()
+        if runner is None:
+            store.close()
+        else:
+            runner.run(store.aclose())
+
+
+@pytest.mark.skipif(SERVER is None, reason="start a Qdrant server and set QDRANT_URL=http://localhost:6333")
+class TestOnAServer(StoreContract):
+    @pytest.fixture(params=[False, True], ids=["rest", "grpc"])
+    def make_store(self, request: pytest.FixtureRequest) -> Iterator[MakeStore]:
+        yield from server_maker(lambda: {"client": QdrantClient(url=SERVER, prefer_grpc=request.param)})
+
+
+@pytest.mark.skipif(SERVER is None, reason="start a Qdrant server and set QDRANT_URL=http://localhost:6333")
+class TestOnAServerAwaited(StoreContract):
+    """The async methods, through an async client; the sync client beside it is for what the tests look at."""
+
+    def pytest_generate_tests(self, metafunc: Any) -> None:
+        if "mode" in metafunc.fixturenames:
+            metafunc.parametrize("mode", ["async"])
+
+    @pytest.fixture(params=[False, True], ids=["rest", "grpc"])
+    def make_store(self, request: pytest.FixtureRequest) -> Iterator[MakeStore]:
+        yield from server_maker(
+            lambda: {
+                "client": QdrantClient(url=SERVER),
+                "aclient": AsyncQdrantClient(url=SERVER, prefer_grpc=request.param),
+            },
+            self._runner,
+        )
+
+
+@pytest.fixture(params=["edge", "memory"])
+def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeStore]:
+    yield from edge_maker(tmp_path) if request.param == "edge" else memory_maker()
+
+
+def ids_of(found: Sequence[NodeWithScore]) -> list[str]:
+    return [each.node.node_id for each in found]
+
+
+def dense(text: str, **options: Any) -> VectorStoreQuery:
+    return VectorStoreQuery(query_str=text, **{"similarity_top_k": 5, **options})
+
+
+# -- what a server is told -----------------------------------------------------------------------------------------
+
+
+class Listening(OverGrpc):
+    """Qdrant in memory, which takes a server's options and forgets them; what it was told is kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[tuple[str, dict[str, Any]]] = []
+
+    def create_collection(self, *arguments: Any, **options: Any) -> bool:
+        self.told.append(("create", options))
+        return super().create_collection(*arguments, **options)
+
+    def update_collection(self, *arguments: Any, **options: Any) -> bool:
+        self.told.append(("update", options))
+        return super().update_collection(*arguments, **options)
+
+    def query_batch_points(self, *arguments: Any, **options: Any) -> Any:
+        self.told += [("query", {"using": each.using, "params": each.params}) for each in options["requests"]]
+        return super().query_batch_points(*arguments, **options)
+
+
+OPTIONS: dict[str, Any] = {
+    "shard_number": 6,
+    "replication_factor": 2,
+    "write_consistency_factor": 2,
+    "on_disk_payload": True,
+    "hnsw_config": models.HnswConfigDiff(m=0, payload_m=16),
+}
+QUANTIZATIONS = {
+    "scalar": models.ScalarQuantization(
+        scalar=models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)
+    ),
+    "binary": models.BinaryQuantization(binary=models.BinaryQuantizationConfig(always_ram=True)),
+}
+RESCORED = models.SearchParams(quantization=models.QuantizationSearchParams(rescore=True, oversampling=2.0))
+
+
+@pytest.mark.filterwarnings("ignore:Local mode performs exact:UserWarning")
+@pytest.mark.parametrize("quantization", QUANTIZATIONS)
+def test_a_server_is_told_how_to_make_and_search_collections(quantization: str) -> None:
+    client, chosen = Listening(), {**OPTIONS, "quantization_config": QUANTIZATIONS[quantization]}
+    store = GeARVectorStore(
+        client,
+        embed_model=EMBED,
+        collection_options=chosen,
+        vector_options={"on_disk": True, "datatype": models.Datatype.FLOAT16},
+        search_params=RESCORED,
+    )
+    store.add([passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], embed_model=EMBED)])
+    assert [name for name, _ in client.told] == ["create", "create"]
+    for _, options in client.told:
+        assert {key: options[key] for key in chosen} == chosen
+        (vector,) = options["vectors_config"].values()
+        assert (vector.on_disk, vector.datatype, vector.size) == (True, models.Datatype.FLOAT16, 256)
+    assert ids_of(NaiveGERetriever(store).retrieve("Ada")) == ["p"]
+    queries = [options for name, options in client.told if name == "query"]
+    assert {str(each["using"]) for each in queries} == {"text-dense", "text-sparse-new"}
+    assert all((each["params"] is RESCORED) == (each["using"] == "text-dense") for each in queries)
+
+
+def test_what_is_read_without_a_vector_is_no_search() -> None:
+    """How dense vectors are searched says nothing about triples that are read by their entities."""
+    client = Listening()
+    store = GeARVectorStore(client, embed_model=EMBED, search_params=RESCORED)
+    store.add([passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], embed_model=EMBED)])
+    assert len(store.answer(Touching([(["ada"], [])], [5]))[0]) == 1
+    assert [options["params"] for name, options in client.told if name == "query"] == [None]
+
+
+class Awaited(QdrantClient):
+    """Qdrant in memory, which remembers whether a write was to be over when it answered."""
+
+    def __init__(self) -> None:
+        super().__init__(":memory:")
+        self.waits: list[tuple[str, str, bool]] = []
+
+    def upsert(self, *arguments: Any, **options: Any) -> Any:
+        self.waits.append(("upsert", options["collection_name"], options.get("wait", True)))
+        return super().upsert(*arguments, **options)
+
+    def delete(self, *arguments: Any, **options: Any) -> Any:
+        self.waits.append(("delete", options["collection_name"], options.get("wait", True)))
+        return super().delete(*arguments, **options)
+
+
+def test_what_was_written_can_be_found_at_once() -> None:
+    """A server is asked to answer when a write is over, not when it has noted that one is to come."""
+    client, copy = Awaited(), Awaited()
+    store = GeARVectorStore(client, embed_model=EMBED)
+    store.add([passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], document="d", embed_model=EMBED)])
+    store.add([passage("p", "Ada saw Bob.", [("Ada", "saw", "Bob")], document="d", embed_model=EMBED)])
+    store.copy_to(GeARVectorStore(copy, embed_model=EMBED))
+    store.delete_nodes(["p"])
+    store.delete("d")
+    written = {(what, name, True) for what in ("upsert", "delete") for name in ("gear", "gear_triples")}
+    assert set(client.waits) == written
+    assert set(copy.waits) == written - {("delete", "gear", True)}
+
+
+def test_the_embedded_engine_refuses_what_it_cannot_do(tmp_path: Path) -> None:
+    nodes = [passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], embed_model=EMBED)]
+    for wrong in ({"collection_options": {"shard_number": 6}}, {"vector_options": {"on_disk": True}}):
+        with pytest.raises(UnsupportedCall):
+            GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED, **wrong).add(nodes)
+    store = GeARVectorStore.from_path(
+        tmp_path / "store", embed_model=EMBED, search_params=models.SearchParams(exact=True)
+    )
+    store.add(nodes)
+    assert ids_of(NaiveGERetriever(store).retrieve("Ada")) == ["p"]
+    store.close()
+
+
+async def test_indexes_are_built_once_after_a_bulk_load(tmp_path: Path) -> None:
+    def thresholds(client: Listening, kind: str) -> list[int]:
+        return [told["optimizers_config"].indexing_threshold for name, told in client.told if name == kind]
+
+    node = passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], embed_model=EMBED)
+    chosen = {"optimizers_config": models.OptimizersConfigDiff(indexing_threshold=7, max_segment_size=9)}
+    for options, expected in ((None, 20_000), (chosen, 7)):
+        client = Listening()
+        store = GeARVectorStore(client, embed_model=EMBED, collection_options=options)
+        with pytest.raises(KeyError), store.bulk_load():
+            store.add([node])
+            raise KeyError
+        assert (thresholds(client, "create"), thresholds(client, "update")) == ([0, 0], [expected, expected])
+        async with store.abulk_load():
+            await store.async_add([node])
+        assert thresholds(client, "update")[2:] == [0, 0, expected, expected]
+        if options:
+            assert all(told["optimizers_config"].max_segment_size == 9 for _, told in client.told)
+    with (embedded := GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED)).bulk_load():
+        embedded.add([node])
+    assert len(embedded.get_nodes()) == 1
+    embedded.close()
+
+
+# -- from one engine to another ------------------------------------------------------------------------------------
+
+
+def servers() -> list[Any]:
+    gated = pytest.mark.skipif(SERVER is None, reason="start a Qdrant server and set QDRANT_URL=http://localhost:6333")
+    return [pytest.param(":memory:", id="memory"), pytest.param(SERVER, id="server", marks=gated)]
+
+
+@pytest.mark.parametrize("location", servers())
+@pytest.mark.parametrize("back", [False, True])
+def test_an_embedded_store_moves_to_a_server_and_back(tmp_path: Path, location: str, back: bool) -> None:
+    name = f"gear_test_{uuid.uuid4().hex}"
+    embedded = GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED, collection_name=name)
+    served = GeARVectorStore(QdrantClient(location), embed_model=EMBED, collection_name=name)
+    source, target = (served, embedded) if back else (embedded, served)
+    documents = [
+        Document(text="Ada met Bob. Bob wrote Emma.", id_="d-1", metadata={"year": 1990, "tags": ["a", "b"]}),
+        Document(text="Emma is read in Rome.", id_="d-2", metadata={"title": "Emma", "nested": {"deep": 1.5}}),
+    ]
+    IngestionPipeline(transformations=[MentionTripleExtractor(), EMBED], vector_store=source).run(documents=documents)
+    assert source.copy_to(target) == 2
+    assert contents(target) == contents(source)
+    assert target.check().ok
+    query = VectorStoreQuery(
+        query_str="Who wrote Emma?", mode=VectorStoreQueryMode.HYBRID, similarity_top_k=2, hybrid_top_k=2
+    )
+    one, other = source.query(query), target.query(query)
+    assert one.ids == other.ids and len(one.ids or []) == 2
+    np.testing.assert_allclose(one.similarities or [], other.similarities or [], atol=1e-6)
+    served.clear()
+    served.close()
+    embedded.close()
+
+
+def test_a_passage_of_more_triples_than_a_page_is_copied_whole(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llama_index_gear.store.copy.PAGE", 2)
+    source, target = make_store(), make_store()
+    source.add([passage(name, name, [(name, "has", f"part {n}") for n in range(3)]) for name in ("p", "q")])
+    assert source.copy_to(target) == 2
+    assert contents(target) == contents(source) and len(contents(target)[target.triple_collection_name]) == 6
+
+
+def test_passages_that_have_no_collection_of_triples_are_copied(make_store: MakeStore) -> None:
+    """As LlamaIndex's own Qdrant store makes them."""
+    source, target = make_store(), make_store()
+    source.add([passage("p", "Ada met Bob."), passage("q", "Bob met Cid.")])
+    source.client.delete_collection(source.triple_collection_name)
+    assert GeARVectorStore(source.client, embed_model=EMBED).copy_to(target) == 2
+    assert contents(target) == {**contents(source), target.triple_collection_name: {}} and target.check().ok
+
+
+def test_a_copy_beside_the_original(make_store: MakeStore) -> None:
+    """Two collections of one client are two stores."""
+    source = make_store()
+    beside = GeARVectorStore(source.client, embed_model=EMBED, collection_name="beside")
+    source.add([passage("p", "Ada met Bob.", [("Ada", "met", "Bob")])])
+    assert source.copy_to(beside) == 1
+    assert [*contents(beside).values()] == [*contents(source).values()]
+    again = GeARVectorStore(source.client, embed_model=EMBED, collection_name=source.collection_name)
+    with pytest.raises(ArgumentError, match="into itself"):
+        source.copy_to(again)
+
+
+# -- bad input -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("embedding", [None, []])
+def test_a_node_without_embedding_is_refused_before_anything_is_written(
+    make_store: MakeStore, embedding: list[float] | None
+) -> None:
+    store = make_store()
+    bare = TextNode(id_="bare", text="x", embedding=embedding)
+    with pytest.raises(EmbeddingError, match="'bare'.*no embedding.*transformations"):
+        store.add([passage("p", "x", [("A", "is", "B")]), bare])
+    assert contents(store) == {}
+
+
+def test_a_node_of_another_dimension_is_refused_before_anything_is_written(make_store: MakeStore) -> None:
+    store = make_store()
+    odd = passage("odd", "x", embed_model=WordEmbedding(3))
+    with pytest.raises(EmbeddingError, match="'odd' has 3 dimensions.*256"):
+        store.add([passage("p", "x"), odd])
+    assert contents(store) == {}
+    assert store.get_nodes() == []  # the failed call left no wrong idea of what exists
+    assert store.query(dense("x")).ids == []
+    store.add([passage("p", "x", [("A", "is", "B")])])
+    before = contents(store)
+    with pytest.raises(EmbeddingError, match="use the embedding model it was filled with"):
+        store.add([passage("p", "new"), odd])
+    assert contents(store) == before
+
+
+def test_a_query_of_another_dimension_is_refused(make_store: MakeStore) -> None:
+    store = make_store()
+    store.add([passage("p", "x", [("A", "is", "B")])])
+    short = [1.0, 0.0]
+    with pytest.raises(EmbeddingError, match="the query's embedding has 2 dimensions"):
+        store.query(VectorStoreQuery(query_embedding=short, similarity_top_k=1))
+    for request in (TriplesOf(["p"], short, None), Neighbours([("a",)], short, [], 1), Link(["A"], 1, short)):
+        with pytest.raises(EmbeddingError):
+            store.answer(request)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_an_embedding_that_is_no_number_is_refused_before_anything_is_written(
+    make_store: MakeStore, value: float
+) -> None:
+    store = make_store()
+    store.add([passage("p", "x", [("A", "is", "B")])])
+    before = contents(store)
+    broken = [value, *EMBED.get_text_embedding("x")[1:]]
+    with pytest.raises(EmbeddingError, match="'bad' holds NaN or infinity"):
+        store.add([passage("p", "new"), TextNode(id_="bad", text="x", embedding=broken)])
+    with pytest.raises(EmbeddingError, match="query"):
+        store.query(VectorStoreQuery(query_embedding=broken, similarity_top_k=1))
+    assert contents(store) == before
+
+
+def test_a_store_opened_with_another_embedding_model_says_so(tmp_path: Path) -> None:
+    first = GeARVectorStore.from_path(tmp_path, embed_model=EMBED)
+    first.add([passage("p", "x", [("A", "is", "B")])])
+    before = contents(first)
+    first.close()
+    small = WordEmbedding(8)
+    other = GeARVectorStore.from_path(tmp_path, embed_model=small)
+    query = small.get_query_embedding("A")
+    for attempt in (
+        lambda: other.query(dense("A")),
+        lambda: other.answer(Link(["A"], 1, query)),
+        lambda: other.add([passage("q", "x", embed_model=small)]),
+    ):
+        with pytest.raises(EmbeddingError, match="256"):
+            attempt()
+    assert contents(other) == before
+    other.close()
+
+
+def test_a_store_that_embeds_triples_in_another_dimension_than_the_passages_says_so(make_store: MakeStore) -> None:
+    store = make_store(embed_model=WordEmbedding(8))
+    with pytest.raises(EmbeddingError, match="triple 'A is B'.*has 8 dimensions.*256"):
+        store.add([passage("p", "x", [("A", "is", "B")])])
+    assert not any(contents(store).values())
+
+
+@pytest.mark.parametrize(
+    "malformed", ["text", 7, ["text"], [{"subject": "A"}], [{"subject": "A", "predicate": "is", "object": " "}], [None]]
+)
+def test_malformed_triples_are_refused_before_anything_is_written(make_store: MakeStore, malformed: Any) -> None:
+    store = make_store()
+    bad = TextNode(id_="bad", text="x", metadata={TRIPLES_KEY: malformed}, embedding=EMBED.get_text_embedding("x"))
+    with pytest.raises(TripleError):
+        store.add([passage("p", "x"), bad])
+    assert contents(store) == {}
+
+
+HARD_TEXTS = {
+    "empty": "",
+    "spaces": " \n\t ",
+    "emoji": "👩‍👩‍👧‍👦 lives in 🇫🇷 👍🏽",
+    "right to left": "\u202eמשה נולד ב\u2067קהיר\u2069",
+    "combining": "Zu\u0308rich e\u0301 \u200dZWJ\u200c ZWNJ \ufeff BOM",
+    "nul": "a\x00b \x07 \x1b[31m",
+    "astral": "𝔘𝔫𝔦𝔠𝔬𝔡𝔢 \U0010ffff",
+    "json": '{"_node_content": "\\u0000"} \\ "quoted"',
+}
+
+
+@pytest.mark.parametrize("text", HARD_TEXTS.values(), ids=HARD_TEXTS.keys())
+def test_any_text_comes_back_unchanged(make_store: MakeStore, text: str) -> None:
+    store = make_store()
+    triples = [(text, "is", "B"), ("A", text, text)] if text.strip() else []
+    given = passage("id " + text, text, triples, document="doc " + text, metadata={"value": text})
+    store.add([given, passage("other", "other")])
+    (node,) = store.get_nodes(["id " + text])
+    assert (node.node_id, node.get_content(), node.ref_doc_id) == ("id " + text, text, "doc " + text)
+    assert node.metadata == given.metadata
+    same = MetadataFilters(filters=[MetadataFilter(key="value", value=text)])
+    assert [n.node_id for n in store.get_nodes(filters=same)] == ["id " + text]
+    query = EMBED.get_query_embedding(text)
+    facts = [Triple(*fact) for fact in triples]
+    found = store.answer(TriplesOf(["id " + text], query, None), same)
+    assert {t.triple for t in found} == set(facts)
+    for fact in facts:
+        (near,) = store.answer(Neighbours([fact.entities], query, [], 5))
+        facts = store.answer(Facts([found.id for found in near])).values()
+        assert (fact, "id " + text) in [(found.triple, found.passage_id) for found in facts]
+    for mode in (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.HYBRID):
+        store.query(dense(text, mode=mode))
+    store.delete("doc " + text)
+    assert [n.node_id for n in store.get_nodes()] == ["other"]
+    assert store.answer(TriplesOf(["id " + text], query, None)) == []
+
+
+def test_lone_surrogates_are_refused_by_name_before_anything_is_written(make_store: MakeStore) -> None:
+    store = make_store()
+    store.add([passage("p", "x", [("A", "is", "B")])])
+    before = contents(store)
+    half = "half \ud83d"
+    vector = EMBED.get_text_embedding("x")
+    for bad in (
+        TextNode(id_="bad", text=half, embedding=vector),
+        TextNode(id_="bad", text="x", metadata={"key": [half]}, embedding=vector),
+        TextNode(id_=half, text="x", embedding=vector),
+        passage("bad", "x", [("A", "is", half)]),
+    ):
+        with pytest.raises(ArgumentError, match="lone surrogate"):
+            store.add([passage("p", "new"), bad])
+    assert contents(store) == before
+
+
+def test_a_lone_surrogate_in_a_document_s_id_is_refused_before_anything_is_written(make_store: MakeStore) -> None:
+    store = make_store()
+    with pytest.raises(ArgumentError, match="'bad' holds a lone surrogate"):
+        store.add([passage("p", "x", [("A", "is", "B")]), passage("bad", "x", document="half \ud83d")])
+    assert contents(store) == {}
+
+
+def test_metadata_that_json_has_no_word_for_is_stored_as_text(make_store: MakeStore) -> None:
+    store = make_store()
+    metadata = {"seen": date(2020, 1, 2), "pairs": {"c": {"d": Path("x")}}}
+    store.add([passage("p", "x", [("A", "is", "B")], metadata=metadata)])
+    (node,) = store.get_nodes()
+    assert {key: node.metadata[key] for key in metadata} == {"seen": "2020-01-02", "pairs": {"c": {"d": "x"}}}
+    assert store.check(sample=0).ok
+
+
+CYCLE: list[Any] = []
+CYCLE.append(CYCLE)
+
+
+@pytest.mark.parametrize("value", [object(), b"\xff", {("\ud83d",): 1}, CYCLE], ids=["object", "bytes", "key", "cycle"])
+def test_metadata_that_json_cannot_say_is_refused_by_name_and_leaves_nothing(make_store: MakeStore, value: Any) -> None:
+    store = make_store()
+    good, bad = (passage(name, "x", [("A", "is", "B")]) for name in ("good", "bad"))
+    bad.metadata["what"] = value
+    with pytest.raises(ArgumentError, match="'bad'.*JSON"):
+        store.add([good, bad])
+    assert not any(contents(store).values())
+    store.add([good])
+    assert store.check().ok
+
+
+def test_a_passage_of_a_megabyte(make_store: MakeStore) -> None:
+    store = make_store()
+    text = "word " * 200_000 + "needle"
+    store.add([passage("big", text, [("needle", "is in", "haystack")]), passage("small", "hay")])
+    (node,) = store.get_nodes(["big"])
+    assert node.get_content() == text
+    assert store.query(dense("needle", mode=VectorStoreQueryMode.SPARSE)).ids == ["big"]
+
+
+def test_settings_out_of_range_are_refused_at_construction(tmp_path: Path) -> None:
+    for arguments in ({"batch_size": 0}, {"batch_size": -1}, {"language": "klingon"}):
+        with pytest.raises(ArgumentError):
+            GeARVectorStore.from_path(tmp_path / "store", **arguments)
+    with pytest.raises(ArgumentError, match="from_path"):
+        GeARVectorStore()
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_bad_batch_size_is_a_good_one_s_border(make_store: MakeStore) -> None:
+    one, many = make_store(batch_size=1), make_store(batch_size=100)
+    nodes = [passage(f"n{n}", f"text {n}", [(f"E{n}", "in", "Hub")]) for n in range(5)]
+    for store in (one, many):
+        store.add(nodes)
+    assert contents(one) == contents(many)
+
+
+def test_triples_that_are_gone_do_no_harm(make_store: MakeStore) -> None:
+    """Another caller may delete between two hops."""
+    store = make_store()
+    store.add([passage("p", "x", [("A", "is", "B"), ("B", "is", "C")])])
+    known, gone = Triple("A", "is", "B").id("p"), str(uuid.uuid4())
+    both = store.answer(Similarities([([known, gone], [known, gone]), ([gone], [known])]))
+    np.testing.assert_allclose(both[0], [1.0, 0.0], atol=1e-5)
+    np.testing.assert_allclose(both[1], [0.0], atol=1e-5)
+
+
+# -- opening and closing -------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_opened_before_the_first_call(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "store"
+    store = GeARVectorStore.from_path(path, embed_model=EMBED)
+    assert not path.exists() and not path.parent.exists()
+    assert store.get_nodes() == []
+    assert not path.exists()  # reading makes nothing either
+    store.add([passage("p", "x")])
+    assert path.exists()
+    store.close()
+
+
+def test_no_server_is_needed_to_construct(tmp_path: Path) -> None:
+    client = QdrantClient(url="http://localhost:9", check_compatibility=False)
+    GeARVectorStore(client=client, embed_model=EMBED)
+    client.close()
+
+
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["llama_index_gear.testing.fakes"])
+
+
+def look_and_add(path: Path, report: Connection) -> None:
+    """What another process does."""
+    store = GeARVectorStore.from_path(path, embed_model=EMBED)
+    try:
+        found = sorted(node.node_id for node in store.get_nodes())
+        store.add([passage("other", "x")])
+        report.send(found)
+    except GeARError as error:
+        report.send(error)
+    finally:
+        store.close()
+
+
+def test_a_second_process_is_told_and_works_once_the_first_has_closed(tmp_path: Path) -> None:
+    def other() -> Any:
+        receive, send = PROCESSES.Pipe(duplex=False)
+        process = PROCESSES.Process(target=look_and_add, args=(tmp_path, send))
+        process.start()
+        send.close()
+        said = receive.recv()
+        process.join()
+        receive.close()
+        process.close()
+        return said
+
+    store = GeARVectorStore.from_path(tmp_path, embed_model=EMBED)
+    store.add([passage("mine", "x", [("A", "is", "B")])])
+    said = other()
+    assert isinstance(said, StoreLockedError)
+    assert str(tmp_path) in str(said) and "close it there" in str(said) and "QdrantClient(url=" in str(said)
+    second = GeARVectorStore.from_path(tmp_path, embed_model=EMBED)
+    with pytest.raises(StoreLockedError):  # another client in this process is no better off
+        second.get_nodes()
+    assert [node.node_id for node in store.get_nodes()] == ["mine"]  # and the owner suffers nothing
+    store.close()
+    assert other() == ["mine"]
+    assert {node.node_id for node in store.get_nodes()} == {"mine", "other"}  # opened again by the call
+    store.close()
+
+
+def test_reopening_keeps_everything(tmp_path: Path) -> None:
+    store = GeARVectorStore.from_path(tmp_path, embed_model=EMBED)
+    store.add([passage(f"n{n}", f"text {n}", [(f"E{n}", "in", "Hub")], metadata={"n": n}) for n in range(20)])
+    before = contents(store)
+    store.close()
+    again = GeARVectorStore.from_path(tmp_path, embed_model=EMBED)
+    assert contents(again) == before
+    again.close()
+
+
+def test_payload_indexes_are_made_on_both_collections(tmp_path: Path) -> None:
+    store = GeARVectorStore.from_path(
+        tmp_path, embed_model=EMBED, payload_indexes=[{"field_name": "year", "field_schema": "integer"}]
+    )
+    store.add([passage("p", "x", [("A", "is", "B")], metadata={"year": 3})])
+    passages, triples = (
+        set(store.client.get_collection(name).payload_schema)
+        for name in (store.collection_name, store.triple_collection_name)
+    )
+    assert passages == {"doc_id", "year"}
+    assert triples == {"entities", "passage_id", "doc_id", "metadata.year"}
+    above = MetadataFilters(filters=[MetadataFilter(key="year", value=2, operator=FilterOperator.GT)])
+    assert [node.node_id for node in store.get_nodes(filters=above)] == ["p"]
+    assert len(store.answer(TriplesOf(["p"], EMBED.get_query_embedding("A"), None), above)) == 1
+    store.close()
+
+
+def test_a_collection_of_another_program_is_not_touched(tmp_path: Path) -> None:
+    client = EdgeClient(tmp_path)
+    client.create_collection("gear", models.VectorParams(size=4, distance=models.Distance.COSINE))
+    store = GeARVectorStore(client=client, embed_model=EMBED)
+    for attempt in (lambda: store.get_nodes(), lambda: store.add([passage("p", "x")])):
+        with pytest.raises(StoreError, match="made by another program"):
+            attempt()
+    assert client.count("gear").count == 0
+    assert not client.collection_exists("gear_triples")
+    store.close()
+
+
+# -- what a killed call left behind --------------------------------------------------------------------------------
+
+
+class Dying:
+    """A client whose n-th writing call never happens, like all calls after it."""
+
+    def __init__(self, client: Any, after: int) -> None:
+        self.client, self.left = client, after
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.client, name)
+        if name not in {"upsert", "delete", "create_collection", "create_payload_index", "delete_collection"}:
+            return method
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            self.left -= 1
+            if self.left < 0:
+                raise ConnectionError("gone")
+            return method(*arguments, **options)
+
+        return call
+
+
+OLD = [passage(f"p{n}", f"old {n}", [(f"E{n}", "was", "Old"), ("Hub", "has", f"E{n}")], document="d") for n in range(3)]
+NEW = [passage(f"p{n}", f"new {n}", [(f"E{n}", "is", "New"), ("Hub", "has", f"E{n}")], document="d") for n in range(3)]
+
+
+def stated(nodes: list[BaseNode]) -> set[str]:
+    return {triple.id(node.node_id) for node in nodes for triple in read_triples(node)}
+
+
+def by_kind(value: str) -> MetadataFilters:
+    return MetadataFilters(filters=[MetadataFilter(key="kind", value=value)])
+
+
+WRITES: dict[str, Callable[[GeARVectorStore], Any]] = {
+    "add": lambda store: store.add([passage("q", "fresh", [("Q", "is", "Fresh")]), *NEW]),
+    "delete": lambda store: store.delete("d"),
+    "delete ids": lambda store: store.delete_nodes(["p0", "p1"]),
+    "delete filters": lambda store: store.delete_nodes(filters=by_kind("a")),
+    "clear": lambda store: store.clear(),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
+@pytest.mark.parametrize("filled", [True, False])
+def test_a_call_that_died_at_any_write_is_mended_by_repeating_it(
+    write: Callable[[GeARVectorStore], Any], filled: bool
+) -> None:
+    def prepared() -> GeARVectorStore:
+        store = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=EMBED, batch_size=2)
+        if filled:
+            tail = [passage(f"k{n}", "x", [("K", "is", f"K{n}")], metadata={"kind": "a"}) for n in range(2)]
+            store.add([*OLD, *tail])
+        return store
+
+    undisturbed = prepared()
+    write(undisturbed)
+    expected = contents(undisturbed)
+    after = 0
+    while True:
+        store = prepared()
+        disturbed = GeARVectorStore(client=Dying(store.client, after), embed_model=EMBED, batch_size=2)  # type: ignore[arg-type]
+        try:
+            write(disturbed)
+        except ConnectionError:
+            held = contents(store)
+            fresh = GeARVectorStore(client=store.client, embed_model=EMBED, batch_size=2)
+            assert stated(fresh.get_nodes()) <= set(held.get(store.triple_collection_name, {})), after
+            write(fresh)
+            assert contents(fresh) == expected, after
+            after += 1
+        else:
+            break
+    assert after > 0 or not filled  # at least one write was disturbed
+
+
+# -- what another embedding model left behind ----------------------------------------------------------------------
+
+
+class Backwards(WordEmbedding):
+    """Another model of the same dimension: it reads every word backwards."""
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        return super()._get_text_embedding(text[::-1])
+
+
+def fact_of(name: str) -> Triple:
+    return Triple(f"Entity {name}", "is told", "of it")
+
+
+def told(names: Sequence[str], embed_model: WordEmbedding) -> list[BaseNode]:
+    bare = {name: passage(name, f"Entity {name} is told of.", embed_model=embed_model) for name in names}
+    return [attach_triples(node, [fact_of(name)]) for name, node in bare.items()]
+
+
+def test_passages_that_mostly_another_model_embedded(make_store: MakeStore) -> None:
+    """Found though the first one is the store's own; a single one may have been embedded with other words."""
+    first, *rest = sorted((f"p{n}" for n in range(12)), key=point_id_of)
+    for others, is_wrong in ((rest, True), ([first], False)):
+        store = make_store()
+        store.add([*told([each for each in (first, *rest) if each not in others], EMBED), *told(others, Backwards())])
+        report = store.check()
+        assert (report.wrong_embedder, report.triple_agreement) == (is_wrong, 1.0), report
+        assert report.passage_agreement is not None and (report.passage_agreement > 0.999) != is_wrong
+
+
+def test_triples_of_which_another_model_embedded_one(make_store: MakeStore) -> None:
+    """The words that they were embedded with are known: one is one too many."""
+    store = make_store()
+    first, *rest = sorted((f"p{n}" for n in range(12)), key=lambda name: fact_of(name).id(name))
+    store.add(told(rest, EMBED))
+    assert store.check().ok
+    GeARVectorStore(store.client, embed_model=Backwards()).add(told([first], EMBED))
+    report = store.check()
+    assert report.wrong_embedder and report.triple_agreement is not None and report.triple_agreement < 0.5, report
+    assert report.passage_agreement == 1.0
+
+
+def test_all_is_embedded_again_batch_by_batch(make_store: MakeStore) -> None:
+    names = [f"p{n}" for n in range(5)]
+    store, expected = make_store(), make_store(embed_model=Backwards())
+    store.add(told(names, EMBED))
+    expected.add(told(names, Backwards()))
+    assert GeARVectorStore(store.client, embed_model=Backwards(), batch_size=2).repair(reembed=True).ok
+    assert contents(store) == contents(expected)
+
+
+def test_more_damaged_passages_than_are_read_at_once_are_mended(make_store: MakeStore) -> None:
+    small = WordEmbedding(8)
+    store = make_store(embed_model=small)
+    names = [f"p{n}" for n in range(260)]
+    store.add(told(names, small))
+    store.client.delete(store.triple_collection_name, points_selector=[fact_of(name).id(name) for name in names])
+    assert len(store.check(sample=0).incomplete) == 260
+    report = store.repair()
+    assert report.ok and report.triples == 260
+
+
+# -- many callers --------------------------------------------------------------------------------------------------
+
+
+def test_eight_threads_that_add_and_readers_beside_them_lose_nothing(make_store: MakeStore) -> None:
+    store = make_store(embed_model=WordEmbedding(16), batch_size=5)
+    small = WordEmbedding(16)
+    store.add([passage("first", "first", [("First", "in", "Hub")], embed_model=small)])
+    vector = small.get_query_embedding("Hub")
+    done = threading.Event()
+
+    def write(worker: int) -> None:
+        for start in range(0, 20, 10):
+            store.add(
+                [
+                    passage(
+                        f"w{worker}-{n}", f"text {worker} {n}", [(f"E{worker}-{n}", "in", "Hub")], embed_model=small
+                    )
+                    for n in range(start, start + 10)
+                ]
+            )
+
+    def read() -> int:
+        rounds = 0
+        while not done.is_set() or not rounds:
+            (near,) = store.answer(Neighbours([("hub",)], vector, [], 500))
+            assert len({found.id for found in near}) == len(near) >= 1
+            assert store.query(dense("text", similarity_top_k=3)).ids
+            assert store.answer(Link(["Hub"], 3, vector))[0]
+            assert len(store.get_nodes(["first"])) == 1
+            rounds += 1
+        return rounds
+
+    with ThreadPoolExecutor(10) as pool:
+        readers = [pool.submit(read) for _ in range(2)]
+        writers = [pool.submit(write, worker) for worker in range(8)]
+        try:
+            for writer in writers:
+                writer.result(timeout=120)
+        finally:
+            done.set()
+        assert all(reader.result(timeout=120) for reader in readers)
+    everyone = {f"w{worker}-{n}" for worker in range(8) for n in range(20)} | {"first"}
+    assert {node.node_id for node in store.get_nodes()} == everyone
+    assert len(contents(store)[store.triple_collection_name]) == len(everyone)
+
+
+def test_eight_threads_that_make_the_same_new_store(make_store: MakeStore) -> None:
+    store = make_store()
+    barrier = threading.Barrier(8)
+
+    def write(worker: int) -> None:
+        barrier.wait(timeout=60)
+        store.add([passage(f"w{worker}", "x", [("A", "is", "B")])])
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
+    assert {node.node_id for node in store.get_nodes()} == {f"w{worker}" for worker in range(8)}
+
+
+async def test_two_async_writers_and_readers_beside_them(make_store: MakeStore) -> None:
+    """They replace and delete the same documents: no exception, no passage in two pieces, and the last word holds."""
+    small = WordEmbedding(16)
+    store = make_store(embed_model=small, batch_size=2)
+
+    def version(number: int, names: Sequence[int]) -> list[BaseNode]:
+        return [
+            passage(
+                f"p{n}",
+                f"Entity {n} has version V{number}.",
+                [(f"Entity {n}", "has version", f"V{number}"), (f"Entity {n}", "is in", "Hub")],
+                document=f"d{n % 3}",
+                embed_model=small,
+                metadata={"version": number},
+            )
+            for n in names
+        ]
+
+    async def write(first: int) -> None:
+        for number in range(first, first + 8, 2):
+            await store.async_add(version(number, range(9)))
+            await store.adelete(f"d{number % 3}")
+
+    done = asyncio.Event()
+
+    async def read() -> int:
+        rounds = 0
+        while not done.is_set() or not rounds:
+            found = await NaiveGERetriever(store, similarity_top_k=9).aretrieve(
+                "Which version has Entity 3 in the Hub?"
+            )
+            for each in found:
+                stated = {triple.object for triple in read_triples(each.node)}
+                assert stated == {"Hub", f"V{each.node.metadata['version']}"}
+                assert f"V{each.node.metadata['version']}." in each.node.get_content()
+            rounds += 1
+        return rounds
+
+    readers = [asyncio.create_task(read()) for _ in range(2)]
+    await asyncio.gather(write(0), write(1))
+    await asyncio.gather(*(store.async_add(version(8 + first, range(first, 9, 2))) for first in (0, 1)))
+    done.set()
+    assert all(await asyncio.gather(*readers))
+    assert (await store.acheck()).ok
+    assert {node.node_id: node.metadata["version"] for node in store.get_nodes()} == {
+        f"p{n}": 8 + n % 2 for n in range(9)
+    }
+
+
+async def test_concurrent_queries_equal_sequential_ones(make_store: MakeStore) -> None:
+    store = make_store()
+    await store.async_add([passage(f"n{n}", f"word{n} word{n + 1} word{n + 2}") for n in range(30)])
+    queries = [dense(f"word{n} word{n + 1}", mode=VectorStoreQueryMode.HYBRID) for n in range(20)]
+    together = await asyncio.gather(*(store.aquery(query) for query in queries))
+    alone = [store.query(query) for query in queries]
+    assert [(r.ids, r.similarities) for r in together] == [(r.ids, r.similarities) for r in alone]
+    assert len({tuple(result.ids or []) for result in alone}) == 20  # different questions, different answers
+
+
+class Noted:
+    """A client that notes in which threads it is called."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.threads: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.client, name)
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            self.threads.append(threading.get_ident())
+            return method(*arguments, **options)
+
+        return call
+
+
+async def test_async_methods_leave_the_event_loop_free() -> None:
+    client = Noted(QdrantClient(":memory:"))
+    store = GeARVectorStore(client=client, embed_model=EMBED)  # type: ignore[arg-type]
+    calls: dict[str, Callable[[], Any]] = {
+        "async_add": lambda: store.async_add([passage("p", "x", [("A", "is", "B")], document="d")]),
+        "aquery": lambda: store.aquery(dense("x")),
+        "aget_nodes": lambda: store.aget_nodes(),
+        "aanswer": lambda: store.aanswer(TriplesOf(["p"], EMBED.get_query_embedding("A"), None)),
+        "adelete_nodes": lambda: store.adelete_nodes(["p"]),
+        "adelete": lambda: store.adelete("d"),
+    }
+    for name, call in calls.items():
+        client.threads.clear()
+        await call()
+        assert client.threads and threading.get_ident() not in client.threads, f"{name} stalled the event loop"
+
+
+async def test_sync_methods_work_inside_a_running_loop(make_store: MakeStore) -> None:
+    store = make_store()
+    store.add([passage("p", "x", [("A", "is", "B")])])
+    assert store.query(dense("x")).ids == ["p"]
+
+
+def test_a_store_with_only_an_async_client_says_which_methods_to_use() -> None:
+    client = AsyncQdrantClient(":memory:")
+    store = GeARVectorStore(aclient=client, embed_model=EMBED)
+    with pytest.raises(StoreError, match="async methods"):
+        store.get_nodes()
+
+    async def use() -> list[str]:
+        await store.async_add([passage("p", "x", [("A", "is", "B")])])
+        found = await store.aquery(dense("x"))
+        await store.adelete_nodes(["p"])
+        assert await store.aget_nodes() == []
+        await client.close()
+        return found.ids or []
+
+    assert asyncio.run(use()) == ["p"]
+
+
+# -- settings ------------------------------------------------------------------------------------------------------
+
+
+def test_the_embedding_model_is_looked_up_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = GeARVectorStore(client=QdrantClient(":memory:"))
+    monkeypatch.setattr(Settings, "_embed_model", MockEmbedding(embed_dim=4))
+    assert len(store.answer(EmbedQuery("x"))) == 4
+    store.close()
+
+
+def test_the_stemmer_speaks_the_language_that_was_chosen(make_store: MakeStore) -> None:
+    sparse = VectorStoreQueryMode.SPARSE
+    german = make_store(language="german")
+    german.add([passage("p", "Die Häuser"), passage("q", "Das Boot")])
+    assert german.query(dense("Haus", mode=sparse)).ids == ["p"]
+    english = make_store()
+    english.add([passage("p", "Die Häuser"), passage("q", "Das Boot")])
+    assert english.query(dense("Haus", mode=sparse)).ids == []
+
+
+def test_every_error_is_a_gear_error() -> None:
+    for error in (EmbeddingError, StoreLockedError, ArgumentError, TripleError, StoreError):
+        assert issubclass(error, GeARError)
+
+
+def test_random_writes_leave_exactly_what_the_last_ones_say(make_store: MakeStore) -> None:
+    """A model of the store, a dict, kept beside it."""
+    rng = random.Random(7)
+    small = WordEmbedding(16)
+    store = make_store(embed_model=small, batch_size=3)
+    model: dict[str, tuple[str, set[str]]] = {}
+    for _ in range(40):
+        action = rng.random()
+        names = [f"p{rng.randrange(8)}" for _ in range(rng.randint(1, 4))]
+        if action < 0.6:
+            nodes = []
+            for name in names:
+                facts = [(f"E{rng.randrange(4)}", "knows", f"E{rng.randrange(4)}") for _ in range(rng.randrange(4))]
+                document = f"d{rng.randrange(3)}"
+                nodes.append(passage(name, f"text {rng.random()}", facts, document=document, embed_model=small))
+                model[name] = (document, {Triple(*fact).id(name) for fact in facts})
+            store.add(nodes)
+        elif action < 0.8:
+            store.delete_nodes(names)
+            model = {name: value for name, value in model.items() if name not in names}
+        else:
+            document = f"d{rng.randrange(3)}"
+            store.delete(document)
+            model = {name: value for name, value in model.items() if value[0] != document}
+        assert {node.node_id for node in store.get_nodes()} == set(model)
+        held = contents(store).get(store.triple_collection_name, {})
+        assert set(held) == {triple for _, triples in model.values() for triple in triples}
+        assert all(payload["doc_id"] == model[payload["passage_id"]][0] for payload, _ in held.values())
+
+
+def test_payloads_are_plain_json(make_store: MakeStore) -> None:
+    store = make_store()
+    store.add([passage("p", "x", [("A", "is", "B")], metadata={"when": "2020-01-01", "pair": (1, 2), "none": None})])
+    for points in contents(store).values():
+        for payload, _ in points.values():
+            assert json.loads(json.dumps(payload)) == payload
+
+
+@pytest.mark.parametrize("make", [TextNode, Document])
+def test_a_document_that_was_never_split_is_deleted_by_its_id(make_store: MakeStore, make: Any) -> None:
+    store = make_store()
+    for name in ("a", "b"):
+        node = make(id_=name, text=f"text {name}", embedding=EMBED.get_text_embedding(name))
+        store.add([attach_triples(node, [Triple(name, "is", "here")])])
+    store.delete("None")
+    assert len(store.get_nodes()) == 2
+    store.delete("a")
+    assert [node.node_id for node in store.get_nodes()] == ["b"]
+    assert {payload["passage_id"] for payload, _ in contents(store)[store.triple_collection_name].values()} == {"b"}
+    assert store.query(dense("text", doc_ids=["b"])).ids == ["b"]
+
+
+def test_pipelines_and_indexes_delete_documents_that_were_never_split(make_store: MakeStore) -> None:
+    store = make_store()
+    documents = [Document(id_=name, text=f"{name} is Here", metadata={"title": name}) for name in ("A", "B", "C")]
+    pipeline = IngestionPipeline(
+        transformations=[MentionTripleExtractor(), EMBED],
+        vector_store=store,
+        docstore=SimpleDocumentStore(),
+        docstore_strategy=DocstoreStrategy.UPSERTS_AND_DELETE,
+    )
+    pipeline.run(documents=documents)
+    pipeline.run(documents=documents[:2])
+    assert {node.node_id for node in store.get_nodes()} == {"A", "B"}
+    VectorStoreIndex.from_vector_store(store, embed_model=EMBED).delete_ref_doc("A")
+    assert {node.node_id for node in store.get_nodes()} == {"B"}
+    assert {payload["doc_id"] for payload, _ in contents(store)[store.triple_collection_name].values()} == {"B"}
+
+
+def test_a_collection_without_triples_has_an_answer_to_everything() -> None:
+    """As LlamaIndex's own Qdrant store makes it."""
+    client = QdrantClient(":memory:")
+    store = GeARVectorStore(client=client, embed_model=EMBED)
+    store.add([passage("p", "x", [("A", "is", "B")])])
+    client.delete_collection(store.triple_collection_name)
+    opened = GeARVectorStore(client=client, embed_model=EMBED)
+    vector = EMBED.get_query_embedding("A")
+    known = Triple("A", "is", "B").id("p")
+    assert opened.answer(TriplesOf(["p"], vector, None)) == []
+    assert opened.answer(Neighbours([("a",)], vector, [], 5)) == [[]]
+    assert opened.answer(Link(["A"], 1, vector)) == [[]]
+    assert opened.answer(Facts([known])) == {}
+    assert opened.answer(Similarities([([known], [known])])) == [[0.0]]
+    assert [node.node_id for node in opened.get_nodes()] == ["p"]
+    opened.add([passage("q", "x", [("A", "is", "C")])])
+    assert len(opened.answer(TriplesOf(["q"], vector, None))) == 1
+
+
+def test_what_one_store_of_a_client_clears_is_gone_for_another() -> None:
+    client = QdrantClient(":memory:")
+    one, other = (GeARVectorStore(client=client, embed_model=EMBED) for _ in range(2))
+    one.add([passage("p", "x", [("A", "is", "B")])])
+    assert len(other.get_nodes()) == 1
+    one.clear()
+    assert other.get_nodes() == [] and other.answer(Facts([Triple("A", "is", "B").id("p")])) == {}
+    one.add([passage("q", "three dimensions", embed_model=WordEmbedding(3))])
+    with pytest.raises(EmbeddingError, match="has 3"):
+        other.add([passage("p", "x")])
+    assert [node.node_id for node in other.get_nodes()] == ["q"]
+
+
+@pytest.mark.parametrize("reembed", [False, True])
+def test_a_collection_without_triples_is_mended(reembed: bool) -> None:
+    client = QdrantClient(":memory:")
+    store = GeARVectorStore(client=client, embed_model=EMBED)
+    store.add([passage("p", "x", [("A", "is", "B")])])
+    client.delete_collection(store.triple_collection_name)
+    opened = GeARVectorStore(client=client, embed_model=EMBED)
+    assert opened.check().incomplete == ("p",)
+    assert opened.repair(reembed=reembed).ok and opened.check().triples == 1
+
+
+def test_what_is_asked_of_triples_first_is_checked_as_later(tmp_path: Path) -> None:
+    """What a store learns of its collections doesn't depend on the call that it learns it from."""
+    client = EdgeClient(tmp_path)
+    GeARVectorStore(client, embed_model=EMBED).add([passage("p", "x", [("A", "is", "B")])])
+    vector = WordEmbedding(8).get_query_embedding("A")
+    for request in (Link(["A"], 1, vector), TriplesOf(["p"], vector, None), Neighbours([("a",)], vector, [], 1)):
+        with pytest.raises(EmbeddingError, match="8 dimensions.*256"):
+            GeARVectorStore(client, embed_model=WordEmbedding(8)).answer(request)
+    client.create_collection("theirs", models.VectorParams(size=8, distance=models.Distance.COSINE))
+    with pytest.raises(StoreError, match="made by another program"):
+        GeARVectorStore(client, collection_name="theirs", embed_model=WordEmbedding(8)).answer(request)
+    client.close()
+
+
+def test_what_llama_index_s_own_store_wrote_is_in_order() -> None:
+    """Also a passage of no document, whose name it writes as "None"."""
+
+    def words(texts: list[str]) -> tuple[list[list[int]], list[list[float]]]:
+        return [[1]] * len(texts), [[1.0]] * len(texts)
+
+    client = QdrantClient(":memory:")
+    theirs = QdrantVectorStore("gear", client=client, enable_hybrid=True, sparse_doc_fn=words, sparse_query_fn=words)
+    one, other = (str(uuid.UUID(int=number)) for number in (1, 2))  # it takes no other ids
+    theirs.add([passage(one, "Ada met Bob.", metadata={"year": 1}), passage(other, "Bob met Cid.", document="d")])
+    report = GeARVectorStore(client, embed_model=EMBED).check()
+    assert report.ok and report.passages == 2, report
+
+
+def test_what_a_retriever_said_of_a_node_is_not_stored(make_store: MakeStore) -> None:
+    store = make_store()
+    store.add([passage("p", "x", [("A", "is", "B")])])
+    before = contents(store)
+    (found,) = NaiveGERetriever(store).retrieve("x")
+    assert "gear_chain" in found.node.metadata
+    store.add([found.node.model_copy(update={"embedding": EMBED.get_text_embedding("x")})])
+    assert contents(store) == before
+
+
+def test_a_store_may_not_be_called_like_another_one_s_triples() -> None:
+    with pytest.raises(ArgumentError, match="gear_triples"):
+        GeARVectorStore(client=QdrantClient(":memory:"), collection_name="gear_triples")
+
+
+async def test_adding_reads_no_passage_on_the_event_loop(make_store: MakeStore) -> None:
+    """Checking and encoding passages takes longer than a loop should wait: it happens in a thread."""
+    readers: set[str] = set()
+
+    class Watched(TextNode):
+        def get_content(self, metadata_mode: MetadataMode = MetadataMode.NONE) -> str:
+            readers.add(threading.current_thread().name)
+            return super().get_content(metadata_mode)
+
+        def get_embedding(self) -> list[float]:
+            readers.add(threading.current_thread().name)
+            return super().get_embedding()
+
+    node = Watched(id_="p", text="x", embedding=EMBED.get_text_embedding("x"))
+    store = make_store()
+    await store.async_add([attach_triples(node, [Triple("A", "is", "B")])])
+    assert readers and threading.current_thread().name not in readers
+    readers.clear()
+    store.add([node])
+    assert readers == {threading.current_thread().name}
+
+
+async def test_both_clients_are_closed() -> None:
+    store = GeARVectorStore(client=QdrantClient(":memory:"), aclient=AsyncQdrantClient(":memory:"), embed_model=EMBED)
+    await store.aclose()
+    with pytest.raises(RuntimeError, match="closed"):
+        await store.aget_nodes()
+
+
+def test_ties_do_not_load_the_collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred passages that say the same are a hundred equal hits: of those that are not found only ids are read."""
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding())
+    store.add([passage(f"p{n}", "It is a film.", [("It", "is", "film")]) for n in range(100)])
+    limits: list[tuple[int, bool]] = []
+    ask = store.client.query_batch_points
+
+    def asked(collection_name: str, requests: Any, **options: Any) -> Any:
+        limits.extend((request.limit, bool(request.with_payload)) for request in requests)
+        return ask(collection_name, requests, **options)
+
+    monkeypatch.setattr(store.client, "query_batch_points", asked)
+    found = store.answer(Propositions(["It is film"], 5))
+    assert len({each.passage_id for each in found}) == 5 and limits == [(33, True), (528, False)]
+    store.close()
+
+
+def test_nothing_is_read_to_be_thrown_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a wave of PageRank could touch more than is read at once, it is counted first, and none is read twice."""
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding())
+    said = [("hub", "has", f"spoke {number}") for number in range(400)]
+    store.add([passage(f"p{n}", f"spokes {n}", said[40 * n : 40 * n + 40]) for n in range(10)])
+    read: list[int] = []
+    ask = store.client.query_batch_points
+
+    def asked(collection_name: str, requests: Any, **options: Any) -> Any:
+        answers = ask(collection_name, requests, **options)
+        read.extend(len(answer.points) for answer in answers)
+        return answers
+
+    monkeypatch.setattr(store.client, "query_batch_points", asked)
+    assert [len(each) for each in store.answer(Touching([(["hub"], []), ([], ["p3"])], [350, 50]))] == [350, 40]
+    assert read == [350, 40]
+    read.clear()
+    assert [len(each) for each in store.answer(Touching([(["spoke 7"], []), ([], ["p3"])], [350, 50]))] == [1, 40]
+    assert read == [41]  # there are few: one query for both
+    monkeypatch.setattr(
+        store.client, "count", lambda **_: models.CountResult(count=10)
+    )  # about, or more are written meanwhile
+    assert [len(each) for each in store.answer(Touching([(["hub"], []), ([], ["p3"])], [350, 50]))] == [350, 40]
+    store.close()

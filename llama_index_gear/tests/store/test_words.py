@@ -1,0 +1,182 @@
+"""No text holds the engine's BM25 up, and no question is a book."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.schema import QueryBundle
+from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
+from qdrant_edge import Bm25, Bm25Config
+
+from llama_index_gear.errors import MAX_QUESTION, ArgumentError
+from llama_index_gear.flow import Align, Link, Neighbours
+from llama_index_gear.knowledge_graph.store import ExternalTripleStore
+from llama_index_gear.postprocessors.beam_search import DiverseTripleBeamSearch
+from llama_index_gear.query_engines.engines import GeARQueryEngine, T2RAGQueryEngine
+from llama_index_gear.retrievers.bm25 import RankBM25Retriever
+from llama_index_gear.retrievers.external import ExternalGeARRetriever
+from llama_index_gear.retrievers.gear import GeARRetriever
+from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
+from llama_index_gear.retrievers.t2rag import T2RAGRetriever
+from llama_index_gear.store import collections as store_collections
+from llama_index_gear.store.collections import encoder
+from llama_index_gear.store.vector_store import GeARVectorStore
+from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.triple import Triple
+
+EMBED = WordEmbedding(32)
+LONGEST = 2_000
+RUN = "y" * 300_000
+WORDS = re.compile(r"[^\W_]+")
+BETWEEN = re.compile(f"[{store_collections._BETWEEN}]")
+
+
+def plain(text: str) -> tuple[Any, Any]:
+    """Qdrant's own vectors."""
+    bm25 = Bm25(Bm25Config(language="english", avg_len=60.0))
+    found = bm25.embed_document(text), bm25.embed_query(text)
+    return tuple((vector.indices, vector.values) for vector in found)  # type: ignore[return-value]
+
+
+def ours(text: str) -> tuple[Any, Any]:
+    bm25 = encoder("english", 60.0)
+    found = bm25.embed_document(text), bm25.embed_query(text)
+    return tuple((vector.indices, vector.values) for vector in found)  # type: ignore[return-value]
+
+
+ORDINARY = {
+    "english": "The quick brown foxes were jumping over lazy dogs. " * 200,
+    "url": "https://example.org/" + "/".join(f"part-{n}_of.it?q={n}&r=%20" for n in range(500)),
+    "base64": "data:image/png;base64," + "iVBORw0KGgo/AAAANSUhEUg+AAAAUA" * 400,
+    "chinese": "我们在北京的大学里学习计算机科学。今天天气很好，我们去公园散步！" * 100,
+    "japanese": "東京々は日本の首都である。人口は約千四百万人「世界最大級」の都市圏を形成する、と言われる。" * 100,
+    "thai": ("ภาษาไทยเป็นภาษาที่เขียนติดกันโดยไม่มีการเว้นวรรคระหว่างคำ" * 20 + " ") * 5,
+    "tibetan": "བོད་སྐད་ནི་བོད་ཀྱི་སྐད་ཡིག་ཡིན།" * 100,
+    "the longest word": "z" * LONGEST + " end",
+    "lines": "\n".join("word" for _ in range(5_000)),
+    "marks": "".join(f"don{mark}t" for mark in map(chr, range(0x10000)) if BETWEEN.fullmatch(mark)) * 2,
+}
+
+
+@pytest.mark.parametrize("text", ORDINARY.values(), ids=ORDINARY.keys())
+def test_ordinary_texts_have_the_engine_s_own_vectors_to_the_digit(text: str) -> None:
+    assert len(text) >= LONGEST and ours(text) == plain(text)
+
+
+@given(st.text(max_size=200), st.sampled_from([" ", "\n", "。", "-", "/"]))
+def test_texts_of_short_words_do_to_the_digit(text: str, between: str) -> None:
+    repeated = between.join([text] * (LONGEST // max(1, len(text)) + 2))
+    assert ours(repeated) == plain(repeated)
+
+
+@pytest.mark.parametrize("run", ["y" * 5_000, "ß" * 5_000, "ك" * 5_000, "ab1" * 2_000, "中文" * 3_000, "ก็" * 3_000])
+def test_an_overlong_word_counts_as_its_pieces_and_is_found_by_itself(run: str) -> None:
+    pieces = [run[start : start + LONGEST] for start in range(0, len(run), LONGEST)]
+    assert ours(f"see {run}, there") == plain(f"see {' '.join(pieces)}, there")
+    asked, stored = encoder("english", 60.0).embed_query(run), encoder("english", 60.0).embed_document(f"x {run} y")
+    assert set(asked.indices) <= set(stored.indices)
+
+
+class Heard:
+    """Qdrant's BM25, and the longest word that it was given."""
+
+    longest = 0
+
+    def __init__(self, config: Bm25Config) -> None:
+        self._bm25 = Bm25(config)
+
+    def _hear(self, text: str) -> str:
+        Heard.longest = max([Heard.longest, *map(len, WORDS.findall(text))])
+        return text
+
+    def embed_document(self, text: str) -> Any:
+        return self._bm25.embed_document(self._hear(text))
+
+    def embed_query(self, text: str) -> Any:
+        return self._bm25.embed_query(self._hear(text))
+
+
+def test_no_overlong_word_reaches_the_engine_whatever_text_it_stands_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Heard, "longest", 0)
+    monkeypatch.setattr(store_collections, "Bm25", Heard)
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED)
+    question = RUN[:MAX_QUESTION]
+    store.add([passage("p", f"a {RUN} b", [(RUN, "is", f"the {RUN}")], embed_model=EMBED)])
+    for mode in (VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.HYBRID):
+        found = store.query(VectorStoreQuery(query_str=question, mode=mode, similarity_top_k=1))
+        assert found.ids == ["p"]
+    ((aligned,),) = store.answer(Align([RUN], 1))
+    assert aligned.node.node_id == "p"
+    graph = ExternalTripleStore.from_path(tmp_path / "graph", embed_model=EMBED)
+    graph.load([Triple(RUN, "is", "x"), Triple("y", "is", "x")])
+    query = EMBED.get_query_embedding("x")
+    ((linked,),) = graph.answer(Link([f"{RUN} is"], 1, query, [RUN]))
+    assert linked.triple.subject == RUN
+    graph.answer(Neighbours([("x",)], query, [], 1, question))
+    assert 0 < Heard.longest <= LONGEST
+
+
+# -- questions -----------------------------------------------------------------------------------------------------
+
+
+LONG = "why " * (MAX_QUESTION // 4) + "?"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> GeARVectorStore:
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED)
+    store.add([passage("p", "Ada knows Bob.", [("Ada", "knows", "Bob")], embed_model=EMBED)])
+    return store
+
+
+def retrievers(store: GeARVectorStore, folder: Path) -> list[BaseRetriever]:
+    graph = ExternalTripleStore.from_path(folder / "graph", embed_model=EMBED)
+    llm = ScriptedLLM()  # a call would be an AssertionError
+    return [
+        NaiveGERetriever(store),
+        NaiveGERetriever(store, graph=graph),
+        SyncGERetriever(store, llm=llm),
+        GeARRetriever(store, llm=llm),
+        T2RAGRetriever(store, llm=llm),
+        ExternalGeARRetriever(store, graph, llm=llm),
+        RankBM25Retriever(store.get_nodes()),
+    ]
+
+
+@pytest.mark.parametrize("number", range(7))
+async def test_no_retriever_reads_a_question_beyond_the_limit(
+    store: GeARVectorStore, tmp_path: Path, number: int
+) -> None:
+    retriever = retrievers(store, tmp_path)[number]
+    with pytest.raises(ArgumentError, match=r"the question has 100,001 characters.*100,000"):
+        retriever.retrieve(LONG)
+    with pytest.raises(ArgumentError, match="100,001 characters"):
+        await retriever.aretrieve(LONG)
+
+
+async def test_no_engine_no_postprocessor_and_no_store_does(store: GeARVectorStore) -> None:
+    llm = ScriptedLLM()
+    for engine in (GeARQueryEngine(GeARRetriever(store, llm=llm)), T2RAGQueryEngine(T2RAGRetriever(store, llm=llm))):
+        with pytest.raises(ArgumentError, match="100,001 characters"):
+            engine.query(LONG)
+        with pytest.raises(ArgumentError, match="100,001 characters"):
+            await engine.aquery(LONG)
+    with pytest.raises(ArgumentError, match="100,001 characters"):
+        DiverseTripleBeamSearch(store, llm=llm).postprocess_nodes([], QueryBundle(LONG))
+    for mode in (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.HYBRID):
+        with pytest.raises(ArgumentError, match="100,001 characters"):
+            store.query(VectorStoreQuery(query_str=LONG, mode=mode))
+
+
+def test_a_question_at_the_limit_is_one(store: GeARVectorStore) -> None:
+    (found,) = NaiveGERetriever(store).retrieve(f"{'Ada ':<{MAX_QUESTION - 1}}?")
+    assert found.node.node_id == "p"

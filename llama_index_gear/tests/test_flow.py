@@ -1,0 +1,274 @@
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+import pytest
+
+from llama_index_gear.flow import Flow, arun, run
+
+Result = TypeVar("Result")
+Drive = Callable[[Flow[Any], Callable[[Any], Any]], Any]
+
+
+def _sync(flow: Flow[Result], answer: Callable[[Any], Any]) -> Result:
+    return run(flow, answer)
+
+
+def _async(flow: Flow[Result], answer: Callable[[Any], Any]) -> Result:
+    async def later(request: Any) -> Any:
+        await asyncio.sleep(0)
+        return answer(request)
+
+    return asyncio.run(arun(flow, later))
+
+
+@pytest.fixture(params=[_sync, _async], ids=["run", "arun"])
+def drive(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+class Broken(Exception):
+    pass
+
+
+def _double(number: int) -> int:
+    if number < 0:
+        raise Broken(number)
+    return 2 * number
+
+
+def _flow(batches: Sequence[Sequence[int]], log: list[Any]) -> Flow[int]:
+    """Asks batch after batch, notes all that happens to it, returns the sum of the answers."""
+    total = 0
+    try:
+        for batch in batches:
+            try:
+                answers = yield batch
+                log.append(answers)
+                total += sum(answers)
+            except Broken as error:
+                log.append(error.args)
+        return total
+    finally:
+        log.append("closed")
+
+
+def test_answers_come_in_the_order_of_the_requests(drive: Drive) -> None:
+    log: list[Any] = []
+    assert drive(_flow([[1, 2, 3], [], [4]], log), _double) == 2 + 4 + 6 + 8
+    assert log == [[2, 4, 6], [], [8], "closed"]
+
+
+def test_a_flow_that_asks_nothing(drive: Drive) -> None:
+    assert drive(_flow([], []), _double) == 0
+
+
+def test_a_flow_may_catch_what_an_answer_raises_and_go_on(drive: Drive) -> None:
+    log: list[Any] = []
+    assert drive(_flow([[1, -2, 3], [-5], [4]], log), _double) == 8
+    assert log == [(-2,), (-5,), [8], "closed"]
+
+
+def test_a_flow_may_end_on_an_exception(drive: Drive) -> None:
+    log: list[Any] = []
+    assert drive(_flow([[1], [-2]], log), _double) == 2
+    assert log == [[2], (-2,), "closed"]
+
+
+def test_an_exception_that_the_flow_does_not_catch_ends_it(drive: Drive) -> None:
+    log: list[Any] = []
+
+    def answer(number: int) -> int:
+        raise KeyError(number)
+
+    with pytest.raises(KeyError, match="7"):
+        drive(_flow([[7], [1]], log), answer)
+    assert log == ["closed"]
+
+
+@pytest.mark.parametrize("batch", [[1], [1, 2]])
+def test_an_exception_of_the_flow_itself_passes_through(drive: Drive, batch: list[int]) -> None:
+    def flow() -> Flow[None]:
+        yield batch
+        raise Broken("inside")
+
+    with pytest.raises(Broken, match="inside"):
+        drive(flow(), _double)
+
+
+def test_stop_iteration_of_an_answer_does_not_pass_for_the_flows_result() -> None:
+    def answer(number: int) -> int:
+        raise StopIteration("not a result")
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        run(_flow([[1]], []), answer)
+
+
+def test_an_interrupt_is_not_offered_to_the_flow() -> None:
+    seen: list[type[BaseException]] = []
+
+    def flow() -> Flow[None]:
+        try:
+            yield [1]
+        except BaseException as error:
+            seen.append(type(error))
+            raise
+
+    def answer(number: int) -> int:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(flow(), answer)
+    assert seen == [GeneratorExit]
+
+
+def test_flows_nest(drive: Drive) -> None:
+    def outer() -> Flow[int]:
+        first = yield from _flow([[1, 2]], [])
+        (second,) = yield [first]
+        return int(second)
+
+    assert drive(outer(), _double) == 2 * (2 + 4)
+
+
+async def test_a_batch_is_answered_concurrently() -> None:
+    """Each waits for the other to have started: answered one after the other, they would wait for ever."""
+    started = {1: asyncio.Event(), 2: asyncio.Event()}
+
+    async def answer(number: int) -> int:
+        started[number].set()
+        await started[3 - number].wait()
+        return number
+
+    log: list[Any] = []
+    assert await asyncio.wait_for(arun(_flow([[1, 2]], log), answer), 60) == 3
+    assert log == [[1, 2], "closed"]
+
+
+async def test_order_is_that_of_the_requests_not_of_the_answers() -> None:
+    done: list[int] = []
+    turn = [asyncio.Event() for _ in range(4)]
+    turn[3].set()
+
+    async def answer(number: int) -> int:
+        await turn[number].wait()
+        done.append(number)
+        turn[number - 1].set()
+        return number
+
+    log: list[Any] = []
+    await asyncio.wait_for(arun(_flow([[1, 2, 3]], log), answer), 60)
+    assert (done, log[0]) == ([3, 2, 1], [1, 2, 3])
+
+
+async def test_siblings_of_a_failure_are_cancelled_and_awaited_before_the_flow_sees_it() -> None:
+    log: list[Any] = []
+    waiting = asyncio.Event()
+
+    async def answer(number: int) -> int:
+        if number == 1:
+            await waiting.wait()
+            raise Broken(number)
+        try:
+            waiting.set()
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)  # cleaning up takes a moment
+            log.append("sibling cleaned up")
+            raise
+        return number
+
+    await asyncio.wait_for(arun(_flow([[1, 2]], log), answer), 60)
+    assert log == ["sibling cleaned up", (1,), "closed"]
+
+
+async def test_of_two_failures_the_first_in_time_counts_and_none_is_left_unheard() -> None:
+    async def answer(number: int) -> int:
+        for _ in range(number):
+            await asyncio.sleep(0)
+        raise Broken(number)
+
+    log: list[Any] = []
+    await arun(_flow([[3, 1, 2]], log), answer)
+    assert log == [(1,), "closed"]
+
+
+@pytest.mark.parametrize("batch", [[1], [1, 2]], ids=["one request", "two requests"])
+async def test_cancelling_the_caller_cancels_the_requests_and_closes_the_flow(batch: list[int]) -> None:
+    log: list[Any] = []
+    started = asyncio.Event()
+
+    async def answer(number: int) -> int:
+        started.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0)
+            log.append(f"request {number} ended")
+        return number
+
+    task = asyncio.create_task(arun(_flow([batch, [3]], log), answer))
+    await asyncio.wait_for(started.wait(), 60)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert log == [*(f"request {number} ended" for number in batch), "closed"]
+
+
+async def test_a_timeout_of_the_caller_reaches_the_flow_as_a_close() -> None:
+    seen: list[type[BaseException]] = []
+
+    def flow() -> Flow[None]:
+        try:
+            yield [1, 2]
+        except BaseException as error:
+            seen.append(type(error))
+            raise
+
+    limit = asyncio.timeout(None)
+
+    async def answer(number: int) -> None:
+        limit.reschedule(asyncio.get_running_loop().time())
+        await asyncio.Event().wait()
+
+    with pytest.raises(TimeoutError):
+        async with limit:
+            await arun(flow(), answer)
+    assert seen == [GeneratorExit]
+
+
+async def test_no_task_is_left_behind() -> None:
+    before = asyncio.all_tasks()
+
+    async def answer(number: int) -> int:
+        await asyncio.sleep(0 if number < 0 else 60)
+        return _double(number)
+
+    await arun(_flow([[-1, 2, 3]], []), answer)
+    assert asyncio.all_tasks() == before
+
+
+async def test_a_lone_request_runs_in_the_callers_own_task() -> None:
+    current: ContextVar[str] = ContextVar("current", default="unset")
+    tasks: list[Any] = []
+
+    async def answer(name: str) -> int:
+        tasks.append(asyncio.current_task())
+        current.set(name)
+        return 0
+
+    def flow() -> Flow[None]:
+        yield ["inside"]
+
+    await arun(flow(), answer)
+    assert (tasks, current.get()) == ([asyncio.current_task()], "inside")
+
+
+async def test_any_awaitable_is_an_answer() -> None:
+    def answer(number: int) -> Awaitable[int]:
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        future.set_result(number)
+        return future
+
+    assert await arun(_flow([[1], [2, 3]], []), answer) == 6

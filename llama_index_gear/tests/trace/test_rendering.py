@@ -1,0 +1,195 @@
+"""What a trace looks like, as far as it can be told without eyes; integration_tests opens it in a browser."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from llama_index_gear.trace import rendering as picture
+from llama_index_gear.trace.evidence import Call, Linked, PassageLink, Source, Step, Walked
+from llama_index_gear.trace.trace import Trace
+
+VOID = {"meta", "link", "br", "circle", "path"}
+
+
+def large() -> Trace:
+    """Four steps, 50 triples, 20 passages; names with what HTML, JavaScript and rich mistake for their own."""
+    trace = Trace(question="Who <b>wrote</b> & “when”? [red]", stopped="answered", answer="1982 </script>", ms=1234.5)
+    for number in range(1, 5):
+        triples = [[f"Person {number}-{n}", "knows [bold]", f"Place {number}-{n % 4}"] for n in range(8)]
+        links = [[f"Place {number}-{n}", "lies in", f"Person {number + 1}-{n}"] for n in range(4)]
+        ids = [f"p{number}-{n}" for n in range(5)]
+        step = trace.open_step()
+        trace.titles.update({each: f"Title of {each}" for each in ids})
+        trace.note(
+            step,
+            query=f"query {number}",
+            base=ids,
+            proximal=triples[:3],
+            linked=[Linked(triple=slots, passage_id=ids[0], score=0.5) for slots in triples[:3]],
+            beams=[
+                Walked(score=1.5, chain=[one, two], passage_ids=[ids[0], ids[1]])
+                for one, two in zip(triples, links * 2, strict=True)
+            ],
+            passages=ids,
+            gist=triples[:2],
+            answerable=number == 4,
+            reason="" if number == 4 else "the year is missing",
+            answer="1982" if number == 4 else "",
+            next_query="" if number == 4 else f"query {number + 1}",
+        )
+        trace.called(Call(step=number, purpose="read", prompt_tokens=100 * number, completion_tokens=number, ms=1.0))
+    extra = [["Ärger\u202e", "ist <i>", "\"quoted\" 'name'"], ["Person 4-0", "is", "Person 4-0"]]
+    trace.note(trace.steps[3], gist=[*trace.steps[3].gist, *extra])
+    trace.note(
+        links=[PassageLink(triple=slots, passages=["p1-0"]) for slots in trace.gist],
+        passages=[
+            Source(
+                passage_id=f"p{number}-{n}",
+                title=f"Title of p{number}-{n} <img src=x onerror=alert(1)>",
+                text="A text that holds <script>alert('x')</script> and $title and {braces}.",
+                score=1 / (60 + n),
+                ranks={f"step {number}": n + 1},
+                chain=[trace.steps[number - 1].beams[0].chain[0]] if n < 2 else [],
+            )
+            for number in range(1, 5)
+            for n in range(5)
+        ],
+    )
+    return trace
+
+
+class Page(HTMLParser):
+    """Checks that tags nest, and keeps what is asked about."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.data: dict[str, str] = {}
+        self.feed(page)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        tag = self.open[-1] if self.open else ""
+        self.data[tag] = self.data.get(tag, "") + data
+
+    def with_class(self, name: str) -> list[dict[str, str | None]]:
+        return [attributes for _, attributes in self.seen if name in (attributes.get("class") or "").split()]
+
+
+def test_every_triple_entity_step_and_passage_is_there_once() -> None:
+    trace = large()
+    page = Page(picture.to_html(trace))
+    walked = {tuple(slots) for step in trace.steps for beam in step.beams for slots in beam.chain}
+    facts = walked | {tuple(slots) for slots in trace.gist}
+    assert len(facts) == 50
+    assert len(page.with_class("fact")) == 50
+    assert len(page.with_class("gist")) == len({tuple(slots) for slots in trace.gist}) + 4  # and a list a step
+    entities = {name for slots in facts for name in (slots[0], slots[2])}
+    assert len(page.with_class("entity")) == len(entities)
+    assert len(page.with_class("step")) == 4
+    assert [each["data-passage"] for each in page.with_class("passage")] == [s.passage_id for s in trace.passages]
+
+
+def test_no_two_entities_stand_in_one_place() -> None:
+    page = Page(picture.to_html(large()))
+    places = [(each["cx"], each["cy"]) for tag, each in page.seen if tag == "circle"]
+    assert len(set(places)) == len(places) > 40
+    (size,) = [each for tag, each in page.seen if tag == "svg"]
+    assert all(
+        0 < int(x or 0) < int(size["width"] or 0) and 0 < int(y or 0) < int(size["height"] or 0) for x, y in places
+    )
+
+
+def test_a_passage_points_to_the_facts_that_it_states() -> None:
+    trace = large()
+    page = Page(picture.to_html(trace))
+    facts = json.loads(page.data["script"].split("\n", 1)[0])["facts"]
+    for each in page.with_class("passage"):
+        numbers = [int(number) for number in (each["data-facts"] or "").split()]
+        stated = [number for number, fact in enumerate(facts) if each["data-passage"] in fact["passages"]]
+        assert numbers == stated
+    assert any(each["data-facts"] for each in page.with_class("passage"))
+
+
+def test_text_stays_text() -> None:
+    """No tag, script or template variable of a passage's or a model's becomes one of the page's."""
+    page = Page(picture.to_html(large()))
+    tags = [tag for tag, _ in page.seen]
+    assert tags.count("script") == 2 and not {"img", "b", "i"} - {"b", "i"} & set(tags)
+    assert "alert('x')</script> and $title and {braces}." in page.data["p"]
+    assert "Who <b>wrote</b> & “when”? [red]" in page.data["h1"]
+
+
+def test_nothing_in_the_page_points_anywhere() -> None:
+    html = picture.to_html(large())
+    assert not re.search(r"(?:src|href)\s*=|url\(|@import|https?:", html.replace("&lt;img src=x", ""))
+    assert "default-src 'none'" in html
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_a_trace_with_little_in_it(steps: int) -> None:
+    trace = Trace(question="?", steps=[Step(number=1, query="?")] * steps, stopped="nothing found")
+    page = Page(picture.to_html(trace))
+    assert "nothing found" in page.data["div"]
+    assert page.with_class("fact") == []
+    picture.show(trace, Console(file=io.StringIO()))
+
+
+def test_the_terminal_shows_queries_facts_passages_and_cost() -> None:
+    out = io.StringIO()
+    picture.show(large(), Console(file=out, width=200))
+    text = out.getvalue()
+    for wanted in (
+        "Who <b>wrote</b> & “when”? [red]",
+        "step 4  query 4",
+        "Person 1-0 — knows [bold] — Place 1-0",
+        "gist",
+        "the year is missing",
+        "1. Title of p1-0",
+        "step 1: 1",
+        "4 calls, 1000 + 10 tokens, 1234 ms",
+    ):
+        assert wanted in text, wanted
+
+
+def test_files_and_notebooks_show_the_same_page(tmp_path: Path) -> None:
+    trace = large()
+    file = trace.to_html(tmp_path / "trace.html")
+    assert file.read_text("utf-8") == picture.to_html(trace)
+    frame = Page(trace._repr_html_())
+    ((tag, attributes),) = frame.seen
+    assert tag == "iframe" and attributes["srcdoc"] == picture.to_html(trace)
+
+
+def test_show_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    large().show()
+    assert "query 1" in capsys.readouterr().out
+
+
+def test_pagerank_is_shown_where_it_took_part(capsys: pytest.CaptureFixture[str]) -> None:
+    trace = large()
+    picture.show(trace)
+    assert "PageRank" not in picture.to_html(trace) + capsys.readouterr().out
+    trace.note(trace.steps[1], pagerank=["p2-3", "p1-0"])
+    assert "2 by PageRank</summary><ol><li>Title of p2-3</li><li>Title of p1-0</li>" in picture.to_html(trace)
+    picture.show(trace)
+    assert "PageRank: Title of p2-3, Title of p1-0" in capsys.readouterr().out

@@ -1,0 +1,419 @@
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from contextvars import copy_context
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llama_index_gear.trace.evidence import Call, Linked, PassageLink, Source, Step, Walked
+from llama_index_gear.trace.trace import Trace, TraceEvent, claimed, streamed, tracing
+
+FATHER = ["Stephen Curry", "father", "Dell Curry"]
+JOINED = ["Dell Curry", "joined", "Charlotte Hornets"]
+
+
+def _full() -> Trace:
+    """A trace with something in every field."""
+    first = Step(
+        number=1,
+        query="Which team did the father of Stephen Curry join?",
+        base=["p1", "p2"],
+        proximal=[FATHER],
+        linked=[Linked(triple=FATHER, passage_id="p1", score=0.75)],
+        fallback="the reader noted nothing",
+        beams=[Walked(score=1.5, chain=[FATHER, JOINED], passage_ids=["p1", "p3"])],
+        passages=["p1", "p3", "p2"],
+        gist=[FATHER],
+        left_out=2,
+        answerable=False,
+        reason="The team is missing.",
+        next_query="Which team did Dell Curry join?",
+        problems=["no facts; the reading was left out"],
+    )
+    second = Step(number=2, query="Which team did Dell Curry join?", gist=[JOINED], answerable=True, answer="Hornets")
+    third = Step(number=3, problems=["no verdict", "no query"])
+    return Trace(
+        question="Which team did the father of Stephen Curry join?",
+        steps=[first, second, third],
+        links=[PassageLink(triple=JOINED, passages=["p3", "p1"])],
+        passages=[
+            Source(
+                passage_id="p3",
+                title="Dell Curry",
+                text="Dell Curry joined the Hornets.",
+                score=0.03,
+                ranks={"step 1": 2, "fact 1": 1},
+                chain=[FATHER, JOINED],
+            )
+        ],
+        titles={"p1": "Stephen Curry", "p3": "Dell Curry"},
+        calls=[
+            Call(step=1, purpose="read", prompt_tokens=100, completion_tokens=7, ms=12.5),
+            Call(step=1, purpose="gist", prompt_tokens=30, completion_tokens=5),
+            Call(step=2, purpose="reason", prompt_tokens=4, error="KeyError: 'x'"),
+        ],
+        stopped="answered",
+        answer="Hornets",
+        ms=1234.5678,
+    )
+
+
+# -- The record -------------------------------------------------------------------------------------------------------
+
+
+def test_json_brings_it_back() -> None:
+    trace = _full()
+    assert all(value for value in trace.model_dump().values())
+    assert Trace.model_validate_json(trace.model_dump_json()) == trace
+    assert Trace.model_validate(json.loads(json.dumps(trace.model_dump()))) == trace
+
+
+slots = st.lists(st.text(), min_size=3, max_size=3)
+steps = st.builds(
+    Step,
+    number=st.integers(1, 9),
+    gist=st.lists(slots, max_size=2),
+    answerable=st.none() | st.booleans(),
+    linked=st.lists(
+        st.builds(Linked, triple=slots, passage_id=st.text(), score=st.floats(-1, 1)),
+        max_size=2,
+    ),
+)
+
+
+@given(st.builds(Trace, question=st.text(), steps=st.lists(steps, max_size=2), ms=st.floats(0, 1e9)))
+def test_json_brings_back_any_text_and_number(trace: Trace) -> None:
+    assert Trace.model_validate_json(trace.model_dump_json()) == trace
+
+
+def test_a_new_trace_knows_the_question_and_nothing_else() -> None:
+    assert Trace(question="Who?").model_dump() == {
+        "question": "Who?",
+        "steps": [],
+        "links": [],
+        "passages": [],
+        "titles": {},
+        "calls": [],
+        "stopped": "",
+        "answer": "",
+        "ms": 0.0,
+    }
+
+
+def test_steps_are_numbered_from_one() -> None:
+    trace = Trace(question="Who?")
+    assert [trace.open_step(), trace.open_step()] == [Step(number=1), Step(number=2)]
+    assert trace.open_step() is trace.steps[2]
+
+
+def test_sums_are_over_all_calls_and_all_steps() -> None:
+    trace = _full()
+    assert trace.llm_calls == 3
+    assert trace.prompt_tokens == 100 + 30 + 4
+    assert trace.completion_tokens == 7 + 5 + 0
+    assert trace.gist == [FATHER, JOINED]
+
+
+def test_compact_is_flat_json_with_the_right_sums() -> None:
+    compact = _full().compact()
+    assert compact == {
+        "gear_stopped": "answered",
+        "gear_answer": "Hornets",
+        "gear_queries": [
+            "Which team did the father of Stephen Curry join?",
+            "Which team did Dell Curry join?",
+            "",
+        ],
+        "gear_gist": [FATHER, JOINED],
+        "gear_open": [],
+        "gear_llm_calls": 3,
+        "gear_prompt_tokens": 134,
+        "gear_completion_tokens": 12,
+        "gear_problems": ["no facts; the reading was left out", "no verdict", "no query"],
+        "gear_ms": 1234.6,
+    }
+    assert json.loads(json.dumps(compact)) == compact
+    assert not any(isinstance(value, dict) for value in compact.values())
+
+
+# -- Notes and listeners ----------------------------------------------------------------------------------------------
+
+
+def _heard(trace: Trace) -> list[tuple[int, str, Any]]:
+    heard: list[tuple[int, str, Any]] = []
+    trace._listeners.append(lambda event: heard.append((event.step, event.kind, event.value)))
+    return heard
+
+
+def test_a_note_fills_in_the_fields_and_tells_them_in_order() -> None:
+    trace = Trace(question="Who?")
+    heard = _heard(trace)
+    trace.open_step()
+    step = trace.open_step()
+    trace.note(step, query="Which?", base=["p1"])
+    trace.note(stopped="answered")
+    assert (step.query, step.base, trace.stopped) == ("Which?", ["p1"], "answered")
+    assert (trace.steps[0], trace.answer) == (Step(number=1), "")
+    assert heard == [(2, "query", "Which?"), (2, "base", ["p1"]), (0, "stopped", "answered")]
+
+
+def test_listeners_hear_of_changes_alone() -> None:
+    trace = Trace(question="Who?")
+    heard, step = _heard(trace), trace.open_step()
+    trace.note(step, query="", base=[], answerable=None, left_out=0)
+    trace.note(stopped="", links=[])
+    assert heard == []
+    trace.note(step, query="Which?", left_out=0, answerable=False)
+    trace.note(step, query="Which?", answerable=False)
+    trace.note(step, query="Where?")
+    assert heard == [(1, "query", "Which?"), (1, "answerable", False), (1, "query", "Where?")]
+
+
+def test_listeners_are_told_plain_json() -> None:
+    trace = Trace(question="Who?")
+    heard, step, full = _heard(trace), trace.open_step(), _full()
+    trace.note(step, linked=full.steps[0].linked, beams=full.steps[0].beams, proximal=[FATHER])
+    trace.note(passages=full.passages)
+    assert heard == [
+        (1, "linked", [{"triple": FATHER, "passage_id": "p1", "score": 0.75}]),
+        (1, "beams", [{"score": 1.5, "chain": [FATHER, JOINED], "passage_ids": ["p1", "p3"]}]),
+        (1, "proximal", [FATHER]),
+        (0, "passages", [full.passages[0].model_dump()]),
+    ]
+    assert json.loads(json.dumps(heard)) == [list(event) for event in heard]
+
+
+def test_what_a_listener_was_told_does_not_change_behind_its_back() -> None:
+    trace, base = Trace(question="Who?"), ["p1"]
+    heard = _heard(trace)
+    trace.note(trace.open_step(), base=base, gist=[FATHER])
+    base.append("p2")
+    assert heard == [(1, "base", ["p1"]), (1, "gist", [FATHER])]
+
+
+def test_a_listener_hears_what_comes_after_it_and_all_hear_the_same() -> None:
+    trace = Trace(question="Who?")
+    step = trace.open_step()
+    first = _heard(trace)
+    trace.note(step, query="Which?")
+    second = _heard(trace)
+    trace.note(step, query="Where?")
+    assert first == [(1, "query", "Which?"), (1, "query", "Where?")]
+    assert second == [(1, "query", "Where?")]
+
+
+def test_a_call_is_added_and_told() -> None:
+    trace = Trace(question="Who?")
+    first, second = _heard(trace), _heard(trace)
+    call = Call(step=2, purpose="reason", prompt_tokens=4, completion_tokens=1, ms=2.5)
+    trace.called(call)
+    assert trace.calls == [call]
+    fields = {"step": 2, "purpose": "reason", "prompt_tokens": 4, "completion_tokens": 1, "ms": 2.5, "error": ""}
+    assert first == second == [(2, "call", fields)]
+
+
+def test_a_field_that_does_not_exist_is_an_error() -> None:
+    trace = Trace(question="Who?")
+    with pytest.raises(AttributeError, match="querry"):
+        trace.note(trace.open_step(), querry="Which?")
+
+
+# -- Whose trace it is ------------------------------------------------------------------------------------------------
+
+
+def test_without_a_wish_the_trace_is_new() -> None:
+    one, two = claimed("Who?"), claimed("Who?")
+    assert one == two == Trace(question="Who?")
+    assert one is not two
+
+
+def test_a_trace_is_claimed_once_and_keeps_its_question() -> None:
+    trace = Trace(question="As asked?")
+    with tracing(trace):
+        assert claimed("Who?") is trace
+        inner = claimed("Who?")
+        assert inner is not trace and inner == Trace(question="Who?")
+    assert trace.question == "As asked?"
+
+
+def test_what_is_not_claimed_inside_is_not_claimed_outside() -> None:
+    trace = Trace(question="Who?")
+    with tracing(trace):
+        pass
+    assert claimed("Who?") is not trace
+    with contextlib.suppress(KeyError), tracing(trace):
+        raise KeyError
+    assert claimed("Who?") is not trace
+
+
+def test_the_inner_wish_counts_inside_and_the_outer_one_behind_it() -> None:
+    outer, inner = Trace(question="outer"), Trace(question="inner")
+    with tracing(outer):
+        with tracing(inner):
+            assert claimed("Who?") is inner
+            assert claimed("Who?") not in (inner, outer)
+        assert claimed("Who?") is outer
+        assert claimed("Who?") not in (inner, outer)
+
+
+def test_an_outer_wish_that_was_granted_does_not_come_back() -> None:
+    outer, inner = Trace(question="outer"), Trace(question="inner")
+    with tracing(outer):
+        assert claimed("Who?") is outer
+        with tracing(inner):
+            pass
+        assert claimed("Who?") == Trace(question="Who?")
+
+
+def test_a_wish_is_heard_in_its_own_context_alone() -> None:
+    trace, elsewhere = Trace(question="Who?"), copy_context()
+    with tracing(trace):
+        assert elsewhere.run(claimed, "Who?") is not trace
+        assert copy_context().run(claimed, "Who?") is trace
+
+
+# -- Streams ----------------------------------------------------------------------------------------------------------
+
+
+async def _all(stream: AsyncIterator[Any]) -> list[Any]:
+    return [item async for item in stream]
+
+
+def _event(value: str) -> TraceEvent:
+    return TraceEvent(step=0, kind="answer", value=value)
+
+
+async def test_a_stream_gives_the_events_and_then_the_result() -> None:
+    trace = Trace(question="Who?")
+
+    async def work() -> str:
+        trace.note(answer="Dell")
+        await asyncio.sleep(0)
+        trace.note(answer="Dell Curry")
+        return "result"
+
+    items = await asyncio.wait_for(_all(streamed(trace, work)), 60)
+    assert items == [_event("Dell"), _event("Dell Curry"), "result"]
+
+
+async def test_events_come_while_the_work_goes_on() -> None:
+    trace, seen = Trace(question="Who?"), asyncio.Event()
+
+    async def work() -> str:
+        trace.note(answer="first")
+        await seen.wait()
+        trace.note(answer="second")
+        return "result"
+
+    stream = streamed(trace, work)
+    assert await asyncio.wait_for(anext(stream), 60) == _event("first")
+    seen.set()
+    assert await asyncio.wait_for(_all(stream), 60) == [_event("second"), "result"]
+
+
+@pytest.mark.parametrize("result", ["result", None, []], ids=str)
+async def test_work_without_events_is_its_result(result: Any) -> None:
+    async def work() -> Any:
+        return result
+
+    assert await asyncio.wait_for(_all(streamed(Trace(question="Who?"), work)), 60) == [result]
+
+
+async def test_an_error_of_the_work_is_raised_behind_the_events() -> None:
+    trace = Trace(question="Who?")
+
+    async def work() -> str:
+        trace.note(answer="Dell")
+        raise KeyError("lost")
+
+    stream = streamed(trace, work)
+    assert await asyncio.wait_for(anext(stream), 60) == _event("Dell")
+    with pytest.raises(KeyError, match="lost"):
+        await asyncio.wait_for(anext(stream), 60)
+    with pytest.raises(StopAsyncIteration):
+        await anext(stream)
+
+
+async def test_the_work_is_given_the_trace_and_the_caller_keeps_none() -> None:
+    trace = Trace(question="Who?")
+
+    async def work() -> list[bool]:
+        return [claimed("Who?") is trace, claimed("Who?") is trace]
+
+    stream = streamed(trace, work)
+    assert await asyncio.wait_for(anext(stream), 60) == [True, False]
+    assert claimed("Who?") is not trace
+    await stream.aclose()  # type: ignore[attr-defined]
+
+
+async def _waiting(trace: Trace, log: list[str]) -> str:
+    try:
+        trace.note(answer="Dell")
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        log.append("cancelled")
+        await asyncio.sleep(0)  # cleaning up takes a moment
+        log.append("cleaned up")
+        raise
+    return "result"
+
+
+async def test_closing_the_stream_cancels_the_work_and_waits_for_it() -> None:
+    trace, log, before = Trace(question="Who?"), list[str](), asyncio.all_tasks()
+    stream: Any = streamed(trace, lambda: _waiting(trace, log))
+    assert await asyncio.wait_for(anext(stream), 60) == _event("Dell")
+    await stream.aclose()
+    assert log == ["cancelled", "cleaned up"]
+    assert asyncio.all_tasks() == before
+
+
+async def test_cancelling_who_listens_cancels_the_work_and_waits_for_it() -> None:
+    trace, log = Trace(question="Who?"), list[str]()
+    heard = asyncio.Event()
+
+    async def listening() -> None:
+        async for _ in streamed(trace, lambda: _waiting(trace, log)):
+            heard.set()
+
+    task = asyncio.create_task(listening())
+    await asyncio.wait_for(heard.wait(), 60)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert log == ["cancelled", "cleaned up"]
+
+
+async def test_an_error_while_cleaning_up_is_not_the_callers() -> None:
+    trace = Trace(question="Who?")
+
+    async def work() -> str:
+        trace.note(answer="Dell")
+        try:
+            await asyncio.sleep(60)
+        finally:
+            raise KeyError("lost")
+
+    stream: Any = streamed(trace, work)
+    assert await asyncio.wait_for(anext(stream), 60) == _event("Dell")
+    await stream.aclose()
+
+
+async def test_two_streams_do_not_hear_each_other() -> None:
+    traces = [Trace(question="one"), Trace(question="two")]
+
+    async def work(trace: Trace) -> str:
+        for n in range(3):
+            trace.note(answer=f"{trace.question} {n}")
+            await asyncio.sleep(0)
+        return trace.question
+
+    streams = [_all(streamed(trace, partial(work, trace))) for trace in traces]
+    assert await asyncio.wait_for(asyncio.gather(*streams), 60) == [
+        [*(_event(f"{name} {n}") for n in range(3)), name] for name in ("one", "two")
+    ]

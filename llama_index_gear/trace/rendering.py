@@ -1,0 +1,307 @@
+"""A trace to look at: in a terminal, in a notebook, or as one self-contained page that asks nothing of any network."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from html import escape
+from importlib.resources import files
+from string import Template
+
+from rich import markup
+from rich.console import Console
+from rich.tree import Tree
+
+from llama_index_gear.trace.evidence import Evidence, Slots, Source, Step, Unknown
+from llama_index_gear.triple import entity_key
+
+_ROW = 30  # pixels between two entities of a column
+_COLUMN = 220  # pixels between two columns
+_LABEL = 24  # characters of an entity's label
+_TURNING = "\u202a-\u202e\u2066-\u2069"  # have what follows written from the other side
+_CONTROL = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_TURNING}]")
+_SHOWN = 10  # passages, and facts of a kind, in the terminal
+
+
+@dataclass
+class _Entity:
+    name: str
+    column: int
+    row: int = 0
+
+
+@dataclass
+class _Fact:
+    """A triple of the graph: stored ones have a passage, the model's own notes none."""
+
+    slots: Slots
+    step: int
+    kind: str  # "gist": the model noted it; "walked": the beam search went over it
+    passages: list[str] = field(default_factory=list)
+
+
+def show(trace: Evidence, console: Console | None = None) -> None:
+    """Print a trace as a tree."""
+    tree = Tree(f"[bold]{_said(trace.question)}[/bold]")
+    for step in trace.steps:
+        _show_step(tree.add(f"[bold]step {step.number}[/bold]  {_said(step.query)}"), step, trace.titles)
+    passages = tree.add(f"[bold]passages[/bold] ({_said(trace.stopped)})")
+    for rank, source in enumerate(trace.passages[:_SHOWN], start=1):
+        ranks = ", ".join(f"{name}: {place}" for name, place in source.ranks.items())
+        branch = passages.add(f"{rank}. {_said(source.title)}  [dim]{ranks}[/dim]")
+        if source.chain:
+            branch.add(_facts(source.chain))
+    if trace.answer:
+        tree.add(f"[bold green]{_said(trace.answer)}[/bold green]")
+    tree.add(
+        f"[dim]{trace.llm_calls} calls, {trace.prompt_tokens} + {trace.completion_tokens} tokens, "
+        f"{trace.ms:.0f} ms[/dim]"
+    )
+    (console or Console()).print(tree)
+
+
+def _said(text: str) -> str:
+    """Text from passages and models as the terminal may have it: no mark-up, no control characters, which steer it."""
+    return markup.escape(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", text))
+
+
+def _show_walk(branch: Tree, step: Step, titles: dict[str, str]) -> None:
+    for beam in step.beams[:3]:
+        led = " → ".join(_said(titles.get(passage_id, passage_id)) for passage_id in beam.passage_ids)
+        branch.add(f"beam {beam.score:.2f}: {_facts(beam.chain)}  [dim]{led}[/dim]")
+    if step.pagerank:
+        first = ", ".join(_said(titles.get(passage_id, passage_id)) for passage_id in step.pagerank[:3])
+        branch.add(f"PageRank: [dim]{first}[/dim]")
+
+
+def _show_step(branch: Tree, step: Step, titles: dict[str, str]) -> None:
+    for name, facts in (("noted", step.proximal), (_linked(step), [each.triple for each in step.linked])):
+        if facts:
+            branch.add(f"{name.lower()}: {_facts(facts)}")
+    for link in step.misaligned[:_SHOWN]:
+        branch.add(f"[dim]dropped link: {_facts([link.fact])} ≠ {_facts([link.triple])}[/dim]")
+    if step.fallback:
+        branch.add(f"[yellow]{_said(_fallback(step))}[/yellow]")
+    _show_walk(branch, step, titles)
+    if step.gist:
+        branch.add(f"[bold]{'resolved' if step.clues else 'gist'}[/bold]: {_facts(step.gist)}")
+    _show_clues(branch, step)
+    for problem in step.problems:
+        branch.add(f"[yellow]{_said(problem)}[/yellow]")
+    if step.answerable is not None:
+        yes = f"answered: {_said(step.answer)}" if step.answer else "the facts suffice"
+        branch.add(yes if step.answerable else _said(step.reason or "open"))
+    if step.ranked is not None:
+        kept = "; ".join(_said(titles.get(passage_id, passage_id)) for passage_id in step.ranked[:_SHOWN])
+        branch.add(f"[bold]filter[/bold] keeps: {kept or 'none'}")
+
+
+def _show_clues(branch: Tree, step: Step) -> None:
+    for clue in step.clues:
+        if clue.state != "resolved":
+            branch.add(f"{clue.state}: {_facts([clue.triple])}")
+    for unknown in step.open:
+        branch.add(f"[yellow]open: {_said(_open(unknown))}[/yellow]")
+
+
+def _linked(step: Step) -> str:
+    return "Triples found" if step.clues else "Linked to"
+
+
+def _fallback(step: Step) -> str:
+    return step.fallback if step.clues or not step.linked else f"From the base passages' own triples: {step.fallback}"
+
+
+def _open(unknown: Unknown) -> str:
+    since = f"since round {unknown.since}" if unknown.since else "from the first"
+    tried = "; ".join(unknown.tried)
+    return f"{unknown.name}, {since}" + (f", tried: {tried}" if tried else "")
+
+
+def _facts(facts: Iterable[Slots]) -> str:
+    told = [" — ".join(slots) for slots in facts]
+    more = f"; … {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
+    return _said("; ".join(told[:_SHOWN]) + more)
+
+
+def to_html(trace: Evidence) -> str:
+    """The page: steps from left to right, facts as a graph, passages with their chains; click to read."""
+    facts = _collected(trace)
+    entities = _placed(facts)
+    data = {
+        "facts": [
+            {"slots": fact.slots, "step": fact.step, "kind": fact.kind, "passages": fact.passages} for fact in facts
+        ],
+        "titles": trace.titles,
+    }
+    cost = (
+        f"{trace.llm_calls} calls · {trace.prompt_tokens} + {trace.completion_tokens} tokens · {trace.ms:.0f} ms · "
+        f"{trace.stopped}"
+    )
+    template = Template((files("llama_index_gear.trace") / "page.html").read_text("utf-8"))
+    page = template.substitute(
+        title=escape(trace.question),
+        cost=escape(cost),
+        answer=f"<p class='answer'>{escape(trace.answer)}</p>" if trace.answer else "",
+        steps="".join(_step(step, trace.titles) for step in trace.steps),
+        graph=_graph(facts, entities),
+        passages="".join(_passage(rank, source, facts) for rank, source in enumerate(trace.passages, start=1)),
+        # "<" could end the script element that the data stands in.
+        data=json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"),
+    )
+    return re.sub(f"[{_TURNING}]", "\N{REPLACEMENT CHARACTER}", page)
+
+
+def to_frame(trace: Evidence) -> str:
+    """The page in a frame of its own, for a notebook."""
+    return (
+        "<iframe sandbox='allow-scripts' style='width:100%;height:720px;border:1px solid #ccc' "
+        f'srcdoc="{escape(to_html(trace))}"></iframe>'
+    )
+
+
+def _key(slots: Slots) -> tuple[str, ...]:
+    return tuple(entity_key(slot) for slot in slots)
+
+
+def _collected(trace: Evidence) -> list[_Fact]:
+    """Every fact once, in the order of the steps; one that was both walked and noted counts as noted."""
+    facts: dict[tuple[str, ...], _Fact] = {}
+    for step in trace.steps:
+        walked = [(each.triple, each.passage_id) for each in step.linked]
+        walked += [
+            (slots, passage_id)
+            for beam in step.beams
+            for slots, passage_id in zip(beam.chain, beam.passage_ids, strict=True)
+        ]
+        for slots, passage_id in walked:
+            fact = facts.setdefault(_key(slots), _Fact(slots, step.number, "walked"))
+            if passage_id and passage_id not in fact.passages:
+                fact.passages.append(passage_id)
+        for slots in step.gist:
+            facts.setdefault(_key(slots), _Fact(slots, step.number, "gist")).kind = "gist"
+    return list(facts.values())
+
+
+def _placed(facts: list[_Fact]) -> dict[str, _Entity]:
+    """Every entity in a column by the step and the end at which it first appears, no two in one place."""
+    entities: dict[str, _Entity] = {}
+    for fact in facts:
+        for end, name in enumerate((fact.slots[0], fact.slots[2])):
+            entities.setdefault(entity_key(name), _Entity(name, 2 * (fact.step - 1) + end))
+    used: dict[int, int] = {}
+    columns = {column: place for place, column in enumerate(sorted({each.column for each in entities.values()}))}
+    for entity in entities.values():
+        entity.column = columns[entity.column]
+        entity.row = used.get(entity.column, 0)
+        used[entity.column] = entity.row + 1
+    return entities
+
+
+def _short(text: str, length: int = _LABEL) -> str:
+    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+
+
+def _label_width(name: str) -> int:
+    return 14 + 7 * len(_short(name))
+
+
+def _graph(facts: list[_Fact], entities: dict[str, _Entity]) -> str:
+    if not facts:
+        return "<p class='none'>No facts.</p>"
+    width = _COLUMN * (1 + max(each.column for each in entities.values()))
+    height = _ROW * (2 + max(each.row for each in entities.values()))
+
+    def place(name: str) -> tuple[int, int]:
+        entity = entities[entity_key(name)]
+        return 20 + _COLUMN * entity.column, 20 + _ROW * entity.row
+
+    parts = []
+    for number, fact in enumerate(facts):
+        (x1, y1), (x2, y2) = place(fact.slots[0]), place(fact.slots[2])
+        # A line begins or ends behind the label that stands on its side of the dot, not in it.
+        x1 += _label_width(fact.slots[0]) if x1 < x2 else 0
+        x2 += _label_width(fact.slots[2]) if x1 > x2 else 0
+        if x1 == x2:  # within a column: a bow to the left
+            bend = f"C {x1 - 20} {y1}, {x1 - 20} {y2}"
+        else:
+            bend = f"C {(x1 + x2) // 2} {y1}, {(x1 + x2) // 2} {y2}"
+        parts.append(
+            f"<g class='fact {fact.kind} s{(fact.step - 1) % 4}' data-fact='{number}' tabindex='0' role='button'>"
+            f"<title>{escape(' — '.join(fact.slots))}</title>"
+            f"<path class='touch' d='M {x1} {y1} {bend}, {x2} {y2}'/><path d='M {x1} {y1} {bend}, {x2} {y2}'/></g>"
+        )
+    for entity in entities.values():
+        x, y = 20 + _COLUMN * entity.column, 20 + _ROW * entity.row
+        parts.append(
+            f"<g class='entity' data-entity='{escape(entity_key(entity.name), quote=True)}'>"
+            f"<title>{escape(entity.name)}</title><circle cx='{x}' cy='{y}' r='5'/>"
+            f"<text x='{x + 9}' y='{y + 4}'>{escape(_short(entity.name))}</text></g>"
+        )
+    return f"<svg width='{width}' height='{height}' viewBox='0 0 {width} {height}'>{''.join(parts)}</svg>"
+
+
+def _list(name: str, facts: Iterable[Slots], css: str = "") -> str:
+    items = "".join(f"<li>{_triple(slots)}</li>" for slots in facts)
+    return f"<h3>{name}</h3><ul class='{css}'>{items}</ul>" if items else ""
+
+
+def _folded(name: str, facts: Iterable[Slots]) -> str:
+    items = "".join(f"<li>{_triple(slots)}</li>" for slots in facts)
+    return f"<details><summary>{name}</summary><ol>{items}</ol></details>" if items else ""
+
+
+def _triple(slots: Slots) -> str:
+    subject, predicate, object_ = (escape(_short(slot, 160)) for slot in slots)
+    return f"<b>{subject}</b> <i>{predicate}</i> <b>{object_}</b>"
+
+
+def _step(step: Step, titles: dict[str, str]) -> str:
+    parts = [f"<section class='step s{(step.number - 1) % 4}'><h2>Step {step.number}</h2>"]
+    parts.append(f"<p class='query'>{escape(step.query)}</p>")
+    parts.append(_list("Noted in the base passages", step.proximal))
+    found = [each.triple for each in step.linked]
+    parts.append(_folded(f"{len(found)} triples found", found) if step.clues else _list(_linked(step), found))
+    dropped = "".join(f"<li>{_triple(link.fact)} ≠ {_triple(link.triple)}</li>" for link in step.misaligned)
+    if dropped:
+        parts.append(f"<details><summary>{len(step.misaligned)} links dropped</summary><ul>{dropped}</ul></details>")
+    if step.fallback:
+        parts.append(f"<p class='problem'>{escape(_fallback(step))}</p>")
+    beams = "".join(
+        f"<li><span class='score'>{beam.score:.2f}</span> {' → '.join(map(_triple, beam.chain))}</li>"
+        for beam in step.beams
+    )
+    if beams:
+        parts.append(f"<details><summary>{len(step.beams)} beams</summary><ol>{beams}</ol></details>")
+    for heading, ids in (("by PageRank", step.pagerank), ("passages", step.passages)):
+        titled = "".join(f"<li>{escape(titles.get(passage_id, passage_id))}</li>" for passage_id in ids)
+        if titled:
+            parts.append(f"<details><summary>{len(ids)} {heading}</summary><ol>{titled}</ol></details>")
+    parts.append(_list("Resolved" if step.clues else "New in the gist", step.gist, "gist"))
+    parts.append(_list("Clues", [clue.triple for clue in step.clues if clue.state != "resolved"]))
+    parts.extend(f"<p class='verdict no'>Open: {escape(_open(unknown))}</p>" for unknown in step.open)
+    parts.extend(f"<p class='problem'>{escape(problem)}</p>" for problem in step.problems)
+    if step.answerable:
+        parts.append(f"<p class='verdict yes'>{escape(step.answer or 'Answerable')}</p>")
+    elif step.answerable is not None:
+        parts.append(f"<p class='verdict no'>{escape(step.reason or 'Not answerable yet')}</p>")
+    if step.ranked is not None:
+        kept = "".join(f"<li>{escape(titles.get(passage_id, passage_id))}</li>" for passage_id in step.ranked)
+        parts.append(f"<h3>Kept by the filter</h3><ol>{kept}</ol>" if kept else "<p class='verdict no'>None kept</p>")
+    if step.next_query:
+        parts.append(f"<p class='next'>→ {escape(step.next_query)}</p>")
+    return "".join([*parts, "</section>"])
+
+
+def _passage(rank: int, source: Source, facts: list[_Fact]) -> str:
+    numbers = [str(number) for number, fact in enumerate(facts) if source.passage_id in fact.passages]
+    ranks = ", ".join(f"{name}: {place}" for name, place in source.ranks.items())
+    chain = f"<p class='chain'>{' → '.join(map(_triple, source.chain))}</p>" if source.chain else ""
+    text = f"<p class='text'>{escape(source.text)}</p>"
+    return (
+        f"<details class='passage' data-passage='{escape(source.passage_id, quote=True)}' "
+        f"data-facts='{' '.join(numbers)}'><summary>{rank}. {escape(source.title)} "
+        f"<span class='ranks'>{escape(ranks)}</span></summary>{chain}{text}</details>"
+    )
