@@ -185,7 +185,8 @@ class TestForks:
         script = f"""
 import gc, os, sys
 from pathlib import Path
-from llama_index_gear.tests.{Path(__file__).stem} import EMBED, NODE, files_of
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from {Path(__file__).stem} import EMBED, NODE, files_of
 from llama_index_gear.store.vector_store import GeARVectorStore
 folder = Path(sys.argv[1])
 store = GeARVectorStore.from_path(folder, embed_model=EMBED)
