@@ -33,8 +33,8 @@ class Budget:
         max_llm_calls: calls of the language model. Default None: as many as the policy makes.
         max_tokens: prompt and completion tokens of all calls; no call is begun once so many are spent (the last one
             may overshoot). Default None.
-        timeout: seconds. A call that is under way is given up when they are over: in async mode it is cancelled, in
-            sync mode its reply is not waited for. Default None.
+        timeout: seconds, at most 1,000,000. A call that is under way is given up when they are over: in async mode it
+            is cancelled, in sync mode its reply is not waited for. Default None.
 
     Raises:
         ArgumentError: a limit that is not above 0, or no number.

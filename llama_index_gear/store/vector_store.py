@@ -274,6 +274,8 @@ class GeARVectorStore(BasePydanticVectorStore):
 
         Raises:
             EmbeddingError: before anything is written, if an embedding is missing or of another dimension.
+            ArgumentError: before anything is written, if an engine could not read a passage back: metadata that nests
+                some 100 levels deep, integers beyond 64 bits, NaN, keys that are no text, half characters.
 
         """
         return run(self._writes.adding(nodes, unless_changed), self._connection.answer)
@@ -347,7 +349,9 @@ class GeARVectorStore(BasePydanticVectorStore):
             **kwargs: `qdrant_filters`, a Qdrant filter that binds besides `query.filters`.
 
         Raises:
-            ArgumentError: another mode, a top-k below 1, or another keyword.
+            ArgumentError: another mode, a number outside its range (a top-k is 1 to 1,000,000), a question of more than
+                100,000 characters, or another keyword.
+            EmbeddingError: `query_embedding` is no list of finite numbers, or of another dimension.
 
         """
         return run(self._querying(query, kwargs), self._connection.answer)
