@@ -36,14 +36,14 @@ class EmbedTexts:
 
 
 @dataclass(frozen=True)
-class Search:
+class RetrievePassages:
     """Base retrieval over passages, h(q, C) of GeAR §3. Answer: `list[NodeWithScore]`, best first."""
 
     query: QueryBundle
 
 
 @dataclass(frozen=True)
-class Ask:
+class CallLLM:
     """One call of the language model. Answer: an `asking.Reply`, which holds the error if the call failed.
 
     `purpose` names the call in a trace; `timeout` is how many seconds to wait for the reply (None: no limit).
@@ -56,7 +56,7 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Link:
+class LinkTriples:
     """tripleLink (GeAR Eq. 2): the `top_k` stored triples most similar to each text.
 
     `query` is the question's embedding. `names` are of each text the words that name something, without the predicate:
@@ -72,7 +72,7 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Propositions:
+class SearchTriples:
     """Adaptive retrieval (T²RAG Alg. 2): the triples most similar to any of the texts, until `passages` are reached.
 
     All texts' hits in one list, most similar first, each triple once; the list ends with the triple that brings the
@@ -87,7 +87,7 @@ class Propositions:
 
 
 @dataclass(frozen=True)
-class TriplesOf:
+class PassageTriples:
     """The triples of these passages, most similar to `query` first, at most `limit` (None: all).
 
     Answer: `list[StoredTriple]`.
@@ -107,7 +107,7 @@ class Candidate(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Neighbours:
+class NeighborTriples:
     """For each triple, the triples that share an entity with it (GeAR §4.2), most similar to `query` first.
 
     At most `limit` each, none of `exclude`. `query` is the question's embedding, `question` its text, for a graph that
@@ -132,7 +132,7 @@ class Incidence(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Touching:
+class IncidentTriples:
     """For each group of entities and passages: triples with one of the entities, or of one of the passages, by id.
 
     `limits` says how many at most, a group. Answer: a `list[Incidence]` a group.
@@ -143,7 +143,7 @@ class Touching:
 
 
 @dataclass(frozen=True)
-class Facts:
+class FetchTriples:
     """Fetch triples by id: a hop sees a thousand candidates and reads the few that win.
 
     Answer: id → `StoredTriple`, its score 0, of those that exist.
@@ -153,7 +153,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Similarities:
+class ChainSimilarities:
     """For each pair (chain ids, candidate ids): the dot product of each candidate with the sum of the chain's vectors.
 
     Vectors are unit length. Answer: a `list[float]` a pair.
@@ -163,14 +163,14 @@ class Similarities:
 
 
 @dataclass(frozen=True)
-class Passages:
+class FetchPassages:
     """Fetch passages by node id. Answer: the `list[BaseNode]` of those that exist, in the order asked."""
 
     ids: Sequence[str]
 
 
 @dataclass(frozen=True)
-class SharedCalls:
+class ExtractionCallIds:
     """Which passages there are, and which call of an extractor each shared.
 
     Answer: a `list[tuple[str, str]]`: node id, and the call's name as `gear_extraction` has it (empty if it has none).
@@ -178,7 +178,7 @@ class SharedCalls:
 
 
 @dataclass(frozen=True)
-class Align:
+class AlignPassages:
     """Online alignment (Millions of GeAR-s, Eq. 4): for each text the `top_k` passages that BM25 ranks first.
 
     Answer: a `list[NodeWithScore]` a text, best first.
@@ -189,14 +189,14 @@ class Align:
 
 
 @dataclass(frozen=True)
-class Compute:
+class RunFunction:
     """Work for the processor that takes longer than an event loop should wait. Answer: what the function returns."""
 
     function: Callable[[], Any]
 
 
 @dataclass(frozen=True)
-class Call:
+class QdrantCall:
     """One call of a Qdrant client's method. Answer: what the method returns."""
 
     method: str

@@ -65,13 +65,13 @@ class _Explained(dict[str, Any]):
         return repr({key: value for key, value in self.items() if key not in (CHAIN_KEY, RANKS_KEY)})
 
 
-def explained(node: BaseNode, chain: list[list[str]], ranks: dict[str, int]) -> BaseNode:
+def with_explanation(node: BaseNode, chain: list[list[str]], ranks: dict[str, int]) -> BaseNode:
     """A copy of `node` that says why it was found; hidden from models, and the same node to LlamaIndex's fusion."""
     copy = with_metadata(node, {CHAIN_KEY: chain, RANKS_KEY: ranks})
     return copy.model_copy(update={"metadata": _Explained(copy.metadata)})
 
 
-def unexplained(node: BaseNode) -> BaseNode:
+def without_explanation(node: BaseNode) -> BaseNode:
     """The node without what a retriever said of it; itself if it says nothing."""
     if CHAIN_KEY not in node.metadata and RANKS_KEY not in node.metadata:
         return node
@@ -85,7 +85,7 @@ def unexplained(node: BaseNode) -> BaseNode:
     )
 
 
-def shown(passages: Iterable[BaseNode]) -> list[str]:
+def llm_texts(passages: Iterable[BaseNode]) -> list[str]:
     """What a language model is shown of passages."""
     return [node.get_content(metadata_mode=MetadataMode.LLM) for node in passages]
 
@@ -96,10 +96,10 @@ def attach_triples(node: BaseNode, triples: Iterable[Triple]) -> BaseNode:
         {"subject": triple.subject, "predicate": triple.predicate, "object": triple.object}
         for triple in dict.fromkeys(triples)
     ]
-    return with_metadata(node, {TRIPLES_KEY: plain}, drop=carriers(node))
+    return with_metadata(node, {TRIPLES_KEY: plain}, drop=triple_metadata_keys(node))
 
 
-def carriers(node: BaseNode) -> list[str]:
+def triple_metadata_keys(node: BaseNode) -> list[str]:
     """The metadata keys under which LlamaIndex's extractors left triples, and nothing of the user's own."""
     return [
         key for key, kind in ((KG_NODES_KEY, EntityNode), (KG_RELATIONS_KEY, Relation)) if _carried(node, key, kind)

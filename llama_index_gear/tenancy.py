@@ -46,7 +46,7 @@ class Tenancy:
                 f"first no _, and none of {', '.join(_TAKEN)}"
             )
 
-    def bound(self, filters: MetadataFilters | None) -> MetadataFilters | None:
+    def scope_filters(self, filters: MetadataFilters | None) -> MetadataFilters | None:
         """These filters, and the tenant's.
 
         Raises:
@@ -68,7 +68,7 @@ class Tenancy:
             )
         return given
 
-    def refuse_bound(self, call: str) -> None:
+    def require_unscoped(self, call: str) -> None:
         """Refuse a call that is about all tenants.
 
         Raises:
@@ -78,7 +78,7 @@ class Tenancy:
         if self.tenant is not None:
             raise TenantError(f"{call} is about all tenants: call it on the store, not on a tenant's")
 
-    def owned(self, nodes: Sequence[BaseNode]) -> list[BaseNode]:
+    def assign_tenant(self, nodes: Sequence[BaseNode]) -> list[BaseNode]:
         """The nodes, each with its tenant in its metadata (hidden from models where it was not).
 
         Raises:

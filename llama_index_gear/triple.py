@@ -63,7 +63,7 @@ class GraphTriple:
     Attributes:
         triple: the fact, in words.
         entities: identifiers of its ends, where the graph has some (Wikidata's "Q42"): triples that share one are
-            neighbours. Default: the triple's own entity keys.
+            neighbors. Default: the triple's own entity keys.
         is_name: it says but what its subject is also called: facts are linked to it, walks don't go over it.
 
     """
@@ -96,7 +96,7 @@ class StoredTriple:
         triple: the fact.
         passage_id: node id of the passage that states it (exactly one: GeAR §3); empty in an external graph.
         score: cosine of the query's embedding and the triple's, from -1 to 1.
-        entities: keys of its two ends; triples that share one are neighbours. Default: the triple's own keys; an
+        entities: keys of its two ends; triples that share one are neighbors. Default: the triple's own keys; an
             external graph may have identifiers.
 
     """

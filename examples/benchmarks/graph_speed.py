@@ -1,9 +1,9 @@
-"""One step over a large external graph in the embedded engine: link, neighbours, passages; and what the graph takes.
+"""One step over a large external graph in the embedded engine: link, neighbors, passages; and what the graph takes.
 
     python examples/benchmarks/graph_speed.py --triples 1000000 5000000 --out graph_speed.json
 
 The triples are synthetic: names of two words out of 50,000, object entities by a skewed distribution, so that some have
-tens of thousands of triples. A step links 5 facts, takes the neighbours of 10 triples, 100 each, and the first passage
+tens of thousands of triples. A step links 5 facts, takes the neighbors of 10 triples, 100 each, and the first passage
 for 20 triples, out of 20,000 passages: what one hop of `ExternalGeARRetriever` asks of Qdrant. Embedding is left out
 (a model that costs nothing stands in), and counted: triples met for the first time have to be embedded.
 """
@@ -26,7 +26,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import TextNode
 
 from llama_index_gear import ExternalTripleStore, GeARVectorStore, GraphTriple, Triple
-from llama_index_gear.flow import Align, Link, Neighbours
+from llama_index_gear.flow import AlignPassages, LinkTriples, NeighborTriples
 
 PREDICATES = (
     "member of sports team",
@@ -91,10 +91,10 @@ def step(store: GeARVectorStore, graph: ExternalTripleStore, sample: list[GraphT
     asks: dict[str, Any] = {
         "link": (
             graph,
-            Link([each.text for each in facts], 1, vector, [f"{each.subject} {each.object}" for each in facts]),
+            LinkTriples([each.text for each in facts], 1, vector, [f"{each.subject} {each.object}" for each in facts]),
         ),
-        "neighbours": (graph, Neighbours([each.entities for each in sample[:10]], vector, [], 100, question)),
-        "passages": (store, Align([each.triple.text for each in sample], 1)),
+        "neighbors": (graph, NeighborTriples([each.entities for each in sample[:10]], vector, [], 100, question)),
+        "passages": (store, AlignPassages([each.triple.text for each in sample], 1)),
     }
     taken = {}
     for asked, (answerer, request) in asks.items():

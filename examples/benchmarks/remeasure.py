@@ -52,7 +52,7 @@ OF_MUSIQUE = {
     "-pagerank": "--llm recorded --methods hybrid+naive+pagerank,hybrid+naive,bm25+naive,dense+naive,hybrid+sync "
     "--sweep epsilon=1e-2,1e-4,1e-5 --sweep base_top_k=5,10,15,20,30",
     "-sweeps": "--llm recorded --methods hybrid,hybrid+naive,hybrid+sync,hybrid+gear --sweep gamma=1,2,5,10,50,1000 "
-    "--sweep diversity=off --sweep beam_size=3,5,20,50 --sweep beam_length=1,3,4 --sweep neighbours=10,30,300 "
+    "--sweep diversity=off --sweep beam_size=3,5,20,50 --sweep beam_length=1,3,4 --sweep neighbors=10,30,300 "
     "--sweep link_top_k=2,3,5 --sweep passage_link_top_k=1,5,10 --sweep scorer=composed,additive,exact",
 }
 OF_HOTPOTQA = {

@@ -202,7 +202,7 @@ def ingest(
         took |= {
             "ingest_calls": ledger.calls,
             "ingest_outcomes": dict(sorted(ledger.outcomes.items())),
-            "asked_again": ledger.asked_again,
+            "retried_alone": ledger.retried_alone,
             "prompt_tokens_per_passage": round(ledger.prompt_tokens / len(nodes), 1),
             "completion_tokens_per_passage": round(ledger.completion_tokens / len(nodes), 1),
         }

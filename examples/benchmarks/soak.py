@@ -146,7 +146,7 @@ def work(folder: Path, path: Path, seed: int, repairs: bool) -> None:
 
 def in_order(store: GeARVectorStore) -> StoreReport:
     """Nothing is left to mend."""
-    report = store.check(sample=0)
+    report = store.check(sample_size=0)
     assert report.ok, report
     return report
 
@@ -155,7 +155,7 @@ def checked(folder: Path, state: State, begun: dict[str, Any] | None) -> None:
     """Every passage is whole, and of a version that it may have."""
     after = state if begun is None else applied(state, begun)
     with closing(GeARVectorStore.from_path(folder, embed_model=EMBED)) as store:
-        report = store.check(sample=0)
+        report = store.check(sample_size=0)
         there = {node.node_id: node.metadata["version"] for node in store.get_nodes()}
     assert not report.incomplete, report
     for document in {*state, *after} | {int(node_id[1:].partition("-")[0]) for node_id in there}:

@@ -890,7 +890,7 @@ def test_what_extraction_costs(tmp_path: Path, nodes: list[BaseNode]) -> None:
     fewer = retrieval.ingest(bare, store, "llm", shared, passages_per_call=len(nodes))
     assert fewer["ingest_calls"] == 1 and "ingest_cost" not in fewer
     assert fewer["prompt_tokens_per_passage"] < took["prompt_tokens_per_passage"]
-    assert (fewer["ingest_outcomes"], fewer["asked_again"]) == ({"extracted": len(nodes)}, 0)
+    assert (fewer["ingest_outcomes"], fewer["retried_alone"]) == ({"extracted": len(nodes)}, 0)
     assert store.client.count(store.triple_collection_name).count == len(nodes)
     store.close()
 
@@ -992,7 +992,7 @@ def test_committed_replies_repeat_what_was_measured(monkeypatch: pytest.MonkeyPa
     assert (tmp_path / f"{there}.json").read_text() == "as it was"
     for name in names:
         again, before = json.loads((tmp_path / f"{name}.json").read_text("utf-8")), COMMITTED[name]
-        for each in ("triples", "ingest_calls", "ingest_outcomes", "asked_again", "prompt_tokens_per_passage"):
+        for each in ("triples", "ingest_calls", "ingest_outcomes", "retried_alone", "prompt_tokens_per_passage"):
             assert again["conditions"][each] == before["conditions"][each], each
         for mine, its in zip(again["methods"], before["methods"], strict=True):
             assert mine["method"] == its["method"]

@@ -129,7 +129,7 @@ def test_an_agent_over_http_survives_it_and_counts_what_the_server_counts(
         GeARQueryEngine.from_vector_store(store, llm=llm, max_steps=steps, base_top_k=1, calls="merged", answer_top_k=1)
         if method == "gear"
         else T2RAGQueryEngine.from_vector_store(
-            store, llm=llm, max_rounds=steps, passages_per_round=1, with_passages=False, answer_top_k=1
+            store, llm=llm, max_rounds=steps, passages_per_round=1, show_passages=False, answer_top_k=1
         )
     )
     questions = [json.loads(line)["question"] for line in (DATA / "questions.jsonl").read_text("utf-8").splitlines()]

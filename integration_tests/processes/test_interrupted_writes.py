@@ -170,12 +170,12 @@ def test_writes_that_are_interrupted_keep_nobody_waiting_and_are_mended_by_repea
         for store in stores:
             ends(lambda: store.add(outside))  # noqa: B023
         assert not any(store._turns._claims for store in stores), about
-        is_whole = all(store.check(sample=0).ok for store in stores)
+        is_whole = all(store.check(sample_size=0).ok for store in stores)
         counts[f"{way} {name}"] += is_met
         counts["half done"] += not is_whole
         if not is_whole:
             write.sync(stores)
-            assert all(store.check(sample=0).ok for store in stores), about
+            assert all(store.check(sample_size=0).ok for store in stores), about
     for store in stores:
         store.close()
     print(f"seed {SEED}, {number} calls: {dict(counts)}")  # noqa: T201 - what is to be reported

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from llama_index_gear.errors import ArgumentError, OutOfTime, check_numbers, shown
-from llama_index_gear.flow import Ask, Flow
-from llama_index_gear.llm.text import described
+from llama_index_gear.flow import CallLLM, Flow
+from llama_index_gear.llm.text import describe_error
 from llama_index_gear.trace.evidence import Call, Step
 from llama_index_gear.trace.trace import Trace
 
@@ -180,7 +180,7 @@ class _Meter:
     def _spent(self, batch: Sequence[Any]) -> str:
         if self._remaining() == 0:
             return "timeout"
-        calls = sum(isinstance(request, Ask) for request in batch)
+        calls = sum(isinstance(request, CallLLM) for request in batch)
         limit = self.budget.max_llm_calls
         if calls and limit is not None and self.trace.llm_calls + calls > limit:
             return "max_llm_calls"
@@ -196,7 +196,7 @@ class _Meter:
 
     def _with_timeout(self, request: Any) -> Any:
         remaining = self._remaining()
-        if not isinstance(request, Ask) or remaining is None:
+        if not isinstance(request, CallLLM) or remaining is None:
             return request
         return replace(request, timeout=remaining if request.timeout is None else min(remaining, request.timeout))
 
@@ -204,17 +204,17 @@ class _Meter:
         """Write down the calls of the model; what ended the flow, if one of them did."""
         ended = None
         for request, reply in zip(batch, answers, strict=True):
-            if not isinstance(request, Ask):
+            if not isinstance(request, CallLLM):
                 continue
             error = reply.error
-            self.trace.called(
+            self.trace.add_call(
                 Call(
                     step=step,
                     purpose=request.purpose,
                     prompt_tokens=reply.prompt_tokens,
                     completion_tokens=reply.completion_tokens,
                     ms=round(reply.ms, 1),
-                    error="" if error is None else described(error),
+                    error="" if error is None else describe_error(error),
                 )
             )
             if error is None:
@@ -227,4 +227,4 @@ class _Meter:
 
 
 def _failed(error: Exception) -> str:
-    return f"failed: {described(error)}"
+    return f"failed: {describe_error(error)}"

@@ -9,14 +9,14 @@ from llama_index.core.schema import BaseNode, NodeWithScore
 
 from llama_index_gear.expansion.beam_search import Beam
 from llama_index_gear.fusion import reciprocal_rank_fusion
-from llama_index_gear.nodes import explained, shown
+from llama_index_gear.nodes import llm_texts, with_explanation
 from llama_index_gear.trace.evidence import Linked, Slots, Source, Walked
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import StoredTriple, plain
 
 
 @dataclass
-class Found:
+class PassagePool:
     """The passages that the steps of a question have come across.
 
     Attributes:
@@ -32,7 +32,7 @@ class Found:
     chains: dict[str, list[Slots]] = field(default_factory=dict)
     lists: list[list[str]] = field(default_factory=list)
 
-    def know(self, nodes: Mapping[str, BaseNode], chains: Mapping[str, list[Slots]] | None = None) -> None:
+    def add(self, nodes: Mapping[str, BaseNode], chains: Mapping[str, list[Slots]] | None = None) -> None:
         """Take in passages, and how they were reached; what is known already stays."""
         for passage_id, node in nodes.items():
             if self.nodes.setdefault(passage_id, node) is node:
@@ -40,11 +40,11 @@ class Found:
         for passage_id, chain in (chains or {}).items():
             self.chains.setdefault(passage_id, chain)
 
-    def remembered(self, rrf_k: int) -> list[str]:
+    def fused_ids(self, rrf_k: int) -> list[str]:
         """Ids of all steps' passages, fused, best first."""
         return [passage_id for passage_id, _ in reciprocal_rank_fusion(self.lists, k=rrf_k)]
 
-    def ranked(
+    def final_ranking(
         self, facts: Sequence[Sequence[str]], top_k: int, rrf_k: int, kept: Sequence[str] | None = None
     ) -> list[NodeWithScore]:
         """The best passages: the lists of all steps fused with those of all facts (GeAR Eq. 9); noted in the trace.
@@ -65,12 +65,12 @@ class Found:
         for passage_id, score in fused[:top_k]:
             ranks = {name: ids.index(passage_id) + 1 for name, ids in lists.items() if passage_id in ids}
             node, chain = self.nodes[passage_id], self.chains.get(passage_id, [])
-            results.append(NodeWithScore(node=explained(node, chain, ranks), score=score))
+            results.append(NodeWithScore(node=with_explanation(node, chain, ranks), score=score))
             sources.append(
                 Source(
                     passage_id=passage_id,
                     title=_title(node),
-                    text=shown([node])[0],
+                    text=llm_texts([node])[0],
                     score=score,
                     ranks=ranks,
                     chain=chain,
@@ -80,7 +80,7 @@ class Found:
         return results
 
 
-def linked(triples: Iterable[StoredTriple]) -> list[Linked]:
+def linked_triples(triples: Iterable[StoredTriple]) -> list[Linked]:
     """Stored triples as a trace has them."""
     return [
         Linked(triple=slots, passage_id=each.passage_id, score=round(each.score, 4))
@@ -89,7 +89,7 @@ def linked(triples: Iterable[StoredTriple]) -> list[Linked]:
     ]
 
 
-def walked(beams: Iterable[Beam]) -> list[Walked]:
+def traced_beams(beams: Iterable[Beam]) -> list[Walked]:
     """Beams as a trace has them."""
     return [
         Walked(

@@ -16,22 +16,31 @@ from llama_index.core.vector_stores.types import (
 )
 
 from llama_index_gear.errors import ArgumentError, check_question
-from llama_index_gear.flow import Ask, EmbedQuery, Facts, Flow, Link, Neighbours, Search, Similarities
+from llama_index_gear.flow import (
+    CallLLM,
+    ChainSimilarities,
+    EmbedQuery,
+    FetchTriples,
+    Flow,
+    LinkTriples,
+    NeighborTriples,
+    RetrievePassages,
+)
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.client import aask, ask
 from llama_index_gear.store.vector_store import GeARVectorStore
 
 
-class Sources:
+class Backends:
     """Answers the requests of `steps.py`, for one store and one set of settings.
 
     Args:
         vector_store: holds passages and triples.
-        base_retriever: answers `Search`; None searches the store.
+        base_retriever: answers `RetrievePassages`; None searches the store.
         mode: of the store's own base search.
         base_top_k: passages that the store's own base search gives.
         filters: bind whatever the store answers.
-        llm: answers `Ask`.
+        llm: answers `CallLLM`.
         graph: answers what is asked of triples, in the store's place.
 
     """
@@ -53,7 +62,7 @@ class Sources:
         self.base_retriever = base_retriever
         self.mode = VectorStoreQueryMode(mode)
         self.base_top_k = base_top_k
-        self.filters = vector_store.bound(filters)
+        self.filters = vector_store.scope_filters(filters)
         self.llm = llm
         if graph is not None and not isinstance(graph, ExternalTripleStore):
             raise ArgumentError(f"graph must be an ExternalTripleStore, got {type(graph).__name__}")
@@ -62,26 +71,26 @@ class Sources:
     def answer(self, request: Any) -> Any:
         """Answer a request."""
         match request:
-            case Search() if self.base_retriever is not None:
+            case RetrievePassages() if self.base_retriever is not None:
                 return self.base_retriever.retrieve(request.query)
-            case Search():
+            case RetrievePassages():
                 return _with_scores(self.vector_store.query(self._store_query(request)))
-            case Ask():
+            case CallLLM():
                 return ask(self._reader, request.prompt, request.variables, within=request.timeout)
-            case Link() | Neighbours() | Facts() | Similarities() if self.graph is not None:
+            case LinkTriples() | NeighborTriples() | FetchTriples() | ChainSimilarities() if self.graph is not None:
                 return self.graph.answer(request)
         return self.vector_store.answer(request, self.filters)
 
     async def aanswer(self, request: Any) -> Any:
         """`answer`, without blocking the event loop."""
         match request:
-            case Search() if self.base_retriever is not None:
+            case RetrievePassages() if self.base_retriever is not None:
                 return await self.base_retriever.aretrieve(request.query)
-            case Search():
+            case RetrievePassages():
                 return _with_scores(await self.vector_store.aquery(self._store_query(request)))
-            case Ask():
+            case CallLLM():
                 return await aask(self._reader, request.prompt, request.variables, within=request.timeout)
-            case Link() | Neighbours() | Facts() | Similarities() if self.graph is not None:
+            case LinkTriples() | NeighborTriples() | FetchTriples() | ChainSimilarities() if self.graph is not None:
                 return await self.graph.aanswer(request)
         return await self.vector_store.aanswer(request, self.filters)
 
@@ -91,7 +100,7 @@ class Sources:
             raise ArgumentError("there is no language model to ask")
         return self.llm
 
-    def _store_query(self, search: Search) -> VectorStoreQuery:
+    def _store_query(self, search: RetrievePassages) -> VectorStoreQuery:
         return VectorStoreQuery(
             query_str=search.query.query_str,
             query_embedding=search.query.embedding,
@@ -101,7 +110,7 @@ class Sources:
         )
 
 
-def embedded(bundle: QueryBundle) -> Flow[QueryBundle]:
+def embed_query_flow(bundle: QueryBundle) -> Flow[QueryBundle]:
     """The question, stripped, with its embedding: a given one, or the mean over what HyDE and its like wrote.
 
     Raises:

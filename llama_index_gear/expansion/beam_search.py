@@ -1,6 +1,6 @@
 """Graph expansion: diverse triple beam search (GeAR Alg. 1) and the way from its beams to passages (GeAR §4.2).
 
-Pure ranking: the search is a flow that asks for neighbours (and, for scorers that need it, for similarities or text
+Pure ranking: the search is a flow that asks for neighbors (and, for scorers that need it, for similarities or text
 scores) and computes the rest on arrays.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llama_index_gear.errors import ArgumentError, check_counts, check_numbers
-from llama_index_gear.flow import Compute, EmbedTexts, Facts, Flow, Neighbours, Similarities
+from llama_index_gear.flow import ChainSimilarities, EmbedTexts, FetchTriples, Flow, NeighborTriples, RunFunction
 from llama_index_gear.triple import StoredTriple, chain_text
 
 TextScorer: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
@@ -33,7 +33,7 @@ class BeamSearch:
     Args:
         beam_size: beams kept, b. Default 10 (GeAR App. B.2).
         length: triples a beam grows to, l. Default 2 (GeAR App. B.2; Table 8: longer is no better).
-        neighbours: candidates a beam considers when it grows, most similar to the question first. Default 100
+        neighbors: candidates a beam considers when it grows, most similar to the question first. Default 100
             (GeAR App. B.2).
         gamma: γ of the diversity penalty; None is twice `beam_size` (GeAR App. B.2).
         diversity: False leaves the penalty out: plain beam search (GeAR Table 4).
@@ -43,7 +43,7 @@ class BeamSearch:
             "composed": cosine with the normalised sum of its triples' vectors. Embeds nothing.
             "additive": mean of its triples' cosines. Embeds nothing, and saves a round trip.
             "exact": cosine with the embedding of the chain's text, as in the paper; embeds every candidate: all
-            triples that the search starts from, and up to `beam_size` · `neighbours` a hop.
+            triples that the search starts from, and up to `beam_size` · `neighbors` a hop.
             A callable `scorer(question, chain_texts) -> floats`: a model of your own (GeAR §9).
 
     Raises:
@@ -53,13 +53,13 @@ class BeamSearch:
 
     beam_size: int = 10
     length: int = 2
-    neighbours: int = 100
+    neighbors: int = 100
     gamma: float | None = None
     diversity: bool = True
     scorer: Scorer = "novelty"
 
     def __post_init__(self) -> None:
-        check_counts(beam_size=self.beam_size, beam_length=self.length, neighbours=self.neighbours)
+        check_counts(beam_size=self.beam_size, beam_length=self.length, neighbors=self.neighbors)
         if self.gamma is not None:
             check_numbers("above 0", lambda number: number > 0, gamma=self.gamma)
         if not callable(self.scorer) and self.scorer not in _SCORERS:
@@ -128,10 +128,10 @@ def diverse_triple_beam_search(
 def _extend(question: str, query: Sequence[float], beams: Sequence[Beam], settings: BeamSearch) -> Flow[list[Beam]]:
     visited = list(dict.fromkeys(triple.id for beam in beams for triple in beam.chain))
     last = [beam.chain[-1].entities for beam in beams]
-    (found,) = yield [Neighbours(last, query, visited, settings.neighbours, question)]
+    (found,) = yield [NeighborTriples(last, query, visited, settings.neighbors, question)]
     known: dict[str, StoredTriple] = {}
     if settings.reads_text and any(found):
-        (known,) = yield [Facts(list(dict.fromkeys(each.id for near in found for each in near)))]
+        (known,) = yield [FetchTriples(list(dict.fromkeys(each.id for near in found for each in near)))]
         found = [[each for each in near if each.id in known] for near in found]
     grown = [(beam, each) for beam, near in zip(beams, found, strict=True) for each in near]
     if not grown:
@@ -141,7 +141,7 @@ def _extend(question: str, query: Sequence[float], beams: Sequence[Beam], settin
     if settings.scorer in ("novelty", "composed"):
         members = [[triple.id for triple in beam.chain] for beam in beams]
         pairs = [(chain, [each.id for each in near]) for chain, near in zip(members, found, strict=True)]
-        (products,) = yield [Similarities(pairs)]
+        (products,) = yield [ChainSimilarities(pairs)]
         flat = [product for near in products for product in near]
         norms += np.array([beam.norm for beam, _ in grown]) + 2 * np.array(flat)
     texts = [
@@ -158,7 +158,7 @@ def _extend(question: str, query: Sequence[float], beams: Sequence[Beam], settin
         start = part.stop
     best = _best(totals, settings.beam_size)
     if not settings.reads_text:
-        (known,) = yield [Facts(list(dict.fromkeys(grown[n][1].id for n in best)))]
+        (known,) = yield [FetchTriples(list(dict.fromkeys(grown[n][1].id for n in best)))]
     extended = []
     for n in best:
         beam, each = grown[n]
@@ -188,7 +188,7 @@ def _scores(
     """score(q, T) of GeAR Alg. 1 lines 3 and 13, for chains of this length; `dots` and `norms` are those of `Beam`."""
     if settings.reads_text:
         if callable(settings.scorer):
-            (answer,) = yield [Compute(partial(settings.scorer, question, texts))]
+            (answer,) = yield [RunFunction(partial(settings.scorer, question, texts))]
         else:
             (answer,) = yield [EmbedTexts(texts)]
             answer = _cosines(query, answer)

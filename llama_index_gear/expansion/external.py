@@ -10,16 +10,16 @@ from typing import Any
 from llama_index.core.schema import BaseNode
 
 from llama_index_gear.expansion.beam_search import Beam
-from llama_index_gear.expansion.pipeline import GraphWalk, Start
-from llama_index_gear.expansion.reader import Reading, read
-from llama_index_gear.flow import Align, Flow, Link
-from llama_index_gear.nodes import shown
+from llama_index_gear.expansion.pipeline import ExpansionSeeds, GraphExpansion
+from llama_index_gear.expansion.reader import Reading, read_facts_flow
+from llama_index_gear.flow import AlignPassages, Flow, LinkTriples
+from llama_index_gear.nodes import llm_texts
 from llama_index_gear.triple import StoredTriple, Triple, entity_key
 
 _EMPTY_WORDS = frozenset("a an the of in and".split())
 
 
-class ExternalWalk(GraphWalk):
+class ExternalGraphExpansion(GraphExpansion):
     """A walk over a graph whose triples belong to no passage.
 
     A fact that the reader noted is linked to the graph's triple that is most similar to it (Eq. 3); each triple of the
@@ -27,9 +27,9 @@ class ExternalWalk(GraphWalk):
     triples that are most similar to the question itself.
 
     Args:
-        *arguments: see `GraphWalk`; the sources have a graph.
+        *arguments: see `GraphExpansion`; the sources have a graph.
         check_alignment: drop links whose triple is about something else than the fact; see `shared_name`.
-        **settings: see `GraphWalk`.
+        **settings: see `GraphExpansion`.
 
     """
 
@@ -41,33 +41,35 @@ class ExternalWalk(GraphWalk):
         """What the reader notes in passages."""
         if not passages:
             return Reading((), ())
-        return (yield from read(question, shown(passages.values()), self.read_prompt))
+        return (yield from read_facts_flow(question, llm_texts(passages.values()), self.read_prompt))
 
-    def _starting(self, question: str, query: Sequence[float], passages: Mapping[str, BaseNode]) -> Flow[Start]:
+    def _seeds_flow(
+        self, question: str, query: Sequence[float], passages: Mapping[str, BaseNode]
+    ) -> Flow[ExpansionSeeds]:
         """Read, link, and drop the links that lead elsewhere."""
         if self.sources.llm is None:
-            ((nearest,),) = yield [Link([question], self.search.beam_size, query)]
-            return Start(Reading((), ()), nearest)
+            ((nearest,),) = yield [LinkTriples([question], self.search.beam_size, query)]
+            return ExpansionSeeds(Reading((), ()), nearest)
         reading = yield from self.reading(question, passages)
         if not reading.triples:
-            return Start(reading, [], f"{reading.problem or 'the reader noted no fact'}: no expansion")
+            return ExpansionSeeds(reading, [], f"{reading.problem or 'the reader noted no fact'}: no expansion")
         texts = [triple.text for triple in reading.triples]
         names = [f"{triple.subject} {triple.object}" for triple in reading.triples]
-        (answers,) = yield [Link(texts, self.link_top_k, query, names)]
+        (answers,) = yield [LinkTriples(texts, self.link_top_k, query, names)]
         links = [(fact, each) for fact, linked in zip(reading.triples, answers, strict=True) for each in linked]
         shared = [shared_name(fact, each.triple) for fact, each in links]
         is_kept = [not self.check_alignment or share > 0.5 for share in shared]
         kept = [each for (_, each), keep in zip(links, is_kept, strict=True) if keep]
         refused = [(*link, share) for link, share, keep in zip(links, shared, is_kept, strict=True) if not keep]
         why = "no linked triple is about the same" if links else "no triple to link to"
-        return Start(reading, kept, "" if kept else f"{why}: no expansion", refused)
+        return ExpansionSeeds(reading, kept, "" if kept else f"{why}: no expansion", refused)
 
     def _aligning(self, beams: list[Beam]) -> Flow[tuple[list[Beam], dict[str, BaseNode]]]:
         """For each triple the passage that BM25 ranks first (Eq. 4)."""
         triples = {triple.id: triple for beam in beams for triple in beam.chain}
         if not triples:
             return beams, {}
-        (answers,) = yield [Align([triple.triple.text for triple in triples.values()], 1)]
+        (answers,) = yield [AlignPassages([triple.triple.text for triple in triples.values()], 1)]
         nodes = {triple_id: each.node for triple_id, answer in zip(triples, answers, strict=True) for each in answer}
 
         def aligned(triple: StoredTriple) -> StoredTriple:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from llama_index_gear.errors import check_numbers
-from llama_index_gear.flow import Flow, Incidence, Touching
+from llama_index_gear.flow import Flow, Incidence, IncidentTriples
 from llama_index_gear.triple import StoredTriple
 
 _MENTIONS = 100
@@ -153,7 +153,7 @@ def _seeds(
 def _reading(graph: _Graph, wanted: Mapping[Node, int]) -> Flow[None]:
     """Read the triples of each node, at most as many as are given beside it: if there are fewer, it is complete."""
     groups = [([], [node.name]) if node.is_passage else ([node.name], []) for node in wanted]
-    (answers,) = yield [Touching(groups, list(wanted.values()))]
+    (answers,) = yield [IncidentTriples(groups, list(wanted.values()))]
     for (node, most), answer in zip(wanted.items(), answers, strict=True):
         graph.add(answer)
         if len(answer) < most:
@@ -173,6 +173,6 @@ def _push(
         near = graph.edges.get(node, {})
         left[node] = 0.0
         ranked[node] = ranked.get(node, 0.0) + (settings.restart if near else 1.0) * share
-        for neighbour, weight in near.items():
+        for neighbor, weight in near.items():
             passing = (1 - settings.restart) * share * weight / degree
-            left[neighbour] = left.get(neighbour, 0.0) + passing
+            left[neighbor] = left.get(neighbor, 0.0) + passing

@@ -11,13 +11,13 @@ from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.errors import ArgumentError, check_counts, check_numbers
-from llama_index_gear.expansion.backends import Sources, embedded
+from llama_index_gear.expansion.backends import Backends, embed_query_flow
 from llama_index_gear.expansion.beam_search import Beam, BeamSearch, diverse_triple_beam_search, flatten
 from llama_index_gear.expansion.pagerank import LocalPageRank, local_pagerank
-from llama_index_gear.expansion.reader import READ_PROMPT, Reading, read
-from llama_index_gear.flow import Flow, Link, Passages, Search, TriplesOf, arun, run
+from llama_index_gear.expansion.reader import READ_PROMPT, Reading, read_facts_flow
+from llama_index_gear.flow import FetchPassages, Flow, LinkTriples, PassageTriples, RetrievePassages, arun, run
 from llama_index_gear.fusion import reciprocal_rank_fusion
-from llama_index_gear.nodes import explained, shown
+from llama_index_gear.nodes import llm_texts, with_explanation
 from llama_index_gear.triple import StoredTriple, Triple, plain
 
 dispatcher = get_dispatcher(__name__)
@@ -48,7 +48,7 @@ class GraphExpansionEvent(BaseEvent):
 
 
 @dataclass(frozen=True)
-class Start:
+class ExpansionSeeds:
     """Where a beam search starts, and why there.
 
     Attributes:
@@ -66,7 +66,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Walk:
+class ExpansionResult:
     """What a walk found, and how.
 
     Attributes:
@@ -82,7 +82,7 @@ class Walk:
 
     nodes: dict[str, BaseNode]
     base: list[str]
-    start: Start
+    start: ExpansionSeeds
     beams: list[Beam]
     chains: dict[str, tuple[StoredTriple, ...]]
     spread: list[str]
@@ -98,10 +98,10 @@ class Walk:
         return {name: ids.index(passage_id) + 1 for name, ids in lists.items() if passage_id in ids}
 
 
-class GraphWalk:
+class GraphExpansion:
     """Base retrieval, reading, linking, beam search, fusion: GeAR §4, for one store and one set of settings.
 
-    The methods `retrieving` and `expanding` are the flow; `retrieve`, `expand` and their async twins drive it.
+    The methods `retrieve_flow` and `expand_flow` are the flow; `retrieve`, `expand` and their async twins drive it.
 
     Args:
         sources: who answers the flow's requests. Without a base retriever the store itself is searched, without a
@@ -117,7 +117,7 @@ class GraphWalk:
 
     def __init__(
         self,
-        sources: Sources,
+        sources: Backends,
         search: BeamSearch,
         *,
         similarity_top_k: int = 10,
@@ -137,36 +137,36 @@ class GraphWalk:
 
     def retrieve(self, bundle: QueryBundle) -> list[NodeWithScore]:
         """Passages for a question."""
-        return run(self.retrieving(bundle), self.sources.answer)
+        return run(self.retrieve_flow(bundle), self.sources.answer)
 
     async def aretrieve(self, bundle: QueryBundle) -> list[NodeWithScore]:
         """`retrieve`, without blocking the event loop."""
-        return await arun(self.retrieving(bundle), self.sources.aanswer)
+        return await arun(self.retrieve_flow(bundle), self.sources.aanswer)
 
     def expand(self, bundle: QueryBundle, base: Sequence[NodeWithScore]) -> list[NodeWithScore]:
         """Passages for a question whose base passages are known."""
-        return run(self.expanding(bundle, base), self.sources.answer)
+        return run(self.expand_flow(bundle, base), self.sources.answer)
 
     async def aexpand(self, bundle: QueryBundle, base: Sequence[NodeWithScore]) -> list[NodeWithScore]:
         """`expand`, without blocking the event loop."""
-        return await arun(self.expanding(bundle, base), self.sources.aanswer)
+        return await arun(self.expand_flow(bundle, base), self.sources.aanswer)
 
     # -- the flow ------------------------------------------------------------------------------------------------
 
-    def retrieving(self, bundle: QueryBundle) -> Flow[list[NodeWithScore]]:
-        """Base retrieval, then `expanding`."""
-        known = yield from embedded(bundle)
+    def retrieve_flow(self, bundle: QueryBundle) -> Flow[list[NodeWithScore]]:
+        """Base retrieval, then `expand_flow`."""
+        known = yield from embed_query_flow(bundle)
         base = yield from self.searching(bundle, known)
-        return (yield from self.expanding(known, base))
+        return (yield from self.expand_flow(known, base))
 
-    def expanding(self, bundle: QueryBundle, base: Sequence[NodeWithScore]) -> Flow[list[NodeWithScore]]:
+    def expand_flow(self, bundle: QueryBundle, base: Sequence[NodeWithScore]) -> Flow[list[NodeWithScore]]:
         """Graph expansion of base passages, fused with them (GeAR §4.2, Eq. 3), cut at `similarity_top_k`."""
-        known = yield from embedded(bundle)
-        passages = yield from self.admitting(base)
-        walked = yield from self.walking(known, passages)
+        known = yield from embed_query_flow(bundle)
+        passages = yield from self.apply_filters_flow(base)
+        walked = yield from self.walk_graph_flow(known, passages)
         results = []
         for passage_id, score in walked.fused[: self.similarity_top_k]:
-            node = explained(walked.nodes[passage_id], walked.chain(passage_id), walked.ranks(passage_id))
+            node = with_explanation(walked.nodes[passage_id], walked.chain(passage_id), walked.ranks(passage_id))
             results.append(NodeWithScore(node=node, score=score))
         return results
 
@@ -178,21 +178,21 @@ class GraphWalk:
         asked = known
         if self.sources.base_retriever is not None:
             asked = QueryBundle(known.query_str, bundle.image_path, bundle.custom_embedding_strs, bundle.embedding)
-        (base,) = yield [Search(asked)]
+        (base,) = yield [RetrievePassages(asked)]
         return list(base)
 
-    def admitting(self, base: Sequence[NodeWithScore]) -> Flow[dict[str, BaseNode]]:
+    def apply_filters_flow(self, base: Sequence[NodeWithScore]) -> Flow[dict[str, BaseNode]]:
         """The base passages by id, in rank order, without those that the filters don't admit."""
         passages = {each.node.node_id: each.node for each in base}
         if self.sources.filters is not None and passages:
-            (allowed,) = yield [Passages(list(passages))]
+            (allowed,) = yield [FetchPassages(list(passages))]
             passages = {node.node_id: passages[node.node_id] for node in allowed}
         return passages
 
-    def walking(self, known: QueryBundle, passages: Mapping[str, BaseNode]) -> Flow[Walk]:
+    def walk_graph_flow(self, known: QueryBundle, passages: Mapping[str, BaseNode]) -> Flow[ExpansionResult]:
         """From base passages through the graph to more of them: reading, linking, beam search, fusion."""
         question, query = known.query_str, known.embedding or []
-        start = yield from self._starting(question, query, passages)
+        start = yield from self._seeds_flow(question, query, passages)
         beams = yield from diverse_triple_beam_search(question, query, start.triples, self.search)
         dispatcher.event(
             GraphExpansionEvent(
@@ -206,17 +206,17 @@ class GraphWalk:
         beams, reached = yield from self._aligning(beams)
         chains = flatten(beams)
         nodes = {**reached, **passages}
-        spread = yield from self._spreading(start, list(passages))
+        spread = yield from self._pagerank_flow(start, list(passages))
         missing = [each for each in dict.fromkeys([*chains, *spread]) if each and each not in nodes]
         if missing:
-            (fetched,) = yield [Passages(missing)]
+            (fetched,) = yield [FetchPassages(missing)]
             nodes.update({node.node_id: node for node in fetched})
         found = {passage_id: chain for passage_id, chain in chains.items() if passage_id in nodes}
         spread = [passage_id for passage_id in spread if passage_id in nodes]
         fused = reciprocal_rank_fusion([list(found), list(passages), spread], k=self.rrf_k)
-        return Walk(nodes, list(passages), start, beams, found, spread, fused)
+        return ExpansionResult(nodes, list(passages), start, beams, found, spread, fused)
 
-    def _spreading(self, start: Start, passage_ids: list[str]) -> Flow[list[str]]:
+    def _pagerank_flow(self, start: ExpansionSeeds, passage_ids: list[str]) -> Flow[list[str]]:
         """The passages that PageRank ranks first, from where the beam search started and the base passages."""
         if self.pagerank is None:
             return []
@@ -229,14 +229,16 @@ class GraphWalk:
         ranked = yield from local_pagerank(triples, passage_ids, self.pagerank)
         return [passage_id for passage_id, _ in ranked[: self.similarity_top_k]]
 
-    def _starting(self, question: str, query: Sequence[float], passages: Mapping[str, BaseNode]) -> Flow[Start]:
+    def _seeds_flow(
+        self, question: str, query: Sequence[float], passages: Mapping[str, BaseNode]
+    ) -> Flow[ExpansionSeeds]:
         """Read and link (GeAR §4.1, Eq. 1 and 2), or take the base passages' own triples (NaiveGE)."""
         reading, linked, fallback = Reading((), ()), [], ""
         if self.sources.llm is not None and passages:
-            reading = yield from read(question, shown(passages.values()), self.read_prompt)
+            reading = yield from read_facts_flow(question, llm_texts(passages.values()), self.read_prompt)
             if reading.triples:
                 texts = [triple.text for triple in reading.triples]
-                (answers,) = yield [Link(texts, self.link_top_k, query)]
+                (answers,) = yield [LinkTriples(texts, self.link_top_k, query)]
                 linked = [triple for each in answers for triple in each]
             if not linked:
                 fallback = reading.problem or (
@@ -244,8 +246,8 @@ class GraphWalk:
                 )
         if not linked:
             limit = None if self.search.reads_text else self.search.beam_size
-            (linked,) = yield [TriplesOf(list(passages), query, limit)]
-        return Start(reading, linked, fallback)
+            (linked,) = yield [PassageTriples(list(passages), query, limit)]
+        return ExpansionSeeds(reading, linked, fallback)
 
     def _aligning(self, beams: list[Beam]) -> Flow[tuple[list[Beam], dict[str, BaseNode]]]:
         """The beams, each triple with its passage, and such passages as are at hand: stored triples have theirs."""

@@ -9,7 +9,7 @@ from typing import Any
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 
 from llama_index_gear.errors import ReplyError
-from llama_index_gear.flow import Ask, Flow
+from llama_index_gear.flow import CallLLM, Flow
 from llama_index_gear.llm.client import as_passage, complaint
 from llama_index_gear.llm.parsing import parse_triples
 from llama_index_gear.triple import Triple
@@ -41,7 +41,7 @@ Answer with JSON of the form {"triples": [[subject, predicate, object], …]} an
 
 
 @dataclass(frozen=True)
-class Said:
+class ParsedReply:
     """What came of asking the model for something.
 
     Attributes:
@@ -72,9 +72,9 @@ class Reading:
     problem: str = ""
 
 
-def understood(
+def ask_and_parse(
     prompt: BasePromptTemplate, purpose: str, parse: Callable[[str], Any], variables: Mapping[str, str]
-) -> Flow[Said]:
+) -> Flow[ParsedReply]:
     """One call of the model; a second, with the error shown in `problem`, if `parse` raises `ReplyError`.
 
     What keeps the model from replying at all is raised.
@@ -82,24 +82,26 @@ def understood(
     replies: list[str] = []
     problem = ""
     for _ in range(2):
-        (reply,) = yield [Ask(prompt, {**variables, "problem": complaint(problem)}, purpose)]
+        (reply,) = yield [CallLLM(prompt, {**variables, "problem": complaint(problem)}, purpose)]
         if reply.error is not None:
             raise reply.error
         replies.append(reply.text)
         try:
-            return Said(parse(reply.text), tuple(replies))
+            return ParsedReply(parse(reply.text), tuple(replies))
         except ReplyError as error:
             problem = str(error)
-    return Said(None, tuple(replies), problem)
+    return ParsedReply(None, tuple(replies), problem)
 
 
-def read(question: str, passages: Sequence[str], prompt: BasePromptTemplate = READ_PROMPT) -> Flow[Reading]:
+def read_facts_flow(question: str, passages: Sequence[str], prompt: BasePromptTemplate = READ_PROMPT) -> Flow[Reading]:
     """`read(C'_q, q)` of GeAR Eq. 1."""
-    said = yield from understood(prompt, "read", read_triples, {"question": question, "passages": numbered(passages)})
+    said = yield from ask_and_parse(
+        prompt, "read", parse_reply_triples, {"question": question, "passages": numbered_passages(passages)}
+    )
     return Reading(said.value or (), said.replies, said.problem)
 
 
-def read_triples(reply: str) -> tuple[Triple, ...]:
+def parse_reply_triples(reply: str) -> tuple[Triple, ...]:
     """The triples in a reply; none twice.
 
     Raises:
@@ -109,6 +111,6 @@ def read_triples(reply: str) -> tuple[Triple, ...]:
     return parse_triples(reply).triples
 
 
-def numbered(passages: Sequence[str]) -> str:
+def numbered_passages(passages: Sequence[str]) -> str:
     """Number passages, as a prompt shows them; none closes the fence or begins another."""
     return "\n\n".join(f"[{number}] {as_passage(text)}" for number, text in enumerate(passages, start=1))

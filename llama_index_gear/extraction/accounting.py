@@ -36,7 +36,7 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True)
-class Extraction:
+class ExtractionRecord:
     """What became of one passage; rides on its node as `gear_extraction`.
 
     Attributes:
@@ -47,9 +47,9 @@ class Extraction:
         completion_tokens: likewise.
         reused: the triples come from an earlier run: from the node itself or from the extractor's cache.
         key: fingerprint of model, prompt, title, text and tenant: what the triples were extracted from.
-        together: of a passage that failed with all that shared its call: which call that was, by a fingerprint. The
-            next try asks for them together again.
-        again: the reply for several passages said nothing of this one, so that it was asked for again, alone.
+        shared_call_id: names the call, by a fingerprint, of a passage that failed with all that shared it. The next
+            try asks for them together again.
+        retried_alone: the reply for several passages said nothing of this one, so that it was asked for again, alone.
 
     """
 
@@ -60,8 +60,8 @@ class Extraction:
     completion_tokens: int = 0
     reused: bool = False
     key: str = ""
-    together: str = ""
-    again: bool = False
+    shared_call_id: str = ""
+    retried_alone: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class ExtractionLedger:
         calls: calls of the model, retries included.
         prompt_tokens: tokens sent.
         completion_tokens: tokens received.
-        asked_again: passages that a reply for several said nothing of, so that they were asked for again, alone.
+        retried_alone: passages that a reply for several said nothing of, so that they were asked for again, alone.
         answered: passages that a reply was had for in this run, whatever it was worth.
 
     """
@@ -90,7 +90,7 @@ class ExtractionLedger:
     calls: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    asked_again: int = 0
+    retried_alone: int = 0
     answered: int = 0
 
     @classmethod
@@ -109,7 +109,7 @@ class ExtractionLedger:
             calls=sum(record.calls for _, record in known),
             prompt_tokens=sum(record.prompt_tokens for _, record in known),
             completion_tokens=sum(record.completion_tokens for _, record in known),
-            asked_again=sum(record.again for _, record in known),
+            retried_alone=sum(record.retried_alone for _, record in known),
             answered=sum(record.prompt_tokens > 0 for _, record in known),
         )
 
@@ -122,18 +122,18 @@ class ExtractionLedger:
 
     def __str__(self) -> str:
         parts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self.outcomes.items()))
-        again = f"{self.asked_again} passages asked for again, " if self.asked_again else ""
+        again = f"{self.retried_alone} passages asked for again, " if self.retried_alone else ""
         return (
             f"{self.passages} passages ({parts}; {self.reused} reused), {self.triples} triples, {self.calls} calls, "
             f"{again}{self.prompt_tokens} prompt and {self.completion_tokens} completion tokens"
         )
 
 
-def record_of(node: BaseNode) -> Extraction | None:
+def record_of(node: BaseNode) -> ExtractionRecord | None:
     """The record that rides on a node; None if it was never extracted."""
     plain: Any = node.metadata.get(EXTRACTION_KEY)
     try:
-        return Extraction(**{**plain, "outcome": Outcome(plain["outcome"])})
+        return ExtractionRecord(**{**plain, "outcome": Outcome(plain["outcome"])})
     except (TypeError, KeyError, ValueError):  # none, or what another program or version left there
         return None
 
@@ -144,7 +144,7 @@ def is_over_budget(node: BaseNode) -> bool:
     return record is not None and record.outcome is Outcome.OVER_BUDGET
 
 
-def with_record(node: BaseNode, triples: Sequence[Triple], record: Extraction) -> BaseNode:
+def with_record(node: BaseNode, triples: Sequence[Triple], record: ExtractionRecord) -> BaseNode:
     """A copy of `node` that carries these triples and this record."""
     plain = {**asdict(record), "outcome": record.outcome.value}
     return with_metadata(attach_triples(node, triples), {EXTRACTION_KEY: plain})

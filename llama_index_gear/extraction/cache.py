@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from llama_index.core.storage.kvstore.types import BaseKVStore
 
-from llama_index_gear.extraction.accounting import Extraction, Outcome
+from llama_index_gear.extraction.accounting import ExtractionRecord, Outcome
 from llama_index_gear.triple import Triple
 
 logger = logging.getLogger(__name__)
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 _COLLECTION = "gear_extraction"
 
 
-class Memory:
+class ExtractionCache:
     """Extracted passages, by fingerprint.
 
     A cache that can't be reached remembers nothing, and a warning says so once: what was paid for goes on without it.
@@ -31,16 +31,16 @@ class Memory:
         self._failed_runs = 0
         self._has_warned = False
 
-    async def recall(self, key: str) -> tuple[list[Triple], Extraction] | None:
+    async def recall(self, key: str) -> tuple[list[Triple], ExtractionRecord] | None:
         """What was extracted of a passage; None if nothing is known."""
         if self._cache is not None:
             with self._may_fail():  # or hold what another version wrote
                 if (kept := await self._cache.aget(key, collection=_COLLECTION)) is not None:
-                    record = Extraction(Outcome(kept["outcome"]), kept.get("problem", ""), reused=True, key=key)
+                    record = ExtractionRecord(Outcome(kept["outcome"]), kept.get("problem", ""), reused=True, key=key)
                     return [Triple(*slots) for slots in kept["triples"]], record
         return None
 
-    async def keep(self, found: Sequence[Triple], record: Extraction) -> None:
+    async def keep(self, found: Sequence[Triple], record: ExtractionRecord) -> None:
         """Remember a passage, unless its extraction failed."""
         if self._cache is None or record.outcome.failure:
             return

@@ -9,10 +9,10 @@ from dataclasses import replace
 from llama_index.core.prompts import PromptTemplate
 
 from llama_index_gear.errors import ReplyError
-from llama_index_gear.extraction.accounting import Extraction, Outcome
+from llama_index_gear.extraction.accounting import ExtractionRecord, Outcome
 from llama_index_gear.llm.client import Reply, as_passage, unfenced
 from llama_index_gear.llm.parsing import parse_numbered, parse_triples
-from llama_index_gear.llm.text import described
+from llama_index_gear.llm.text import describe_error
 from llama_index_gear.triple import Triple, entity_key
 
 EXTRACT_PROMPT = PromptTemplate(
@@ -93,11 +93,11 @@ def shown_title(title: str) -> str:
     return unfenced(" ".join(title.split())) or "(none)"
 
 
-def understood(reply: Reply) -> tuple[Sequence[Triple], Outcome, str]:
+def parse_extraction(reply: Reply) -> tuple[Sequence[Triple], Outcome, str]:
     """The triples of a reply, what is to be called of it, and what is wrong with it."""
     if reply.error is not None:
         outcome = Outcome.TIMED_OUT if reply.timed_out else Outcome.FAILED
-        return (), outcome, described(reply.error)
+        return (), outcome, describe_error(reply.error)
     if reply.refused:
         return (), Outcome.REFUSED, reply.text or "the model refused"
     try:
@@ -112,7 +112,7 @@ def understood(reply: Reply) -> tuple[Sequence[Triple], Outcome, str]:
     return triples, Outcome.EXTRACTED if triples else Outcome.NO_FACTS, ""
 
 
-def in_calls(asked: Sequence[tuple[str, Extraction | None, str]], size: int) -> list[list[int]]:
+def group_into_calls(asked: Sequence[tuple[str, ExtractionRecord | None, str]], size: int) -> list[list[int]]:
     """Which passages share a call: places, of passages given by fingerprint, what became of them before, and tenant.
 
     Neighbours at first, of one tenant; after a call that failed, those who shared it, in the same order, so that a
@@ -122,8 +122,8 @@ def in_calls(asked: Sequence[tuple[str, Extraction | None, str]], size: int) -> 
     together: dict[str, list[int]] = {}
     alone: list[list[int]] = []
     for place, (key, record, tenant) in enumerate(asked):
-        if record is not None and record.key == key and record.together:
-            together.setdefault(record.together, []).append(place)
+        if record is not None and record.key == key and record.shared_call_id:
+            together.setdefault(record.shared_call_id, []).append(place)
         elif record is None or record.key != key or record.outcome is Outcome.OVER_BUDGET:
             fresh.setdefault(tenant, []).append(place)
         else:
@@ -136,7 +136,7 @@ def in_calls(asked: Sequence[tuple[str, Extraction | None, str]], size: int) -> 
     return [sorted(call, key=lambda place: asked[place][0]) for call in calls] + alone
 
 
-def in_pages(asked: Sequence[tuple[str, str]], size: int) -> list[list[str]]:
+def group_into_pages(asked: Sequence[tuple[str, str]], size: int) -> list[list[str]]:
     """Passages, given by id and the call that each shared ("" if none), in pages of `size` or so: calls stay whole."""
     calls: dict[tuple[str, str], list[str]] = {}
     for passage_id, call in asked:
@@ -149,27 +149,27 @@ def in_pages(asked: Sequence[tuple[str, str]], size: int) -> list[list[str]]:
     return pages
 
 
-def understood_together(
+def parse_shared_extraction(
     reply: Reply, passages: Sequence[tuple[str, str]], keys: Sequence[str]
-) -> list[tuple[Sequence[Triple], Extraction]]:
+) -> list[tuple[Sequence[Triple], ExtractionRecord]]:
     """What a reply says of each of these (text, title); a failure where it says nothing that can be relied on.
 
     Left out is a triple that was mistaken for this passage's, or made up: neither end stands in the passage or its
     title, or one that doesn't stands in another passage. (Of GPT-3.5's 116,957 triples of MuSiQue's and HotpotQA's
-    passages, made one passage a call, 263 would be: 0.2 %, five neighbours a call.) Tokens are shared out evenly; the
+    passages, made one passage a call, 263 would be: 0.2 %, five neighbors a call.) Tokens are shared out evenly; the
     calls are the first passage's.
     """
     found: dict[int, tuple[Triple, ...]] = {}
-    otherwise = Extraction(Outcome.UNREADABLE, "the reply for several passages does not say what this one states")
+    otherwise = ExtractionRecord(Outcome.UNREADABLE, "the reply for several passages does not say what this one states")
     if reply.error is not None and reply.repeatable:
-        _, outcome, problem = understood(reply)
+        _, outcome, problem = parse_extraction(reply)
         call = hashlib.sha256("".join(sorted(keys)).encode()).hexdigest()[:16]
-        otherwise = Extraction(outcome, problem, together=call)
+        otherwise = ExtractionRecord(outcome, problem, shared_call_id=call)
     elif reply.error is None and not reply.refused:
         found = parse_numbered(reply.text, len(passages))
         if reply.truncated and found:  # what the cut went through may look whole: clients close the brackets
             found.popitem()
-    told: list[tuple[Sequence[Triple], Extraction]] = []
+    told: list[tuple[Sequence[Triple], ExtractionRecord]] = []
     texts = [entity_key(f"{title} {text}") for text, title in passages]
     for number, own in enumerate(texts, start=1):
         stated = found.get(number)
@@ -178,7 +178,7 @@ def understood_together(
         if stated is not None and bool(stated) == bool(triples):
             left_out = len(stated) - len(triples)
             problem = f"{left_out} triples left out that are not of this passage" if left_out else ""
-            record = Extraction(Outcome.EXTRACTED if triples else Outcome.NO_FACTS, problem)
+            record = ExtractionRecord(Outcome.EXTRACTED if triples else Outcome.NO_FACTS, problem)
         spent = replace(
             record,
             calls=reply.calls if number == 1 else 0,
@@ -207,7 +207,7 @@ def _share(tokens: int, number: int, passages: int) -> int:
     return tokens * number // passages - tokens * (number - 1) // passages
 
 
-def added(record: Extraction, reply: Reply, outcome: Outcome, problem: str) -> Extraction:
+def add_reply(record: ExtractionRecord, reply: Reply, outcome: Outcome, problem: str) -> ExtractionRecord:
     """The record after one more reply."""
     return replace(
         record,

@@ -60,7 +60,7 @@ class ExtractionEstimate:
         )
 
 
-class Purse:
+class CostBudget:
     """What was spent, and what may be.
 
     Args:

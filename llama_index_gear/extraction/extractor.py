@@ -22,18 +22,18 @@ from tqdm.auto import tqdm
 from llama_index_gear.errors import ArgumentError, ExtractionError, check_counts, check_numbers
 from llama_index_gear.extraction.accounting import (
     FAILED_EXTRACTIONS,
-    Extraction,
     ExtractionLedger,
+    ExtractionRecord,
     Outcome,
     is_over_budget,
     record_of,
     with_record,
 )
-from llama_index_gear.extraction.cache import Memory
-from llama_index_gear.extraction.calls import EXTRACT_PROMPT, EXTRACT_SEVERAL_PROMPT, in_calls, in_pages
-from llama_index_gear.extraction.cost import ExtractionEstimate, Purse
+from llama_index_gear.extraction.cache import ExtractionCache
+from llama_index_gear.extraction.calls import EXTRACT_PROMPT, EXTRACT_SEVERAL_PROMPT, group_into_calls, group_into_pages
+from llama_index_gear.extraction.cost import CostBudget, ExtractionEstimate
 from llama_index_gear.extraction.passage_calls import PassageCalls
-from llama_index_gear.flow import SharedCalls, gather, run_coroutine
+from llama_index_gear.flow import ExtractionCallIds, gather, run_coroutine
 from llama_index_gear.llm.client import offers_functions
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.tenancy import Tenancy
@@ -124,9 +124,9 @@ class GeARTripleExtractor(TransformComponent):
     show_progress: bool = Field(exclude=True)
 
     _ledger: ExtractionLedger = PrivateAttr(default_factory=ExtractionLedger)
-    _purse: Purse = PrivateAttr()
+    _purse: CostBudget = PrivateAttr()
     _tenancy: Tenancy = PrivateAttr()
-    _memory: Memory = PrivateAttr()
+    _memory: ExtractionCache = PrivateAttr()
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class GeARTripleExtractor(TransformComponent):
         cache: BaseKVStore | None = None,
         show_progress: bool = False,
     ) -> None:
-        purse, tenancy = Purse(price, max_cost), Tenancy(tenant_field, tenant)
+        purse, tenancy = CostBudget(price, max_cost), Tenancy(tenant_field, tenant)
         check_counts(num_workers=num_workers, passages_per_call=passages_per_call)
         check_counts(least=0, max_retries=max_retries)
         check_numbers("0 or more seconds", lambda seconds: seconds >= 0, retry_backoff=retry_backoff)
@@ -179,7 +179,7 @@ class GeARTripleExtractor(TransformComponent):
             cache=cache,
             show_progress=show_progress,
         )
-        self._purse, self._tenancy, self._memory = purse, tenancy, Memory(cache)
+        self._purse, self._tenancy, self._memory = purse, tenancy, ExtractionCache(cache)
 
     @classmethod
     def class_name(cls) -> str:
@@ -235,7 +235,7 @@ class GeARTripleExtractor(TransformComponent):
 
     async def aestimate(self, nodes: Sequence[BaseNode]) -> ExtractionEstimate:
         """`estimate`, without blocking the event loop."""
-        nodes = self._tenancy.owned(nodes)
+        nodes = self._tenancy.assign_tenant(nodes)
         calls = await self._calls(nodes)
         together = [[nodes[place] for place, _ in call] for call in calls]
         expected = await asyncio.to_thread(lambda: list(map(self._asking.expected_tokens, together)))
@@ -269,15 +269,15 @@ class GeARTripleExtractor(TransformComponent):
         async def store(before: Sequence[BaseNode], after: Sequence[BaseNode]) -> None:
             known = [node for node in after if not is_over_budget(node)]  # the others stay what they were
             if known:
-                await vector_store.async_add(known, unless_changed=before)
+                await vector_store.async_add(known, if_unchanged_since=before)
 
         answer = getattr(vector_store, "aanswer", None)
         if answer is None:
             raise ArgumentError(f"retry_failed needs a GeARVectorStore, not {type(vector_store).__name__}")
-        failed = await answer(SharedCalls(), FAILED_EXTRACTIONS)
+        failed = await answer(ExtractionCallIds(), FAILED_EXTRACTIONS)
         self._ledger = ExtractionLedger()
         with self._bar(len(failed), self.show_progress) as bar:
-            for ids in in_pages(failed, self.passages_per_call * max(1, _PAGE // self.passages_per_call)):
+            for ids in group_into_pages(failed, self.passages_per_call * max(1, _PAGE // self.passages_per_call)):
                 page = await vector_store.aget_nodes(ids, FAILED_EXTRACTIONS)
                 bar.update(len(ids) - len(page))  # somebody else was faster
                 self._ledger += ExtractionLedger.of(await self._extracted(page, bar, store))
@@ -303,7 +303,7 @@ class GeARTripleExtractor(TransformComponent):
 
     async def _extracted(self, nodes: Sequence[BaseNode], bar: Any, store: _Store | None = None) -> list[BaseNode]:
         """The nodes with their triples; each call's, as passed in and as they are now, are given to `store` at once."""
-        extracted = self._tenancy.owned(nodes)
+        extracted = self._tenancy.assign_tenant(nodes)
         calls = await self._calls(extracted)
         bar.update(len(nodes) - sum(map(len, calls)))
 
@@ -324,7 +324,7 @@ class GeARTripleExtractor(TransformComponent):
         return extracted
 
     async def _report(self) -> None:
-        again, answered = self._ledger.asked_again, self._ledger.answered
+        again, answered = self._ledger.retried_alone, self._ledger.answered
         if 4 * again > answered:
             logger.warning(
                 "%s of %s passages had to be asked for again, alone: a smaller passages_per_call, or 1, will cost less",
@@ -361,7 +361,7 @@ class GeARTripleExtractor(TransformComponent):
         await gather([look() for _ in range(min(self.num_workers, len(extracted)))])
         asked.sort()
         before = [(key, record_of(extracted[place]), self._tenant_of(extracted[place])) for place, key in asked]
-        return [[asked[number] for number in call] for call in in_calls(before, self.passages_per_call)]
+        return [[asked[number] for number in call] for call in group_into_calls(before, self.passages_per_call)]
 
     async def _make(self, call: list[tuple[int, str]], extracted: list[BaseNode]) -> None:
         """Make a call for the passages at these places, and fill in what comes of it."""
@@ -369,7 +369,9 @@ class GeARTripleExtractor(TransformComponent):
         for (place, key), (found, record) in zip(call, told, strict=True):
             before = record_of(extracted[place])
             if record.outcome is Outcome.OVER_BUDGET and before is not None and before.key == key:
-                record = replace(record, together=before.together)  # who shared a call that a batch may have answered
+                record = replace(
+                    record, shared_call_id=before.shared_call_id
+                )  # who shared a call that a batch may have answered
             record = replace(record, key=key)
             await self._memory.keep(found, record)
             extracted[place] = with_record(extracted[place], found, record)
@@ -382,11 +384,11 @@ class GeARTripleExtractor(TransformComponent):
         key = hashlib.sha256("\0".join(about).encode("utf-8", "surrogatepass")).hexdigest()
         earlier = record_of(node)
         if earlier is not None and earlier.key == key and not earlier.outcome.failure:
-            again = Extraction(earlier.outcome, earlier.problem, reused=True, key=key)
+            again = ExtractionRecord(earlier.outcome, earlier.problem, reused=True, key=key)
             return key, with_record(node, read_triples(node), again)
         if (kept := await self._memory.recall(key)) is not None:
             return key, with_record(node, *kept)
-        return key, None if text.strip() else with_record(node, [], Extraction(Outcome.BLANK, key=key))
+        return key, None if text.strip() else with_record(node, [], ExtractionRecord(Outcome.BLANK, key=key))
 
     def _tenant_of(self, node: BaseNode) -> str:
         return str(node.metadata[self.tenant_field]) if self.tenant_field else ""

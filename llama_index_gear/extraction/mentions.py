@@ -71,7 +71,7 @@ class MentionTripleExtractor(TransformComponent):
 
     What it isn't: no relation is understood, no pronoun resolved, and "Curry" and "Stephen Curry" are two entities. It
     is made for English: German nouns are all names to it, and scripts without capital letters (Arabic, Chinese, …)
-    have none, so that their passages have no neighbours but those of the same title.
+    have none, so that their passages have no neighbors but those of the same title.
 
     Recall in percent of NaiveGE on the 100 questions and 1,890 passages of `musique_train`, base hybrid, embeddings of
     all-MiniLM-L6-v2 (95 % intervals of R@10 are about ± 5.8 points):

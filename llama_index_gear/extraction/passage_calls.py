@@ -12,16 +12,16 @@ from llama_index.core.llms import LLM
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import BaseNode, MetadataMode
 
-from llama_index_gear.extraction.accounting import Extraction, Outcome
+from llama_index_gear.extraction.accounting import ExtractionRecord, Outcome
 from llama_index_gear.extraction.calls import (
     EXTRACT_SEVERAL_PROMPT,
-    added,
+    add_reply,
+    parse_extraction,
+    parse_shared_extraction,
     shown_title,
     shown_together,
-    understood,
-    understood_together,
 )
-from llama_index_gear.extraction.cost import Purse, expected_tokens
+from llama_index_gear.extraction.cost import CostBudget, expected_tokens
 from llama_index_gear.llm.client import (
     PassageFacts,
     PassagesFacts,
@@ -47,7 +47,7 @@ class PassageCalls:
     title_key: str
     max_retries: int
     retry_backoff: float
-    purse: Purse
+    purse: CostBudget
 
     def fingerprint(self) -> str:
         """What tells this model, and what it is asked, from others."""
@@ -68,27 +68,31 @@ class PassageCalls:
         prompt = "\n".join(message.content or "" for message in self._messages(nodes))
         return expected_tokens(prompt, [self.shown(node)[0] for node in nodes], form=self._form(nodes))
 
-    async def ask(self, nodes: Sequence[BaseNode], keys: Sequence[str]) -> list[tuple[Sequence[Triple], Extraction]]:
+    async def ask(
+        self, nodes: Sequence[BaseNode], keys: Sequence[str]
+    ) -> list[tuple[Sequence[Triple], ExtractionRecord]]:
         """What the model says of each passage: of several together first, then of those alone of which it didn't."""
-        over_budget = Extraction(Outcome.OVER_BUDGET, f"more than max_cost={self.purse.ceiling} would have been spent")
+        over_budget = ExtractionRecord(
+            Outcome.OVER_BUDGET, f"more than max_cost={self.purse.ceiling} would have been spent"
+        )
         shared = await self._reply(nodes) if len(nodes) > 1 else None
         if shared is None:  # too dear, perhaps, for what is left, which may do for one
             return [await self._ask_alone(node, over_budget) for node in nodes]
-        told = understood_together(shared, [self.shown(node) for node in nodes], keys)
+        told = parse_shared_extraction(shared, [self.shown(node) for node in nodes], keys)
         return [
             await self._ask_alone(
                 node,
                 replace(record, outcome=over_budget.outcome, problem=over_budget.problem),
                 again=shared.error is None,
             )
-            if record.outcome.failure and not record.together
+            if record.outcome.failure and not record.shared_call_id
             else (found, record)
             for node, (found, record) in zip(nodes, told, strict=True)
         ]
 
     async def _ask_alone(
-        self, node: BaseNode, record: Extraction, *, again: bool = False
-    ) -> tuple[Sequence[Triple], Extraction]:
+        self, node: BaseNode, record: ExtractionRecord, *, again: bool = False
+    ) -> tuple[Sequence[Triple], ExtractionRecord]:
         """One reply, and a second if the first can't be read; what was spent before is counted in the record."""
         triples: Sequence[Triple] = ()
         complained = ""
@@ -96,8 +100,8 @@ class PassageCalls:
             reply = await self._reply([node], complained)
             if reply is None:
                 break
-            triples, outcome, complained = understood(reply)
-            record = replace(added(record, reply, outcome, complained), again=again)
+            triples, outcome, complained = parse_extraction(reply)
+            record = replace(add_reply(record, reply, outcome, complained), retried_alone=again)
             if outcome not in (Outcome.UNREADABLE, Outcome.EMPTY):
                 break
         return triples, record

@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 from qdrant_client.http import models
 
 from llama_index_gear.errors import EmbeddingError, check_counts, check_vector
-from llama_index_gear.flow import Candidate, EmbedTexts, Facts, Flow, Link, Neighbours, Similarities
+from llama_index_gear.flow import (
+    Candidate,
+    ChainSimilarities,
+    EmbedTexts,
+    FetchTriples,
+    Flow,
+    LinkTriples,
+    NeighborTriples,
+)
 from llama_index_gear.fork_safety import free_in_child
 from llama_index_gear.store.collections import Collections, WordEncoder
 from llama_index_gear.store.filters import triple_filter
@@ -27,7 +35,7 @@ _NAMED = 300  # triples that share words with a fact's names, from which BM25 ch
 
 
 @dataclass
-class Remembered:
+class EmbeddingCache:
     """Unit vectors of triples that were embedded at query time; beyond `most`, the longest unused are forgotten."""
 
     most: int = 20_000
@@ -57,9 +65,9 @@ class SparseReads:
     name: str
     bm25: WordEncoder
     collections: Collections
-    remembered: Remembered = field(default_factory=Remembered)
+    remembered: EmbeddingCache = field(default_factory=EmbeddingCache)
 
-    def linking(self, link: Link) -> Flow[list[list[StoredTriple]]]:
+    def linking(self, link: LinkTriples) -> Flow[list[list[StoredTriple]]]:
         """The triples that BM25 ranks first for each text (Millions of GeAR-s Eq. 3)."""
         check_counts(link_top_k=link.top_k)
         requests = [self._by_words(text, link.top_k) for text in link.texts]
@@ -77,9 +85,9 @@ class SparseReads:
         scored = {each.id: replace(each, score=scores[each.id]) for each in triples.values()}
         return [[scored[str(point.id)] for point in answer] for answer in answers]
 
-    def neighbours(self, request: Neighbours) -> Flow[list[list[Candidate]]]:
+    def neighbors(self, request: NeighborTriples) -> Flow[list[list[Candidate]]]:
         """Triples that share an entity; of more than the limit, those that share words with the question first."""
-        check_counts(neighbours=request.limit)
+        check_counts(neighbors=request.limit)
         matches = [
             triple_filter(None, must=[any_of("entities", entities)], exclude=request.exclude)
             for entities in request.triple_entities
@@ -98,7 +106,7 @@ class SparseReads:
         ranked = [[Candidate(each, scores[each]) for each in near if each in scores] for near in found]
         return [sorted(near, key=lambda each: (-round(each.score, 6), each.id)) for near in ranked]
 
-    def similarities(self, request: Similarities) -> Flow[list[list[float]]]:
+    def similarities(self, request: ChainSimilarities) -> Flow[list[list[float]]]:
         """From what is remembered; what is not, is read and embedded again."""
         ids = list(dict.fromkeys(each for pair in request.pairs for part in pair for each in part))
         vectors = yield from self._vectors(ids)
@@ -114,7 +122,7 @@ class SparseReads:
         vectors = self.remembered.known(ids)
         missing = [each for each in ids if each not in vectors]
         if missing:
-            facts = read or (yield from TripleReads(self.collections).facts(Facts(missing)))
+            facts = read or (yield from TripleReads(self.collections).facts(FetchTriples(missing)))
             texts = {each: facts[each].triple.text for each in missing if each in facts}
             distinct = list(dict.fromkeys(texts.values()))
             (embedded,) = yield [EmbedTexts(distinct)]

@@ -16,14 +16,14 @@ from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, StoreError, check_counts
 from llama_index_gear.flow import (
-    Call,
-    Compute,
+    ChainSimilarities,
     EmbedTexts,
-    Facts,
+    FetchTriples,
     Flow,
-    Link,
-    Neighbours,
-    Similarities,
+    LinkTriples,
+    NeighborTriples,
+    QdrantCall,
+    RunFunction,
     arun,
     run,
 )
@@ -41,7 +41,7 @@ from llama_index_gear.triple import GraphTriple, Triple
 
 
 @dataclass
-class Loaded:
+class LoadResult:
     """What a load did.
 
     Attributes:
@@ -129,7 +129,7 @@ class ExternalTripleStore:
         """The model that compares triples with questions."""
         return self._connection.embed_model
 
-    def load(self, triples: Iterable[GraphTriple | Triple], *, show_progress: bool = False) -> Loaded:
+    def load(self, triples: Iterable[GraphTriple | Triple], *, show_progress: bool = False) -> LoadResult:
         """Store triples. Those that are there are not written again: a load that was killed goes on when repeated.
 
         Args:
@@ -142,7 +142,7 @@ class ExternalTripleStore:
         """
         return run(self._graph.loading(triples, self.batch_size, show_progress), self._connection.answer)
 
-    async def aload(self, triples: Iterable[GraphTriple | Triple], *, show_progress: bool = False) -> Loaded:
+    async def aload(self, triples: Iterable[GraphTriple | Triple], *, show_progress: bool = False) -> LoadResult:
         """`load`, without blocking the event loop."""
         return await arun(self._graph.loading(triples, self.batch_size, show_progress), self._connection.aanswer)
 
@@ -183,7 +183,7 @@ class ExternalTripleStore:
         await self.aclose()
 
     def answer(self, request: Any) -> Any:
-        """Answer `Link`, `Neighbours`, `Facts` or `Similarities` of `steps.py`."""
+        """Answer `LinkTriples`, `NeighborTriples`, `FetchTriples` or `ChainSimilarities` of `steps.py`."""
         return run(self._graph.answering(request), self._connection.answer)
 
     async def aanswer(self, request: Any) -> Any:
@@ -214,33 +214,33 @@ class _Graph:
         yield from self._opening()
         reads = TripleReads(self.collections)
         match request:
-            case Facts():
+            case FetchTriples():
                 return (yield from reads.facts(request))
-            case Link() if self.is_dense:
+            case LinkTriples() if self.is_dense:
                 return (yield from reads.linking(request, None))
-            case Neighbours() if self.is_dense:
-                return (yield from reads.neighbours(request, None))
-            case Similarities() if self.is_dense:
+            case NeighborTriples() if self.is_dense:
+                return (yield from reads.neighbors(request, None))
+            case ChainSimilarities() if self.is_dense:
                 return (yield from reads.similarities(request))
-            case Link():
+            case LinkTriples():
                 return (yield from self.sparse.linking(request))
-            case Neighbours():
-                return (yield from self.sparse.neighbours(request))
-            case Similarities():
+            case NeighborTriples():
+                return (yield from self.sparse.neighbors(request))
+            case ChainSimilarities():
                 return (yield from self.sparse.similarities(request))
         raise StoreError(f"a graph has no answer to {type(request).__name__}")
 
     def _opening(self, any_vectors: bool = False) -> Flow[None]:
         if self.is_known:
             return
-        (exists,) = yield [Call("collection_exists", {"collection_name": self.name})]
+        (exists,) = yield [QdrantCall("collection_exists", {"collection_name": self.name})]
         if not exists:
             raise StoreError(f"there is no graph {self.name!r} yet: load triples into it first")
-        (info,) = yield [Call("get_collection", {"collection_name": self.name})]
+        (info,) = yield [QdrantCall("get_collection", {"collection_name": self.name})]
         vectors = info.config.params.vectors or {}
         is_ours = SPARSE in (info.config.params.sparse_vectors or {})
         first = {"collection_name": self.name, "limit": 1, "with_payload": FACT, "with_vectors": False}
-        (page,) = yield [Call("scroll", first)]
+        (page,) = yield [QdrantCall("scroll", first)]
         for point in page[0]:  # a triple of no passage
             is_ours = is_ours and "subject" in (point.payload or {}) and "passage_id" not in point.payload
         if not is_ours:
@@ -255,12 +255,14 @@ class _Graph:
 
     # -- writing -------------------------------------------------------------------------------------------------
 
-    def loading(self, triples: Iterable[GraphTriple | Triple], batch_size: int, show_progress: bool) -> Flow[Loaded]:
+    def loading(
+        self, triples: Iterable[GraphTriple | Triple], batch_size: int, show_progress: bool
+    ) -> Flow[LoadResult]:
         """The flow of `load`."""
-        loaded = Loaded()
+        loaded = LoadResult()
         source = iter(get_tqdm_iterable(triples, show_progress, "Loading triples"))
         while True:
-            (batch,) = yield [Compute(partial(_next_of, source, batch_size))]  # a reader reads files
+            (batch,) = yield [RunFunction(partial(_next_of, source, batch_size))]  # a reader reads files
             if not batch:
                 return loaded
             loaded.read += len(batch)
@@ -270,7 +272,7 @@ class _Graph:
         if not self.is_ready:
             yield from self._preparing(next(iter(batch.values())))
         asked = {"collection_name": self.name, "ids": list(batch), "with_payload": False, "with_vectors": False}
-        (there,) = yield [Call("retrieve", asked)]
+        (there,) = yield [QdrantCall("retrieve", asked)]
         known = {str(point.id) for point in there}
         new = {point_id: each for point_id, each in batch.items() if point_id not in known}
         if not new:
@@ -280,12 +282,12 @@ class _Graph:
             (vectors,) = yield [EmbedTexts([each.triple.text for each in new.values()])]
             for vector in vectors:
                 self.collections.check_dimension(vector, "the embedding of a triple (embed_model of the graph)")
-        (points,) = yield [Compute(partial(self._points, new, vectors))]
-        yield [Call("upsert", {"collection_name": self.name, "points": points, "wait": True})]
+        (points,) = yield [RunFunction(partial(self._points, new, vectors))]
+        yield [QdrantCall("upsert", {"collection_name": self.name, "points": points, "wait": True})]
         return len(new)
 
     def _preparing(self, first: GraphTriple) -> Flow[None]:
-        (exists,) = yield [Call("collection_exists", {"collection_name": self.name})]
+        (exists,) = yield [QdrantCall("collection_exists", {"collection_name": self.name})]
         if exists:
             yield from self._opening()  # nothing is written into what is no graph
         if self.has_vectors and not self.is_dense:
@@ -313,7 +315,7 @@ class _Graph:
                 "subject": each.triple.subject,
                 "predicate": each.triple.predicate,
                 "object": each.triple.object,
-                "entities": [] if each.is_name else list(each.entities),  # what neighbours are found by
+                "entities": [] if each.is_name else list(each.entities),  # what neighbors are found by
             }
             if each.is_name:
                 payload["names"] = list(each.entities)
@@ -322,18 +324,18 @@ class _Graph:
 
     def counting(self) -> Flow[int]:
         """The flow of `count`."""
-        (exists,) = yield [Call("collection_exists", {"collection_name": self.name})]
+        (exists,) = yield [QdrantCall("collection_exists", {"collection_name": self.name})]
         if not exists:
             return 0
-        (counted,) = yield [Call("count", {"collection_name": self.name, "exact": True})]
+        (counted,) = yield [QdrantCall("count", {"collection_name": self.name, "exact": True})]
         return int(counted.count)
 
     def clearing(self) -> Flow[None]:
         """The flow of `clear`."""
-        (exists,) = yield [Call("collection_exists", {"collection_name": self.name})]
+        (exists,) = yield [QdrantCall("collection_exists", {"collection_name": self.name})]
         if exists:
             yield from self._opening(any_vectors=True)
-            yield [Call("delete_collection", {"collection_name": self.name})]
+            yield [QdrantCall("delete_collection", {"collection_name": self.name})]
         self.is_known = self.is_ready = self.has_vectors = False
 
 

@@ -23,7 +23,7 @@ from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.utils import get_tokenizer
 
 from llama_index_gear.errors import OutOfTime
-from llama_index_gear.llm.text import whole
+from llama_index_gear.llm.text import repair_surrogates
 
 Result = TypeVar("Result")
 
@@ -97,7 +97,7 @@ class Reply:
     ms: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "text", whole(self.text))
+        object.__setattr__(self, "text", repair_surrogates(self.text))
 
     @property
     def timed_out(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from llama_index_gear.errors import ReplyError, TripleError
 from llama_index_gear.llm.json_scan import Number, scan
-from llama_index_gear.llm.text import whole
+from llama_index_gear.llm.text import repair_surrogates
 from llama_index_gear.triple import Triple
 
 _ENDS = (("subject", "object"), ("head", "tail"), ("source", "target"))
@@ -145,7 +145,7 @@ def spoken(reply: str) -> str:
     """
     if len(reply) > LONGEST_REPLY:
         raise ReplyError(f"the reply has {len(reply)} characters; none of more than {LONGEST_REPLY} is read")
-    text = whole(reply)
+    text = repair_surrogates(reply)
     position = 0 if _OPENED.match(text) else _end_of_thoughts(text)
     last_line = max((found.end() for found in _CLOSED_LINE.finditer(text)), default=0)
     while opened := _OPENED.match(text, position):
@@ -326,7 +326,9 @@ def _closing_quote(text: str, opening: int) -> int | None:
 
 def _unescaped(text: str) -> str:
     whitespace = {"n": "\n", "t": "\t", "r": "\r"}
-    return whole(_ESCAPE.sub(lambda code: chr(int(code[1], 16)) if code[1] else whitespace.get(code[2], code[2]), text))
+    return repair_surrogates(
+        _ESCAPE.sub(lambda code: chr(int(code[1], 16)) if code[1] else whitespace.get(code[2], code[2]), text)
+    )
 
 
 def _from_lines(text: str) -> list[tuple[Any, ...]] | None:

@@ -13,10 +13,10 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.errors import ArgumentError, check_counts
-from llama_index_gear.expansion.backends import Sources
+from llama_index_gear.expansion.backends import Backends
 from llama_index_gear.expansion.beam_search import BeamSearch, Scorer
 from llama_index_gear.expansion.pagerank import LocalPageRank
-from llama_index_gear.expansion.pipeline import GraphWalk
+from llama_index_gear.expansion.pipeline import GraphExpansion
 from llama_index_gear.expansion.reader import READ_PROMPT
 from llama_index_gear.store.vector_store import GeARVectorStore
 
@@ -37,7 +37,7 @@ class DiverseTripleBeamSearch(BaseNodePostprocessor):
         top_n: nodes to return. Default 10.
         beam_size: beams kept. Default 10 (GeAR App. B.2).
         beam_length: triples a beam grows to. Default 2 (GeAR App. B.2).
-        neighbours: candidates that a beam considers when it grows. Default 100 (GeAR App. B.2).
+        neighbors: candidates that a beam considers when it grows. Default 100 (GeAR App. B.2).
         gamma: γ of the diversity penalty. Default: twice `beam_size` (GeAR App. B.2).
         diversity: False for plain beam search. Default True.
         scorer: "novelty" (default), "composed", "additive", "exact" (the paper's), or a callable; see `BeamSearch`.
@@ -56,7 +56,7 @@ class DiverseTripleBeamSearch(BaseNodePostprocessor):
 
     """
 
-    _walk: GraphWalk = PrivateAttr()
+    _walk: GraphExpansion = PrivateAttr()
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class DiverseTripleBeamSearch(BaseNodePostprocessor):
         top_n: int = 10,
         beam_size: int = 10,
         beam_length: int = 2,
-        neighbours: int = 100,
+        neighbors: int = 100,
         gamma: float | None = None,
         diversity: bool = True,
         scorer: Scorer = "novelty",
@@ -79,9 +79,9 @@ class DiverseTripleBeamSearch(BaseNodePostprocessor):
     ) -> None:
         check_counts(top_n=top_n)
         super().__init__(callback_manager=callback_manager or CallbackManager([]))
-        self._walk = GraphWalk(
-            Sources(vector_store, filters=filters, llm=llm),
-            BeamSearch(beam_size, beam_length, neighbours, gamma, diversity, scorer),
+        self._walk = GraphExpansion(
+            Backends(vector_store, filters=filters, llm=llm),
+            BeamSearch(beam_size, beam_length, neighbors, gamma, diversity, scorer),
             similarity_top_k=top_n,
             rrf_k=rrf_k,
             link_top_k=link_top_k,

@@ -23,9 +23,9 @@ from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.errors import ArgumentError, check_counts
 from llama_index_gear.llm.client import as_passage, unfenced
-from llama_index_gear.nodes import shown
-from llama_index_gear.retrievers.base import AgentRetriever, opened
-from llama_index_gear.trace.trace import Trace, TraceEvent, claimed, streamed, traced, tracing
+from llama_index_gear.nodes import llm_texts
+from llama_index_gear.retrievers.base import AgentRetriever, new_trace
+from llama_index_gear.trace.trace import Trace, TraceEvent, stream_trace, take_trace, traced, tracing
 
 dispatcher = get_dispatcher(__name__)
 
@@ -115,12 +115,12 @@ class AgentQueryEngine(BaseQueryEngine):
 
     def query_with_trace(self, query: QueryType) -> tuple[RESPONSE_TYPE, Trace]:
         """`query`, and the record of how its passages were found."""
-        trace = opened(query)
+        trace = new_trace(query)
         return traced(trace, lambda: self.query(query)), trace
 
     async def aquery_with_trace(self, query: QueryType) -> tuple[RESPONSE_TYPE, Trace]:
         """`query_with_trace`, without blocking the event loop."""
-        trace = opened(query)
+        trace = new_trace(query)
         with tracing(trace):
             return await self.aquery(query), trace
 
@@ -129,7 +129,7 @@ class AgentQueryEngine(BaseQueryEngine):
 
         Closing the iterator (`aclose`) stops the work.
         """
-        return streamed(opened(query), lambda: self.aquery(query))
+        return stream_trace(new_trace(query), lambda: self.aquery(query))
 
     def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         """The agent's passages, postprocessed."""
@@ -165,11 +165,11 @@ class AgentQueryEngine(BaseQueryEngine):
         response = await self._response_synthesizer.asynthesize(query_bundle, self._readable(nodes))
         return _with_sources(response, [*nodes, *(additional_source_nodes or [])])
 
-    def _said(self, trace: Trace) -> str:
+    def _direct_answer(self, trace: Trace) -> str:
         """The response, if it takes no further call of the model; else empty."""
         return ""
 
-    def _material(self, nodes: Sequence[NodeWithScore], trace: Trace) -> list[NodeWithScore]:
+    def _answer_context(self, nodes: Sequence[NodeWithScore], trace: Trace) -> list[NodeWithScore]:
         """What the synthesizer writes the response from."""
         return self._readable(nodes)
 
@@ -178,7 +178,7 @@ class AgentQueryEngine(BaseQueryEngine):
         first = list(nodes[: self._answer_top_k])
         if not self._has_own_prompt:
             return first
-        texts = shown(each.node for each in first)
+        texts = llm_texts(each.node for each in first)
         return [
             NodeWithScore(node=TextNode(id_=each.node.node_id, text=f"[{number}] {as_passage(text)}"), score=each.score)
             for number, (each, text) in enumerate(zip(first, texts, strict=True), start=1)
@@ -187,13 +187,13 @@ class AgentQueryEngine(BaseQueryEngine):
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
         payload: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
         with self.callback_manager.event(CBEventType.QUERY, payload=payload) as event:
-            trace = claimed(query_bundle.query_str.strip())
+            trace = take_trace(query_bundle.query_str.strip())
             nodes = traced(trace, lambda: self.retrieve(query_bundle))
-            said = self._said(trace)
+            said = self._direct_answer(trace)
             if said:
-                response: RESPONSE_TYPE = self._uttered(said)
+                response: RESPONSE_TYPE = self._to_response(said)
             else:
-                response = self._response_synthesizer.synthesize(query_bundle, self._material(nodes, trace))
+                response = self._response_synthesizer.synthesize(query_bundle, self._answer_context(nodes, trace))
             response = _with_sources(response, nodes)
             response.metadata = {**(response.metadata or {}), **trace.compact()}
             event.on_end(payload={EventPayload.RESPONSE: response})
@@ -203,23 +203,25 @@ class AgentQueryEngine(BaseQueryEngine):
     async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
         payload: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
         with self.callback_manager.event(CBEventType.QUERY, payload=payload) as event:
-            trace = claimed(query_bundle.query_str.strip())
+            trace = take_trace(query_bundle.query_str.strip())
             with tracing(trace):
                 nodes = await self.aretrieve(query_bundle)
-            said = self._said(trace)
+            said = self._direct_answer(trace)
             if said:
-                response: RESPONSE_TYPE = self._auttered(said)
+                response: RESPONSE_TYPE = self._to_async_response(said)
             else:
-                response = await self._response_synthesizer.asynthesize(query_bundle, self._material(nodes, trace))
+                response = await self._response_synthesizer.asynthesize(
+                    query_bundle, self._answer_context(nodes, trace)
+                )
             response = _with_sources(response, nodes)
             response.metadata = {**(response.metadata or {}), **trace.compact()}
             event.on_end(payload={EventPayload.RESPONSE: response})
         return response
 
-    def _uttered(self, text: str) -> RESPONSE_TYPE:
+    def _to_response(self, text: str) -> RESPONSE_TYPE:
         return StreamingResponse(response_gen=iter([text])) if self._streaming else Response(text)  # type: ignore[arg-type]
 
-    def _auttered(self, text: str) -> RESPONSE_TYPE:
+    def _to_async_response(self, text: str) -> RESPONSE_TYPE:
         async def tokens() -> AsyncGenerator[str, None]:
             yield text
 

@@ -141,12 +141,12 @@ class GeARQueryEngine(AgentQueryEngine):
             callback_manager=callback_manager,
         )
 
-    def _said(self, trace: Trace) -> str:
+    def _direct_answer(self, trace: Trace) -> str:
         return trace.answer if self._reuse_answer else ""
 
-    def _material(self, nodes: Sequence[NodeWithScore], trace: Trace) -> list[NodeWithScore]:
+    def _answer_context(self, nodes: Sequence[NodeWithScore], trace: Trace) -> list[NodeWithScore]:
         """The passages; over an external graph also the facts of the gist (Millions of GeAR-s Eq. 7)."""
-        material = super()._material(nodes, trace)
+        material = super()._answer_context(nodes, trace)
         if self._has_own_prompt and isinstance(self._retriever, ExternalGeARRetriever) and trace.gist:
             facts = "\n".join(f"- {unfenced(' '.join(slots))}" for slots in trace.gist)
             material.append(NodeWithScore(node=TextNode(text=f"Facts noted from the passages on the way:\n{facts}")))
@@ -263,15 +263,15 @@ class T2RAGQueryEngine(AgentQueryEngine):
             callback_manager=callback_manager,
         )
 
-    def _said(self, trace: Trace) -> str:
+    def _direct_answer(self, trace: Trace) -> str:
         if not self._abstain or trace.stopped == "resolved":
             return ""
         missing = [f"{', '.join(clue.triple)}" for clue in _open_clues(trace)]
         return f"I don't know. Not found: {'; '.join(missing)}." if missing else "I don't know. Nothing was found."
 
-    def _material(self, nodes: Sequence[NodeWithScore], trace: Trace) -> list[NodeWithScore]:
+    def _answer_context(self, nodes: Sequence[NodeWithScore], trace: Trace) -> list[NodeWithScore]:
         if not self._has_own_prompt or not trace.gist:
-            return super()._material(nodes, trace)
+            return super()._answer_context(nodes, trace)
         numbers = {each.node.node_id: number for number, each in enumerate(nodes, start=1)}
         lines = []
         for fact in trace.links:

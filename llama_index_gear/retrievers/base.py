@@ -17,9 +17,9 @@ from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.agents.loop import Budget, Policy, agent
 from llama_index_gear.errors import ArgumentError, check_question
-from llama_index_gear.expansion.backends import Sources
+from llama_index_gear.expansion.backends import Backends
 from llama_index_gear.flow import Flow, arun, run
-from llama_index_gear.trace.trace import Trace, TraceEvent, claimed, streamed, traced, tracing
+from llama_index_gear.trace.trace import Trace, TraceEvent, stream_trace, take_trace, traced, tracing
 
 dispatcher = get_dispatcher(__name__)
 logger = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class AgentRetriever(BaseRetriever):
 
     def __init__(
         self,
-        sources: Sources,
+        sources: Backends,
         policy: Policy[Any, list[NodeWithScore]],
         budget: Budget,
         prompts: dict[str, BasePromptTemplate],
@@ -86,12 +86,12 @@ class AgentRetriever(BaseRetriever):
 
     def retrieve_with_trace(self, query: QueryType) -> tuple[list[NodeWithScore], Trace]:
         """`retrieve`, and the record of how it came to its result."""
-        trace = opened(query)
+        trace = new_trace(query)
         return traced(trace, lambda: self.retrieve(query)), trace
 
     async def aretrieve_with_trace(self, query: QueryType) -> tuple[list[NodeWithScore], Trace]:
         """`retrieve_with_trace`, without blocking the event loop."""
-        trace = opened(query)
+        trace = new_trace(query)
         with tracing(trace):
             return await self.aretrieve(query), trace
 
@@ -100,7 +100,7 @@ class AgentRetriever(BaseRetriever):
 
         Closing the iterator (`aclose`) stops the work.
         """
-        return streamed(opened(query), lambda: self.aretrieve(query))
+        return stream_trace(new_trace(query), lambda: self.aretrieve(query))
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return run(self._flow(query_bundle), self._sources.answer)
@@ -111,8 +111,8 @@ class AgentRetriever(BaseRetriever):
 
     def _flow(self, query_bundle: QueryBundle) -> Flow[list[NodeWithScore]]:
         check_question(query_bundle.query_str)
-        trace = claimed(query_bundle.query_str.strip())
-        with trace.told_to(_report):
+        trace = take_trace(query_bundle.query_str.strip())
+        with trace.subscribe(_report):
             nodes = yield from agent(self._policy, trace, self._budget, query=query_bundle)
         if trace.stopped.startswith("failed"):
             kind = ": ".join(trace.stopped.split(": ")[:2])  # its words may quote what was asked and read
@@ -132,7 +132,7 @@ class AgentRetriever(BaseRetriever):
         self._prompts.update(prompts_dict)
 
 
-def opened(query: QueryType) -> Trace:
+def new_trace(query: QueryType) -> Trace:
     """A trace of this question, nothing in it."""
     return Trace(question=(query if isinstance(query, str) else query.query_str).strip())
 

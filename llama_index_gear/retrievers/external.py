@@ -17,9 +17,9 @@ from llama_index_gear.agents.gear.external import ExternalPolicy
 from llama_index_gear.agents.gear.external_reasoning import DECIDE_PROMPT, RANK_PROMPT
 from llama_index_gear.agents.loop import Budget
 from llama_index_gear.errors import check_counts
-from llama_index_gear.expansion.backends import Sources
+from llama_index_gear.expansion.backends import Backends
 from llama_index_gear.expansion.beam_search import BeamSearch, Scorer
-from llama_index_gear.expansion.external import ExternalWalk
+from llama_index_gear.expansion.external import ExternalGraphExpansion
 from llama_index_gear.expansion.reader import READ_PROMPT
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.retrievers.base import AgentRetriever
@@ -43,11 +43,11 @@ class ExternalGeARRetriever(AgentRetriever):
         base_retriever: any LlamaIndex retriever; see `NaiveGERetriever`. Default: the store itself.
         llm: reads, decides and ranks. Default: LlamaIndex's `Settings.llm`.
         max_steps: steps at most. Default 2 (Millions of GeAR-s §5).
-        expand_from: the first step with graph expansion. Default 2 (§5: simple questions gain little from it); 1
+        expand_from_step: the first step with graph expansion. Default 2 (§5: simple questions gain little from it); 1
             expands from the first.
         check_alignment: drop links to triples that are about something else than the noted fact; the trace shows them.
             Default True. `shared_name` in this package's `external_walk` says what that means.
-        filter_top_k: remembered passages that the last call is shown. Default 20; None: no such call.
+        rank_top_k: remembered passages that the last call is shown. Default 20; None: no such call.
         similarity_top_k: passages to return. Default 10.
         base_top_k: base passages of a step, of the default base. Default 10.
         link_top_k: triples that each noted fact is linked to. Default 1 (Eq. 3).
@@ -59,7 +59,7 @@ class ExternalGeARRetriever(AgentRetriever):
         vector_store_query_mode: of the default base: HYBRID (default), SPARSE, or DEFAULT.
         beam_size: see `NaiveGERetriever`. Default 10.
         beam_length: see there. Default 2.
-        neighbours: see there. Default 100. A sparse graph embeds so many a beam when it meets them first.
+        neighbors: see there. Default 100. A sparse graph embeds so many a beam when it meets them first.
         gamma: see there. Default: twice `beam_size`.
         diversity: see there. Default True.
         scorer: see there. Default "novelty".
@@ -90,9 +90,9 @@ class ExternalGeARRetriever(AgentRetriever):
         *,
         llm: LLM | None = None,
         max_steps: int = 2,
-        expand_from: int = 2,
+        expand_from_step: int = 2,
         check_alignment: bool = True,
-        filter_top_k: int | None = 20,
+        rank_top_k: int | None = 20,
         similarity_top_k: int = 10,
         base_top_k: int = 10,
         link_top_k: int = 1,
@@ -103,7 +103,7 @@ class ExternalGeARRetriever(AgentRetriever):
         vector_store_query_mode: VectorStoreQueryMode = VectorStoreQueryMode.HYBRID,
         beam_size: int = 10,
         beam_length: int = 2,
-        neighbours: int = 100,
+        neighbors: int = 100,
         gamma: float | None = None,
         diversity: bool = True,
         scorer: Scorer = "novelty",
@@ -115,15 +115,15 @@ class ExternalGeARRetriever(AgentRetriever):
     ) -> None:
         check_counts(
             max_steps=max_steps,
-            expand_from=expand_from,
+            expand_from_step=expand_from_step,
             similarity_top_k=similarity_top_k,
             base_top_k=base_top_k,
             gist_size=gist_size,
         )
-        if filter_top_k is not None:
-            check_counts(filter_top_k=filter_top_k)
+        if rank_top_k is not None:
+            check_counts(rank_top_k=rank_top_k)
         budget = Budget(max_llm_calls, max_tokens, timeout)
-        sources = Sources(
+        sources = Backends(
             vector_store,
             base_retriever,
             mode=vector_store_query_mode,
@@ -132,16 +132,16 @@ class ExternalGeARRetriever(AgentRetriever):
             llm=Settings.llm if llm is None else llm,
             graph=graph,
         )
-        self._walk = ExternalWalk(
+        self._walk = ExternalGraphExpansion(
             sources,
-            BeamSearch(beam_size, beam_length, neighbours, gamma, diversity, scorer),
+            BeamSearch(beam_size, beam_length, neighbors, gamma, diversity, scorer),
             check_alignment=check_alignment,
             similarity_top_k=base_top_k,
             rrf_k=rrf_k,
             link_top_k=link_top_k,
         )
         own: dict[str, BasePromptTemplate] = {"read": READ_PROMPT, "decide": DECIDE_PROMPT, "rank": RANK_PROMPT}
-        policy = ExternalPolicy(self._walk, max_steps, expand_from, gist_size, filter_top_k, similarity_top_k, own)
+        policy = ExternalPolicy(self._walk, max_steps, expand_from_step, gist_size, rank_top_k, similarity_top_k, own)
         super().__init__(sources, policy, budget, own, callback_manager=callback_manager, verbose=verbose)
         self._update_prompts(dict(prompts or {}))
 

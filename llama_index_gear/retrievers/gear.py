@@ -17,10 +17,10 @@ from llama_index_gear.agents.gear.policy import Calls, GeARPolicy
 from llama_index_gear.agents.gear.reasoning import GIST_PROMPT, READ_AND_REASON_PROMPT, REASON_PROMPT, REWRITE_PROMPT
 from llama_index_gear.agents.loop import Budget
 from llama_index_gear.errors import ArgumentError, check_counts
-from llama_index_gear.expansion.backends import Sources
+from llama_index_gear.expansion.backends import Backends
 from llama_index_gear.expansion.beam_search import BeamSearch, Scorer
 from llama_index_gear.expansion.pagerank import LocalPageRank
-from llama_index_gear.expansion.pipeline import GraphWalk
+from llama_index_gear.expansion.pipeline import GraphExpansion
 from llama_index_gear.expansion.reader import READ_PROMPT
 from llama_index_gear.retrievers.base import AgentRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
@@ -63,7 +63,7 @@ class GeARRetriever(AgentRetriever):
         vector_store_query_mode: of the default base: HYBRID (default), SPARSE, or DEFAULT.
         beam_size: see `NaiveGERetriever`. Default 10 (GeAR App. B.2).
         beam_length: see there. Default 2 (GeAR App. B.2).
-        neighbours: see there. Default 100 (GeAR App. B.2).
+        neighbors: see there. Default 100 (GeAR App. B.2).
         gamma: see there. Default: twice `beam_size` (GeAR App. B.2).
         diversity: see there. Default True.
         scorer: see there. Default "novelty".
@@ -109,7 +109,7 @@ class GeARRetriever(AgentRetriever):
         vector_store_query_mode: VectorStoreQueryMode = VectorStoreQueryMode.HYBRID,
         beam_size: int = 10,
         beam_length: int = 2,
-        neighbours: int = 100,
+        neighbors: int = 100,
         gamma: float | None = None,
         diversity: bool = True,
         scorer: Scorer = "novelty",
@@ -130,7 +130,7 @@ class GeARRetriever(AgentRetriever):
         if calls not in ("separate", "merged", "single"):
             raise ArgumentError(f"calls must be separate, merged or single; got {calls!r}")
         budget = Budget(max_llm_calls, max_tokens, timeout)
-        sources = Sources(
+        sources = Backends(
             vector_store,
             base_retriever,
             mode=vector_store_query_mode,
@@ -138,9 +138,9 @@ class GeARRetriever(AgentRetriever):
             filters=filters,
             llm=Settings.llm if llm is None else llm,
         )
-        self._walk = GraphWalk(
+        self._walk = GraphExpansion(
             sources,
-            BeamSearch(beam_size, beam_length, neighbours, gamma, diversity, scorer),
+            BeamSearch(beam_size, beam_length, neighbors, gamma, diversity, scorer),
             similarity_top_k=base_top_k,
             rrf_k=rrf_k,
             link_top_k=link_top_k,

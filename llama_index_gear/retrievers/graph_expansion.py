@@ -13,11 +13,11 @@ from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQue
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.errors import ArgumentError, check_counts
-from llama_index_gear.expansion.backends import Sources
+from llama_index_gear.expansion.backends import Backends
 from llama_index_gear.expansion.beam_search import BeamSearch, Scorer
-from llama_index_gear.expansion.external import ExternalWalk
+from llama_index_gear.expansion.external import ExternalGraphExpansion
 from llama_index_gear.expansion.pagerank import LocalPageRank
-from llama_index_gear.expansion.pipeline import GraphWalk
+from llama_index_gear.expansion.pipeline import GraphExpansion
 from llama_index_gear.expansion.reader import READ_PROMPT
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.store.vector_store import GeARVectorStore
@@ -46,7 +46,7 @@ class NaiveGERetriever(BaseRetriever):
             passages as it returns in a single step, and 10 in several). Default 10.
         beam_size: beams kept. Default 10 (GeAR App. B.2).
         beam_length: triples a beam grows to. Default 2 (GeAR App. B.2).
-        neighbours: candidates that a beam considers when it grows. Default 100 (GeAR App. B.2).
+        neighbors: candidates that a beam considers when it grows. Default 100 (GeAR App. B.2).
         gamma: γ of the diversity penalty. Default: twice `beam_size` (GeAR App. B.2).
         diversity: False for plain beam search (GeAR Table 4). Default True.
         scorer: "novelty" (default), "composed", "additive", "exact" (the paper's), or a callable; see `BeamSearch`.
@@ -72,7 +72,7 @@ class NaiveGERetriever(BaseRetriever):
         similarity_top_k: int = 10,
         beam_size: int = 10,
         beam_length: int = 2,
-        neighbours: int = 100,
+        neighbors: int = 100,
         gamma: float | None = None,
         diversity: bool = True,
         scorer: Scorer = "novelty",
@@ -85,9 +85,9 @@ class NaiveGERetriever(BaseRetriever):
         super().__init__(callback_manager=callback_manager, verbose=verbose)
         if pagerank is not None and graph is not None:
             raise ArgumentError("pagerank walks the passages' own triples: leave it out, or leave out graph")
-        kind = GraphWalk if graph is None else ExternalWalk
+        kind = GraphExpansion if graph is None else ExternalGraphExpansion
         self._walk = kind(
-            Sources(
+            Backends(
                 vector_store,
                 base_retriever,
                 mode=vector_store_query_mode,
@@ -95,7 +95,7 @@ class NaiveGERetriever(BaseRetriever):
                 filters=filters,
                 graph=graph,
             ),
-            BeamSearch(beam_size, beam_length, neighbours, gamma, diversity, scorer),
+            BeamSearch(beam_size, beam_length, neighbors, gamma, diversity, scorer),
             similarity_top_k=similarity_top_k,
             rrf_k=rrf_k,
             pagerank=pagerank,
@@ -131,7 +131,7 @@ class SyncGERetriever(NaiveGERetriever):
         similarity_top_k: see there.
         beam_size: see there.
         beam_length: see there.
-        neighbours: see there.
+        neighbors: see there.
         gamma: see there.
         diversity: see there.
         scorer: see there.
@@ -158,7 +158,7 @@ class SyncGERetriever(NaiveGERetriever):
         similarity_top_k: int = 10,
         beam_size: int = 10,
         beam_length: int = 2,
-        neighbours: int = 100,
+        neighbors: int = 100,
         gamma: float | None = None,
         diversity: bool = True,
         scorer: Scorer = "novelty",
@@ -176,7 +176,7 @@ class SyncGERetriever(NaiveGERetriever):
             similarity_top_k=similarity_top_k,
             beam_size=beam_size,
             beam_length=beam_length,
-            neighbours=neighbours,
+            neighbors=neighbors,
             gamma=gamma,
             diversity=diversity,
             scorer=scorer,
@@ -189,7 +189,7 @@ class SyncGERetriever(NaiveGERetriever):
         check_counts(link_top_k=link_top_k)
         self._walk.sources.llm = Settings.llm if llm is None else llm
         self._walk.link_top_k = link_top_k
-        if isinstance(self._walk, ExternalWalk):
+        if isinstance(self._walk, ExternalGraphExpansion):
             self._walk.check_alignment = check_alignment
         self._update_prompts({"read": read_prompt})
 

@@ -15,7 +15,7 @@ from llama_index_gear.agents.loop import Budget
 from llama_index_gear.agents.t2rag.dialogue import DECOMPOSE_PROMPT, RESOLVE_PROMPT
 from llama_index_gear.agents.t2rag.policy import SearchBy, T2RAGPolicy
 from llama_index_gear.errors import ArgumentError, check_counts, check_numbers
-from llama_index_gear.expansion.backends import Sources
+from llama_index_gear.expansion.backends import Backends
 from llama_index_gear.expansion.beam_search import BeamSearch, Scorer
 from llama_index_gear.retrievers.base import AgentRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
@@ -35,8 +35,8 @@ class T2RAGRetriever(AgentRetriever):
 
     Language model calls: one, and one a round (one more each where a reply can't be read); 4 at most in 3 rounds.
 
-    Where this differs from the paper: a value counts only if a passage has it (`grounded`). Values are bound to
-    unknowns by name, so that what one clue gives fills the others and a clue is in one state only. A clue whose
+    Where this differs from the paper: a value counts only if a passage has it (`require_grounding`). Values are bound
+    to unknowns by name, so that what one clue gives fills the others and a clue is in one state only. A clue whose
     unknowns others have filled, or that had none from the first, is resolved only when something states it; it is
     searched for that: the former in the next round, the latter where there are only such. A clue that nothing was found
     for stays in sight of the model, though it isn't searched again.
@@ -49,9 +49,9 @@ class T2RAGRetriever(AgentRetriever):
         passages_per_round: distinct passages whose triples a round retrieves (k in T²RAG Alg. 2). Default 5.
         search_by: "triples" (default), or "passages": a clue is compared with passages by dense search instead ("chunk-
             based slot-filling", T²RAG App. B.5).
-        with_passages: False shows the model the triples alone ("w/o chunk", T²RAG Table 2). Default True.
-        grounded: what the model says a value is counts only if one of the passages that it was shown (with the triples
-            that led there) has all words of the value, and more than half of those of the clue's other name; what was
+        show_passages: False shows the model the triples alone ("w/o chunk", T²RAG Table 2). Default True.
+        require_grounding: what the model says a value is counts only if one of the passages that it was shown (with
+            the triples that led there) has all words of the value, and more than half of those of the clue's other name; what was
             left out for that stands in the trace. Default True. False takes the model's word, as the paper does.
         expand: a round that brings nothing new is followed, once, by graph expansion (GeAR §4.2) from the resolved
             facts towards the open clues, to passages that no round has seen. Default False: T²RAG has no graph. With a
@@ -62,7 +62,7 @@ class T2RAGRetriever(AgentRetriever):
         timeout: seconds; see there.
         beam_size: of the expansion; see `NaiveGERetriever`, as for the following. Default 10.
         beam_length: see there. Default 2.
-        neighbours: see there. Default 100.
+        neighbors: see there. Default 100.
         gamma: see there. Default: twice `beam_size`.
         diversity: see there. Default True.
         scorer: see there. Default "novelty".
@@ -94,15 +94,15 @@ class T2RAGRetriever(AgentRetriever):
         similarity_top_k: int = 10,
         passages_per_round: int = 5,
         search_by: SearchBy = "triples",
-        with_passages: bool = True,
-        grounded: bool = True,
+        show_passages: bool = True,
+        require_grounding: bool = True,
         expand: bool = False,
         max_llm_calls: int | None = None,
         max_tokens: int | None = None,
         timeout: float | None = None,
         beam_size: int = 10,
         beam_length: int = 2,
-        neighbours: int = 100,
+        neighbors: int = 100,
         gamma: float | None = None,
         diversity: bool = True,
         scorer: Scorer = "novelty",
@@ -115,15 +115,15 @@ class T2RAGRetriever(AgentRetriever):
         check_counts(max_rounds=max_rounds, similarity_top_k=similarity_top_k, passages_per_round=passages_per_round)
         if search_by not in ("triples", "passages"):
             raise ArgumentError(f"search_by must be triples or passages; got {search_by!r}")
-        if search_by == "passages" and not with_passages:
+        if search_by == "passages" and not show_passages:
             raise ArgumentError(
-                "search_by='passages' finds no triples: with_passages=False would show the model nothing"
+                "search_by='passages' finds no triples: show_passages=False would show the model nothing"
             )
         check_numbers("0 or more", lambda number: number >= 0, rrf_k=rrf_k)
-        beam_search = BeamSearch(beam_size, beam_length, neighbours, gamma, diversity, scorer)
+        beam_search = BeamSearch(beam_size, beam_length, neighbors, gamma, diversity, scorer)
         own: dict[str, BasePromptTemplate] = {"decompose": DECOMPOSE_PROMPT, "resolve": RESOLVE_PROMPT}
         super().__init__(
-            Sources(
+            Backends(
                 vector_store,
                 mode=VectorStoreQueryMode.DEFAULT,
                 base_top_k=passages_per_round,
@@ -134,8 +134,8 @@ class T2RAGRetriever(AgentRetriever):
                 max_rounds,
                 passages_per_round,
                 search_by,
-                with_passages,
-                grounded,
+                show_passages,
+                require_grounding,
                 beam_search if expand else None,
                 similarity_top_k,
                 rrf_k,

@@ -11,7 +11,7 @@ from qdrant_client.http import models
 from qdrant_edge import Bm25, Bm25Config
 
 from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError, check_numbers, check_vector, shown
-from llama_index_gear.flow import Call, Flow
+from llama_index_gear.flow import Flow, QdrantCall
 from llama_index_gear.store.filters import bounded, indexed_fields
 from llama_index_gear.store.ranked_queries import ranking
 from llama_index_gear.store.schema import DENSE, point_id_of, sparse_vector
@@ -68,7 +68,7 @@ def encoder(language: str, average_words: float) -> WordEncoder:
         ArgumentError: it doesn't know the language, or the length is not above 0.
 
     """
-    check_numbers("above 0", lambda number: number > 0, average_passage_words=average_words)
+    check_numbers("above 0", lambda number: number > 0, bm25_avg_len=average_words)
     try:
         return WordEncoder(Bm25(Bm25Config(language=language, avg_len=average_words)))
     except (TypeError, ValueError) as error:
@@ -104,7 +104,7 @@ class Collections:
     vector_options: Mapping[str, Any] = field(default_factory=dict)
     search_params: models.SearchParams | None = None
     is_loading: bool = False
-    clears: Callable[[], int] = lambda: 0
+    clear_count: Callable[[], int] = lambda: 0
     dimension: int | None = field(default=None)
     has_triples: bool = field(default=False)
     _seen_after: int = field(default=0, init=False)
@@ -114,13 +114,13 @@ class Collections:
 
     def exists(self) -> Flow[bool]:
         """Whether there is something to search; learns the dimension."""
-        if self._seen_after != self.clears():
-            self.dimension, self.has_triples, self._seen_after = None, False, self.clears()
+        if self._seen_after != self.clear_count():
+            self.dimension, self.has_triples, self._seen_after = None, False, self.clear_count()
         if self.dimension is None:
             name = {"collection_name": self.passages}
-            (exists,) = yield [Call("collection_exists", name)]
+            (exists,) = yield [QdrantCall("collection_exists", name)]
             if exists:
-                (info,) = yield [Call("get_collection", name)]
+                (info,) = yield [QdrantCall("get_collection", name)]
                 vectors = info.config.params.vectors
                 if not isinstance(vectors, dict) or DENSE not in vectors:
                     raise StoreError(
@@ -135,36 +135,36 @@ class Collections:
         if not (yield from self.exists()):
             return False
         if not self.has_triples:
-            (self.has_triples,) = yield [Call("collection_exists", {"collection_name": self.triples})]
+            (self.has_triples,) = yield [QdrantCall("collection_exists", {"collection_name": self.triples})]
         return self.has_triples
 
     def preparing(self, name: str, config: dict[str, Any], fields: Sequence[tuple[str, Any]]) -> Flow[None]:
         """Create what is missing of a collection and its payload indexes; safe to repeat, and beside other writers."""
-        (exists,) = yield [Call("collection_exists", {"collection_name": name})]
+        (exists,) = yield [QdrantCall("collection_exists", {"collection_name": name})]
         if not exists:
             config = {**config, **self.options}
             if self.is_loading:
                 config["optimizers_config"] = self._optimizers(0)
             try:
-                yield [Call("create_collection", {"collection_name": name, **config})]
+                yield [QdrantCall("create_collection", {"collection_name": name, **config})]
             except Exception:
-                (exists,) = yield [Call("collection_exists", {"collection_name": name})]
+                (exists,) = yield [QdrantCall("collection_exists", {"collection_name": name})]
                 if not exists:  # not just another writer that was faster
                     raise
-        (info,) = yield [Call("get_collection", {"collection_name": name})]
+        (info,) = yield [QdrantCall("get_collection", {"collection_name": name})]
         for field_, schema in fields:
             if field_ not in (info.payload_schema or {}):
                 arguments = {"collection_name": name, "field_name": field_, "field_schema": schema}
-                yield [Call("create_payload_index", arguments)]
+                yield [QdrantCall("create_payload_index", arguments)]
 
     def loading(self, is_loading: bool) -> Flow[None]:
         """Leave vector indexes for later, or have them built: of the collections that there are and those to come."""
         self.is_loading = is_loading
         optimizers = self._optimizers(0 if is_loading else self._index_from)
         for name in (self.passages, self.triples):
-            (exists,) = yield [Call("collection_exists", {"collection_name": name})]
+            (exists,) = yield [QdrantCall("collection_exists", {"collection_name": name})]
             if exists:
-                yield [Call("update_collection", {"collection_name": name, "optimizers_config": optimizers})]
+                yield [QdrantCall("update_collection", {"collection_name": name, "optimizers_config": optimizers})]
 
     @property
     def _index_from(self) -> int:
@@ -200,7 +200,7 @@ class Collections:
         """The next points that match, by id, and where the page after them starts (None: there is none)."""
         arguments = {"scroll_filter": match_, "limit": limit, "offset": offset}
         reading = {"collection_name": name, "with_payload": payload, "with_vectors": vectors}
-        ((points, following),) = yield [Call("scroll", {**arguments, **reading})]
+        ((points, following),) = yield [QdrantCall("scroll", {**arguments, **reading})]
         return list(points), following
 
     def present(self, node_ids: Sequence[str]) -> Flow[set[str]]:
@@ -209,7 +209,7 @@ class Collections:
         found: set[str] = set()
         for start in range(0, len(points), PAGE):
             some = {"ids": list(points)[start : start + PAGE], "with_payload": False, "with_vectors": False}
-            (records,) = yield [Call("retrieve", {"collection_name": self.passages, **some})]
+            (records,) = yield [QdrantCall("retrieve", {"collection_name": self.passages, **some})]
             found.update(points[str(record.id)] for record in records)
         return found
 
@@ -243,7 +243,7 @@ class Collections:
 
         """
         selector = bounded(which) if isinstance(which, models.Filter) else which
-        yield [Call("delete", {"collection_name": name, "points_selector": selector, "wait": True})]
+        yield [QdrantCall("delete", {"collection_name": name, "points_selector": selector, "wait": True})]
 
     def batch(self, name: str, requests: Sequence[models.QueryRequest]) -> Flow[list[list[Any]]]:
         """Answers to several queries in one round trip (see `ranking`: ties may take more), each best first."""

@@ -16,16 +16,18 @@ from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.local.qdrant_local import QdrantLocal
 
 from llama_index_gear.errors import ArgumentError, StoreError
-from llama_index_gear.flow import Call, Compute, EmbedQuery, EmbedTexts
+from llama_index_gear.flow import EmbedQuery, EmbedTexts, QdrantCall, RunFunction
 from llama_index_gear.fork_safety import free_in_child
 from llama_index_gear.store.edge.client import EdgeClient, check_process
-from llama_index_gear.store.locks import Take
+from llama_index_gear.store.locks import AcquirePassages
 
 _READING = frozenset({"collection_exists", "get_collection", "count", "retrieve", "scroll", "query_batch_points"})
 
 
 class Connection:
-    """Answers `Call`, `EmbedQuery`, `EmbedTexts`, `Compute` and `Take`. Nothing is opened before the first call.
+    """Answers `QdrantCall`, `EmbedQuery`, `EmbedTexts`, `RunFunction` and `AcquirePassages`.
+
+    Nothing is opened before the first call.
 
     Args:
         client: a `QdrantClient`, or the embedded engine.
@@ -79,9 +81,9 @@ class Connection:
                 return self.embed_model.get_query_embedding(request.text)
             case EmbedTexts():
                 return self.embed_model.get_text_embedding_batch(list(request.texts))
-            case Compute():
+            case RunFunction():
                 return request.function()
-            case Take():
+            case AcquirePassages():
                 return request.claim.take()
             case _:
                 return self._call(request)
@@ -97,9 +99,9 @@ class Connection:
                 return await self.embed_model.aget_query_embedding(request.text)
             case EmbedTexts():
                 return await self.embed_model.aget_text_embedding_batch(list(request.texts))
-            case Compute():
+            case RunFunction():
                 return await asyncio.to_thread(request.function)
-            case Take():
+            case AcquirePassages():
                 return await request.claim.atake()
         answer: Awaitable[Any]
         if self.native is not None:
@@ -125,7 +127,7 @@ class Connection:
         if isinstance(self.sync, EdgeClient):
             check_process(self.sync)
 
-    def _call(self, call: Call) -> Any:
+    def _call(self, call: QdrantCall) -> Any:
         if self.sync is None:
             raise StoreError("there is only an async client: use the async methods, or pass `client` too")
         with self._turn:

@@ -11,10 +11,10 @@ from qdrant_client.http import models
 from tqdm.auto import tqdm
 
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.flow import Call, Flow
+from llama_index_gear.flow import Flow, QdrantCall
 from llama_index_gear.store.collections import PAGE
 from llama_index_gear.store.filters import conditions
-from llama_index_gear.store.locks import Take
+from llama_index_gear.store.locks import AcquirePassages
 from llama_index_gear.store.ownership import guarding
 from llama_index_gear.store.schema import NODE, any_of, to_node
 from llama_index_gear.store.writes import StoreWrites
@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Sent:
+class StoreRequest:
     """A request, and which of the two stores it is for. Answer: the request's."""
 
     to_target: bool
@@ -33,7 +33,7 @@ class Sent:
 def copying(
     source: StoreWrites, target: StoreWrites, filters: MetadataFilters | None, show_progress: bool
 ) -> Flow[int]:
-    """The flow of `copy_to`: yields `Sent`; returns how many passages were copied.
+    """The flow of `copy_to`: yields `StoreRequest`; returns how many passages were copied.
 
     A page of passages at a time, each page's triples before its passages: so the target's passages have all their
     triples whenever it ends, and repeating it mends what is missing.
@@ -52,7 +52,9 @@ def copying(
     names = source.collections
     match_ = models.Filter(must=conditions(filters))
     (counted,) = yield [
-        Sent(False, Call("count", {"collection_name": names.passages, "count_filter": match_, "exact": True}))
+        StoreRequest(
+            False, QdrantCall("count", {"collection_name": names.passages, "count_filter": match_, "exact": True})
+        )
     ]
     has_triples = yield from _sent(names.triples_exist(), to_target=False)
     copied, offset = 0, None
@@ -79,7 +81,7 @@ def _reading(
     ids, names = {to_node(point).node_id for point in seen}, source.collections
     claim = source.turns.claim(ids)
     try:
-        yield [Sent(False, Take(claim))]
+        yield [StoreRequest(False, AcquirePassages(claim))]
         still = models.Filter(must=[*(match_.must or ()), models.HasIdCondition(has_id=[point.id for point in seen])])
         passages = yield from _sent(names.scrolling(names.passages, still, payload=True, vectors=True), to_target=False)
         mine = models.Filter(must=[any_of("passage_id", [to_node(point).node_id for point in passages])])
@@ -89,7 +91,7 @@ def _reading(
                 names.scrolling(names.triples, mine, payload=True, vectors=True), to_target=False
             )
     finally:
-        claim.give_back()
+        claim.release()
     return passages, triples
 
 
@@ -99,7 +101,7 @@ def _writing(target: StoreWrites, passages: Sequence[Any], triples: Sequence[Any
     ids, names = {node.node_id for node in nodes}, target.collections
     claim = target.turns.claim(ids)
     try:
-        yield [Sent(True, Take(claim))]
+        yield [StoreRequest(True, AcquirePassages(claim))]
         yield from _sent(guarding(target.tenancy, names, nodes), to_target=True)
         for start in range(0, len(triples), PAGE):
             yield [_upserting(names.triples, triples[start : start + PAGE])]
@@ -110,7 +112,7 @@ def _writing(target: StoreWrites, passages: Sequence[Any], triples: Sequence[Any
         )
         yield from _sent(names.deleting(names.triples, outdated), to_target=True)
     finally:
-        claim.give_back()
+        claim.release()
 
 
 def check_alike(source: Any, target: Any) -> None:
@@ -120,7 +122,7 @@ def check_alike(source: Any, target: Any) -> None:
         ArgumentError: it does.
 
     """
-    for name in ("language", "average_passage_words"):
+    for name in ("language", "bm25_avg_len"):
         one, other = getattr(source, name), getattr(target, name)
         if one != other:
             raise ArgumentError(
@@ -130,9 +132,9 @@ def check_alike(source: Any, target: Any) -> None:
         raise ArgumentError("a store cannot be copied into itself")
 
 
-def _upserting(name: str, points: Sequence[Any]) -> Sent:
+def _upserting(name: str, points: Sequence[Any]) -> StoreRequest:
     written = [models.PointStruct.model_construct(id=p.id, payload=p.payload, vector=p.vector) for p in points]
-    return Sent(True, Call("upsert", {"collection_name": name, "points": written, "wait": True}))
+    return StoreRequest(True, QdrantCall("upsert", {"collection_name": name, "points": written, "wait": True}))
 
 
 def _of(side: StoreWrites, *, to_target: bool) -> Flow[int | None]:
@@ -147,7 +149,7 @@ def _sent(flow: Flow[Result], *, to_target: bool) -> Flow[Result]:
         batch = next(flow)
         while True:
             try:
-                answers = yield [Sent(to_target, request) for request in batch]
+                answers = yield [StoreRequest(to_target, request) for request in batch]
             except Exception as error:  # noqa: BLE001 - handed on: the flow raises it, or knows what to do
                 batch = flow.throw(error)
             else:

@@ -10,10 +10,10 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.flow import Call, Flow
+from llama_index_gear.flow import Flow, QdrantCall
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.filters import METADATA, bounded, conditions
-from llama_index_gear.store.locks import Take, Turns
+from llama_index_gear.store.locks import AcquirePassages, PassageLocks
 from llama_index_gear.store.schema import DOC_ID, any_of, point_id_of, to_node
 from llama_index_gear.tenancy import Tenancy, is_name
 
@@ -24,19 +24,19 @@ class StoreDeletes:
 
     collections: Collections
     tenancy: Tenancy
-    turns: Turns
+    turns: PassageLocks
 
     def deleting_document(self, ref_doc_id: str) -> Flow[None]:
         """The flow of `delete`."""
         if not is_name(ref_doc_id):
             raise ArgumentError(f"delete takes the id of a document, a text that is not empty; got {ref_doc_id!r}")
-        yield from self._deleting_matching(self.tenancy.bound(None), [any_of(DOC_ID, [ref_doc_id])] * 2)
+        yield from self._deleting_matching(self.tenancy.scope_filters(None), [any_of(DOC_ID, [ref_doc_id])] * 2)
 
     def deleting_nodes(self, node_ids: list[str] | None, filters: MetadataFilters | None) -> Flow[None]:
         """The flow of `delete_nodes`."""
         if node_ids is None and not conditions(filters):
             raise ArgumentError("delete_nodes without ids and filters would delete everything: call clear()")
-        filters = self.tenancy.bound(filters)
+        filters = self.tenancy.scope_filters(filters)
         if node_ids == []:
             return
         named: list[Any] = []
@@ -63,9 +63,9 @@ class StoreDeletes:
         of_triples = bounded(models.Filter(must=[*also[1:], *conditions(filters, under=METADATA)]))
         claim = self.turns.claim(None)
         try:
-            yield [Take(claim)]
-            (has_passages,) = yield [Call("collection_exists", {"collection_name": passages})]
-            (has_triples,) = yield [Call("collection_exists", {"collection_name": triples})]
+            yield [AcquirePassages(claim)]
+            (has_passages,) = yield [QdrantCall("collection_exists", {"collection_name": passages})]
+            (has_triples,) = yield [QdrantCall("collection_exists", {"collection_name": triples})]
             offset: Any = None
             while has_passages:
                 points, offset = yield from self.collections.page(
@@ -91,34 +91,34 @@ class StoreDeletes:
                 if offset is None:
                     break
         finally:
-            claim.give_back()
+            claim.release()
 
     def _deleting(self, of_passages: models.Filter | None, of_triples: models.Filter) -> Flow[None]:
         """Delete the passages (None: none) and the triples that match."""
         names = (self.collections.passages, self.collections.triples)  # in this order: what is there has its triples
         claim = self.turns.claim(None)
         try:
-            yield [Take(claim)]
+            yield [AcquirePassages(claim)]
             for name, match_ in zip(names, (of_passages, of_triples), strict=True):
-                if match_ is not None and (yield [Call("collection_exists", {"collection_name": name})])[0]:
+                if match_ is not None and (yield [QdrantCall("collection_exists", {"collection_name": name})])[0]:
                     yield from self.collections.deleting(name, match_)
         finally:
-            claim.give_back()
+            claim.release()
 
     def clearing(self) -> Flow[None]:
         """The flow of `clear`."""
         if self.tenancy.tenant is not None:  # no triple is another's than its passage, even half written
-            own = self.tenancy.bound(None)
+            own = self.tenancy.scope_filters(None)
             musts = (conditions(own), conditions(own, under=METADATA))
             yield from self._deleting(*(models.Filter(must=must) for must in musts))
             return
         claim = self.turns.claim(None)
         try:
-            yield [Take(claim)]
+            yield [AcquirePassages(claim)]
             for name in (self.collections.passages, self.collections.triples):
-                (exists,) = yield [Call("collection_exists", {"collection_name": name})]
+                (exists,) = yield [QdrantCall("collection_exists", {"collection_name": name})]
                 if exists:
-                    yield [Call("delete_collection", {"collection_name": name})]
+                    yield [QdrantCall("delete_collection", {"collection_name": name})]
         finally:
-            self.turns.clears += 1
-            claim.give_back()
+            self.turns.clear_count += 1
+            claim.release()

@@ -46,11 +46,11 @@ class Claim:
 
     """
 
-    turns: Turns
+    turns: PassageLocks
     ids: Set[str] | None
     ticket: int
     thread: int
-    give_back: Callable[[], object]
+    release: Callable[[], object]
     is_held: bool = False
     loop: asyncio.AbstractEventLoop | None = None
 
@@ -89,7 +89,7 @@ class Claim:
         return not self.ids.isdisjoint(other.ids)
 
 
-class Turns:
+class PassageLocks:
     """Passages that are being written, in this process. A writer of all passages (None) has them to itself.
 
     Who asks first is served first, so that nobody waits for ever. Whoever has a claim asks for no other one.
@@ -100,14 +100,14 @@ class Turns:
     """
 
     def __init__(self) -> None:
-        self.clears = 0
+        self.clear_count = 0
         self._tickets = itertools.count()
         self._claims: dict[int, Claim] = {}  # of those who have passages or wait for them, by ticket
         self._lock = free_in_child(threading.Lock())
         free_in_child(self)
 
     @classmethod
-    def of(cls, engine: Hashable, collection_name: str) -> Turns:
+    def of(cls, engine: Hashable, collection_name: str) -> PassageLocks:
         """Those of a collection, the same for all stores in this process that have it."""
         with _LOCK:
             if (turns := _SHARED.get((engine, collection_name))) is None:
@@ -139,19 +139,19 @@ class Turns:
     def has(self, claim: Claim) -> bool:
         """Whether a claim was not given back yet; one that is lost is given back."""
         if claim.is_lost:
-            claim.give_back()
+            claim.release()
         return claim.ticket in self._claims
 
     def _at_fork_reinit(self) -> None:
         self._claims.clear()  # the child has none of the threads that would give them back
 
 
-_SHARED: WeakValueDictionary[tuple[Hashable, str], Turns] = WeakValueDictionary()
+_SHARED: WeakValueDictionary[tuple[Hashable, str], PassageLocks] = WeakValueDictionary()
 _LOCK = free_in_child(threading.Lock())
 
 
 @dataclass(frozen=True)
-class Take:
+class AcquirePassages:
     """Wait until nobody writes what is claimed, and have it. Who makes the claim gives it back. Answer: None."""
 
     claim: Claim

@@ -15,7 +15,7 @@ from qdrant_client.http import models
 from tqdm.auto import tqdm
 
 from llama_index_gear.errors import EmbeddingError, check_counts
-from llama_index_gear.flow import Call, EmbedTexts, Flow
+from llama_index_gear.flow import EmbedTexts, Flow, QdrantCall
 from llama_index_gear.nodes import DOC_KEYS, read_triples
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.deletes import StoreDeletes
@@ -119,9 +119,9 @@ class StoreChecks:
     deletes: StoreDeletes
     show_progress: bool
 
-    def checking(self, sample: int) -> Flow[StoreReport]:
+    def checking(self, sample_size: int) -> Flow[StoreReport]:
         """The flow of `check`."""
-        check_counts(least=0, sample=sample)
+        check_counts(least=0, sample_size=sample_size)
         passages, has_passages = yield from self._counting(self.collections.passages)
         triples, has_triples = yield from self._counting(self.collections.triples)
         wrong = _Wrong()
@@ -136,8 +136,8 @@ class StoreChecks:
             tuple(wrong.outdated),
             tuple(orphaned),
             tuple(wrong.without_tenant),
-            (yield from self._comparing_passages(sample)) if sample and has_passages else None,
-            (yield from self._comparing_triples(sample)) if sample and has_triples else None,
+            (yield from self._comparing_passages(sample_size)) if sample_size and has_passages else None,
+            (yield from self._comparing_triples(sample_size)) if sample_size and has_triples else None,
         )
 
     def repairing(self, reembed: bool) -> Flow[StoreReport]:
@@ -162,10 +162,10 @@ class StoreChecks:
 
     def _counting(self, name: str) -> Flow[tuple[int, bool]]:
         """How many points a collection has, and whether it is there."""
-        (exists,) = yield [Call("collection_exists", {"collection_name": name})]
+        (exists,) = yield [QdrantCall("collection_exists", {"collection_name": name})]
         if not exists:
             return 0, False
-        (counted,) = yield [Call("count", {"collection_name": name, "exact": True})]
+        (counted,) = yield [QdrantCall("count", {"collection_name": name, "exact": True})]
         return counted.count, True
 
     def _comparing(self, has_triples: bool, passages: int) -> Flow[_Wrong]:
@@ -222,23 +222,28 @@ class StoreChecks:
                 if offset is None:
                     return list(missing)
 
-    def _comparing_passages(self, sample: int) -> Flow[float | None]:
-        points = yield from self._sampling(self.collections.passages, sample)
+    def _comparing_passages(self, sample_size: int) -> Flow[float | None]:
+        points = yield from self._sampling(self.collections.passages, sample_size)
         texts = [to_node(point).get_content(metadata_mode=MetadataMode.EMBED) for point in points]
         cosines = yield from self._cosines(points, texts)
         return round(statistics.median(cosines), 4) if cosines else None
 
-    def _comparing_triples(self, sample: int) -> Flow[float | None]:
-        points = yield from self._sampling(self.collections.triples, sample)
+    def _comparing_triples(self, sample_size: int) -> Flow[float | None]:
+        points = yield from self._sampling(self.collections.triples, sample_size)
         cosines = yield from self._cosines(points, [to_stored_triple(point, 0.0).triple.text for point in points])
         return round(min(cosines), 4) if cosines else None
 
-    def _sampling(self, name: str, sample: int) -> Flow[list[Any]]:
+    def _sampling(self, name: str, sample_size: int) -> Flow[list[Any]]:
         """Points spread evenly over all ids, which are hashes: a repair that was killed leaves none out for long."""
         found = {}
-        for number in range(sample):
+        for number in range(sample_size):
             points, _ = yield from self.collections.page(
-                name, None, payload=True, vectors=[DENSE], limit=1, offset=str(uuid.UUID(int=number * 2**128 // sample))
+                name,
+                None,
+                payload=True,
+                vectors=[DENSE],
+                limit=1,
+                offset=str(uuid.UUID(int=number * 2**128 // sample_size)),
             )
             found.update({str(point.id): point for point in points})
         return list(found.values())

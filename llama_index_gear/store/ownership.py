@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from llama_index.core.schema import BaseNode
 
 from llama_index_gear.errors import TenantError
-from llama_index_gear.flow import Call, Flow
+from llama_index_gear.flow import Flow, QdrantCall
 from llama_index_gear.store.collections import PAGE, Collections
 from llama_index_gear.store.schema import point_id_of
 from llama_index_gear.tenancy import Tenancy, is_name
@@ -28,7 +28,7 @@ def guarding(tenancy: Tenancy, collections: Collections, nodes: Sequence[BaseNod
     ids = list(owners)
     for start in range(0, len(ids), PAGE):
         arguments = {"ids": ids[start : start + PAGE], "with_payload": [field], "with_vectors": False}
-        (found,) = yield [Call("retrieve", {"collection_name": collections.passages, **arguments})]
+        (found,) = yield [QdrantCall("retrieve", {"collection_name": collections.passages, **arguments})]
         for point in found:
             node_id, owner = owners[str(point.id)]
             stored = (point.payload or {}).get(field)

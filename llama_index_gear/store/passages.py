@@ -17,14 +17,14 @@ from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, check_counts, check_numbers, check_question, check_vector
 from llama_index_gear.flow import (
-    Align,
+    AlignPassages,
     EmbedQuery,
     Flow,
-    Link,
-    Neighbours,
-    Propositions,
-    Touching,
-    TriplesOf,
+    IncidentTriples,
+    LinkTriples,
+    NeighborTriples,
+    PassageTriples,
+    SearchTriples,
 )
 from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.store.collections import Collections
@@ -146,20 +146,20 @@ class StoreReads:
     def finding(self, request: Any, filters: MetadataFilters | None) -> Flow[Any]:
         """Answers what filters bind."""
         match request:
-            case Link():
+            case LinkTriples():
                 return (yield from self.triples.linking(request, filters))
-            case Propositions():
+            case SearchTriples():
                 return (yield from self.triples.propositions(request, filters))
-            case TriplesOf():
+            case PassageTriples():
                 return (yield from self.triples.triples_of(request, filters))
-            case Neighbours():
-                return (yield from self.triples.neighbours(request, filters))
-            case Touching():
+            case NeighborTriples():
+                return (yield from self.triples.neighbors(request, filters))
+            case IncidentTriples():
                 return (yield from self.triples.touching(request, filters))
         return (yield from self.aligning(request, filters))
 
-    def aligning(self, request: Align, filters: MetadataFilters | None) -> Flow[list[list[NodeWithScore]]]:
-        """Answers `Align`."""
+    def aligning(self, request: AlignPassages, filters: MetadataFilters | None) -> Flow[list[list[NodeWithScore]]]:
+        """Answers `AlignPassages`."""
         check_counts(top_k=request.top_k)
         if not request.texts or not (yield from self.collections.exists()):
             return [[] for _ in request.texts]

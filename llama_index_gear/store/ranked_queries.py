@@ -8,7 +8,7 @@ from typing import Any
 
 from qdrant_client.http import models
 
-from llama_index_gear.flow import Call, Flow
+from llama_index_gear.flow import Flow, QdrantCall
 
 MOST_TIED = 10_000
 """Points that are looked at to end a tie; of a longer one the engine chooses."""
@@ -73,7 +73,7 @@ def ranking(name: str, requests: Sequence[models.QueryRequest]) -> Flow[list[lis
     queries = tied = [_Query(request) for request in requests]
     while tied:
         asking = [query.asking() for query in tied]
-        (responses,) = yield [Call("query_batch_points", {"collection_name": name, "requests": asking})]
+        (responses,) = yield [QdrantCall("query_batch_points", {"collection_name": name, "requests": asking})]
         for query, response in zip(tied, responses, strict=True):
             query.take(response.points)
         tied = [query for query in tied if query.is_cut_in_a_tie]
@@ -87,7 +87,7 @@ def _payloads(name: str, queries: Sequence[_Query]) -> Flow[dict[str, Any]]:
         return {}
     reading = {"with_payload": queries[0].request.with_payload, "with_vectors": False}  # all of a batch want the same
     ids = list(dict.fromkeys(point_id for query in queries for point_id in query.unread))
-    (records,) = yield [Call("retrieve", {"collection_name": name, "ids": ids, **reading})]
+    (records,) = yield [QdrantCall("retrieve", {"collection_name": name, "ids": ids, **reading})]
     return {str(record.id): record.payload for record in records}
 
 

@@ -15,7 +15,7 @@ from llama_index.vector_stores.qdrant.base import (
 )
 from qdrant_client.http import models
 
-from llama_index_gear.nodes import DOC_KEYS, EXTRACTION_KEY, TRIPLES_KEY, carriers, unexplained
+from llama_index_gear.nodes import DOC_KEYS, EXTRACTION_KEY, TRIPLES_KEY, triple_metadata_keys, without_explanation
 from llama_index_gear.triple import NAMESPACE, StoredTriple, Triple
 
 DENSE = DEFAULT_DENSE_VECTOR_NAME
@@ -82,7 +82,7 @@ def to_node(point: Any) -> BaseNode:
 def shared_call(point: Any) -> str:
     """The call of an extractor that a passage shared with others; empty if none."""
     record = point.payload.get(EXTRACTION_KEY)
-    return str(record.get("together") or "") if isinstance(record, dict) else ""
+    return str(record.get("shared_call_id") or "") if isinstance(record, dict) else ""
 
 
 def to_stored_triple(point: Any, score: float) -> StoredTriple:
@@ -95,9 +95,9 @@ def to_stored_triple(point: Any, score: float) -> StoredTriple:
 
 def triple_payload(node: BaseNode) -> dict[str, Any]:
     """What a passage's triples have in common: whose they are, and all that filters see of the passage."""
-    metadata = node_to_metadata_dict(unexplained(node), remove_text=True, flat_metadata=False)
+    metadata = node_to_metadata_dict(without_explanation(node), remove_text=True, flat_metadata=False)
     document = document_of(node)
-    for key in (*UNSEEN, *carriers(node)):
+    for key in (*UNSEEN, *triple_metadata_keys(node)):
         metadata.pop(key, None)
     if isinstance(record := metadata.get(EXTRACTION_KEY), dict):
         metadata[EXTRACTION_KEY] = {OUTCOME: record.get(OUTCOME)}
@@ -106,7 +106,7 @@ def triple_payload(node: BaseNode) -> dict[str, Any]:
 
 def passage_payload(node: BaseNode) -> dict[str, Any]:
     """What a passage's point holds: the node as JSON, and beside it what filters see."""
-    payload = node_to_metadata_dict(unexplained(node), flat_metadata=False)
+    payload = node_to_metadata_dict(without_explanation(node), flat_metadata=False)
     payload.pop(TRIPLES_KEY, None)  # they stay in the node's own JSON
     payload.update(dict.fromkeys(DOC_KEYS, document_of(node)))
     return payload

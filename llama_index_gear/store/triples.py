@@ -1,4 +1,4 @@
-"""Reading triples: linking, propositions, neighbours, incidences, facts, as flows of Qdrant calls."""
+"""Reading triples: linking, propositions, neighbors, incidences, facts, as flows of Qdrant calls."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from qdrant_client.http import models
 
 from llama_index_gear.errors import check_counts
 from llama_index_gear.flow import (
-    Call,
     Candidate,
+    ChainSimilarities,
     EmbedTexts,
-    Facts,
+    FetchTriples,
     Flow,
     Incidence,
-    Link,
-    Neighbours,
-    Propositions,
-    Similarities,
-    Touching,
-    TriplesOf,
+    IncidentTriples,
+    LinkTriples,
+    NeighborTriples,
+    PassageTriples,
+    QdrantCall,
+    SearchTriples,
 )
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.filters import METADATA, conditions, triple_filter
@@ -41,8 +41,8 @@ class TripleReads:
 
     collections: Collections
 
-    def linking(self, link: Link, filters: MetadataFilters | None) -> Flow[list[list[StoredTriple]]]:
-        """Answers `Link`."""
+    def linking(self, link: LinkTriples, filters: MetadataFilters | None) -> Flow[list[list[StoredTriple]]]:
+        """Answers `LinkTriples`."""
         check_counts(top_k=link.top_k)
         if not link.texts or not (yield from self.collections.triples_exist()):
             return [[] for _ in link.texts]
@@ -64,8 +64,8 @@ class TripleReads:
         # One that was deleted between the two calls is left out.
         return [[triples[str(point.id)] for point in answer if str(point.id) in triples] for answer in answers]
 
-    def propositions(self, request: Propositions, filters: MetadataFilters | None) -> Flow[list[StoredTriple]]:
-        """Answers `Propositions`: asks for more of each text until what it has not seen could not change the answer."""
+    def propositions(self, request: SearchTriples, filters: MetadataFilters | None) -> Flow[list[StoredTriple]]:
+        """Answer `SearchTriples`: ask for more of each text until what it has not seen could not change the answer."""
         check_counts(passages=request.passages)
         if not (request.texts or request.embeddings) or not (yield from self.collections.triples_exist()):
             return []
@@ -86,8 +86,8 @@ class TripleReads:
                 return walked
             limit *= 4
 
-    def triples_of(self, request: TriplesOf, filters: MetadataFilters | None) -> Flow[list[StoredTriple]]:
-        """Answers `TriplesOf`."""
+    def triples_of(self, request: PassageTriples, filters: MetadataFilters | None) -> Flow[list[StoredTriple]]:
+        """Answers `PassageTriples`."""
         if request.limit is not None:
             check_counts(limit=request.limit)
         if not request.passage_ids or not (yield from self.collections.triples_exist()):
@@ -97,7 +97,9 @@ class TripleReads:
         limit = request.limit
         if limit is None:
             (counted,) = yield [
-                Call("count", {"collection_name": self.collections.triples, "count_filter": match_, "exact": True})
+                QdrantCall(
+                    "count", {"collection_name": self.collections.triples, "count_filter": match_, "exact": True}
+                )
             ]
             limit = max(1, counted.count)
         (answer,) = yield from self.collections.batch(
@@ -105,9 +107,9 @@ class TripleReads:
         )
         return [to_stored_triple(point, float(point.score)) for point in answer]
 
-    def neighbours(self, request: Neighbours, filters: MetadataFilters | None) -> Flow[list[list[Candidate]]]:
-        """Answers `Neighbours`."""
-        check_counts(neighbours=request.limit)
+    def neighbors(self, request: NeighborTriples, filters: MetadataFilters | None) -> Flow[list[list[Candidate]]]:
+        """Answers `NeighborTriples`."""
+        check_counts(neighbors=request.limit)
         if not request.triple_entities or not (yield from self.collections.triples_exist()):
             return [[] for _ in request.triple_entities]
         self.collections.check_dimension(request.query, "the query's embedding")
@@ -118,8 +120,8 @@ class TripleReads:
         answers = yield from self.collections.batch(self.collections.triples, requests)
         return [[Candidate(str(point.id), float(point.score)) for point in answer] for answer in answers]
 
-    def touching(self, request: Touching, filters: MetadataFilters | None) -> Flow[list[list[Incidence]]]:
-        """Answers `Touching`."""
+    def touching(self, request: IncidentTriples, filters: MetadataFilters | None) -> Flow[list[list[Incidence]]]:
+        """Answers `IncidentTriples`."""
         for limit in request.limits:
             check_counts(most=2**32, limit=limit)  # of all together there may be no more than are read at once
         if not request.groups or not (yield from self.collections.triples_exist()):
@@ -142,7 +144,9 @@ class TripleReads:
         match_, most, are_few = matching(*everything), sum(request.limits), True
         if most > _TOGETHER:
             (counted,) = yield [
-                Call("count", {"collection_name": self.collections.triples, "count_filter": match_, "exact": False})
+                QdrantCall(
+                    "count", {"collection_name": self.collections.triples, "count_filter": match_, "exact": False}
+                )
             ]
             most, are_few = _TOGETHER, counted.count <= _TOGETHER
         if are_few:
@@ -155,8 +159,8 @@ class TripleReads:
         answers = yield from self.collections.batch(self.collections.triples, requests)
         return [[_incidence(point) for point in answer] for answer in answers]
 
-    def facts(self, request: Facts, filters: MetadataFilters | None = None) -> Flow[dict[str, StoredTriple]]:
-        """Answers `Facts`."""
+    def facts(self, request: FetchTriples, filters: MetadataFilters | None = None) -> Flow[dict[str, StoredTriple]]:
+        """Answers `FetchTriples`."""
         if not request.ids or not (yield from self.collections.triples_exist()):
             return {}
         records = yield from self._records(request.ids, filters, payload=FACT, vectors=False)
@@ -171,10 +175,12 @@ class TripleReads:
             match_ = triple_filter(filters, must=[models.HasIdCondition(has_id=list(ids))])
             return (yield from self.collections.scrolling(name, match_, payload=payload, vectors=vectors))
         reading = {"collection_name": name, "with_payload": payload, "with_vectors": vectors}
-        (records,) = yield [Call("retrieve", {"ids": list(ids), **reading})]
+        (records,) = yield [QdrantCall("retrieve", {"ids": list(ids), **reading})]
         return records  # type: ignore[no-any-return]
 
-    def similarities(self, request: Similarities, filters: MetadataFilters | None = None) -> Flow[list[list[float]]]:
+    def similarities(
+        self, request: ChainSimilarities, filters: MetadataFilters | None = None
+    ) -> Flow[list[list[float]]]:
         """Two round trips: the chains' vectors, then one query a pair. No candidate's vector leaves the engine."""
         members = list(dict.fromkeys(member for chain, _ in request.pairs for member in chain))
         if not members or not (yield from self.collections.triples_exist()):
@@ -218,7 +224,7 @@ def _incidence(point: Any) -> Incidence:
     return Incidence(str(point.id), tuple(point.payload["entities"]), point.payload["passage_id"])
 
 
-def _dealt(triples: Iterable[Incidence], request: Touching) -> list[list[Incidence]]:
+def _dealt(triples: Iterable[Incidence], request: IncidentTriples) -> list[list[Incidence]]:
     """To each group its own, in the order given, as many as it may have."""
     of_entity: dict[str, list[int]] = {}
     of_passage: dict[str, list[int]] = {}

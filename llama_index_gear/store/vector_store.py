@@ -22,20 +22,20 @@ from qdrant_client.http.models import SearchParams
 
 from llama_index_gear.errors import ArgumentError, StoreError, check_counts
 from llama_index_gear.flow import (
-    Align,
-    Compute,
+    AlignPassages,
+    ChainSimilarities,
     EmbedQuery,
     EmbedTexts,
-    Facts,
+    ExtractionCallIds,
+    FetchPassages,
+    FetchTriples,
     Flow,
-    Link,
-    Neighbours,
-    Passages,
-    Propositions,
-    SharedCalls,
-    Similarities,
-    Touching,
-    TriplesOf,
+    IncidentTriples,
+    LinkTriples,
+    NeighborTriples,
+    PassageTriples,
+    RunFunction,
+    SearchTriples,
     arun,
     run,
 )
@@ -44,7 +44,7 @@ from llama_index_gear.store.connection import Connection
 from llama_index_gear.store.copy import check_alike, copying
 from llama_index_gear.store.deletes import StoreDeletes
 from llama_index_gear.store.edge.client import EdgeClient
-from llama_index_gear.store.locks import Turns
+from llama_index_gear.store.locks import PassageLocks
 from llama_index_gear.store.maintenance import SAMPLE, StoreChecks, StoreReport
 from llama_index_gear.store.passages import StoreReads, native_filter
 from llama_index_gear.store.triples import TripleReads
@@ -76,7 +76,7 @@ class GeARVectorStore(BasePydanticVectorStore):
             Default: LlamaIndex's `Settings.embed_model`, looked up when first needed.
         batch_size: passages a write. Default 64.
         language: of the BM25 stemmer and stop words, as Qdrant names it. Default "english".
-        average_passage_words: what BM25's length normalisation takes for an average passage, stop words left out.
+        bm25_avg_len: what BM25's length normalisation takes for an average passage, stop words left out.
             Default 60, that is about 100 words of English; for larger chunks set it accordingly before ingesting.
         tenant_field: the metadata field that names the tenant of a passage, if several share the store. Then nothing is
             answered, replaced or deleted unless a tenant is named: ask `for_tenant(…)`, or pass filters that name one.
@@ -108,7 +108,7 @@ class GeARVectorStore(BasePydanticVectorStore):
     collection_name: str
     batch_size: int
     language: str
-    average_passage_words: float
+    bm25_avg_len: float
     show_progress: bool
 
     _collections: Collections = PrivateAttr()
@@ -118,7 +118,7 @@ class GeARVectorStore(BasePydanticVectorStore):
     _checks: StoreChecks = PrivateAttr()
     _tenancy: Tenancy = PrivateAttr()
     _connection: Connection = PrivateAttr()
-    _turns: Turns = PrivateAttr()
+    _turns: PassageLocks = PrivateAttr()
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class GeARVectorStore(BasePydanticVectorStore):
         embed_model: BaseEmbedding | None = None,
         batch_size: int = 64,
         language: str = "english",
-        average_passage_words: float = 60.0,
+        bm25_avg_len: float = 60.0,
         tenant_field: str | None = None,
         payload_indexes: Sequence[dict[str, Any]] = (),
         collection_options: Mapping[str, Any] | None = None,
@@ -138,12 +138,12 @@ class GeARVectorStore(BasePydanticVectorStore):
         show_progress: bool = False,
     ) -> None:
         check_counts(batch_size=batch_size)
-        bm25, triple_bm25 = encoder(language, average_passage_words), encoder(language, TRIPLE_WORDS)
+        bm25, triple_bm25 = encoder(language, bm25_avg_len), encoder(language, TRIPLE_WORDS)
         super().__init__(  # type: ignore[call-arg]  # the fields below; pydantic's plugin is not at work
             collection_name=collection_name,
             batch_size=batch_size,
             language=language,
-            average_passage_words=average_passage_words,
+            bm25_avg_len=bm25_avg_len,
             show_progress=show_progress,
         )
         if collection_name.endswith("_triples"):
@@ -159,8 +159,8 @@ class GeARVectorStore(BasePydanticVectorStore):
             search_params,
         )
         self._connection = Connection(client, aclient, embed_model)
-        self._turns = turns = Turns.of(self._connection.engine, collection_name)
-        self._collections.clears = lambda: turns.clears  # not `self`: in a cycle the store would close late
+        self._turns = turns = PassageLocks.of(self._connection.engine, collection_name)
+        self._collections.clear_count = lambda: turns.clear_count  # not `self`: in a cycle the store would close late
         self._belong_to(Tenancy(tenant_field, None))
 
     def _belong_to(self, tenancy: Tenancy) -> None:
@@ -189,14 +189,14 @@ class GeARVectorStore(BasePydanticVectorStore):
         bound._belong_to(Tenancy(self._tenancy.field, tenant))
         return bound
 
-    def bound(self, filters: MetadataFilters | None) -> MetadataFilters | None:
+    def scope_filters(self, filters: MetadataFilters | None) -> MetadataFilters | None:
         """What filters bind, all in all: these and the tenant's; None if nothing does.
 
         Raises:
             TenantError: the store is divided between tenants, and neither it nor the filters name one.
 
         """
-        return self._tenancy.bound(filters)
+        return self._tenancy.scope_filters(filters)
 
     @classmethod
     def from_path(cls, path: str | Path, **arguments: Any) -> GeARVectorStore:
@@ -260,13 +260,15 @@ class GeARVectorStore(BasePydanticVectorStore):
 
     # -- LlamaIndex's vector store interface ---------------------------------------------------------------------
 
-    def add(self, nodes: Sequence[BaseNode], *, unless_changed: Sequence[BaseNode] = (), **kwargs: Any) -> list[str]:
+    def add(
+        self, nodes: Sequence[BaseNode], *, if_unchanged_since: Sequence[BaseNode] = (), **kwargs: Any
+    ) -> list[str]:
         """Store passages with their triples; those whose id is known are replaced, triples included.
 
         Args:
             nodes: passages with embeddings (the ingestion pipeline sees to that).
-            unless_changed: what `get_nodes` gave, if these come of it: a passage that was edited or deleted since then
-                is left as it is now. Default: all are written.
+            if_unchanged_since: what `get_nodes` gave, if these come of it: a passage that was edited or deleted since
+                then is left as it is now. Default: all are written.
             **kwargs: ignored, as LlamaIndex passes some.
 
         Returns:
@@ -278,13 +280,13 @@ class GeARVectorStore(BasePydanticVectorStore):
                 some 100 levels deep, integers beyond 64 bits, NaN, keys that are no text, half characters.
 
         """
-        return run(self._writes.adding(nodes, unless_changed), self._connection.answer)
+        return run(self._writes.adding(nodes, if_unchanged_since), self._connection.answer)
 
     async def async_add(
-        self, nodes: Sequence[BaseNode], *, unless_changed: Sequence[BaseNode] = (), **kwargs: Any
+        self, nodes: Sequence[BaseNode], *, if_unchanged_since: Sequence[BaseNode] = (), **kwargs: Any
     ) -> list[str]:
         """`add`, without blocking the event loop."""
-        return await arun(self._writes.adding(nodes, unless_changed), self._connection.aanswer)
+        return await arun(self._writes.adding(nodes, if_unchanged_since), self._connection.aanswer)
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         """Delete all passages of a document, and their triples."""
@@ -330,13 +332,13 @@ class GeARVectorStore(BasePydanticVectorStore):
             limit: at most so many. Default: all.
 
         """
-        return run(self._reads.getting(node_ids, self.bound(filters), limit), self._connection.answer)
+        return run(self._reads.getting(node_ids, self.scope_filters(filters), limit), self._connection.answer)
 
     async def aget_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, limit: int | None = None
     ) -> list[BaseNode]:
         """`get_nodes`, without blocking the event loop."""
-        return await arun(self._reads.getting(node_ids, self.bound(filters), limit), self._connection.aanswer)
+        return await arun(self._reads.getting(node_ids, self.scope_filters(filters), limit), self._connection.aanswer)
 
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """Dense (DEFAULT), BM25 (SPARSE) or both fused (HYBRID, reciprocal rank fusion) search over passages.
@@ -361,30 +363,30 @@ class GeARVectorStore(BasePydanticVectorStore):
         return await arun(self._querying(query, kwargs), self._connection.aanswer)
 
     def _querying(self, query: VectorStoreQuery, options: dict[str, Any]) -> Flow[VectorStoreQueryResult]:
-        return self._reads.querying(replace(query, filters=self.bound(query.filters)), native_filter(options))
+        return self._reads.querying(replace(query, filters=self.scope_filters(query.filters)), native_filter(options))
 
     # -- looking after it ----------------------------------------------------------------------------------------
 
-    def check(self, sample: int = SAMPLE) -> StoreReport:
+    def check(self, sample_size: int = SAMPLE) -> StoreReport:
         """Look for what killed calls, other programs or another embedding model left behind; changes nothing.
 
         Reads every passage once, and every triple. Nothing else should write meanwhile.
 
         Args:
-            sample: passages, and triples, that are embedded again to see whether `embed_model` made the stored vectors.
-                Default 16; with 0 nothing is embedded.
+            sample_size: passages, and triples, that are embedded again to see whether `embed_model` made the stored
+                vectors. Default 16; with 0 nothing is embedded.
 
         Returns:
             What is there and what is wrong; `report.ok` says whether all is well, `print(report)` the rest.
 
         """
-        self._tenancy.refuse_bound("check")
-        return run(self._checks.checking(sample), self._connection.answer)
+        self._tenancy.require_unscoped("check")
+        return run(self._checks.checking(sample_size), self._connection.answer)
 
-    async def acheck(self, sample: int = SAMPLE) -> StoreReport:
+    async def acheck(self, sample_size: int = SAMPLE) -> StoreReport:
         """`check`, without blocking the event loop."""
-        self._tenancy.refuse_bound("check")
-        return await arun(self._checks.checking(sample), self._connection.aanswer)
+        self._tenancy.require_unscoped("check")
+        return await arun(self._checks.checking(sample_size), self._connection.aanswer)
 
     def repair(self, *, reembed: bool = False) -> StoreReport:
         """Mend what `check` finds: missing triples come, outdated ones and those of passages that are gone go.
@@ -403,12 +405,12 @@ class GeARVectorStore(BasePydanticVectorStore):
                 or if `embed_model` has another dimension than the collections.
 
         """
-        self._tenancy.refuse_bound("repair")
+        self._tenancy.require_unscoped("repair")
         return run(self._checks.repairing(reembed), self._connection.answer)
 
     async def arepair(self, *, reembed: bool = False) -> StoreReport:
         """`repair`, without blocking the event loop."""
-        self._tenancy.refuse_bound("repair")
+        self._tenancy.require_unscoped("repair")
         return await arun(self._checks.repairing(reembed), self._connection.aanswer)
 
     @contextmanager
@@ -468,18 +470,21 @@ class GeARVectorStore(BasePydanticVectorStore):
 
     def _copying(self, target: GeARVectorStore, filters: MetadataFilters | None) -> Flow[int]:
         check_alike(self, target)
-        target._tenancy.refuse_bound("copy_to")
-        mine = filters if self._tenancy.tenant is None else self.bound(filters)  # the whole store's: all tenants
+        target._tenancy.require_unscoped("copy_to")
+        mine = (
+            filters if self._tenancy.tenant is None else self.scope_filters(filters)
+        )  # the whole store's: all tenants
         return copying(self._writes, target._writes, mine, self.show_progress)
 
     # -- the graph side: requests of `steps.py` ------------------------------------------------------------------
 
     def answer(self, request: Any, filters: MetadataFilters | None = None) -> Any:
-        """Answer a request of `steps.py` for triples, passages, embeddings or computing.
+        """Answer a request of `flow` for triples, passages, embeddings or computing.
 
         Args:
-            request: `Link`, `Propositions`, `TriplesOf`, `Neighbours`, `Touching`, `Facts`, `Similarities`, `Passages`,
-                `SharedCalls`, `Align`, `EmbedQuery`, `EmbedTexts` or `Compute`; its docstring says what the answer is.
+            request: `LinkTriples`, `SearchTriples`, `PassageTriples`, `NeighborTriples`, `IncidentTriples`,
+                `FetchTriples`, `ChainSimilarities`, `FetchPassages`, `ExtractionCallIds`, `AlignPassages`,
+                `EmbedQuery`, `EmbedTexts` or `RunFunction`; its docstring says what the answer is.
             filters: bind what is returned, triples by the metadata of their passage.
 
         """
@@ -490,20 +495,27 @@ class GeARVectorStore(BasePydanticVectorStore):
         return await arun(self._answering(request, filters), self._connection.aanswer)
 
     def _answering(self, request: Any, filters: MetadataFilters | None) -> Flow[Any]:
-        if isinstance(request, EmbedQuery | EmbedTexts | Compute):
+        if isinstance(request, EmbedQuery | EmbedTexts | RunFunction):
             return (yield [request])[0]
-        filters = self.bound(filters)
+        filters = self.scope_filters(filters)
         answer: Any
         match request:
-            case Facts():  # of triples that a filter let through before; tenants don't rely on that
+            case FetchTriples():  # of triples that a filter let through before; tenants don't rely on that
                 answer = yield from self._reads.triples.facts(request, filters if self._tenancy.field else None)
-            case Similarities():
+            case ChainSimilarities():
                 answer = yield from self._reads.triples.similarities(request, filters if self._tenancy.field else None)
-            case Passages():
+            case FetchPassages():
                 answer = yield from self._reads.getting(list(request.ids), filters, None, vectors=False)
-            case SharedCalls():
+            case ExtractionCallIds():
                 answer = yield from self._reads.shared_calls(filters)
-            case Link() | Propositions() | TriplesOf() | Neighbours() | Touching() | Align():
+            case (
+                LinkTriples()
+                | SearchTriples()
+                | PassageTriples()
+                | NeighborTriples()
+                | IncidentTriples()
+                | AlignPassages()
+            ):
                 answer = yield from self._reads.finding(request, filters)
             case _:
                 raise StoreError(f"the store has no answer to {type(request).__name__}")

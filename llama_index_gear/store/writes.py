@@ -18,11 +18,11 @@ from llama_index.core.utils import get_tqdm_iterable
 from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, EmbeddingError, check_vector
-from llama_index_gear.flow import Call, Compute, EmbedTexts, Flow
+from llama_index_gear.flow import EmbedTexts, Flow, QdrantCall, RunFunction
 from llama_index_gear.nodes import attach_triples, read_triples
 from llama_index_gear.store.collections import PAGE, Collections, WordEncoder
 from llama_index_gear.store.filters import METADATA, indexed_fields
-from llama_index_gear.store.locks import Take, Turns
+from llama_index_gear.store.locks import AcquirePassages, PassageLocks
 from llama_index_gear.store.ownership import guarding
 from llama_index_gear.store.passages import StoreReads
 from llama_index_gear.store.payloads import check_storable, raise_interrupt
@@ -54,7 +54,7 @@ class StoreWrites:
     collections: Collections
     reads: StoreReads
     tenancy: Tenancy
-    turns: Turns
+    turns: PassageLocks
     batch_size: int
     show_progress: bool
 
@@ -81,18 +81,18 @@ class StoreWrites:
         yield from self.preparing(dimension)
         self.collections.dimension = dimension  # known once it is true
 
-    def adding(self, nodes: Sequence[BaseNode], unless_changed: Sequence[BaseNode] = ()) -> Flow[list[str]]:
+    def adding(self, nodes: Sequence[BaseNode], if_unchanged_since: Sequence[BaseNode] = ()) -> Flow[list[str]]:
         """The flow of `add`."""
-        passages = self.tenancy.owned(list({node.node_id: node for node in nodes}.values()))
+        passages = self.tenancy.assign_tenant(list({node.node_id: node for node in nodes}.values()))
         if not passages:
             return []
         exists = yield from self.collections.exists()
-        (checked,) = yield [Compute(lambda: self._checked(passages))]
+        (checked,) = yield [RunFunction(lambda: self._checked(passages))]
         if exists:
             yield from guarding(self.tenancy, self.collections, passages)
         yield from self._preparing_for(checked.dimension)
         starts = range(0, len(passages), self.batch_size)
-        as_read = {node.node_id: node.hash for node in unless_changed}
+        as_read = {node.node_id: node.hash for node in if_unchanged_since}
         written: set[str] = set()
         for start in get_tqdm_iterable(starts, self.show_progress, "Storing passages and triples"):
             written |= yield from self._writing(passages[start : start + self.batch_size], checked, as_read=as_read)
@@ -100,7 +100,7 @@ class StoreWrites:
 
     def rewriting(self, nodes: Sequence[BaseNode], *, embed_triples: bool) -> Flow[None]:
         """Write passages that are there once more; with `embed_triples` no stored vector of a triple is kept."""
-        (checked,) = yield [Compute(lambda: self._checked(nodes))]
+        (checked,) = yield [RunFunction(lambda: self._checked(nodes))]
         as_read = {node.node_id: node.hash for node in nodes}
         yield from self._writing(nodes, checked, embed_triples, is_guarded=False, as_read=as_read)
 
@@ -117,7 +117,7 @@ class StoreWrites:
         ids = {node.node_id for node in batch}
         claim = self.turns.claim(ids)
         try:
-            yield [Take(claim)]
+            yield [AcquirePassages(claim)]
             if not (yield from self.collections.exists()):  # all was cleared while this waited
                 yield from self._preparing_for(checked.dimension)
             if is_guarded:
@@ -129,15 +129,15 @@ class StoreWrites:
             if batch:
                 yield from self._writing_alone(batch, checked.carried, embed_triples)
         finally:
-            claim.give_back()
+            claim.release()
         return {node.node_id for node in batch}
 
     def _writing_alone(
         self, batch: Sequence[BaseNode], carried: dict[str, list[Triple]], embed_triples: bool
     ) -> Flow[None]:
-        (points,) = yield [Compute(partial(self._passage_points, batch, carried))]
+        (points,) = yield [RunFunction(partial(self._passage_points, batch, carried))]
         outdated = yield from self._writing_triples(batch, carried, embed_triples)
-        yield [Call("upsert", {"collection_name": self.collections.passages, "points": points, "wait": True})]
+        yield [QdrantCall("upsert", {"collection_name": self.collections.passages, "points": points, "wait": True})]
         if outdated:
             yield from self.collections.deleting(self.collections.triples, models.PointIdsList(points=list(outdated)))
 
@@ -170,10 +170,10 @@ class StoreWrites:
         vectors = {str(point.id): point.vector[DENSE] for point in stored}
         new = sorted({t.text for point_id, (t, _) in wanted.items() if embed_all or point_id not in vectors}, key=len)
         embedded = dict(zip(new, (yield [EmbedTexts(new)])[0], strict=True)) if new else {}
-        (points,) = yield [Compute(lambda: self._triple_points(wanted, vectors, embedded))]
+        (points,) = yield [RunFunction(lambda: self._triple_points(wanted, vectors, embedded))]
         for start in range(0, len(points), PAGE):
             page = points[start : start + PAGE]
-            yield [Call("upsert", {"collection_name": self.collections.triples, "points": page, "wait": True})]
+            yield [QdrantCall("upsert", {"collection_name": self.collections.triples, "points": page, "wait": True})]
         return [point_id for point_id in vectors if point_id not in wanted]
 
     def _triple_points(

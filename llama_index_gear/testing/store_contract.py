@@ -44,20 +44,20 @@ from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError, UnsupportedFilter
 from llama_index_gear.flow import (
-    Align,
+    AlignPassages,
     Candidate,
+    ChainSimilarities,
     EmbedQuery,
     EmbedTexts,
-    Facts,
+    ExtractionCallIds,
+    FetchPassages,
+    FetchTriples,
     Incidence,
-    Link,
-    Neighbours,
-    Passages,
-    Propositions,
-    SharedCalls,
-    Similarities,
-    Touching,
-    TriplesOf,
+    IncidentTriples,
+    LinkTriples,
+    NeighborTriples,
+    PassageTriples,
+    SearchTriples,
 )
 from llama_index_gear.nodes import TRIPLES_KEY, attach_triples, read_triples
 from llama_index_gear.store.maintenance import StoreReport
@@ -400,7 +400,7 @@ class StoreContract:
             assert node.excluded_llm_metadata_keys == given.excluded_llm_metadata_keys
             np.testing.assert_allclose(node.get_embedding(), given.get_embedding(), atol=1e-6)
         assert {node.node_id for node in do.get_nodes()} == set(by_id)
-        fetched = do.answer(Passages(asked))
+        fetched = do.answer(FetchPassages(asked))
         assert [node.node_id for node in fetched] == ["p-plays", "p-son", "p-again"]
 
     def test_node_ids_need_not_be_uuids(self, make_store: Any, mode: str) -> None:
@@ -419,7 +419,7 @@ class StoreContract:
             (node_id, f"text {n}") for n, node_id in enumerate(ids)
         ]
         assert set(do.query("text", _DEFAULT).ids or []) == set(ids)
-        triples = do.answer(TriplesOf(ids, _EMBED.get_query_embedding("O"), None))
+        triples = do.answer(PassageTriples(ids, _EMBED.get_query_embedding("O"), None))
         assert {triple.passage_id for triple in triples} == set(ids)
         do.delete_nodes([ids[2]])
         assert [node.node_id for node in do.get_nodes(ids)] == [*ids[:2], *ids[3:]]
@@ -503,7 +503,7 @@ class StoreContract:
         do.add([passage("p-joined", "Edited.", [_PLAYS])])
         do.delete_nodes(["p-plays"])
         given = [passage(node_id, "Come of what was read.", [_JOINED]) for node_id in ids]
-        assert do.add(given, unless_changed=read) == ["p-son", "p-again"]
+        assert do.add(given, if_unchanged_since=read) == ["p-son", "p-again"]
         found = {node.node_id: node.get_content() for node in do.get_nodes()}
         assert found == {**dict.fromkeys(["p-son", "p-again"], "Come of what was read."), "p-joined": "Edited."}
         assert _all_triples(do) == {("p-son", *_JOINED), ("p-joined", *_PLAYS), ("p-again", *_JOINED)}
@@ -612,18 +612,18 @@ class StoreContract:
             for query_mode in (_DEFAULT, _SPARSE, _HYBRID):
                 result = do.query("Curry", query_mode)
                 assert (result.nodes, result.similarities, result.ids) == ([], [], [])
-            assert do.answer(Link(["a", "b"], 5, vector)) == [[], []]
-            assert do.answer(Link([], 5, vector)) == []
-            assert do.answer(TriplesOf(["p-son"], vector, None)) == []
-            assert do.answer(TriplesOf([], vector, 5)) == []
-            assert do.answer(Neighbours([("dell curry",), ("nba",)], vector, [], 5)) == [[], []]
-            assert do.answer(Neighbours([], vector, [], 5)) == []
-            assert do.answer(Touching([(["nba"], []), ([], ["p-son"])], [5, 5])) == [[], []]
-            assert do.answer(Touching([], [])) == []
-            assert do.answer(Facts([Triple(*_SON).id("p-son")])) == do.answer(Facts([])) == {}
-            assert do.answer(Similarities([])) == []
-            assert do.answer(Passages(["p-son"])) == []
-            assert do.answer(Passages([])) == []
+            assert do.answer(LinkTriples(["a", "b"], 5, vector)) == [[], []]
+            assert do.answer(LinkTriples([], 5, vector)) == []
+            assert do.answer(PassageTriples(["p-son"], vector, None)) == []
+            assert do.answer(PassageTriples([], vector, 5)) == []
+            assert do.answer(NeighborTriples([("dell curry",), ("nba",)], vector, [], 5)) == [[], []]
+            assert do.answer(NeighborTriples([], vector, [], 5)) == []
+            assert do.answer(IncidentTriples([(["nba"], []), ([], ["p-son"])], [5, 5])) == [[], []]
+            assert do.answer(IncidentTriples([], [])) == []
+            assert do.answer(FetchTriples([Triple(*_SON).id("p-son")])) == do.answer(FetchTriples([])) == {}
+            assert do.answer(ChainSimilarities([])) == []
+            assert do.answer(FetchPassages(["p-son"])) == []
+            assert do.answer(FetchPassages([])) == []
             assert do.add([]) == []
             do.add(_curry())
             do.delete_nodes([node.node_id for node in _curry()])
@@ -726,18 +726,22 @@ class StoreContract:
             reached = {
                 "get_nodes": {node.node_id for node in do.get_nodes(filters=filters)},
                 "get_nodes of ids": {node.node_id for node in do.get_nodes(everyone, filters)},
-                "Passages": {node.node_id for node in do.answer(Passages(everyone), filters)},
-                "TriplesOf": {t.passage_id for t in do.answer(TriplesOf(everyone, vector, None), filters)},
-                "TriplesOf, limited": {t.passage_id for t in do.answer(TriplesOf(everyone, vector, 9), filters)},
+                "Passages": {node.node_id for node in do.answer(FetchPassages(everyone), filters)},
+                "TriplesOf": {t.passage_id for t in do.answer(PassageTriples(everyone, vector, None), filters)},
+                "TriplesOf, limited": {t.passage_id for t in do.answer(PassageTriples(everyone, vector, 9), filters)},
                 "Neighbours": {
-                    t.passage_id for t in _read(do, do.answer(Neighbours([("hub",)], vector, [], 9), filters)[0])
+                    t.passage_id for t in _read(do, do.answer(NeighborTriples([("hub",)], vector, [], 9), filters)[0])
                 },
-                "Touching, an entity": {t.passage_id for t in do.answer(Touching([(["hub"], [])], [9]), filters)[0]},
-                "Touching, passages": {t.passage_id for t in do.answer(Touching([([], everyone)], [9]), filters)[0]},
-                "Link": {t.passage_id for t in do.answer(Link(["Hub"], 9, vector), filters)[0]},
-                "Propositions": {t.passage_id for t in do.answer(Propositions(["Hub"], 9), filters)},
-                "Align": {each.node.node_id for each in do.answer(Align(["stone"], 9), filters)[0]},
-                "SharedCalls": {node_id for node_id, _ in do.answer(SharedCalls(), filters)},
+                "Touching, an entity": {
+                    t.passage_id for t in do.answer(IncidentTriples([(["hub"], [])], [9]), filters)[0]
+                },
+                "Touching, passages": {
+                    t.passage_id for t in do.answer(IncidentTriples([([], everyone)], [9]), filters)[0]
+                },
+                "Link": {t.passage_id for t in do.answer(LinkTriples(["Hub"], 9, vector), filters)[0]},
+                "Propositions": {t.passage_id for t in do.answer(SearchTriples(["Hub"], 9), filters)},
+                "Align": {each.node.node_id for each in do.answer(AlignPassages(["stone"], 9), filters)[0]},
+                "SharedCalls": {node_id for node_id, _ in do.answer(ExtractionCallIds(), filters)},
                 "dense": set(do.query("stone", _DEFAULT, filters=filters).ids or []),
                 "sparse": set(do.query("stone", _SPARSE, filters=filters).ids or []),
                 "hybrid": set(do.query("stone", _HYBRID, filters=filters).ids or []),
@@ -772,14 +776,14 @@ class StoreContract:
         for plain in (*map(_and, leaves), _or(), _not(), _and(_and()), _and(_or()), _and(_not()), unconditional):
             for filters in (plain, _or(_is("year", 1988), _not(plain))):
                 for request in (
-                    Passages(["p-son"]),
-                    TriplesOf(["p-son"], vector, None),
-                    Neighbours([("dell curry",)], vector, [], 5),
-                    Touching([(["dell curry"], [])], [5]),
-                    Link(["Curry"], 5, vector),
-                    Propositions(["Curry"], 5),
-                    Align(["Curry"], 5),
-                    SharedCalls(),
+                    FetchPassages(["p-son"]),
+                    PassageTriples(["p-son"], vector, None),
+                    NeighborTriples([("dell curry",)], vector, [], 5),
+                    IncidentTriples([(["dell curry"], [])], [5]),
+                    LinkTriples(["Curry"], 5, vector),
+                    SearchTriples(["Curry"], 5),
+                    AlignPassages(["Curry"], 5),
+                    ExtractionCallIds(),
                 ):
                     with _raises(UnsupportedFilter):
                         do.answer(request, filters)
@@ -805,7 +809,7 @@ class StoreContract:
             assert _triples(do, ["p", "q"], _and(_is(key, value))) == {("p", *_SON)}, key
             assert [n.node_id for n in do.get_nodes(filters=_and(_is(key, value)))] == ["p"], key
         assert _triples(do, ["p"]) == {("p", *_SON)}
-        (found,) = do.answer(Neighbours([("dell curry",)], _EMBED.get_query_embedding("x"), [], 9))
+        (found,) = do.answer(NeighborTriples([("dell curry",)], _EMBED.get_query_embedding("x"), [], 9))
         assert {(t.passage_id, t.triple) for t in _read(do, found)} == {("p", Triple(*_SON)), ("q", Triple(*_SON))}
         do.delete("mine")
         assert len(do.get_nodes()) == 2
@@ -819,11 +823,11 @@ class StoreContract:
         do = self.drive(make_store(), mode)
         do.add(_curry())
         vector = _EMBED.get_query_embedding("where do the Charlotte Hornets play")
-        found = do.answer(TriplesOf(["p-joined", "p-plays", "unknown"], vector, None))
+        found = do.answer(PassageTriples(["p-joined", "p-plays", "unknown"], vector, None))
         assert [triple.triple for triple in found] == [Triple(*_PLAYS), Triple(*_JOINED), Triple(*_SON)]
         assert [triple.passage_id for triple in found] == ["p-plays", "p-joined", "p-joined"]
         _check_scores(found, vector)
-        assert do.answer(TriplesOf(["p-joined", "p-plays"], vector, 2)) == found[:2]
+        assert do.answer(PassageTriples(["p-joined", "p-plays"], vector, 2)) == found[:2]
 
     def test_neighbours(self, make_store: Any, mode: str) -> None:
         """What shares an entity, whoever says it; not `exclude`; by cosine, then id; at most `limit`."""
@@ -839,7 +843,7 @@ class StoreContract:
         triple = Triple(*_JOINED)
         asked = [triple.entities, ("north carolina",), ("charlotte",), ("curry",)]
         excluded = [triple.id("p-joined")]
-        dell, north, charlotte, part = do.answer(Neighbours(asked, vector, excluded, 50))
+        dell, north, charlotte, part = do.answer(NeighborTriples(asked, vector, excluded, 50))
         sons = sorted(Triple(*_SON).id(passage_id) for passage_id in ("p-son", "p-joined", "p-again"))
         born = Triple("DELL curry", "was born in", "Harrisonburg").id("p-case")
         assert [found.id for found in dell] == [*sons, born, Triple(*_PLAYS).id("p-plays")]
@@ -847,9 +851,9 @@ class StoreContract:
         assert [found.passage_id for found in _read(do, charlotte)] == ["p-far"]
         assert part == []
         _check_scores(_read(do, dell), vector)
-        (limited,) = do.answer(Neighbours([triple.entities], vector, excluded, 4))
+        (limited,) = do.answer(NeighborTriples([triple.entities], vector, excluded, 4))
         assert limited == dell[:4]
-        (without,) = do.answer(Neighbours([triple.entities], vector, [*excluded, *sons[:2]], 50))
+        (without,) = do.answer(NeighborTriples([triple.entities], vector, [*excluded, *sons[:2]], 50))
         assert [found.id for found in without] == [sons[2], born, Triple(*_PLAYS).id("p-plays")]
 
     def test_touching(self, make_store: Any, mode: str) -> None:
@@ -876,32 +880,34 @@ class StoreContract:
             (["stephen curry", "north carolina"], ["p-joined", "p-plays"]),
             ([], []),
         ]
-        answers = do.answer(Touching(groups, [9] * len(groups)))
+        answers = do.answer(IncidentTriples(groups, [9] * len(groups)))
         for (entities, passage_ids), answer in zip(groups, answers, strict=True):
             assert answer == [
                 each for each in everything if {*each.entities} & {*entities} or each.passage_id in passage_ids
             ]
         assert [len(answer) for answer in answers] == [4, 2, 2, 5, 0]
-        (few,) = do.answer(Touching(groups[:1], [3]))
+        (few,) = do.answer(IncidentTriples(groups[:1], [3]))
         assert few == answers[0][:3]
-        limited = do.answer(Touching(groups, [3, 1, 9, 2, 9]))
+        limited = do.answer(IncidentTriples(groups, [3, 1, 9, 2, 9]))
         assert limited == [answers[0][:3], answers[1][:1], answers[2], answers[3][:2], []]
 
     def test_touching_a_hub(self, make_store: Any, mode: str) -> None:
-        """More than is read at once: the same as where there is less, and its neighbours are not starved by it."""
+        """More than is read at once: the same as where there is less, and its neighbors are not starved by it."""
         do = self.drive(make_store(), mode)
         said = [("hub", "has", f"spoke {number}") for number in range(320)]
         facts = [Triple(*slots) for slots in said]
         do.add([passage(f"p{n}", f"spokes {n}", said[32 * n : 32 * n + 32]) for n in range(10)])
         everything = sorted(Incidence(f.id(f"p{n // 32}"), f.entities, f"p{n // 32}") for n, f in enumerate(facts))
-        hub, spoke, stated = do.answer(Touching([(["hub"], []), (["spoke 319"], []), ([], ["p3"])], [400, 4, 40]))
+        hub, spoke, stated = do.answer(
+            IncidentTriples([(["hub"], []), (["spoke 319"], []), ([], ["p3"])], [400, 4, 40])
+        )
         assert hub == everything and [each.entities for each in spoke] == [facts[319].entities]
         assert stated == [each for each in everything if each.passage_id == "p3"] and len(stated) == 32
-        (few, again) = do.answer(Touching([(["hub"], []), (["spoke 319"], [])], [301, 4]))
+        (few, again) = do.answer(IncidentTriples([(["hub"], []), (["spoke 319"], [])], [301, 4]))
         assert few == everything[:301] and again == spoke
-        (few, again) = do.answer(Touching([(["hub"], []), (["spoke 319"], [])], [4, 4]))  # too few to be counted
+        (few, again) = do.answer(IncidentTriples([(["hub"], []), (["spoke 319"], [])], [4, 4]))  # too few to be counted
         assert few == everything[:4] and again == spoke
-        (again, whole) = do.answer(Touching([(["spoke 319"], []), ([], ["p3"])], [400, 40]))  # counted: so few
+        (again, whole) = do.answer(IncidentTriples([(["spoke 319"], []), ([], ["p3"])], [400, 40]))  # counted: so few
         assert again == spoke and whole == stated
 
     def test_facts(self, make_store: Any, mode: str) -> None:
@@ -910,7 +916,7 @@ class StoreContract:
         do.add(_curry())
         son, plays = Triple(*_SON), Triple(*_PLAYS)
         ids = [plays.id("p-plays"), son.id("p-again"), son.id("nowhere"), plays.id("p-plays")]
-        assert do.answer(Facts(ids)) == {
+        assert do.answer(FetchTriples(ids)) == {
             ids[0]: StoredTriple(ids[0], plays, "p-plays", 0.0),
             ids[1]: StoredTriple(ids[1], son, "p-again", 0.0),
         }
@@ -922,10 +928,10 @@ class StoreContract:
         for _ in range(2):
             for top_k in (0, -1):
                 for request in (
-                    Link(["Curry"], top_k, vector),
-                    TriplesOf(["p-son"], vector, top_k),
-                    Neighbours([("dell curry",)], vector, [], top_k),
-                    Touching([(["dell curry"], [])], [top_k]),
+                    LinkTriples(["Curry"], top_k, vector),
+                    PassageTriples(["p-son"], vector, top_k),
+                    NeighborTriples([("dell curry",)], vector, [], top_k),
+                    IncidentTriples([(["dell curry"], [])], [top_k]),
                 ):
                     with _raises(ArgumentError):
                         do.answer(request)
@@ -941,7 +947,7 @@ class StoreContract:
             "Hornets play in Carolina",
             "Dell Curry joined Charlotte Hornets",
         ]
-        joined, plays, again = do.answer(Link(texts, 2, vector))
+        joined, plays, again = do.answer(LinkTriples(texts, 2, vector))
         assert [len(joined), len(plays)] == [2, 2]
         assert joined[0].triple == Triple(*_JOINED)
         assert plays[0].triple == Triple(*_PLAYS)
@@ -953,10 +959,10 @@ class StoreContract:
     def test_propositions(self, make_store: Any, mode: str) -> None:
         """One list over all texts, most similar first, each triple once, down to the last passage asked for."""
         do = self.drive(make_store(), mode)
-        assert do.answer(Propositions(["Dell Curry"], 3)) == []
+        assert do.answer(SearchTriples(["Dell Curry"], 3)) == []
         do.add(_curry())
         texts = ["Dell Curry joined", "Charlotte Hornets play in"]
-        every = do.answer(Propositions(texts, 9))
+        every = do.answer(SearchTriples(texts, 9))
         assert len(every) == len({each.id for each in every}) == 5
         cosines = {
             each.id: max(
@@ -968,26 +974,26 @@ class StoreContract:
         assert all(abs(each.score - cosines[each.id]) < 1e-5 for each in every)
         assert [each.score for each in every] == sorted((each.score for each in every), reverse=True)
         for passages in (1, 2, 3, 4):
-            found = do.answer(Propositions(texts, passages))
+            found = do.answer(SearchTriples(texts, passages))
             assert found == every[: len(found)]
             assert len({each.passage_id for each in found}) == passages
             assert len({each.passage_id for each in found[:-1]}) == passages - 1
         recent = _and(_is("year", 2000, FilterOperator.GT))
-        assert {each.passage_id for each in do.answer(Propositions(texts, 4), recent)} == {"p-again"}
-        assert do.answer(Propositions([], 4)) == []
+        assert {each.passage_id for each in do.answer(SearchTriples(texts, 4), recent)} == {"p-again"}
+        assert do.answer(SearchTriples([], 4)) == []
         vector = _EMBED.get_text_embedding(texts[1])
-        assert do.answer(Propositions(texts[:1], 9, [vector])) == every
+        assert do.answer(SearchTriples(texts[:1], 9, [vector])) == every
 
     def test_propositions_of_a_passage_that_says_it_in_a_hundred_ways(self, make_store: Any, mode: str) -> None:
         """However many triples of one passage come first, the next passage is reached."""
         do = self.drive(make_store(), mode)
         often = [("Dell Curry", "joined", f"team number {n}") for n in range(300)]
         do.add([passage("p-often", "Often.", often), passage("p-once", "Once.", [("Dell", "saw", "the sea")])])
-        found = do.answer(Propositions(["Dell Curry joined team number", "nothing of this kind"], 2))
+        found = do.answer(SearchTriples(["Dell Curry joined team number", "nothing of this kind"], 2))
         assert {each.passage_id for each in found} == {"p-often", "p-once"} and found[-1].passage_id == "p-once"
         assert len(found) == len({each.id for each in found}) == 301
-        assert len(do.answer(Propositions(["Dell Curry joined team number"], 1))) == 1
-        assert len(do.answer(Propositions(["Dell Curry joined team number"], 3))) == 301
+        assert len(do.answer(SearchTriples(["Dell Curry joined team number"], 1))) == 1
+        assert len(do.answer(SearchTriples(["Dell Curry joined team number"], 3))) == 301
 
     def test_propositions_beyond_the_first_hits_of_a_text(self, make_store: Any, mode: str) -> None:
         """What one text is very similar to comes before what another is a little similar to, however much of it."""
@@ -996,7 +1002,7 @@ class StoreContract:
         near = passage("p-near", "Near.", [("Dell Curry", "joined", "some other team")])
         far = passage("p-far", "Far.", [("milk", "is", "white and very good to drink")])
         do.add([passage("p-often", "Often.", often), near, far])
-        found = do.answer(Propositions(["Dell Curry joined", "milk"], 2))
+        found = do.answer(SearchTriples(["Dell Curry joined", "milk"], 2))
         assert [each.passage_id for each in found] == ["p-often"] * 50 + ["p-near"]
 
     def test_similarities(self, make_store: Any, mode: str) -> None:
@@ -1007,7 +1013,7 @@ class StoreContract:
         ids = [triple.id(passage_id) for triple, passage_id in facts]
         vectors = np.array([_EMBED.get_text_embedding(triple.text) for triple, _ in facts])
         pairs = [([ids[0]], [ids[1], ids[2]]), (ids[:2], [ids[2], ids[0]]), ([ids[2]], []), ([ids[0]] * 2, [ids[1]])]
-        answers = do.answer(Similarities(pairs))
+        answers = do.answer(ChainSimilarities(pairs))
         expected = [
             [vectors[0] @ vectors[1], vectors[0] @ vectors[2]],
             [(vectors[0] + vectors[1]) @ vectors[2], (vectors[0] + vectors[1]) @ vectors[0]],
@@ -1032,14 +1038,14 @@ class StoreContract:
         hub = [("Hub", "knows", f"Person {n}") for n in range(count)]
         do.add([passage("p", "Hub", hub, embed_model=small), passage("q", "Hub", hub[:1], embed_model=small)])
         vector = small.get_query_embedding("Hub")
-        found = do.answer(TriplesOf(["p"], vector, None))
+        found = do.answer(PassageTriples(["p"], vector, None))
         assert {triple.triple.object for triple in found} == {f"Person {n}" for n in range(count)}
-        (near,) = do.answer(Neighbours([("hub",)], vector, [], count + 5))
+        (near,) = do.answer(NeighborTriples([("hub",)], vector, [], count + 5))
         assert len(near) == count + 1
         scores = [triple.score for triple in near]
         np.testing.assert_allclose(scores, sorted(scores, reverse=True), atol=1e-6)
         do.add([passage("p", "Hub", hub[:2], embed_model=small)])
-        assert len(do.answer(TriplesOf(["p", "q"], vector, None))) == 3
+        assert len(do.answer(PassageTriples(["p", "q"], vector, None))) == 3
 
     def test_property_graph_extractors_are_understood(self, make_store: Any, mode: str) -> None:
         """What LlamaIndex's extractors attach is stored as triples: objects, or the dicts that a cache leaves."""
@@ -1074,7 +1080,7 @@ class StoreContract:
         assert report.ok and str(report) == "4 passages, 5 triples: in order"
         assert report.passage_agreement is not None and report.passage_agreement > 0.8  # embedded without metadata
         assert report.triple_agreement is not None and report.triple_agreement > 0.999
-        assert (do.check(sample=0).passage_agreement, do.check(sample=0).triple_agreement) == (None, None)
+        assert (do.check(sample_size=0).passage_agreement, do.check(sample_size=0).triple_agreement) == (None, None)
         before = contents(do.store)
         assert do.repair() == report
         assert contents(do.store) == before
@@ -1082,7 +1088,7 @@ class StoreContract:
         report = do.check()
         assert (report.ok, report.passages, report.triples) == (True, 3, 3)
         with _raises(ArgumentError):
-            do.check(sample=-1)
+            do.check(sample_size=-1)
 
     def test_missing_outdated_and_orphaned_triples_are_found_and_mended(self, make_store: Any, mode: str) -> None:
         """By passage, and only theirs; what is in order is not touched."""
@@ -1168,7 +1174,7 @@ class StoreContract:
         lost = [f"n{n}" for n in range(3, count, 100)]
         ids = [Triple(each, "is", "in order").id(each) for each in lost]
         do.store.client.delete(do.store.triple_collection_name, points_selector=ids)
-        report = do.check(sample=3)
+        report = do.check(sample_size=3)
         assert (set(report.incomplete), set(report.orphaned), report.outdated) == (set(lost), set(gone), ())
         report = do.repair()
         assert (report.ok, report.passages, report.triples) == (True, count - 2, count - 2)
@@ -1189,7 +1195,7 @@ class StoreContract:
             )
             assert held == contents(source)
             assert do.copy_to(target) == 5
-        assert target.check(sample=0).ok
+        assert target.check(sample_size=0).ok
 
     def test_a_copy_replaces_what_both_have_and_leaves_the_rest(self, make_store: Any, mode: str) -> None:
         """Triples that a passage stated in the target go; filters choose what comes."""
@@ -1215,7 +1221,7 @@ class StoreContract:
         with _raises(EmbeddingError):
             do.copy_to(narrow)
         assert contents(narrow) == before
-        for other in (make_store(language="french"), make_store(average_passage_words=100.0), do.store):
+        for other in (make_store(language="french"), make_store(bm25_avg_len=100.0), do.store):
             with _raises(ArgumentError):
                 do.copy_to(other)
 
@@ -1273,7 +1279,7 @@ class StoreContract:
 def _triples(
     do: Driver, passage_ids: Sequence[str], filters: MetadataFilters | None = None
 ) -> set[tuple[str, str, str, str]]:
-    found = do.answer(TriplesOf(passage_ids, _EMBED.get_query_embedding("x"), None), filters)
+    found = do.answer(PassageTriples(passage_ids, _EMBED.get_query_embedding("x"), None), filters)
     assert all(triple.id == triple.triple.id(triple.passage_id) for triple in found)
     return {(t.passage_id, t.triple.subject, t.triple.predicate, t.triple.object) for t in found}
 
@@ -1284,7 +1290,7 @@ def _all_triples(do: Driver) -> set[tuple[str, str, str, str]]:
 
 
 def _read(do: Driver, candidates: Sequence[Candidate]) -> list[StoredTriple]:
-    facts: dict[str, StoredTriple] = do.answer(Facts([found.id for found in candidates]))
+    facts: dict[str, StoredTriple] = do.answer(FetchTriples([found.id for found in candidates]))
     return [replace(facts[found.id], score=found.score) for found in candidates]
 
 

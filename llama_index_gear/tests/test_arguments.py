@@ -17,7 +17,7 @@ from llama_index_gear.errors import ArgumentError, EmbeddingError
 from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
-from llama_index_gear.flow import Align, Link, Neighbours, Propositions, TriplesOf
+from llama_index_gear.flow import AlignPassages, LinkTriples, NeighborTriples, PassageTriples, SearchTriples
 from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.knowledge_graph.wikidata import WikidataDump
@@ -114,22 +114,22 @@ def make(store: GeARVectorStore, graph: ExternalTripleStore, tmp_path_factory: A
         "get_nodes": store.get_nodes,
         "check": store.check,
         "upload_points": upload,
-        "Link": lambda **options: store.answer(Link(["x"], query=VECTOR, **options)),
-        "Link of a graph": lambda **options: graph.answer(Link(["x"], query=VECTOR, **options)),
-        "Align": lambda **options: store.answer(Align(["x"], **options)),
-        "Neighbours": lambda **options: store.answer(Neighbours([("ada",)], VECTOR, [], **options)),
-        "Neighbours of a graph": lambda **options: graph.answer(Neighbours([("ada",)], VECTOR, [], **options)),
-        "Propositions": lambda **options: store.answer(Propositions(["x"], **options)),
-        "TriplesOf": lambda **options: store.answer(TriplesOf(["p"], VECTOR, **options)),
+        "Link": lambda **options: store.answer(LinkTriples(["x"], query=VECTOR, **options)),
+        "Link of a graph": lambda **options: graph.answer(LinkTriples(["x"], query=VECTOR, **options)),
+        "Align": lambda **options: store.answer(AlignPassages(["x"], **options)),
+        "Neighbours": lambda **options: store.answer(NeighborTriples([("ada",)], VECTOR, [], **options)),
+        "Neighbours of a graph": lambda **options: graph.answer(NeighborTriples([("ada",)], VECTOR, [], **options)),
+        "Propositions": lambda **options: store.answer(SearchTriples(["x"], **options)),
+        "TriplesOf": lambda **options: store.answer(PassageTriples(["p"], VECTOR, **options)),
     }
 
 
-SEARCH = {"beam_size": NO_COUNT, "beam_length": NO_COUNT, "neighbours": NO_COUNT, "gamma": NOT_POSITIVE}
+SEARCH = {"beam_size": NO_COUNT, "beam_length": NO_COUNT, "neighbors": NO_COUNT, "gamma": NOT_POSITIVE}
 RRF = {"rrf_k": NEGATIVE}
 COST = {"max_llm_calls": NO_LIMIT, "max_tokens": NO_LIMIT, "timeout": [*NOT_POSITIVE, 10**9]}
 REFUSED: dict[str, dict[str, list[Any]]] = {
     "Budget": COST,
-    "BeamSearch": {"beam_size": NO_COUNT, "length": NO_COUNT, "neighbours": NO_COUNT, "gamma": NOT_POSITIVE},
+    "BeamSearch": {"beam_size": NO_COUNT, "length": NO_COUNT, "neighbors": NO_COUNT, "gamma": NOT_POSITIVE},
     "LocalPageRank": {
         "restart": [*NOT_POSITIVE, 1.1],
         "epsilon": [*NOT_POSITIVE, 1e-10, 1],
@@ -158,8 +158,8 @@ REFUSED: dict[str, dict[str, list[Any]]] = {
         **dict.fromkeys(
             [
                 "max_steps",
-                "expand_from",
-                "filter_top_k",
+                "expand_from_step",
+                "rank_top_k",
                 "similarity_top_k",
                 "base_top_k",
                 "link_top_k",
@@ -180,7 +180,7 @@ REFUSED: dict[str, dict[str, list[Any]]] = {
         "max_cost": NEGATIVE,
         "price": [(True, 1), (1, "1"), (math.nan, 1), (1, HUGE), 5, (1,)],
     },
-    "GeARVectorStore": {"batch_size": NO_COUNT, "average_passage_words": NOT_POSITIVE},
+    "GeARVectorStore": {"batch_size": NO_COUNT, "bm25_avg_len": NOT_POSITIVE},
     "ExternalTripleStore": {"batch_size": NO_COUNT},
     "WikidataDump": {"aliases": NO_COUNT_OR_ZERO},
     "reciprocal_rank_fusion": {
@@ -206,7 +206,7 @@ REFUSED: dict[str, dict[str, list[Any]]] = {
 }
 MAY_BE_NONE = {
     "gamma",
-    "filter_top_k",
+    "rank_top_k",
     "max_llm_calls",
     "max_tokens",
     "timeout",
@@ -218,7 +218,7 @@ MAY_BE_NONE = {
     "sparse_top_k",
     "hybrid_top_k",
 }
-NAMED_OTHERWISE = {"length": "beam_length", "limit": "limit|neighbours"}
+NAMED_OTHERWISE = {"length": "beam_length", "limit": "limit|neighbors"}
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_what_is_outside_its_range_is_refused_by_name(
 GOOD: list[tuple[str, dict[str, Any]]] = [
     ("Budget", {"max_llm_calls": 1, "max_tokens": 10**7, "timeout": 1_000_000}),
     ("Budget", {"timeout": 1e-3}),
-    ("BeamSearch", {"beam_size": 1, "length": 1, "neighbours": 1_000_000, "gamma": 1e-9}),
+    ("BeamSearch", {"beam_size": 1, "length": 1, "neighbors": 1_000_000, "gamma": 1e-9}),
     ("LocalPageRank", {"restart": 1, "epsilon": 1e-9, "passage_weight": 0}),
     ("NaiveGERetriever", {"rrf_k": 0, "gamma": np.float64(2), "similarity_top_k": 1_000_000}),
     ("GeARTripleExtractor", {"max_retries": 0, "retry_backoff": 0, "price": (0, 0.5), "max_cost": 0}),
@@ -281,14 +281,14 @@ async def test_a_query_s_embedding_that_is_none_is_refused(
         with pytest.raises(EmbeddingError, match="embedding"):
             await store.aquery(asked)
     for request in (
-        Link(["x"], 1, vector),
-        Neighbours([("ada",)], vector, [], 5),
-        TriplesOf(["p"], vector, None),
-        Propositions([], 5, [vector]),
+        LinkTriples(["x"], 1, vector),
+        NeighborTriples([("ada",)], vector, [], 5),
+        PassageTriples(["p"], vector, None),
+        SearchTriples([], 5, [vector]),
     ):
         with pytest.raises(EmbeddingError, match="embedding"):
             store.answer(request)
-    for request in (Link(["Ada"], 1, vector), Neighbours([("ada",)], vector, [], 5)):
+    for request in (LinkTriples(["Ada"], 1, vector), NeighborTriples([("ada",)], vector, [], 5)):
         with pytest.raises(EmbeddingError, match="embedding"):
             graph.answer(request)
 

@@ -36,11 +36,11 @@ import llama_index_gear
 from llama_index_gear import GeARTripleExtractor, GeARVectorStore
 from llama_index_gear.extraction.openai_batch import OpenAIBatch
 from llama_index_gear.flow import Flow, gather, run_coroutine
-from llama_index_gear.knowledge_graph.sparse import Remembered
-from llama_index_gear.store.copy import Sent, _sent
+from llama_index_gear.knowledge_graph.sparse import EmbeddingCache
+from llama_index_gear.store.copy import StoreRequest, _sent
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.testing.store_contract import passage
-from llama_index_gear.trace.trace import Trace, claimed, traced
+from llama_index_gear.trace.trace import Trace, take_trace, traced
 
 Result = TypeVar("Result")
 
@@ -274,7 +274,7 @@ def test_who_is_interrupted_while_it_waits_is_in_nobodys_way(stores: Stores) -> 
         with interrupted(moment) as interrupts:
             stores.one.clear()
         assert interrupts.raised == 1 and list(stores.one._turns._claims.values()) == [held], f"moment {moment}"
-    held.give_back()
+    held.release()
     stores.written()
 
 
@@ -306,7 +306,7 @@ def test_a_flow_among_those_of_two_stores_is_closed_with_these() -> None:
 
     inner = flow()  # held, as a traceback holds it
     outer = _sent(inner, to_target=True)
-    assert next(outer) == [Sent(True, "request")]
+    assert next(outer) == [StoreRequest(True, "request")]
     outer.close()
     assert log == ["closed"]
 
@@ -377,13 +377,13 @@ def test_a_batch_that_is_interrupted_keeps_nobody_waiting(tmp_path: Path, monkey
 
 def test_a_question_that_is_interrupted_leaves_its_trace_to_no_other() -> None:
     def retrieve() -> Trace:
-        return claimed("Who?")
+        return take_trace("Who?")
 
     for moment in itertools.count(1):
         trace = Trace(question="Who?")
         with interrupted(moment, modules={"trace.trace"}) as interrupts:
             assert traced(trace, retrieve) is trace
-        assert claimed("Where?").question == "Where?", f"moment {moment}"
+        assert take_trace("Where?").question == "Where?", f"moment {moment}"
         if interrupts.error is None:
             break
     assert moment > 4
@@ -503,7 +503,7 @@ def parent() -> Any:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_waits_for_no_thread_of_its_parent(stores: Stores, parent: Any, tmp_path: Path) -> None:
-    remembered, batch, llm = Remembered(), OpenAIBatch(OpenAI(api_key="none"), tmp_path / "batch"), ScriptedLLM()
+    remembered, batch, llm = EmbeddingCache(), OpenAIBatch(OpenAI(api_key="none"), tmp_path / "batch"), ScriptedLLM()
     turns = stores.one._turns
     parent(
         turns.claim(None).take,

@@ -63,7 +63,7 @@ class Trace(Evidence):
         return picture.to_frame(self)
 
     @contextlib.contextmanager
-    def told_to(self, listener: Listener) -> Iterator[None]:
+    def subscribe(self, listener: Listener) -> Iterator[None]:
         """Have `listener` called with every `TraceEvent`, for as long as the context lasts."""
         self._listeners.append(listener)
         try:
@@ -93,7 +93,7 @@ class Trace(Evidence):
         if problem:
             self.note(step, problems=[*step.problems, f"{problem}; {consequence}"])
 
-    def called(self, call: Call) -> None:
+    def add_call(self, call: Call) -> None:
         """Add a call of the language model, and tell the listeners."""
         self.calls.append(call)
         for listener in self._listeners:
@@ -129,19 +129,21 @@ def tracing(trace: Trace) -> Iterator[None]:
         _CURRENT.reset(token)
 
 
-def claimed(question: str) -> Trace:
+def take_trace(question: str) -> Trace:
     """The trace that the caller wants filled in, or a new one. Claimed once: what is called inside has its own."""
     waiting = _CURRENT.get([])
     return waiting.pop() if waiting else Trace(question=question)
 
 
-async def streamed(trace: Trace, work: Callable[[], Coroutine[Any, Any, Result]]) -> AsyncIterator[TraceEvent | Result]:
+async def stream_trace(
+    trace: Trace, work: Callable[[], Coroutine[Any, Any, Result]]
+) -> AsyncIterator[TraceEvent | Result]:
     """What `trace` is told while `work` runs, and then its result.
 
     An exception of `work` is raised; closing the iterator cancels it.
     """
     queue: asyncio.Queue[TraceEvent | None] = asyncio.Queue()
-    with trace.told_to(queue.put_nowait):
+    with trace.subscribe(queue.put_nowait):
         with tracing(trace):  # the task starts with a copy of this context
             task = asyncio.ensure_future(work())
         task.add_done_callback(lambda _: queue.put_nowait(None))

@@ -138,7 +138,7 @@ class Workbench:
         return self._reading(expansion, start, settings, shared)
 
     def _shared(self, cut: int, settings: Settings, extra: str) -> dict[str, Any]:
-        names = ("scorer", "diversity", "beam_size", "beam_length", "neighbours", "gamma")
+        names = ("scorer", "diversity", "beam_size", "beam_length", "neighbors", "gamma")
         shared: dict[str, Any] = {name: getattr(settings, name) for name in names}
         if extra == "pagerank":
             shared["pagerank"] = LocalPageRank(epsilon=settings.epsilon)

@@ -65,7 +65,7 @@ class Settings:
     diversity: bool = _setting(True, flag, BEAMS, "diverse, or plain, beam search")
     beam_size: int = _setting(10, int, BEAMS, "chains kept")
     beam_length: int = _setting(2, int, BEAMS, "triples a chain")
-    neighbours: int = _setting(100, int, BEAMS, "candidates a chain")
+    neighbors: int = _setting(100, int, BEAMS, "candidates a chain")
     gamma: float | None = _setting(None, _or_none(float), BEAMS, "of the penalty; none: twice the beam size")
     epsilon: float = _setting(LocalPageRank().epsilon, float, "pagerank", "exactness")
     base_top_k: int | None = _setting(

@@ -136,7 +136,7 @@ def shared_cells(results: Results, number: int) -> list[str]:
     return [
         str(number),
         str(have["ingest_calls"]),
-        str(have["asked_again"]),
+        str(have["retried_alone"]),
         f"{prompt:.0f} + {completion:.0f}",
         f"{have['triples']:,}",
         *(recalls(results.row(file, f"hybrid+naive{more}")) for more in ("", "+pagerank")),

@@ -8,20 +8,20 @@ from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from llama_index_gear.agents.gear.external_reasoning import decide, rank
-from llama_index_gear.agents.gear.policy import Searched, base_search
+from llama_index_gear.agents.gear.policy import SearchState, base_search
 from llama_index_gear.agents.gear.reasoning import GistMemory
-from llama_index_gear.agents.memory import Found, linked, walked
+from llama_index_gear.agents.memory import PassagePool, linked_triples, traced_beams
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.expansion.external import ExternalWalk
-from llama_index_gear.flow import Facts, Flow
-from llama_index_gear.nodes import shown
+from llama_index_gear.expansion.external import ExternalGraphExpansion
+from llama_index_gear.flow import FetchTriples, Flow
+from llama_index_gear.nodes import llm_texts
 from llama_index_gear.trace.evidence import Misaligned, Step
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import entity_key, plain
 
 
 @dataclass
-class _State(Searched):
+class _State(SearchState):
     kept: list[str] | None = None  # by the filter
 
 
@@ -32,19 +32,19 @@ class ExternalPolicy:
     Args:
         walk: base retrieval, reading, linking, expansion and online alignment.
         max_steps: steps at most.
-        expand_from: the first step with graph expansion.
+        expand_from_step: the first step with graph expansion.
         gist_size: facts that the gist memory holds.
-        filter_top_k: remembered passages that the filter is shown; None: no filter.
+        rank_top_k: remembered passages that the filter is shown; None: no filter.
         top_k: passages to return.
         prompts: "decide" and "rank".
 
     """
 
-    walk: ExternalWalk
+    walk: ExternalGraphExpansion
     max_steps: int
-    expand_from: int
+    expand_from_step: int
     gist_size: int
-    filter_top_k: int | None
+    rank_top_k: int | None
     top_k: int
     prompts: dict[str, BasePromptTemplate]
 
@@ -52,21 +52,21 @@ class ExternalPolicy:
         """Nothing is known but the question."""
         if not trace.question:
             raise ArgumentError("the question is empty")
-        return _State(trace, query, GistMemory(self.gist_size), Found(trace))
+        return _State(trace, query, GistMemory(self.gist_size), PassagePool(trace))
 
     def step(self, state: _State, record: Step) -> Flow[str]:
         """Search, read, expand; then decide. Where the loop ends, the remembered passages are filtered."""
         stopped = yield from self._searching(state, record)
         if not stopped and record.number < self.max_steps:
             stopped = yield from self._deciding(state, record)
-        if (stopped or record.number == self.max_steps) and self.filter_top_k is not None:
-            yield from self._filtering(state, record, self.filter_top_k)
+        if (stopped or record.number == self.max_steps) and self.rank_top_k is not None:
+            yield from self._filtering(state, record, self.rank_top_k)
         return stopped
 
     def finish(self, state: _State) -> Flow[list[NodeWithScore]]:
         """What the filter kept; all remembered passages, fused, if it was not asked."""
         yield from ()
-        return state.found.ranked([], self.top_k, self.walk.rrf_k, state.kept)
+        return state.found.final_ranking([], self.top_k, self.walk.rrf_k, state.kept)
 
     def _searching(self, state: _State, record: Step) -> Flow[str]:
         known, passages = yield from base_search(self.walk, state, record)
@@ -74,25 +74,25 @@ class ExternalPolicy:
         if not passages:
             return "nothing found" if record.number == 1 else ""
         if record.number == 1:
-            yield [Facts([])]  # a graph that isn't there raises now, while nothing is lost
-        if record.number < self.expand_from:
+            yield [FetchTriples([])]  # a graph that isn't there raises now, while nothing is lost
+        if record.number < self.expand_from_step:
             reading = yield from self.walk.reading(known.query_str, passages)
         else:
-            walk = yield from self.walk.walking(known, passages)
+            walk = yield from self.walk.walk_graph_flow(known, passages)
             reading = walk.start.reading
             state.found.lists[-1] = [passage_id for passage_id, _ in walk.fused]
-            state.found.know(walk.nodes, {each: walk.chain(each) for each in walk.chains})
+            state.found.add(walk.nodes, {each: walk.chain(each) for each in walk.chains})
             aligned = {triple.id: triple for beam in walk.beams for triple in beam.chain}
             state.trace.note(
                 record,
-                linked=linked(aligned.get(each.id, each) for each in walk.start.triples),
+                linked_triples=linked_triples(aligned.get(each.id, each) for each in walk.start.triples),
                 misaligned=[
                     Misaligned(fact=slots[0], triple=slots[1], shared=round(shared, 2))
                     for fact, each, shared in walk.start.misaligned
                     for slots in [plain([fact, each.triple])]
                 ],
                 fallback=walk.start.fallback,
-                beams=walked(walk.beams),
+                beams=traced_beams(walk.beams),
                 passages=state.found.lists[-1],
             )
         state.trace.note_problem(record, reading.problem, "the reading was left out")
@@ -117,10 +117,10 @@ class ExternalPolicy:
 
     def _filtering(self, state: _State, record: Step, top_k: int) -> Flow[None]:
         """One call: which of the remembered passages help, best first (Eq. 6)."""
-        shown_ids = state.found.remembered(self.walk.rrf_k)[:top_k]
+        shown_ids = state.found.fused_ids(self.walk.rrf_k)[:top_k]
         if not shown_ids:
             return
-        texts = shown(state.found.nodes[passage_id] for passage_id in shown_ids)
+        texts = llm_texts(state.found.nodes[passage_id] for passage_id in shown_ids)
         said = yield from rank(state.trace.question, state.gist, texts, self.prompts["rank"])
         state.trace.note_problem(record, said.problem, "no passage was left out")
         if said.value is not None:

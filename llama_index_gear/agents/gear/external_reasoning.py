@@ -13,7 +13,7 @@ from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 
 from llama_index_gear.agents.gear.reasoning import GistMemory, parse_query, yes_or_no
 from llama_index_gear.errors import ReplyError
-from llama_index_gear.expansion.reader import Said, numbered, understood
+from llama_index_gear.expansion.reader import ParsedReply, ask_and_parse, numbered_passages
 from llama_index_gear.flow import Flow
 from llama_index_gear.llm.client import unfenced
 from llama_index_gear.llm.parsing import spoken
@@ -83,18 +83,20 @@ class Decision:
     query: str = ""
 
 
-def decide(question: str, gist: GistMemory, queries: Sequence[str], prompt: BasePromptTemplate) -> Flow[Said]:
+def decide(question: str, gist: GistMemory, queries: Sequence[str], prompt: BasePromptTemplate) -> Flow[ParsedReply]:
     """Whether the facts suffice, and the next query if they don't: a `Decision`."""
     searched = "\n".join(
         f"{number}. {unfenced(' '.join(query.split()))}" for number, query in enumerate(queries, start=1)
     )
-    return understood(prompt, "decide", parse_decision, {"gist": gist.text, "question": question, "queries": searched})
+    return ask_and_parse(
+        prompt, "decide", parse_decision, {"gist": gist.text, "question": question, "queries": searched}
+    )
 
 
-def rank(question: str, gist: GistMemory, passages: Sequence[str], prompt: BasePromptTemplate) -> Flow[Said]:
+def rank(question: str, gist: GistMemory, passages: Sequence[str], prompt: BasePromptTemplate) -> Flow[ParsedReply]:
     """The passages that help: a `list[int]` of places, from 0, best first."""
-    variables = {"passages": numbered(passages), "gist": gist.text, "question": question}
-    return understood(prompt, "rank", lambda reply: parse_ranking(reply, len(passages)), variables)
+    variables = {"passages": numbered_passages(passages), "gist": gist.text, "question": question}
+    return ask_and_parse(prompt, "rank", lambda reply: parse_ranking(reply, len(passages)), variables)
 
 
 def parse_decision(reply: str) -> Decision:

@@ -10,12 +10,12 @@ from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 
 from llama_index_gear.agents.gear.reasoning import GistMemory, Verdict, read_and_reason, read_gist, reason, rewrite
-from llama_index_gear.agents.memory import Found, linked, walked
-from llama_index_gear.expansion.backends import embedded
-from llama_index_gear.expansion.pipeline import GraphWalk, Walk
-from llama_index_gear.flow import EmbedQuery, Flow, Link, Passages, Search
+from llama_index_gear.agents.memory import PassagePool, linked_triples, traced_beams
+from llama_index_gear.expansion.backends import embed_query_flow
+from llama_index_gear.expansion.pipeline import ExpansionResult, GraphExpansion
+from llama_index_gear.flow import EmbedQuery, FetchPassages, Flow, LinkTriples, RetrievePassages
 from llama_index_gear.fusion import reciprocal_rank_fusion
-from llama_index_gear.nodes import shown
+from llama_index_gear.nodes import llm_texts
 from llama_index_gear.trace.evidence import PassageLink, Step
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import StoredTriple, Triple, entity_key, plain
@@ -25,7 +25,7 @@ Calls = Literal["separate", "merged", "single"]
 
 
 @dataclass
-class Searched:
+class SearchState:
     """What a policy that searches step by step knows.
 
     Attributes:
@@ -40,25 +40,27 @@ class Searched:
     trace: Trace
     bundle: QueryBundle
     gist: GistMemory
-    found: Found
+    found: PassagePool
     queries: list[str] = field(default_factory=list)
 
 
 @dataclass
-class _State(Searched):
+class _State(SearchState):
     embedding: Sequence[float] = ()  # the question's
 
 
-def base_search(walk: GraphWalk, state: Searched, record: Step) -> Flow[tuple[QueryBundle, dict[str, BaseNode]]]:
+def base_search(
+    walk: GraphExpansion, state: SearchState, record: Step
+) -> Flow[tuple[QueryBundle, dict[str, BaseNode]]]:
     """A step's base retrieval: its query with embedding, and the passages by id, best first; both written down."""
-    known = yield from embedded(state.bundle)
+    known = yield from embed_query_flow(state.bundle)
     state.queries.append(known.query_str)
     state.trace.note(record, query=known.query_str)
     base = yield from walk.searching(state.bundle, known)
-    passages = yield from walk.admitting(base)
+    passages = yield from walk.apply_filters_flow(base)
     # Should the step be cut short, the base passages are its list.
     state.found.lists.append(list(passages))
-    state.found.know(passages)
+    state.found.add(passages)
     state.trace.note(record, base=list(passages))
     return known, passages
 
@@ -78,7 +80,7 @@ class GeARPolicy:
 
     """
 
-    walk: GraphWalk
+    walk: GraphExpansion
     max_steps: int
     calls: Calls
     gist_size: int
@@ -88,7 +90,7 @@ class GeARPolicy:
 
     def begin(self, query: QueryBundle, trace: Trace) -> _State:
         """Nothing is known but the question."""
-        return _State(trace, query, GistMemory(self.gist_size), Found(trace))
+        return _State(trace, query, GistMemory(self.gist_size), PassagePool(trace))
 
     def step(self, state: _State, record: Step) -> Flow[str]:
         """SyncGE, gist, reasoning, and the next query (GeAR §5)."""
@@ -97,9 +99,9 @@ class GeARPolicy:
             state.embedding = known.embedding or ()
         if not passages:
             return "nothing found"
-        walk = yield from self.walk.walking(known, passages)
+        walk = yield from self.walk.walk_graph_flow(known, passages)
         state.found.lists[-1] = [passage_id for passage_id, _ in walk.fused]
-        state.found.know(walk.nodes, {each: walk.chain(each) for each in walk.chains})
+        state.found.add(walk.nodes, {each: walk.chain(each) for each in walk.chains})
         self._note_walk(state.trace, record, walk)
         verdict = yield from self._reading(state, record, walk)
         if verdict.answerable:
@@ -111,25 +113,25 @@ class GeARPolicy:
             return ""
         return (yield from self._rewriting(state, record, verdict))
 
-    def _note_walk(self, trace: Trace, record: Step, walk: Walk) -> None:
+    def _note_walk(self, trace: Trace, record: Step, walk: ExpansionResult) -> None:
         trace.note(
             record,
             proximal=plain(walk.start.reading.triples),
-            linked=linked(walk.start.triples),
+            linked_triples=linked_triples(walk.start.triples),
             fallback=walk.start.fallback,
-            beams=walked(walk.beams),
+            beams=traced_beams(walk.beams),
             pagerank=walk.spread,
             passages=[passage_id for passage_id, _ in walk.fused],
         )
         trace.note_problem(record, walk.start.reading.problem, "the reading was left out")
 
-    def _reading(self, state: _State, record: Step, walk: Walk) -> Flow[Verdict]:
+    def _reading(self, state: _State, record: Step, walk: ExpansionResult) -> Flow[Verdict]:
         """Gist and reasoning, in two calls, one, or none."""
         question = state.trace.question
         if self.calls == "single":
             self._remember(state, record, walk.start.reading.triples)
             return Verdict(False)
-        texts = shown(walk.nodes[passage_id] for passage_id, _ in walk.fused)
+        texts = llm_texts(walk.nodes[passage_id] for passage_id, _ in walk.fused)
         if self.calls == "merged":
             said = yield from read_and_reason(question, texts, state.gist, self.prompts["merged"])
             state.trace.note_problem(record, said.problem, "no fact was noted, the search goes on")
@@ -171,7 +173,7 @@ class GeARPolicy:
             state.trace.note(
                 links=[PassageLink(triple=s, passages=ids) for s, ids in zip(plain(facts), passages, strict=True)]
             )
-        return state.found.ranked(passages, self.top_k, self.walk.rrf_k)
+        return state.found.final_ranking(passages, self.top_k, self.walk.rrf_k)
 
     def _linking(self, state: _State, facts: Sequence[Triple]) -> Flow[list[list[str]]]:
         """passageLink(t, k) = RRF(h(t, C), passages of h(t, T)) of each fact (GeAR Eq. 10), as ids that exist.
@@ -184,15 +186,15 @@ class GeARPolicy:
         if self.walk.sources.base_retriever is None:
             embeddings = yield [EmbedQuery(text) for text in texts]
             bundles = [QueryBundle(text, embedding=vector) for text, vector in zip(texts, embeddings, strict=True)]
-        answers = yield [Link(texts, top_k, state.embedding), *map(Search, bundles)]
+        answers = yield [LinkTriples(texts, top_k, state.embedding), *map(RetrievePassages, bundles)]
         stated: list[list[StoredTriple]] = answers[0]
         found: list[list[NodeWithScore]] = [each[:top_k] for each in answers[1:]]
-        admitted = yield from self.walk.admitting([each for results in found for each in results])
-        state.found.know(admitted)
+        admitted = yield from self.walk.apply_filters_flow([each for results in found for each in results])
+        state.found.add(admitted)
         unknown = [t.passage_id for triples in stated for t in triples if t.passage_id not in state.found.nodes]
         if unknown:
-            (fetched,) = yield [Passages(list(dict.fromkeys(unknown)))]
-            state.found.know({node.node_id: node for node in fetched})
+            (fetched,) = yield [FetchPassages(list(dict.fromkeys(unknown)))]
+            state.found.add({node.node_id: node for node in fetched})
         for triples in stated:
             for each in triples:
                 state.found.chains.setdefault(each.passage_id, plain([each.triple]))

@@ -12,9 +12,9 @@ from typing import Any
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 
 from llama_index_gear.agents.t2rag.clues import Clue, Clues, slots_of
-from llama_index_gear.agents.t2rag.resolution import Stated
+from llama_index_gear.agents.t2rag.resolution import Statement
 from llama_index_gear.errors import ReplyError, TripleError
-from llama_index_gear.expansion.reader import Said, numbered, understood
+from llama_index_gear.expansion.reader import ParsedReply, ask_and_parse, numbered_passages
 from llama_index_gear.flow import Flow
 from llama_index_gear.llm.client import uncited, unfenced
 from llama_index_gear.llm.json_scan import Number, forms, objects, scan, texts
@@ -91,9 +91,9 @@ _LINE = re.compile(r"^[>*•#-]*\s*(?:(?:\w+ ){0,4}clue\s*#?)?(\d{1,3})\s*[:.)]\
 _NAMES = ("subject", "predicate", "object")
 
 
-def decompose(question: str, prompt: BasePromptTemplate) -> Flow[Said]:
+def decompose(question: str, prompt: BasePromptTemplate) -> Flow[ParsedReply]:
     """The question as triples with unknowns (T²RAG §4.3, step 1): a tuple of `Triple`."""
-    return understood(
+    return ask_and_parse(
         prompt, "decompose", lambda reply: parse_decomposition(reply, prompt.get_template()), {"question": question}
     )
 
@@ -106,9 +106,9 @@ def resolve(
     passages: Mapping[str, str],
     prompt: BasePromptTemplate,
     *,
-    with_passages: bool,
-) -> Flow[Said]:
-    """What the material says of the clues (T²RAG §4.3, step 2.2): a tuple of `Stated`.
+    show_passages: bool,
+) -> Flow[ParsedReply]:
+    """What the material says of the clues (T²RAG §4.3, step 2.2): a tuple of `Statement`.
 
     Args:
         question: as asked.
@@ -117,7 +117,7 @@ def resolve(
         found: the propositions; one that several passages state is shown once, with all their numbers.
         passages: id → text, in the order of their numbers, from 1.
         prompt: `RESOLVE_PROMPT` or one like it.
-        with_passages: False shows the propositions alone (T²RAG Table 2, "w/o chunk").
+        show_passages: False shows the propositions alone (T²RAG Table 2, "w/o chunk").
 
     """
     numbers = {passage_id: number for number, passage_id in enumerate(passages, start=1)}
@@ -126,9 +126,9 @@ def resolve(
         "clues": "\n".join(_shown(clues, clue) for clue in clues.of("searchable", "fuzzy", "given", "unconfirmed")),
         "known": "\n".join(f"- {unfenced(fact.text)}" for fact in known) or "(nothing)",
         "propositions": "\n".join(_stated_once(found, numbers)) or "(no statement)",
-        "passages": numbered(list(passages.values())) if with_passages else "(passages are not shown)",
+        "passages": numbered_passages(list(passages.values())) if show_passages else "(passages are not shown)",
     }
-    return understood(prompt, "resolve", parse_statements, variables)
+    return ask_and_parse(prompt, "resolve", parse_statements, variables)
 
 
 def _stated_once(found: Sequence[StoredTriple], numbers: Mapping[str, int]) -> list[str]:
@@ -185,7 +185,7 @@ def _unbracketed(found: re.Match[str]) -> str:
     return f"?{'_'.join(found[1].split())}" if whole else found.group()
 
 
-def parse_statements(reply: str) -> tuple[Stated, ...]:
+def parse_statements(reply: str) -> tuple[Statement, ...]:
     """Read what a reply says of the clues; empty if it says that there is nothing.
 
     Raises:
@@ -197,13 +197,13 @@ def parse_statements(reply: str) -> tuple[Stated, ...]:
     if not any(said):
         said = [[stated] for line in text.splitlines() if (stated := _numbered_line(line)) is not None]
     if not any(said):
-        said = [[Stated(triple) for triple in parse_triples(reply).triples]]
+        said = [[Statement(triple) for triple in parse_triples(reply).triples]]
     _refuse_contradictions(said)
     found = dict.fromkeys(stated for statements in said for stated in statements)
     return tuple(stated for stated in found if slots_of(stated.triple) != _NAMES)
 
 
-def _refuse_contradictions(said: Sequence[Sequence[Stated]]) -> None:
+def _refuse_contradictions(said: Sequence[Sequence[Statement]]) -> None:
     """Refuse values, or lines, of which two say something else of the same clue; one may say several things of it."""
     known: dict[int, set[Triple]] = {}
     for statements in said:
@@ -216,11 +216,11 @@ def _refuse_contradictions(said: Sequence[Sequence[Stated]]) -> None:
                 raise ReplyError(f"the reply says first one thing, then another, of clue {number}")
 
 
-def _stated_in(value: Mapping[str, Any]) -> list[Stated]:
+def _stated_in(value: Mapping[str, Any]) -> list[Statement]:
     """The statements in an object: `{"clue": 1, "triple": […], "passages": [2]}` or `{"1": […], "2": […]}`."""
     if value and all(name.isdecimal() for name in value):
         named = [(int(name[:9]), _triple({"triple": entry})) for name, entry in value.items()]
-        return [Stated(triple, number) for number, triple in named if triple is not None]
+        return [Statement(triple, number) for number, triple in named if triple is not None]
     fields = {name.lower(): entry for name, entry in value.items()}
     given: Any = next((fields.pop(name) for name in _PASSAGES if name in fields), [])
     number = next((_NUMBER.search(" ".join(texts(fields.pop(name)))) for name in _CLUE if name in fields), None)
@@ -228,16 +228,16 @@ def _stated_in(value: Mapping[str, Any]) -> list[Stated]:
     if triple is None:
         return []
     passages = dict.fromkeys(int(each[:9]) for each in _NUMBER.findall(" ".join(texts(given))))
-    return [Stated(triple, int(number.group()[:9]) if number else None, tuple(passages))]
+    return [Statement(triple, int(number.group()[:9]) if number else None, tuple(passages))]
 
 
-def _numbered_line(line: str) -> Stated | None:
+def _numbered_line(line: str) -> Statement | None:
     """`Clue 1: subject | predicate | object` and its like."""
     found = _LINE.match(line.strip()) if len(line) <= _LONGEST_LINE else None
     if found is None:
         return None
     triples = _read(found[2])
-    return Stated(triples[0], int(found[1])) if triples else None
+    return Statement(triples[0], int(found[1])) if triples else None
 
 
 def _triple(fields: Mapping[str, Any]) -> Triple | None:

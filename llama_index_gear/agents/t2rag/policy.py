@@ -11,15 +11,29 @@ from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from llama_index_gear.agents.gear.reasoning import GistMemory
-from llama_index_gear.agents.memory import Found, linked, walked
+from llama_index_gear.agents.memory import PassagePool, linked_triples, traced_beams
 from llama_index_gear.agents.t2rag.clues import Clue, Clues, proposition
 from llama_index_gear.agents.t2rag.dialogue import decompose, resolve
-from llama_index_gear.agents.t2rag.resolution import Learnt, Material, learn, same, tellers_of
+from llama_index_gear.agents.t2rag.resolution import (
+    Material,
+    ResolutionResult,
+    apply_statements,
+    same,
+    supporting_passages,
+)
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.expansion.backends import embedded
+from llama_index_gear.expansion.backends import embed_query_flow
 from llama_index_gear.expansion.beam_search import BeamSearch, diverse_triple_beam_search, flatten
-from llama_index_gear.flow import Compute, EmbedQuery, Flow, Link, Passages, Propositions, Search
-from llama_index_gear.nodes import shown
+from llama_index_gear.flow import (
+    EmbedQuery,
+    FetchPassages,
+    Flow,
+    LinkTriples,
+    RetrievePassages,
+    RunFunction,
+    SearchTriples,
+)
+from llama_index_gear.nodes import llm_texts
 from llama_index_gear.trace.evidence import ClueState, PassageLink, Slots, Step, Unknown
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import StoredTriple, Triple, plain
@@ -36,7 +50,7 @@ MOST_PROPOSITIONS = 100  # that the model is shown in a round, the most similar 
 class _State:
     trace: Trace
     bundle: QueryBundle
-    found: Found
+    found: PassagePool
     facts: GistMemory
     clues: Clues = field(default_factory=Clues)
     tellers: dict[Triple, list[str]] = field(default_factory=dict)  # fact → ids of the passages that state it
@@ -66,8 +80,9 @@ class T2RAGPolicy:
         max_steps: rounds at most.
         passages: distinct passages that a round retrieves.
         search_by: "triples" or "passages".
-        with_passages: False shows the model the propositions alone.
-        grounded: a value is taken only if a passage that the model was shown has it, beside a name of the clue.
+        show_passages: False shows the model the propositions alone.
+        require_grounding: a value is taken only if a passage that the model was shown has it, beside a name of the
+            clue.
         search: settings of the beam search that expands a round which brought nothing new; None: no expansion.
         top_k: passages to return.
         rrf_k: constant of the final fusion.
@@ -78,8 +93,8 @@ class T2RAGPolicy:
     max_steps: int
     passages: int
     search_by: SearchBy
-    with_passages: bool
-    grounded: bool
+    show_passages: bool
+    require_grounding: bool
     search: BeamSearch | None
     top_k: int
     rrf_k: int
@@ -89,25 +104,25 @@ class T2RAGPolicy:
         """Nothing is known but the question."""
         if not trace.question:
             raise ArgumentError("the question is empty")
-        return _State(trace, query, Found(trace), GistMemory(MOST_FACTS))
+        return _State(trace, query, PassagePool(trace), GistMemory(MOST_FACTS))
 
     def step(self, state: _State, record: Step) -> Flow[str]:
         """One round: clues, adaptive retrieval, resolution (T²RAG Alg. 1)."""
         if record.number == 1:
             yield from self._decomposing(state, record)
         hits = yield from (self._expanding if state.is_stuck else self._retrieving)(state, record)
-        (nodes,) = yield [Passages(hits.passage_ids)]
+        (nodes,) = yield [FetchPassages(hits.passage_ids)]
         passages = {node.node_id: node for node in nodes}
-        state.found.know(passages, hits.chains)
+        state.found.add(passages, hits.chains)
         state.propositions = [each for each in hits.propositions if each.passage_id in state.found.nodes]
         state.found.lists.append(list(passages))
-        state.trace.note(record, linked=linked(state.propositions), passages=list(passages))
+        state.trace.note(record, linked_triples=linked_triples(state.propositions), passages=list(passages))
         if not passages:
             self._note_clues(state, record, record.number)
             return "nothing found" if record.number == 1 else "nothing new"
         if not state.clues.clues:
             return "no clue"
-        texts = dict(zip(passages, shown(passages.values()), strict=True))
+        texts = dict(zip(passages, llm_texts(passages.values()), strict=True))
         learnt = yield from self._resolving(state, record, texts)
         return self._verdict(state, record, learnt)
 
@@ -115,8 +130,8 @@ class T2RAGPolicy:
         """The passages of all rounds, and those that state what was resolved, fused as GeAR does (GeAR Eq. 9)."""
         if not state.found.lists:  # the budget did not allow for a round
             hits = yield from self._asking_itself(state)
-            (nodes,) = yield [Passages(hits.passage_ids)]
-            state.found.know({node.node_id: node for node in nodes}, hits.chains)
+            (nodes,) = yield [FetchPassages(hits.passage_ids)]
+            state.found.add({node.node_id: node for node in nodes}, hits.chains)
             state.found.lists.append([node.node_id for node in nodes])
         tellers = [state.tellers[fact] for fact in state.facts.triples]
         state.trace.note(
@@ -125,7 +140,7 @@ class T2RAGPolicy:
                 for slots, ids in zip(plain(state.facts.triples), tellers, strict=True)
             ]
         )
-        return state.found.ranked(tellers, self.top_k, self.rrf_k)
+        return state.found.final_ranking(tellers, self.top_k, self.rrf_k)
 
     def _decomposing(self, state: _State, record: Step) -> Flow[None]:
         """Structured query decomposition (T²RAG §4.3, step 1)."""
@@ -150,7 +165,7 @@ class T2RAGPolicy:
             state.trace.note(record, query=query, searched=texts)
             if self.search_by == "passages":
                 return (yield from self._searching([QueryBundle(text) for text in texts]))
-            (found,) = yield [Propositions(texts, self.passages)]
+            (found,) = yield [SearchTriples(texts, self.passages)]
             if found:
                 return _hits(found)
             state.trace.note(record, fallback="no triples: the passages are searched")
@@ -162,15 +177,15 @@ class T2RAGPolicy:
         return (yield from self._asking_itself(state))
 
     def _asking_itself(self, state: _State) -> Flow[_Hits]:
-        known = yield from embedded(state.bundle)
+        known = yield from embed_query_flow(state.bundle)
         if self.search_by == "passages":
             return (yield from self._searching([known]))
-        (found,) = yield [Propositions([], self.passages, [known.embedding or []])]
+        (found,) = yield [SearchTriples([], self.passages, [known.embedding or []])]
         return _hits(found) if found else (yield from self._searching([known]))
 
     def _searching(self, queries: Sequence[QueryBundle]) -> Flow[_Hits]:
         """The same over passages: all hits in one list, the most similar first (T²RAG App. B.5). No triples."""
-        answers: Sequence[list[NodeWithScore]] = yield [Search(query) for query in queries]
+        answers: Sequence[list[NodeWithScore]] = yield [RetrievePassages(query) for query in queries]
         best: dict[str, float] = {}
         for each in (each for answer in answers for each in answer):
             best[each.node.node_id] = max(each.score or 0.0, best.get(each.node.node_id, -1.0))
@@ -189,10 +204,10 @@ class T2RAGPolicy:
         (vector,) = yield [EmbedQuery(towards)]
         start = state.propositions
         if state.facts.triples:
-            (links,) = yield [Link([fact.text for fact in state.facts.triples], 1, vector)]
+            (links,) = yield [LinkTriples([fact.text for fact in state.facts.triples], 1, vector)]
             start = [triple for each in links for triple in each]
         beams = yield from diverse_triple_beam_search(towards, vector, start, self.search)
-        state.trace.note(record, beams=walked(beams))
+        state.trace.note(record, beams=traced_beams(beams))
         chains = flatten(beams)
         fresh = [passage_id for passage_id in chains if passage_id not in state.found.nodes][: self.passages]
         walked_over = {triple.id: triple for passage_id in fresh for triple in chains[passage_id]}
@@ -200,7 +215,7 @@ class T2RAGPolicy:
             fresh, list(walked_over.values()), {each: plain(step.triple for step in chains[each]) for each in fresh}
         )
 
-    def _resolving(self, state: _State, record: Step, texts: Mapping[str, str]) -> Flow[Learnt]:
+    def _resolving(self, state: _State, record: Step, texts: Mapping[str, str]) -> Flow[ResolutionResult]:
         """Resolution and state update (T²RAG §4.3, steps 2.2 and 2.3)."""
         propositions = state.propositions[:MOST_PROPOSITIONS]
         said = yield from resolve(
@@ -210,29 +225,29 @@ class T2RAGPolicy:
             propositions,
             texts,
             self.prompts["resolve"],
-            with_passages=self.with_passages,
+            show_passages=self.show_passages,
         )
         state.trace.note_problem(record, said.problem, "nothing was resolved")
         place = partial(
-            learn,
+            apply_statements,
             state.clues,
             said.value or (),
             record.number,
             MOST_CLUES,
-            Material(self._material(state, texts)) if self.grounded else None,
+            Material(self._material(state, texts)) if self.require_grounding else None,
         )
-        learnt: Learnt
-        (learnt,) = yield [Compute(place)]
+        learnt: ResolutionResult
+        (learnt,) = yield [RunFunction(place)]
         added, left_out = state.facts.add([each.triple for each in learnt.facts])
         held = {same(fact): fact for fact in state.facts.triples}
         for each in learnt.facts:
             fact = held.get(same(each.triple))
             if fact is not None:
                 tellers = state.tellers.setdefault(fact, [])
-                tellers += [one for one in tellers_of(each, texts, propositions) if one not in tellers]
+                tellers += [one for one in supporting_passages(each, texts, propositions) if one not in tellers]
         state.trace.note(record, gist=plain(added), left_out=left_out, values=learnt.values)
         self._note_clues(state, record, record.number)
-        for each in learnt.doubted:
+        for each in learnt.ungrounded:
             state.trace.note_problem(record, f"no passage says: {each.triple.text}", "it was left out")
         if learnt.left_out:
             state.trace.note_problem(record, f"{learnt.left_out} new clues", f"there are {MOST_CLUES} already")
@@ -240,18 +255,18 @@ class T2RAGPolicy:
 
     def _material(self, state: _State, texts: Mapping[str, str]) -> list[str]:
         """For each passage that the model was shown, its text, its propositions, and the chain that led to it."""
-        told = {passage_id: [text] if self.with_passages else [] for passage_id, text in texts.items()}
+        told = {passage_id: [text] if self.show_passages else [] for passage_id, text in texts.items()}
         for passage_id, lines in told.items():
             lines += [each.triple.text for each in state.propositions if each.passage_id == passage_id]
             lines += [" ".join(slots) for slots in state.found.chains.get(passage_id, [])]
         return [" ".join(lines) for lines in told.values()]
 
-    def _verdict(self, state: _State, record: Step, learnt: Learnt) -> str:
+    def _verdict(self, state: _State, record: Step, learnt: ResolutionResult) -> str:
         """Why the loop ends here (T²RAG §4.3, step 2.4), or ""."""
         open_clues = state.clues.of("searchable", "fuzzy", "unconfirmed")
         if not open_clues and state.clues.of("resolved"):
             return "resolved"
-        is_new = bool(learnt.facts or learnt.values or learnt.introduced)
+        is_new = bool(learnt.facts or learnt.values or learnt.new_clues)
         can_search = bool(self._unsearched(state)) or (bool(state.clues.of("fuzzy")) and not state.has_asked_itself)
         if is_new and can_search:
             return ""

@@ -27,7 +27,7 @@ _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\ua
 
 
 @dataclass(frozen=True)
-class Stated:
+class Statement:
     """What a language model says of the clues.
 
     Attributes:
@@ -43,7 +43,7 @@ class Stated:
 
 
 @dataclass
-class Learnt:
+class ResolutionResult:
     """What was new in what a model said.
 
     Attributes:
@@ -55,10 +55,10 @@ class Learnt:
 
     """
 
-    facts: list[Stated] = field(default_factory=list)
+    facts: list[Statement] = field(default_factory=list)
     values: dict[str, str] = field(default_factory=dict)
-    introduced: list[Clue] = field(default_factory=list)
-    doubted: list[Stated] = field(default_factory=list)
+    new_clues: list[Clue] = field(default_factory=list)
+    ungrounded: list[Statement] = field(default_factory=list)
     left_out: int = 0
 
 
@@ -77,7 +77,9 @@ class Material:
         )
 
 
-def learn(clues: Clues, stated: Sequence[Stated], since: int, most: int, material: Material | None = None) -> Learnt:
+def apply_statements(
+    clues: Clues, stated: Sequence[Statement], since: int, most: int, material: Material | None = None
+) -> ResolutionResult:
     """Take in what a model says.
 
     A statement belongs to the clue whose number it bears, unless its names or its predicate say otherwise: models mix
@@ -110,9 +112,9 @@ class _Placing:
     since: int
     most: int
     material: Material | None
-    learnt: Learnt = field(default_factory=Learnt)
+    learnt: ResolutionResult = field(default_factory=ResolutionResult)
 
-    def fit(self, said: Stated) -> tuple[Clue | None, int]:
+    def fit(self, said: Statement) -> tuple[Clue | None, int]:
         """The clue that a statement is about, and how many names the two have in the same place."""
         best: tuple[Clue | None, tuple[int, ...]] = (None, ())
         for clue in self.clues.clues:
@@ -128,7 +130,7 @@ class _Placing:
                 best = clue, mark
         return best[0], best[1][0] if best[1] else 0
 
-    def take(self, said: Stated) -> bool:
+    def take(self, said: Statement) -> bool:
         """Take a statement as one about a clue; False if there is none that it can be about, as things stand."""
         same = [clue for clue in self.clues.of("resolved") if key(self.clues.now(clue)) == key(said.triple)]
         if same:  # said again: another passage may state it
@@ -150,7 +152,7 @@ class _Placing:
         if not values and not is_whole:
             return True  # the clue again, nothing filled in
         if not self._is_grounded(names if values else [triple.subject, triple.object], list(values.values())):
-            self.learnt.doubted.append(said)
+            self.learnt.ungrounded.append(said)
             return True
         self.clues.bind(values)
         self.learnt.values.update({self.clues.written(name): value for name, value in values.items()})
@@ -163,19 +165,19 @@ class _Placing:
             self._fact(clue, said)
         return True
 
-    def take_beside(self, said: Stated) -> None:
+    def take_beside(self, said: Statement) -> None:
         """Take a statement that is about no clue: a fact of its own, or a new clue."""
         if any(names_in(slot) or LONE.fullmatch(slot) for slot in slots_of(said.triple)):
             added = self.clues.add([said.triple], self.since, self.most)
-            self.learnt.introduced += added
+            self.learnt.new_clues += added
             self.learnt.left_out += not added and len(self.clues.clues) >= self.most
         elif not any(map(says_nothing, slots_of(said.triple))):
             names = [said.triple.subject, said.triple.object]
-            kept = self.learnt.facts if self._is_grounded(names, names) else self.learnt.doubted
-            kept.append(Stated(said.triple, None, said.passages))
+            kept = self.learnt.facts if self._is_grounded(names, names) else self.learnt.ungrounded
+            kept.append(Statement(said.triple, None, said.passages))
 
-    def _fact(self, clue: Clue, said: Stated) -> None:
-        self.learnt.facts.append(Stated(self.clues.now(clue), clue.number, said.passages))
+    def _fact(self, clue: Clue, said: Statement) -> None:
+        self.learnt.facts.append(Statement(self.clues.now(clue), clue.number, said.passages))
 
     def _is_grounded(self, names: Sequence[str], values: Sequence[str]) -> bool:
         return self.material is None or self.material.states(names, values)
@@ -210,7 +212,7 @@ def same(triple: Triple) -> tuple[str, ...]:
     return tuple(entity_key(slot) for slots in plain([triple]) for slot in slots)
 
 
-def tellers_of(said: Stated, texts: Mapping[str, str], propositions: Sequence[StoredTriple]) -> list[str]:
+def supporting_passages(said: Statement, texts: Mapping[str, str], propositions: Sequence[StoredTriple]) -> list[str]:
     """Ids of the passages that state a fact: of those named, and those of an equal proposition, else of all shown.
 
     A passage that has not more than half of the words of each of its names does not state it, whatever the model says.

@@ -13,21 +13,21 @@ from llama_index.core.schema import QueryBundle
 
 from llama_index_gear.agents.loop import Budget, agent
 from llama_index_gear.errors import ArgumentError, OutOfTime
-from llama_index_gear.flow import Ask, Flow, Passages, Search, arun, run
+from llama_index_gear.flow import CallLLM, FetchPassages, Flow, RetrievePassages, arun, run
 from llama_index_gear.llm.client import Reply
 from llama_index_gear.trace.evidence import Call, Step
 from llama_index_gear.trace.trace import Trace, TraceEvent
 
 QUESTION = "Which team did the father of Stephen Curry join in 1988?"
-LAST = Passages(["what finish asks for"])
+LAST = FetchPassages(["what finish asks for"])
 
 
-def _ask(purpose: str = "read") -> Ask:
-    return Ask(PromptTemplate("{x}"), {"x": purpose}, purpose)
+def _ask(purpose: str = "read") -> CallLLM:
+    return CallLLM(PromptTemplate("{x}"), {"x": purpose}, purpose)
 
 
-def _search(query: str = "Curry") -> Search:
-    return Search(QueryBundle(query))
+def _search(query: str = "Curry") -> RetrievePassages:
+    return RetrievePassages(QueryBundle(query))
 
 
 ASK, SEARCH = _ask(), _search()
@@ -436,7 +436,7 @@ class Broken(Exception):
 def _breaking(request: Any) -> Any:
     if request == LAST:
         return "z"
-    if isinstance(request, Search):
+    if isinstance(request, RetrievePassages):
         raise Broken("the index is gone")
     return Reply("1")
 
@@ -539,7 +539,7 @@ def _planned(shape: list[list[list[int | None]]]) -> Plan:
 
 def _paid(request: Any) -> Any:
     """What the request cost, halved between prompt and completion."""
-    if not isinstance(request, Ask):
+    if not isinstance(request, CallLLM):
         return request
     cost = int(request.purpose)
     return Reply(request.purpose, prompt_tokens=cost // 2, completion_tokens=cost - cost // 2)
@@ -590,7 +590,7 @@ def test_no_request_is_made_at_or_after_the_deadline(shape: list[list[list[int |
 
     def answer(request: Any) -> Any:
         begun.append((clock.now - 1000, request))
-        clock.now += int(request.purpose) if isinstance(request, Ask) else 1
+        clock.now += int(request.purpose) if isinstance(request, CallLLM) else 1
         return _paid(request)
 
     batches = _batches(shape)
@@ -601,7 +601,7 @@ def test_no_request_is_made_at_or_after_the_deadline(shape: list[list[list[int |
     assert len(begun) == sum(map(len, done)) + 1
     assert trace.stopped == ("max_steps" if all(within) else "timeout")
     starts = [sum(seconds[:n]) for n, batch in enumerate(done) for cost in batch if cost is not None]
-    assert [request.timeout for _, request in begun if isinstance(request, Ask)] == [timeout - s for s in starts]
+    assert [request.timeout for _, request in begun if isinstance(request, CallLLM)] == [timeout - s for s in starts]
 
 
 @given(shapes, st.integers(1, 12))
@@ -629,7 +629,7 @@ def test_a_policy_that_will_not_hear_is_held_to_its_budget_all_the_same(
         expected += len(_calls([batch])) * fits
         refused += not fits
     result = run(agent(Stubborn(_planned(shape).steps), _trace(), Budget(max_llm_calls=limit)), answer)
-    assert sum(isinstance(request, Ask) for request in asked) == expected <= limit
+    assert sum(isinstance(request, CallLLM) for request in asked) == expected <= limit
     assert result == ["turned down"] * refused + [LAST]
 
 

@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.expansion.beam_search import Beam, BeamSearch, Scorer, diverse_triple_beam_search, flatten
-from llama_index_gear.flow import Candidate, Compute, EmbedTexts, Facts, Neighbours, Similarities, run
+from llama_index_gear.flow import (
+    Candidate,
+    ChainSimilarities,
+    EmbedTexts,
+    FetchTriples,
+    NeighborTriples,
+    RunFunction,
+    run,
+)
 from llama_index_gear.triple import StoredTriple, Triple
 
 Vector = NDArray[np.float64]
@@ -60,7 +68,7 @@ class World:
     def answer(self, request: Any) -> Any:
         by_id = {self.stored(n).id: n for n in range(len(self.ends))}
         match request:
-            case Neighbours():
+            case NeighborTriples():
                 return [
                     [
                         Candidate(each.id, each.score)
@@ -69,16 +77,16 @@ class World:
                     ][: request.limit]
                     for keys in request.triple_entities
                 ]
-            case Facts():
+            case FetchTriples():
                 return {each: replace(self.stored(by_id[each]), score=0.0) for each in request.ids}
-            case Similarities():
+            case ChainSimilarities():
                 return [
                     [float(sum(self.vectors[by_id[c]] for c in chain) @ self.vectors[by_id[n]]) for n in near]
                     for chain, near in request.pairs
                 ]
             case EmbedTexts():
                 return [_noise(text) for text in request.texts]
-            case Compute():
+            case RunFunction():
                 return request.function()
         raise AssertionError(request)
 
@@ -128,7 +136,7 @@ def algorithm_1(world: World, initial: Sequence[int], options: BeamSearch) -> li
                 for t in range(len(world.ends))
                 if t not in in_a_beam and set(world.ends[t]) & set(world.ends[chain[-1]])
             ]
-            near = sorted(near, key=lambda t: -_cosine(world.query, world.vectors[t]))[: options.neighbours]
+            near = sorted(near, key=lambda t: -_cosine(world.query, world.vectors[t]))[: options.neighbors]
             mine = [(s + _score(world, options.scorer, (*chain, t)), (*chain, t)) for t in near]
             mine.sort(key=lambda entry: -entry[0])
             if options.diversity:
@@ -172,7 +180,7 @@ def problems(draw: st.DrawFn) -> tuple[World, list[int], BeamSearch]:
         BeamSearch(
             beam_size=draw(st.integers(1, 5)),
             length=draw(st.integers(1, 4)),
-            neighbours=draw(st.one_of(st.integers(1, 4), st.just(100))),
+            neighbors=draw(st.one_of(st.integers(1, 4), st.just(100))),
             gamma=draw(st.one_of(st.none(), st.floats(0.25, 9))),
             diversity=draw(st.booleans()),
             scorer=draw(st.sampled_from(scorers)),
@@ -326,7 +334,7 @@ def test_diversity_keeps_one_beam_from_taking_all_places() -> None:
     """Two starts: the better one's second child would beat the other's first without the penalty."""
     star = _star([0.9, 0.5, 0.49, 0.4, 0.5])
     world = replace(star, ends=((0, 1), (1, 2), (1, 3), (7, 8), (8, 9)))
-    kept = BeamSearch(scorer="additive", beam_size=2, gamma=0.1, neighbours=2)
+    kept = BeamSearch(scorer="additive", beam_size=2, gamma=0.1, neighbors=2)
     assert _numbers(world.search([0, 3], kept)) == [(0, 1), (3, 4)]
     assert _numbers(world.search([0, 3], replace(kept, diversity=False))) == [(0, 1), (0, 2)]
 
@@ -376,11 +384,11 @@ def test_no_start_no_beam_no_question_to_anyone() -> None:
 @pytest.mark.parametrize(
     ("scorer", "start", "hop"),
     [
-        ("additive", [], [Neighbours, Facts]),
-        ("composed", [], [Neighbours, Similarities, Facts]),
-        ("novelty", [], [Neighbours, Similarities, Facts]),
-        ("exact", [EmbedTexts], [Neighbours, Facts, EmbedTexts]),
-        (lambda question, texts: [0.0] * len(texts), [Compute], [Neighbours, Facts, Compute]),
+        ("additive", [], [NeighborTriples, FetchTriples]),
+        ("composed", [], [NeighborTriples, ChainSimilarities, FetchTriples]),
+        ("novelty", [], [NeighborTriples, ChainSimilarities, FetchTriples]),
+        ("exact", [EmbedTexts], [NeighborTriples, FetchTriples, EmbedTexts]),
+        (lambda question, texts: [0.0] * len(texts), [RunFunction], [NeighborTriples, FetchTriples, RunFunction]),
     ],
 )
 def test_round_trips(scorer: Scorer, start: list[type], hop: list[type]) -> None:
@@ -395,15 +403,17 @@ def test_round_trips(scorer: Scorer, start: list[type], hop: list[type]) -> None
             asked.append(list(batch))
             batch = flow.send([world.answer(request) for request in batch])
     # Beam 1 grows to triple 2, then to 3; then nothing is left to ask about.
-    assert [[type(request) for request in batch] for batch in asked] == [[t] for t in [*start, *hop, *hop, Neighbours]]
+    assert [[type(request) for request in batch] for batch in asked] == [
+        [t] for t in [*start, *hop, *hop, NeighborTriples]
+    ]
 
 
 def test_what_a_hop_asks_for() -> None:
     world = _star([0.9, 0.8, 0.7, 0.6])
     starts = [world.stored(0), world.stored(1)]
-    flow = diverse_triple_beam_search(QUESTION, [1.0, 0.0, 0.0], starts, BeamSearch(neighbours=7, length=2))
+    flow = diverse_triple_beam_search(QUESTION, [1.0, 0.0, 0.0], starts, BeamSearch(neighbors=7, length=2))
     (request,) = next(flow)
-    assert isinstance(request, Neighbours)
+    assert isinstance(request, NeighborTriples)
     assert [set(keys) for keys in request.triple_entities] == [{"entity 0", "entity 1"}, {"entity 0", "entity 2"}]
     assert (list(request.query), sorted(request.exclude), request.limit) == ([1.0, 0.0, 0.0], ["id000", "id001"], 7)
     (request,) = flow.send([[[Candidate("id002", 0.7), Candidate("id004", 0.1)], [Candidate("id003", 0.6)]]])
@@ -412,7 +422,7 @@ def test_what_a_hop_asks_for() -> None:
         (["id001"], ["id003"]),
     ]
     (request,) = flow.send([[[0.0, 0.0], [0.0]]])
-    assert isinstance(request, Facts)
+    assert isinstance(request, FetchTriples)
     assert sorted(request.ids) == ["id002", "id003", "id004"]
 
 
@@ -422,7 +432,7 @@ def test_only_winners_are_read() -> None:
     read: list[str] = []
 
     def answer(request: Any) -> Any:
-        read.extend(request.ids if isinstance(request, Facts) else ())
+        read.extend(request.ids if isinstance(request, FetchTriples) else ())
         return world.answer(request)
 
     starts = [world.stored(n) for n in range(4)]
@@ -435,7 +445,7 @@ def test_a_candidate_that_is_deleted_before_it_is_read_is_no_extension(scorer: S
     world = _star([0.9, 0.8, 0.7])
 
     def answer(request: Any) -> Any:
-        if not isinstance(request, Facts):
+        if not isinstance(request, FetchTriples):
             return world.answer(request)
         return {key: fact for key, fact in world.answer(request).items() if key not in gone}
 
@@ -474,7 +484,7 @@ def test_a_scorer_that_gives_not_a_number_is_named() -> None:
         ("beam_size", 0),
         ("beam_size", -1),
         ("length", 0),
-        ("neighbours", 0),
+        ("neighbors", 0),
         ("gamma", 0),
         ("gamma", -1.5),
         ("gamma", math.nan),
@@ -489,7 +499,7 @@ def test_bad_settings(name: str, value: Any) -> None:
 
 def test_defaults_are_the_papers() -> None:
     default = BeamSearch()
-    assert (default.beam_size, default.length, default.neighbours, default.gamma, default.diversity) == (
+    assert (default.beam_size, default.length, default.neighbors, default.gamma, default.diversity) == (
         10,
         2,
         100,

@@ -14,7 +14,7 @@ import llama_index_gear.expansion.pagerank as pagerank
 from llama_index_gear import LocalPageRank
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.expansion.pagerank import local_pagerank
-from llama_index_gear.flow import Incidence, Touching, run
+from llama_index_gear.flow import Incidence, IncidentTriples, run
 from llama_index_gear.triple import StoredTriple, Triple
 
 Row = tuple[str, str, str]  # subject, object, passage
@@ -29,7 +29,7 @@ class Graph:
     limits: list[list[int]] = field(default_factory=list)
 
     def answer(self, request: Any) -> list[list[Incidence]]:
-        assert isinstance(request, Touching)
+        assert isinstance(request, IncidentTriples)
         self.limits.append(list(request.limits))
         answers = []
         for (entities, passages), limit in zip(request.groups, request.limits, strict=True):
@@ -168,7 +168,7 @@ def test_what_it_reads_does_not_grow_with_the_graph() -> None:
 
 
 def test_a_hub_is_not_read_whole() -> None:
-    """So little reaches each of its neighbours that it stays where it is; the seed's other passages are found."""
+    """So little reaches each of its neighbors that it stays where it is; the seed's other passages are found."""
     rows = [("seed", f"thing{n}", f"p{n}") for n in range(3)] + [("thing0", "hub", "p0")]
     rows += [(f"other{n}", "hub", f"q{n:05}") for n in range(20_000)]
     graph = Graph(rows)

@@ -21,8 +21,8 @@ from qdrant_client import QdrantClient
 
 from llama_index_gear import ExtractionLedger, GeARTripleExtractor, GeARVectorStore, Triple, extract, read_triples
 from llama_index_gear.errors import ArgumentError, TenantError
-from llama_index_gear.extraction.accounting import Extraction, Outcome
-from llama_index_gear.extraction.calls import in_calls, understood_together
+from llama_index_gear.extraction.accounting import ExtractionRecord, Outcome
+from llama_index_gear.extraction.calls import group_into_calls, parse_shared_extraction
 from llama_index_gear.llm.client import PassagesFacts, Reply
 from llama_index_gear.llm.parsing import parse_numbered
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
@@ -135,7 +135,7 @@ def test_what_a_reply_does_not_tell_is_asked_for_alone(reply: str, alone: list[s
     assert sorted(shown(prompt) for prompt in llm.history[1:]) == [[name] for name in alone]
     assert extractor.ledger.outcomes == {"extracted": 3}
     assert extractor.ledger.calls == 1 + len(alone)
-    assert extractor.ledger.asked_again == len(alone)
+    assert extractor.ledger.retried_alone == len(alone)
     assert ("asked for again" in str(extractor.ledger)) == bool(alone)
 
 
@@ -150,7 +150,7 @@ def test_a_model_that_is_no_good_at_shared_calls_is_reported(caplog: pytest.LogC
         assert stated(extractor([*passages(*names), *blank])) == [*here(*names), *([[]] * 9)]
         assert ("passages_per_call" in caplog.text) == is_reported
         again = extractor(extractor(passages(*names)))  # what costs nothing now is not held against the model
-        assert extractor.ledger.asked_again == 0 and stated(again) == here(*names)
+        assert extractor.ledger.retried_alone == 0 and stated(again) == here(*names)
 
 
 def test_what_the_ceiling_keeps_from_being_asked_for_is_not_asked_for_again() -> None:
@@ -160,7 +160,7 @@ def test_what_the_ceiling_keeps_from_being_asked_for_is_not_asked_for_again() ->
     llm = ScriptedLLM([numbered(line("Ada", "Ada"))])
     extractor = GeARTripleExtractor(llm, passages_per_call=2, price=(1.0, 0.0), max_cost=1.1 * shared.cost)
     assert stated(extractor(nodes)) == [*here("Ada"), []]
-    assert extractor.ledger.outcomes == {"extracted": 1, "over budget": 1} and extractor.ledger.asked_again == 0
+    assert extractor.ledger.outcomes == {"extracted": 1, "over budget": 1} and extractor.ledger.retried_alone == 0
 
 
 def of_customers(**owners: str) -> list[TextNode]:
@@ -228,7 +228,7 @@ def test_a_call_that_will_always_fail_is_made_for_each_alone() -> None:
     llm = ScriptedLLM([ValueError("too long")], otherwise=facts)
     extractor = GeARTripleExtractor(llm, passages_per_call=2)
     assert stated(extractor(passages("Ada", "Bob"))) == here("Ada", "Bob")
-    assert extractor.ledger.calls == 3 and extractor.ledger.asked_again == 0
+    assert extractor.ledger.calls == 3 and extractor.ledger.retried_alone == 0
 
 
 class WrongKeyError(Exception):
@@ -277,16 +277,16 @@ def test_the_same_passages_share_the_same_calls(data: st.DataObject) -> None:
     """Whatever order they come in once they failed together; each is in one call, and no call is too large."""
     size = data.draw(st.integers(1, 4))
     keys = [f"key{n}" for n in range(data.draw(st.integers(0, 12)))]
-    first = in_calls([(key, None, "") for key in keys], size)
+    first = group_into_calls([(key, None, "") for key in keys], size)
     assert sorted(place for call in first for place in call) == list(range(len(keys)))
     assert all(len(call) == size for call in first[:-1])
     records = {
-        keys[place]: Extraction(Outcome.FAILED, calls=1, key=keys[place], together=str(number))
+        keys[place]: ExtractionRecord(Outcome.FAILED, calls=1, key=keys[place], shared_call_id=str(number))
         for number, call in enumerate(first)
         for place in call
     }
     shuffled = data.draw(st.permutations(keys))
-    again = in_calls([(key, records[key], "") for key in shuffled], size)
+    again = group_into_calls([(key, records[key], "") for key in shuffled], size)
     assert sorted([shuffled[place] for place in call] for call in again) == sorted(
         [keys[place] for place in call] for call in first
     )
@@ -318,7 +318,7 @@ def test_a_fact_whose_ends_stand_elsewhere_is_not_this_passage_s() -> None:
 ])  # fmt: skip
 def test_a_name_stands_in_a_text_as_words(entity: str, text: str, stands: bool) -> None:
     said = json.dumps({"passage": 1, "triples": [[entity, "is", "nowhere"]]})
-    (found, _), _ = understood_together(Reply(said), [(text, ""), ("another", "")], ["1", "2"])
+    (found, _), _ = parse_shared_extraction(Reply(said), [(text, ""), ("another", "")], ["1", "2"])
     assert bool(found) == stands
 
 
@@ -327,7 +327,7 @@ def test_what_a_cut_went_through_is_asked_for_alone(cut: str) -> None:
     """Also where the client closed the brackets, as it does for the arguments of functions."""
     said = f"{line(1, 'Ada')}\n" + '{"passage": 2, "entities": [], ' + cut + "]" + "}"
     asked = [("Ada is here", ""), ("Bob is here", ""), ("Cid", "")]
-    told = understood_together(Reply(said, truncated=True), asked, ["1", "2", "3"])
+    told = parse_shared_extraction(Reply(said, truncated=True), asked, ["1", "2", "3"])
     assert [record.outcome for _, record in told] == [Outcome.EXTRACTED, Outcome.UNREADABLE, Outcome.UNREADABLE]
 
 
@@ -352,7 +352,7 @@ def test_a_ceiling_that_admits_no_shared_call_admits_single_ones() -> None:
     llm = ScriptedLLM(otherwise=facts)
     extractor = GeARTripleExtractor(llm, passages_per_call=3, price=(1.0, 1.0), max_cost=1.01 * one.cost)
     extractor(nodes)
-    assert extractor.ledger.outcomes == {"extracted": 1, "over budget": 2} and extractor.ledger.asked_again == 0
+    assert extractor.ledger.outcomes == {"extracted": 1, "over budget": 2} and extractor.ledger.retried_alone == 0
     assert len(llm.history) == 1 and len(shown(llm.history[0])) == 1
 
 
@@ -476,7 +476,7 @@ def test_a_retry_leaves_out_what_somebody_else_extracted_meanwhile(
 def test_what_costs_nothing_is_not_answered_and_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     extractor = GeARTripleExtractor(ScriptedLLM(otherwise=facts), passages_per_call=2)
     nodes = extractor([*passages("Ada", "Bob"), TextNode(text=" ")])
-    assert (extractor.ledger.answered, extractor.ledger.asked_again) == (2, 0)
+    assert (extractor.ledger.answered, extractor.ledger.retried_alone) == (2, 0)
     extractor(nodes)
     assert (extractor.ledger.answered, extractor.ledger.reused) == (0, 3)
     assert caplog.text == ""

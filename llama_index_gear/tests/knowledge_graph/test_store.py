@@ -16,9 +16,9 @@ from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError
-from llama_index_gear.flow import Facts, Link, Neighbours, Passages, Similarities
-from llama_index_gear.knowledge_graph.sparse import Remembered
-from llama_index_gear.knowledge_graph.store import ExternalTripleStore, Loaded
+from llama_index_gear.flow import ChainSimilarities, FetchPassages, FetchTriples, LinkTriples, NeighborTriples
+from llama_index_gear.knowledge_graph.sparse import EmbeddingCache
+from llama_index_gear.knowledge_graph.store import ExternalTripleStore, LoadResult
 from llama_index_gear.store.edge.client import EdgeClient
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
@@ -85,21 +85,21 @@ def cosine(one: str, two: str) -> float:
 async def test_load_link_and_walk(make: Make, mode: str, dense: bool) -> None:
     graph = make(dense=dense)
     assert await call(mode, graph, "count") == 0
-    assert await call(mode, graph, "load", iter(TRIPLES)) == Loaded(read=6, written=6)
+    assert await call(mode, graph, "load", iter(TRIPLES)) == LoadResult(read=6, written=6)
     assert await call(mode, graph, "count") == 6
     texts = ["Spielberg is the director of Jaws", "The river of Cincinnati"]
-    linked = await call(mode, graph, "answer", Link(texts, 1, embedded(QUESTION)))
+    linked = await call(mode, graph, "answer", LinkTriples(texts, 1, embedded(QUESTION)))
     assert [[each.triple for each in answer] for answer in linked] == [[DIRECTOR.triple], [RIVER.triple]]
     names = ["Jaws Steven Spielberg", "Cincinnati river"]
-    assert await call(mode, graph, "answer", Link(texts, 1, embedded(QUESTION), names)) == linked
+    assert await call(mode, graph, "answer", LinkTriples(texts, 1, embedded(QUESTION), names)) == linked
     (start,), _ = linked
     assert (start.id, start.entities, start.passage_id) == (DIRECTOR.id, ("Q1", "Q2"), "")
     assert start.score == pytest.approx(cosine(QUESTION, DIRECTOR.triple.text), abs=1e-5)
 
-    request = Neighbours([start.entities, RIVER.entities], embedded(QUESTION), [start.id], 10, QUESTION)
+    request = NeighborTriples([start.entities, RIVER.entities], embedded(QUESTION), [start.id], 10, QUESTION)
     near, of_river = await call(mode, graph, "answer", request)
     assert {each.id for each in near} == {BORN.id, SPOUSE.id}  # no alias, and not the one of the same name
-    (alias,) = (await call(mode, graph, "answer", Link(["alias Spielberg"], 1, embedded(QUESTION))))[0]
+    (alias,) = (await call(mode, graph, "answer", LinkTriples(["alias Spielberg"], 1, embedded(QUESTION))))[0]
     assert (alias.id, alias.entities) == (ALIAS.id, ("Q2",))
     assert {each.id for each in of_river} == {BORN.id, RIVER.id}
     for found in (near, of_river):
@@ -109,10 +109,10 @@ async def test_load_link_and_walk(make: Make, mode: str, dense: bool) -> None:
         assert expected == sorted(expected, reverse=True)
     assert near[0].id == BORN.id
 
-    facts = await call(mode, graph, "answer", Facts([BORN.id, "00000000-0000-0000-0000-000000000000"]))
+    facts = await call(mode, graph, "answer", FetchTriples([BORN.id, "00000000-0000-0000-0000-000000000000"]))
     assert facts == {BORN.id: StoredTriple(BORN.id, BORN.triple, "", 0.0, BORN.entities)}
     pairs = [([start.id], [BORN.id, SPOUSE.id]), ([start.id, BORN.id], [RIVER.id]), ([RIVER.id], [])]
-    products = await call(mode, graph, "answer", Similarities(pairs))
+    products = await call(mode, graph, "answer", ChainSimilarities(pairs))
     assert [list(map(float, each)) for each in products] == [
         pytest.approx([cosine(DIRECTOR.triple.text, each.triple.text) for each in (BORN, SPOUSE)], abs=1e-5),
         pytest.approx(
@@ -137,8 +137,8 @@ async def test_a_load_that_was_killed_goes_on(make: Make, mode: str, dense: bool
             await call(mode, graph, "load", dying(after))
         assert await call(mode, graph, "count") == after // 2 * 2
     written = await call(mode, graph, "count")
-    assert await call(mode, graph, "load", TRIPLES) == Loaded(read=6, written=6 - written)
-    assert await call(mode, graph, "load", [*TRIPLES, *TRIPLES]) == Loaded(read=12, written=0)
+    assert await call(mode, graph, "load", TRIPLES) == LoadResult(read=6, written=6 - written)
+    assert await call(mode, graph, "load", [*TRIPLES, *TRIPLES]) == LoadResult(read=12, written=0)
 
 
 async def test_triples_of_ones_own_are_neighbours_by_name(make: Make, mode: str) -> None:
@@ -146,7 +146,7 @@ async def test_triples_of_ones_own_are_neighbours_by_name(make: Make, mode: str)
     await call(
         mode, graph, "load", [Triple("Jaws", "director", "S. Spielberg"), Triple("s spielberg", "born in", "Ohio")]
     )
-    (near,) = await call(mode, graph, "answer", Neighbours([("s spielberg",)], embedded("x"), [], 5, "x"))
+    (near,) = await call(mode, graph, "answer", NeighborTriples([("s spielberg",)], embedded("x"), [], 5, "x"))
     assert len(near) == 2
 
 
@@ -155,8 +155,8 @@ async def test_what_shares_no_word_with_the_question_is_a_neighbour_too(make: Ma
     graph = make()
     hub = [GraphTriple(Triple("Hub", f"p{n}", f"thing{n}"), ("Q0", f"Q{n + 1}")) for n in range(30)]
     await call(mode, graph, "load", [*hub, GraphTriple(Triple("Hub", "born", "Rome"), ("Q0", "Q99"))])
-    (near,) = await call(mode, graph, "answer", Neighbours([("Q0",)], embedded(QUESTION), [], 10, QUESTION))
-    facts = await call(mode, graph, "answer", Facts([each.id for each in near]))
+    (near,) = await call(mode, graph, "answer", NeighborTriples([("Q0",)], embedded(QUESTION), [], 10, QUESTION))
+    facts = await call(mode, graph, "answer", FetchTriples([each.id for each in near]))
     assert len(near) == 10 and facts[near[0].id].triple.predicate == "born"
 
 
@@ -165,27 +165,27 @@ async def test_names_say_where_to_look(make: Make, mode: str) -> None:
     graph = make()
     await call(mode, graph, "load", TRIPLES)
     for names, expected in (((), RIVER), (("Steven Spielberg",), SPOUSE), (("Zzz",), RIVER)):
-        ((linked,),) = await call(mode, graph, "answer", Link(["river Ohio spouse"], 1, embedded("x"), names))
+        ((linked,),) = await call(mode, graph, "answer", LinkTriples(["river Ohio spouse"], 1, embedded("x"), names))
         assert linked.triple == expected.triple
 
 
 async def test_a_graph_that_is_not_there(make: Make, mode: str) -> None:
     with pytest.raises(StoreError, match="no graph 'graph' yet: load triples into it first"):
-        await call(mode, make(), "answer", Link(["x"], 1, embedded("x")))
+        await call(mode, make(), "answer", LinkTriples(["x"], 1, embedded("x")))
     await call(mode, make(), "clear")  # nothing to do
-    assert await call(mode, make(), "load", []) == Loaded()
+    assert await call(mode, make(), "load", []) == LoadResult()
 
 
 async def test_a_graph_is_opened_as_it_was_loaded(make: Make, mode: str) -> None:
     graph = make()
     await call(mode, graph, "load", TRIPLES)
     with pytest.raises(StoreError, match="was loaded with dense=False"):
-        await call(mode, make(dense=True), "answer", Link(["x"], 1, embedded("x")))
+        await call(mode, make(dense=True), "answer", LinkTriples(["x"], 1, embedded("x")))
     await call(mode, graph, "clear")
     with pytest.raises(StoreError, match="no graph"):
-        await call(mode, graph, "answer", Link(["x"], 1, embedded("x")))
+        await call(mode, graph, "answer", LinkTriples(["x"], 1, embedded("x")))
     await call(mode, make(dense=True), "load", TRIPLES)
-    (linked,) = await call(mode, make(), "answer", Link(["river Cincinnati"], 1, embedded("x")))  # has its words
+    (linked,) = await call(mode, make(), "answer", LinkTriples(["river Cincinnati"], 1, embedded("x")))  # has its words
     assert linked[0].triple == RIVER.triple
 
 
@@ -194,7 +194,7 @@ async def test_another_embedding_model_is_refused(make: Make, mode: str) -> None
         graph = make(dense=dense, collection_name=f"graph{dense}")
         await call(mode, graph, "load", TRIPLES)
         with pytest.raises(EmbeddingError):
-            await call(mode, graph, "answer", Link(["Jaws"], 1, [1.0, 0.0]))
+            await call(mode, graph, "answer", LinkTriples(["Jaws"], 1, [1.0, 0.0]))
     with pytest.raises(EmbeddingError):
         await call(
             mode,
@@ -207,10 +207,10 @@ async def test_another_embedding_model_is_refused(make: Make, mode: str) -> None
 async def test_texts_without_words_link_to_nothing(make: Make, mode: str) -> None:
     graph = make()
     await call(mode, graph, "load", TRIPLES)
-    assert await call(mode, graph, "answer", Link(["", "the", "中"], 3, embedded("x"))) == [[], [], []]
-    assert await call(mode, graph, "answer", Link([], 3, embedded("x"))) == []
-    assert await call(mode, graph, "answer", Neighbours([], embedded("x"), [], 3, "")) == []
-    assert await call(mode, graph, "answer", Similarities([])) == []
+    assert await call(mode, graph, "answer", LinkTriples(["", "the", "中"], 3, embedded("x"))) == [[], [], []]
+    assert await call(mode, graph, "answer", LinkTriples([], 3, embedded("x"))) == []
+    assert await call(mode, graph, "answer", NeighborTriples([], embedded("x"), [], 3, "")) == []
+    assert await call(mode, graph, "answer", ChainSimilarities([])) == []
 
 
 def test_bad_arguments(tmp_path: Path) -> None:
@@ -223,15 +223,15 @@ def test_bad_arguments(tmp_path: Path) -> None:
     graph = ExternalTripleStore.from_path(tmp_path / "graph", embed_model=EMBED)
     graph.load(TRIPLES)
     with pytest.raises(StoreError, match="no answer to Passages"):
-        graph.answer(Passages(["x"]))
-    for request in (Link(["x"], 0, embedded("x")), Neighbours([("Q1",)], embedded("x"), [], 0, "x")):
+        graph.answer(FetchPassages(["x"]))
+    for request in (LinkTriples(["x"], 0, embedded("x")), NeighborTriples([("Q1",)], embedded("x"), [], 0, "x")):
         with pytest.raises(ArgumentError, match="1 or more"):
             graph.answer(request)
     graph.close()
     other = EdgeClient(tmp_path / "other")
     other.create_collection("graph", models.VectorParams(size=3, distance=models.Distance.COSINE))
     with pytest.raises(StoreError, match="holds no graph"):
-        ExternalTripleStore(other, embed_model=EMBED).answer(Facts(["x"]))
+        ExternalTripleStore(other, embed_model=EMBED).answer(FetchTriples(["x"]))
     other.close()
 
 
@@ -243,7 +243,7 @@ def test_a_store_of_passages_is_no_graph(tmp_path: Path) -> None:
     for name in (store.collection_name, store.triple_collection_name):
         graph = ExternalTripleStore(client, collection_name=name, embed_model=EMBED)
         for attempt in (
-            lambda graph=graph: graph.answer(Facts(["x"])),
+            lambda graph=graph: graph.answer(FetchTriples(["x"])),
             lambda graph=graph: graph.load(TRIPLES),
             graph.clear,
         ):
@@ -257,7 +257,7 @@ async def test_vectors_are_not_left_out_of_a_dense_graph(make: Make, mode: str) 
     await call(mode, make(dense=True), "load", TRIPLES[:1])
     with pytest.raises(StoreError, match="loaded with dense=True: open it so to load more"):
         await call(mode, make(), "load", TRIPLES)
-    assert await call(mode, make(dense=True), "load", TRIPLES) == Loaded(read=6, written=5)
+    assert await call(mode, make(dense=True), "load", TRIPLES) == LoadResult(read=6, written=5)
 
 
 async def test_what_is_no_triple_is_refused(make: Make, mode: str) -> None:
@@ -291,7 +291,7 @@ def test_the_model_of_settings_is_the_default(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(Settings, "_embed_model", EMBED)
     graph = ExternalTripleStore.from_path(tmp_path)
     graph.load(TRIPLES, show_progress=True)
-    assert graph.answer(Link(["Jaws"], 1, embedded("x")))[0][0].triple == DIRECTOR.triple
+    assert graph.answer(LinkTriples(["Jaws"], 1, embedded("x")))[0][0].triple == DIRECTOR.triple
     graph.close()
     again = ExternalTripleStore.from_path(tmp_path)  # it is on the disk
     assert again.count() == 6
@@ -314,19 +314,19 @@ def test_triples_are_embedded_when_they_are_met_and_then_remembered(tmp_path: Pa
     EMBEDDED.clear()
     graph.load(TRIPLES)
     assert sum(EMBEDDED) == 0
-    ask = Neighbours([("Q2",)], embedded(QUESTION), [], 10, QUESTION)
+    ask = NeighborTriples([("Q2",)], embedded(QUESTION), [], 10, QUESTION)
     first = graph.answer(ask)
     assert sum(EMBEDDED) == len(first[0]) == 3
     assert graph.answer(ask) == first and sum(EMBEDDED) == 3
     graph._graph.sparse.remembered._vectors.clear()  # forgotten between two requests of one question
-    products = graph.answer(Similarities([([DIRECTOR.id], [BORN.id])]))
+    products = graph.answer(ChainSimilarities([([DIRECTOR.id], [BORN.id])]))
     assert products == [[pytest.approx(cosine(DIRECTOR.triple.text, BORN.triple.text), abs=1e-5)]]
-    assert graph.answer(Similarities([(["00000000-0000-0000-0000-000000000000"], [BORN.id])])) == [[0.0]]
+    assert graph.answer(ChainSimilarities([(["00000000-0000-0000-0000-000000000000"], [BORN.id])])) == [[0.0]]
     graph.close()
 
 
 def test_the_longest_unused_are_forgotten() -> None:
-    remembered = Remembered(most=3)
+    remembered = EmbeddingCache(most=3)
     vectors = {name: np.array([float(number)], dtype=np.float32) for number, name in enumerate("abcd")}
     for name in "abc":
         remembered.add({name: vectors[name]})
@@ -352,12 +352,12 @@ def test_sparse_and_dense_graphs_find_the_same_neighbours(tmp_path: Path, seed: 
         ExternalTripleStore.from_path(tmp_path / str(dense), embed_model=EMBED, dense=dense) for dense in (False, True)
     ]
     for graph in graphs:
-        assert graph.load(triples) == Loaded(150, len(unique))
+        assert graph.load(triples) == LoadResult(150, len(unique))
     query = "red river of the king"
     asked = [tuple(each.entities) for each in chance.sample(triples, 5)]
     exclude = [each.id for each in chance.sample(triples, 10)]
     found: list[Sequence[Any]] = [
-        graph.answer(Neighbours(asked, embedded(query), exclude, 100, query)) for graph in graphs
+        graph.answer(NeighborTriples(asked, embedded(query), exclude, 100, query)) for graph in graphs
     ]
     for entities, sparse, dense in zip(asked, *found, strict=True):
         expected = {

@@ -17,7 +17,7 @@ from llama_index_gear.agents.gear.external_reasoning import parse_decision, pars
 from llama_index_gear.agents.gear.reasoning import parse_facts_and_verdict, parse_query, parse_verdict
 from llama_index_gear.agents.t2rag.dialogue import DECOMPOSE_PROMPT, parse_decomposition, parse_statements
 from llama_index_gear.errors import ReplyError
-from llama_index_gear.extraction.calls import understood, understood_together
+from llama_index_gear.extraction.calls import parse_extraction, parse_shared_extraction
 from llama_index_gear.llm.client import Reply
 from llama_index_gear.llm.parsing import LONGEST_REPLY, parse_numbered, parse_triples
 
@@ -36,8 +36,8 @@ PARSERS: dict[str, Callable[[str], Any]] = {
     "ranking": lambda reply: parse_ranking(reply, 9),
     "decomposition": lambda reply: parse_decomposition(reply, TEMPLATE),
     "statements": parse_statements,
-    "extraction": lambda reply: understood(Reply(reply)),
-    "extraction together": lambda reply: understood_together(Reply(reply), PASSAGES, ["1", "2", "3"]),
+    "extraction": lambda reply: parse_extraction(Reply(reply)),
+    "extraction together": lambda reply: parse_shared_extraction(Reply(reply), PASSAGES, ["1", "2", "3"]),
 }
 NAMES = [
     "triples", "facts", "entities", "passages", "passage", "subject", "predicate", "object", "head", "relation",

@@ -332,7 +332,7 @@ async def test_a_filter_that_matches_nothing_finds_nothing(store: GeARVectorStor
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"similarity_top_k": 0}, {"similarity_top_k": -1}, {"beam_size": 0}, {"beam_length": 0}, {"neighbours": 0},
+        {"similarity_top_k": 0}, {"similarity_top_k": -1}, {"beam_size": 0}, {"beam_length": 0}, {"neighbors": 0},
         {"gamma": 0}, {"scorer": "nonsense"}, {"rrf_k": -1},
     ],
 )  # fmt: skip
@@ -574,7 +574,7 @@ def test_a_text_scorer_sees_all_triples_of_the_base(store: GeARVectorStore) -> N
 
 
 def test_a_postprocessor_s_arguments_are_its_walk_s(store: GeARVectorStore) -> None:
-    given = {"rrf_k": 3, "top_n": 4, "beam_size": 5, "beam_length": 3, "neighbours": 6, "gamma": 7.0}
+    given = {"rrf_k": 3, "top_n": 4, "beam_size": 5, "beam_length": 3, "neighbors": 6, "gamma": 7.0}
     search = DiverseTripleBeamSearch(store, diversity=False, scorer="additive", **given)  # type: ignore[arg-type]
     retriever = NaiveGERetriever(
         store,

@@ -31,7 +31,7 @@ from qdrant_client.http import models
 
 import llama_index_gear
 from llama_index_gear.errors import ArgumentError, StoreError, TenantError, UnsupportedFilter
-from llama_index_gear.flow import Propositions, Touching, run
+from llama_index_gear.flow import IncidentTriples, SearchTriples, run
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever
 from llama_index_gear.store.edge.client import EdgeClient
 from llama_index_gear.store.filters import bounded, conditions
@@ -298,7 +298,7 @@ def test_a_key_names_a_field_and_a_path(make: Callable[..., GeARVectorStore], ke
             filters = group(condition, is_(key, value, operator))
             wanted = {node_id for node_id, node in nodes.items() if holds(filters, node.metadata)}
             assert {node.node_id for node in store.get_nodes(filters=filters)} == wanted, filters
-            (found,) = store.answer(Touching([(["hub"], [])], [99]), filters)
+            (found,) = store.answer(IncidentTriples([(["hub"], [])], [99]), filters)
             assert {triple.passage_id for triple in found} == wanted, filters
 
 
@@ -395,7 +395,7 @@ def test_an_empty_group_is_refused_and_deletes_nothing(
         lambda: store.delete_nodes(["n1"], hollow),
         lambda: store.get_nodes(filters=hollow),
         lambda: store.query(VectorStoreQuery(query_str="stone", filters=hollow)),
-        lambda: store.answer(Propositions(["Hub"], 9), hollow),
+        lambda: store.answer(SearchTriples(["Hub"], 9), hollow),
         lambda: NaiveGERetriever(store, filters=hollow).retrieve("stone"),
     ):
         with pytest.raises(UnsupportedFilter, match="empty group"):
@@ -454,7 +454,7 @@ def test_floats_are_what_was_stored_also_when_the_store_is_opened_again(tmp_path
     def found(value: float, operator: FilterOperator, *, key: str = "f") -> set[str]:
         filters = group(AND, is_(key, [value] if operator in (O.IN, O.NIN) else value, operator))
         nodes = {node.node_id for node in store.get_nodes(filters=filters)}
-        (triples,) = store.answer(Touching([(["hub"], [])], [999]), filters)
+        (triples,) = store.answer(IncidentTriples([(["hub"], [])], [999]), filters)
         assert {triple.passage_id for triple in triples} == nodes
         return nodes
 
@@ -657,7 +657,7 @@ def test_drawn_calls_answer_what_the_oracle_says(make: Callable[..., GeARVectorS
         lambda filters: queried(VectorStoreQueryMode.HYBRID, filters),
         lambda filters: {node.node_id for node in store.get_nodes(filters=filters)},
         lambda filters: {node.node_id for node in store.get_nodes(list(nodes), filters)},
-        lambda filters: {triple.passage_id for triple in store.answer(Propositions(["Hub"], 99), filters)},
+        lambda filters: {triple.passage_id for triple in store.answer(SearchTriples(["Hub"], 99), filters)},
         lambda filters: {
             found.node_id for found in NaiveGERetriever(store, filters=filters, similarity_top_k=99).retrieve("stone")
         },

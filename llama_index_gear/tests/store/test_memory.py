@@ -33,7 +33,7 @@ def retry_failed(store: GeARVectorStore, _: Path) -> int:
 
 
 def check(store: GeARVectorStore, _: Path) -> int:
-    report = store.check(sample=PAGE)
+    report = store.check(sample_size=PAGE)
     assert report.ok
     return report.passages
 

@@ -17,7 +17,7 @@ from qdrant_client import QdrantClient
 from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.flow import TriplesOf
+from llama_index_gear.flow import PassageTriples
 from llama_index_gear.nodes import attach_triples
 from llama_index_gear.store.edge.client import EdgeClient
 from llama_index_gear.store.payloads import MAX_LEVELS, check_storable
@@ -116,7 +116,7 @@ def test_the_deepest_metadata_that_is_accepted_opens_again(tmp_path: Path, by: s
     store = opened(tmp_path)
     (found,) = store.get_nodes()
     assert found.metadata["deep"] == deepest["deep"]
-    assert len(store.answer(TriplesOf(["p"], VECTOR, None))) == 2
+    assert len(store.answer(PassageTriples(["p"], VECTOR, None))) == 2
     assert store.check().ok
 
 

@@ -12,7 +12,7 @@ import pytest
 from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
 from qdrant_client import QdrantClient
 
-from llama_index_gear.flow import Align, Link, Neighbours, Propositions, TriplesOf
+from llama_index_gear.flow import AlignPassages, LinkTriples, NeighborTriples, PassageTriples, SearchTriples
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.store import ranked_queries as store_ranking
 from llama_index_gear.store.edge.client import EdgeClient
@@ -56,18 +56,18 @@ def asked_of(store: GeARVectorStore) -> Iterator[Any]:
         found = store.query(VectorStoreQuery(query_str="Ada knows Bob", mode=mode, similarity_top_k=top_k))
         assert [node.get_content()[:3] for node in found.nodes or []] == ["Ada"] * top_k
         yield found.ids
-    for linked in store.answer(Link(["Ada knows Bob", "Ada sleeps"], 4, QUERY)):
+    for linked in store.answer(LinkTriples(["Ada knows Bob", "Ada sleeps"], 4, QUERY)):
         yield [triple.id for triple in linked]
-    yield [near.id for near in store.answer(Neighbours([("bob",)], QUERY, [], 6))[0]]
-    yield [each.node.node_id for each in store.answer(Align(["Ada knows Bob"], 8))[0]]
-    yield [each.id for each in store.answer(Propositions(["Ada knows Bob", "Bob knows Ada"], 9))]
-    yield [each.id for each in store.answer(TriplesOf([f"p{n}" for n in range(MANY)], QUERY, 10))]
+    yield [near.id for near in store.answer(NeighborTriples([("bob",)], QUERY, [], 6))[0]]
+    yield [each.node.node_id for each in store.answer(AlignPassages(["Ada knows Bob"], 8))[0]]
+    yield [each.id for each in store.answer(SearchTriples(["Ada knows Bob", "Bob knows Ada"], 9))]
+    yield [each.id for each in store.answer(PassageTriples([f"p{n}" for n in range(MANY)], QUERY, 10))]
 
 
 def asked_of_graph(graph: ExternalTripleStore) -> Iterator[Any]:
-    for linked in graph.answer(Link(["Ada knows", "knows"], 4, QUERY, ["Ada", ""])):
+    for linked in graph.answer(LinkTriples(["Ada knows", "knows"], 4, QUERY, ["Ada", ""])):
         yield [triple.id for triple in linked]
-    yield [near.id for near in graph.answer(Neighbours([("ada",)], QUERY, [], 6, "whom Ada knows"))[0]]
+    yield [near.id for near in graph.answer(NeighborTriples([("ada",)], QUERY, [], 6, "whom Ada knows"))[0]]
 
 
 def test_a_cut_within_a_tie_is_the_same_after_every_order_of_writing_in_every_engine(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_only_what_is_cut_in_a_tie_is_asked_again_and_all_such_together(
     assert len(sparse(store, "Ada knows Bob", 3)) == 3  # the tie begins behind the last place
     assert counted.limits == [[4]]
     counted.limits.clear()
-    store.answer(Align(["Ada knows Bob", "sleeps", "Bob"], 5))
+    store.answer(AlignPassages(["Ada knows Bob", "sleeps", "Bob"], 5))
     assert counted.limits == [[6, 6, 6], [96, 96], [1536, 1536]]
 
 

@@ -36,16 +36,16 @@ from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
 from llama_index_gear.flow import (
-    Align,
-    Facts,
-    Link,
-    Neighbours,
-    Passages,
-    Propositions,
-    SharedCalls,
-    Similarities,
-    Touching,
-    TriplesOf,
+    AlignPassages,
+    ChainSimilarities,
+    ExtractionCallIds,
+    FetchPassages,
+    FetchTriples,
+    IncidentTriples,
+    LinkTriples,
+    NeighborTriples,
+    PassageTriples,
+    SearchTriples,
 )
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.postprocessors.beam_search import DiverseTripleBeamSearch
@@ -198,7 +198,7 @@ def said_by_every_way(
         "agent, foreign base": GeARRetriever(store, foreign, llm=llm, max_steps=2, calls="merged", **bound),
         "agent, one call": GeARRetriever(store, llm=llm, calls="single", **bound),
         "agent, PageRank": GeARRetriever(store, llm=llm, max_steps=1, pagerank=pagerank, **bound),
-        "agent, external graph": ExternalGeARRetriever(store, graph, llm=llm, expand_from=1, **bound),
+        "agent, external graph": ExternalGeARRetriever(store, graph, llm=llm, expand_from_step=1, **bound),
         "clues": T2RAGRetriever(store, llm=llm, max_rounds=2, **many),
         "clues, passages": T2RAGRetriever(store, llm=llm, max_rounds=2, search_by="passages", expand=True, **bound),
     }
@@ -347,16 +347,16 @@ def ids(nodes: Sequence[BaseNode] | None) -> list[str]:
 
 
 REQUESTS = [
-    Link(["Ada wrote to Bob"], 5, EMBED.get_query_embedding("Ada")),
-    Propositions(["Ada wrote to Bob"], 5),
-    TriplesOf(["1-a"], EMBED.get_query_embedding("Ada"), None),
-    Neighbours([("ada",)], EMBED.get_query_embedding("Ada"), [], 5),
-    Touching([(["ada"], [])], [5]),
-    Facts([Triple(*FACT).id("1-a")]),
-    Passages(["1-a"]),
-    Align(["Ada"], 5),
-    Similarities([([Triple(*FACT).id("1-a")], [Triple(*FACT).id("1-a")])]),
-    SharedCalls(),
+    LinkTriples(["Ada wrote to Bob"], 5, EMBED.get_query_embedding("Ada")),
+    SearchTriples(["Ada wrote to Bob"], 5),
+    PassageTriples(["1-a"], EMBED.get_query_embedding("Ada"), None),
+    NeighborTriples([("ada",)], EMBED.get_query_embedding("Ada"), [], 5),
+    IncidentTriples([(["ada"], [])], [5]),
+    FetchTriples([Triple(*FACT).id("1-a")]),
+    FetchPassages(["1-a"]),
+    AlignPassages(["Ada"], 5),
+    ChainSimilarities([([Triple(*FACT).id("1-a")], [Triple(*FACT).id("1-a")])]),
+    ExtractionCallIds(),
 ]
 
 
@@ -406,12 +406,12 @@ def test_a_tenant_sees_its_own(make: Make) -> None:
             assert query.filters is filters
         for request in REQUESTS[2:4]:
             assert asked.answer(request, filters)
-        assert set(asked.answer(Facts([Triple(*FACT).id(each) for each in ("1-a", "2-a")]), filters)) == {
+        assert set(asked.answer(FetchTriples([Triple(*FACT).id(each) for each in ("1-a", "2-a")]), filters)) == {
             Triple(*FACT).id("1-a")
         }
         assert len(asked.answer(REQUESTS[0], filters)[0]) == 2
         mine, its = (Triple(*FACT).id(each) for each in ("1-a", "2-a"))
-        similar = asked.answer(Similarities([([mine], [mine, its]), ([its], [mine, its])]), filters)
+        similar = asked.answer(ChainSimilarities([([mine], [mine, its]), ([its], [mine, its])]), filters)
         assert similar == [[pytest.approx(1.0), 0.0], [0.0, 0.0]]
     assert one.get_nodes(filters=all_of(is_("who", "other"))) == []
     assert ids(one.get_nodes(["1-a", "1-b", "2-a"], all_of(is_("doc_id", "d-2")))) == ["1-b"]

@@ -24,9 +24,9 @@ from qdrant_client import QdrantClient
 
 from llama_index_gear import GeARTripleExtractor, GeARVectorStore, MentionTripleExtractor, passage_id, read_triples
 from llama_index_gear.errors import TenantError
-from llama_index_gear.flow import Call
+from llama_index_gear.flow import QdrantCall
 from llama_index_gear.store.copy import copying
-from llama_index_gear.store.locks import Take
+from llama_index_gear.store.locks import AcquirePassages
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.testing.store_contract import Contents, contents, passage
 from llama_index_gear.triple import Triple
@@ -179,7 +179,7 @@ def passing(flow: Any, answer: Any, until: Callable[[Any], bool]) -> Sequence[An
 
 def is_of_passages(method: str) -> Callable[[Any], bool]:
     return lambda asked: (
-        isinstance(asked, Call) and ((asked.method, asked.arguments["collection_name"]) == (method, "gear"))
+        isinstance(asked, QdrantCall) and ((asked.method, asked.arguments["collection_name"]) == (method, "gear"))
     )
 
 
@@ -219,7 +219,7 @@ def test_a_repair_leaves_what_is_written_beside_it(reembed: bool) -> None:
     lost = [Triple("A", "is", name).id(name) for name in names]
     store.client.delete(store.triple_collection_name, points_selector=lost)
     flow, answer = store._checks.repairing(reembed), store._connection.answer
-    batch = passing(flow, answer, lambda asked: isinstance(asked, Take))
+    batch = passing(flow, answer, lambda asked: isinstance(asked, AcquirePassages))
     store.delete_nodes(["deleted"])
     store.add([passage("edited", "new", [("A", "is", "new")], embed_model=embed_model)])
     finish(flow, answer, batch)
@@ -241,7 +241,7 @@ def test_a_delete_does_not_wait_until_all_is_added() -> None:
         while len(store._turns._claims) < 2:
             assert not delete.done()
         batch = flow.send([answer(request) for request in batch])
-        while not isinstance(batch[0], Take):
+        while not isinstance(batch[0], AcquirePassages):
             batch = flow.send([answer(request) for request in batch])
         finish(flow, answer, batch)  # the second batch waits its turn: the delete comes before it
         delete.result(timeout=60)
@@ -295,7 +295,7 @@ def test_a_delete_by_filters_decides_when_its_turn_has_come() -> None:
     store.add([written("old")])
     old = MetadataFilters(filters=[MetadataFilter(key="kind", value="old")])
     flow, answer = store._deletes.deleting_nodes(None, old), store._connection.answer
-    batch = passing(flow, answer, lambda asked: isinstance(asked, Take))
+    batch = passing(flow, answer, lambda asked: isinstance(asked, AcquirePassages))
     store.add([written("new")])
     finish(flow, answer, batch)
     assert [node.get_content() for node in store.get_nodes()] == ["new"] and store.check().ok
@@ -311,7 +311,7 @@ def test_a_copy_beside_a_writer_holds_whole_passages(change: str) -> None:
     def answer(sent: Any) -> Any:
         return (target if sent.to_target else source)._connection.answer(sent.request)
 
-    batch = passing(flow, answer, lambda sent: isinstance(sent.request, Call) and sent.request.method == "scroll")
+    batch = passing(flow, answer, lambda sent: isinstance(sent.request, QdrantCall) and sent.request.method == "scroll")
     batch = flow.send([answer(sent) for sent in batch])  # the page is known
     if change == "edit":
         source.add([passage("p", "new", [("A", "was", "C")], embed_model=embed_model, document="d")])
@@ -334,7 +334,7 @@ def test_a_writer_waits_while_a_copy_reads_its_passage() -> None:
     def answer(sent: Any) -> Any:
         return (target if sent.to_target else source)._connection.answer(sent.request)
 
-    batch = passing(flow, answer, lambda sent: isinstance(sent.request, Take))
+    batch = passing(flow, answer, lambda sent: isinstance(sent.request, AcquirePassages))
     batch = flow.send([answer(sent) for sent in batch])
     batch = flow.send([answer(sent) for sent in batch])  # the passage is read, its triples are not
     new = [passage(n, "new", [("A", "was", n)], embed_model=embed_model, document=n) for n in ("p", "q", "r")]

@@ -42,14 +42,14 @@ from llama_index_gear.errors import (
 )
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
 from llama_index_gear.flow import (
+    ChainSimilarities,
     EmbedQuery,
-    Facts,
-    Link,
-    Neighbours,
-    Propositions,
-    Similarities,
-    Touching,
-    TriplesOf,
+    FetchTriples,
+    IncidentTriples,
+    LinkTriples,
+    NeighborTriples,
+    PassageTriples,
+    SearchTriples,
 )
 from llama_index_gear.nodes import TRIPLES_KEY, attach_triples, read_triples
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever
@@ -296,7 +296,7 @@ def test_what_is_read_without_a_vector_is_no_search() -> None:
     client = Listening()
     store = GeARVectorStore(client, embed_model=EMBED, search_params=RESCORED)
     store.add([passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], embed_model=EMBED)])
-    assert len(store.answer(Touching([(["ada"], [])], [5]))[0]) == 1
+    assert len(store.answer(IncidentTriples([(["ada"], [])], [5]))[0]) == 1
     assert [options["params"] for name, options in client.told if name == "query"] == [None]
 
 
@@ -467,7 +467,11 @@ def test_a_query_of_another_dimension_is_refused(make_store: MakeStore) -> None:
     short = [1.0, 0.0]
     with pytest.raises(EmbeddingError, match="the query's embedding has 2 dimensions"):
         store.query(VectorStoreQuery(query_embedding=short, similarity_top_k=1))
-    for request in (TriplesOf(["p"], short, None), Neighbours([("a",)], short, [], 1), Link(["A"], 1, short)):
+    for request in (
+        PassageTriples(["p"], short, None),
+        NeighborTriples([("a",)], short, [], 1),
+        LinkTriples(["A"], 1, short),
+    ):
         with pytest.raises(EmbeddingError):
             store.answer(request)
 
@@ -497,7 +501,7 @@ def test_a_store_opened_with_another_embedding_model_says_so(tmp_path: Path) -> 
     query = small.get_query_embedding("A")
     for attempt in (
         lambda: other.query(dense("A")),
-        lambda: other.answer(Link(["A"], 1, query)),
+        lambda: other.answer(LinkTriples(["A"], 1, query)),
         lambda: other.add([passage("q", "x", embed_model=small)]),
     ):
         with pytest.raises(EmbeddingError, match="256"):
@@ -549,17 +553,17 @@ def test_any_text_comes_back_unchanged(make_store: MakeStore, text: str) -> None
     assert [n.node_id for n in store.get_nodes(filters=same)] == ["id " + text]
     query = EMBED.get_query_embedding(text)
     facts = [Triple(*fact) for fact in triples]
-    found = store.answer(TriplesOf(["id " + text], query, None), same)
+    found = store.answer(PassageTriples(["id " + text], query, None), same)
     assert {t.triple for t in found} == set(facts)
     for fact in facts:
-        (near,) = store.answer(Neighbours([fact.entities], query, [], 5))
-        facts = store.answer(Facts([found.id for found in near])).values()
+        (near,) = store.answer(NeighborTriples([fact.entities], query, [], 5))
+        facts = store.answer(FetchTriples([found.id for found in near])).values()
         assert (fact, "id " + text) in [(found.triple, found.passage_id) for found in facts]
     for mode in (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.HYBRID):
         store.query(dense(text, mode=mode))
     store.delete("doc " + text)
     assert [n.node_id for n in store.get_nodes()] == ["other"]
-    assert store.answer(TriplesOf(["id " + text], query, None)) == []
+    assert store.answer(PassageTriples(["id " + text], query, None)) == []
 
 
 def test_lone_surrogates_are_refused_by_name_before_anything_is_written(make_store: MakeStore) -> None:
@@ -592,7 +596,7 @@ def test_metadata_that_json_has_no_word_for_is_stored_as_text(make_store: MakeSt
     store.add([passage("p", "x", [("A", "is", "B")], metadata=metadata)])
     (node,) = store.get_nodes()
     assert {key: node.metadata[key] for key in metadata} == {"seen": "2020-01-02", "pairs": {"c": {"d": "x"}}}
-    assert store.check(sample=0).ok
+    assert store.check(sample_size=0).ok
 
 
 CYCLE: list[Any] = []
@@ -642,7 +646,7 @@ def test_triples_that_are_gone_do_no_harm(make_store: MakeStore) -> None:
     store = make_store()
     store.add([passage("p", "x", [("A", "is", "B"), ("B", "is", "C")])])
     known, gone = Triple("A", "is", "B").id("p"), str(uuid.uuid4())
-    both = store.answer(Similarities([([known, gone], [known, gone]), ([gone], [known])]))
+    both = store.answer(ChainSimilarities([([known, gone], [known, gone]), ([gone], [known])]))
     np.testing.assert_allclose(both[0], [1.0, 0.0], atol=1e-5)
     np.testing.assert_allclose(both[1], [0.0], atol=1e-5)
 
@@ -734,7 +738,7 @@ def test_payload_indexes_are_made_on_both_collections(tmp_path: Path) -> None:
     assert triples == {"entities", "passage_id", "doc_id", "metadata.year"}
     above = MetadataFilters(filters=[MetadataFilter(key="year", value=2, operator=FilterOperator.GT)])
     assert [node.node_id for node in store.get_nodes(filters=above)] == ["p"]
-    assert len(store.answer(TriplesOf(["p"], EMBED.get_query_embedding("A"), None), above)) == 1
+    assert len(store.answer(PassageTriples(["p"], EMBED.get_query_embedding("A"), None), above)) == 1
     store.close()
 
 
@@ -884,7 +888,7 @@ def test_more_damaged_passages_than_are_read_at_once_are_mended(make_store: Make
     names = [f"p{n}" for n in range(260)]
     store.add(told(names, small))
     store.client.delete(store.triple_collection_name, points_selector=[fact_of(name).id(name) for name in names])
-    assert len(store.check(sample=0).incomplete) == 260
+    assert len(store.check(sample_size=0).incomplete) == 260
     report = store.repair()
     assert report.ok and report.triples == 260
 
@@ -913,10 +917,10 @@ def test_eight_threads_that_add_and_readers_beside_them_lose_nothing(make_store:
     def read() -> int:
         rounds = 0
         while not done.is_set() or not rounds:
-            (near,) = store.answer(Neighbours([("hub",)], vector, [], 500))
+            (near,) = store.answer(NeighborTriples([("hub",)], vector, [], 500))
             assert len({found.id for found in near}) == len(near) >= 1
             assert store.query(dense("text", similarity_top_k=3)).ids
-            assert store.answer(Link(["Hub"], 3, vector))[0]
+            assert store.answer(LinkTriples(["Hub"], 3, vector))[0]
             assert len(store.get_nodes(["first"])) == 1
             rounds += 1
         return rounds
@@ -1031,7 +1035,7 @@ async def test_async_methods_leave_the_event_loop_free() -> None:
         "async_add": lambda: store.async_add([passage("p", "x", [("A", "is", "B")], document="d")]),
         "aquery": lambda: store.aquery(dense("x")),
         "aget_nodes": lambda: store.aget_nodes(),
-        "aanswer": lambda: store.aanswer(TriplesOf(["p"], EMBED.get_query_embedding("A"), None)),
+        "aanswer": lambda: store.aanswer(PassageTriples(["p"], EMBED.get_query_embedding("A"), None)),
         "adelete_nodes": lambda: store.adelete_nodes(["p"]),
         "adelete": lambda: store.adelete("d"),
     }
@@ -1167,14 +1171,14 @@ def test_a_collection_without_triples_has_an_answer_to_everything() -> None:
     opened = GeARVectorStore(client=client, embed_model=EMBED)
     vector = EMBED.get_query_embedding("A")
     known = Triple("A", "is", "B").id("p")
-    assert opened.answer(TriplesOf(["p"], vector, None)) == []
-    assert opened.answer(Neighbours([("a",)], vector, [], 5)) == [[]]
-    assert opened.answer(Link(["A"], 1, vector)) == [[]]
-    assert opened.answer(Facts([known])) == {}
-    assert opened.answer(Similarities([([known], [known])])) == [[0.0]]
+    assert opened.answer(PassageTriples(["p"], vector, None)) == []
+    assert opened.answer(NeighborTriples([("a",)], vector, [], 5)) == [[]]
+    assert opened.answer(LinkTriples(["A"], 1, vector)) == [[]]
+    assert opened.answer(FetchTriples([known])) == {}
+    assert opened.answer(ChainSimilarities([([known], [known])])) == [[0.0]]
     assert [node.node_id for node in opened.get_nodes()] == ["p"]
     opened.add([passage("q", "x", [("A", "is", "C")])])
-    assert len(opened.answer(TriplesOf(["q"], vector, None))) == 1
+    assert len(opened.answer(PassageTriples(["q"], vector, None))) == 1
 
 
 def test_what_one_store_of_a_client_clears_is_gone_for_another() -> None:
@@ -1183,7 +1187,7 @@ def test_what_one_store_of_a_client_clears_is_gone_for_another() -> None:
     one.add([passage("p", "x", [("A", "is", "B")])])
     assert len(other.get_nodes()) == 1
     one.clear()
-    assert other.get_nodes() == [] and other.answer(Facts([Triple("A", "is", "B").id("p")])) == {}
+    assert other.get_nodes() == [] and other.answer(FetchTriples([Triple("A", "is", "B").id("p")])) == {}
     one.add([passage("q", "three dimensions", embed_model=WordEmbedding(3))])
     with pytest.raises(EmbeddingError, match="has 3"):
         other.add([passage("p", "x")])
@@ -1206,7 +1210,11 @@ def test_what_is_asked_of_triples_first_is_checked_as_later(tmp_path: Path) -> N
     client = EdgeClient(tmp_path)
     GeARVectorStore(client, embed_model=EMBED).add([passage("p", "x", [("A", "is", "B")])])
     vector = WordEmbedding(8).get_query_embedding("A")
-    for request in (Link(["A"], 1, vector), TriplesOf(["p"], vector, None), Neighbours([("a",)], vector, [], 1)):
+    for request in (
+        LinkTriples(["A"], 1, vector),
+        PassageTriples(["p"], vector, None),
+        NeighborTriples([("a",)], vector, [], 1),
+    ):
         with pytest.raises(EmbeddingError, match="8 dimensions.*256"):
             GeARVectorStore(client, embed_model=WordEmbedding(8)).answer(request)
     client.create_collection("theirs", models.VectorParams(size=8, distance=models.Distance.COSINE))
@@ -1285,7 +1293,7 @@ def test_ties_do_not_load_the_collection(tmp_path: Path, monkeypatch: pytest.Mon
         return ask(collection_name, requests, **options)
 
     monkeypatch.setattr(store.client, "query_batch_points", asked)
-    found = store.answer(Propositions(["It is film"], 5))
+    found = store.answer(SearchTriples(["It is film"], 5))
     assert len({each.passage_id for each in found}) == 5 and limits == [(33, True), (528, False)]
     store.close()
 
@@ -1304,13 +1312,16 @@ def test_nothing_is_read_to_be_thrown_away(tmp_path: Path, monkeypatch: pytest.M
         return answers
 
     monkeypatch.setattr(store.client, "query_batch_points", asked)
-    assert [len(each) for each in store.answer(Touching([(["hub"], []), ([], ["p3"])], [350, 50]))] == [350, 40]
+    assert [len(each) for each in store.answer(IncidentTriples([(["hub"], []), ([], ["p3"])], [350, 50]))] == [350, 40]
     assert read == [350, 40]
     read.clear()
-    assert [len(each) for each in store.answer(Touching([(["spoke 7"], []), ([], ["p3"])], [350, 50]))] == [1, 40]
+    assert [len(each) for each in store.answer(IncidentTriples([(["spoke 7"], []), ([], ["p3"])], [350, 50]))] == [
+        1,
+        40,
+    ]
     assert read == [41]  # there are few: one query for both
     monkeypatch.setattr(
         store.client, "count", lambda **_: models.CountResult(count=10)
     )  # about, or more are written meanwhile
-    assert [len(each) for each in store.answer(Touching([(["hub"], []), ([], ["p3"])], [350, 50]))] == [350, 40]
+    assert [len(each) for each in store.answer(IncidentTriples([(["hub"], []), ([], ["p3"])], [350, 50]))] == [350, 40]
     store.close()

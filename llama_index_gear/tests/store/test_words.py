@@ -15,7 +15,7 @@ from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQu
 from qdrant_edge import Bm25, Bm25Config
 
 from llama_index_gear.errors import MAX_QUESTION, ArgumentError
-from llama_index_gear.flow import Align, Link, Neighbours
+from llama_index_gear.flow import AlignPassages, LinkTriples, NeighborTriples
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.postprocessors.beam_search import DiverseTripleBeamSearch
 from llama_index_gear.query_engines.engines import GeARQueryEngine, T2RAGQueryEngine
@@ -114,14 +114,14 @@ def test_no_overlong_word_reaches_the_engine_whatever_text_it_stands_in(
     for mode in (VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.HYBRID):
         found = store.query(VectorStoreQuery(query_str=question, mode=mode, similarity_top_k=1))
         assert found.ids == ["p"]
-    ((aligned,),) = store.answer(Align([RUN], 1))
+    ((aligned,),) = store.answer(AlignPassages([RUN], 1))
     assert aligned.node.node_id == "p"
     graph = ExternalTripleStore.from_path(tmp_path / "graph", embed_model=EMBED)
     graph.load([Triple(RUN, "is", "x"), Triple("y", "is", "x")])
     query = EMBED.get_query_embedding("x")
-    ((linked,),) = graph.answer(Link([f"{RUN} is"], 1, query, [RUN]))
+    ((linked,),) = graph.answer(LinkTriples([f"{RUN} is"], 1, query, [RUN]))
     assert linked.triple.subject == RUN
-    graph.answer(Neighbours([("x",)], query, [], 1, question))
+    graph.answer(NeighborTriples([("x",)], query, [], 1, question))
     assert 0 < Heard.longest <= LONGEST
 
 

@@ -44,7 +44,7 @@ def large() -> Trace:
             answer="1982" if number == 4 else "",
             next_query="" if number == 4 else f"query {number + 1}",
         )
-        trace.called(Call(step=number, purpose="read", prompt_tokens=100 * number, completion_tokens=number, ms=1.0))
+        trace.add_call(Call(step=number, purpose="read", prompt_tokens=100 * number, completion_tokens=number, ms=1.0))
     extra = [["Ärger\u202e", "ist <i>", "\"quoted\" 'name'"], ["Person 4-0", "is", "Person 4-0"]]
     trace.note(trace.steps[3], gist=[*trace.steps[3].gist, *extra])
     trace.note(

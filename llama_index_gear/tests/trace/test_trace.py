@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llama_index_gear.trace.evidence import Call, Linked, PassageLink, Source, Step, Walked
-from llama_index_gear.trace.trace import Trace, TraceEvent, claimed, streamed, tracing
+from llama_index_gear.trace.trace import Trace, TraceEvent, stream_trace, take_trace, tracing
 
 FATHER = ["Stephen Curry", "father", "Dell Curry"]
 JOINED = ["Dell Curry", "joined", "Charlotte Hornets"]
@@ -211,7 +211,7 @@ def test_a_call_is_added_and_told() -> None:
     trace = Trace(question="Who?")
     first, second = _heard(trace), _heard(trace)
     call = Call(step=2, purpose="reason", prompt_tokens=4, completion_tokens=1, ms=2.5)
-    trace.called(call)
+    trace.add_call(call)
     assert trace.calls == [call]
     fields = {"step": 2, "purpose": "reason", "prompt_tokens": 4, "completion_tokens": 1, "ms": 2.5, "error": ""}
     assert first == second == [(2, "call", fields)]
@@ -227,7 +227,7 @@ def test_a_field_that_does_not_exist_is_an_error() -> None:
 
 
 def test_without_a_wish_the_trace_is_new() -> None:
-    one, two = claimed("Who?"), claimed("Who?")
+    one, two = take_trace("Who?"), take_trace("Who?")
     assert one == two == Trace(question="Who?")
     assert one is not two
 
@@ -235,8 +235,8 @@ def test_without_a_wish_the_trace_is_new() -> None:
 def test_a_trace_is_claimed_once_and_keeps_its_question() -> None:
     trace = Trace(question="As asked?")
     with tracing(trace):
-        assert claimed("Who?") is trace
-        inner = claimed("Who?")
+        assert take_trace("Who?") is trace
+        inner = take_trace("Who?")
         assert inner is not trace and inner == Trace(question="Who?")
     assert trace.question == "As asked?"
 
@@ -245,36 +245,36 @@ def test_what_is_not_claimed_inside_is_not_claimed_outside() -> None:
     trace = Trace(question="Who?")
     with tracing(trace):
         pass
-    assert claimed("Who?") is not trace
+    assert take_trace("Who?") is not trace
     with contextlib.suppress(KeyError), tracing(trace):
         raise KeyError
-    assert claimed("Who?") is not trace
+    assert take_trace("Who?") is not trace
 
 
 def test_the_inner_wish_counts_inside_and_the_outer_one_behind_it() -> None:
     outer, inner = Trace(question="outer"), Trace(question="inner")
     with tracing(outer):
         with tracing(inner):
-            assert claimed("Who?") is inner
-            assert claimed("Who?") not in (inner, outer)
-        assert claimed("Who?") is outer
-        assert claimed("Who?") not in (inner, outer)
+            assert take_trace("Who?") is inner
+            assert take_trace("Who?") not in (inner, outer)
+        assert take_trace("Who?") is outer
+        assert take_trace("Who?") not in (inner, outer)
 
 
 def test_an_outer_wish_that_was_granted_does_not_come_back() -> None:
     outer, inner = Trace(question="outer"), Trace(question="inner")
     with tracing(outer):
-        assert claimed("Who?") is outer
+        assert take_trace("Who?") is outer
         with tracing(inner):
             pass
-        assert claimed("Who?") == Trace(question="Who?")
+        assert take_trace("Who?") == Trace(question="Who?")
 
 
 def test_a_wish_is_heard_in_its_own_context_alone() -> None:
     trace, elsewhere = Trace(question="Who?"), copy_context()
     with tracing(trace):
-        assert elsewhere.run(claimed, "Who?") is not trace
-        assert copy_context().run(claimed, "Who?") is trace
+        assert elsewhere.run(take_trace, "Who?") is not trace
+        assert copy_context().run(take_trace, "Who?") is trace
 
 
 # -- Streams ----------------------------------------------------------------------------------------------------------
@@ -297,7 +297,7 @@ async def test_a_stream_gives_the_events_and_then_the_result() -> None:
         trace.note(answer="Dell Curry")
         return "result"
 
-    items = await asyncio.wait_for(_all(streamed(trace, work)), 60)
+    items = await asyncio.wait_for(_all(stream_trace(trace, work)), 60)
     assert items == [_event("Dell"), _event("Dell Curry"), "result"]
 
 
@@ -310,7 +310,7 @@ async def test_events_come_while_the_work_goes_on() -> None:
         trace.note(answer="second")
         return "result"
 
-    stream = streamed(trace, work)
+    stream = stream_trace(trace, work)
     assert await asyncio.wait_for(anext(stream), 60) == _event("first")
     seen.set()
     assert await asyncio.wait_for(_all(stream), 60) == [_event("second"), "result"]
@@ -321,7 +321,7 @@ async def test_work_without_events_is_its_result(result: Any) -> None:
     async def work() -> Any:
         return result
 
-    assert await asyncio.wait_for(_all(streamed(Trace(question="Who?"), work)), 60) == [result]
+    assert await asyncio.wait_for(_all(stream_trace(Trace(question="Who?"), work)), 60) == [result]
 
 
 async def test_an_error_of_the_work_is_raised_behind_the_events() -> None:
@@ -331,7 +331,7 @@ async def test_an_error_of_the_work_is_raised_behind_the_events() -> None:
         trace.note(answer="Dell")
         raise KeyError("lost")
 
-    stream = streamed(trace, work)
+    stream = stream_trace(trace, work)
     assert await asyncio.wait_for(anext(stream), 60) == _event("Dell")
     with pytest.raises(KeyError, match="lost"):
         await asyncio.wait_for(anext(stream), 60)
@@ -343,11 +343,11 @@ async def test_the_work_is_given_the_trace_and_the_caller_keeps_none() -> None:
     trace = Trace(question="Who?")
 
     async def work() -> list[bool]:
-        return [claimed("Who?") is trace, claimed("Who?") is trace]
+        return [take_trace("Who?") is trace, take_trace("Who?") is trace]
 
-    stream = streamed(trace, work)
+    stream = stream_trace(trace, work)
     assert await asyncio.wait_for(anext(stream), 60) == [True, False]
-    assert claimed("Who?") is not trace
+    assert take_trace("Who?") is not trace
     await stream.aclose()  # type: ignore[attr-defined]
 
 
@@ -365,7 +365,7 @@ async def _waiting(trace: Trace, log: list[str]) -> str:
 
 async def test_closing_the_stream_cancels_the_work_and_waits_for_it() -> None:
     trace, log, before = Trace(question="Who?"), list[str](), asyncio.all_tasks()
-    stream: Any = streamed(trace, lambda: _waiting(trace, log))
+    stream: Any = stream_trace(trace, lambda: _waiting(trace, log))
     assert await asyncio.wait_for(anext(stream), 60) == _event("Dell")
     await stream.aclose()
     assert log == ["cancelled", "cleaned up"]
@@ -377,7 +377,7 @@ async def test_cancelling_who_listens_cancels_the_work_and_waits_for_it() -> Non
     heard = asyncio.Event()
 
     async def listening() -> None:
-        async for _ in streamed(trace, lambda: _waiting(trace, log)):
+        async for _ in stream_trace(trace, lambda: _waiting(trace, log)):
             heard.set()
 
     task = asyncio.create_task(listening())
@@ -399,7 +399,7 @@ async def test_an_error_while_cleaning_up_is_not_the_callers() -> None:
         finally:
             raise KeyError("lost")
 
-    stream: Any = streamed(trace, work)
+    stream: Any = stream_trace(trace, work)
     assert await asyncio.wait_for(anext(stream), 60) == _event("Dell")
     await stream.aclose()
 
@@ -413,7 +413,7 @@ async def test_two_streams_do_not_hear_each_other() -> None:
             await asyncio.sleep(0)
         return trace.question
 
-    streams = [_all(streamed(trace, partial(work, trace))) for trace in traces]
+    streams = [_all(stream_trace(trace, partial(work, trace))) for trace in traces]
     assert await asyncio.wait_for(asyncio.gather(*streams), 60) == [
         [*(_event(f"{name} {n}") for n in range(3)), name] for name in ("one", "two")
     ]

@@ -167,7 +167,7 @@ async def test_a_later_step_without_expansion_reads_for_its_own_query(
     store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode
 ) -> None:
     llm = ScriptedLLM([facts(JAWS), then(WHERE), facts(BORN)])
-    retriever = ExternalGeARRetriever(store, graph, Told(), llm=llm, max_steps=2, expand_from=3, filter_top_k=None)
+    retriever = ExternalGeARRetriever(store, graph, Told(), llm=llm, max_steps=2, expand_from_step=3, rank_top_k=None)
     _, trace = await retrieve(mode, retriever)
     assert [step.beams for step in trace.steps] == [[], []]
     first, _, second = llm.history
@@ -216,7 +216,7 @@ async def test_none_is_an_answer(store: GeARVectorStore, graph: ExternalTripleSt
 @MODES
 async def test_no_filter_fuses_all_steps(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
     llm = ScriptedLLM([facts(JAWS), then(WHERE), facts(BORN)])
-    retriever = ExternalGeARRetriever(store, graph, Told(), llm=llm, filter_top_k=None)
+    retriever = ExternalGeARRetriever(store, graph, Told(), llm=llm, rank_top_k=None)
     found, trace = await retrieve(mode, retriever)
     assert llm.remaining == 0 and set(found) == {"jaws", "spielberg", "river", "milk"}
     ranks = {source.passage_id: source.ranks for source in trace.passages}
@@ -234,7 +234,7 @@ async def test_the_filter_sees_as_many_passages_as_asked_for(
     store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode
 ) -> None:
     llm = ScriptedLLM([facts(JAWS), ENOUGH, "[1] > [2]"])
-    found, _ = await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=llm, filter_top_k=1))
+    found, _ = await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=llm, rank_top_k=1))
     assert found == ["jaws"] and "[2]" not in llm.history[-1].split("#####")[1]
 
 
@@ -242,7 +242,7 @@ async def test_the_filter_sees_as_many_passages_as_asked_for(
 async def test_expansion_from_the_first_step(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
     """One call a question: SyncGE over an external graph."""
     llm = ScriptedLLM([facts(JAWS)])
-    retriever = ExternalGeARRetriever(store, graph, Told(), llm=llm, max_steps=1, expand_from=1, filter_top_k=None)
+    retriever = ExternalGeARRetriever(store, graph, Told(), llm=llm, max_steps=1, expand_from_step=1, rank_top_k=None)
     found, trace = await retrieve(mode, retriever)
     assert (llm.remaining, purposes(trace), trace.stopped) == (0, [READ], "max_steps")
     assert found[0] == "jaws" and "spielberg" in found  # through (Steven Spielberg, place of birth, Cincinnati)
@@ -274,7 +274,7 @@ async def test_links_to_something_else_are_dropped_and_shown(
 ) -> None:
     """Geoducks do not become oysters (Millions of GeAR-s, Table 2)."""
     geoduck = ["Pacific geoduck", "described by", "shark handbook for divers of all ages and other readers"]
-    one_step: dict[str, Any] = {"max_steps": 1, "expand_from": 1, "filter_top_k": None}
+    one_step: dict[str, Any] = {"max_steps": 1, "expand_from_step": 1, "rank_top_k": None}
     checked = ExternalGeARRetriever(store, graph, Told(), llm=ScriptedLLM([facts(geoduck)]), **one_step)
     found, trace = await retrieve(mode, checked)
     (step,) = trace.steps
@@ -312,7 +312,7 @@ async def test_a_fact_that_the_graph_has_nothing_for(
     store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode
 ) -> None:
     llm = ScriptedLLM([facts(["Qwxyz", "zzzz", "Vwxyz"]), facts()])
-    retriever = ExternalGeARRetriever(store, graph, Told(), llm=llm, max_steps=1, expand_from=1, filter_top_k=None)
+    retriever = ExternalGeARRetriever(store, graph, Told(), llm=llm, max_steps=1, expand_from_step=1, rank_top_k=None)
     for reason in (
         ["no triple to link to: no expansion", "no linked triple is about the same: no expansion"],
         ["the reader noted no fact: no expansion"],
@@ -366,7 +366,7 @@ async def test_a_filter_binds_every_passage(store: GeARVectorStore, graph: Exter
     only = MetadataFilters(filters=[MetadataFilter(key="kind", value="food")])
     llm = ScriptedLLM([facts(JAWS)])
     retriever = ExternalGeARRetriever(
-        store, graph, llm=llm, max_steps=1, expand_from=1, filter_top_k=None, filters=only
+        store, graph, llm=llm, max_steps=1, expand_from_step=1, rank_top_k=None, filters=only
     )
     found, trace = await retrieve(mode, retriever, "Cheese and Jaws, directed by Steven Spielberg")
     assert found == ["milk"] and "Spielberg is" not in llm.history[0]
@@ -452,7 +452,7 @@ def test_prompts_are_replaceable(store: GeARVectorStore, graph: ExternalTripleSt
 
 def test_bad_arguments(store: GeARVectorStore, graph: ExternalTripleStore, tmp_path: Path) -> None:
     llm = ScriptedLLM([facts(JAWS)])
-    wrongs: list[dict[str, Any]] = [{name: 0} for name in ("max_steps", "expand_from", "filter_top_k", "gist_size")]
+    wrongs: list[dict[str, Any]] = [{name: 0} for name in ("max_steps", "expand_from_step", "rank_top_k", "gist_size")]
     for wrong in wrongs:
         with pytest.raises(ArgumentError, match=next(iter(wrong))):
             ExternalGeARRetriever(store, graph, llm=llm, **wrong)

@@ -1081,7 +1081,7 @@ async def test_the_caller_s_bundle_and_nodes_stay_as_they_are(store: GeARVectorS
         {"max_steps": 0}, {"similarity_top_k": 0}, {"base_top_k": 0}, {"base_top_k": -1}, {"link_top_k": 0},
         {"passage_link_top_k": 0}, {"gist_size": 0}, {"calls": "all"}, {"max_llm_calls": 0}, {"max_tokens": 0},
         {"max_tokens": -1}, {"timeout": 0}, {"timeout": -0.5}, {"timeout": float("nan")}, {"beam_size": 0},
-        {"beam_length": 0}, {"neighbours": 0}, {"gamma": 0}, {"scorer": "nonsense"}, {"rrf_k": -1},
+        {"beam_length": 0}, {"neighbors": 0}, {"gamma": 0}, {"scorer": "nonsense"}, {"rrf_k": -1},
     ],
     ids=str,
 )  # fmt: skip

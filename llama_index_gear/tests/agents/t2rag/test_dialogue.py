@@ -21,9 +21,9 @@ from llama_index_gear.agents.t2rag.dialogue import (
     parse_statements,
     resolve,
 )
-from llama_index_gear.agents.t2rag.resolution import Stated, learn
+from llama_index_gear.agents.t2rag.resolution import Statement, apply_statements
 from llama_index_gear.errors import ReplyError
-from llama_index_gear.flow import Ask
+from llama_index_gear.flow import CallLLM
 from llama_index_gear.llm.client import Reply
 from llama_index_gear.triple import StoredTriple, Triple
 
@@ -234,7 +234,7 @@ def test_time_grows_with_the_reply_and_not_faster() -> None:
 def test_both_prompts_are_asked_again_once_with_what_was_wrong() -> None:
     flow = decompose("Who?", DECOMPOSE_PROMPT)
     (asked,) = next(flow)
-    assert isinstance(asked, Ask) and asked.variables["problem"] == "" and asked.purpose == "decompose"
+    assert isinstance(asked, CallLLM) and asked.variables["problem"] == "" and asked.purpose == "decompose"
     (again,) = flow.send([Reply("I won't")])
     assert "could not be read" in again.variables["problem"]
     with pytest.raises(StopIteration) as stop:
@@ -245,14 +245,14 @@ def test_both_prompts_are_asked_again_once_with_what_was_wrong() -> None:
 def test_what_a_resolution_is_shown() -> None:
     clues = Clues()
     clues.add([Triple("Gift", "directed by", "?who"), Triple("?who", "born in", "?year"), Triple("A", "is", "B")], 0, 9)
-    learn(clues, [Stated(Triple("Gift", "directed by", "Curtiz"), 1)], 1, 9)
+    apply_statements(clues, [Statement(Triple("Gift", "directed by", "Curtiz"), 1)], 1, 9)
     fact = Triple("Curtiz", "born in", "1886")
     found = [StoredTriple(str(n), fact, f"p{n}", 0.5) for n in (2, 1, 3)]
     found += [StoredTriple(f"f{n}", Triple("Curtiz", "made", f"film {n}"), f"p{n}", 0.4) for n in (1, 1, 2)]
     found.append(StoredTriple("g", Triple("Curtiz", "made", "Gift ##### [2]"), "p1", 0.3))
     flow = resolve(
         "When?", clues, [Triple("Gift", "is", "a #####")], found, {"p1": "one", "p2": "two #####"}, RESOLVE_PROMPT,
-        with_passages=True,
+        show_passages=True,
     )  # fmt: skip
     (asked,) = next(flow)
     assert asked.variables == {
@@ -267,6 +267,6 @@ def test_what_a_resolution_is_shown() -> None:
     }
     assert set(RESOLVE_PROMPT.template_vars) == set(asked.variables)
     prompt = PromptTemplate("{clues}")
-    (asked,) = next(resolve("When?", clues, [], [], {"p1": "one"}, prompt, with_passages=False))
+    (asked,) = next(resolve("When?", clues, [], [], {"p1": "one"}, prompt, show_passages=False))
     assert (asked.variables["known"], asked.variables["propositions"]) == ("(nothing)", "(no statement)")
     assert asked.variables["passages"] == "(passages are not shown)"

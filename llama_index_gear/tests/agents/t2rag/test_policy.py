@@ -284,7 +284,7 @@ async def test_what_no_passage_says_is_not_taken(store: GeARVectorStore, mode: M
     _, trace = await search(mode, T2RAGRetriever(store, llm=llm, passages_per_round=2))
     assert trace.gist == [] and trace.open == ["?directorA", "?directorB"]
     llm = ScriptedLLM([asked, wrong])
-    _, trace = await search(mode, T2RAGRetriever(store, llm=llm, grounded=False))
+    _, trace = await search(mode, T2RAGRetriever(store, llm=llm, require_grounding=False))
     assert (trace.stopped, trace.open, trace.steps[0].problems) == ("resolved", [], [])
 
 
@@ -454,7 +454,7 @@ async def test_a_single_round(store: GeARVectorStore, mode: Mode) -> None:
 @MODES
 async def test_without_passages_the_model_reads_triples_alone(store: GeARVectorStore, mode: Mode) -> None:
     llm = ScriptedLLM([clues(GIFT), facts((1, ["Gift", "directed by", "Curtiz"], [1]))])
-    _, trace = await search(mode, T2RAGRetriever(store, llm=llm, with_passages=False, passages_per_round=1))
+    _, trace = await search(mode, T2RAGRetriever(store, llm=llm, show_passages=False, passages_per_round=1))
     assert "Gift directed by Curtiz [1]" in llm.history[1] and PASSAGES["gift"][0] not in llm.history[1]
     assert trace.links[0].passages == ["gift"]
 
@@ -606,7 +606,7 @@ async def test_an_empty_question(store: GeARVectorStore, mode: Mode, question: s
         {"similarity_top_k": 0},
         {"search_by": "words"},
         {"rrf_k": -1},
-        {"search_by": "passages", "with_passages": False},
+        {"search_by": "passages", "show_passages": False},
         {"beam_size": 0},
         {"max_llm_calls": 0},
         {"prompts": {"resolve": PromptTemplate("{question}")}},
@@ -775,13 +775,13 @@ def test_what_always_holds(store: GeARVectorStore, asked: list[Any], rounds: lis
             assert [clue.asked for clue in old] == [clue.asked for clue in before.clues]
             for earlier, later in zip(before.clues, old, strict=True):
                 assert earlier.state != "resolved" or earlier.triple == later.triple
-            introduced = {
+            new_clues = {
                 word
                 for clue in step.clues
                 if clue.since == step.number
                 for word in re.findall(r"\?\w+", str(clue.asked))
             }
-            assert names <= {each.name for each in before.open} | introduced
+            assert names <= {each.name for each in before.open} | new_clues
         assert len(set(step.passages)) == len(step.passages) <= 2
         before = step
     assert len(trace.gist) == len(trace.links)
