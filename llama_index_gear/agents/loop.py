@@ -1,6 +1,6 @@
 """The one multi-step loop: a policy's steps, one after the other, metered against a budget and written down.
 
-It knows no method and no framework: a policy says what a step does, as a flow of requests; the drivers of `steps.py`
+It knows no method and no framework: a policy says what a step does, as a flow of requests; the drivers of `flow`
 answer them. What was found stays found: whatever ends a step, the policy finishes with what it has.
 """
 

@@ -32,7 +32,7 @@ from llama_index_gear.store.vector_store import GeARVectorStore
 
 
 class Backends:
-    """Answers the requests of `steps.py`, for one store and one set of settings.
+    """Answers the requests of `flow`, for one store and one set of settings.
 
     Args:
         vector_store: holds passages and triples.

@@ -183,7 +183,7 @@ class ExternalTripleStore:
         await self.aclose()
 
     def answer(self, request: Any) -> Any:
-        """Answer `LinkTriples`, `NeighborTriples`, `FetchTriples` or `ChainSimilarities` of `steps.py`."""
+        """Answer `LinkTriples`, `NeighborTriples`, `FetchTriples` or `ChainSimilarities` of `flow`."""
         return run(self._graph.answering(request), self._connection.answer)
 
     async def aanswer(self, request: Any) -> Any:

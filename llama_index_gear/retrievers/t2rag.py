@@ -51,8 +51,9 @@ class T2RAGRetriever(AgentRetriever):
             based slot-filling", T²RAG App. B.5).
         show_passages: False shows the model the triples alone ("w/o chunk", T²RAG Table 2). Default True.
         require_grounding: what the model says a value is counts only if one of the passages that it was shown (with
-            the triples that led there) has all words of the value, and more than half of those of the clue's other name; what was
-            left out for that stands in the trace. Default True. False takes the model's word, as the paper does.
+            the triples that led there) has all words of the value, and more than half of those of the clue's other
+            name; what was left out for that stands in the trace. Default True. False takes the model's word, as the
+            paper does.
         expand: a round that brings nothing new is followed, once, by graph expansion (GeAR §4.2) from the resolved
             facts towards the open clues, to passages that no round has seen. Default False: T²RAG has no graph. With a
             model of 1.5 B it took 0.6 calls a question more, for recall@10 of 58.3 instead of 54.4 (30 questions of

@@ -476,7 +476,7 @@ class GeARVectorStore(BasePydanticVectorStore):
         )  # the whole store's: all tenants
         return copying(self._writes, target._writes, mine, self.show_progress)
 
-    # -- the graph side: requests of `steps.py` ------------------------------------------------------------------
+    # -- the graph side: requests of `flow` ------------------------------------------------------------------
 
     def answer(self, request: Any, filters: MetadataFilters | None = None) -> Any:
         """Answer a request of `flow` for triples, passages, embeddings or computing.
