@@ -4,7 +4,7 @@ A flow makes its claim, takes it inside `try`, and gives it back in `finally`:
 
     claim = turns.claim(ids)
     try:
-        yield [Take(claim)]
+        yield [AcquirePassages(claim)]
         ...
     finally:
         claim.give_back()
