@@ -2,8 +2,7 @@
 
 from llama_index_gear.errors import GeARError
 from llama_index_gear.expansion.pagerank import LocalPageRank
-from llama_index_gear.extraction.accounting import FAILED_EXTRACTIONS, ExtractionLedger
-from llama_index_gear.extraction.cost import ExtractionEstimate
+from llama_index_gear.extraction.accounting import FAILED_EXTRACTIONS, ExtractionEstimate, ExtractionLedger
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
 from llama_index_gear.knowledge_graph.files import TriplesFile

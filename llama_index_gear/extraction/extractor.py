@@ -22,6 +22,8 @@ from tqdm.auto import tqdm
 from llama_index_gear.errors import ArgumentError, ExtractionError, check_counts, check_numbers
 from llama_index_gear.extraction.accounting import (
     FAILED_EXTRACTIONS,
+    CostBudget,
+    ExtractionEstimate,
     ExtractionLedger,
     ExtractionRecord,
     Outcome,
@@ -30,9 +32,13 @@ from llama_index_gear.extraction.accounting import (
     with_record,
 )
 from llama_index_gear.extraction.cache import ExtractionCache
-from llama_index_gear.extraction.calls import EXTRACT_PROMPT, EXTRACT_SEVERAL_PROMPT, group_into_calls, group_into_pages
-from llama_index_gear.extraction.cost import CostBudget, ExtractionEstimate
-from llama_index_gear.extraction.passage_calls import PassageCalls
+from llama_index_gear.extraction.calls import (
+    EXTRACT_PROMPT,
+    EXTRACT_SEVERAL_PROMPT,
+    PassageCalls,
+    group_into_calls,
+    group_into_pages,
+)
 from llama_index_gear.flow import ExtractionCallIds, gather, run_coroutine
 from llama_index_gear.llm.client import offers_functions
 from llama_index_gear.nodes import read_triples

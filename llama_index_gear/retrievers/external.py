@@ -13,8 +13,7 @@ from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.core.settings import Settings
 from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQueryMode
 
-from llama_index_gear.agents.gear.external import ExternalPolicy
-from llama_index_gear.agents.gear.external_reasoning import DECIDE_PROMPT, RANK_PROMPT
+from llama_index_gear.agents.gear.external import DECIDE_PROMPT, RANK_PROMPT, ExternalPolicy
 from llama_index_gear.agents.loop import Budget
 from llama_index_gear.errors import check_counts
 from llama_index_gear.expansion.backends import Backends
@@ -46,7 +45,7 @@ class ExternalGeARRetriever(AgentRetriever):
         expand_from_step: the first step with graph expansion. Default 2 (§5: simple questions gain little from it); 1
             expands from the first.
         check_alignment: drop links to triples that are about something else than the noted fact; the trace shows them.
-            Default True. `shared_name` in this package's `external_walk` says what that means.
+            Default True. `shared_name` in this package's `expansion.external` says what that means.
         rank_top_k: remembered passages that the last call is shown. Default 20; None: no such call.
         similarity_top_k: passages to return. Default 10.
         base_top_k: base passages of a step, of the default base. Default 10.
@@ -66,7 +65,7 @@ class ExternalGeARRetriever(AgentRetriever):
         rrf_k: constant of all fusions. Default 60.
         filters: bind all passages; the graph has none.
         prompts: your own for some of "read", "decide", "rank"; also reachable through `get_prompts` /
-            `update_prompts`. `read_prompt` and `external_reason` in this package show their variables.
+            `update_prompts`. `expansion.reader` and `agents.gear.external` in this package show their variables.
 
     Raises:
         ArgumentError: a number outside its range, a prompt without its variables, no `ExternalTripleStore`; (from

@@ -70,7 +70,7 @@ class T2RAGRetriever(AgentRetriever):
         rrf_k: constant of the final fusion. Default 60.
         filters: bind every search.
         prompts: your own for "decompose" or "resolve"; also reachable through `get_prompts` / `update_prompts`.
-            `thinking` in this package shows their variables.
+            `agents.t2rag.dialogue` in this package shows their variables.
 
     Raises:
         ArgumentError: a number outside its range, a prompt without its variables; (from `retrieve`) an empty question.

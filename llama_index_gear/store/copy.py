@@ -15,9 +15,8 @@ from llama_index_gear.flow import Flow, QdrantCall
 from llama_index_gear.store.collections import PAGE
 from llama_index_gear.store.filters import conditions
 from llama_index_gear.store.locks import AcquirePassages
-from llama_index_gear.store.ownership import guarding
 from llama_index_gear.store.schema import NODE, any_of, to_node
-from llama_index_gear.store.writes import StoreWrites
+from llama_index_gear.store.writes import StoreWrites, guarding
 
 Result = TypeVar("Result")
 

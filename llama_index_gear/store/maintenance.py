@@ -18,7 +18,6 @@ from llama_index_gear.errors import EmbeddingError, check_counts
 from llama_index_gear.flow import EmbedTexts, Flow, QdrantCall
 from llama_index_gear.nodes import DOC_KEYS, read_triples
 from llama_index_gear.store.collections import Collections
-from llama_index_gear.store.deletes import StoreDeletes
 from llama_index_gear.store.filters import around
 from llama_index_gear.store.passages import StoreReads
 from llama_index_gear.store.schema import (
@@ -29,7 +28,7 @@ from llama_index_gear.store.schema import (
     to_stored_triple,
     triple_payload,
 )
-from llama_index_gear.store.writes import StoreWrites
+from llama_index_gear.store.writes import StoreDeletes, StoreWrites
 
 SAMPLE = 16
 """Passages and triples whose embeddings are made again, to compare."""

@@ -42,13 +42,12 @@ from llama_index_gear.flow import (
 from llama_index_gear.store.collections import TRIPLE_WORDS, Collections, encoder
 from llama_index_gear.store.connection import Connection
 from llama_index_gear.store.copy import check_alike, copying
-from llama_index_gear.store.deletes import StoreDeletes
 from llama_index_gear.store.edge.client import EdgeClient
 from llama_index_gear.store.locks import PassageLocks
 from llama_index_gear.store.maintenance import SAMPLE, StoreChecks, StoreReport
 from llama_index_gear.store.passages import StoreReads, native_filter
 from llama_index_gear.store.triples import TripleReads
-from llama_index_gear.store.writes import StoreWrites
+from llama_index_gear.store.writes import StoreDeletes, StoreWrites
 from llama_index_gear.tenancy import Tenancy
 
 

@@ -54,7 +54,6 @@ WRITING = frozenset(
         "store.vector_store",
         "store.collections",
         "store.copy",
-        "store.deletes",
         "store.writes",
     )
 )
@@ -394,7 +393,7 @@ def test_what_an_interrupted_call_would_have_cost_is_not_set_aside() -> None:
     node = passage("p", "Ann knows Bob.", embed_model=SMALL)
     for moment in itertools.count(1):
         extractor = GeARTripleExtractor(ScriptedLLM(['[["Ann", "knows", "Bob"]]']), price=(1.0, 1.0), max_cost=1.0)
-        with interrupted(moment, modules={"extraction.cost", "extraction.passage_calls"}) as interrupts:
+        with interrupted(moment, modules={"extraction.accounting", "extraction.calls"}) as interrupts:
             run_coroutine(extractor.acall([node]))
         assert not extractor._purse.reserved, f"moment {moment}"
         if interrupts.error is None:

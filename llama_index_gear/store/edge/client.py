@@ -2,7 +2,7 @@
 
 Qdrant models go in and come out, so `GeARVectorStore` and LlamaIndex's own `QdrantVectorStore` work on it unchanged.
 What Edge cannot answer raises `UnsupportedCall` or `UnsupportedFilter`, naming it; nothing is ignored.
-One folder a collection (see `edge_folder`); one process at a time (Edge locks its write-ahead log).
+One folder a collection (see `store.edge.folder`); one process at a time (Edge locks its write-ahead log).
 """
 
 from __future__ import annotations

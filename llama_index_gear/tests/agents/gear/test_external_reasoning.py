@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from llama_index_gear.agents.gear.external_reasoning import (
+from llama_index_gear.agents.gear.external import (
     DECIDE_PROMPT,
     RANK_PROMPT,
     Decision,
