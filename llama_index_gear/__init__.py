@@ -10,7 +10,8 @@ from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.knowledge_graph.wikidata import WikidataDump
 from llama_index_gear.nodes import ToPropertyGraph, attach_triples, passage_id, read_triples
 from llama_index_gear.postprocessors.beam_search import DiverseTripleBeamSearch
-from llama_index_gear.query_engines.engines import GeARQueryEngine, T2RAGQueryEngine
+from llama_index_gear.query_engines.gear import GeARQueryEngine
+from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
 from llama_index_gear.retrievers.bm25 import RankBM25Retriever
 from llama_index_gear.retrievers.external import ExternalGeARRetriever
 from llama_index_gear.retrievers.gear import GeARRetriever

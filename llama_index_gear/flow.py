@@ -1,206 +1,21 @@
-"""The requests that a method makes of the outside world, and the two drivers that answer them.
+"""Flows, and the two drivers that answer their requests.
 
-A method is a generator (a `Flow`): it yields a batch of requests, is sent their answers in the same order, and returns
-its result. It holds no client, no LLM and no `async`. `run` answers a batch one request after the other; `arun`
-answers it concurrently. This is the only async control flow of the package: every method is written once.
+A method is a generator (a `Flow`): it yields a batch of requests (see `requests`), is sent their answers in the same
+order, and returns its result. It holds no client, no LLM and no `async`. `run` answers a batch one request after the
+other; `arun` answers it concurrently. This is the only async control flow of the package: every method is written once.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 from llama_index.core.async_utils import asyncio_run
-from llama_index.core.prompts import BasePromptTemplate
-from llama_index.core.schema import QueryBundle
 
 Result = TypeVar("Result")
 Flow: TypeAlias = Generator[Sequence[Any], Sequence[Any], Result]
 """Yields batches of requests, is sent batches of answers, returns a result."""
-
-
-@dataclass(frozen=True)
-class EmbedQuery:
-    """Embed a question. Answer: `list[float]`."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class EmbedTexts:
-    """Embed documents. Answer: one `list[float]` a text."""
-
-    texts: Sequence[str]
-
-
-@dataclass(frozen=True)
-class RetrievePassages:
-    """Base retrieval over passages, h(q, C) of GeAR §3. Answer: `list[NodeWithScore]`, best first."""
-
-    query: QueryBundle
-
-
-@dataclass(frozen=True)
-class CallLLM:
-    """One call of the language model. Answer: an `asking.Reply`, which holds the error if the call failed.
-
-    `purpose` names the call in a trace; `timeout` is how many seconds to wait for the reply (None: no limit).
-    """
-
-    prompt: BasePromptTemplate
-    variables: Mapping[str, str]
-    purpose: str = ""
-    timeout: float | None = None
-
-
-@dataclass(frozen=True)
-class LinkTriples:
-    """tripleLink (GeAR Eq. 2): the `top_k` stored triples most similar to each text.
-
-    `query` is the question's embedding. `names` are of each text the words that name something, without the predicate:
-    given them, a sparse graph looks among the triples that share some of these.
-
-    Answer: a `list[StoredTriple]` a text, most similar first; the scores are cosines with `query`.
-    """
-
-    texts: Sequence[str]
-    top_k: int
-    query: Sequence[float]
-    names: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
-class SearchTriples:
-    """Adaptive retrieval (T²RAG Alg. 2): the triples most similar to any of the texts, until `passages` are reached.
-
-    All texts' hits in one list, most similar first, each triple once; the list ends with the triple that brings the
-    last of `passages` distinct passages, or with the last triple there is. `embeddings` are those of further texts.
-
-    Answer: `list[StoredTriple]`; a score is the cosine with the text that the triple is most similar to.
-    """
-
-    texts: Sequence[str]
-    passages: int
-    embeddings: Sequence[Sequence[float]] = ()
-
-
-@dataclass(frozen=True)
-class PassageTriples:
-    """The triples of these passages, most similar to `query` first, at most `limit` (None: all).
-
-    Answer: `list[StoredTriple]`.
-    """
-
-    passage_ids: Sequence[str]
-    query: Sequence[float]
-    limit: int | None
-
-
-class Candidate(NamedTuple):
-    """A triple that a beam may grow by, before anybody has read it."""
-
-    id: str
-    score: float
-    """Cosine of the query's embedding and the triple's."""
-
-
-@dataclass(frozen=True)
-class NeighborTriples:
-    """For each triple, the triples that share an entity with it (GeAR §4.2), most similar to `query` first.
-
-    At most `limit` each, none of `exclude`. `query` is the question's embedding, `question` its text, for a graph that
-    is searched by words.
-
-    Answer: a `list[Candidate]` a triple.
-    """
-
-    triple_entities: Sequence[tuple[str, ...]]
-    query: Sequence[float]
-    exclude: Sequence[str]
-    limit: int
-    question: str = ""
-
-
-class Incidence(NamedTuple):
-    """What a triple joins."""
-
-    id: str
-    entities: tuple[str, ...]
-    passage_id: str
-
-
-@dataclass(frozen=True)
-class IncidentTriples:
-    """For each group of entities and passages: triples with one of the entities, or of one of the passages, by id.
-
-    `limits` says how many at most, a group. Answer: a `list[Incidence]` a group.
-    """
-
-    groups: Sequence[tuple[Sequence[str], Sequence[str]]]
-    limits: Sequence[int]
-
-
-@dataclass(frozen=True)
-class FetchTriples:
-    """Fetch triples by id: a hop sees a thousand candidates and reads the few that win.
-
-    Answer: id → `StoredTriple`, its score 0, of those that exist.
-    """
-
-    ids: Sequence[str]
-
-
-@dataclass(frozen=True)
-class ChainSimilarities:
-    """For each pair (chain ids, candidate ids): the dot product of each candidate with the sum of the chain's vectors.
-
-    Vectors are unit length. Answer: a `list[float]` a pair.
-    """
-
-    pairs: Sequence[tuple[Sequence[str], Sequence[str]]]
-
-
-@dataclass(frozen=True)
-class FetchPassages:
-    """Fetch passages by node id. Answer: the `list[BaseNode]` of those that exist, in the order asked."""
-
-    ids: Sequence[str]
-
-
-@dataclass(frozen=True)
-class ExtractionCallIds:
-    """Which passages there are, and which call of an extractor each shared.
-
-    Answer: a `list[tuple[str, str]]`: node id, and the call's name as `gear_extraction` has it (empty if it has none).
-    """
-
-
-@dataclass(frozen=True)
-class AlignPassages:
-    """Online alignment (Millions of GeAR-s, Eq. 4): for each text the `top_k` passages that BM25 ranks first.
-
-    Answer: a `list[NodeWithScore]` a text, best first.
-    """
-
-    texts: Sequence[str]
-    top_k: int
-
-
-@dataclass(frozen=True)
-class RunFunction:
-    """Work for the processor that takes longer than an event loop should wait. Answer: what the function returns."""
-
-    function: Callable[[], Any]
-
-
-@dataclass(frozen=True)
-class QdrantCall:
-    """One call of a Qdrant client's method. Answer: what the method returns."""
-
-    method: str
-    arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
 def run(flow: Flow[Result], answer: Callable[[Any], Any]) -> Result:

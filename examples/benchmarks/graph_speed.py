@@ -26,7 +26,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import TextNode
 
 from llama_index_gear import ExternalTripleStore, GeARVectorStore, GraphTriple, Triple
-from llama_index_gear.flow import AlignPassages, LinkTriples, NeighborTriples
+from llama_index_gear.requests import AlignPassages, LinkTriples, NeighborTriples
 
 PREDICATES = (
     "member of sports team",

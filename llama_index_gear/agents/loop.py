@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from llama_index_gear.errors import ArgumentError, OutOfTime, check_numbers, shown
-from llama_index_gear.flow import CallLLM, Flow
+from llama_index_gear.flow import Flow
 from llama_index_gear.llm.text import describe_error
+from llama_index_gear.requests import CallLLM
 from llama_index_gear.trace.evidence import Call, Step
 from llama_index_gear.trace.trace import Trace
 

@@ -16,18 +16,18 @@ from llama_index.core.vector_stores.types import (
 )
 
 from llama_index_gear.errors import ArgumentError, check_question
-from llama_index_gear.flow import (
+from llama_index_gear.flow import Flow
+from llama_index_gear.knowledge_graph.store import ExternalTripleStore
+from llama_index_gear.llm.client import aask, ask
+from llama_index_gear.requests import (
     CallLLM,
     ChainSimilarities,
     EmbedQuery,
     FetchTriples,
-    Flow,
     LinkTriples,
     NeighborTriples,
     RetrievePassages,
 )
-from llama_index_gear.knowledge_graph.store import ExternalTripleStore
-from llama_index_gear.llm.client import aask, ask
 from llama_index_gear.store.vector_store import GeARVectorStore
 
 

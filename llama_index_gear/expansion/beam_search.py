@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llama_index_gear.errors import ArgumentError, check_counts, check_numbers
-from llama_index_gear.flow import ChainSimilarities, EmbedTexts, FetchTriples, Flow, NeighborTriples, RunFunction
+from llama_index_gear.flow import Flow
+from llama_index_gear.requests import ChainSimilarities, EmbedTexts, FetchTriples, NeighborTriples, RunFunction
 from llama_index_gear.triple import StoredTriple, chain_text
 
 TextScorer: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]

@@ -12,8 +12,9 @@ from llama_index.core.schema import BaseNode
 from llama_index_gear.expansion.beam_search import Beam
 from llama_index_gear.expansion.pipeline import ExpansionSeeds, GraphExpansion
 from llama_index_gear.expansion.reader import Reading, read_facts_flow
-from llama_index_gear.flow import AlignPassages, Flow, LinkTriples
+from llama_index_gear.flow import Flow
 from llama_index_gear.nodes import llm_texts
+from llama_index_gear.requests import AlignPassages, LinkTriples
 from llama_index_gear.triple import StoredTriple, Triple, entity_key
 
 _EMPTY_WORDS = frozenset("a an the of in and".split())

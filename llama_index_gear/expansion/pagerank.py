@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from llama_index_gear.errors import check_numbers
-from llama_index_gear.flow import Flow, Incidence, IncidentTriples
+from llama_index_gear.flow import Flow
+from llama_index_gear.requests import Incidence, IncidentTriples
 from llama_index_gear.triple import StoredTriple
 
 _MENTIONS = 100

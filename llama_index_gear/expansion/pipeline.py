@@ -15,9 +15,10 @@ from llama_index_gear.expansion.backends import Backends, embed_query_flow
 from llama_index_gear.expansion.beam_search import Beam, BeamSearch, diverse_triple_beam_search, flatten
 from llama_index_gear.expansion.pagerank import LocalPageRank, local_pagerank
 from llama_index_gear.expansion.reader import READ_PROMPT, Reading, read_facts_flow
-from llama_index_gear.flow import FetchPassages, Flow, LinkTriples, PassageTriples, RetrievePassages, arun, run
+from llama_index_gear.flow import Flow, arun, run
 from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.nodes import llm_texts, with_explanation
+from llama_index_gear.requests import FetchPassages, LinkTriples, PassageTriples, RetrievePassages
 from llama_index_gear.triple import StoredTriple, Triple, plain
 
 dispatcher = get_dispatcher(__name__)

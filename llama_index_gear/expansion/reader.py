@@ -9,9 +9,10 @@ from typing import Any
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 
 from llama_index_gear.errors import ReplyError
-from llama_index_gear.flow import CallLLM, Flow
+from llama_index_gear.flow import Flow
 from llama_index_gear.llm.client import as_passage, complaint
 from llama_index_gear.llm.parsing import parse_triples
+from llama_index_gear.requests import CallLLM
 from llama_index_gear.triple import Triple
 
 READ_PROMPT = PromptTemplate(

@@ -39,9 +39,10 @@ from llama_index_gear.extraction.calls import (
     group_into_calls,
     group_into_pages,
 )
-from llama_index_gear.flow import ExtractionCallIds, gather, run_coroutine
+from llama_index_gear.flow import gather, run_coroutine
 from llama_index_gear.llm.client import offers_functions
 from llama_index_gear.nodes import read_triples
+from llama_index_gear.requests import ExtractionCallIds
 from llama_index_gear.tenancy import Tenancy
 
 logger = logging.getLogger(__name__)

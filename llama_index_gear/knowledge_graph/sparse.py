@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 from qdrant_client.http import models
 
 from llama_index_gear.errors import EmbeddingError, check_counts, check_vector
-from llama_index_gear.flow import (
+from llama_index_gear.flow import Flow
+from llama_index_gear.fork_safety import free_in_child
+from llama_index_gear.requests import (
     Candidate,
     ChainSimilarities,
     EmbedTexts,
     FetchTriples,
-    Flow,
     LinkTriples,
     NeighborTriples,
 )
-from llama_index_gear.fork_safety import free_in_child
 from llama_index_gear.store.collections import Collections, WordEncoder
 from llama_index_gear.store.filters import triple_filter
 from llama_index_gear.store.schema import FACT, SPARSE, any_of, nearest, to_stored_triple

@@ -15,19 +15,17 @@ from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, StoreError, check_counts
-from llama_index_gear.flow import (
+from llama_index_gear.flow import Flow, arun, run
+from llama_index_gear.knowledge_graph.sparse import SparseReads
+from llama_index_gear.requests import (
     ChainSimilarities,
     EmbedTexts,
     FetchTriples,
-    Flow,
     LinkTriples,
     NeighborTriples,
     QdrantCall,
     RunFunction,
-    arun,
-    run,
 )
-from llama_index_gear.knowledge_graph.sparse import SparseReads
 from llama_index_gear.store.collections import TRIPLE_WORDS, Collections, WordEncoder, encoder
 from llama_index_gear.store.connection import Connection
 from llama_index_gear.store.edge.client import EdgeClient

@@ -71,7 +71,8 @@ class GeARRetriever(AgentRetriever):
         rrf_k: constant of all fusions. Default 60.
         filters: bind every hop; see there.
         prompts: your own for some of "read", "gist", "reason", "merged", "rewrite"; also reachable through
-            `get_prompts` / `update_prompts`. `expansion.reader` and `agents.gear.reasoning` in this package show their variables.
+            `get_prompts` / `update_prompts`. `expansion.reader` and `agents.gear.reasoning` in this package show their
+            variables.
 
     Raises:
         ArgumentError: a number outside its range, a prompt without its variables; (from `retrieve`) an empty question.

@@ -116,7 +116,8 @@ class SyncGERetriever(NaiveGERetriever):
     starts as NaiveGE's does, and `GraphExpansionEvent.fallback` says why. An LLM that fails raises.
 
     With `graph`, what is noted is linked to the graph's triples (Millions of GeAR-s Eq. 3), and links to triples about
-    something else are dropped (`shared_name` in this package's `expansion.external`); nothing usable means no expansion.
+    something else are dropped (`shared_name` in this package's `expansion.external`); nothing usable means no
+    expansion.
 
     Args:
         vector_store: see `NaiveGERetriever`, as for all that isn't named here.

@@ -11,7 +11,8 @@ from qdrant_client.http import models
 from qdrant_edge import Bm25, Bm25Config
 
 from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError, check_numbers, check_vector, shown
-from llama_index_gear.flow import Flow, QdrantCall
+from llama_index_gear.flow import Flow
+from llama_index_gear.requests import QdrantCall
 from llama_index_gear.store.filters import bounded, indexed_fields
 from llama_index_gear.store.schema import DENSE, point_id_of, sparse_vector
 

@@ -16,8 +16,8 @@ from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.local.qdrant_local import QdrantLocal
 
 from llama_index_gear.errors import ArgumentError, StoreError
-from llama_index_gear.flow import EmbedQuery, EmbedTexts, QdrantCall, RunFunction
 from llama_index_gear.fork_safety import free_in_child
+from llama_index_gear.requests import EmbedQuery, EmbedTexts, QdrantCall, RunFunction
 from llama_index_gear.store.edge.client import EdgeClient, check_process
 from llama_index_gear.store.locks import AcquirePassages
 

@@ -11,7 +11,8 @@ from qdrant_client.http import models
 from tqdm.auto import tqdm
 
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.flow import Flow, QdrantCall
+from llama_index_gear.flow import Flow
+from llama_index_gear.requests import QdrantCall
 from llama_index_gear.store.collections import PAGE
 from llama_index_gear.store.filters import conditions
 from llama_index_gear.store.locks import AcquirePassages

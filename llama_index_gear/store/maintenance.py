@@ -15,8 +15,9 @@ from qdrant_client.http import models
 from tqdm.auto import tqdm
 
 from llama_index_gear.errors import EmbeddingError, check_counts
-from llama_index_gear.flow import EmbedTexts, Flow, QdrantCall
+from llama_index_gear.flow import Flow
 from llama_index_gear.nodes import DOC_KEYS, read_triples
+from llama_index_gear.requests import EmbedTexts, QdrantCall
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.filters import around
 from llama_index_gear.store.passages import StoreReads

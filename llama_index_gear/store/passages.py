@@ -16,17 +16,17 @@ from llama_index.core.vector_stores.types import (
 from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, check_counts, check_numbers, check_question, check_vector
-from llama_index_gear.flow import (
+from llama_index_gear.flow import Flow
+from llama_index_gear.fusion import reciprocal_rank_fusion
+from llama_index_gear.requests import (
     AlignPassages,
     EmbedQuery,
-    Flow,
     IncidentTriples,
     LinkTriples,
     NeighborTriples,
     PassageTriples,
     SearchTriples,
 )
-from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.filters import conditions
 from llama_index_gear.store.schema import (

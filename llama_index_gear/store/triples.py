@@ -11,12 +11,12 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from qdrant_client.http import models
 
 from llama_index_gear.errors import check_counts
-from llama_index_gear.flow import (
+from llama_index_gear.flow import Flow
+from llama_index_gear.requests import (
     Candidate,
     ChainSimilarities,
     EmbedTexts,
     FetchTriples,
-    Flow,
     Incidence,
     IncidentTriples,
     LinkTriples,

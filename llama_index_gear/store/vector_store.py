@@ -21,7 +21,8 @@ from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.http.models import SearchParams
 
 from llama_index_gear.errors import ArgumentError, StoreError, check_counts
-from llama_index_gear.flow import (
+from llama_index_gear.flow import Flow, arun, run
+from llama_index_gear.requests import (
     AlignPassages,
     ChainSimilarities,
     EmbedQuery,
@@ -29,15 +30,12 @@ from llama_index_gear.flow import (
     ExtractionCallIds,
     FetchPassages,
     FetchTriples,
-    Flow,
     IncidentTriples,
     LinkTriples,
     NeighborTriples,
     PassageTriples,
     RunFunction,
     SearchTriples,
-    arun,
-    run,
 )
 from llama_index_gear.store.collections import TRIPLE_WORDS, Collections, encoder
 from llama_index_gear.store.connection import Connection
@@ -478,7 +476,7 @@ class GeARVectorStore(BasePydanticVectorStore):
     # -- the graph side: requests of `flow` ------------------------------------------------------------------
 
     def answer(self, request: Any, filters: MetadataFilters | None = None) -> Any:
-        """Answer a request of `flow` for triples, passages, embeddings or computing.
+        """Answer one of the `requests` for triples, passages, embeddings or computing.
 
         Args:
             request: `LinkTriples`, `SearchTriples`, `PassageTriples`, `NeighborTriples`, `IncidentTriples`,

@@ -18,8 +18,9 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, EmbeddingError, TenantError, check_vector
-from llama_index_gear.flow import EmbedTexts, Flow, QdrantCall, RunFunction
+from llama_index_gear.flow import Flow
 from llama_index_gear.nodes import attach_triples, read_triples
+from llama_index_gear.requests import EmbedTexts, QdrantCall, RunFunction
 from llama_index_gear.store.collections import PAGE, Collections, WordEncoder
 from llama_index_gear.store.filters import METADATA, bounded, conditions, indexed_fields
 from llama_index_gear.store.locks import AcquirePassages, PassageLocks

@@ -43,7 +43,8 @@ from llama_index.vector_stores.qdrant import QdrantVectorStore
 from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError, UnsupportedFilter
-from llama_index_gear.flow import (
+from llama_index_gear.nodes import TRIPLES_KEY, attach_triples, read_triples
+from llama_index_gear.requests import (
     AlignPassages,
     Candidate,
     ChainSimilarities,
@@ -59,7 +60,6 @@ from llama_index_gear.flow import (
     PassageTriples,
     SearchTriples,
 )
-from llama_index_gear.nodes import TRIPLES_KEY, attach_triples, read_triples
 from llama_index_gear.store.maintenance import StoreReport
 from llama_index_gear.store.schema import point_id_of
 from llama_index_gear.store.vector_store import GeARVectorStore

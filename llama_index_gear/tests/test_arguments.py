@@ -17,12 +17,13 @@ from llama_index_gear.errors import ArgumentError, EmbeddingError
 from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
-from llama_index_gear.flow import AlignPassages, LinkTriples, NeighborTriples, PassageTriples, SearchTriples
 from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.knowledge_graph.wikidata import WikidataDump
 from llama_index_gear.postprocessors.beam_search import DiverseTripleBeamSearch
-from llama_index_gear.query_engines.engines import GeARQueryEngine, T2RAGQueryEngine
+from llama_index_gear.query_engines.gear import GeARQueryEngine
+from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
+from llama_index_gear.requests import AlignPassages, LinkTriples, NeighborTriples, PassageTriples, SearchTriples
 from llama_index_gear.retrievers.bm25 import RankBM25Retriever
 from llama_index_gear.retrievers.external import ExternalGeARRetriever
 from llama_index_gear.retrievers.gear import GeARRetriever

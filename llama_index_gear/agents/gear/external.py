@@ -15,10 +15,11 @@ from llama_index_gear.agents.memory import PassagePool, linked_triples, traced_b
 from llama_index_gear.errors import ArgumentError, ReplyError
 from llama_index_gear.expansion.external import ExternalGraphExpansion
 from llama_index_gear.expansion.reader import ParsedReply, ask_and_parse, numbered_passages
-from llama_index_gear.flow import FetchTriples, Flow
+from llama_index_gear.flow import Flow
 from llama_index_gear.llm.client import unfenced
 from llama_index_gear.llm.parsing import spoken
 from llama_index_gear.nodes import llm_texts
+from llama_index_gear.requests import FetchTriples
 from llama_index_gear.trace.evidence import Misaligned, Step
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import entity_key, plain

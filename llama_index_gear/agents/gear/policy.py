@@ -13,9 +13,10 @@ from llama_index_gear.agents.gear.reasoning import GistMemory, Verdict, read_and
 from llama_index_gear.agents.memory import PassagePool, linked_triples, traced_beams
 from llama_index_gear.expansion.backends import embed_query_flow
 from llama_index_gear.expansion.pipeline import ExpansionResult, GraphExpansion
-from llama_index_gear.flow import EmbedQuery, FetchPassages, Flow, LinkTriples, RetrievePassages
+from llama_index_gear.flow import Flow
 from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.nodes import llm_texts
+from llama_index_gear.requests import EmbedQuery, FetchPassages, LinkTriples, RetrievePassages
 from llama_index_gear.trace.evidence import PassageLink, Step
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import StoredTriple, Triple, entity_key, plain

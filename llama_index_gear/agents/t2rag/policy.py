@@ -24,16 +24,16 @@ from llama_index_gear.agents.t2rag.resolution import (
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.expansion.backends import embed_query_flow
 from llama_index_gear.expansion.beam_search import BeamSearch, diverse_triple_beam_search, flatten
-from llama_index_gear.flow import (
+from llama_index_gear.flow import Flow
+from llama_index_gear.nodes import llm_texts
+from llama_index_gear.requests import (
     EmbedQuery,
     FetchPassages,
-    Flow,
     LinkTriples,
     RetrievePassages,
     RunFunction,
     SearchTriples,
 )
-from llama_index_gear.nodes import llm_texts
 from llama_index_gear.trace.evidence import ClueState, PassageLink, Slots, Step, Unknown
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import StoredTriple, Triple, plain

@@ -13,8 +13,9 @@ from llama_index.core.schema import QueryBundle
 
 from llama_index_gear.agents.loop import Budget, agent
 from llama_index_gear.errors import ArgumentError, OutOfTime
-from llama_index_gear.flow import CallLLM, FetchPassages, Flow, RetrievePassages, arun, run
+from llama_index_gear.flow import Flow, arun, run
 from llama_index_gear.llm.client import Reply
+from llama_index_gear.requests import CallLLM, FetchPassages, RetrievePassages
 from llama_index_gear.trace.evidence import Call, Step
 from llama_index_gear.trace.trace import Trace, TraceEvent
 

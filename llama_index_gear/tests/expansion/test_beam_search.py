@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.expansion.beam_search import Beam, BeamSearch, Scorer, diverse_triple_beam_search, flatten
-from llama_index_gear.flow import (
+from llama_index_gear.flow import run
+from llama_index_gear.requests import (
     Candidate,
     ChainSimilarities,
     EmbedTexts,
     FetchTriples,
     NeighborTriples,
     RunFunction,
-    run,
 )
 from llama_index_gear.triple import StoredTriple, Triple
 

@@ -14,7 +14,8 @@ import llama_index_gear.expansion.pagerank as pagerank
 from llama_index_gear import LocalPageRank
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.expansion.pagerank import local_pagerank
-from llama_index_gear.flow import Incidence, IncidentTriples, run
+from llama_index_gear.flow import run
+from llama_index_gear.requests import Incidence, IncidentTriples
 from llama_index_gear.triple import StoredTriple, Triple
 
 Row = tuple[str, str, str]  # subject, object, passage

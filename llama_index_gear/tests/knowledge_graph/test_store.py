@@ -16,9 +16,9 @@ from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError
-from llama_index_gear.flow import ChainSimilarities, FetchPassages, FetchTriples, LinkTriples, NeighborTriples
 from llama_index_gear.knowledge_graph.sparse import EmbeddingCache
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore, LoadResult
+from llama_index_gear.requests import ChainSimilarities, FetchPassages, FetchTriples, LinkTriples, NeighborTriples
 from llama_index_gear.store.edge.client import EdgeClient
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding

@@ -38,7 +38,7 @@ from llama_index_gear import (
     attach_triples,
 )
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.query_engines.engines import ANSWER_PROMPT
+from llama_index_gear.query_engines.gear import ANSWER_PROMPT
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.trace.trace import TraceEvent
 

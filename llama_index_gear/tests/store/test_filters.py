@@ -31,7 +31,8 @@ from qdrant_client.http import models
 
 import llama_index_gear
 from llama_index_gear.errors import ArgumentError, StoreError, TenantError, UnsupportedFilter
-from llama_index_gear.flow import IncidentTriples, SearchTriples, run
+from llama_index_gear.flow import run
+from llama_index_gear.requests import IncidentTriples, SearchTriples
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever
 from llama_index_gear.store.edge.client import EdgeClient
 from llama_index_gear.store.filters import around, bounded, conditions

@@ -17,8 +17,8 @@ from qdrant_client import QdrantClient
 from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.flow import PassageTriples
 from llama_index_gear.nodes import attach_triples
+from llama_index_gear.requests import PassageTriples
 from llama_index_gear.store.edge.client import EdgeClient
 from llama_index_gear.store.payloads import MAX_LEVELS, check_storable
 from llama_index_gear.store.vector_store import GeARVectorStore

@@ -12,8 +12,8 @@ import pytest
 from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
 from qdrant_client import QdrantClient
 
-from llama_index_gear.flow import AlignPassages, LinkTriples, NeighborTriples, PassageTriples, SearchTriples
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
+from llama_index_gear.requests import AlignPassages, LinkTriples, NeighborTriples, PassageTriples, SearchTriples
 from llama_index_gear.store import ranked_queries as store_ranking
 from llama_index_gear.store.edge.client import EdgeClient
 from llama_index_gear.store.vector_store import GeARVectorStore

@@ -41,7 +41,8 @@ from llama_index_gear.errors import (
     UnsupportedCall,
 )
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
-from llama_index_gear.flow import (
+from llama_index_gear.nodes import TRIPLES_KEY, attach_triples, read_triples
+from llama_index_gear.requests import (
     ChainSimilarities,
     EmbedQuery,
     FetchTriples,
@@ -51,7 +52,6 @@ from llama_index_gear.flow import (
     PassageTriples,
     SearchTriples,
 )
-from llama_index_gear.nodes import TRIPLES_KEY, attach_triples, read_triples
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever
 from llama_index_gear.store.edge.client import EdgeClient
 from llama_index_gear.store.schema import point_id_of

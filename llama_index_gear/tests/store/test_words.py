@@ -15,10 +15,11 @@ from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQu
 from qdrant_edge import Bm25, Bm25Config
 
 from llama_index_gear.errors import MAX_QUESTION, ArgumentError
-from llama_index_gear.flow import AlignPassages, LinkTriples, NeighborTriples
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.postprocessors.beam_search import DiverseTripleBeamSearch
-from llama_index_gear.query_engines.engines import GeARQueryEngine, T2RAGQueryEngine
+from llama_index_gear.query_engines.gear import GeARQueryEngine
+from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
+from llama_index_gear.requests import AlignPassages, LinkTriples, NeighborTriples
 from llama_index_gear.retrievers.bm25 import RankBM25Retriever
 from llama_index_gear.retrievers.external import ExternalGeARRetriever
 from llama_index_gear.retrievers.gear import GeARRetriever

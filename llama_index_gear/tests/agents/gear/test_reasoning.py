@@ -25,8 +25,9 @@ from llama_index_gear.agents.gear.reasoning import (
 )
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.expansion.reader import ParsedReply
-from llama_index_gear.flow import CallLLM, Flow, run
+from llama_index_gear.flow import Flow, run
 from llama_index_gear.llm.client import Reply
+from llama_index_gear.requests import CallLLM
 from llama_index_gear.triple import Triple
 
 QUESTION = "Which team did the father of Stephen Curry join in 1988?"

@@ -23,8 +23,8 @@ from llama_index_gear.agents.t2rag.dialogue import (
 )
 from llama_index_gear.agents.t2rag.resolution import Statement, apply_statements
 from llama_index_gear.errors import ReplyError
-from llama_index_gear.flow import CallLLM
 from llama_index_gear.llm.client import Reply
+from llama_index_gear.requests import CallLLM
 from llama_index_gear.triple import StoredTriple, Triple
 
 TEMPLATE = DECOMPOSE_PROMPT.get_template()
