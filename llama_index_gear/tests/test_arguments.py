@@ -195,7 +195,7 @@ REFUSED: dict[str, dict[str, list[Any]]] = {
         "alpha": [*NEGATIVE, 1.5],
     },
     "get_nodes": {"limit": NO_COUNT},
-    "check": {"sample": NO_COUNT_OR_ZERO},
+    "check": {"sample_size": NO_COUNT_OR_ZERO},
     "upload_points": {"batch_size": NO_COUNT},
     "Link": {"top_k": NO_COUNT},
     "Link of a graph": {"top_k": NO_COUNT},
@@ -246,7 +246,7 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
     ("WikidataDump", {"aliases": 0}),
     ("reciprocal_rank_fusion", {"k": 0.5, "weights": [-1.0]}),
     ("query", {"alpha": 0, "sparse_top_k": 1, "hybrid_top_k": 1, "similarity_top_k": 1_000_000}),
-    ("check", {"sample": 0}),
+    ("check", {"sample_size": 0}),
     ("get_nodes", {"limit": 1}),
 ]
 

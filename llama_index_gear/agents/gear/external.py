@@ -90,7 +90,7 @@ class ExternalPolicy:
             aligned = {triple.id: triple for beam in walk.beams for triple in beam.chain}
             state.trace.note(
                 record,
-                linked_triples=linked_triples(aligned.get(each.id, each) for each in walk.start.triples),
+                linked=linked_triples(aligned.get(each.id, each) for each in walk.start.triples),
                 misaligned=[
                     Misaligned(fact=slots[0], triple=slots[1], shared=round(shared, 2))
                     for fact, each, shared in walk.start.misaligned

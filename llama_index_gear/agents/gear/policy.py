@@ -118,7 +118,7 @@ class GeARPolicy:
         trace.note(
             record,
             proximal=plain(walk.start.reading.triples),
-            linked_triples=linked_triples(walk.start.triples),
+            linked=linked_triples(walk.start.triples),
             fallback=walk.start.fallback,
             beams=traced_beams(walk.beams),
             pagerank=walk.spread,

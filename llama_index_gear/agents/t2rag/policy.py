@@ -116,7 +116,7 @@ class T2RAGPolicy:
         state.found.add(passages, hits.chains)
         state.propositions = [each for each in hits.propositions if each.passage_id in state.found.nodes]
         state.found.lists.append(list(passages))
-        state.trace.note(record, linked_triples=linked_triples(state.propositions), passages=list(passages))
+        state.trace.note(record, linked=linked_triples(state.propositions), passages=list(passages))
         if not passages:
             self._note_clues(state, record, record.number)
             return "nothing found" if record.number == 1 else "nothing new"

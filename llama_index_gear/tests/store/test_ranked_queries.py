@@ -14,7 +14,7 @@ from qdrant_client import QdrantClient
 
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.requests import AlignPassages, LinkTriples, NeighborTriples, PassageTriples, SearchTriples
-from llama_index_gear.store import ranked_queries as store_ranking
+from llama_index_gear.store import collections
 from llama_index_gear.store.edge.client import EdgeClient
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
@@ -134,7 +134,7 @@ def test_of_a_tie_only_what_is_found_is_read(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_tie_beyond_the_limit_is_left_to_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_ranking, "MOST_TIED", 50)
+    monkeypatch.setattr(collections, "MOST_TIED", 50)
     store = filled(EdgeClient(tmp_path), 1)
     counted = Counted(store, monkeypatch)
     assert len(sparse(store, "Ada knows Bob", 5)) == 5
