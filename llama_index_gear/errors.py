@@ -21,7 +21,7 @@ Catch `GeARError` for all of them. Errors of LlamaIndex, Qdrant or an LLM's clie
 import math
 import reprlib
 from collections.abc import Callable
-from numbers import Real
+from numbers import Integral, Rational, Real
 from typing import Any
 
 
@@ -139,13 +139,19 @@ def check_vector(what: str, vector: Any) -> None:
     if not isinstance(vector, list) or not vector:
         raise EmbeddingError(f"{what} must be a list of numbers that is not empty, got {shown(vector)}")
     kinds = set(map(type, vector))
-    if wrong := [kind for kind in kinds if not issubclass(kind, Real) or issubclass(kind, bool)]:
+    if wrong := [kind for kind in kinds if not _is_number_kind(kind)]:
         first = next(number for number, value in enumerate(vector) if type(value) in wrong)
         raise EmbeddingError(f"{what} must be a list of numbers, its value {first} is {shown(vector[first])}")
     if not _length(vector) <= _MAX_FLOAT:  # an engine may store it, and never find it again
         raise EmbeddingError(
             f"{what} holds NaN or infinity, or a number beyond 32 bits: the embedding model failed on this text"
         )
+
+
+def _is_number_kind(kind: type) -> bool:
+    """Python's and NumPy's whole numbers and floats; no truth values, no fractions."""
+    is_fraction = issubclass(kind, Rational) and not issubclass(kind, Integral)
+    return issubclass(kind, Real) and not issubclass(kind, bool) and not is_fraction
 
 
 def _length(vector: list[Any]) -> float:
@@ -155,15 +161,31 @@ def _length(vector: list[Any]) -> float:
         return math.inf
 
 
+def check_characters(**texts: str) -> None:
+    """Refuse half characters (lone surrogates), which no engine and no model can be asked about.
+
+    Raises:
+        ArgumentError: a text holds one; it is named.
+
+    """
+    for name, text in texts.items():
+        if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+            raise ArgumentError(
+                f"{name} holds a lone surrogate, which is no character: repair the text first, e.g. "
+                'text.encode("utf-8", "replace").decode()'
+            )
+
+
 def check_question(question: Any) -> None:
     """Refuse what is too long for a question, before anything reads it.
 
     Raises:
-        ArgumentError: it is no text, or has more than 100,000 characters.
+        ArgumentError: it is no text, has more than 100,000 characters, or half a character.
 
     """
     if not isinstance(question, str):
         raise ArgumentError(f"a question must be text, got {shown(question)}")
+    check_characters(question=question)
     if len(question) > MAX_QUESTION:
         raise ArgumentError(
             f"the question has {len(question):,} characters, at most {MAX_QUESTION:,} are allowed: ask for what you "

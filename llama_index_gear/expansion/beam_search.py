@@ -172,7 +172,7 @@ def _extend(question: str, query: Sequence[float], beams: Sequence[Beam], settin
 def _penalised(totals: Array, gamma: float) -> Array:
     """GeAR Alg. 1 lines 15–18: the n-th best of one beam's extensions times exp(−min(n, γ)/γ)."""
     factor = np.empty_like(totals)
-    factor[np.argsort(-totals, kind="stable")] = np.exp(-np.minimum(np.arange(len(totals)), gamma) / gamma)
+    factor[np.argsort(-totals, kind="stable")] = np.exp(-np.minimum(np.arange(len(totals)), float(gamma)) / gamma)
     penalised: Array = np.where(totals >= 0, totals * factor, totals / factor)
     return penalised
 

@@ -101,7 +101,7 @@ class ExternalTripleStore:
         """An embedded graph in the folder `path`: Qdrant Edge in this process, one process at a time.
 
         Close it after use, or write `with ExternalTripleStore.from_path(…) as graph:`. It also closes when the last
-        reference to it goes. The folder must be writable, even to be read. 32 MiB of its disk must be free, besides
+        reference to it goes. The folder must be writable, even to be read. 128 MiB of its disk must be free, besides
         what is written. Nothing in it that the engine did not make is removed.
 
         Args:

@@ -18,6 +18,7 @@ from llama_index_gear.llm.text import repair_surrogates
 from llama_index_gear.triple import Triple
 
 _ENDS = (("subject", "object"), ("head", "tail"), ("source", "target"))
+_LONGEST_FACT = 10_000  # characters; no honest fact is longer, and it becomes a question to the index
 _LINKS = ("predicate", "relation", "relationship")
 _HEADINGS = [[first, link, last] for first, last in _ENDS for link in _LINKS]
 _ROLES = {*_LINKS, *(end for ends in _ENDS for end in ends)}
@@ -127,9 +128,14 @@ def _built(found: Iterable[tuple[Any, ...]]) -> tuple[tuple[Triple, ...], int]:
     malformed = 0
     for slots in found:
         try:
-            triples[Triple(*map(_plain, slots))] = None
+            triple = Triple(*map(_plain, slots))
         except (TripleError, TypeError, AttributeError):
             malformed += 1
+            continue
+        if len(triple.text) > _LONGEST_FACT:
+            malformed += 1
+        else:
+            triples[triple] = None
     return tuple(triples), malformed
 
 

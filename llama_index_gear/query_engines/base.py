@@ -22,7 +22,7 @@ from llama_index.core.settings import Settings
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.errors import ArgumentError, check_counts
-from llama_index_gear.llm.client import as_passage, unfenced
+from llama_index_gear.llm.client import as_passage, uncited, unfenced
 from llama_index_gear.nodes import llm_texts
 from llama_index_gear.retrievers.base import AgentRetriever, new_trace
 from llama_index_gear.trace.trace import Trace, TraceEvent, stream_trace, take_trace, traced, tracing
@@ -178,10 +178,11 @@ class AgentQueryEngine(BaseQueryEngine):
         first = list(nodes[: self._answer_top_k])
         if not self._has_own_prompt:
             return first
-        texts = llm_texts(each.node for each in first)
+        texts = llm_texts(result.node for result in first)
+        numbered = [f"[{number}] {uncited(as_passage(text))}" for number, text in enumerate(texts, start=1)]
         return [
-            NodeWithScore(node=TextNode(id_=each.node.node_id, text=f"[{number}] {as_passage(text)}"), score=each.score)
-            for number, (each, text) in enumerate(zip(first, texts, strict=True), start=1)
+            NodeWithScore(node=TextNode(id_=result.node.node_id, text=text), score=result.score)
+            for result, text in zip(first, numbered, strict=True)
         ]
 
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:

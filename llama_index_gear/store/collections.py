@@ -255,9 +255,8 @@ class Collections:
         return (yield from ranking(name, requests))
 
 
-MOST_TIED = 10_000
+MOST_TIED = 500
 """Points that are looked at to end a tie; of a longer one the engine chooses."""
-_MORE = 16  # times as many, when a tie has to be ended
 
 
 @dataclass
@@ -279,7 +278,7 @@ class _Query:
         if not self.asked:
             self.asked = self.wanted if self.request.query is None else self.wanted + 1
             return self.request.model_copy(update={"limit": self.asked})
-        self.asked = min(MOST_TIED, _MORE * self.asked)
+        self.asked = MOST_TIED
         return self.request.model_copy(update={"limit": self.asked, "with_payload": False})
 
     def take(self, points: Sequence[Any]) -> None:
@@ -311,9 +310,9 @@ def ranking(name: str, requests: Sequence[models.QueryRequest]) -> Flow[list[lis
 
     Engines add up a dot product in different orders: equal vectors' scores differ by some 1e-7. Of points that tie for
     the last place an engine gives those that it met first. So each query is asked for one point more than is wanted;
-    those whose last place is tied are asked again, together, for the ids of more, until no tie is cut or 10,000 points
-    are seen; then the payloads of those that move up are read. A query without a vector gives points by id, and is
-    asked once.
+    those whose last place is tied are asked once more, together, for the ids of 500, and the payloads of those that
+    move up are read. Of a longer tie the engine chooses. A query without a vector gives points by id; it
+    is asked once.
     """
     queries = tied = [_Query(request) for request in requests]
     while tied:

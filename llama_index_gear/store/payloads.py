@@ -60,7 +60,8 @@ def _check(owner: str, value: Any, path: Path, checked: set[tuple[int, int]]) ->
             _check_members(owner, value, path, checked)
             checked.add(mark)
     else:
-        _check(owner, _converted(owner, value, path), path, checked)
+        converted = _converted(owner, value, path)
+        _check(owner, converted, path, set())  # what stands in it is gone afterwards, and so would be its marks
 
 
 def _check_members(

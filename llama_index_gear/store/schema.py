@@ -15,6 +15,7 @@ from llama_index.vector_stores.qdrant.base import (
 )
 from qdrant_client.http import models
 
+from llama_index_gear.errors import check_characters
 from llama_index_gear.nodes import DOC_KEYS, EXTRACTION_KEY, TRIPLES_KEY, triple_metadata_keys, without_explanation
 from llama_index_gear.triple import NAMESPACE, StoredTriple, Triple
 
@@ -63,6 +64,7 @@ def sparse_vector(vector: Any) -> models.SparseVector:
 
 def point_id_of(node_id: str) -> str:
     """The node's id if Qdrant takes it (a UUID), else a UUID made of it."""
+    check_characters(node_id=node_id)
     try:
         if str(uuid.UUID(node_id)) == node_id:
             return node_id

@@ -200,7 +200,7 @@ class GeARVectorStore(BasePydanticVectorStore):
         """An embedded store in the folder `path`: Qdrant Edge in this process, one process at a time.
 
         Close it after use, or write `with GeARVectorStore.from_path(…) as store:`. It also closes when the last
-        reference to it goes. The folder must be writable, even to be read. 32 MiB of its disk must be free, besides
+        reference to it goes. The folder must be writable, even to be read. 128 MiB of its disk must be free, besides
         what is written. Nothing in it that the engine did not make is removed.
 
         Args:

@@ -17,7 +17,7 @@ from llama_index.core.utils import get_tqdm_iterable
 from llama_index.core.vector_stores.types import MetadataFilters
 from qdrant_client.http import models
 
-from llama_index_gear.errors import ArgumentError, EmbeddingError, TenantError, check_vector
+from llama_index_gear.errors import ArgumentError, EmbeddingError, TenantError, check_characters, check_vector
 from llama_index_gear.flow import Flow
 from llama_index_gear.nodes import attach_triples, read_triples
 from llama_index_gear.requests import EmbedTexts, QdrantCall, RunFunction
@@ -156,6 +156,13 @@ class StoreWrites:
         dimension = self.collections.dimension or len(first.get_embedding())
         for node in passages:
             self.collections.check_dimension(node.get_embedding(), f"the embedding of node {node.node_id!r}", dimension)
+            if not all(
+                issubclass(kind, int | float) for kind in set(map(type, node.get_embedding()))
+            ):  # they have no JSON
+                raise EmbeddingError(
+                    f"the embedding of node {node.node_id!r} holds numbers that are not Python's own: make it "
+                    "[float(number) for number in embedding]"
+                )
             _check_storable(node, carried[node.node_id])
         return _Checked(carried, dimension)
 
@@ -207,12 +214,7 @@ class StoreWrites:
     def _passage_point(self, node: BaseNode, triples: Sequence[Triple]) -> models.PointStruct:
         plain = attach_triples(node, triples) if triples else node
         text = node.get_content(metadata_mode=MetadataMode.EMBED)
-        try:
-            payload = passage_payload(plain)
-        except (TypeError, ValueError) as error:
-            raise_interrupt(error)
-            raise _no_json(node, error) from error
-        return _point(self.collections.bm25, point_id_of(node.node_id), node.get_embedding(), text, payload)
+        return _point(self.collections.bm25, point_id_of(node.node_id), node.get_embedding(), text, _payload_of(plain))
 
 
 def _check_storable(node: BaseNode, triples: Sequence[Triple]) -> None:
@@ -227,6 +229,22 @@ def _check_storable(node: BaseNode, triples: Sequence[Triple]) -> None:
         "relationships": [info.metadata for info in related],
     }
     check_storable(f"node {node.node_id!r}", fields)
+    seen = node.get_content(metadata_mode=MetadataMode.EMBED)
+    check_storable(f"node {node.node_id!r}", {**_payload_of(node), "text for the embedding": seen})
+
+
+def _payload_of(node: BaseNode) -> dict[str, Any]:
+    """Make the payload of a passage.
+
+    Raises:
+        ArgumentError: the node has no JSON.
+
+    """
+    try:
+        return passage_payload(node)
+    except (TypeError, ValueError) as error:
+        raise_interrupt(error)
+        raise _no_json(node, error) from error
 
 
 def _no_json(node: BaseNode, error: Exception) -> ArgumentError:
@@ -253,6 +271,7 @@ class StoreDeletes:
         """The flow of `delete`."""
         if not is_name(ref_doc_id):
             raise ArgumentError(f"delete takes the id of a document, a text that is not empty; got {ref_doc_id!r}")
+        check_characters(ref_doc_id=ref_doc_id)
         yield from self._deleting_matching(self.tenancy.scope_filters(None), [any_of(DOC_ID, [ref_doc_id])] * 2)
 
     def deleting_nodes(self, node_ids: list[str] | None, filters: MetadataFilters | None) -> Flow[None]:

@@ -239,6 +239,7 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
     ("Budget", {"max_llm_calls": 1, "max_tokens": 10**7, "timeout": 1_000_000}),
     ("Budget", {"timeout": 1e-3}),
     ("BeamSearch", {"beam_size": 1, "length": 1, "neighbors": 1_000_000, "gamma": 1e-9}),
+    ("NaiveGERetriever", {"gamma": 2**64}),
     ("LocalPageRank", {"restart": 1, "epsilon": 1e-9, "passage_weight": 0}),
     ("NaiveGERetriever", {"rrf_k": 0, "gamma": np.float64(2), "similarity_top_k": 1_000_000}),
     ("GeARTripleExtractor", {"max_retries": 0, "retry_backoff": 0, "price": (0, 0.5), "max_cost": 0}),

@@ -178,6 +178,17 @@ async def test_an_answer_from_more_than_one_prompt_is_fenced_too(
     assert "response_synthesizer:refine_template" in engine.get_prompts()
 
 
+def test_no_part_of_a_split_passage_begins_with_a_number(tmp_path: Path) -> None:
+    """LlamaIndex's synthesizer splits what is too long, wherever: at a `[2]` within a line, too."""
+    store = hostile_store(tmp_path / "store", "Ada knows Bob.")
+    llm = ShortSighted(otherwise=lambda _: "Bob [1]")  # type: ignore[call-arg]
+    engine = GeARQueryEngine(GeARRetriever(store, llm=llm))
+    text = " ".join(f"{'w' * (number % 13)} [2] EVIL" for number in range(500))
+    engine.synthesize(QueryBundle(QUESTION), [NodeWithScore(node=TextNode(text=text), score=1.0)])
+    store.close()
+    assert len(llm.history) > 2 and not [prompt for prompt in llm.history if "[2] EVIL" in prompt]
+
+
 BREAKS = ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x85", "\u2028", "\u2029", "\n\n  ", "\n\ufeff", "\n> **", "\n\u200b- "]
 
 

@@ -7,7 +7,7 @@ One folder a collection (see `store.edge.folder`); one process at a time (Edge l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
@@ -36,7 +36,7 @@ class EdgeClient:
     Nothing is opened before the first call. Calls may come from any thread: they take turns. Close it after use, or
     write `with EdgeClient(path) as client:`. It also closes when the last reference to it goes.
 
-    The folder must be writable, even to be read. 32 MiB of its disk must be free, besides what is written: the engine
+    The folder must be writable, even to be read. 128 MiB of its disk must be free, besides what is written: the engine
     maps files into memory, and a signal would end the process where the disk has no room for them.
 
     Args:
@@ -304,9 +304,10 @@ class EdgeClient:
         return self._shards.open(collection_name, self._folder(collection_name))
 
     def _write(self, collection_name: str, checked: Sequence[edge.Point], points: Sequence[models.PointStruct]) -> None:
-        self._update(collection_name, edge.UpdateOperation.upsert_points(list(checked)), sum(map(size_of, points)))
+        operation = edge.UpdateOperation.upsert_points(list(checked))
+        self._update(collection_name, operation, lambda: sum(map(size_of, points)))
 
-    def _update(self, collection_name: str, operation: edge.UpdateOperation, size: int = 0) -> None:
+    def _update(self, collection_name: str, operation: edge.UpdateOperation, size: Callable[[], int] = int) -> None:
         with self._shards.lock:
             shard = self._shard(collection_name)
             edge_folder.check_room(self.path, size)

@@ -12,6 +12,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -30,8 +31,11 @@ _IDS, _VERSIONS = "mutable_id_tracker.mappings", "mutable_id_tracker.versions"
 _WRITING = ".atomicwrite"  # how the names of the engine's unfinished files begin
 _UNFINISHED, _DELETED = "unfinished", "deleted"
 _MEBIBYTE = 2**20
-RESERVE = 32 * _MEBIBYTE
-"""Bytes of the disk that are to be free for a call that opens or writes. Opening what was just made takes 22 MiB."""
+RESERVE = 128 * _MEBIBYTE
+"""Bytes of the disk that are to be free for a call that opens or writes. With 76 MiB, opening a store was killed."""
+
+PLENTY = 2**30
+"""Bytes of the disk that are room enough for any batch."""
 
 Place = tuple[int, int]
 """What tells a folder from one that takes its path later: device and inode."""
@@ -152,23 +156,23 @@ def free_space(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def check_room(folder: Path, size: int = 0) -> None:
+def check_room(folder: Path, size: Callable[[], int] = int) -> None:
     """Refuse to write when the disk is nearly full: there, a signal of the engine's memory map ends the process.
 
     Args:
         folder: is on that disk.
-        size: bytes that will be written, besides the `RESERVE`.
+        size: counts the bytes that will be written, besides the `RESERVE`; asked only where the disk is short of room.
 
     Raises:
         StoreError: there is too little room.
 
     """
     with plain_words(folder):
-        free, needed = free_space(folder), RESERVE + size
-    if free < needed:
+        free = free_space(folder)
+    if free < PLENTY and free < (needed := RESERVE + size()):
         raise StoreError(
             f"the disk of {folder} has {free // _MEBIBYTE} MiB free, and this call needs "
-            f"{-(-needed // _MEBIBYTE)} MiB: make room and repeat it; nothing was written"
+            f"{-(-needed // _MEBIBYTE)} MiB: make room, then repeat it"
         )
 
 
@@ -187,8 +191,8 @@ def make(folder: Path, build: Callable[[str], object]) -> None:
     with plain_words(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         check_writable(folder.parent)
-        check_room(folder.parent)
         _remove_leftovers(folder, _UNFINISHED, _DELETED)
+        check_room(folder.parent)
         draft = _hidden(folder, _UNFINISHED)
         draft.mkdir()
         try:
@@ -215,7 +219,7 @@ def check_own(folder: Path) -> None:
     if others:
         raise StoreError(
             f"{folder} also holds what the embedded engine did not make ({', '.join(others[:3])}): move it elsewhere, "
-            "then repeat the call; nothing was deleted"
+            "then repeat the call"
         )
 
 
@@ -232,15 +236,20 @@ def finish_removing(folder: Path) -> None:
         _remove_leftovers(folder, _DELETED)
 
 
+def _own(folder: Path) -> str:
+    """How our hidden names for a collection begin: by its name, or where that is long, by a fingerprint of it."""
+    return f".{folder.name if len(folder.name) <= 100 else sha256(folder.name.encode()).hexdigest()}"
+
+
 def _hidden(folder: Path, kind: str) -> Path:
-    return folder.with_name(f".{folder.name}.{uuid4().hex}.{kind}")
+    return folder.with_name(f"{_own(folder)}.{uuid4().hex}.{kind}")
 
 
 def _remove_leftovers(folder: Path, *kinds: str) -> None:
     """Remove what our own hidden names tell as left over; whoever makes this very collection just now is told."""
     if not folder.parent.exists():
         return
-    own = re.compile(rf"\.{re.escape(folder.name)}\.[0-9a-f]{{32}}\.({'|'.join(kinds)})")
+    own = re.compile(rf"{re.escape(_own(folder))}\.[0-9a-f]{{32}}\.({'|'.join(kinds)})")
     for name in filter(own.fullmatch, os.listdir(folder.parent)):
         leftover = folder.with_name(name)
         try:

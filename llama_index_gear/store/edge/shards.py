@@ -8,11 +8,12 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, TypeVar
-from weakref import WeakSet, finalize
+from weakref import finalize
 
 import qdrant_edge as edge
 
 from llama_index_gear.errors import StoreError, StoreLockedError
+from llama_index_gear.fork_safety import free_in_child
 from llama_index_gear.store.edge import folder as edge_folder
 
 Result = TypeVar("Result")
@@ -45,7 +46,7 @@ class OpenShards:
         self._opened: dict[str, _Opened] = {}
         self._is_inherited = False
         finalize(self, _close_all, self._opened)
-        _ALL.add(self)
+        free_in_child(self)
 
     def check_process(self) -> None:
         """Refuse to work in a forked process; takes no lock.
@@ -101,16 +102,14 @@ class OpenShards:
         self._is_inherited = False
         _close_all(self._opened)
 
-    def _become_the_childs(self) -> None:
+    def _at_fork_reinit(self) -> None:
+        """Become a forked child's: see `fork_safety`."""
         self.lock = threading.RLock()
         self._is_inherited = self._is_inherited or bool(self._opened)
         while self._opened:
             shard, _, place = self._opened.popitem()[1]
             _keep_for_ever(shard)
             _let_go_of_lock(place)
-
-
-_ALL: WeakSet[OpenShards] = WeakSet()
 
 
 def in_plain_words(work: Callable[[], Result], folder: Path) -> Result:
@@ -143,7 +142,9 @@ def _close_all(opened: dict[str, _Opened]) -> None:
         if edge_folder.place_of(opened[name].folder) in (opened[name].place, None):
             opened.pop(name).shard.close()
         else:  # the shard would write into what stands there now
-            _keep_for_ever(opened.pop(name).shard)
+            shard, _, place = opened.pop(name)
+            _keep_for_ever(shard)
+            _let_go_of_lock(place)
 
 
 def _keep_for_ever(shard: edge.EdgeShard) -> None:
@@ -152,8 +153,8 @@ def _keep_for_ever(shard: edge.EdgeShard) -> None:
 
 
 def _let_go_of_lock(place: edge_folder.Place | None) -> None:
-    """Close what a forked process got of a lock, which its parent could not release otherwise while that lives."""
-    for name in os.listdir("/dev/fd"):
+    """Close this process's share of a lock, which nobody could get otherwise while it lives."""
+    for name in os.listdir("/dev/fd") if os.path.isdir("/dev/fd") else ():
         descriptor = int(name)
         try:
             status = os.fstat(descriptor)
@@ -161,12 +162,3 @@ def _let_go_of_lock(place: edge_folder.Place | None) -> None:
             continue
         if (status.st_dev, status.st_ino) == place:
             os.close(descriptor)
-
-
-def _leave_shards_to_the_parent() -> None:
-    for shards in list(_ALL):
-        shards._become_the_childs()
-
-
-if hasattr(os, "register_at_fork"):  # Windows has no forks
-    os.register_at_fork(after_in_child=_leave_shards_to_the_parent)

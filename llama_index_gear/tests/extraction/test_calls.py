@@ -19,8 +19,9 @@ from llama_index.core.utils import get_tokenizer
 from llama_index.core.vector_stores import SimpleVectorStore
 from qdrant_client import QdrantClient
 
-from llama_index_gear import ExtractionLedger, GeARTripleExtractor, GeARVectorStore, Triple, extract, read_triples
+from llama_index_gear import ExtractionLedger, GeARTripleExtractor, GeARVectorStore, Triple, read_triples
 from llama_index_gear.errors import ArgumentError, TenantError
+from llama_index_gear.extraction import extractor
 from llama_index_gear.extraction.accounting import ExtractionRecord, Outcome
 from llama_index_gear.extraction.calls import group_into_calls, parse_shared_extraction
 from llama_index_gear.llm.client import PassagesFacts, Reply
@@ -397,7 +398,7 @@ def test_a_retry_holds_a_page_in_memory_and_breaks_no_shared_call(
     monkeypatch: pytest.MonkeyPatch, passages_per_call: int, pages: list[int]
 ) -> None:
     """What failed together is asked for together again, wherever it lies in the store; the account is of all pages."""
-    monkeypatch.setattr(extract, "_PAGE", 4)
+    monkeypatch.setattr(extractor, "_PAGE", 4)
     names = [f"Name{number}" for number in range(11)]
     store = GeARVectorStore(QdrantClient(":memory:"), embed_model=WordEmbedding())
     down = ScriptedLLM([TimeoutError("down")] * len(names))
@@ -454,7 +455,7 @@ def test_a_ceiling_does_not_part_those_who_shared_a_call() -> None:
 def test_a_retry_leaves_out_what_somebody_else_extracted_meanwhile(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(extract, "_PAGE", 1)
+    monkeypatch.setattr(extractor, "_PAGE", 1)
     store = GeARVectorStore(QdrantClient(":memory:"), embed_model=WordEmbedding())
     failed = GeARTripleExtractor(ScriptedLLM([TimeoutError("down")] * 2), max_retries=0)(passages("Ada", "Bob"))
     store.add(WordEmbedding()(failed))

@@ -220,3 +220,10 @@ def test_a_cut_loses_nothing_that_was_whole(triples: list[Triple], data: st.Data
     cut = data.draw(st.integers(ends[0], len(dumped)))
     whole = sum(end <= cut for end in ends)
     assert parse_triples(dumped[:cut]).triples == tuple(triples[:whole])
+
+
+def test_a_fact_longer_than_any_honest_one_is_none() -> None:
+    """It would become a question to the index."""
+    reply = json.dumps({"triples": [["a", "b", "c" * 9_990], ["a", "b", "c" * 10_000], ["d", "e", "f"]]})
+    parsed = parse_triples(reply)
+    assert [len(triple.object) for triple in parsed.triples] == [9_990, 1] and parsed.malformed == 1

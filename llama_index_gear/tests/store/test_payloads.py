@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,9 +19,10 @@ from llama_index.vector_stores.qdrant import QdrantVectorStore
 from qdrant_client import QdrantClient
 from qdrant_client.http import models
 
-from llama_index_gear.errors import ArgumentError
+from llama_index_gear.errors import ArgumentError, EmbeddingError
 from llama_index_gear.nodes import attach_triples
 from llama_index_gear.requests import PassageTriples
+from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever
 from llama_index_gear.store.edge.client import EdgeClient
 from llama_index_gear.store.payloads import MAX_LEVELS, check_storable
 from llama_index_gear.store.vector_store import GeARVectorStore
@@ -252,3 +256,61 @@ def test_a_copy_from_a_server_brings_nothing_that_would_not_open_again(tmp_path:
         source.copy_to(target)
     target.close()
     assert opened(tmp_path).get_nodes() == []
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"excluded_embed_metadata_keys": [HALF]},
+        {"excluded_llm_metadata_keys": [HALF]},
+        {"text_template": HALF + "{content}"},
+        {"metadata_separator": HALF},
+        {"mimetype": HALF},
+        {"relationships": {NodeRelationship.SOURCE: RelatedNodeInfo(node_id="doc", hash=HALF)}},
+        {"relationships": {NodeRelationship.NEXT: RelatedNodeInfo(node_id=HALF)}},
+    ],
+    ids=lambda changed: "-".join(changed),
+)
+def test_all_that_is_written_of_a_node_is_checked_before_its_triples_are(
+    tmp_path: Path, changed: dict[str, Any]
+) -> None:
+    with opened(tmp_path) as store:
+        store.add([node("a", {}), node("b", {})])
+        before = contents(store)
+        for name in ("a", "new"):
+            with pytest.raises(ArgumentError, match=f"{name}.*lone surrogate"):
+                store.add([node(name, {"k": 1}).model_copy(update=changed)])
+        assert contents(store) == before and store.check(sample_size=0).ok
+
+
+def test_each_value_that_is_converted_is_checked() -> None:
+    """A converted value is gone at once, and the next one may stand where it stood."""
+    for _ in range(100):
+        with pytest.raises(ArgumentError, match="beyond 64 bits"):
+            check_storable("p", {"a": {1}, "b": {2**70}})
+
+
+@pytest.mark.parametrize("number", [np.float32(1), Fraction(1, 2), Decimal(1)])
+def test_an_embedding_of_numbers_that_have_no_json_is_refused_by_name(tmp_path: Path, number: Any) -> None:
+    for client in (EdgeClient(tmp_path), QdrantClient(":memory:")):
+        store = GeARVectorStore(client, embed_model=MockEmbedding(embed_dim=4))
+        bad = node("bad", {}).model_copy(update={"embedding": [number] * 4})
+        with pytest.raises(EmbeddingError, match="embedding of node 'bad'"):
+            store.add([node("good", {}), bad])
+        assert store.get_nodes() == []
+        store.close()
+
+
+def test_half_a_character_in_a_question_or_an_id_is_refused(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.add([node("a", {})])
+        calls: list[Any] = [
+            lambda: store.get_nodes([HALF]),
+            lambda: store.delete_nodes([HALF]),
+            lambda: store.delete(HALF),
+            lambda: NaiveGERetriever(store).retrieve(HALF),
+        ]
+        for call in calls:
+            with pytest.raises(ArgumentError, match="lone surrogate"):
+                call()
+        assert len(store.get_nodes()) == 1

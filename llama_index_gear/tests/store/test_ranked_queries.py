@@ -123,7 +123,7 @@ def test_only_what_is_cut_in_a_tie_is_asked_again_and_all_such_together(
     assert counted.limits == [[4]]
     counted.limits.clear()
     store.answer(AlignPassages(["Ada knows Bob", "sleeps", "Bob"], 5))
-    assert counted.limits == [[6, 6, 6], [96, 96], [1536, 1536]]
+    assert counted.limits == [[6, 6, 6], [500, 500]]
 
 
 def test_of_a_tie_only_what_is_found_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

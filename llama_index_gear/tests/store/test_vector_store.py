@@ -1294,7 +1294,7 @@ def test_ties_do_not_load_the_collection(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(store.client, "query_batch_points", asked)
     found = store.answer(SearchTriples(["It is film"], 5))
-    assert len({each.passage_id for each in found}) == 5 and limits == [(33, True), (528, False)]
+    assert len({each.passage_id for each in found}) == 5 and limits == [(33, True), (500, False)]
     store.close()
 
 

@@ -2,7 +2,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llama_index_gear.trace.evidence import Call, Linked, PassageLink, Source, Step, Walked
-from llama_index_gear.trace.trace import Trace, TraceEvent, stream_trace, take_trace, tracing
+from llama_index_gear.trace.trace import Trace, TraceEvent, stream_trace, take_trace, traced, tracing
 
 FATHER = ["Stephen Curry", "father", "Dell Curry"]
 JOINED = ["Dell Curry", "joined", "Charlotte Hornets"]
@@ -417,3 +417,10 @@ async def test_two_streams_do_not_hear_each_other() -> None:
     assert await asyncio.wait_for(asyncio.gather(*streams), 60) == [
         [*(_event(f"{name} {n}") for n in range(3)), name] for name in ("one", "two")
     ]
+
+
+def test_sync_work_that_is_traced_sees_what_its_caller_set() -> None:
+    variable: ContextVar[str] = ContextVar("variable", default="nothing")
+    variable.set("the caller's")
+    trace = Trace(question="q")
+    assert traced(trace, lambda: (variable.get(), take_trace("q") is trace)) == ("the caller's", True)
