@@ -42,7 +42,7 @@ def test_the_example_with_wikidata(script: Script, tmp_path: Path) -> None:
     for written in (941, 0):
         said = script("wikidata_graph.py", "--store", str(tmp_path))
         assert f"101 passages, {101 if written else 0} of them new or changed" in said
-        assert f"Loaded(read=941, written={written})" in said and "705 kept, 175 literal" in said
+        assert f"LoadResult(read=941, written={written})" in said and "705 kept, 175 literal" in said
         shares = re.findall(r"(base retriever|with Wikidata) +\d+ % +(\d+) of 20 questions complete", said)
         complete = {name: int(count) for name, count in shares}
         assert complete["with Wikidata"] > complete["base retriever"]

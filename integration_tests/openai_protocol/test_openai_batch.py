@@ -27,7 +27,7 @@ def passages(count: int) -> list[TextNode]:
 
 def stated(body: dict[str, Any]) -> Reply:
     """One fact of each passage, as a function's arguments where one is offered."""
-    name = body["messages"][-1]["content"].rsplit("\n#####\n", 2)[1].partition("\n\n")[2].split()[0]
+    name = body["messages"][-1]["content"].split("\n#####\n")[1].partition("\n\n")[2].split()[0]
     if body.get("tools"):
         fact = {"subject": name, "predicate": "is", "object": "here"}
         return Reply(tool_arguments={"entities": [name], "triples": [fact]})

@@ -1,6 +1,6 @@
 """Ctrl-C, by real signals at random moments, while an embedded store is written: the next write returns, all is whole.
 
-    GEAR_INTERRUPTS=500 GEAR_SEED=1 pytest integration_tests/test_interrupted_writes.py -s
+    GEAR_INTERRUPTS=500 GEAR_SEED=1 pytest integration_tests/processes/test_interrupted_writes.py -s
 
 Each round begins a call, interrupts or cancels it, once or twice, and looks the stores over: another thread's write
 returns, nothing is claimed, and `check` finds the stores whole, or does when the call is repeated.
