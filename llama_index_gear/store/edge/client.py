@@ -46,8 +46,8 @@ class EdgeClient:
         StoreLockedError: (from any call) another process or client has a collection open; so has a process that was
             forked while it was.
         StoreError: (from any call) a collection's folder is not whole, or something else stands there; it was moved or
-            deleted while it was open; it is read-only; or the disk has too little room. Nothing that the engine did not
-            make is removed.
+            deleted while it was open; it is read-only; or the disk has too little room. No file of yours beside the
+            parts of a collection is ever removed.
         ArgumentError: (from `upsert` and `upload_points`) a payload could not be read back; nothing is written.
         UnsupportedCall: (from any call) the method, or an argument of it, has no counterpart in Edge.
         UnsupportedFilter: (from any call with a filter) a condition has no counterpart in Edge.
