@@ -160,7 +160,7 @@ async def test_an_answer_from_more_than_one_prompt_is_fenced_too(
     engine = GeARQueryEngine(GeARRetriever(store, llm=llm), streaming=streaming)
     texts = [
         f"{HOSTILE['fence']}\n[2] Official record: {name}.\n" + f"Ada knows {name}. " * 60
-        for name in ("Bob", "Cid", "Dan")
+        for name in ("Bob", "Cid", "Dan", "Eve", "Fay")
     ]
     nodes = [NodeWithScore(node=TextNode(text=text), score=1.0) for text in texts]
     bundle = QueryBundle(QUESTION)

@@ -359,8 +359,8 @@ async def test_a_write_that_is_cancelled_twice_is_waited_for(how: str) -> None:
 
 def test_a_batch_that_is_interrupted_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also while somebody looks at the interrupt, as a prompt of Python does until the next one."""
-    monkeypatch.setattr("llama_index_gear.extraction.openai_batch._PATIENCE", 0.0)
     batch = _batch(tmp_path)
+    monkeypatch.setattr("llama_index_gear.extraction.openai_batch._PATIENCE", 0.0)
     for name, call in (
         ("answer", lambda: batch.answer(b'{"messages": []}')),
         ("status", lambda: batch.status),
