@@ -1,4 +1,4 @@
-"""What an agent has found so far: passages, how each was reached, in which lists; and their final ranking."""
+"""What an agent keeps from step to step: the passages that it found, their final ranking, and the facts it noted."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from llama_index.core.schema import BaseNode, NodeWithScore
 
 from llama_index_gear.expansion.beam_search import Beam
 from llama_index_gear.fusion import reciprocal_rank_fusion
+from llama_index_gear.llm.prompting import unfenced
 from llama_index_gear.nodes import llm_texts, with_explanation
 from llama_index_gear.trace.evidence import Linked, Slots, Source, Walked
 from llama_index_gear.trace.trace import Trace
-from llama_index_gear.triple import StoredTriple, plain
+from llama_index_gear.triple import StoredTriple, Triple, entity_key, plain
 
 
 @dataclass
@@ -78,6 +79,46 @@ class PassagePool:
             )
         self.trace.note(passages=sources)
         return results
+
+
+class GistMemory:
+    """The facts noted so far: in order, none twice, at most `size` (GeAR §5.1, Eq. 5).
+
+    Two facts are the same when their three slots are, up to case, punctuation and white space.
+
+    Args:
+        size: how many it takes; further ones are left out.
+
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._facts: dict[tuple[str, ...], Triple] = {}
+
+    @property
+    def triples(self) -> list[Triple]:
+        """The facts, in order."""
+        return list(self._facts.values())
+
+    @property
+    def text(self) -> str:
+        """The facts as a language model is shown them, one a line."""
+        return "\n".join(f"- {unfenced(fact.text)}" for fact in self._facts.values()) or "(none)"
+
+    def add(self, triples: Iterable[Triple]) -> tuple[list[Triple], int]:
+        """Take what is new; return it, and how many new ones were left out because the memory is full."""
+        added: list[Triple] = []
+        left_out: set[tuple[str, ...]] = set()
+        for triple in triples:
+            key = tuple(entity_key(slot) for slot in (triple.subject, triple.predicate, triple.object))
+            if key in self._facts:
+                continue
+            if len(self._facts) >= self.size:
+                left_out.add(key)
+                continue
+            self._facts[key] = triple
+            added.append(triple)
+        return added, len(left_out)
 
 
 def linked_triples(triples: Iterable[StoredTriple]) -> list[Linked]:

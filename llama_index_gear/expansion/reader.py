@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 
-from llama_index_gear.errors import ReplyError
 from llama_index_gear.flow import Flow
-from llama_index_gear.llm.client import as_passage, complaint
 from llama_index_gear.llm.parsing import parse_triples
-from llama_index_gear.requests import CallLLM
+from llama_index_gear.llm.prompting import ask_and_parse, numbered_passages
 from llama_index_gear.triple import Triple
 
 READ_PROMPT = PromptTemplate(
@@ -42,22 +39,6 @@ Answer with JSON of the form {"triples": [[subject, predicate, object], …]} an
 
 
 @dataclass(frozen=True)
-class ParsedReply:
-    """What came of asking the model for something.
-
-    Attributes:
-        value: what was understood; None if nothing was, twice.
-        replies: the model's replies: one, or two if the first could not be read.
-        problem: why nothing was understood; empty if something was.
-
-    """
-
-    value: Any
-    replies: tuple[str, ...]
-    problem: str = ""
-
-
-@dataclass(frozen=True)
 class Reading:
     """What the reader said (GeAR Eq. 1).
 
@@ -71,27 +52,6 @@ class Reading:
     triples: tuple[Triple, ...]
     replies: tuple[str, ...]
     problem: str = ""
-
-
-def ask_and_parse(
-    prompt: BasePromptTemplate, purpose: str, parse: Callable[[str], Any], variables: Mapping[str, str]
-) -> Flow[ParsedReply]:
-    """One call of the model; a second, with the error shown in `problem`, if `parse` raises `ReplyError`.
-
-    What keeps the model from replying at all is raised.
-    """
-    replies: list[str] = []
-    problem = ""
-    for _ in range(2):
-        (reply,) = yield [CallLLM(prompt, {**variables, "problem": complaint(problem)}, purpose)]
-        if reply.error is not None:
-            raise reply.error
-        replies.append(reply.text)
-        try:
-            return ParsedReply(parse(reply.text), tuple(replies))
-        except ReplyError as error:
-            problem = str(error)
-    return ParsedReply(None, tuple(replies), problem)
 
 
 def read_facts_flow(question: str, passages: Sequence[str], prompt: BasePromptTemplate = READ_PROMPT) -> Flow[Reading]:
@@ -110,8 +70,3 @@ def parse_reply_triples(reply: str) -> tuple[Triple, ...]:
 
     """
     return parse_triples(reply).triples
-
-
-def numbered_passages(passages: Sequence[str]) -> str:
-    """Number passages, as a prompt shows them; none closes the fence or begins another."""
-    return "\n\n".join(f"[{number}] {as_passage(text)}" for number, text in enumerate(passages, start=1))

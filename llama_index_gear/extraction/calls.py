@@ -14,17 +14,9 @@ from llama_index.core.schema import BaseNode, MetadataMode
 
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.extraction.accounting import CostBudget, ExtractionRecord, Outcome, expected_tokens
-from llama_index_gear.llm.client import (
-    PassageFacts,
-    PassagesFacts,
-    Reply,
-    as_passage,
-    ask_for_facts,
-    complaint,
-    offers_functions,
-    unfenced,
-)
+from llama_index_gear.llm.client import PassageFacts, PassagesFacts, Reply, ask_for_facts, offers_functions
 from llama_index_gear.llm.parsing import parse_numbered, parse_triples
+from llama_index_gear.llm.prompting import as_passage, complaint, unfenced
 from llama_index_gear.llm.text import describe_error
 from llama_index_gear.triple import Triple, entity_key
 

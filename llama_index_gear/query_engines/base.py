@@ -22,7 +22,7 @@ from llama_index.core.settings import Settings
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.errors import ArgumentError, check_counts
-from llama_index_gear.llm.client import as_passage, uncited, unfenced
+from llama_index_gear.llm.prompting import as_passage, uncited, unfenced
 from llama_index_gear.nodes import llm_texts
 from llama_index_gear.retrievers.base import AgentRetriever, new_trace
 from llama_index_gear.trace.trace import Trace, TraceEvent, stream_trace, take_trace, traced, tracing

@@ -13,7 +13,7 @@ from llama_index.core.response_synthesizers import BaseSynthesizer
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
-from llama_index_gear.llm.client import unfenced
+from llama_index_gear.llm.prompting import unfenced
 from llama_index_gear.query_engines.base import AgentQueryEngine
 from llama_index_gear.retrievers.external import ExternalGeARRetriever
 from llama_index_gear.retrievers.gear import GeARRetriever

@@ -19,11 +19,11 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from rich.console import Console
 
 import llama_index_gear
-from llama_index_gear.expansion.reader import numbered_passages
 from llama_index_gear.extraction.calls import parse_extraction, shown_together
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
-from llama_index_gear.llm.client import Reply, as_passage, complaint, uncited
+from llama_index_gear.llm.client import Reply
+from llama_index_gear.llm.prompting import as_passage, complaint, numbered_passages, uncited
 from llama_index_gear.query_engines.gear import GeARQueryEngine
 from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
 from llama_index_gear.retrievers.gear import GeARRetriever

@@ -10,14 +10,14 @@ from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from llama_index_gear.agents.gear.policy import SearchState, base_search
-from llama_index_gear.agents.gear.reasoning import GistMemory, parse_query, yes_or_no
-from llama_index_gear.agents.memory import PassagePool, linked_triples, traced_beams
+from llama_index_gear.agents.gear.reasoning import parse_query
+from llama_index_gear.agents.memory import GistMemory, PassagePool, linked_triples, traced_beams
 from llama_index_gear.errors import ArgumentError, ReplyError
 from llama_index_gear.expansion.external import ExternalGraphExpansion
-from llama_index_gear.expansion.reader import ParsedReply, ask_and_parse, numbered_passages
 from llama_index_gear.flow import Flow
-from llama_index_gear.llm.client import unfenced
 from llama_index_gear.llm.parsing import spoken
+from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse, numbered_passages, unfenced
+from llama_index_gear.llm.verdicts import yes_or_no
 from llama_index_gear.nodes import llm_texts
 from llama_index_gear.requests import FetchTriples
 from llama_index_gear.trace.evidence import Misaligned, Step

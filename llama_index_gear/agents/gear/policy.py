@@ -9,8 +9,8 @@ from typing import Literal
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 
-from llama_index_gear.agents.gear.reasoning import GistMemory, Verdict, read_and_reason, read_gist, reason, rewrite
-from llama_index_gear.agents.memory import PassagePool, linked_triples, traced_beams
+from llama_index_gear.agents.gear.reasoning import Verdict, read_and_reason, read_gist, reason, rewrite
+from llama_index_gear.agents.memory import GistMemory, PassagePool, linked_triples, traced_beams
 from llama_index_gear.expansion.backends import embed_query_flow
 from llama_index_gear.expansion.pipeline import ExpansionResult, GraphExpansion
 from llama_index_gear.flow import Flow

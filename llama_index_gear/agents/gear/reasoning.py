@@ -6,19 +6,21 @@ All prompts take `problem`: empty at first; on a second try, what was wrong with
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 
+from llama_index_gear.agents.memory import GistMemory
 from llama_index_gear.errors import ReplyError
-from llama_index_gear.expansion.reader import ParsedReply, ask_and_parse, numbered_passages, parse_reply_triples
+from llama_index_gear.expansion.reader import parse_reply_triples
 from llama_index_gear.flow import Flow
-from llama_index_gear.llm.client import unfenced
-from llama_index_gear.llm.json_scan import UNSEARCHED, forms, scan, texts
+from llama_index_gear.llm.json_scan import texts
 from llama_index_gear.llm.parsing import spoken, triples_in
-from llama_index_gear.triple import Triple, entity_key
+from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse, numbered_passages, unfenced
+from llama_index_gear.llm.verdicts import only, statements, yes_or_no
+from llama_index_gear.triple import Triple
 
 GIST_PROMPT = PromptTemplate(
     """You keep notes on the way to the answer of a question. Between the lines of ##### stand numbered passages, and \
@@ -120,48 +122,7 @@ _LABEL = re.compile(
 )
 _BULLET = re.compile(r"^(?:[-*•#>]|\d{1,2}[.)])\s+")
 _QUOTES = ('""', "''", "“”", "``", "‘’")
-_YES_OR_NO = {"true": True, "yes": True, "1": True, "1.0": True, "false": False, "no": False, "0": False, "0.0": False}
 _LONGEST_QUERY = 1000  # characters
-
-
-class GistMemory:
-    """The facts noted so far: in order, none twice, at most `size` (GeAR §5.1, Eq. 5).
-
-    Two facts are the same when their three slots are, up to case, punctuation and white space.
-
-    Args:
-        size: how many it takes; further ones are left out.
-
-    """
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self._facts: dict[tuple[str, ...], Triple] = {}
-
-    @property
-    def triples(self) -> list[Triple]:
-        """The facts, in order."""
-        return list(self._facts.values())
-
-    @property
-    def text(self) -> str:
-        """The facts as a language model is shown them, one a line."""
-        return "\n".join(f"- {unfenced(fact.text)}" for fact in self._facts.values()) or "(none)"
-
-    def add(self, triples: Iterable[Triple]) -> tuple[list[Triple], int]:
-        """Take what is new; return it, and how many new ones were left out because the memory is full."""
-        added: list[Triple] = []
-        left_out: set[tuple[str, ...]] = set()
-        for triple in triples:
-            key = tuple(entity_key(slot) for slot in (triple.subject, triple.predicate, triple.object))
-            if key in self._facts:
-                continue
-            if len(self._facts) >= self.size:
-                left_out.add(key)
-                continue
-            self._facts[key] = triple
-            added.append(triple)
-        return added, len(left_out)
 
 
 @dataclass(frozen=True)
@@ -265,63 +226,6 @@ def parse_query(reply: str) -> str:
     if not any(map(str.isalnum, query)) or len(query) > _LONGEST_QUERY:
         raise ReplyError(f"no query can be read in the reply {text[:200]!r}")
     return query
-
-
-def statements(text: str, key: str) -> tuple[list[dict[str, list[Any]]], str]:
-    """Find the JSON objects of a reply that state this key, and the prose around all JSON.
-
-    An object maps names, in lower case, to the values that it gives.
-
-    Raises:
-        ReplyError: beside such objects there is one that breaks off, or more looks like JSON than is searched.
-
-    """
-    spans = list(scan(text))
-    found = forms((span.value for span in spans), key)
-    prose, behind = [], 0
-    for span in spans:
-        if span.is_read:
-            prose.append(text[behind : span.start])
-            behind = span.end
-    around = "\n".join([*prose, text[behind:]])
-    if spans and spans[-1].value is UNSEARCHED:
-        raise ReplyError(f"no {key} can be read, too much looks like JSON and is not, in the reply {text[:200]!r}")
-    if found and re.search(rf"[{{,]\s*[\"']{key}[\"']\s*:", around, re.IGNORECASE):
-        raise ReplyError(f"one of several JSON objects with {key!r} cannot be read in the reply {text[:200]!r}")
-    return found, around
-
-
-def yes_or_no(text: str, key: str, what: str) -> tuple[bool, list[dict[str, list[Any]]]]:
-    """Read a key that is true or false, and find the objects that state it; see `statements`.
-
-    Raises:
-        ReplyError: the reply states neither, or both. The error calls what is missing `what`.
-
-    """
-    found, prose = statements(text, key)
-    flags = re.findall(rf"(?<!\w){key}[\"']?\s*[:=]\s*[\"']?(true|false|yes|no)\b", prose, re.IGNORECASE)
-    given = [*(value for form in found for value in form[key]), *flags]
-    said = {
-        _YES_OR_NO.get(str(value).strip(" .").lower()) if isinstance(value, str | bool) else None for value in given
-    }
-    if None in said or not said:
-        raise ReplyError(f"no {what} can be read in the reply {text[:200]!r}")
-    if len(said) > 1:
-        raise ReplyError(f"no {what} can be read, {key!r} is both true and false, in the reply {text[:200]!r}")
-    return said == {True}, found
-
-
-def only(values: Iterable[str], text: str) -> str:
-    """Return what all of these values say, up to case and white space; empty ones say nothing.
-
-    Raises:
-        ReplyError: two differ; the error quotes the reply, `text`.
-
-    """
-    said = {" ".join(value.split()).casefold(): value for value in values if value.strip()}
-    if len(said) > 1:
-        raise ReplyError(f"the reply gives {len(said)} answers, where one is asked for: {text[:200]!r}")
-    return next(iter(said.values()), "")
 
 
 def _text(value: Any) -> str:

@@ -14,11 +14,10 @@ from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 from llama_index_gear.agents.t2rag.clues import Clue, Clues, slots_of
 from llama_index_gear.agents.t2rag.resolution import Statement
 from llama_index_gear.errors import ReplyError, TripleError
-from llama_index_gear.expansion.reader import ParsedReply, ask_and_parse, numbered_passages
 from llama_index_gear.flow import Flow
-from llama_index_gear.llm.client import uncited, unfenced
 from llama_index_gear.llm.json_scan import Number, forms, objects, scan, texts
 from llama_index_gear.llm.parsing import parse_triples, spoken, triples_in
+from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse, numbered_passages, uncited, unfenced
 from llama_index_gear.triple import StoredTriple, Triple
 
 DECOMPOSE_PROMPT = PromptTemplate(

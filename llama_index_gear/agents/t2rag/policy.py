@@ -10,8 +10,7 @@ from typing import Literal
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from llama_index_gear.agents.gear.reasoning import GistMemory
-from llama_index_gear.agents.memory import PassagePool, linked_triples, traced_beams
+from llama_index_gear.agents.memory import GistMemory, PassagePool, linked_triples, traced_beams
 from llama_index_gear.agents.t2rag.clues import Clue, Clues, proposition
 from llama_index_gear.agents.t2rag.dialogue import decompose, resolve
 from llama_index_gear.agents.t2rag.resolution import (

@@ -15,7 +15,7 @@ from llama_index_gear.agents.gear.external import (
     parse_ranking,
     rank,
 )
-from llama_index_gear.agents.gear.reasoning import GistMemory
+from llama_index_gear.agents.memory import GistMemory
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.triple import Triple
 

@@ -13,7 +13,6 @@ from llama_index_gear.agents.gear.reasoning import (
     READ_AND_REASON_PROMPT,
     REASON_PROMPT,
     REWRITE_PROMPT,
-    GistMemory,
     Verdict,
     parse_facts_and_verdict,
     parse_query,
@@ -23,10 +22,11 @@ from llama_index_gear.agents.gear.reasoning import (
     reason,
     rewrite,
 )
+from llama_index_gear.agents.memory import GistMemory
 from llama_index_gear.errors import ReplyError
-from llama_index_gear.expansion.reader import ParsedReply
 from llama_index_gear.flow import Flow, run
 from llama_index_gear.llm.client import Reply
+from llama_index_gear.llm.prompting import ParsedReply
 from llama_index_gear.requests import CallLLM
 from llama_index_gear.triple import Triple
 
