@@ -28,6 +28,7 @@ from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 from openai_model import language_model
 
 from llama_index_gear import (
+    BeamSearch,
     GeARTripleExtractor,
     GeARVectorStore,
     MentionTripleExtractor,
@@ -131,9 +132,9 @@ def main() -> None:
     base = index.as_retriever(vector_store_query_mode="hybrid", similarity_top_k=TOP_K)
     expanded: BaseRetriever
     if llm is None:
-        expanded = NaiveGERetriever(store, similarity_top_k=TOP_K, beam_size=BEAM_SIZE)
+        expanded = NaiveGERetriever(store, similarity_top_k=TOP_K, beam_search=BeamSearch(beam_size=BEAM_SIZE))
     else:
-        expanded = SyncGERetriever(store, llm=llm, similarity_top_k=TOP_K, beam_size=BEAM_SIZE)
+        expanded = SyncGERetriever(store, llm=llm, similarity_top_k=TOP_K, beam_search=BeamSearch(beam_size=BEAM_SIZE))
     questions = [json.loads(line) for line in (DATA / "questions.jsonl").read_text("utf-8").splitlines()]
     gold = {row["question"]: set(row["gold_passage_ids"]) for row in questions}
     for question in arguments.question:

@@ -23,6 +23,7 @@ from openai_model import language_model
 from quickstart import DATA, TOP_K, ingest, report, show
 
 from llama_index_gear import ExternalTripleStore, GeARQueryEngine, GeARVectorStore, NaiveGERetriever, WikidataDump
+from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.testing import Reply, ScriptedLLM
 
 QUESTION = "With which mainland state did the birthplace of the writer of the song Bohemian Rhapsody unite?"
@@ -70,7 +71,9 @@ def main() -> None:
 
     index = VectorStoreIndex.from_vector_store(store, embed_model=embed_model)
     base = index.as_retriever(vector_store_query_mode="hybrid", similarity_top_k=TOP_K)
-    expanded = NaiveGERetriever(store, graph=graph, similarity_top_k=TOP_K, beam_length=BEAM_LENGTH)
+    expanded = NaiveGERetriever(
+        store, graph=graph, similarity_top_k=TOP_K, beam_search=BeamSearch(beam_length=BEAM_LENGTH)
+    )
     questions = [json.loads(line) for line in (DATA / "questions.jsonl").read_text("utf-8").splitlines()]
     gold = {row["question"]: set(row["gold_passage_ids"]) for row in questions}
     show(QUESTION, gold[QUESTION], base.retrieve(QUESTION), expanded.retrieve(QUESTION))

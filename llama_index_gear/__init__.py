@@ -1,6 +1,8 @@
 """GeAR for LlamaIndex: retrieval for questions whose answer is spread over several passages."""
 
+from llama_index_gear.agents.loop import Budget
 from llama_index_gear.errors import GeARError
+from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.extraction.accounting import FAILED_EXTRACTIONS, ExtractionEstimate, ExtractionLedger
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
@@ -24,6 +26,8 @@ from llama_index_gear.triple import GraphTriple, Triple
 
 __all__ = [
     "FAILED_EXTRACTIONS",
+    "BeamSearch",
+    "Budget",
     "DiverseTripleBeamSearch",
     "ExternalGeARRetriever",
     "ExternalTripleStore",

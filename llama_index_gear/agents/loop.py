@@ -26,7 +26,7 @@ Clock = Callable[[], float]
 _MAX_TIMEOUT = 1_000_000  # seconds, eleven days: what every platform can wait for
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Budget:
     """What a question may cost. When a limit is reached, the best ranking so far is the result.
 

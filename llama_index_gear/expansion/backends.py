@@ -15,7 +15,7 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryResult,
 )
 
-from llama_index_gear.errors import ArgumentError, check_question
+from llama_index_gear.errors import ArgumentError, check_counts, check_kind, check_question, shown
 from llama_index_gear.flow import Flow
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.client import aask, ask
@@ -30,6 +30,8 @@ from llama_index_gear.requests import (
 )
 from llama_index_gear.store.vector_store import GeARVectorStore
 
+_MODES = (VectorStoreQueryMode.HYBRID, VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.DEFAULT)
+
 
 class Backends:
     """Answers the requests of `flow`, for one store and one set of settings.
@@ -37,11 +39,16 @@ class Backends:
     Args:
         vector_store: holds passages and triples.
         base_retriever: answers `RetrievePassages`; None searches the store.
-        mode: of the store's own base search.
-        base_top_k: passages that the store's own base search gives.
+        mode: of the store's own base search; None is HYBRID.
+        base_top_k: passages that the store's own base search gives; None is 10.
         filters: bind whatever the store answers.
         llm: answers `CallLLM`.
         graph: answers what is asked of triples, in the store's place.
+
+    Raises:
+        ArgumentError: an argument of the wrong kind, or `mode` or `base_top_k` beside a base retriever,
+            which has its own.
+        TenantError: the store is divided between tenants, and neither it nor the filters name one.
 
     """
 
@@ -50,22 +57,34 @@ class Backends:
         vector_store: GeARVectorStore,
         base_retriever: BaseRetriever | None = None,
         *,
-        mode: VectorStoreQueryMode = VectorStoreQueryMode.HYBRID,
-        base_top_k: int = 10,
+        mode: VectorStoreQueryMode | None = None,
+        base_top_k: int | None = None,
         filters: MetadataFilters | None = None,
         llm: LLM | None = None,
         graph: ExternalTripleStore | None = None,
     ) -> None:
-        if not isinstance(vector_store, GeARVectorStore):
-            raise ArgumentError(f"vector_store must be a GeARVectorStore, got {type(vector_store).__name__}")
+        check_kind(GeARVectorStore, hint="write GeARVectorStore.from_path(folder)", vector_store=vector_store)
+        check_kind(
+            BaseRetriever, hint="of an index: index.as_retriever()", optional=True, base_retriever=base_retriever
+        )
+        check_kind(LLM, hint="write OpenAI(model=…), or leave it out and set Settings.llm", optional=True, llm=llm)
+        check_kind(ExternalTripleStore, optional=True, graph=graph)
+        check_kind(
+            MetadataFilters, hint="write MetadataFilters(filters=[MetadataFilter(…)])", optional=True, filters=filters
+        )
+        self.base_top_k = 10 if base_top_k is None else base_top_k
+        check_counts(base_top_k=self.base_top_k)
+        if base_retriever is not None and mode is not None:
+            raise ArgumentError("vector_store_query_mode is how the store is searched: leave out it or base_retriever")
+        if base_retriever is not None and base_top_k is not None:
+            raise ArgumentError("base_top_k is what the store is searched for: leave out it or base_retriever")
+        if mode is not None and mode not in _MODES:
+            raise ArgumentError(f"vector_store_query_mode must be HYBRID, SPARSE or DEFAULT, got {shown(mode)}")
         self.vector_store = vector_store
         self.base_retriever = base_retriever
-        self.mode = VectorStoreQueryMode(mode)
-        self.base_top_k = base_top_k
+        self.mode = VectorStoreQueryMode.HYBRID if mode is None else VectorStoreQueryMode(mode)
         self.filters = vector_store.scope_filters(filters)
         self.llm = llm
-        if graph is not None and not isinstance(graph, ExternalTripleStore):
-            raise ArgumentError(f"graph must be an ExternalTripleStore, got {type(graph).__name__}")
         self.graph = graph
 
     def answer(self, request: Any) -> Any:

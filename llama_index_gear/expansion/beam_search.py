@@ -27,13 +27,13 @@ Array: TypeAlias = NDArray[np.float64]
 _SCORERS = ("novelty", "composed", "additive", "exact")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BeamSearch:
     """The settings of a diverse triple beam search.
 
     Args:
         beam_size: beams kept, b. Default 10 (GeAR App. B.2).
-        length: triples a beam grows to, l. Default 2 (GeAR App. B.2; Table 8: longer is no better).
+        beam_length: triples a beam grows to, l. Default 2 (GeAR App. B.2; Table 8: longer is no better).
         neighbors: candidates a beam considers when it grows, most similar to the question first. Default 100
             (GeAR App. B.2).
         gamma: γ of the diversity penalty; None is twice `beam_size` (GeAR App. B.2).
@@ -53,14 +53,14 @@ class BeamSearch:
     """
 
     beam_size: int = 10
-    length: int = 2
+    beam_length: int = 2
     neighbors: int = 100
     gamma: float | None = None
     diversity: bool = True
     scorer: Scorer = "novelty"
 
     def __post_init__(self) -> None:
-        check_counts(beam_size=self.beam_size, beam_length=self.length, neighbors=self.neighbors)
+        check_counts(beam_size=self.beam_size, beam_length=self.beam_length, neighbors=self.neighbors)
         if self.gamma is not None:
             check_numbers("above 0", lambda number: number > 0, gamma=self.gamma)
         if not callable(self.scorer) and self.scorer not in _SCORERS:
@@ -118,7 +118,7 @@ def diverse_triple_beam_search(
     texts = [triple.triple.text for triple in unique] if settings.reads_text else []
     scores = yield from _scores(question, query, 1, texts, dots, norms, settings)
     beams = [Beam(float(scores[n]), (unique[n],), float(dots[n])) for n in _best(scores, settings.beam_size)]
-    for _ in range(settings.length - 1):
+    for _ in range(settings.beam_length - 1):
         extended = yield from _extend(question, query, beams, settings)
         if not extended:
             break

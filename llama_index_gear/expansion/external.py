@@ -9,7 +9,9 @@ from typing import Any
 
 from llama_index.core.schema import BaseNode
 
-from llama_index_gear.expansion.beam_search import Beam
+from llama_index_gear.errors import ArgumentError
+from llama_index_gear.expansion.backends import Backends
+from llama_index_gear.expansion.beam_search import Beam, BeamSearch
 from llama_index_gear.expansion.pipeline import ExpansionSeeds, GraphExpansion
 from llama_index_gear.expansion.reader import Reading, read_facts_flow
 from llama_index_gear.flow import Flow
@@ -28,7 +30,7 @@ class ExternalGraphExpansion(GraphExpansion):
     triples that are most similar to the question itself.
 
     Args:
-        *arguments: see `GraphExpansion`; the sources have a graph.
+        *arguments: see `GraphExpansion`; the backends have a graph.
         check_alignment: drop links whose triple is about something else than the fact; see `shared_name`.
         **settings: see `GraphExpansion`.
 
@@ -42,14 +44,14 @@ class ExternalGraphExpansion(GraphExpansion):
         """What the reader notes in passages."""
         if not passages:
             return Reading((), ())
-        return (yield from read_facts_flow(question, llm_texts(passages.values()), self.read_prompt))
+        return (yield from read_facts_flow(question, llm_texts(passages.values()), self.prompts["read"]))
 
     def _seeds_flow(
         self, question: str, query: Sequence[float], passages: Mapping[str, BaseNode]
     ) -> Flow[ExpansionSeeds]:
         """Read, link, and drop the links that lead elsewhere."""
-        if self.sources.llm is None:
-            ((nearest,),) = yield [LinkTriples([question], self.search.beam_size, query)]
+        if self.backends.llm is None:
+            ((nearest,),) = yield [LinkTriples([question], self.beam_search.beam_size, query)]
             return ExpansionSeeds(Reading((), ()), nearest)
         reading = yield from self.reading(question, passages)
         if not reading.triples:
@@ -78,6 +80,31 @@ class ExternalGraphExpansion(GraphExpansion):
 
         aligned_beams = [replace(beam, chain=tuple(map(aligned, beam.chain))) for beam in beams]
         return aligned_beams, {node.node_id: node for node in nodes.values()}
+
+
+def expansion_over(
+    backends: Backends, beam_search: BeamSearch | None, *, check_alignment: bool | None = None, **settings: Any
+) -> GraphExpansion:
+    """Make the expansion that suits the backends: over their graph, if they have one.
+
+    Args:
+        backends: see `GraphExpansion`.
+        beam_search: see there.
+        check_alignment: see `ExternalGraphExpansion`; None: its default.
+        **settings: see `GraphExpansion`.
+
+    Raises:
+        ArgumentError: `check_alignment` without a graph, or `pagerank` with one.
+
+    """
+    if backends.graph is None:
+        if check_alignment is not None:
+            raise ArgumentError("check_alignment is about links to a graph: leave it out, or give a graph")
+        return GraphExpansion(backends, beam_search, **settings)
+    if settings.get("pagerank") is not None:
+        raise ArgumentError("pagerank walks the passages' own triples: leave it out, or leave out graph")
+    is_checked = True if check_alignment is None else check_alignment
+    return ExternalGraphExpansion(backends, beam_search, check_alignment=is_checked, **settings)
 
 
 def shared_name(fact: Triple, linked: Triple) -> float:

@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from llama_index.core.instrumentation.events import BaseEvent
-from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
-from llama_index_gear.errors import ArgumentError, check_counts, check_numbers
+from llama_index_gear.errors import check_counts, check_kind, check_numbers
 from llama_index_gear.expansion.backends import Backends, embed_query_flow
 from llama_index_gear.expansion.beam_search import Beam, BeamSearch, diverse_triple_beam_search, flatten
 from llama_index_gear.expansion.pagerank import LocalPageRank, local_pagerank
 from llama_index_gear.expansion.reader import READ_PROMPT, Reading, read_facts_flow
 from llama_index_gear.flow import Flow, arun, run
 from llama_index_gear.fusion import reciprocal_rank_fusion
+from llama_index_gear.llm.prompting import Prompts
 from llama_index_gear.nodes import llm_texts, with_explanation
 from llama_index_gear.requests import FetchPassages, LinkTriples, PassageTriples, RetrievePassages
 from llama_index_gear.triple import StoredTriple, Triple, plain
@@ -105,52 +105,61 @@ class GraphExpansion:
     The methods `retrieve_flow` and `expand_flow` are the flow; `retrieve`, `expand` and their async twins drive it.
 
     Args:
-        sources: who answers the flow's requests. Without a base retriever the store itself is searched, without a
+        backends: who answers the flow's requests. Without a base retriever the store itself is searched, without a
             language model the search starts from the base passages' triples (NaiveGE). Where they have filters, a
             base passage that the store doesn't know can't be checked and is left out.
-        search: settings of the beam search.
+        beam_search: settings of the beam search; None: the defaults.
         similarity_top_k: passages to return.
         rrf_k: constant of the fusions.
         link_top_k: stored triples that a proximal triple is linked to.
-        pagerank: rank by PageRank besides; None: don't.
+        pagerank: settings of PageRank; None: passages are ranked without it.
+        prompts: "read", the reader's; its owner may share them.
+
+    Raises:
+        ArgumentError: an argument of the wrong kind, or a number outside its range.
 
     """
 
     def __init__(
         self,
-        sources: Backends,
-        search: BeamSearch,
+        backends: Backends,
+        beam_search: BeamSearch | None = None,
         *,
         similarity_top_k: int = 10,
         rrf_k: int = 60,
         link_top_k: int = 1,
         pagerank: LocalPageRank | None = None,
+        prompts: Prompts | None = None,
     ) -> None:
+        check_kind(
+            BeamSearch, hint="write beam_search=BeamSearch(beam_size=20)", optional=True, beam_search=beam_search
+        )
+        check_kind(LocalPageRank, hint="write pagerank=LocalPageRank()", optional=True, pagerank=pagerank)
         check_counts(similarity_top_k=similarity_top_k, link_top_k=link_top_k)
         check_numbers("0 or more", lambda number: number >= 0, rrf_k=rrf_k)
-        self.sources = sources
-        self.search = search
+        self.backends = backends
+        self.beam_search = BeamSearch() if beam_search is None else beam_search
         self.similarity_top_k = similarity_top_k
         self.rrf_k = rrf_k
-        self.read_prompt = READ_PROMPT
         self.link_top_k = link_top_k
         self.pagerank = pagerank
+        self.prompts = Prompts({"read": READ_PROMPT}) if prompts is None else prompts
 
     def retrieve(self, bundle: QueryBundle) -> list[NodeWithScore]:
         """Passages for a question."""
-        return run(self.retrieve_flow(bundle), self.sources.answer)
+        return run(self.retrieve_flow(bundle), self.backends.answer)
 
     async def aretrieve(self, bundle: QueryBundle) -> list[NodeWithScore]:
         """`retrieve`, without blocking the event loop."""
-        return await arun(self.retrieve_flow(bundle), self.sources.aanswer)
+        return await arun(self.retrieve_flow(bundle), self.backends.aanswer)
 
     def expand(self, bundle: QueryBundle, base: Sequence[NodeWithScore]) -> list[NodeWithScore]:
         """Passages for a question whose base passages are known."""
-        return run(self.expand_flow(bundle, base), self.sources.answer)
+        return run(self.expand_flow(bundle, base), self.backends.answer)
 
     async def aexpand(self, bundle: QueryBundle, base: Sequence[NodeWithScore]) -> list[NodeWithScore]:
         """`expand`, without blocking the event loop."""
-        return await arun(self.expand_flow(bundle, base), self.sources.aanswer)
+        return await arun(self.expand_flow(bundle, base), self.backends.aanswer)
 
     # -- the flow ------------------------------------------------------------------------------------------------
 
@@ -177,7 +186,7 @@ class GraphExpansion:
         A foreign retriever may have another embedding model. It gets a copy: some of LlamaIndex's write into it.
         """
         asked = known
-        if self.sources.base_retriever is not None:
+        if self.backends.base_retriever is not None:
             asked = QueryBundle(known.query_str, bundle.image_path, bundle.custom_embedding_strs, bundle.embedding)
         (base,) = yield [RetrievePassages(asked)]
         return list(base)
@@ -185,7 +194,7 @@ class GraphExpansion:
     def apply_filters_flow(self, base: Sequence[NodeWithScore]) -> Flow[dict[str, BaseNode]]:
         """The base passages by id, in rank order, without those that the filters don't admit."""
         passages = {each.node.node_id: each.node for each in base}
-        if self.sources.filters is not None and passages:
+        if self.backends.filters is not None and passages:
             (allowed,) = yield [FetchPassages(list(passages))]
             passages = {node.node_id: passages[node.node_id] for node in allowed}
         return passages
@@ -194,7 +203,7 @@ class GraphExpansion:
         """From base passages through the graph to more of them: reading, linking, beam search, fusion."""
         question, query = known.query_str, known.embedding or []
         start = yield from self._seeds_flow(question, query, passages)
-        beams = yield from diverse_triple_beam_search(question, query, start.triples, self.search)
+        beams = yield from diverse_triple_beam_search(question, query, start.triples, self.beam_search)
         dispatcher.event(
             GraphExpansionEvent(
                 query=question,
@@ -225,7 +234,7 @@ class GraphExpansion:
             triples = [(triple, 1.0) for triple in start.triples]
         else:
             best = max((triple.score for triple in start.triples), default=0.0)
-            near = start.triples[: self.search.beam_size]
+            near = start.triples[: self.beam_search.beam_size]
             triples = [(triple, triple.score / best) for triple in near if triple.score > 0]
         ranked = yield from local_pagerank(triples, passage_ids, self.pagerank)
         return [passage_id for passage_id, _ in ranked[: self.similarity_top_k]]
@@ -235,8 +244,8 @@ class GraphExpansion:
     ) -> Flow[ExpansionSeeds]:
         """Read and link (GeAR §4.1, Eq. 1 and 2), or take the base passages' own triples (NaiveGE)."""
         reading, linked, fallback = Reading((), ()), [], ""
-        if self.sources.llm is not None and passages:
-            reading = yield from read_facts_flow(question, llm_texts(passages.values()), self.read_prompt)
+        if self.backends.llm is not None and passages:
+            reading = yield from read_facts_flow(question, llm_texts(passages.values()), self.prompts["read"])
             if reading.triples:
                 texts = [triple.text for triple in reading.triples]
                 (answers,) = yield [LinkTriples(texts, self.link_top_k, query)]
@@ -246,7 +255,7 @@ class GraphExpansion:
                     "no triple to link to" if reading.triples else "the reader noted no fact"
                 )
         if not linked:
-            limit = None if self.search.reads_text else self.search.beam_size
+            limit = None if self.beam_search.reads_text else self.beam_search.beam_size
             (linked,) = yield [PassageTriples(list(passages), query, limit)]
         return ExpansionSeeds(reading, linked, fallback)
 
@@ -254,14 +263,3 @@ class GraphExpansion:
         """The beams, each triple with its passage, and such passages as are at hand: stored triples have theirs."""
         yield from ()
         return beams, {}
-
-    @property
-    def read_prompt(self) -> BasePromptTemplate:
-        """The reader's prompt; it needs the variables `question` and `passages`."""
-        return self._read_prompt
-
-    @read_prompt.setter
-    def read_prompt(self, prompt: BasePromptTemplate) -> None:
-        if missing := {"question", "passages"} - set(prompt.template_vars):
-            raise ArgumentError(f"the read prompt lacks the variable {' and '.join(sorted(missing))}")
-        self._read_prompt = prompt

@@ -8,22 +8,26 @@ from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRan
 from llama_index.core.llms import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts import BasePromptTemplate
+from llama_index.core.prompts.mixin import PromptMixin
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation import get_dispatcher
 
-from llama_index_gear.errors import ArgumentError, check_counts
+from llama_index_gear.errors import ArgumentError, check_counts, check_kind
 from llama_index_gear.expansion.backends import Backends
-from llama_index_gear.expansion.beam_search import BeamSearch, Scorer
+from llama_index_gear.expansion.beam_search import BeamSearch
+from llama_index_gear.expansion.external import expansion_over
 from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.expansion.pipeline import GraphExpansion
 from llama_index_gear.expansion.reader import READ_PROMPT
+from llama_index_gear.knowledge_graph.store import ExternalTripleStore
+from llama_index_gear.llm.prompting import HasPrompts, Prompts
 from llama_index_gear.store.vector_store import GeARVectorStore
 
 dispatcher = get_dispatcher(__name__)
 
 
-class DiverseTripleBeamSearch(BaseNodePostprocessor):
+class DiverseTripleBeamSearch(HasPrompts, BaseNodePostprocessor, PromptMixin):
     """Adds passages that the graph leads to, and ranks them with those that came in (GeAR §4).
 
     `index.as_query_engine(node_postprocessors=[DiverseTripleBeamSearch(vector_store=store)])`. What comes in is
@@ -34,60 +38,58 @@ class DiverseTripleBeamSearch(BaseNodePostprocessor):
         vector_store: the store that holds the triples.
         llm: a reader: the search starts from the facts that it notes (SyncGE). Default None: it starts from all
             triples of what came in (NaiveGE).
+        graph: a knowledge graph to walk, in place of the passages' own triples; see `NaiveGERetriever`. Default None.
         top_n: nodes to return. Default 10.
-        beam_size: beams kept. Default 10 (GeAR App. B.2).
-        beam_length: triples a beam grows to. Default 2 (GeAR App. B.2).
-        neighbors: candidates that a beam considers when it grows. Default 100 (GeAR App. B.2).
-        gamma: γ of the diversity penalty. Default: twice `beam_size` (GeAR App. B.2).
-        diversity: False for plain beam search. Default True.
-        scorer: "novelty" (default), "composed", "additive", "exact" (the paper's), or a callable; see `BeamSearch`.
-        pagerank: rank by PageRank besides; see `NaiveGERetriever`. Default None.
-        link_top_k: stored triples that each noted fact is linked to. Default 1 (GeAR Eq. 2).
-        rrf_k: constant of the fusion. Default 60.
         filters: bind triples and passages; what came in and doesn't match is dropped. A postprocessor doesn't see the
             filters of the query engine or retriever before it: give it the same ones, or it adds passages that they
             forbid.
-        read_prompt: the reader's prompt, with the variables `question` and `passages`.
+        beam_search: settings of the beam search. Default `BeamSearch()`.
+        pagerank: see `NaiveGERetriever`. Default None.
+        link_top_k: stored triples that each noted fact is linked to; only with `llm`. Default 1 there (GeAR Eq. 2).
+        read_prompt: the reader's prompt, with the variables `question` and `passages`; only with `llm`. Also reachable
+            as `read` through `get_prompts` / `update_prompts`.
+        rrf_k: constant of the fusion. Default 60.
         callback_manager: LlamaIndex's.
 
     Raises:
-        ArgumentError: a number outside its range, a prompt without its variables; (from `postprocess_nodes`) no
-            question.
+        ArgumentError: as for `SyncGERetriever`; (from `postprocess_nodes`) no question.
 
     """
 
-    _walk: GraphExpansion = PrivateAttr()
+    _expansion: GraphExpansion = PrivateAttr()
+    _prompts: Prompts = PrivateAttr()
 
     def __init__(
         self,
         vector_store: GeARVectorStore,
         *,
         llm: LLM | None = None,
+        graph: ExternalTripleStore | None = None,
         top_n: int = 10,
-        beam_size: int = 10,
-        beam_length: int = 2,
-        neighbors: int = 100,
-        gamma: float | None = None,
-        diversity: bool = True,
-        scorer: Scorer = "novelty",
-        pagerank: LocalPageRank | None = None,
-        link_top_k: int = 1,
-        rrf_k: int = 60,
         filters: MetadataFilters | None = None,
-        read_prompt: BasePromptTemplate = READ_PROMPT,
+        beam_search: BeamSearch | None = None,
+        pagerank: LocalPageRank | None = None,
+        link_top_k: int | None = None,
+        read_prompt: BasePromptTemplate | None = None,
+        rrf_k: int = 60,
         callback_manager: CallbackManager | None = None,
     ) -> None:
         check_counts(top_n=top_n)
+        check_kind(CallbackManager, optional=True, callback_manager=callback_manager)
+        for name, value in (("link_top_k", link_top_k), ("read_prompt", read_prompt)):
+            if llm is None and value is not None:
+                raise ArgumentError(f"{name} is the reader's: leave it out, or give an llm that reads")
         super().__init__(callback_manager=callback_manager or CallbackManager([]))
-        self._walk = GraphExpansion(
-            Backends(vector_store, filters=filters, llm=llm),
-            BeamSearch(beam_size, beam_length, neighbors, gamma, diversity, scorer),
+        self._prompts = Prompts({"read": READ_PROMPT}, None if read_prompt is None else {"read": read_prompt})
+        self._expansion = expansion_over(
+            Backends(vector_store, filters=filters, llm=llm, graph=graph),
+            beam_search,
             similarity_top_k=top_n,
-            rrf_k=rrf_k,
-            link_top_k=link_top_k,
             pagerank=pagerank,
+            link_top_k=1 if link_top_k is None else link_top_k,
+            prompts=self._prompts,
+            rrf_k=rrf_k,
         )
-        self._walk.read_prompt = read_prompt
 
     @classmethod
     def class_name(cls) -> str:
@@ -98,20 +100,20 @@ class DiverseTripleBeamSearch(BaseNodePostprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         bundle = self._begin(nodes, query_bundle)
-        return self._end(self._walk.expand(bundle, nodes))
+        return self._end(self._expansion.expand(bundle, nodes))
 
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         bundle = self._begin(nodes, query_bundle)
-        return self._end(await self._walk.aexpand(bundle, nodes))
+        return self._end(await self._expansion.aexpand(bundle, nodes))
 
     def _begin(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> QueryBundle:
         if query_bundle is None:
             raise ArgumentError("graph expansion needs the question: pass query_bundle or query_str")
         dispatcher.event(
             ReRankStartEvent(
-                query=query_bundle, nodes=nodes, top_n=self._walk.similarity_top_k, model_name=self.class_name()
+                query=query_bundle, nodes=nodes, top_n=self._expansion.similarity_top_k, model_name=self.class_name()
             )
         )
         return query_bundle

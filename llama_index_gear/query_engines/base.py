@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.response.schema import (
@@ -13,6 +15,7 @@ from llama_index.core.base.response.schema import (
     StreamingResponse,
 )
 from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
+from llama_index.core.llms import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 from llama_index.core.prompts.mixin import PromptMixinType
@@ -21,10 +24,11 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType, TextN
 from llama_index.core.settings import Settings
 from llama_index_instrumentation import get_dispatcher
 
-from llama_index_gear.errors import ArgumentError, check_counts
-from llama_index_gear.llm.prompting import as_passage, uncited, unfenced
+from llama_index_gear.errors import ArgumentError, check_counts, check_kind
+from llama_index_gear.llm.prompting import as_passage, check_prompt, uncited, unfenced
 from llama_index_gear.nodes import llm_texts
 from llama_index_gear.retrievers.base import AgentRetriever, new_trace
+from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.trace.trace import Trace, TraceEvent, stream_trace, take_trace, traced, tracing
 
 dispatcher = get_dispatcher(__name__)
@@ -61,34 +65,46 @@ class AgentQueryEngine(BaseQueryEngine):
 
     Args:
         retriever: the agent.
-        answer_prompt: of the default synthesizer; it has the variables `context_str` and `query_str`.
         response_synthesizer: any of LlamaIndex's. Default: one call of the retriever's language model.
-        text_qa_template: replaces the synthesizer's prompt.
         node_postprocessors: applied to the passages before the answer.
+        text_qa_template: replaces the synthesizer's prompt.
         answer_top_k: passages that the answer is written from.
         streaming: of the default synthesizer.
         callback_manager: LlamaIndex's.
 
+    Attributes:
+        answer_prompt: of the default synthesizer; it has the variables `context_str` and `query_str`.
+
     Raises:
-        ArgumentError: `answer_top_k` below 1, or `streaming` beside a synthesizer of your own.
+        ArgumentError: an argument of the wrong kind, a number outside its range, or `streaming` beside a synthesizer of
+            your own.
 
     """
+
+    answer_prompt: ClassVar[BasePromptTemplate]
 
     def __init__(
         self,
         retriever: AgentRetriever,
-        answer_prompt: BasePromptTemplate,
         response_synthesizer: BaseSynthesizer | None,
+        node_postprocessors: Sequence[BaseNodePostprocessor],
         *,
         text_qa_template: BasePromptTemplate | None,
-        node_postprocessors: Sequence[BaseNodePostprocessor],
         answer_top_k: int,
         streaming: bool,
         callback_manager: CallbackManager | None,
     ) -> None:
         check_counts(answer_top_k=answer_top_k)
+        check_kind(BaseSynthesizer, optional=True, response_synthesizer=response_synthesizer)
+        check_kind((list, tuple), hint="write a list of postprocessors", node_postprocessors=node_postprocessors)
+        for postprocessor in node_postprocessors:
+            check_kind(BaseNodePostprocessor, node_postprocessor=postprocessor)
+        check_kind(bool, streaming=streaming)
+        check_kind(CallbackManager, optional=True, callback_manager=callback_manager)
         if streaming and response_synthesizer is not None:
             raise ArgumentError("streaming is of the default synthesizer: give it to your own instead")
+        if text_qa_template is not None:
+            check_prompt(text_qa_template, "text_qa_template", {"context_str", "query_str"})
         super().__init__(callback_manager=callback_manager or Settings.callback_manager)
         self._retriever = retriever
         self._has_own_prompt = response_synthesizer is None
@@ -96,7 +112,7 @@ class AgentQueryEngine(BaseQueryEngine):
         self._response_synthesizer = response_synthesizer or get_response_synthesizer(
             llm=retriever.llm,
             response_mode=ResponseMode.COMPACT,
-            text_qa_template=answer_prompt,
+            text_qa_template=self.answer_prompt,
             refine_template=REFINE_PROMPT,
             streaming=streaming,
             callback_manager=self.callback_manager,
@@ -107,6 +123,27 @@ class AgentQueryEngine(BaseQueryEngine):
         for postprocessor in self._node_postprocessors:
             postprocessor.callback_manager = self.callback_manager
         self._answer_top_k = answer_top_k
+
+    @classmethod
+    def from_vector_store(cls, vector_store: GeARVectorStore, llm: LLM | None = None, **arguments: Any) -> Self:
+        """An engine over a store, in one line.
+
+        Args:
+            vector_store: holds passages and triples.
+            llm: the language model of all calls. Default: LlamaIndex's `Settings.llm`.
+            **arguments: all further ones of this class and of its retriever: `answer_top_k`, `filters`, `budget`, …
+
+        """
+        names = inspect.signature(cls).parameters.keys()
+        own = {name: value for name, value in arguments.items() if name in names}
+        others = {name: value for name, value in arguments.items() if name not in names}
+        manager = own.get("callback_manager")
+        return cls(cls._retriever_over(vector_store, llm=llm, callback_manager=manager, **others), **own)
+
+    @classmethod
+    @abstractmethod
+    def _retriever_over(cls, vector_store: GeARVectorStore, **arguments: Any) -> AgentRetriever:
+        """The agent over a store, with arguments of its constructor."""
 
     @property
     def retriever(self) -> AgentRetriever:

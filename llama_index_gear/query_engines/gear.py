@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.llms import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 from llama_index.core.response_synthesizers import BaseSynthesizer
 from llama_index.core.schema import NodeWithScore, TextNode
 
+from llama_index_gear.errors import ArgumentError, check_kind
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.prompting import unfenced
 from llama_index_gear.query_engines.base import AgentQueryEngine
@@ -56,14 +56,17 @@ class GeARQueryEngine(AgentQueryEngine):
         text_qa_template: replaces the synthesizer's prompt; it has the variables `context_str` and `query_str`.
         answer_top_k: passages that the answer is written from. Default 5 (GeAR §6.2). All passages are source nodes.
         reuse_answer: when the agent's reasoner has already answered, that is the response, and one call is saved.
-            Default False.
+            Default False; not with `graph`.
         streaming: of the default synthesizer.
         callback_manager: LlamaIndex's.
 
     Raises:
-        ArgumentError: `answer_top_k` below 1, or `streaming` beside a synthesizer of your own.
+        ArgumentError: an argument of the wrong kind, a number outside its range, `streaming` beside a synthesizer of
+            your own, or `reuse_answer` with a graph.
 
     """
+
+    answer_prompt = ANSWER_PROMPT
 
     def __init__(
         self,
@@ -77,12 +80,19 @@ class GeARQueryEngine(AgentQueryEngine):
         streaming: bool = False,
         callback_manager: CallbackManager | None = None,
     ) -> None:
+        check_kind(
+            (GeARRetriever, ExternalGeARRetriever),
+            hint="or write GeARQueryEngine.from_vector_store(store)",
+            retriever=retriever,
+        )
+        check_kind(bool, reuse_answer=reuse_answer)
+        if reuse_answer and isinstance(retriever, ExternalGeARRetriever):
+            raise ArgumentError("reuse_answer: the agent over a graph gives no answer of its own to reuse")
         super().__init__(
             retriever,
-            ANSWER_PROMPT,
             response_synthesizer,
+            node_postprocessors,
             text_qa_template=text_qa_template,
-            node_postprocessors=node_postprocessors,
             answer_top_k=answer_top_k,
             streaming=streaming,
             callback_manager=callback_manager,
@@ -90,54 +100,12 @@ class GeARQueryEngine(AgentQueryEngine):
         self._reuse_answer = reuse_answer
 
     @classmethod
-    def from_vector_store(
-        cls,
-        vector_store: GeARVectorStore,
-        llm: LLM | None = None,
-        *,
-        graph: ExternalTripleStore | None = None,
-        response_synthesizer: BaseSynthesizer | None = None,
-        text_qa_template: BasePromptTemplate | None = None,
-        node_postprocessors: Sequence[BaseNodePostprocessor] = (),
-        answer_top_k: int = 5,
-        reuse_answer: bool = False,
-        streaming: bool = False,
-        callback_manager: CallbackManager | None = None,
-        **retriever_arguments: Any,
-    ) -> GeARQueryEngine:
-        """An engine over a store, in one line.
-
-        Args:
-            vector_store: holds passages and triples.
-            llm: reads, reasons, rewrites and answers. Default: LlamaIndex's `Settings.llm`.
-            graph: a knowledge graph to walk, in place of the passages' own triples. Default None.
-            response_synthesizer: see the class.
-            text_qa_template: see the class.
-            node_postprocessors: see the class.
-            answer_top_k: see the class.
-            reuse_answer: see the class.
-            streaming: see the class.
-            callback_manager: LlamaIndex's.
-            **retriever_arguments: all further ones of `GeARRetriever`, or with a graph of `ExternalGeARRetriever`:
-                `max_steps`, `filters`, …
-
-        """
-        arguments = {"llm": llm, "callback_manager": callback_manager, **retriever_arguments}
-        retriever: GeARRetriever | ExternalGeARRetriever = (
-            GeARRetriever(vector_store, **arguments)
-            if graph is None
-            else ExternalGeARRetriever(vector_store, graph, **arguments)
-        )
-        return cls(
-            retriever,
-            response_synthesizer,
-            node_postprocessors,
-            text_qa_template=text_qa_template,
-            answer_top_k=answer_top_k,
-            reuse_answer=reuse_answer,
-            streaming=streaming,
-            callback_manager=callback_manager,
-        )
+    def _retriever_over(
+        cls, vector_store: GeARVectorStore, *, graph: ExternalTripleStore | None = None, **arguments: Any
+    ) -> GeARRetriever | ExternalGeARRetriever:
+        if graph is None:
+            return GeARRetriever(vector_store, **arguments)
+        return ExternalGeARRetriever(vector_store, graph, **arguments)
 
     def _direct_answer(self, trace: Trace) -> str:
         return trace.answer if self._reuse_answer else ""

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.llms import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 from llama_index.core.response_synthesizers import BaseSynthesizer
 from llama_index.core.schema import NodeWithScore, TextNode
 
+from llama_index_gear.errors import check_kind
 from llama_index_gear.llm.prompting import uncited, unfenced
 from llama_index_gear.query_engines.base import AgentQueryEngine
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
@@ -60,9 +60,12 @@ class T2RAGQueryEngine(AgentQueryEngine):
         callback_manager: LlamaIndex's.
 
     Raises:
-        ArgumentError: `answer_top_k` below 1, or `streaming` beside a synthesizer of your own.
+        ArgumentError: an argument of the wrong kind, a number outside its range, or `streaming` beside a synthesizer of
+            your own.
 
     """
+
+    answer_prompt = CLUES_PROMPT
 
     def __init__(
         self,
@@ -76,12 +79,13 @@ class T2RAGQueryEngine(AgentQueryEngine):
         streaming: bool = False,
         callback_manager: CallbackManager | None = None,
     ) -> None:
+        check_kind(T2RAGRetriever, hint="or write T2RAGQueryEngine.from_vector_store(store)", retriever=retriever)
+        check_kind(bool, abstain=abstain)
         super().__init__(
             retriever,
-            CLUES_PROMPT,
             response_synthesizer,
+            node_postprocessors,
             text_qa_template=text_qa_template,
-            node_postprocessors=node_postprocessors,
             answer_top_k=answer_top_k,
             streaming=streaming,
             callback_manager=callback_manager,
@@ -89,45 +93,8 @@ class T2RAGQueryEngine(AgentQueryEngine):
         self._abstain = abstain
 
     @classmethod
-    def from_vector_store(
-        cls,
-        vector_store: GeARVectorStore,
-        llm: LLM | None = None,
-        *,
-        response_synthesizer: BaseSynthesizer | None = None,
-        text_qa_template: BasePromptTemplate | None = None,
-        node_postprocessors: Sequence[BaseNodePostprocessor] = (),
-        answer_top_k: int = 5,
-        abstain: bool = False,
-        streaming: bool = False,
-        callback_manager: CallbackManager | None = None,
-        **retriever_arguments: Any,
-    ) -> T2RAGQueryEngine:
-        """An engine over a store, in one line.
-
-        Args:
-            vector_store: holds passages and triples.
-            llm: decomposes, resolves and answers. Default: LlamaIndex's `Settings.llm`.
-            response_synthesizer: see the class.
-            text_qa_template: see the class.
-            node_postprocessors: see the class.
-            answer_top_k: see the class.
-            abstain: see the class.
-            streaming: see the class.
-            callback_manager: LlamaIndex's.
-            **retriever_arguments: all further ones of `T2RAGRetriever`: `max_rounds`, `expand`, `filters`, …
-
-        """
-        return cls(
-            T2RAGRetriever(vector_store, llm=llm, callback_manager=callback_manager, **retriever_arguments),
-            response_synthesizer,
-            node_postprocessors,
-            text_qa_template=text_qa_template,
-            answer_top_k=answer_top_k,
-            abstain=abstain,
-            streaming=streaming,
-            callback_manager=callback_manager,
-        )
+    def _retriever_over(cls, vector_store: GeARVectorStore, **arguments: Any) -> T2RAGRetriever:
+        return T2RAGRetriever(vector_store, **arguments)
 
     def _direct_answer(self, trace: Trace) -> str:
         if not self._abstain or trace.stopped == "resolved":

@@ -1,24 +1,29 @@
-"""`AgentRetriever`: a policy of the loop behind LlamaIndex's retriever interface, whatever the method."""
+"""What all retrievers of the package have in common; and `AgentRetriever`, a policy of the loop behind one."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import AsyncIterator
+from typing import Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.llms import LLM
-from llama_index.core.prompts import BasePromptTemplate
-from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
+from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.agents.loop import Budget, Policy, agent
-from llama_index_gear.errors import ArgumentError, check_question
+from llama_index_gear.errors import check_kind, check_question
 from llama_index_gear.expansion.backends import Backends
+from llama_index_gear.expansion.beam_search import BeamSearch
+from llama_index_gear.expansion.pagerank import LocalPageRank
+from llama_index_gear.expansion.pipeline import GraphExpansion
 from llama_index_gear.flow import Flow, arun, run
+from llama_index_gear.knowledge_graph.store import ExternalTripleStore
+from llama_index_gear.llm.prompting import HasPrompts, Prompts
+from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.trace.trace import Trace, TraceEvent, stream_trace, take_trace, traced, tracing
 
 dispatcher = get_dispatcher(__name__)
@@ -45,44 +50,118 @@ class GeAREvent(BaseEvent):
         return "GeAREvent"
 
 
-class AgentRetriever(BaseRetriever):
-    """What `GeARRetriever` and `T2RAGRetriever` have in common: the loop, its trace, its prompts.
+class StoreRetriever(HasPrompts, BaseRetriever):
+    """A retriever over a store: what it searches, and its prompts.
 
     Args:
-        sources: who answers the policy's requests.
-        policy: the method.
-        budget: what a question may cost.
-        prompts: the policy's prompts by name, which `update_prompts` replaces in place.
+        backends: who answers the requests of its flow.
+        prompts: its prompts, which `update_prompts` replaces.
+        similarity_top_k: passages that it returns.
         callback_manager: LlamaIndex's.
         verbose: LlamaIndex's.
 
-    Attributes:
-        prompt_variables: what each prompt must hold.
-
     """
-
-    prompt_variables: ClassVar[Mapping[str, set[str]]] = {}
 
     def __init__(
         self,
-        sources: Backends,
-        policy: Policy[Any, list[NodeWithScore]],
-        budget: Budget,
-        prompts: dict[str, BasePromptTemplate],
-        *,
-        callback_manager: CallbackManager | None = None,
-        verbose: bool = False,
+        backends: Backends,
+        prompts: Prompts,
+        similarity_top_k: int,
+        callback_manager: CallbackManager | None,
+        verbose: bool,
     ) -> None:
+        check_kind(CallbackManager, optional=True, callback_manager=callback_manager)
         super().__init__(callback_manager=callback_manager, verbose=verbose)
-        self._sources = sources
-        self._policy = policy
-        self._budget = budget
+        self._backends = backends
         self._prompts = prompts
+        self._similarity_top_k = similarity_top_k
+
+    @property
+    def vector_store(self) -> GeARVectorStore:
+        """The store that holds the passages."""
+        return self._backends.vector_store
+
+    @property
+    def base_retriever(self) -> BaseRetriever | None:
+        """The retriever whose passages are expanded; None: the store's own search."""
+        return self._backends.base_retriever
+
+    @property
+    def graph(self) -> ExternalTripleStore | None:
+        """The knowledge graph that is walked; None: the passages' own triples."""
+        return self._backends.graph
+
+    @property
+    def filters(self) -> MetadataFilters | None:
+        """What binds every search, the tenant of the store included."""
+        return self._backends.filters
 
     @property
     def llm(self) -> LLM | None:
-        """The language model."""
-        return self._sources.llm
+        """The language model; None: there is none."""
+        return self._backends.llm
+
+    @property
+    def similarity_top_k(self) -> int:
+        """Passages to return."""
+        return self._similarity_top_k
+
+
+class HasExpansion:
+    """Shows the settings of a graph expansion."""
+
+    _expansion: GraphExpansion
+
+    @property
+    def beam_search(self) -> BeamSearch:
+        """Settings of the beam search."""
+        return self._expansion.beam_search
+
+    @property
+    def pagerank(self) -> LocalPageRank | None:
+        """Settings of PageRank; None: passages are ranked without it."""
+        return self._expansion.pagerank
+
+
+class AgentRetriever(StoreRetriever):
+    """What the agents' retrievers have in common: the loop and its trace.
+
+    Args:
+        backends: see `StoreRetriever`.
+        policy: the method.
+        prompts: the policy's.
+        similarity_top_k: see `StoreRetriever`.
+        budget: what a question may cost; None: no limit.
+        callback_manager: LlamaIndex's.
+        verbose: LlamaIndex's.
+
+    """
+
+    def __init__(
+        self,
+        backends: Backends,
+        policy: Policy[Any, list[NodeWithScore]],
+        prompts: Prompts,
+        similarity_top_k: int,
+        *,
+        budget: Budget | None,
+        callback_manager: CallbackManager | None,
+        verbose: bool,
+    ) -> None:
+        check_kind(Budget, hint="write budget=Budget(timeout=30)", optional=True, budget=budget)
+        super().__init__(backends, prompts, similarity_top_k, callback_manager, verbose)
+        self._policy = policy
+        self._budget = budget or Budget()
+
+    @property
+    def budget(self) -> Budget:
+        """What a question may cost."""
+        return self._budget
+
+    @property
+    def max_steps(self) -> int:
+        """Steps at most."""
+        return self._policy.max_steps
 
     def retrieve_with_trace(self, query: QueryType) -> tuple[list[NodeWithScore], Trace]:
         """`retrieve`, and the record of how it came to its result."""
@@ -103,11 +182,11 @@ class AgentRetriever(BaseRetriever):
         return stream_trace(new_trace(query), lambda: self.aretrieve(query))
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return run(self._flow(query_bundle), self._sources.answer)
+        return run(self._flow(query_bundle), self._backends.answer)
 
     @dispatcher.span
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return await arun(self._flow(query_bundle), self._sources.aanswer)
+        return await arun(self._flow(query_bundle), self._backends.aanswer)
 
     def _flow(self, query_bundle: QueryBundle) -> Flow[list[NodeWithScore]]:
         check_question(query_bundle.query_str)
@@ -119,17 +198,6 @@ class AgentRetriever(BaseRetriever):
             logger.warning("a search ended early, with what it had found: %s; its trace says more", kind)
             logger.debug("the search for %r ended early: %s", trace.question, trace.stopped)
         return nodes
-
-    def _get_prompts(self) -> PromptDictType:
-        return dict(self._prompts)
-
-    def _update_prompts(self, prompts_dict: PromptDictType) -> None:
-        for name, prompt in prompts_dict.items():
-            if name not in self.prompt_variables:
-                raise ArgumentError(f"there is no prompt {name!r}; there are {', '.join(self.prompt_variables)}")
-            if missing := self.prompt_variables[name] - set(prompt.template_vars):
-                raise ArgumentError(f"the {name} prompt lacks the variable {' and '.join(sorted(missing))}")
-        self._prompts.update(prompts_dict)
 
 
 def new_trace(query: QueryType) -> Trace:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.llms import LLM
@@ -12,11 +11,11 @@ from llama_index.core.settings import Settings
 from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQueryMode
 
 from llama_index_gear.agents.loop import Budget
-from llama_index_gear.agents.t2rag.dialogue import DECOMPOSE_PROMPT, RESOLVE_PROMPT
-from llama_index_gear.agents.t2rag.policy import SearchBy, T2RAGPolicy
-from llama_index_gear.errors import ArgumentError, check_counts, check_numbers
+from llama_index_gear.agents.t2rag.policy import PROMPTS, SearchBy, T2RAGPolicy
+from llama_index_gear.errors import ArgumentError, check_counts, check_kind, check_numbers, shown
 from llama_index_gear.expansion.backends import Backends
-from llama_index_gear.expansion.beam_search import BeamSearch, Scorer
+from llama_index_gear.expansion.beam_search import BeamSearch
+from llama_index_gear.llm.prompting import Prompts
 from llama_index_gear.retrievers.base import AgentRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
 
@@ -46,6 +45,8 @@ class T2RAGRetriever(AgentRetriever):
         llm: decomposes and resolves. Default: LlamaIndex's `Settings.llm`.
         max_rounds: rounds at most. Default 3 (T²RAG §5.2); 1 is the ablation "single round" (Table 2).
         similarity_top_k: passages to return. Default 10.
+        filters: bind every search.
+        budget: what a question may cost; see `GeARRetriever`. Default None: no limit.
         passages_per_round: distinct passages whose triples a round retrieves (k in T²RAG Alg. 2). Default 5.
         search_by: "triples" (default), or "passages": a clue is compared with passages by dense search instead ("chunk-
             based slot-filling", T²RAG App. B.5).
@@ -54,37 +55,25 @@ class T2RAGRetriever(AgentRetriever):
             the triples that led there) has all words of the value, and more than half of those of the clue's other
             name; what was left out for that stands in the trace. Default True. False takes the model's word, as the
             paper does.
-        expand: a round that brings nothing new is followed, once, by graph expansion (GeAR §4.2) from the resolved
-            facts towards the open clues, to passages that no round has seen. Default False: T²RAG has no graph. With a
-            model of 1.5 B it took 0.6 calls a question more, for recall@10 of 58.3 instead of 54.4 (30 questions of
-            MuSiQue, see the guide on choosing).
-        max_llm_calls: see `Budget`, as for `max_tokens` and `timeout`. Default None: no limit.
-        max_tokens: see there.
-        timeout: seconds; see there.
-        beam_size: of the expansion; see `NaiveGERetriever`, as for the following. Default 10.
-        beam_length: see there. Default 2.
-        neighbors: see there. Default 100.
-        gamma: see there. Default: twice `beam_size`.
-        diversity: see there. Default True.
-        scorer: see there. Default "novelty".
-        rrf_k: constant of the final fusion. Default 60.
-        filters: bind every search.
+        expand: settings of a beam search. A round that brings nothing new is then followed, once, by graph expansion
+            (GeAR §4.2) from the resolved facts towards the open clues, to passages that no round has seen. Default
+            None: T²RAG has no graph. With a model of 1.5 B, `expand=BeamSearch()` took 0.6 calls a question more, for
+            recall@10 of 58.3 instead of 54.4 (30 questions of MuSiQue, see the guide on choosing).
         prompts: your own for "decompose" or "resolve"; also reachable through `get_prompts` / `update_prompts`.
-            `agents.t2rag.dialogue` in this package shows their variables.
+            `PROMPTS` in this package's `agents.t2rag.policy` shows their variables; a "resolve" prompt may leave out
+            `known`, and `passages` where `show_passages` is False.
+        rrf_k: constant of the final fusion. Default 60.
+        callback_manager: LlamaIndex's.
+        verbose: LlamaIndex's.
 
     Raises:
-        ArgumentError: a number outside its range, a prompt without its variables; (from `retrieve`) an empty question.
+        ArgumentError: as for `GeARRetriever`.
         UnsupportedFilter: (from `retrieve`) a filter that says nothing, or that Qdrant cannot express.
         Exception: (from `retrieve`) what the language model's client raises if the first call fails, and what Qdrant
             raises in the first round. A later failure ends the search with what was found, and the trace's `stopped`
             names it.
 
     """
-
-    prompt_variables: ClassVar[Mapping[str, set[str]]] = {
-        "decompose": {"question"},
-        "resolve": {"question", "clues", "propositions"},
-    }
 
     def __init__(
         self,
@@ -93,58 +82,47 @@ class T2RAGRetriever(AgentRetriever):
         llm: LLM | None = None,
         max_rounds: int = 3,
         similarity_top_k: int = 10,
+        filters: MetadataFilters | None = None,
+        budget: Budget | None = None,
         passages_per_round: int = 5,
         search_by: SearchBy = "triples",
         show_passages: bool = True,
         require_grounding: bool = True,
-        expand: bool = False,
-        max_llm_calls: int | None = None,
-        max_tokens: int | None = None,
-        timeout: float | None = None,
-        beam_size: int = 10,
-        beam_length: int = 2,
-        neighbors: int = 100,
-        gamma: float | None = None,
-        diversity: bool = True,
-        scorer: Scorer = "novelty",
-        rrf_k: int = 60,
-        filters: MetadataFilters | None = None,
+        expand: BeamSearch | None = None,
         prompts: Mapping[str, BasePromptTemplate] | None = None,
+        rrf_k: int = 60,
         callback_manager: CallbackManager | None = None,
         verbose: bool = False,
     ) -> None:
         check_counts(max_rounds=max_rounds, similarity_top_k=similarity_top_k, passages_per_round=passages_per_round)
+        check_kind(BeamSearch, hint="write expand=BeamSearch()", optional=True, expand=expand)
+        check_kind(bool, show_passages=show_passages, require_grounding=require_grounding)
         if search_by not in ("triples", "passages"):
-            raise ArgumentError(f"search_by must be triples or passages; got {search_by!r}")
+            raise ArgumentError(f"search_by must be triples or passages; got {shown(search_by)}")
         if search_by == "passages" and not show_passages:
             raise ArgumentError(
                 "search_by='passages' finds no triples: show_passages=False would show the model nothing"
             )
         check_numbers("0 or more", lambda number: number >= 0, rrf_k=rrf_k)
-        beam_search = BeamSearch(beam_size, beam_length, neighbors, gamma, diversity, scorer)
-        own: dict[str, BasePromptTemplate] = {"decompose": DECOMPOSE_PROMPT, "resolve": RESOLVE_PROMPT}
-        super().__init__(
-            Backends(
-                vector_store,
-                mode=VectorStoreQueryMode.DEFAULT,
-                base_top_k=passages_per_round,
-                filters=filters,
-                llm=Settings.llm if llm is None else llm,
-            ),
-            T2RAGPolicy(
-                max_rounds,
-                passages_per_round,
-                search_by,
-                show_passages,
-                require_grounding,
-                beam_search if expand else None,
-                similarity_top_k,
-                rrf_k,
-                own,
-            ),
-            Budget(max_llm_calls, max_tokens, timeout),
-            own,
-            callback_manager=callback_manager,
-            verbose=verbose,
+        own = Prompts(PROMPTS, prompts, optional=("known",) if show_passages else ("known", "passages"))
+        backends = Backends(
+            vector_store,
+            mode=VectorStoreQueryMode.DEFAULT,
+            base_top_k=passages_per_round,
+            filters=filters,
+            llm=Settings.llm if llm is None else llm,
         )
-        self._update_prompts(dict(prompts or {}))
+        policy = T2RAGPolicy(
+            max_steps=max_rounds,
+            passages=passages_per_round,
+            search_by=search_by,
+            show_passages=show_passages,
+            require_grounding=require_grounding,
+            expand=expand,
+            top_k=similarity_top_k,
+            rrf_k=rrf_k,
+            prompts=own,
+        )
+        super().__init__(
+            backends, policy, own, similarity_top_k, budget=budget, callback_manager=callback_manager, verbose=verbose
+        )

@@ -25,7 +25,7 @@ FOLDERS = {
     "agents": "llm expansion trace",
     "retrievers": "llm store knowledge_graph expansion trace agents",
     "query_engines": "llm store knowledge_graph trace retrievers",
-    "postprocessors": "llm store expansion",
+    "postprocessors": "llm store knowledge_graph expansion",
     "testing": "store",
 }
 QDRANT = {"store", "knowledge_graph", "testing"}

@@ -13,7 +13,7 @@ from llama_index.core.schema import TextNode
 from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
 
 from llama_index_gear.agents.loop import Budget
-from llama_index_gear.errors import ArgumentError, EmbeddingError
+from llama_index_gear.errors import ArgumentError, EmbeddingError, check_kind
 from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
@@ -125,37 +125,30 @@ def make(store: GeARVectorStore, graph: ExternalTripleStore, tmp_path_factory: A
     }
 
 
-SEARCH = {"beam_size": NO_COUNT, "beam_length": NO_COUNT, "neighbors": NO_COUNT, "gamma": NOT_POSITIVE}
 RRF = {"rrf_k": NEGATIVE}
 COST = {"max_llm_calls": NO_LIMIT, "max_tokens": NO_LIMIT, "timeout": [*NOT_POSITIVE, 10**9]}
 REFUSED: dict[str, dict[str, list[Any]]] = {
     "Budget": COST,
-    "BeamSearch": {"beam_size": NO_COUNT, "length": NO_COUNT, "neighbors": NO_COUNT, "gamma": NOT_POSITIVE},
+    "BeamSearch": {"beam_size": NO_COUNT, "beam_length": NO_COUNT, "neighbors": NO_COUNT, "gamma": NOT_POSITIVE},
     "LocalPageRank": {
         "restart": [*NOT_POSITIVE, 1.1],
         "epsilon": [*NOT_POSITIVE, 1e-10, 1],
         "passage_weight": NEGATIVE,
     },
-    "NaiveGERetriever": {**SEARCH, **RRF, "similarity_top_k": NO_COUNT},
-    "SyncGERetriever": {**SEARCH, **RRF, "similarity_top_k": NO_COUNT, "link_top_k": NO_COUNT},
+    "NaiveGERetriever": {**RRF, "similarity_top_k": NO_COUNT},
+    "SyncGERetriever": {**RRF, "similarity_top_k": NO_COUNT, "link_top_k": NO_COUNT},
     "GeARRetriever": {
-        **SEARCH,
         **RRF,
-        **COST,
         **dict.fromkeys(
             ["max_steps", "similarity_top_k", "base_top_k", "link_top_k", "passage_link_top_k", "gist_size"], NO_COUNT
         ),
     },
     "T2RAGRetriever": {
-        **SEARCH,
         **RRF,
-        **COST,
         **dict.fromkeys(["max_rounds", "similarity_top_k", "passages_per_round"], NO_COUNT),
     },
     "ExternalGeARRetriever": {
-        **SEARCH,
         **RRF,
-        **COST,
         **dict.fromkeys(
             [
                 "max_steps",
@@ -169,7 +162,7 @@ REFUSED: dict[str, dict[str, list[Any]]] = {
             NO_COUNT,
         ),
     },
-    "DiverseTripleBeamSearch": {**SEARCH, **RRF, "top_n": NO_COUNT, "link_top_k": NO_COUNT},
+    "DiverseTripleBeamSearch": {**RRF, "top_n": NO_COUNT, "link_top_k": NO_COUNT},
     "RankBM25Retriever": {"similarity_top_k": NO_COUNT, "k1": NEGATIVE, "b": [*NEGATIVE, 1.5]},
     "GeARQueryEngine": {"answer_top_k": NO_COUNT},
     "T2RAGQueryEngine": {"answer_top_k": NO_COUNT},
@@ -207,6 +200,7 @@ REFUSED: dict[str, dict[str, list[Any]]] = {
 }
 MAY_BE_NONE = {
     "gamma",
+    "base_top_k",
     "rank_top_k",
     "max_llm_calls",
     "max_tokens",
@@ -219,7 +213,7 @@ MAY_BE_NONE = {
     "sparse_top_k",
     "hybrid_top_k",
 }
-NAMED_OTHERWISE = {"length": "beam_length", "limit": "limit|neighbors"}
+NAMED_OTHERWISE = {"limit": "limit|neighbors"}
 
 
 @pytest.mark.parametrize(
@@ -228,7 +222,10 @@ NAMED_OTHERWISE = {"length": "beam_length", "limit": "limit|neighbors"}
 def test_what_is_outside_its_range_is_refused_by_name(
     make: dict[str, Callable[..., Any]], what: str, name: str
 ) -> None:
-    values = REFUSED[what][name] + ([] if name in MAY_BE_NONE or what.startswith("query") else [None])
+    may_be_none = (
+        name in MAY_BE_NONE or what.startswith("query") or (what, name) == ("DiverseTripleBeamSearch", "link_top_k")
+    )
+    values = REFUSED[what][name] + ([] if may_be_none else [None])
     for value in values:
         with pytest.raises(ArgumentError, match=NAMED_OTHERWISE.get(name, name)) as caught:
             make[what](**{name: value})
@@ -238,10 +235,10 @@ def test_what_is_outside_its_range_is_refused_by_name(
 GOOD: list[tuple[str, dict[str, Any]]] = [
     ("Budget", {"max_llm_calls": 1, "max_tokens": 10**7, "timeout": 1_000_000}),
     ("Budget", {"timeout": 1e-3}),
-    ("BeamSearch", {"beam_size": 1, "length": 1, "neighbors": 1_000_000, "gamma": 1e-9}),
-    ("NaiveGERetriever", {"gamma": 2**64}),
+    ("BeamSearch", {"beam_size": 1, "beam_length": 1, "neighbors": 1_000_000, "gamma": 1e-9}),
+    ("BeamSearch", {"gamma": 2**64}),
     ("LocalPageRank", {"restart": 1, "epsilon": 1e-9, "passage_weight": 0}),
-    ("NaiveGERetriever", {"rrf_k": 0, "gamma": np.float64(2), "similarity_top_k": 1_000_000}),
+    ("NaiveGERetriever", {"rrf_k": 0, "similarity_top_k": 1_000_000}),
     ("GeARTripleExtractor", {"max_retries": 0, "retry_backoff": 0, "price": (0, 0.5), "max_cost": 0}),
     ("RankBM25Retriever", {"k1": 0, "b": 1}),
     ("WikidataDump", {"aliases": 0}),
@@ -317,3 +314,14 @@ def test_a_model_that_gives_no_vector_is_named_and_nothing_is_written(tmp_path: 
 def test_numbers_of_every_kind_are_a_vector(store: GeARVectorStore) -> None:
     mixed: list[Any] = [1, 0.5, np.float32(0.25), np.float64(0.5), np.int64(1), 0, 0, 0]
     assert store.query(VectorStoreQuery(query_embedding=mixed, similarity_top_k=1)).ids == ["p"]
+
+
+@pytest.mark.parametrize("kinds", [dict, (dict, list)])
+def test_a_wrong_kind_is_refused_by_name_with_what_to_write(kinds: Any) -> None:
+    check_kind(kinds, filters={})
+    check_kind(kinds, optional=True, filters=None)
+    for wrong in ("a=b", 5, None, dict, object()):
+        with pytest.raises(ArgumentError, match=r"filters must be a dict( or list)?, got .*: write {}"):
+            check_kind(kinds, hint="write {}", ids={}, filters=wrong)
+    with pytest.raises(ArgumentError, match=r"ids must be a dict( or list)? or None, got 'x'$"):
+        check_kind(kinds, optional=True, ids="x")

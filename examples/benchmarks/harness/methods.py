@@ -32,6 +32,7 @@ from harness.settings import (
 from harness.stand_in_readers import READERS, StandIn
 from harness.usage import TimedRetriever
 from llama_index_gear import (
+    BeamSearch,
     ExternalGeARRetriever,
     ExternalTripleStore,
     GeARRetriever,
@@ -119,14 +120,13 @@ class Workbench:
             return Fixed({q.question: [known[g] for g in q.gold if g in known] for q in self.dataset.questions})
         shared = self._shared(cut, settings, extra)
         if expansion == "t2rag":
-            rounds, by = settings.max_steps, settings.search_by
             return T2RAGRetriever(
                 self.store,
                 llm=self.llm,
-                max_rounds=rounds,  # type: ignore[arg-type]
-                search_by=by,
-                expand=settings.expand,
-                **shared,
+                max_rounds=settings.max_steps,  # type: ignore[arg-type]
+                similarity_top_k=cut,
+                search_by=settings.search_by,
+                expand=shared["beam_search"] if settings.expand else None,
             )
         if not expansion:
             return self._base(base, cut, settings)
@@ -139,7 +139,7 @@ class Workbench:
 
     def _shared(self, cut: int, settings: Settings, extra: str) -> dict[str, Any]:
         names = ("scorer", "diversity", "beam_size", "beam_length", "neighbors", "gamma")
-        shared: dict[str, Any] = {name: getattr(settings, name) for name in names}
+        shared: dict[str, Any] = {"beam_search": BeamSearch(**{name: getattr(settings, name) for name in names})}
         if extra == "pagerank":
             shared["pagerank"] = LocalPageRank(epsilon=settings.epsilon)
         if extra == "external":

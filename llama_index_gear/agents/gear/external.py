@@ -14,9 +14,10 @@ from llama_index_gear.agents.gear.reasoning import parse_query
 from llama_index_gear.agents.memory import GistMemory, PassagePool, linked_triples, traced_beams
 from llama_index_gear.errors import ArgumentError, ReplyError
 from llama_index_gear.expansion.external import ExternalGraphExpansion
+from llama_index_gear.expansion.reader import READ_PROMPT
 from llama_index_gear.flow import Flow
 from llama_index_gear.llm.parsing import spoken
-from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse, numbered_passages, unfenced
+from llama_index_gear.llm.prompting import ParsedReply, Prompts, ask_and_parse, numbered_passages, unfenced
 from llama_index_gear.llm.verdicts import yes_or_no
 from llama_index_gear.nodes import llm_texts
 from llama_index_gear.requests import FetchTriples
@@ -30,28 +31,28 @@ class _State(SearchState):
     kept: list[str] | None = None  # by the filter
 
 
-@dataclass
+@dataclass(kw_only=True)
 class ExternalPolicy:
     """What a step does when the triples come from a graph that knows nothing of the passages.
 
     Args:
-        walk: base retrieval, reading, linking, expansion and online alignment.
+        expansion: base retrieval, reading, linking, expansion and online alignment.
         max_steps: steps at most.
         expand_from_step: the first step with graph expansion.
         gist_size: facts that the gist memory holds.
         rank_top_k: remembered passages that the filter is shown; None: no filter.
         top_k: passages to return.
-        prompts: "decide" and "rank".
+        prompts: `PROMPTS`, or some of the user's; "read" is the expansion's.
 
     """
 
-    walk: ExternalGraphExpansion
+    expansion: ExternalGraphExpansion
     max_steps: int
     expand_from_step: int
     gist_size: int
     rank_top_k: int | None
     top_k: int
-    prompts: dict[str, BasePromptTemplate]
+    prompts: Prompts
 
     def begin(self, query: QueryBundle, trace: Trace) -> _State:
         """Nothing is known but the question."""
@@ -71,19 +72,19 @@ class ExternalPolicy:
     def finish(self, state: _State) -> Flow[list[NodeWithScore]]:
         """What the filter kept; all remembered passages, fused, if it was not asked."""
         yield from ()
-        return state.found.final_ranking([], self.top_k, self.walk.rrf_k, state.kept)
+        return state.found.final_ranking([], self.top_k, self.expansion.rrf_k, state.kept)
 
     def _searching(self, state: _State, record: Step) -> Flow[str]:
-        known, passages = yield from base_search(self.walk, state, record)
+        known, passages = yield from base_search(self.expansion, state, record)
         state.trace.note(record, passages=list(passages))
         if not passages:
             return "nothing found" if record.number == 1 else ""
         if record.number == 1:
             yield [FetchTriples([])]  # a graph that isn't there raises now, while nothing is lost
         if record.number < self.expand_from_step:
-            reading = yield from self.walk.reading(known.query_str, passages)
+            reading = yield from self.expansion.reading(known.query_str, passages)
         else:
-            walk = yield from self.walk.walk_graph_flow(known, passages)
+            walk = yield from self.expansion.walk_graph_flow(known, passages)
             reading = walk.start.reading
             state.found.lists[-1] = [passage_id for passage_id, _ in walk.fused]
             state.found.add(walk.nodes, {each: walk.chain(each) for each in walk.chains})
@@ -122,7 +123,7 @@ class ExternalPolicy:
 
     def _filtering(self, state: _State, record: Step, top_k: int) -> Flow[None]:
         """One call: which of the remembered passages help, best first (Eq. 6)."""
-        shown_ids = state.found.fused_ids(self.walk.rrf_k)[:top_k]
+        shown_ids = state.found.fused_ids(self.expansion.rrf_k)[:top_k]
         if not shown_ids:
             return
         texts = llm_texts(state.found.nodes[passage_id] for passage_id in shown_ids)
@@ -175,6 +176,9 @@ and leave out those that don't help. If none does, write: none. Nothing else.
 {problem}"""
 )
 """`filter(P, G)` of Millions of GeAR-s Eq. 6. Variables: `passages`, `gist`, `question`, `problem`."""
+
+PROMPTS = {"read": READ_PROMPT, "decide": DECIDE_PROMPT, "rank": RANK_PROMPT}
+"""The prompts of the agent over a graph that exists, by name."""
 
 _BRACKETED = re.compile(r"\[\s*(\d{1,4}(?:\s*,\s*\d{1,4})*)\s*\]")
 _RANKED = re.compile(r"\[[\d\s,]+\](?:[\s*]*>[\s*]*\[[\d\s,]+\])*")

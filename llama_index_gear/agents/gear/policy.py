@@ -6,20 +6,40 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 
-from llama_index_gear.agents.gear.reasoning import Verdict, read_and_reason, read_gist, reason, rewrite
+from llama_index_gear.agents.gear.reasoning import (
+    GIST_PROMPT,
+    READ_AND_REASON_PROMPT,
+    REASON_PROMPT,
+    REWRITE_PROMPT,
+    Verdict,
+    read_and_reason,
+    read_gist,
+    reason,
+    rewrite,
+)
 from llama_index_gear.agents.memory import GistMemory, PassagePool, linked_triples, traced_beams
 from llama_index_gear.expansion.backends import embed_query_flow
 from llama_index_gear.expansion.pipeline import ExpansionResult, GraphExpansion
+from llama_index_gear.expansion.reader import READ_PROMPT
 from llama_index_gear.flow import Flow
 from llama_index_gear.fusion import reciprocal_rank_fusion
+from llama_index_gear.llm.prompting import Prompts
 from llama_index_gear.nodes import llm_texts
 from llama_index_gear.requests import EmbedQuery, FetchPassages, LinkTriples, RetrievePassages
 from llama_index_gear.trace.evidence import PassageLink, Step
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import StoredTriple, Triple, entity_key, plain
+
+PROMPTS = {
+    "read": READ_PROMPT,
+    "gist": GIST_PROMPT,
+    "reason": REASON_PROMPT,
+    "merged": READ_AND_REASON_PROMPT,
+    "rewrite": REWRITE_PROMPT,
+}
+"""The prompts of GeAR's agent, by name."""
 
 Calls = Literal["separate", "merged", "single"]
 """Which calls of the language model a step makes; see `GeARRetriever`."""
@@ -51,14 +71,14 @@ class _State(SearchState):
 
 
 def base_search(
-    walk: GraphExpansion, state: SearchState, record: Step
+    expansion: GraphExpansion, state: SearchState, record: Step
 ) -> Flow[tuple[QueryBundle, dict[str, BaseNode]]]:
     """A step's base retrieval: its query with embedding, and the passages by id, best first; both written down."""
     known = yield from embed_query_flow(state.bundle)
     state.queries.append(known.query_str)
     state.trace.note(record, query=known.query_str)
-    base = yield from walk.searching(state.bundle, known)
-    passages = yield from walk.apply_filters_flow(base)
+    base = yield from expansion.searching(state.bundle, known)
+    passages = yield from expansion.apply_filters_flow(base)
     # Should the step be cut short, the base passages are its list.
     state.found.lists.append(list(passages))
     state.found.add(passages)
@@ -66,28 +86,28 @@ def base_search(
     return known, passages
 
 
-@dataclass
+@dataclass(kw_only=True)
 class GeARPolicy:
     """What GeAR does in a step, and how it ranks at the end (GeAR §5, Eq. 4 to 9).
 
     Args:
-        walk: base retrieval, reading, linking and graph expansion (SyncGE).
+        expansion: base retrieval, reading, linking and graph expansion (SyncGE).
         max_steps: steps at most.
         calls: which calls a step makes; see `GeARRetriever`.
         gist_size: facts that the gist memory holds.
         passage_link_top_k: passages, and triples, that each fact of the gist is linked to.
         top_k: passages to return.
-        prompts: "gist", "reason", "merged" and "rewrite".
+        prompts: `PROMPTS`, or some of the user's; "read" is the expansion's.
 
     """
 
-    walk: GraphExpansion
+    expansion: GraphExpansion
     max_steps: int
     calls: Calls
     gist_size: int
     passage_link_top_k: int
     top_k: int
-    prompts: dict[str, BasePromptTemplate]
+    prompts: Prompts
 
     def begin(self, query: QueryBundle, trace: Trace) -> _State:
         """Nothing is known but the question."""
@@ -95,12 +115,12 @@ class GeARPolicy:
 
     def step(self, state: _State, record: Step) -> Flow[str]:
         """SyncGE, gist, reasoning, and the next query (GeAR §5)."""
-        known, passages = yield from base_search(self.walk, state, record)
+        known, passages = yield from base_search(self.expansion, state, record)
         if record.number == 1:
             state.embedding = known.embedding or ()
         if not passages:
             return "nothing found"
-        walk = yield from self.walk.walk_graph_flow(known, passages)
+        walk = yield from self.expansion.walk_graph_flow(known, passages)
         state.found.lists[-1] = [passage_id for passage_id, _ in walk.fused]
         state.found.add(walk.nodes, {each: walk.chain(each) for each in walk.chains})
         self._note_walk(state.trace, record, walk)
@@ -174,7 +194,7 @@ class GeARPolicy:
             state.trace.note(
                 links=[PassageLink(triple=s, passages=ids) for s, ids in zip(plain(facts), passages, strict=True)]
             )
-        return state.found.final_ranking(passages, self.top_k, self.walk.rrf_k)
+        return state.found.final_ranking(passages, self.top_k, self.expansion.rrf_k)
 
     def _linking(self, state: _State, facts: Sequence[Triple]) -> Flow[list[list[str]]]:
         """passageLink(t, k) = RRF(h(t, C), passages of h(t, T)) of each fact (GeAR Eq. 10), as ids that exist.
@@ -184,13 +204,13 @@ class GeARPolicy:
         texts = [fact.text for fact in facts]
         bundles = [QueryBundle(text) for text in texts]
         top_k = self.passage_link_top_k
-        if self.walk.sources.base_retriever is None:
+        if self.expansion.backends.base_retriever is None:
             embeddings = yield [EmbedQuery(text) for text in texts]
             bundles = [QueryBundle(text, embedding=vector) for text, vector in zip(texts, embeddings, strict=True)]
         answers = yield [LinkTriples(texts, top_k, state.embedding), *map(RetrievePassages, bundles)]
         stated: list[list[StoredTriple]] = answers[0]
         found: list[list[NodeWithScore]] = [each[:top_k] for each in answers[1:]]
-        admitted = yield from self.walk.apply_filters_flow([each for results in found for each in results])
+        admitted = yield from self.expansion.apply_filters_flow([each for results in found for each in results])
         state.found.add(admitted)
         unknown = [t.passage_id for triples in stated for t in triples if t.passage_id not in state.found.nodes]
         if unknown:
@@ -203,6 +223,6 @@ class GeARPolicy:
         for triples, results in zip(stated, found, strict=True):
             searched = [each.node.node_id for each in results if each.node.node_id in admitted]
             through = [each.passage_id for each in triples if each.passage_id in state.found.nodes]
-            fused = reciprocal_rank_fusion([searched, through], k=self.walk.rrf_k)
+            fused = reciprocal_rank_fusion([searched, through], k=self.expansion.rrf_k)
             passages.append([passage_id for passage_id, _ in fused])
         return passages

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
-from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from llama_index_gear.agents.memory import GistMemory, PassagePool, linked_triples, traced_beams
 from llama_index_gear.agents.t2rag.clues import Clue, Clues, proposition
-from llama_index_gear.agents.t2rag.dialogue import decompose, resolve
+from llama_index_gear.agents.t2rag.dialogue import DECOMPOSE_PROMPT, RESOLVE_PROMPT, decompose, resolve
 from llama_index_gear.agents.t2rag.resolution import (
     Material,
     ResolutionResult,
@@ -24,6 +23,7 @@ from llama_index_gear.errors import ArgumentError
 from llama_index_gear.expansion.backends import embed_query_flow
 from llama_index_gear.expansion.beam_search import BeamSearch, diverse_triple_beam_search, flatten
 from llama_index_gear.flow import Flow
+from llama_index_gear.llm.prompting import Prompts
 from llama_index_gear.nodes import llm_texts
 from llama_index_gear.requests import (
     EmbedQuery,
@@ -36,6 +36,9 @@ from llama_index_gear.requests import (
 from llama_index_gear.trace.evidence import ClueState, PassageLink, Slots, Step, Unknown
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import StoredTriple, Triple, plain
+
+PROMPTS = {"decompose": DECOMPOSE_PROMPT, "resolve": RESOLVE_PROMPT}
+"""The prompts of T²RAG, by name."""
 
 SearchBy = Literal["triples", "passages"]
 """What a clue is compared with: triples (T²RAG Alg. 2) or passages (T²RAG App. B.5, "chunk-based slot-filling")."""
@@ -71,7 +74,7 @@ class _Hits:
     chains: dict[str, list[Slots]] = field(default_factory=dict)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class T2RAGPolicy:
     """What T²RAG does in a round, and how its passages are ranked at the end.
 
@@ -82,10 +85,10 @@ class T2RAGPolicy:
         show_passages: False shows the model the propositions alone.
         require_grounding: a value is taken only if a passage that the model was shown has it, beside a name of the
             clue.
-        search: settings of the beam search that expands a round which brought nothing new; None: no expansion.
+        expand: settings of the beam search that expands a round which brought nothing new; None: no expansion.
         top_k: passages to return.
         rrf_k: constant of the final fusion.
-        prompts: "decompose" and "resolve".
+        prompts: `PROMPTS`, or some of the user's.
 
     """
 
@@ -94,10 +97,10 @@ class T2RAGPolicy:
     search_by: SearchBy
     show_passages: bool
     require_grounding: bool
-    search: BeamSearch | None
+    expand: BeamSearch | None
     top_k: int
     rrf_k: int
-    prompts: dict[str, BasePromptTemplate]
+    prompts: Prompts
 
     def begin(self, query: QueryBundle, trace: Trace) -> _State:
         """Nothing is known but the question."""
@@ -192,7 +195,7 @@ class T2RAGPolicy:
 
     def _expanding(self, state: _State, record: Step) -> Flow[_Hits]:
         """Graph expansion from what is resolved, towards what is open, to passages that no round has seen."""
-        assert self.search is not None
+        assert self.expand is not None
         state.is_stuck, state.has_expanded = False, True
         open_clues = state.clues.of("searchable", "fuzzy", "unconfirmed")
         towards = " ".join(filter(None, (proposition(state.clues.now(clue)) for clue in open_clues)))
@@ -205,7 +208,7 @@ class T2RAGPolicy:
         if state.facts.triples:
             (links,) = yield [LinkTriples([fact.text for fact in state.facts.triples], 1, vector)]
             start = [triple for each in links for triple in each]
-        beams = yield from diverse_triple_beam_search(towards, vector, start, self.search)
+        beams = yield from diverse_triple_beam_search(towards, vector, start, self.expand)
         state.trace.note(record, beams=traced_beams(beams))
         chains = flatten(beams)
         fresh = [passage_id for passage_id in chains if passage_id not in state.found.nodes][: self.passages]
@@ -269,7 +272,7 @@ class T2RAGPolicy:
         can_search = bool(self._unsearched(state)) or (bool(state.clues.of("fuzzy")) and not state.has_asked_itself)
         if is_new and can_search:
             return ""
-        if self.search is not None and not state.has_expanded:
+        if self.expand is not None and not state.has_expanded:
             state.is_stuck = True
             return ""
         return "nothing new"

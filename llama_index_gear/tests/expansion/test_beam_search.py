@@ -127,7 +127,7 @@ def algorithm_1(world: World, initial: Sequence[int], options: BeamSearch) -> li
         if (t,) not in [chain for _, chain in scored]:  # repetitions count once
             scored.append((_score(world, options.scorer, (t,)), (t,)))
     beams = sorted(scored, key=lambda entry: -entry[0])[:b]
-    for _ in range(2, options.length + 1):
+    for _ in range(2, options.beam_length + 1):
         in_a_beam = [t for _, chain in beams for t in chain]
         extensions: list[tuple[float, Chain]] = []
         for s, chain in beams:
@@ -179,7 +179,7 @@ def problems(draw: st.DrawFn) -> tuple[World, list[int], BeamSearch]:
         initial,
         BeamSearch(
             beam_size=draw(st.integers(1, 5)),
-            length=draw(st.integers(1, 4)),
+            beam_length=draw(st.integers(1, 4)),
             neighbors=draw(st.one_of(st.integers(1, 4), st.just(100))),
             gamma=draw(st.one_of(st.none(), st.floats(0.25, 9))),
             diversity=draw(st.booleans()),
@@ -205,7 +205,7 @@ def test_what_always_holds(problem: tuple[World, list[int], BeamSearch]) -> None
     beams = world.search(initial, options)
     assert 1 <= len(beams) <= options.beam_size
     assert [beam.score for beam in beams] == sorted((beam.score for beam in beams), reverse=True)
-    assert len({len(beam.chain) for beam in beams}) == 1 and len(beams[0].chain) <= options.length
+    assert len({len(beam.chain) for beam in beams}) == 1 and len(beams[0].chain) <= options.beam_length
     assert len(set(_numbers(beams))) == len(beams)
     for beam, chain in zip(beams, _numbers(beams), strict=True):
         assert chain[0] in initial
@@ -221,8 +221,8 @@ def test_what_always_holds(problem: tuple[World, list[int], BeamSearch]) -> None
 @given(problems())
 def test_a_hop_enters_no_triple_that_stands_in_a_beam(problem: tuple[World, list[int], BeamSearch]) -> None:
     world, initial, options = problem
-    shorter = world.search(initial, replace(options, length=1))
-    longer = world.search(initial, replace(options, length=2))
+    shorter = world.search(initial, replace(options, beam_length=1))
+    longer = world.search(initial, replace(options, beam_length=2))
     visited = {n for chain in _numbers(shorter) for n in chain}
     for chain in _numbers(longer):
         assert (chain[0],) in _numbers(shorter)
@@ -234,7 +234,7 @@ def test_a_hop_enters_no_triple_that_stands_in_a_beam(problem: tuple[World, list
 def test_the_penalty_promotes_nothing_and_raises_no_score(problem: tuple[World, list[int], BeamSearch]) -> None:
     """All extensions of one beam, negative scores or not: the same order with diversity as without, no score higher."""
     world, initial, options = problem
-    all_of_one = replace(options, beam_size=50, length=2, gamma=options.gamma or 4.0, diversity=False)
+    all_of_one = replace(options, beam_size=50, beam_length=2, gamma=options.gamma or 4.0, diversity=False)
     plain = world.search(initial[:1], all_of_one)
     diverse = world.search(initial[:1], replace(all_of_one, diversity=True))
     assert _numbers(diverse) == _numbers(plain)
@@ -344,14 +344,19 @@ def test_beams_that_cannot_grow_drop_out_unless_all_do() -> None:
     world = replace(star, ends=((0, 1), (5, 6), (6, 7)))
     assert _numbers(world.search([0, 1], BeamSearch())) == [(1, 2)]
     assert _numbers(world.search([0], BeamSearch())) == [(0,)]
-    assert _numbers(_row([0.5, 0.4, 0.3]).search([0], BeamSearch(length=9))) == [(0, 1, 2)]
+    assert _numbers(_row([0.5, 0.4, 0.3]).search([0], BeamSearch(beam_length=9))) == [(0, 1, 2)]
 
 
 def test_length_one_is_the_start_ranked() -> None:
     world = _star([0.2, 0.9, 0.5, 0.9])
     for scorer in ("novelty", "composed", "additive"):
-        assert _numbers(world.search([0, 1, 2, 3], BeamSearch(length=1, scorer=scorer))) == [(1,), (3,), (2,), (0,)]
-    assert _numbers(world.search([3, 2, 1, 0], BeamSearch(length=1, beam_size=2))) == [(3,), (1,)]
+        assert _numbers(world.search([0, 1, 2, 3], BeamSearch(beam_length=1, scorer=scorer))) == [
+            (1,),
+            (3,),
+            (2,),
+            (0,),
+        ]
+    assert _numbers(world.search([3, 2, 1, 0], BeamSearch(beam_length=1, beam_size=2))) == [(3,), (1,)]
 
 
 @pytest.mark.parametrize("diversity", [True, False])
@@ -364,7 +369,7 @@ def test_equal_scores_keep_the_order_of_discovery(diversity: bool) -> None:
         return [float(number % 3) for number in numbers]
 
     def found(initial: Sequence[int], length: int) -> list[Chain]:
-        options = BeamSearch(beam_size=100, length=length, scorer=scorer, diversity=diversity)
+        options = BeamSearch(beam_size=100, beam_length=length, scorer=scorer, diversity=diversity)
         return _numbers(world.search(initial, options))
 
     order = [*range(2, 101, 2), *range(99, 0, -2)]
@@ -395,7 +400,7 @@ def test_round_trips(scorer: Scorer, start: list[type], hop: list[type]) -> None
     world = _row([0.5, 0.4, 0.3, 0.2])
     asked: list[list[Any]] = []
     flow = diverse_triple_beam_search(
-        QUESTION, list(world.query), [world.stored(0), world.stored(1)], BeamSearch(length=4, scorer=scorer)
+        QUESTION, list(world.query), [world.stored(0), world.stored(1)], BeamSearch(beam_length=4, scorer=scorer)
     )
     batch = next(flow)
     with pytest.raises(StopIteration):
@@ -411,7 +416,7 @@ def test_round_trips(scorer: Scorer, start: list[type], hop: list[type]) -> None
 def test_what_a_hop_asks_for() -> None:
     world = _star([0.9, 0.8, 0.7, 0.6])
     starts = [world.stored(0), world.stored(1)]
-    flow = diverse_triple_beam_search(QUESTION, [1.0, 0.0, 0.0], starts, BeamSearch(neighbors=7, length=2))
+    flow = diverse_triple_beam_search(QUESTION, [1.0, 0.0, 0.0], starts, BeamSearch(neighbors=7, beam_length=2))
     (request,) = next(flow)
     assert isinstance(request, NeighborTriples)
     assert [set(keys) for keys in request.triple_entities] == [{"entity 0", "entity 1"}, {"entity 0", "entity 2"}]
@@ -483,7 +488,7 @@ def test_a_scorer_that_gives_not_a_number_is_named() -> None:
     [
         ("beam_size", 0),
         ("beam_size", -1),
-        ("length", 0),
+        ("beam_length", 0),
         ("neighbors", 0),
         ("gamma", 0),
         ("gamma", -1.5),
@@ -499,7 +504,7 @@ def test_bad_settings(name: str, value: Any) -> None:
 
 def test_defaults_are_the_papers() -> None:
     default = BeamSearch()
-    assert (default.beam_size, default.length, default.neighbors, default.gamma, default.diversity) == (
+    assert (default.beam_size, default.beam_length, default.neighbors, default.gamma, default.diversity) == (
         10,
         2,
         100,

@@ -37,6 +37,7 @@ from llama_index_gear import (
     Triple,
     attach_triples,
 )
+from llama_index_gear.agents.loop import Budget
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.query_engines.gear import ANSWER_PROMPT
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
@@ -203,7 +204,7 @@ async def test_the_response_is_json(store: GeARVectorStore, mode: Mode) -> None:
 @MODES
 async def test_what_a_limit_left_is_answered_from_and_named(store: GeARVectorStore, mode: Mode) -> None:
     llm = ScriptedLLM([*SEARCH[:4], ANSWER])
-    response = await ask(mode, GeARQueryEngine.from_vector_store(store, llm=llm, max_llm_calls=4))
+    response = await ask(mode, GeARQueryEngine.from_vector_store(store, llm=llm, budget=Budget(max_llm_calls=4)))
     assert str(response) == ANSWER and response.metadata["gear_stopped"] == "max_llm_calls"
     assert response.metadata["gear_llm_calls"] == 4 and {"ann", "bob"} <= set(ids(response.source_nodes))
 

@@ -114,7 +114,7 @@ async def test_the_graph_finds_what_the_base_cannot(store: GeARVectorStore, embe
 
 
 async def test_three_triples_reach_three_hops(store: GeARVectorStore) -> None:
-    found = await both(NaiveGERetriever(store, similarity_top_k=7, beam_length=3))
+    found = await both(NaiveGERetriever(store, similarity_top_k=7, beam_search=BeamSearch(beam_length=3)))
     assert {"stephen", "dell", "tech"} <= set(ids(found))
 
 
@@ -135,7 +135,7 @@ async def test_the_explanation_is_hidden_from_models(store: GeARVectorStore) -> 
     "scorer", ["novelty", "composed", "additive", "exact", lambda q, texts: [len(t) for t in texts]]
 )
 async def test_every_scorer_runs(store: GeARVectorStore, scorer: Any) -> None:
-    assert len(await both(NaiveGERetriever(store, scorer=scorer, similarity_top_k=5))) == 5
+    assert len(await both(NaiveGERetriever(store, beam_search=BeamSearch(scorer=scorer), similarity_top_k=5))) == 5
 
 
 async def test_a_callable_scorer_decides(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
@@ -148,7 +148,7 @@ async def test_a_callable_scorer_decides(store: GeARVectorStore, embed_model: Wo
         seen.extend(texts)
         return [10.0 if "1982" in text else 0.0 for text in texts]
 
-    found = await both(NaiveGERetriever(store, base, scorer=prefers_1982, beam_length=3))
+    found = await both(NaiveGERetriever(store, base, beam_search=BeamSearch(scorer=prefers_1982, beam_length=3)))
     assert ids(found) == ["stephen", "dell", "tech"]
     assert any(text.count(". ") == 2 for text in seen)
 
@@ -224,7 +224,9 @@ def test_prompts_are_visible_and_replaceable(store: GeARVectorStore) -> None:
 async def test_pagerank_is_a_third_list(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
     """It reaches passages over as many triples as it takes, and counts like the other two."""
     base = RankBM25Retriever(nodes(embed_model)[:1], similarity_top_k=1)
-    found = await both(NaiveGERetriever(store, base, beam_length=1, rrf_k=7, pagerank=LocalPageRank()))
+    found = await both(
+        NaiveGERetriever(store, base, beam_search=BeamSearch(beam_length=1), rrf_k=7, pagerank=LocalPageRank())
+    )
     ranks = {each.node.node_id: each.node.metadata["gear_ranks"] for each in found}
     assert ranks == {
         "stephen": {"base": 1, "graph": 1, "pagerank": 1},
@@ -233,15 +235,21 @@ async def test_pagerank_is_a_third_list(store: GeARVectorStore, embed_model: Wor
     }
     for each in found:
         assert each.score == pytest.approx(sum(1 / (7 + rank) for rank in ranks[each.node.node_id].values()), abs=1e-12)
-    assert ids(await both(NaiveGERetriever(store, base, beam_length=1))) == ["stephen"]
-    few = NaiveGERetriever(store, base, beam_length=1, similarity_top_k=2, pagerank=LocalPageRank())
+    assert ids(await both(NaiveGERetriever(store, base, beam_search=BeamSearch(beam_length=1)))) == ["stephen"]
+    few = NaiveGERetriever(
+        store, base, beam_search=BeamSearch(beam_length=1), similarity_top_k=2, pagerank=LocalPageRank()
+    )
     assert ids(await both(few)) == ["stephen", "dell"]
 
 
 async def test_pagerank_starts_from_what_the_reader_notes(store: GeARVectorStore) -> None:
     reply = '{"triples": [["Dell Curry", "went to", "Virginia Tech"]]}'
     llm = ScriptedLLM([reply, reply])
-    found = await both(SyncGERetriever(store, llm=llm, similarity_top_k=7, beam_length=1, pagerank=LocalPageRank()))
+    found = await both(
+        SyncGERetriever(
+            store, llm=llm, similarity_top_k=7, beam_search=BeamSearch(beam_length=1), pagerank=LocalPageRank()
+        )
+    )
     ranks = {each.node.node_id: each.node.metadata["gear_ranks"] for each in found}
     assert ranks["dell"]["pagerank"] == 1 and ranks["tech"]["pagerank"] <= 3
 
@@ -257,7 +265,7 @@ def test_without_a_reader_a_triple_counts_as_it_resembles_the_question(
         return local_pagerank(start, *arguments)
 
     monkeypatch.setattr(graph_walk, "local_pagerank", spy)
-    retriever = NaiveGERetriever(store, beam_size=3, scorer=scorer, pagerank=LocalPageRank())
+    retriever = NaiveGERetriever(store, beam_search=BeamSearch(beam_size=3, scorer=scorer), pagerank=LocalPageRank())
     retriever.retrieve(QUESTION)
     scores = [triple.score for triple, _ in started]
     assert len(scores) == 3 and scores == sorted(scores, reverse=True) and scores[0] > scores[-1] > 0
@@ -285,13 +293,26 @@ async def test_pagerank_everywhere(store: GeARVectorStore, embed_model: WordEmbe
     search = DiverseTripleBeamSearch(store, pagerank=LocalPageRank())
     expected = NaiveGERetriever(store, base, pagerank=LocalPageRank()).retrieve(QUESTION)
     assert await search.apostprocess_nodes(base.retrieve(QUESTION), query_str=QUESTION) == expected
-    agent = GeARRetriever(store, base, llm=ScriptedLLM(["[]"]), calls="single", beam_length=1, pagerank=LocalPageRank())
+    agent = GeARRetriever(
+        store,
+        base,
+        llm=ScriptedLLM(["[]"]),
+        calls="single",
+        beam_search=BeamSearch(beam_length=1),
+        pagerank=LocalPageRank(),
+    )
     nodes_, trace = agent.retrieve_with_trace(QUESTION)
     assert set(ids(nodes_)) == {"stephen", "dell", "tech"} and trace.steps[0].pagerank[0] == "stephen"
     few = GeARRetriever(
-        store, base, llm=ScriptedLLM(["[]"]), calls="single", base_top_k=2, beam_length=1, pagerank=LocalPageRank()
+        store,
+        llm=ScriptedLLM(["[]"]),
+        calls="single",
+        base_top_k=2,
+        beam_search=BeamSearch(beam_length=1),
+        pagerank=LocalPageRank(),
     )
-    assert few.retrieve_with_trace(QUESTION)[1].steps[0].pagerank == trace.steps[0].pagerank[:2]  # as long as its base
+    (step,) = few.retrieve_with_trace(QUESTION)[1].steps
+    assert len(step.pagerank) == len(step.base) == 2 < len(trace.steps[0].pagerank)
     graph = ExternalTripleStore.from_path(tmp_path / "graph", embed_model=embed_model)
     with pytest.raises(ArgumentError, match="leave it out, or leave out graph"):
         NaiveGERetriever(store, graph=graph, pagerank=LocalPageRank())
@@ -302,7 +323,7 @@ async def test_pagerank_everywhere(store: GeARVectorStore, embed_model: WordEmbe
 
 async def test_a_filter_binds_every_hop(store: GeARVectorStore) -> None:
     only = MetadataFilters(filters=[MetadataFilter(key="group", operator=FilterOperator.NE, value="dell")])
-    found = await both(NaiveGERetriever(store, similarity_top_k=7, beam_length=3, filters=only))
+    found = await both(NaiveGERetriever(store, similarity_top_k=7, beam_search=BeamSearch(beam_length=3), filters=only))
     assert "dell" not in ids(found)
     assert all(["Dell Curry", "went to", "Virginia Tech"] not in each.node.metadata["gear_chain"] for each in found)
 
@@ -332,8 +353,7 @@ async def test_a_filter_that_matches_nothing_finds_nothing(store: GeARVectorStor
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"similarity_top_k": 0}, {"similarity_top_k": -1}, {"beam_size": 0}, {"beam_length": 0}, {"neighbors": 0},
-        {"gamma": 0}, {"scorer": "nonsense"}, {"rrf_k": -1},
+        {"similarity_top_k": 0}, {"similarity_top_k": -1}, {"rrf_k": -1},
     ],
 )  # fmt: skip
 def test_numbers_outside_their_range(store: GeARVectorStore, wrong: dict[str, Any]) -> None:
@@ -374,7 +394,7 @@ def test_a_dangling_triple_is_left_out(store: GeARVectorStore) -> None:
         models.Filter(must=[models.FieldCondition(key="group", match=models.MatchValue(value="dell"))]),
     )
     store.client.delete(store.collection_name, models.PointIdsList(points=[point.id]))
-    found = NaiveGERetriever(store, similarity_top_k=7, beam_length=3).retrieve(QUESTION)
+    found = NaiveGERetriever(store, similarity_top_k=7, beam_search=BeamSearch(beam_length=3)).retrieve(QUESTION)
     assert "dell" not in ids(found)
     assert sorted(
         each.node.metadata["gear_ranks"]["graph"] for each in found if "graph" in each.node.metadata["gear_ranks"]
@@ -414,7 +434,7 @@ async def test_the_event_loop_runs_on(store: GeARVectorStore) -> None:
         return "[]"
 
     llm = ThinkingLLM(otherwise=read)  # type: ignore[call-arg]
-    for retriever in (NaiveGERetriever(store, scorer=slow), SyncGERetriever(store, llm=llm)):
+    for retriever in (NaiveGERetriever(store, beam_search=BeamSearch(scorer=slow)), SyncGERetriever(store, llm=llm)):
         await retriever.aretrieve(QUESTION)
     assert len(llm.history) == 1 and len(threads) >= 2 and threading.get_ident() not in threads
 
@@ -569,23 +589,16 @@ def test_a_text_scorer_sees_all_triples_of_the_base(store: GeARVectorStore) -> N
         seen.append(list(texts))
         return [1.0] * len(texts)
 
-    NaiveGERetriever(store, scorer=scorer, beam_size=2, similarity_top_k=7).retrieve(QUESTION)
+    NaiveGERetriever(store, beam_search=BeamSearch(scorer=scorer, beam_size=2), similarity_top_k=7).retrieve(QUESTION)
     assert len(seen[0]) == len(PASSAGES)
 
 
 def test_a_postprocessor_s_arguments_are_its_walk_s(store: GeARVectorStore) -> None:
-    given = {"rrf_k": 3, "top_n": 4, "beam_size": 5, "beam_length": 3, "neighbors": 6, "gamma": 7.0}
-    search = DiverseTripleBeamSearch(store, diversity=False, scorer="additive", **given)  # type: ignore[arg-type]
-    retriever = NaiveGERetriever(
-        store,
-        diversity=False,
-        scorer="additive",
-        **{**{k: v for k, v in given.items() if k != "top_n"}},  # type: ignore[arg-type]
-        similarity_top_k=4,
-    )
-    for walk in (search._walk, retriever._walk):
-        assert (walk.rrf_k, walk.similarity_top_k) == (3, 4)
-        assert walk.search == BeamSearch(5, 3, 6, 7.0, False, "additive")
+    settings = BeamSearch(beam_size=5, beam_length=3, neighbors=6, gamma=7.0, diversity=False, scorer="additive")
+    search = DiverseTripleBeamSearch(store, beam_search=settings, rrf_k=3, top_n=4)
+    retriever = NaiveGERetriever(store, beam_search=settings, rrf_k=3, similarity_top_k=4)
+    for expansion in (search._expansion, retriever._expansion):
+        assert (expansion.rrf_k, expansion.similarity_top_k, expansion.beam_search) == (3, 4, settings)
     prompt = PromptTemplate("Mine: {question} / {passages}")
     llm = ScriptedLLM(["[]"])
     DiverseTripleBeamSearch(store, llm=llm, read_prompt=prompt).postprocess_nodes(

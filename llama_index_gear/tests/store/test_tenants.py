@@ -32,6 +32,7 @@ from qdrant_client import QdrantClient
 from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, TenantError
+from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
@@ -188,7 +189,7 @@ def said_by_every_way(
     foreign = RankBM25Retriever([*everything], similarity_top_k=24)
     many = {"similarity_top_k": 24, **bound}
     retrievers = {
-        "naive": NaiveGERetriever(store, beam_length=3, **many),
+        "naive": NaiveGERetriever(store, beam_search=BeamSearch(beam_length=3), **many),
         "naive, foreign base": NaiveGERetriever(store, foreign, pagerank=pagerank, **many),
         "naive, external graph": NaiveGERetriever(store, graph=graph, **many),
         "sync": SyncGERetriever(store, llm=llm, link_top_k=3, pagerank=pagerank, **many),
@@ -201,7 +202,9 @@ def said_by_every_way(
         "agent, PageRank": GeARRetriever(store, llm=llm, max_steps=1, pagerank=pagerank, **bound),
         "agent, external graph": ExternalGeARRetriever(store, graph, llm=llm, expand_from_step=1, **bound),
         "clues": T2RAGRetriever(store, llm=llm, max_rounds=2, **many),
-        "clues, passages": T2RAGRetriever(store, llm=llm, max_rounds=2, search_by="passages", expand=True, **bound),
+        "clues, passages": T2RAGRetriever(
+            store, llm=llm, max_rounds=2, search_by="passages", expand=BeamSearch(), **bound
+        ),
     }
     engines = {
         "engine": GeARQueryEngine.from_vector_store(store, llm, max_steps=1, **bound),

@@ -26,6 +26,7 @@ from llama_index_gear import (
     Triple,
     WikidataDump,
 )
+from llama_index_gear.agents.loop import Budget
 from llama_index_gear.errors import ArgumentError, StoreError
 from llama_index_gear.expansion.external import shared_name
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
@@ -356,7 +357,9 @@ async def test_a_budget_ends_it_with_what_there_is(
     store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode, limit: int, calls: int
 ) -> None:
     llm = ScriptedLLM([facts(JAWS), then(WHERE), facts(BORN), "none"])
-    found, trace = await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=llm, max_llm_calls=limit))
+    found, trace = await retrieve(
+        mode, ExternalGeARRetriever(store, graph, Told(), llm=llm, budget=Budget(max_llm_calls=limit))
+    )
     assert (trace.stopped, trace.llm_calls) == ("max_llm_calls", calls) and "jaws" in found
 
 

@@ -31,7 +31,9 @@ from llama_index_gear import (
     Triple,
     attach_triples,
 )
+from llama_index_gear.agents.loop import Budget
 from llama_index_gear.errors import ArgumentError
+from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
 from llama_index_gear.trace.trace import TraceEvent
 
@@ -492,13 +494,13 @@ async def test_expansion_reaches_what_no_round_has_seen(store: GeARVectorStore, 
         facts((1, ["Gift", "directed by", "Curtiz"], [])),
         NOTHING,
     ]
-    options: dict[str, Any] = {"passages_per_round": 1, "max_rounds": 4, "beam_length": 3}
+    options: dict[str, Any] = {"passages_per_round": 1, "max_rounds": 4}
     _, trace = await search(mode, T2RAGRetriever(store, llm=ScriptedLLM(script), **options))
     assert trace.stopped == "nothing new" and not {"danube", "again"} & set(trace.titles)
     llm = ScriptedLLM([*script, lambda prompt: facts((2, ["Curtiz", "known stream", "Danube"], [1]))])
     options["passages_per_round"] = 2
-    script_with_two = T2RAGRetriever(store, llm=llm, expand=True, **options)
-    _, trace = await search(mode, script_with_two)
+    expanding = T2RAGRetriever(store, llm=llm, expand=BeamSearch(beam_length=3), **options)
+    _, trace = await search(mode, expanding)
     last = trace.steps[-1]
     assert last.fallback.startswith("nothing new: graph expansion") and last.beams
     assert not set(last.passages) & {each for step in trace.steps[:-1] for each in step.passages}
@@ -509,7 +511,7 @@ async def test_expansion_reaches_what_no_round_has_seen(store: GeARVectorStore, 
 @MODES
 async def test_expansion_happens_once(store: GeARVectorStore, mode: Mode) -> None:
     llm = ScriptedLLM([clues(GIFT), NOTHING, NOTHING])
-    _, trace = await search(mode, T2RAGRetriever(store, llm=llm, expand=True, passages_per_round=1))
+    _, trace = await search(mode, T2RAGRetriever(store, llm=llm, expand=BeamSearch(), passages_per_round=1))
     assert (trace.stopped, len(trace.steps), llm.remaining) == ("nothing new", 2, 0)
     assert trace.steps[1].open[0].tried == ["Gift directed by", "graph expansion: Gift directed by"]
 
@@ -524,7 +526,7 @@ async def test_filters_bind_every_search(tmp_path: Any, mode: Mode) -> None:
     filters = MetadataFilters(filters=[MetadataFilter(key="open", value=1, operator=FilterOperator.EQ)])
     for search_by in ("triples", "passages"):
         llm = ScriptedLLM([*TWO_FILMS[:1], facts((1, ["Gift", "directed by", "Curtiz"], [1])), NOTHING, NOTHING])
-        options: dict[str, Any] = {"search_by": search_by, "filters": filters, "expand": True}
+        options: dict[str, Any] = {"search_by": search_by, "filters": filters, "expand": BeamSearch()}
         _, trace = await search(mode, T2RAGRetriever(store, llm=llm, **options))
         assert set(trace.titles) == {"gift", "budapest"}
         assert not re.search("Carlmar|1886|Danube", "".join(llm.history))
@@ -547,15 +549,15 @@ async def test_an_empty_store(tmp_path: Any, mode: Mode) -> None:
 @pytest.mark.parametrize(
     ("budget", "stopped", "calls"),
     [
-        ({"max_llm_calls": 1}, "max_llm_calls", 1),
-        ({"max_llm_calls": 2}, "max_llm_calls", 2),
-        ({"max_tokens": 1}, "max_tokens", 1),
+        (Budget(max_llm_calls=1), "max_llm_calls", 1),
+        (Budget(max_llm_calls=2), "max_llm_calls", 2),
+        (Budget(max_tokens=1), "max_tokens", 1),
     ],
 )
 async def test_a_budget_gives_what_was_found(
-    store: GeARVectorStore, mode: Mode, budget: dict[str, Any], stopped: str, calls: int
+    store: GeARVectorStore, mode: Mode, budget: Budget, stopped: str, calls: int
 ) -> None:
-    retriever = T2RAGRetriever(store, llm=ScriptedLLM(TWO_FILMS), passages_per_round=3, **budget)
+    retriever = T2RAGRetriever(store, llm=ScriptedLLM(TWO_FILMS), passages_per_round=3, budget=budget)
     found, trace = await search(mode, retriever)
     assert (trace.stopped, trace.llm_calls) == (stopped, calls)
     assert {"gift", "annet", "carlmar"} <= set(ids(found))
@@ -566,14 +568,14 @@ async def test_a_budget_that_allows_for_no_round_gives_what_the_question_finds(
     store: GeARVectorStore, mode: Mode
 ) -> None:
     llm = ScriptedLLM(["Hm."])
-    found, trace = await search(mode, T2RAGRetriever(store, llm=llm, max_llm_calls=1), "Tea grown in")
+    found, trace = await search(mode, T2RAGRetriever(store, llm=llm, budget=Budget(max_llm_calls=1)), "Tea grown in")
     assert (trace.stopped, ids(found)[0], len(found)) == ("max_llm_calls", "tea", 5)
 
 
 @MODES
 async def test_an_expansion_that_finds_nothing_fresh_asks_nobody(store: GeARVectorStore, mode: Mode) -> None:
     llm = ScriptedLLM([clues(GIFT), NOTHING])
-    _, trace = await search(mode, T2RAGRetriever(store, llm=llm, expand=True, passages_per_round=8))
+    _, trace = await search(mode, T2RAGRetriever(store, llm=llm, expand=BeamSearch(), passages_per_round=8))
     assert (trace.stopped, len(trace.steps), trace.llm_calls) == ("nothing new", 2, 2)
     assert trace.open == ["?directorA"]
 
@@ -607,8 +609,8 @@ async def test_an_empty_question(store: GeARVectorStore, mode: Mode, question: s
         {"search_by": "words"},
         {"rrf_k": -1},
         {"search_by": "passages", "show_passages": False},
-        {"beam_size": 0},
-        {"max_llm_calls": 0},
+        {"expand": True},
+        {"budget": 30},
         {"prompts": {"resolve": PromptTemplate("{question}")}},
         {"prompts": {"read": PromptTemplate("{question}")}},
     ],
@@ -762,7 +764,7 @@ def test_what_always_holds(store: GeARVectorStore, asked: list[Any], rounds: lis
     replies = [clues(*map(list, asked)), *(facts(*((n, list(t), p) for n, t, p in said)) for said in rounds)]
     llm = ScriptedLLM(replies, otherwise=lambda _: NOTHING)
     found, trace = T2RAGRetriever(
-        store, llm=llm, passages_per_round=2, max_rounds=4, expand=expand
+        store, llm=llm, passages_per_round=2, max_rounds=4, expand=BeamSearch() if expand else None
     ).retrieve_with_trace(QUESTION)
     assert 1 <= trace.llm_calls <= 1 + len(trace.steps) and len(trace.steps) <= 4
     before: Any = None
