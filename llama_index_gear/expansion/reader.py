@@ -9,7 +9,7 @@ from typing import Any
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 
 from llama_index_gear.errors import ReplyError
-from llama_index_gear.flow import Flow
+from llama_index_gear.flow import Flow, ask
 from llama_index_gear.llm.client import as_passage, complaint
 from llama_index_gear.llm.parsing import parse_triples
 from llama_index_gear.requests import CallLLM
@@ -73,7 +73,7 @@ class Reading:
     problem: str = ""
 
 
-def ask_and_parse(
+def ask_and_parse_flow(
     prompt: BasePromptTemplate, purpose: str, parse: Callable[[str], Any], variables: Mapping[str, str]
 ) -> Flow[ParsedReply]:
     """One call of the model; a second, with the error shown in `problem`, if `parse` raises `ReplyError`.
@@ -83,7 +83,7 @@ def ask_and_parse(
     replies: list[str] = []
     problem = ""
     for _ in range(2):
-        (reply,) = yield [CallLLM(prompt, {**variables, "problem": complaint(problem)}, purpose)]
+        reply = yield from ask(CallLLM(prompt, {**variables, "problem": complaint(problem)}, purpose))
         if reply.error is not None:
             raise reply.error
         replies.append(reply.text)
@@ -96,7 +96,7 @@ def ask_and_parse(
 
 def read_facts_flow(question: str, passages: Sequence[str], prompt: BasePromptTemplate = READ_PROMPT) -> Flow[Reading]:
     """`read(C'_q, q)` of GeAR Eq. 1."""
-    said = yield from ask_and_parse(
+    said = yield from ask_and_parse_flow(
         prompt, "read", parse_reply_triples, {"question": question, "passages": numbered_passages(passages)}
     )
     return Reading(said.value or (), said.replies, said.problem)

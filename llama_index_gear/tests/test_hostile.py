@@ -23,9 +23,10 @@ from llama_index_gear.expansion.reader import numbered_passages
 from llama_index_gear.extraction.calls import parse_extraction, shown_together
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
-from llama_index_gear.llm.client import Reply, as_passage, complaint, uncited
+from llama_index_gear.llm.client import as_passage, complaint, uncited
 from llama_index_gear.query_engines.gear import GeARQueryEngine
 from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
+from llama_index_gear.requests import Reply
 from llama_index_gear.retrievers.gear import GeARRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
