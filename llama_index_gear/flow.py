@@ -1,21 +1,41 @@
 """Flows, and the two drivers that answer their requests.
 
 A method is a generator (a `Flow`): it yields a batch of requests (see `requests`), is sent their answers in the same
-order, and returns its result. It holds no client, no LLM and no `async`. `run` answers a batch one request after the
-other; `arun` answers it concurrently. This is the only async control flow of the package: every method is written once.
+order, and returns its result. Its name ends in `_flow`. It holds no client, no LLM and no `async`. `run` answers a
+batch one request after the other; `arun` answers it concurrently. This is the only async control flow of the package:
+every method is written once.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from llama_index.core.async_utils import asyncio_run
 
+Answer = TypeVar("Answer")
 Result = TypeVar("Result")
-Flow: TypeAlias = Generator[Sequence[Any], Sequence[Any], Result]
+
+
+class Request(Generic[Answer]):
+    """What a flow asks of the outside world; `Answer` is the type of what it is sent in return."""
+
+
+Flow: TypeAlias = Generator[Sequence[Request[Any]], Sequence[Any], Result]
 """Yields batches of requests, is sent batches of answers, returns a result."""
+
+
+def ask(request: Request[Answer]) -> Flow[Answer]:
+    """Make one request, and return its answer, whose type the request names."""
+    (answer,) = yield [request]
+    return answer  # type: ignore[no-any-return]
+
+
+def ask_all(requests: Sequence[Request[Answer]]) -> Flow[list[Answer]]:
+    """Make requests of one kind, in one batch, and return their answers, in the same order."""
+    answers = yield requests
+    return list(answers)
 
 
 def run(flow: Flow[Result], answer: Callable[[Any], Any]) -> Result:

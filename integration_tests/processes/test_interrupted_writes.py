@@ -169,7 +169,7 @@ def test_writes_that_are_interrupted_keep_nobody_waiting_and_are_mended_by_repea
         about = f"round {number} of seed {SEED}: {way} {name} after {delay:.6f} s, and {again:.6f} s later"
         for store in stores:
             ends(lambda: store.add(outside))  # noqa: B023
-        assert not any(store._turns._claims for store in stores), about
+        assert not any(store._locks._claims for store in stores), about
         is_whole = all(store.check(sample_size=0).ok for store in stores)
         counts[f"{way} {name}"] += is_met
         counts["half done"] += not is_whole

@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
-from llama_index_gear.errors import ArgumentError, OutOfTime, check_numbers, shown
-from llama_index_gear.flow import Flow
-from llama_index_gear.llm.text import describe_error
+from llama_index_gear.errors import ArgumentError, OutOfTime, check_numbers, describe_error, shown
+from llama_index_gear.flow import Flow, ask_all
 from llama_index_gear.requests import CallLLM
 from llama_index_gear.trace.evidence import Call, Step
 from llama_index_gear.trace.trace import Trace
@@ -66,13 +65,13 @@ class Policy(Protocol[State, Result_co]):
     def begin(self, query: Any, trace: Trace) -> State:
         """What is known before the first step. Asks nothing."""
 
-    def step(self, state: State, record: Step) -> Flow[str]:
+    def step_flow(self, state: State, record: Step) -> Flow[str]:
         """One round: adds to `state` as soon as something is known, and writes it down in `record`.
 
         Returns why the loop ends here, or "" to go on.
         """
 
-    def finish(self, state: State) -> Flow[Result_co]:
+    def finish_flow(self, state: State) -> Flow[Result_co]:
         """The result, from whatever the steps left in `state`. Asks no language model."""
 
 
@@ -85,7 +84,7 @@ class _Ended(Exception):
         self.cause = cause
 
 
-def agent(
+def agent_flow(
     policy: Policy[State, Result], trace: Trace, budget: Budget, clock: Clock = time.monotonic, query: Any = None
 ) -> Flow[Result]:
     """Run `policy` on a question.
@@ -109,7 +108,7 @@ def agent(
     for _ in range(policy.max_steps):
         record = trace.open_step()
         try:
-            verdict = yield from meter.over(policy.step(state, record), record.number)
+            verdict = yield from meter.metered_flow(policy.step_flow(state, record), record.number)
         except _Ended as ended:
             verdict = ended.reason
             if not meter.has_begun:
@@ -125,7 +124,7 @@ def agent(
             stopped = verdict
             break
     trace.note(stopped=stopped)
-    result = yield from policy.finish(state)
+    result = yield from policy.finish_flow(state)
     trace.note(ms=1000 * (clock() - start))
     return result
 
@@ -153,7 +152,7 @@ class _Meter:
     has_begun: bool = False
     failure: Exception | None = None
 
-    def over(self, flow: Flow[Result], step: int) -> Flow[Result]:
+    def metered_flow(self, flow: Flow[Result], step: int) -> Flow[Result]:
         """The same flow, metered."""
         self.has_begun = False
         try:
@@ -165,7 +164,7 @@ class _Meter:
                     continue
                 self.has_begun = True
                 try:
-                    answers = yield [self._with_timeout(request) for request in batch]
+                    answers = yield from ask_all([self._with_timeout(request) for request in batch])
                 except Exception as error:  # noqa: BLE001 - handed on: the flow raises it, or knows what to do
                     self.failure = error
                     batch = flow.throw(error)

@@ -16,9 +16,9 @@ from llama_index.core.vector_stores.types import (
 )
 
 from llama_index_gear.errors import ArgumentError, check_counts, check_kind, check_question, shown
-from llama_index_gear.flow import Flow
+from llama_index_gear.flow import Flow, ask_all
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
-from llama_index_gear.llm.client import aask, ask
+from llama_index_gear.llm.client import aask_llm, ask_llm
 from llama_index_gear.requests import (
     CallLLM,
     ChainSimilarities,
@@ -95,7 +95,7 @@ class Backends:
             case RetrievePassages():
                 return _with_scores(self.vector_store.query(self._store_query(request)))
             case CallLLM():
-                return ask(self._reader, request.prompt, request.variables, within=request.timeout)
+                return ask_llm(self._reader, request.prompt, request.variables, within=request.timeout)
             case LinkTriples() | NeighborTriples() | FetchTriples() | ChainSimilarities() if self.graph is not None:
                 return self.graph.answer(request)
         return self.vector_store.answer(request, self.filters)
@@ -108,7 +108,7 @@ class Backends:
             case RetrievePassages():
                 return _with_scores(await self.vector_store.aquery(self._store_query(request)))
             case CallLLM():
-                return await aask(self._reader, request.prompt, request.variables, within=request.timeout)
+                return await aask_llm(self._reader, request.prompt, request.variables, within=request.timeout)
             case LinkTriples() | NeighborTriples() | FetchTriples() | ChainSimilarities() if self.graph is not None:
                 return await self.graph.aanswer(request)
         return await self.vector_store.aanswer(request, self.filters)
@@ -143,7 +143,7 @@ def embed_query_flow(bundle: QueryBundle) -> Flow[QueryBundle]:
     embedding = bundle.embedding
     if embedding is None:
         texts = bundle.custom_embedding_strs or [question]
-        embeddings = yield [EmbedQuery(text) for text in texts]
+        embeddings = yield from ask_all([EmbedQuery(text) for text in texts])
         embedding = embeddings[0] if len(embeddings) == 1 else mean_agg(list(embeddings))
     return QueryBundle(question, bundle.image_path, None, embedding)
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llama_index_gear.errors import ArgumentError, check_counts, check_numbers
-from llama_index_gear.flow import Flow
+from llama_index_gear.flow import Flow, ask
 from llama_index_gear.requests import ChainSimilarities, EmbedTexts, FetchTriples, NeighborTriples, RunFunction
 from llama_index_gear.triple import StoredTriple, chain_text
 
@@ -90,7 +90,7 @@ class Beam:
     norm: float = 1.0
 
 
-def diverse_triple_beam_search(
+def diverse_triple_beam_search_flow(
     question: str, query: Sequence[float], initial: Sequence[StoredTriple], settings: BeamSearch
 ) -> Flow[list[Beam]]:
     """GeAR Alg. 1: walk from triple to neighbouring triple, keeping the best and most diverse chains.
@@ -116,40 +116,42 @@ def diverse_triple_beam_search(
     dots: Array = np.array([triple.score for triple in unique])
     norms: Array = np.ones(len(unique))
     texts = [triple.triple.text for triple in unique] if settings.reads_text else []
-    scores = yield from _scores(question, query, 1, texts, dots, norms, settings)
+    scores = yield from _scores_flow(question, query, 1, texts, dots, norms, settings)
     beams = [Beam(float(scores[n]), (unique[n],), float(dots[n])) for n in _best(scores, settings.beam_size)]
     for _ in range(settings.beam_length - 1):
-        extended = yield from _extend(question, query, beams, settings)
+        extended = yield from _extend_flow(question, query, beams, settings)
         if not extended:
             break
         beams = extended
     return beams
 
 
-def _extend(question: str, query: Sequence[float], beams: Sequence[Beam], settings: BeamSearch) -> Flow[list[Beam]]:
+def _extend_flow(
+    question: str, query: Sequence[float], beams: Sequence[Beam], settings: BeamSearch
+) -> Flow[list[Beam]]:
     visited = list(dict.fromkeys(triple.id for beam in beams for triple in beam.chain))
     last = [beam.chain[-1].entities for beam in beams]
-    (found,) = yield [NeighborTriples(last, query, visited, settings.neighbors, question)]
+    found = yield from ask(NeighborTriples(last, query, visited, settings.neighbors, question))
     known: dict[str, StoredTriple] = {}
     if settings.reads_text and any(found):
-        (known,) = yield [FetchTriples(list(dict.fromkeys(each.id for near in found for each in near)))]
-        found = [[each for each in near if each.id in known] for near in found]
-    grown = [(beam, each) for beam, near in zip(beams, found, strict=True) for each in near]
+        known = yield from ask(FetchTriples(list(dict.fromkeys(candidate.id for near in found for candidate in near))))
+        found = [[candidate for candidate in near if candidate.id in known] for near in found]
+    grown = [(beam, candidate) for beam, near in zip(beams, found, strict=True) for candidate in near]
     if not grown:
         return []
-    dots: Array = np.array([beam.dot + each.score for beam, each in grown])
+    dots: Array = np.array([beam.dot + candidate.score for beam, candidate in grown])
     norms: Array = np.ones(len(grown))
     if settings.scorer in ("novelty", "composed"):
         members = [[triple.id for triple in beam.chain] for beam in beams]
-        pairs = [(chain, [each.id for each in near]) for chain, near in zip(members, found, strict=True)]
-        (products,) = yield [ChainSimilarities(pairs)]
+        pairs = [(chain, [candidate.id for candidate in near]) for chain, near in zip(members, found, strict=True)]
+        products = yield from ask(ChainSimilarities(pairs))
         flat = [product for near in products for product in near]
         norms += np.array([beam.norm for beam, _ in grown]) + 2 * np.array(flat)
     texts = [
-        chain_text([*(triple.triple for triple in beam.chain), known[each.id].triple])
-        for beam, each in (grown if settings.reads_text else [])
+        chain_text([*(triple.triple for triple in beam.chain), known[candidate.id].triple])
+        for beam, candidate in (grown if settings.reads_text else [])
     ]
-    gains = yield from _scores(question, query, len(beams[0].chain) + 1, texts, dots, norms, settings)
+    gains = yield from _scores_flow(question, query, len(beams[0].chain) + 1, texts, dots, norms, settings)
     totals = np.array([beam.score for beam, _ in grown]) + gains
     start = 0
     for near in found:  # each beam's extensions stand together
@@ -159,12 +161,12 @@ def _extend(question: str, query: Sequence[float], beams: Sequence[Beam], settin
         start = part.stop
     best = _best(totals, settings.beam_size)
     if not settings.reads_text:
-        (known,) = yield [FetchTriples(list(dict.fromkeys(grown[n][1].id for n in best)))]
+        known = yield from ask(FetchTriples(list(dict.fromkeys(grown[n][1].id for n in best))))
     extended = []
     for n in best:
-        beam, each = grown[n]
-        if each.id in known:  # one that was deleted since it was found is no extension
-            added = replace(known[each.id], score=each.score)
+        beam, candidate = grown[n]
+        if candidate.id in known:  # one that was deleted since it was found is no extension
+            added = replace(known[candidate.id], score=candidate.score)
             extended.append(Beam(float(totals[n]), (*beam.chain, added), float(dots[n]), float(norms[n])))
     return extended
 
@@ -177,7 +179,7 @@ def _penalised(totals: Array, gamma: float) -> Array:
     return penalised
 
 
-def _scores(
+def _scores_flow(
     question: str,
     query: Sequence[float],
     length: int,
@@ -188,11 +190,11 @@ def _scores(
 ) -> Flow[Array]:
     """score(q, T) of GeAR Alg. 1 lines 3 and 13, for chains of this length; `dots` and `norms` are those of `Beam`."""
     if settings.reads_text:
+        answer: Sequence[float] | Array
         if callable(settings.scorer):
-            (answer,) = yield [RunFunction(partial(settings.scorer, question, texts))]
+            answer = yield from ask(RunFunction(partial(settings.scorer, question, texts)))
         else:
-            (answer,) = yield [EmbedTexts(texts)]
-            answer = _cosines(query, answer)
+            answer = _cosines(query, (yield from ask(EmbedTexts(texts))))
         scores: Array = np.asarray(answer, dtype=np.float64)
         if scores.shape != (len(texts),):
             raise ArgumentError(f"the scorer must give one float a text: {len(texts)} texts, got shape {scores.shape}")

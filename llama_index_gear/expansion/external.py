@@ -14,7 +14,7 @@ from llama_index_gear.expansion.backends import Backends
 from llama_index_gear.expansion.beam_search import Beam, BeamSearch
 from llama_index_gear.expansion.pipeline import ExpansionSeeds, GraphExpansion
 from llama_index_gear.expansion.reader import Reading, read_facts_flow
-from llama_index_gear.flow import Flow
+from llama_index_gear.flow import Flow, ask
 from llama_index_gear.nodes import llm_texts
 from llama_index_gear.requests import AlignPassages, LinkTriples
 from llama_index_gear.triple import StoredTriple, Triple, entity_key
@@ -40,7 +40,7 @@ class ExternalGraphExpansion(GraphExpansion):
         super().__init__(*arguments, **settings)
         self.check_alignment = check_alignment
 
-    def reading(self, question: str, passages: Mapping[str, BaseNode]) -> Flow[Reading]:
+    def read_flow(self, question: str, passages: Mapping[str, BaseNode]) -> Flow[Reading]:
         """What the reader notes in passages."""
         if not passages:
             return Reading((), ())
@@ -51,29 +51,31 @@ class ExternalGraphExpansion(GraphExpansion):
     ) -> Flow[ExpansionSeeds]:
         """Read, link, and drop the links that lead elsewhere."""
         if self.backends.llm is None:
-            ((nearest,),) = yield [LinkTriples([question], self.beam_search.beam_size, query)]
+            (nearest,) = yield from ask(LinkTriples([question], self.beam_search.beam_size, query))
             return ExpansionSeeds(Reading((), ()), nearest)
-        reading = yield from self.reading(question, passages)
+        reading = yield from self.read_flow(question, passages)
         if not reading.triples:
             return ExpansionSeeds(reading, [], f"{reading.problem or 'the reader noted no fact'}: no expansion")
         texts = [triple.text for triple in reading.triples]
         names = [f"{triple.subject} {triple.object}" for triple in reading.triples]
-        (answers,) = yield [LinkTriples(texts, self.link_top_k, query, names)]
-        links = [(fact, each) for fact, linked in zip(reading.triples, answers, strict=True) for each in linked]
-        shared = [shared_name(fact, each.triple) for fact, each in links]
+        answers = yield from ask(LinkTriples(texts, self.link_top_k, query, names))
+        links = [(fact, triple) for fact, linked in zip(reading.triples, answers, strict=True) for triple in linked]
+        shared = [shared_name(fact, triple.triple) for fact, triple in links]
         is_kept = [not self.check_alignment or share > 0.5 for share in shared]
-        kept = [each for (_, each), keep in zip(links, is_kept, strict=True) if keep]
+        kept = [triple for (_, triple), keep in zip(links, is_kept, strict=True) if keep]
         refused = [(*link, share) for link, share, keep in zip(links, shared, is_kept, strict=True) if not keep]
         why = "no linked triple is about the same" if links else "no triple to link to"
         return ExpansionSeeds(reading, kept, "" if kept else f"{why}: no expansion", refused)
 
-    def _aligning(self, beams: list[Beam]) -> Flow[tuple[list[Beam], dict[str, BaseNode]]]:
+    def _align_flow(self, beams: list[Beam]) -> Flow[tuple[list[Beam], dict[str, BaseNode]]]:
         """For each triple the passage that BM25 ranks first (Eq. 4)."""
         triples = {triple.id: triple for beam in beams for triple in beam.chain}
         if not triples:
             return beams, {}
-        (answers,) = yield [AlignPassages([triple.triple.text for triple in triples.values()], 1)]
-        nodes = {triple_id: each.node for triple_id, answer in zip(triples, answers, strict=True) for each in answer}
+        answers = yield from ask(AlignPassages([triple.triple.text for triple in triples.values()], 1))
+        nodes = {
+            triple_id: result.node for triple_id, answer in zip(triples, answers, strict=True) for result in answer
+        }
 
         def aligned(triple: StoredTriple) -> StoredTriple:
             return replace(triple, passage_id=nodes[triple.id].node_id) if triple.id in nodes else triple
@@ -114,8 +116,8 @@ def shared_name(fact: Triple, linked: Triple) -> float:
     is good if it is about one of the things that the fact is about. "Pacific geoduck" and "Pacific oyster" share 0.5,
     and so is "broadcast spawning" too little of a paper's long title (Millions of GeAR-s, Table 2).
     """
-    ends = [(_words(mine), _words(its)) for mine in _ends(fact) for its in _ends(linked)]
-    return max(len(mine & its) / math.sqrt(len(mine) * len(its)) for mine, its in ends)
+    pairs = [(_words(end), _words(linked_end)) for end in _ends(fact) for linked_end in _ends(linked)]
+    return max(len(words & others) / math.sqrt(len(words) * len(others)) for words, others in pairs)
 
 
 def _ends(triple: Triple) -> tuple[str, str]:

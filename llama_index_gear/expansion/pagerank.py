@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from llama_index_gear.errors import check_numbers
-from llama_index_gear.flow import Flow
+from llama_index_gear.flow import Flow, ask
 from llama_index_gear.requests import Incidence, IncidentTriples
 from llama_index_gear.triple import StoredTriple
 
@@ -76,7 +76,7 @@ class _Graph:
             if triple.id in self.seen:
                 continue
             self.seen.add(triple.id)
-            entities = [Node(each) for each in triple.entities]
+            entities = [Node(entity) for entity in triple.entities]
             if len(entities) == 2:
                 self._join(entities[0], entities[1])
             passage = Node(triple.passage_id, is_passage=True)
@@ -99,7 +99,7 @@ class _Graph:
         self.degrees[other] += 1.0
 
 
-def local_pagerank(
+def local_pagerank_flow(
     start: Sequence[tuple[StoredTriple, float]], passage_ids: Sequence[str], settings: LocalPageRank
 ) -> Flow[list[tuple[str, float]]]:
     """Passages by personalised PageRank from some triples and passages.
@@ -115,7 +115,7 @@ def local_pagerank(
 
     """
     graph = _Graph()
-    seeds = yield from _seeds(graph, start, passage_ids, settings)
+    seeds = yield from _seeds_flow(graph, start, passage_ids, settings)
     total = sum(seeds.values())
     if not total:
         return []
@@ -128,15 +128,15 @@ def local_pagerank(
             if node not in graph.complete
         }
         if wanted:
-            yield from _reading(graph, wanted)
+            yield from _read_flow(graph, wanted)
         _push(graph, active, left, ranked, settings)
     for node, share in left.items():  # the least that it adds
         ranked[node] = ranked.get(node, 0.0) + settings.restart * share
     found = [(node.name, share) for node, share in ranked.items() if node.is_passage]
-    return sorted(found, key=lambda each: (-round(each[1], 12), each[0]))
+    return sorted(found, key=lambda item: (-round(item[1], 12), item[0]))
 
 
-def _seeds(
+def _seeds_flow(
     graph: _Graph, start: Sequence[tuple[StoredTriple, float]], passage_ids: Sequence[str], settings: LocalPageRank
 ) -> Flow[dict[Node, float]]:
     shares: dict[Node, list[float]] = {}
@@ -144,17 +144,17 @@ def _seeds(
         for entity in triple.entities:
             shares.setdefault(Node(entity), []).append(counts)
     if shares:
-        yield from _reading(graph, dict.fromkeys(shares, _MENTIONS))
+        yield from _read_flow(graph, dict.fromkeys(shares, _MENTIONS))
     seeds = {entity: sum(several) / len(several) / max(1, graph.passages(entity)) for entity, several in shares.items()}
     for rank, passage_id in enumerate(passage_ids, start=1):
         seeds[Node(passage_id, is_passage=True)] = settings.passage_weight / rank**0.5
     return seeds
 
 
-def _reading(graph: _Graph, wanted: Mapping[Node, int]) -> Flow[None]:
+def _read_flow(graph: _Graph, wanted: Mapping[Node, int]) -> Flow[None]:
     """Read the triples of each node, at most as many as are given beside it: if there are fewer, it is complete."""
     groups = [([], [node.name]) if node.is_passage else ([node.name], []) for node in wanted]
-    (answers,) = yield [IncidentTriples(groups, list(wanted.values()))]
+    answers = yield from ask(IncidentTriples(groups, list(wanted.values())))
     for (node, most), answer in zip(wanted.items(), answers, strict=True):
         graph.add(answer)
         if len(answer) < most:

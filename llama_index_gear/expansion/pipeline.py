@@ -11,10 +11,10 @@ from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.errors import check_counts, check_kind, check_numbers
 from llama_index_gear.expansion.backends import Backends, embed_query_flow
-from llama_index_gear.expansion.beam_search import Beam, BeamSearch, diverse_triple_beam_search, flatten
-from llama_index_gear.expansion.pagerank import LocalPageRank, local_pagerank
+from llama_index_gear.expansion.beam_search import Beam, BeamSearch, diverse_triple_beam_search_flow, flatten
+from llama_index_gear.expansion.pagerank import LocalPageRank, local_pagerank_flow
 from llama_index_gear.expansion.reader import READ_PROMPT, Reading, read_facts_flow
-from llama_index_gear.flow import Flow, arun, run
+from llama_index_gear.flow import Flow, arun, ask, run
 from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.llm.prompting import Prompts
 from llama_index_gear.nodes import llm_texts, with_explanation
@@ -91,7 +91,7 @@ class ExpansionResult:
 
     def chain(self, passage_id: str) -> list[list[str]]:
         """The triples that lead to a passage, as plain JSON; empty if only the base found it."""
-        return plain(each.triple for each in self.chains.get(passage_id, ()))
+        return plain(triple.triple for triple in self.chains.get(passage_id, ()))
 
     def ranks(self, passage_id: str) -> dict[str, int]:
         """The passage's rank, from 1, in each of the lists that names it."""
@@ -166,7 +166,7 @@ class GraphExpansion:
     def retrieve_flow(self, bundle: QueryBundle) -> Flow[list[NodeWithScore]]:
         """Base retrieval, then `expand_flow`."""
         known = yield from embed_query_flow(bundle)
-        base = yield from self.searching(bundle, known)
+        base = yield from self.base_search_flow(bundle, known)
         return (yield from self.expand_flow(known, base))
 
     def expand_flow(self, bundle: QueryBundle, base: Sequence[NodeWithScore]) -> Flow[list[NodeWithScore]]:
@@ -180,7 +180,7 @@ class GraphExpansion:
             results.append(NodeWithScore(node=node, score=score))
         return results
 
-    def searching(self, bundle: QueryBundle, known: QueryBundle) -> Flow[list[NodeWithScore]]:
+    def base_search_flow(self, bundle: QueryBundle, known: QueryBundle) -> Flow[list[NodeWithScore]]:
         """Base retrieval: the store's own by the known embedding, a foreign one by what the caller gave.
 
         A foreign retriever may have another embedding model. It gets a copy: some of LlamaIndex's write into it.
@@ -188,14 +188,14 @@ class GraphExpansion:
         asked = known
         if self.backends.base_retriever is not None:
             asked = QueryBundle(known.query_str, bundle.image_path, bundle.custom_embedding_strs, bundle.embedding)
-        (base,) = yield [RetrievePassages(asked)]
+        base = yield from ask(RetrievePassages(asked))
         return list(base)
 
     def apply_filters_flow(self, base: Sequence[NodeWithScore]) -> Flow[dict[str, BaseNode]]:
         """The base passages by id, in rank order, without those that the filters don't admit."""
-        passages = {each.node.node_id: each.node for each in base}
+        passages = {result.node.node_id: result.node for result in base}
         if self.backends.filters is not None and passages:
-            (allowed,) = yield [FetchPassages(list(passages))]
+            allowed = yield from ask(FetchPassages(list(passages)))
             passages = {node.node_id: passages[node.node_id] for node in allowed}
         return passages
 
@@ -203,23 +203,25 @@ class GraphExpansion:
         """From base passages through the graph to more of them: reading, linking, beam search, fusion."""
         question, query = known.query_str, known.embedding or []
         start = yield from self._seeds_flow(question, query, passages)
-        beams = yield from diverse_triple_beam_search(question, query, start.triples, self.beam_search)
+        beams = yield from diverse_triple_beam_search_flow(question, query, start.triples, self.beam_search)
         dispatcher.event(
             GraphExpansionEvent(
                 query=question,
                 proximal=[triple.text for triple in start.reading.triples],
-                start=[each.triple.text for each in start.triples],
-                beams=[(beam.score, [each.triple.text for each in beam.chain]) for beam in beams],
+                start=[triple.triple.text for triple in start.triples],
+                beams=[(beam.score, [triple.triple.text for triple in beam.chain]) for beam in beams],
                 fallback=start.fallback,
             )
         )
-        beams, reached = yield from self._aligning(beams)
+        beams, reached = yield from self._align_flow(beams)
         chains = flatten(beams)
         nodes = {**reached, **passages}
         spread = yield from self._pagerank_flow(start, list(passages))
-        missing = [each for each in dict.fromkeys([*chains, *spread]) if each and each not in nodes]
+        missing = [
+            passage_id for passage_id in dict.fromkeys([*chains, *spread]) if passage_id and passage_id not in nodes
+        ]
         if missing:
-            (fetched,) = yield [FetchPassages(missing)]
+            fetched = yield from ask(FetchPassages(missing))
             nodes.update({node.node_id: node for node in fetched})
         found = {passage_id: chain for passage_id, chain in chains.items() if passage_id in nodes}
         spread = [passage_id for passage_id in spread if passage_id in nodes]
@@ -236,7 +238,7 @@ class GraphExpansion:
             best = max((triple.score for triple in start.triples), default=0.0)
             near = start.triples[: self.beam_search.beam_size]
             triples = [(triple, triple.score / best) for triple in near if triple.score > 0]
-        ranked = yield from local_pagerank(triples, passage_ids, self.pagerank)
+        ranked = yield from local_pagerank_flow(triples, passage_ids, self.pagerank)
         return [passage_id for passage_id, _ in ranked[: self.similarity_top_k]]
 
     def _seeds_flow(
@@ -248,18 +250,18 @@ class GraphExpansion:
             reading = yield from read_facts_flow(question, llm_texts(passages.values()), self.prompts["read"])
             if reading.triples:
                 texts = [triple.text for triple in reading.triples]
-                (answers,) = yield [LinkTriples(texts, self.link_top_k, query)]
-                linked = [triple for each in answers for triple in each]
+                answers = yield from ask(LinkTriples(texts, self.link_top_k, query))
+                linked = [triple for answer in answers for triple in answer]
             if not linked:
                 fallback = reading.problem or (
                     "no triple to link to" if reading.triples else "the reader noted no fact"
                 )
         if not linked:
             limit = None if self.beam_search.reads_text else self.beam_search.beam_size
-            (linked,) = yield [PassageTriples(list(passages), query, limit)]
+            linked = yield from ask(PassageTriples(list(passages), query, limit))
         return ExpansionSeeds(reading, linked, fallback)
 
-    def _aligning(self, beams: list[Beam]) -> Flow[tuple[list[Beam], dict[str, BaseNode]]]:
+    def _align_flow(self, beams: list[Beam]) -> Flow[tuple[list[Beam], dict[str, BaseNode]]]:
         """The beams, each triple with its passage, and such passages as are at hand: stored triples have theirs."""
         yield from ()
         return beams, {}

@@ -12,12 +12,19 @@ from llama_index.core.llms import LLM
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 from llama_index.core.schema import BaseNode, MetadataMode
 
-from llama_index_gear.errors import ReplyError
+from llama_index_gear.errors import ReplyError, describe_error
 from llama_index_gear.extraction.accounting import CostBudget, ExtractionRecord, Outcome, expected_tokens
-from llama_index_gear.llm.client import PassageFacts, PassagesFacts, Reply, ask_for_facts, offers_functions
+from llama_index_gear.llm.client import (
+    PassageFacts,
+    PassagesFacts,
+    ask_for_facts,
+    has_timed_out,
+    is_repeatable,
+    offers_functions,
+)
 from llama_index_gear.llm.parsing import parse_numbered, parse_triples
 from llama_index_gear.llm.prompting import as_passage, complaint, unfenced
-from llama_index_gear.llm.text import describe_error
+from llama_index_gear.requests import Reply
 from llama_index_gear.triple import Triple, entity_key
 
 EXTRACT_PROMPT = PromptTemplate(
@@ -101,7 +108,7 @@ def shown_title(title: str) -> str:
 def parse_extraction(reply: Reply) -> tuple[Sequence[Triple], Outcome, str]:
     """The triples of a reply, what is to be called of it, and what is wrong with it."""
     if reply.error is not None:
-        outcome = Outcome.TIMED_OUT if reply.timed_out else Outcome.FAILED
+        outcome = Outcome.TIMED_OUT if has_timed_out(reply) else Outcome.FAILED
         return (), outcome, describe_error(reply.error)
     if reply.refused:
         return (), Outcome.REFUSED, reply.text or "the model refused"
@@ -166,7 +173,7 @@ def parse_shared_extraction(
     """
     found: dict[int, tuple[Triple, ...]] = {}
     otherwise = ExtractionRecord(Outcome.UNREADABLE, "the reply for several passages does not say what this one states")
-    if reply.error is not None and reply.repeatable:
+    if reply.error is not None and is_repeatable(reply):
         _, outcome, problem = parse_extraction(reply)
         call = hashlib.sha256("".join(sorted(keys)).encode()).hexdigest()[:16]
         otherwise = ExtractionRecord(outcome, problem, shared_call_id=call)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from qdrant_client.http import models
 
 from llama_index_gear.errors import EmbeddingError, check_counts, check_vector
-from llama_index_gear.flow import Flow
+from llama_index_gear.flow import Flow, ask
 from llama_index_gear.fork_safety import free_in_child
 from llama_index_gear.requests import (
     Candidate,
@@ -45,9 +45,9 @@ class EmbeddingCache:
     def known(self, triple_ids: Iterable[str]) -> dict[str, Vector]:
         """The vectors of those that are remembered."""
         with self._lock:
-            found = {each: self._vectors[each] for each in triple_ids if each in self._vectors}
-            for each in found:
-                self._vectors.move_to_end(each)
+            found = {triple_id: self._vectors[triple_id] for triple_id in triple_ids if triple_id in self._vectors}
+            for triple_id in found:
+                self._vectors.move_to_end(triple_id)
         return found
 
     def add(self, vectors: Mapping[str, Vector]) -> None:
@@ -67,25 +67,27 @@ class SparseReads:
     collections: Collections
     remembered: EmbeddingCache = field(default_factory=EmbeddingCache)
 
-    def linking(self, link: LinkTriples) -> Flow[list[list[StoredTriple]]]:
+    def link_flow(self, link: LinkTriples) -> Flow[list[list[StoredTriple]]]:
         """The triples that BM25 ranks first for each text (Millions of GeAR-s Eq. 3)."""
         check_counts(link_top_k=link.top_k)
         requests = [self._by_words(text, link.top_k) for text in link.texts]
         if link.names:  # a predicate's words are in millions of triples, a name's in few
             for request, name in zip(requests, link.names, strict=True):
                 request.prefetch = [self._named(name, max(_NAMED, link.top_k))]
-        answers = yield from self.collections.batch(self.name, requests)
+        answers = yield from self.collections.batch_flow(self.name, requests)
         if nameless := [number for number, answer in enumerate(answers) if link.names and not answer]:
             again = [self._by_words(link.texts[number], link.top_k) for number in nameless]
-            for number, answer in zip(nameless, (yield from self.collections.batch(self.name, again)), strict=True):
+            for number, answer in zip(
+                nameless, (yield from self.collections.batch_flow(self.name, again)), strict=True
+            ):
                 answers[number] = answer
         triples = {str(point.id): to_stored_triple(point, 0.0) for answer in answers for point in answer}
-        vectors = yield from self._vectors(list(triples), triples)
+        vectors = yield from self._vectors_flow(list(triples), triples)
         scores = _cosines(link.query, vectors)
-        scored = {each.id: replace(each, score=scores[each.id]) for each in triples.values()}
+        scored = {triple.id: replace(triple, score=scores[triple.id]) for triple in triples.values()}
         return [[scored[str(point.id)] for point in answer] for answer in answers]
 
-    def neighbors(self, request: NeighborTriples) -> Flow[list[list[Candidate]]]:
+    def neighbors_flow(self, request: NeighborTriples) -> Flow[list[list[Candidate]]]:
         """Triples that share an entity; of more than the limit, those that share words with the question first."""
         check_counts(neighbors=request.limit)
         matches = [
@@ -93,41 +95,47 @@ class SparseReads:
             for entities in request.triple_entities
         ]
         plain = [nearest(None, request.limit, match_, payload=False) for match_ in matches]
-        answers = yield from self.collections.batch(self.name, plain)
+        answers = yield from self.collections.batch_flow(self.name, plain)
         found = [[str(point.id) for point in answer] for answer in answers]
         crowded = [number for number, near in enumerate(found) if len(near) == request.limit]
         worded = [self._by_words(request.question, request.limit, matches[n], payload=False) for n in crowded]
-        answers = yield from self.collections.batch(self.name, worded)
+        answers = yield from self.collections.batch_flow(self.name, worded)
         for number, answer in zip(crowded, answers, strict=True):
             both = dict.fromkeys([*(str(point.id) for point in answer), *found[number]])
             found[number] = list(both)[: request.limit]
-        vectors = yield from self._vectors(list(dict.fromkeys(each for near in found for each in near)))
+        vectors = yield from self._vectors_flow(list(dict.fromkeys(triple_id for near in found for triple_id in near)))
         scores = _cosines(request.query, vectors)
-        ranked = [[Candidate(each, scores[each]) for each in near if each in scores] for near in found]
-        return [sorted(near, key=lambda each: (-round(each.score, 6), each.id)) for near in ranked]
+        ranked = [
+            [Candidate(triple_id, scores[triple_id]) for triple_id in near if triple_id in scores] for near in found
+        ]
+        return [sorted(near, key=lambda candidate: (-round(candidate.score, 6), candidate.id)) for near in ranked]
 
-    def similarities(self, request: ChainSimilarities) -> Flow[list[list[float]]]:
+    def similarities_flow(self, request: ChainSimilarities) -> Flow[list[list[float]]]:
         """From what is remembered; what is not, is read and embedded again."""
-        ids = list(dict.fromkeys(each for pair in request.pairs for part in pair for each in part))
-        vectors = yield from self._vectors(ids)
+        ids = list(dict.fromkeys(triple_id for pair in request.pairs for part in pair for triple_id in part))
+        vectors = yield from self._vectors_flow(ids)
         products = []
         for chain, near in request.pairs:
-            members = [vectors[each] for each in chain if each in vectors]
+            members = [vectors[triple_id] for triple_id in chain if triple_id in vectors]
             summed = np.sum(members, axis=0)
-            products.append([float(summed @ vectors[each]) if members and each in vectors else 0.0 for each in near])
+            products.append(
+                [float(summed @ vectors[triple_id]) if members and triple_id in vectors else 0.0 for triple_id in near]
+            )
         return products
 
-    def _vectors(self, ids: Sequence[str], read: Mapping[str, StoredTriple] | None = None) -> Flow[dict[str, Vector]]:
+    def _vectors_flow(
+        self, ids: Sequence[str], read: Mapping[str, StoredTriple] | None = None
+    ) -> Flow[dict[str, Vector]]:
         """The triples' unit vectors: remembered ones, or made now, of those that are `read` already or exist."""
         vectors = self.remembered.known(ids)
-        missing = [each for each in ids if each not in vectors]
+        missing = [triple_id for triple_id in ids if triple_id not in vectors]
         if missing:
-            facts = read or (yield from TripleReads(self.collections).facts(FetchTriples(missing)))
-            texts = {each: facts[each].triple.text for each in missing if each in facts}
+            facts = read or (yield from TripleReads(self.collections).fetch_flow(FetchTriples(missing)))
+            texts = {triple_id: facts[triple_id].triple.text for triple_id in missing if triple_id in facts}
             distinct = list(dict.fromkeys(texts.values()))
-            (embedded,) = yield [EmbedTexts(distinct)]
+            embedded = yield from ask(EmbedTexts(distinct))
             made = dict(zip(distinct, map(_unit, embedded), strict=True))
-            new = {each: made[text] for each, text in texts.items()}
+            new = {triple_id: made[text] for triple_id, text in texts.items()}
             self.remembered.add(new)
             vectors.update(new)
         return vectors

@@ -15,7 +15,7 @@ from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, StoreError, check_counts
-from llama_index_gear.flow import Flow, arun, run
+from llama_index_gear.flow import Flow, arun, ask, run
 from llama_index_gear.knowledge_graph.sparse import SparseReads
 from llama_index_gear.requests import (
     ChainSimilarities,
@@ -138,27 +138,27 @@ class ExternalTripleStore:
             ArgumentError: something in it is neither a `GraphTriple` nor a `Triple`.
 
         """
-        return run(self._graph.loading(triples, self.batch_size, show_progress), self._connection.answer)
+        return run(self._graph.load_flow(triples, self.batch_size, show_progress), self._connection.answer)
 
     async def aload(self, triples: Iterable[GraphTriple | Triple], *, show_progress: bool = False) -> LoadResult:
         """`load`, without blocking the event loop."""
-        return await arun(self._graph.loading(triples, self.batch_size, show_progress), self._connection.aanswer)
+        return await arun(self._graph.load_flow(triples, self.batch_size, show_progress), self._connection.aanswer)
 
     def count(self) -> int:
         """How many triples there are."""
-        return run(self._graph.counting(), self._connection.answer)
+        return run(self._graph.count_flow(), self._connection.answer)
 
     async def acount(self) -> int:
         """`count`, without blocking the event loop."""
-        return await arun(self._graph.counting(), self._connection.aanswer)
+        return await arun(self._graph.count_flow(), self._connection.aanswer)
 
     def clear(self) -> None:
         """Delete the collection."""
-        run(self._graph.clearing(), self._connection.answer)
+        run(self._graph.clear_flow(), self._connection.answer)
 
     async def aclear(self) -> None:
         """`clear`, without blocking the event loop."""
-        await arun(self._graph.clearing(), self._connection.aanswer)
+        await arun(self._graph.clear_flow(), self._connection.aanswer)
 
     def close(self) -> None:
         """Write out and release an embedded graph; a server's client is closed."""
@@ -182,11 +182,11 @@ class ExternalTripleStore:
 
     def answer(self, request: Any) -> Any:
         """Answer `LinkTriples`, `NeighborTriples`, `FetchTriples` or `ChainSimilarities` of `flow`."""
-        return run(self._graph.answering(request), self._connection.answer)
+        return run(self._graph.answer_flow(request), self._connection.answer)
 
     async def aanswer(self, request: Any) -> Any:
         """`answer`, without blocking the event loop."""
-        return await arun(self._graph.answering(request), self._connection.aanswer)
+        return await arun(self._graph.answer_flow(request), self._connection.aanswer)
 
 
 @dataclass
@@ -207,38 +207,38 @@ class _Graph:
         self.collections = Collections(self.name, self.name, self.bm25, self.bm25)
         self.sparse = SparseReads(self.name, self.bm25, self.collections)
 
-    def answering(self, request: Any) -> Flow[Any]:
+    def answer_flow(self, request: Any) -> Flow[Any]:
         """Any request."""
-        yield from self._opening()
+        yield from self._open_flow()
         reads = TripleReads(self.collections)
         match request:
             case FetchTriples():
-                return (yield from reads.facts(request))
+                return (yield from reads.fetch_flow(request))
             case LinkTriples() if self.is_dense:
-                return (yield from reads.linking(request, None))
+                return (yield from reads.link_flow(request, None))
             case NeighborTriples() if self.is_dense:
-                return (yield from reads.neighbors(request, None))
+                return (yield from reads.neighbors_flow(request, None))
             case ChainSimilarities() if self.is_dense:
-                return (yield from reads.similarities(request))
+                return (yield from reads.similarities_flow(request))
             case LinkTriples():
-                return (yield from self.sparse.linking(request))
+                return (yield from self.sparse.link_flow(request))
             case NeighborTriples():
-                return (yield from self.sparse.neighbors(request))
+                return (yield from self.sparse.neighbors_flow(request))
             case ChainSimilarities():
-                return (yield from self.sparse.similarities(request))
+                return (yield from self.sparse.similarities_flow(request))
         raise StoreError(f"a graph has no answer to {type(request).__name__}")
 
-    def _opening(self, any_vectors: bool = False) -> Flow[None]:
+    def _open_flow(self, any_vectors: bool = False) -> Flow[None]:
         if self.is_known:
             return
-        (exists,) = yield [QdrantCall("collection_exists", {"collection_name": self.name})]
+        exists = yield from ask(QdrantCall("collection_exists", {"collection_name": self.name}))
         if not exists:
             raise StoreError(f"there is no graph {self.name!r} yet: load triples into it first")
-        (info,) = yield [QdrantCall("get_collection", {"collection_name": self.name})]
+        info = yield from ask(QdrantCall("get_collection", {"collection_name": self.name}))
         vectors = info.config.params.vectors or {}
         is_ours = SPARSE in (info.config.params.sparse_vectors or {})
         first = {"collection_name": self.name, "limit": 1, "with_payload": FACT, "with_vectors": False}
-        (page,) = yield [QdrantCall("scroll", first)]
+        page = yield from ask(QdrantCall("scroll", first))
         for point in page[0]:  # a triple of no passage
             is_ours = is_ours and "subject" in (point.payload or {}) and "passage_id" not in point.payload
         if not is_ours:
@@ -253,96 +253,96 @@ class _Graph:
 
     # -- writing -------------------------------------------------------------------------------------------------
 
-    def loading(
+    def load_flow(
         self, triples: Iterable[GraphTriple | Triple], batch_size: int, show_progress: bool
     ) -> Flow[LoadResult]:
         """The flow of `load`."""
         loaded = LoadResult()
         source = iter(get_tqdm_iterable(triples, show_progress, "Loading triples"))
         while True:
-            (batch,) = yield [RunFunction(partial(_next_of, source, batch_size))]  # a reader reads files
+            batch = yield from ask(RunFunction(partial(_next_of, source, batch_size)))  # a reader reads files
             if not batch:
                 return loaded
             loaded.read += len(batch)
-            loaded.written += yield from self._writing({each.id: each for each in batch})
+            loaded.written += yield from self._write_flow({triple.id: triple for triple in batch})
 
-    def _writing(self, batch: dict[str, GraphTriple]) -> Flow[int]:
+    def _write_flow(self, batch: dict[str, GraphTriple]) -> Flow[int]:
         if not self.is_ready:
-            yield from self._preparing(next(iter(batch.values())))
+            yield from self._prepare_flow(next(iter(batch.values())))
         asked = {"collection_name": self.name, "ids": list(batch), "with_payload": False, "with_vectors": False}
-        (there,) = yield [QdrantCall("retrieve", asked)]
+        there = yield from ask(QdrantCall("retrieve", asked))
         known = {str(point.id) for point in there}
-        new = {point_id: each for point_id, each in batch.items() if point_id not in known}
+        new = {point_id: triple for point_id, triple in batch.items() if point_id not in known}
         if not new:
             return 0
         vectors: Sequence[Sequence[float]] | None = None
         if self.is_dense:
-            (vectors,) = yield [EmbedTexts([each.triple.text for each in new.values()])]
+            vectors = yield from ask(EmbedTexts([triple.triple.text for triple in new.values()]))
             for vector in vectors:
                 self.collections.check_dimension(vector, "the embedding of a triple (embed_model of the graph)")
-        (points,) = yield [RunFunction(partial(self._points, new, vectors))]
-        yield [QdrantCall("upsert", {"collection_name": self.name, "points": points, "wait": True})]
+        points = yield from ask(RunFunction(partial(self._points, new, vectors)))
+        yield from ask(QdrantCall("upsert", {"collection_name": self.name, "points": points, "wait": True}))
         return len(new)
 
-    def _preparing(self, first: GraphTriple) -> Flow[None]:
-        (exists,) = yield [QdrantCall("collection_exists", {"collection_name": self.name})]
+    def _prepare_flow(self, first: GraphTriple) -> Flow[None]:
+        exists = yield from ask(QdrantCall("collection_exists", {"collection_name": self.name}))
         if exists:
-            yield from self._opening()  # nothing is written into what is no graph
+            yield from self._open_flow()  # nothing is written into what is no graph
         if self.has_vectors and not self.is_dense:
             raise StoreError(f"graph {self.name!r} was loaded with dense=True: open it so to load more into it")
         dense: dict[str, models.VectorParams] = {}
         if self.is_dense and not exists:
-            (vectors,) = yield [EmbedTexts([first.triple.text])]
+            vectors = yield from ask(EmbedTexts([first.triple.text]))
             dense[DENSE] = models.VectorParams(size=len(vectors[0]), distance=models.Distance.COSINE)
         sparse = {SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)}
         config: dict[str, Any] = {"vectors_config": dense, "sparse_vectors_config": sparse}
         config["on_disk_payload"] = self.on_disk_payload
-        yield from self.collections.preparing(self.name, config, [("entities", models.PayloadSchemaType.KEYWORD)])
-        yield from self._opening()
+        yield from self.collections.prepare_flow(self.name, config, [("entities", models.PayloadSchemaType.KEYWORD)])
+        yield from self._open_flow()
         self.is_ready = True
 
     def _points(
         self, triples: dict[str, GraphTriple], vectors: Sequence[Sequence[float]] | None
     ) -> list[models.PointStruct]:
         points = []
-        for number, (point_id, each) in enumerate(triples.items()):
-            weights: dict[str, Any] = {SPARSE: self.bm25.embed_document(each.triple.text)}
+        for number, (point_id, triple) in enumerate(triples.items()):
+            weights: dict[str, Any] = {SPARSE: self.bm25.embed_document(triple.triple.text)}
             if vectors is not None:
                 weights[DENSE] = vectors[number]
             payload: dict[str, Any] = {
-                "subject": each.triple.subject,
-                "predicate": each.triple.predicate,
-                "object": each.triple.object,
-                "entities": [] if each.is_name else list(each.entities),  # what neighbors are found by
+                "subject": triple.triple.subject,
+                "predicate": triple.triple.predicate,
+                "object": triple.triple.object,
+                "entities": [] if triple.is_name else list(triple.entities),  # what neighbors are found by
             }
-            if each.is_name:
-                payload["names"] = list(each.entities)
+            if triple.is_name:
+                payload["names"] = list(triple.entities)
             points.append(models.PointStruct.model_construct(id=point_id, vector=weights, payload=payload))
         return points
 
-    def counting(self) -> Flow[int]:
+    def count_flow(self) -> Flow[int]:
         """The flow of `count`."""
-        (exists,) = yield [QdrantCall("collection_exists", {"collection_name": self.name})]
+        exists = yield from ask(QdrantCall("collection_exists", {"collection_name": self.name}))
         if not exists:
             return 0
-        (counted,) = yield [QdrantCall("count", {"collection_name": self.name, "exact": True})]
+        counted = yield from ask(QdrantCall("count", {"collection_name": self.name, "exact": True}))
         return int(counted.count)
 
-    def clearing(self) -> Flow[None]:
+    def clear_flow(self) -> Flow[None]:
         """The flow of `clear`."""
-        (exists,) = yield [QdrantCall("collection_exists", {"collection_name": self.name})]
+        exists = yield from ask(QdrantCall("collection_exists", {"collection_name": self.name}))
         if exists:
-            yield from self._opening(any_vectors=True)
-            yield [QdrantCall("delete_collection", {"collection_name": self.name})]
+            yield from self._open_flow(any_vectors=True)
+            yield from ask(QdrantCall("delete_collection", {"collection_name": self.name}))
         self.is_known = self.is_ready = self.has_vectors = False
 
 
 def _next_of(source: Iterator[GraphTriple | Triple], size: int) -> list[GraphTriple]:
     batch = []
-    for each in islice(source, size):
-        if not isinstance(each, GraphTriple | Triple):
+    for triple in islice(source, size):
+        if not isinstance(triple, GraphTriple | Triple):
             raise ArgumentError(
-                f"load takes triples, got {each!r}: hand it a WikidataDump, a TriplesFile, or Triple(…) of your own"
+                f"load takes triples, got {triple!r}: hand it a WikidataDump, a TriplesFile, or Triple(…) of your own"
             )
-        batch.append(each if isinstance(each, GraphTriple) else GraphTriple(each))
+        batch.append(triple if isinstance(triple, GraphTriple) else GraphTriple(triple))
     return batch

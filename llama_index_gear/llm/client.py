@@ -10,7 +10,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
@@ -22,7 +22,7 @@ from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.utils import get_tokenizer
 
 from llama_index_gear.errors import OutOfTime
-from llama_index_gear.llm.text import repair_surrogates
+from llama_index_gear.requests import Reply
 
 Result = TypeVar("Result")
 
@@ -63,54 +63,6 @@ class PassagesFacts(BaseModel):
     passages: list[NumberedFacts] = Field(description="one entry a passage, in order")
 
 
-@dataclass(frozen=True)
-class Reply:
-    """What came of asking.
-
-    Attributes:
-        text: the reply: text, or the structured output as JSON; the words of refusal if the model refused. It holds no
-            half characters, which neither a trace nor a store can keep.
-        refused: the model, or its provider's filter, refused.
-        truncated: the reply was cut off at the model's limit.
-        error: the exception that ended the last try; None if there is a reply.
-        calls: calls made, retries included.
-        prompt_tokens: of the call that was answered; as its client counts them, else by LlamaIndex's tokenizer;
-            beyond 500,000 characters a quarter of these.
-        completion_tokens: likewise.
-        ms: how long it took, in milliseconds, retries included.
-
-    """
-
-    text: str = ""
-    refused: bool = False
-    truncated: bool = False
-    error: Exception | None = None
-    calls: int = 1
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    ms: float = 0.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "text", repair_surrogates(self.text))
-
-    @property
-    def timed_out(self) -> bool:
-        """Whether the last try ended with a time-out."""
-        return isinstance(self.error, TimeoutError) or "timeout" in type(self.error).__name__.lower()
-
-    @property
-    def repeatable(self) -> bool:
-        """Whether the same call may succeed another time.
-
-        Its failure may pass, has nothing to do with what was asked (a wrong key, an unknown model), or a batch is yet
-        to answer it.
-        """
-        if self.error is None:
-            return False
-        waits = getattr(self.error, "code", None) == NOT_ANSWERED_YET
-        return waits or _is_transient(self.error) or getattr(self.error, "status_code", None) in _OF_THE_CLIENT
-
-
 def offers_functions(llm: LLM) -> bool:
     """Whether structured output can be had from this model through function calling."""
     return isinstance(llm, FunctionCallingLLM) and llm.metadata.is_function_calling_model
@@ -142,7 +94,9 @@ async def ask_for_facts(
     return replace(reply, calls=attempt + 1, ms=_since(start))
 
 
-def ask(llm: LLM, prompt: BasePromptTemplate, variables: Mapping[str, str], *, within: float | None = None) -> Reply:
+def ask_llm(
+    llm: LLM, prompt: BasePromptTemplate, variables: Mapping[str, str], *, within: float | None = None
+) -> Reply:
     """Ask for text, once: the model's client has its own way with rate limits. Never raises what the client raises.
 
     Args:
@@ -162,10 +116,10 @@ def ask(llm: LLM, prompt: BasePromptTemplate, variables: Mapping[str, str], *, w
     return replace(_reply(response, shown, _text(response)), ms=ms)
 
 
-async def aask(
+async def aask_llm(
     llm: LLM, prompt: BasePromptTemplate, variables: Mapping[str, str], *, within: float | None = None
 ) -> Reply:
-    """`ask`, without blocking the event loop; a call that takes too long is cancelled."""
+    """`ask_llm`, without blocking the event loop; a call that takes too long is cancelled."""
     start = time.perf_counter()
     try:
         shown, call = _spoken_to(llm, prompt, variables, llm.achat, llm.acomplete)
@@ -176,6 +130,23 @@ async def aask(
         return Reply(error=_late(within) if late else error, ms=_since(start))
     ms = _since(start)
     return replace(await asyncio.to_thread(_reply, response, shown, _text(response)), ms=ms)
+
+
+def has_timed_out(reply: Reply) -> bool:
+    """Whether the last try ended with a time-out."""
+    return isinstance(reply.error, TimeoutError) or "timeout" in type(reply.error).__name__.lower()
+
+
+def is_repeatable(reply: Reply) -> bool:
+    """Whether the same call may succeed another time.
+
+    Its failure may pass, has nothing to do with what was asked (a wrong key, an unknown model), or a batch is yet to
+    answer it.
+    """
+    if reply.error is None:
+        return False
+    waits = getattr(reply.error, "code", None) == NOT_ANSWERED_YET
+    return waits or _is_transient(reply.error) or getattr(reply.error, "status_code", None) in _OF_THE_CLIENT
 
 
 def _spoken_to(
@@ -255,7 +226,7 @@ def _arguments(llm: Any, response: ChatResponse) -> str:
     try:
         calls = llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
         arguments: dict[str, Any] = {}
-        for name, value in (each for call in calls for each in call.tool_kwargs.items()):
+        for name, value in (argument for call in calls for argument in call.tool_kwargs.items()):
             both = isinstance(value, list) and isinstance(arguments.get(name), list)
             arguments[name] = [*arguments[name], *value] if both else arguments.get(name, value)
         return json.dumps(arguments) if calls else response.message.content or ""

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from llama_index_gear.errors import ReplyError, TripleError
+from llama_index_gear.errors import ReplyError, TripleError, repair_surrogates
 from llama_index_gear.llm.json_scan import Number, scan
-from llama_index_gear.llm.text import repair_surrogates
 from llama_index_gear.triple import Triple
 
 _ENDS = (("subject", "object"), ("head", "tail"), ("source", "target"))

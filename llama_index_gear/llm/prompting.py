@@ -11,7 +11,7 @@ from llama_index.core.prompts import BasePromptTemplate, SelectorPromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
 
 from llama_index_gear.errors import ArgumentError, ReplyError, shown
-from llama_index_gear.flow import Flow
+from llama_index_gear.flow import Flow, ask
 from llama_index_gear.requests import CallLLM
 
 _FENCE = re.compile(r"#{5,}")
@@ -75,7 +75,7 @@ class ParsedReply:
     problem: str = ""
 
 
-def ask_and_parse(
+def ask_and_parse_flow(
     prompt: BasePromptTemplate, purpose: str, parse: Callable[[str], Any], variables: Mapping[str, str]
 ) -> Flow[ParsedReply]:
     """One call of the model; a second, with the error shown in `problem`, if `parse` raises `ReplyError`.
@@ -85,7 +85,7 @@ def ask_and_parse(
     replies: list[str] = []
     problem = ""
     for _ in range(2):
-        (reply,) = yield [CallLLM(prompt, {**variables, "problem": complaint(problem)}, purpose)]
+        reply = yield from ask(CallLLM(prompt, {**variables, "problem": complaint(problem)}, purpose))
         if reply.error is not None:
             raise reply.error
         replies.append(reply.text)

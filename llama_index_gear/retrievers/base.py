@@ -14,7 +14,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
 from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation import get_dispatcher
 
-from llama_index_gear.agents.loop import Budget, Policy, agent
+from llama_index_gear.agents.loop import Budget, Policy, agent_flow
 from llama_index_gear.errors import check_kind, check_question
 from llama_index_gear.expansion.backends import Backends
 from llama_index_gear.expansion.beam_search import BeamSearch
@@ -192,7 +192,7 @@ class AgentRetriever(StoreRetriever):
         check_question(query_bundle.query_str)
         trace = take_trace(query_bundle.query_str.strip())
         with trace.subscribe(_report):
-            nodes = yield from agent(self._policy, trace, self._budget, query=query_bundle)
+            nodes = yield from agent_flow(self._policy, trace, self._budget, query=query_bundle)
         if trace.stopped.startswith("failed"):
             kind = ": ".join(trace.stopped.split(": ")[:2])  # its words may quote what was asked and read
             logger.warning("a search ended early, with what it had found: %s; its trace says more", kind)

@@ -11,7 +11,7 @@ from qdrant_client.http import models
 from qdrant_edge import Bm25, Bm25Config
 
 from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError, check_numbers, check_vector, shown
-from llama_index_gear.flow import Flow
+from llama_index_gear.flow import Flow, ask
 from llama_index_gear.requests import QdrantCall
 from llama_index_gear.store.filters import bounded, indexed_fields
 from llama_index_gear.store.schema import DENSE, point_id_of, sparse_vector
@@ -89,7 +89,7 @@ class Collections:
         vector_options: fields of `VectorParams`, for the dense vectors of both.
         search_params: of dense queries.
         is_loading: whether collections that are made are to leave vector indexes for later.
-        clears: how often both were deleted, through whichever store of this process.
+        clear_count: how often both were deleted, through whichever store of this process.
         dimension: of the dense vectors; None until the collections are seen.
         has_triples: whether the triples' collection has been seen.
 
@@ -112,15 +112,15 @@ class Collections:
     def __post_init__(self) -> None:
         indexed_fields(self.payload_indexes)  # or complains of them, before anything is stored
 
-    def exists(self) -> Flow[bool]:
+    def exists_flow(self) -> Flow[bool]:
         """Whether there is something to search; learns the dimension."""
         if self._seen_after != self.clear_count():
             self.dimension, self.has_triples, self._seen_after = None, False, self.clear_count()
         if self.dimension is None:
             name = {"collection_name": self.passages}
-            (exists,) = yield [QdrantCall("collection_exists", name)]
+            exists = yield from ask(QdrantCall("collection_exists", name))
             if exists:
-                (info,) = yield [QdrantCall("get_collection", name)]
+                info = yield from ask(QdrantCall("get_collection", name))
                 vectors = info.config.params.vectors
                 if not isinstance(vectors, dict) or DENSE not in vectors:
                     raise StoreError(
@@ -130,41 +130,43 @@ class Collections:
                 self.dimension = vectors[DENSE].size
         return self.dimension is not None
 
-    def triples_exist(self) -> Flow[bool]:
+    def triples_exist_flow(self) -> Flow[bool]:
         """Whether there are triples to search: LlamaIndex's own store makes collections of passages alone."""
-        if not (yield from self.exists()):
+        if not (yield from self.exists_flow()):
             return False
         if not self.has_triples:
-            (self.has_triples,) = yield [QdrantCall("collection_exists", {"collection_name": self.triples})]
+            self.has_triples = yield from ask(QdrantCall("collection_exists", {"collection_name": self.triples}))
         return self.has_triples
 
-    def preparing(self, name: str, config: dict[str, Any], fields: Sequence[tuple[str, Any]]) -> Flow[None]:
+    def prepare_flow(self, name: str, config: dict[str, Any], fields: Sequence[tuple[str, Any]]) -> Flow[None]:
         """Create what is missing of a collection and its payload indexes; safe to repeat, and beside other writers."""
-        (exists,) = yield [QdrantCall("collection_exists", {"collection_name": name})]
+        exists = yield from ask(QdrantCall("collection_exists", {"collection_name": name}))
         if not exists:
             config = {**config, **self.options}
             if self.is_loading:
                 config["optimizers_config"] = self._optimizers(0)
             try:
-                yield [QdrantCall("create_collection", {"collection_name": name, **config})]
+                yield from ask(QdrantCall("create_collection", {"collection_name": name, **config}))
             except Exception:
-                (exists,) = yield [QdrantCall("collection_exists", {"collection_name": name})]
+                exists = yield from ask(QdrantCall("collection_exists", {"collection_name": name}))
                 if not exists:  # not just another writer that was faster
                     raise
-        (info,) = yield [QdrantCall("get_collection", {"collection_name": name})]
+        info = yield from ask(QdrantCall("get_collection", {"collection_name": name}))
         for field_, schema in fields:
             if field_ not in (info.payload_schema or {}):
                 arguments = {"collection_name": name, "field_name": field_, "field_schema": schema}
-                yield [QdrantCall("create_payload_index", arguments)]
+                yield from ask(QdrantCall("create_payload_index", arguments))
 
-    def loading(self, is_loading: bool) -> Flow[None]:
+    def set_loading_flow(self, is_loading: bool) -> Flow[None]:
         """Leave vector indexes for later, or have them built: of the collections that there are and those to come."""
         self.is_loading = is_loading
         optimizers = self._optimizers(0 if is_loading else self._index_from)
         for name in (self.passages, self.triples):
-            (exists,) = yield [QdrantCall("collection_exists", {"collection_name": name})]
+            exists = yield from ask(QdrantCall("collection_exists", {"collection_name": name}))
             if exists:
-                yield [QdrantCall("update_collection", {"collection_name": name, "optimizers_config": optimizers})]
+                yield from ask(
+                    QdrantCall("update_collection", {"collection_name": name, "optimizers_config": optimizers})
+                )
 
     @property
     def _index_from(self) -> int:
@@ -187,7 +189,7 @@ class Collections:
                 "use the embedding model it was filled with, or another collection_name"
             )
 
-    def page(
+    def page_flow(
         self,
         name: str,
         match_: models.Filter | None,
@@ -200,20 +202,20 @@ class Collections:
         """The next points that match, by id, and where the page after them starts (None: there is none)."""
         arguments = {"scroll_filter": match_, "limit": limit, "offset": offset}
         reading = {"collection_name": name, "with_payload": payload, "with_vectors": vectors}
-        ((points, following),) = yield [QdrantCall("scroll", {**arguments, **reading})]
+        (points, following) = yield from ask(QdrantCall("scroll", {**arguments, **reading}))
         return list(points), following
 
-    def present(self, node_ids: Sequence[str]) -> Flow[set[str]]:
+    def present_flow(self, node_ids: Sequence[str]) -> Flow[set[str]]:
         """Which of these passages are there."""
         points = {point_id_of(node_id): node_id for node_id in node_ids}
         found: set[str] = set()
         for start in range(0, len(points), PAGE):
             some = {"ids": list(points)[start : start + PAGE], "with_payload": False, "with_vectors": False}
-            (records,) = yield [QdrantCall("retrieve", {"collection_name": self.passages, **some})]
+            records = yield from ask(QdrantCall("retrieve", {"collection_name": self.passages, **some}))
             found.update(points[str(record.id)] for record in records)
         return found
 
-    def scrolling(
+    def scroll_flow(
         self,
         name: str,
         match_: models.Filter | None,
@@ -227,7 +229,7 @@ class Collections:
         offset = None
         while limit is None or len(found) < limit:
             some = PAGE if limit is None else min(PAGE, limit - len(found))
-            points, offset = yield from self.page(
+            points, offset = yield from self.page_flow(
                 name, match_, payload=payload, vectors=vectors, limit=some, offset=offset
             )
             found.extend(points)
@@ -235,7 +237,7 @@ class Collections:
                 break
         return found
 
-    def deleting(self, name: str, which: models.Filter | models.PointIdsList) -> Flow[None]:
+    def delete_flow(self, name: str, which: models.Filter | models.PointIdsList) -> Flow[None]:
         """Delete the points that match, or those of these ids; every delete of points goes through here.
 
         Raises:
@@ -243,16 +245,16 @@ class Collections:
 
         """
         selector = bounded(which) if isinstance(which, models.Filter) else which
-        yield [QdrantCall("delete", {"collection_name": name, "points_selector": selector, "wait": True})]
+        yield from ask(QdrantCall("delete", {"collection_name": name, "points_selector": selector, "wait": True}))
 
-    def batch(self, name: str, requests: Sequence[models.QueryRequest]) -> Flow[list[list[Any]]]:
-        """Answers to several queries in one round trip (see `ranking`: ties may take more), each best first."""
+    def batch_flow(self, name: str, requests: Sequence[models.QueryRequest]) -> Flow[list[list[Any]]]:
+        """Answers to several queries in one round trip (see `rank_flow`: ties may take more), each best first."""
         if not requests:
             return []
         for request in requests:
             if request.using == DENSE and request.query is not None:
                 request.params = self.search_params
-        return (yield from ranking(name, requests))
+        return (yield from rank_flow(name, requests))
 
 
 MOST_TIED = 500
@@ -305,7 +307,7 @@ class _Query:
         return [point_id for point_id in ids if point_id not in self.read]
 
 
-def ranking(name: str, requests: Sequence[models.QueryRequest]) -> Flow[list[list[Any]]]:
+def rank_flow(name: str, requests: Sequence[models.QueryRequest]) -> Flow[list[list[Any]]]:
     """Answers to several queries of a collection, each best first, ties (to six decimals) by id.
 
     Engines add up a dot product in different orders: equal vectors' scores differ by some 1e-7. Of points that tie for
@@ -317,21 +319,21 @@ def ranking(name: str, requests: Sequence[models.QueryRequest]) -> Flow[list[lis
     queries = tied = [_Query(request) for request in requests]
     while tied:
         asking = [query.asking() for query in tied]
-        (responses,) = yield [QdrantCall("query_batch_points", {"collection_name": name, "requests": asking})]
+        responses = yield from ask(QdrantCall("query_batch_points", {"collection_name": name, "requests": asking}))
         for query, response in zip(tied, responses, strict=True):
             query.take(response.points)
         tied = [query for query in tied if query.is_cut_in_a_tie]
-    records = yield from _payloads(name, [query for query in queries if query.unread])
+    records = yield from _payloads_flow(name, [query for query in queries if query.unread])
     return [_filled(query, records) for query in queries]
 
 
-def _payloads(name: str, queries: Sequence[_Query]) -> Flow[dict[str, Any]]:
+def _payloads_flow(name: str, queries: Sequence[_Query]) -> Flow[dict[str, Any]]:
     """The payloads that queries lack, by id; a point that was deleted meanwhile has none."""
     if not queries:
         return {}
     reading = {"with_payload": queries[0].request.with_payload, "with_vectors": False}  # all of a batch want the same
     ids = list(dict.fromkeys(point_id for query in queries for point_id in query.unread))
-    (records,) = yield [QdrantCall("retrieve", {"collection_name": name, "ids": ids, **reading})]
+    records = yield from ask(QdrantCall("retrieve", {"collection_name": name, "ids": ids, **reading}))
     return {str(record.id): record.payload for record in records}
 
 

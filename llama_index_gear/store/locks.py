@@ -1,13 +1,13 @@
 """Who may write what at a time: writers of the same passages take turns, others don't wait for each other.
 
-A flow makes its claim, takes it inside `try`, and gives it back in `finally`:
+A flow makes its claim, acquires it inside `try`, and releases it in `finally`:
 
-    claim = turns.claim(ids)
+    claim = locks.claim(ids)
     try:
-        yield [AcquirePassages(claim)]
+        yield from ask(AcquirePassages(claim))
         ...
     finally:
-        claim.give_back()
+        claim.release()
 
 Python runs the handler of a signal (Ctrl-C) between two bytecodes: when a function of Python begins, when a call has
 returned, when a loop goes round. So giving back is a single call of C, the first of the `finally`, which no interrupt
@@ -26,6 +26,7 @@ from functools import partial
 from weakref import WeakValueDictionary
 
 from llama_index_gear.errors import StoreError
+from llama_index_gear.flow import Request
 from llama_index_gear.fork_safety import free_in_child
 
 _PAUSE = 0.002  # seconds between two looks
@@ -36,17 +37,17 @@ class Claim:
     """Passages that somebody wants to write, or writes.
 
     Attributes:
-        turns: those of the passages' collection.
+        locks: those of the passages' collection.
         ids: of the passages; None: all.
         ticket: its place among the claims, as they were made.
         thread: who made it.
-        give_back: lets others have the passages; safe to repeat, and where nothing was taken. A function of C.
+        release: lets others have the passages; safe to repeat, and where nothing was taken. A function of C.
         is_held: nobody else has the passages now.
         loop: of an async call that has asked.
 
     """
 
-    turns: PassageLocks
+    locks: PassageLocks
     ids: Set[str] | None
     ticket: int
     thread: int
@@ -61,20 +62,20 @@ class Claim:
             StoreError: an async call of this very thread writes them, and could not go on while this one waits.
 
         """
-        while in_the_way := self.turns.ask(self, is_blocking=True):
+        while in_the_way := self.locks.try_acquire(self, is_blocking=True):
             if any(other.thread == self.thread for other in in_the_way):
                 raise StoreError(
                     "an async call writes the same passages on this thread's event loop, which a sync call "
                     "would block: await the async methods (async_add, adelete, …) instead"
                 )
-            while self.turns.has(in_the_way[-1]):
+            while self.locks.has(in_the_way[-1]):
                 time.sleep(_PAUSE)
 
     async def atake(self) -> None:
         """`take`, without blocking the event loop."""
         self.loop = asyncio.get_running_loop()
-        while in_the_way := self.turns.ask(self, is_blocking=False):
-            while self.turns.has(in_the_way[-1]):  # noqa: ASYNC110 - an interrupt could prevent an event
+        while in_the_way := self.locks.try_acquire(self, is_blocking=False):
+            while self.locks.has(in_the_way[-1]):  # noqa: ASYNC110 - an interrupt could prevent an event
                 await asyncio.sleep(_PAUSE)
 
     @property
@@ -95,7 +96,7 @@ class PassageLocks:
     Who asks first is served first, so that nobody waits for ever. Whoever has a claim asks for no other one.
 
     Attributes:
-        clears: how often all passages were cleared, collections included.
+        clear_count: how often all passages were cleared, collections included.
 
     """
 
@@ -110,16 +111,16 @@ class PassageLocks:
     def of(cls, engine: Hashable, collection_name: str) -> PassageLocks:
         """Those of a collection, the same for all stores in this process that have it."""
         with _LOCK:
-            if (turns := _SHARED.get((engine, collection_name))) is None:
-                turns = _SHARED[engine, collection_name] = cls()
-            return turns
+            if (locks := _SHARED.get((engine, collection_name))) is None:
+                locks = _SHARED[engine, collection_name] = cls()
+            return locks
 
     def claim(self, ids: Set[str] | None) -> Claim:
         """A claim to these passages (None: all), which asks for nothing before it is taken."""
         ticket = next(self._tickets)
         return Claim(self, ids, ticket, threading.get_ident(), partial(self._claims.pop, ticket, None))
 
-    def ask(self, claim: Claim, *, is_blocking: bool) -> list[Claim]:
+    def try_acquire(self, claim: Claim, *, is_blocking: bool) -> list[Claim]:
         """Serve a claim if nobody is in its way; returns who is: who has what it wants, and who asked before it.
 
         A call that blocks the event loop of its thread goes before those who wait: they may wait for that loop.
@@ -151,7 +152,7 @@ _LOCK = free_in_child(threading.Lock())
 
 
 @dataclass(frozen=True)
-class AcquirePassages:
+class AcquirePassages(Request[None]):
     """Wait until nobody writes what is claimed, and have it. Who makes the claim gives it back. Answer: None."""
 
     claim: Claim

@@ -15,7 +15,7 @@ from qdrant_client.http import models
 from tqdm.auto import tqdm
 
 from llama_index_gear.errors import EmbeddingError, check_counts
-from llama_index_gear.flow import Flow
+from llama_index_gear.flow import Flow, ask
 from llama_index_gear.nodes import DOC_KEYS, read_triples
 from llama_index_gear.requests import EmbedTexts, QdrantCall
 from llama_index_gear.store.collections import Collections
@@ -119,16 +119,16 @@ class StoreChecks:
     deletes: StoreDeletes
     show_progress: bool
 
-    def checking(self, sample_size: int) -> Flow[StoreReport]:
+    def check_flow(self, sample_size: int) -> Flow[StoreReport]:
         """The flow of `check`."""
         check_counts(least=0, sample_size=sample_size)
-        passages, has_passages = yield from self._counting(self.collections.passages)
-        triples, has_triples = yield from self._counting(self.collections.triples)
+        passages, has_passages = yield from self._count_flow(self.collections.passages)
+        triples, has_triples = yield from self._count_flow(self.collections.triples)
         wrong = _Wrong()
         if has_passages:
-            yield from self.collections.exists()  # or complains of another program's collection
-            wrong = yield from self._comparing(has_triples, passages)
-        orphaned = (yield from self._seeking_orphans(has_passages, triples)) if wrong.owned < triples else []
+            yield from self.collections.exists_flow()  # or complains of another program's collection
+            wrong = yield from self._compare_flow(has_triples, passages)
+        orphaned = (yield from self._orphans_flow(has_passages, triples)) if wrong.owned < triples else []
         return StoreReport(
             passages,
             triples,
@@ -136,58 +136,60 @@ class StoreChecks:
             tuple(wrong.outdated),
             tuple(orphaned),
             tuple(wrong.without_tenant),
-            (yield from self._comparing_passages(sample_size)) if sample_size and has_passages else None,
-            (yield from self._comparing_triples(sample_size)) if sample_size and has_triples else None,
+            (yield from self._compare_passages_flow(sample_size)) if sample_size and has_passages else None,
+            (yield from self._compare_triples_flow(sample_size)) if sample_size and has_triples else None,
         )
 
-    def repairing(self, reembed: bool) -> Flow[StoreReport]:
+    def repair_flow(self, reembed: bool) -> Flow[StoreReport]:
         """The flow of `repair`."""
-        report = yield from self.checking(SAMPLE)
+        report = yield from self.check_flow(SAMPLE)
         if report.wrong_embedder and not reembed:
             raise EmbeddingError(
                 f"the store was filled with another embedding model than the one that it has now ({report}): give it "
                 "the model that it was filled with, or call repair(reembed=True)"
             )
-        if (yield from self.collections.exists()) and self.collections.dimension:  # LlamaIndex makes passages alone
-            yield from self.writes.preparing(self.collections.dimension)
+        if (
+            yield from self.collections.exists_flow()
+        ) and self.collections.dimension:  # LlamaIndex makes passages alone
+            yield from self.writes.prepare_flow(self.collections.dimension)
         if reembed:
-            yield from self._reembedding(report.passages)
+            yield from self._reembed_flow(report.passages)
         else:
             for some in _slices(sorted({*report.incomplete, *report.outdated}), _PASSAGES):
-                nodes = yield from self.reads.getting(list(some), None, None)
-                yield from self.writes.rewriting(nodes, embed_triples=False)
+                nodes = yield from self.reads.get_flow(list(some), None, None)
+                yield from self.writes.rewrite_flow(nodes, embed_triples=False)
         for some in _slices(report.orphaned, _PASSAGES):
-            yield from self.deletes.deleting_triples(some)
-        return (yield from self.checking(SAMPLE))
+            yield from self.deletes.delete_triples_flow(some)
+        return (yield from self.check_flow(SAMPLE))
 
-    def _counting(self, name: str) -> Flow[tuple[int, bool]]:
+    def _count_flow(self, name: str) -> Flow[tuple[int, bool]]:
         """How many points a collection has, and whether it is there."""
-        (exists,) = yield [QdrantCall("collection_exists", {"collection_name": name})]
+        exists = yield from ask(QdrantCall("collection_exists", {"collection_name": name}))
         if not exists:
             return 0, False
-        (counted,) = yield [QdrantCall("count", {"collection_name": name, "exact": True})]
+        counted = yield from ask(QdrantCall("count", {"collection_name": name, "exact": True}))
         return counted.count, True
 
-    def _comparing(self, has_triples: bool, passages: int) -> Flow[_Wrong]:
+    def _compare_flow(self, has_triples: bool, passages: int) -> Flow[_Wrong]:
         """What is wrong with the passages that are there."""
         wrong, offset = _Wrong(), None
         with tqdm(total=passages, desc="Checking passages", disable=not self.show_progress) as bar:
             while True:
-                points, offset = yield from self.collections.page(
+                points, offset = yield from self.collections.page_flow(
                     self.collections.passages, None, payload=True, vectors=False, limit=_PASSAGES, offset=offset
                 )
                 nodes = [to_node(point) for point in points]
-                stored = (yield from self._triples_of(nodes)) if has_triples and nodes else {}
+                stored = (yield from self._triples_flow(nodes)) if has_triples and nodes else {}
                 for node, point in zip(nodes, points, strict=True):
-                    mine = stored.get(node.node_id, {})
+                    own = stored.get(node.node_id, {})
                     wanted = {triple.id(node.node_id) for triple in read_triples(node)}
                     shared = _plain(triple_payload(node))
-                    wrong.owned += len(mine)
-                    if not wanted <= mine.keys():
+                    wrong.owned += len(own)
+                    if not wanted <= own.keys():
                         wrong.incomplete.append(node.node_id)
                     if (
-                        not mine.keys() <= wanted
-                        or any(_differs(payload, shared) for payload in mine.values())
+                        not own.keys() <= wanted
+                        or any(_differs(payload, shared) for payload in own.values())
                         or _is_mislabelled(point.payload, _plain(passage_payload(node)))
                     ):
                         wrong.outdated.append(node.node_id)
@@ -197,47 +199,47 @@ class StoreChecks:
                 if offset is None:
                     return wrong
 
-    def _triples_of(self, nodes: Sequence[BaseNode]) -> Flow[dict[str, dict[str, dict[str, Any]]]]:
+    def _triples_flow(self, nodes: Sequence[BaseNode]) -> Flow[dict[str, dict[str, dict[str, Any]]]]:
         """Passage → id of a triple of its → payload."""
         match_ = models.Filter(must=[any_of("passage_id", [node.node_id for node in nodes])])
-        points = yield from self.collections.scrolling(self.collections.triples, match_, payload=True, vectors=False)
+        points = yield from self.collections.scroll_flow(self.collections.triples, match_, payload=True, vectors=False)
         found: dict[str, dict[str, dict[str, Any]]] = {}
         for point in points:
             found.setdefault(point.payload["passage_id"], {})[str(point.id)] = point.payload
         return found
 
-    def _seeking_orphans(self, has_passages: bool, triples: int) -> Flow[list[str]]:
+    def _orphans_flow(self, has_passages: bool, triples: int) -> Flow[list[str]]:
         """Passages that triples belong to, and that are not there."""
         missing: dict[str, None] = {}
         offset = None
         with tqdm(total=triples, desc="Checking triples", disable=not self.show_progress) as bar:
             while True:
-                points, offset = yield from self.collections.page(
+                points, offset = yield from self.collections.page_flow(
                     self.collections.triples, None, payload=["passage_id"], vectors=False, offset=offset
                 )
                 owners = list({point.payload["passage_id"]: None for point in points})
-                there = (yield from self.collections.present(owners)) if has_passages else set()
+                there = (yield from self.collections.present_flow(owners)) if has_passages else set()
                 missing.update(dict.fromkeys(owner for owner in owners if owner not in there))
                 bar.update(len(points))
                 if offset is None:
                     return list(missing)
 
-    def _comparing_passages(self, sample_size: int) -> Flow[float | None]:
-        points = yield from self._sampling(self.collections.passages, sample_size)
+    def _compare_passages_flow(self, sample_size: int) -> Flow[float | None]:
+        points = yield from self._sample_flow(self.collections.passages, sample_size)
         texts = [to_node(point).get_content(metadata_mode=MetadataMode.EMBED) for point in points]
-        cosines = yield from self._cosines(points, texts)
+        cosines = yield from self._cosines_flow(points, texts)
         return round(statistics.median(cosines), 4) if cosines else None
 
-    def _comparing_triples(self, sample_size: int) -> Flow[float | None]:
-        points = yield from self._sampling(self.collections.triples, sample_size)
-        cosines = yield from self._cosines(points, [to_stored_triple(point, 0.0).triple.text for point in points])
+    def _compare_triples_flow(self, sample_size: int) -> Flow[float | None]:
+        points = yield from self._sample_flow(self.collections.triples, sample_size)
+        cosines = yield from self._cosines_flow(points, [to_stored_triple(point, 0.0).triple.text for point in points])
         return round(min(cosines), 4) if cosines else None
 
-    def _sampling(self, name: str, sample_size: int) -> Flow[list[Any]]:
+    def _sample_flow(self, name: str, sample_size: int) -> Flow[list[Any]]:
         """Points spread evenly over all ids, which are hashes: a repair that was killed leaves none out for long."""
         found = {}
         for number in range(sample_size):
-            points, _ = yield from self.collections.page(
+            points, _ = yield from self.collections.page_flow(
                 name,
                 None,
                 payload=True,
@@ -248,18 +250,18 @@ class StoreChecks:
             found.update({str(point.id): point for point in points})
         return list(found.values())
 
-    def _cosines(self, points: Sequence[Any], texts: Sequence[str]) -> Flow[list[float]]:
+    def _cosines_flow(self, points: Sequence[Any], texts: Sequence[str]) -> Flow[list[float]]:
         if not points:
             return []
-        (vectors,) = yield [EmbedTexts(texts)]
+        vectors = yield from ask(EmbedTexts(texts))
         return [_cosine(point.vector[DENSE], vector) for point, vector in zip(points, vectors, strict=True)]
 
-    def _reembedding(self, passages: int) -> Flow[None]:
+    def _reembed_flow(self, passages: int) -> Flow[None]:
         """Every passage's and every triple's vectors, by the store's model; the ids stay, and so does their order."""
         offset = None
         with tqdm(total=passages, desc="Embedding again", disable=not self.show_progress) as bar:
             while passages:
-                points, offset = yield from self.collections.page(
+                points, offset = yield from self.collections.page_flow(
                     self.collections.passages,
                     None,
                     payload=True,
@@ -268,10 +270,12 @@ class StoreChecks:
                     offset=offset,
                 )
                 nodes = [to_node(point) for point in points]
-                (vectors,) = yield [EmbedTexts([node.get_content(metadata_mode=MetadataMode.EMBED) for node in nodes])]
+                vectors = yield from ask(
+                    EmbedTexts([node.get_content(metadata_mode=MetadataMode.EMBED) for node in nodes])
+                )
                 for node, vector in zip(nodes, vectors, strict=True):
                     node.embedding = vector
-                yield from self.writes.rewriting(nodes, embed_triples=True)
+                yield from self.writes.rewrite_flow(nodes, embed_triples=True)
                 bar.update(len(points))
                 if offset is None:
                     return

@@ -16,7 +16,7 @@ from llama_index.core.vector_stores.types import (
 from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, check_counts, check_numbers, check_question, check_vector
-from llama_index_gear.flow import Flow
+from llama_index_gear.flow import Flow, ask
 from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.requests import (
     AlignPassages,
@@ -59,18 +59,18 @@ class StoreReads:
     collections: Collections
     triples: TripleReads
 
-    def getting(
+    def get_flow(
         self, node_ids: list[str] | None, filters: MetadataFilters | None, limit: int | None, vectors: bool = True
     ) -> Flow[list[BaseNode]]:
         """Passages by id and filter, in the order asked, with or without their embeddings."""
         if limit is not None:
             check_counts(limit=limit)
-        if node_ids == [] or not (yield from self.collections.exists()):
+        if node_ids == [] or not (yield from self.collections.exists_flow()):
             return []
         musts = conditions(filters)
         if node_ids is not None:
             musts.append(models.HasIdCondition(has_id=[point_id_of(node_id) for node_id in node_ids]))
-        points = yield from self.collections.scrolling(
+        points = yield from self.collections.scroll_flow(
             self.collections.passages,
             models.Filter(must=musts),
             payload=True,
@@ -83,12 +83,12 @@ class StoreReads:
             nodes = [known[node_id] for node_id in dict.fromkeys(node_ids) if node_id in known]
         return nodes[:limit]
 
-    def shared_calls(self, filters: MetadataFilters | None) -> Flow[list[tuple[str, str]]]:
+    def call_ids_flow(self, filters: MetadataFilters | None) -> Flow[list[tuple[str, str]]]:
         """Answers `SharedCalls`; a page of passages at a time is in memory."""
         found: list[tuple[str, str]] = []
-        offset, more = None, (yield from self.collections.exists())
+        offset, more = None, (yield from self.collections.exists_flow())
         while more:
-            points, offset = yield from self.collections.page(
+            points, offset = yield from self.collections.page_flow(
                 self.collections.passages,
                 models.Filter(must=conditions(filters)),
                 payload=EXTRACTED_NODE,
@@ -99,10 +99,10 @@ class StoreReads:
             more = offset is not None
         return found
 
-    def querying(self, query: VectorStoreQuery, native: models.Filter | None) -> Flow[VectorStoreQueryResult]:
+    def query_flow(self, query: VectorStoreQuery, native: models.Filter | None) -> Flow[VectorStoreQueryResult]:
         """The flow of `query`."""
         asked = _checked(query)
-        if not (yield from self.collections.exists()):
+        if not (yield from self.collections.exists_flow()):
             return VectorStoreQueryResult(nodes=[], similarities=[], ids=[])
         musts = [*conditions(query.filters), *([native] if native else [])]
         if query.doc_ids:
@@ -112,7 +112,7 @@ class StoreReads:
         match_ = models.Filter(must=musts) if musts else None
         requests, weights = [], []
         if query.mode != VectorStoreQueryMode.SPARSE:
-            dense = yield from self._dense_query(query)
+            dense = yield from self._dense_query_flow(query)
             requests.append(nearest(dense, asked.dense_top_k, match_, payload=True))
             weights.append(asked.alpha)
         if query.mode != VectorStoreQueryMode.DEFAULT:
@@ -121,7 +121,7 @@ class StoreReads:
             sparse = self.collections.bm25.embed_query(query.query_str)
             requests.append(nearest(sparse, asked.sparse_top_k, match_, payload=True, using=SPARSE))
             weights.append(1 - asked.alpha)
-        answers = yield from self.collections.batch(self.collections.passages, requests)
+        answers = yield from self.collections.batch_flow(self.collections.passages, requests)
         points = {str(point.id): point for answer in answers for point in answer}
         if len(answers) == 1:
             ranked = [(point_id, float(point.score)) for point_id, point in points.items()]
@@ -133,42 +133,44 @@ class StoreReads:
             nodes=nodes, similarities=[score for _, score in ranked], ids=[node.node_id for node in nodes]
         )
 
-    def _dense_query(self, query: VectorStoreQuery) -> Flow[list[float]]:
+    def _dense_query_flow(self, query: VectorStoreQuery) -> Flow[list[float]]:
         if query.query_embedding is not None:
             embedding = query.query_embedding
         elif query.query_str is not None:
-            (embedding,) = yield [EmbedQuery(query.query_str)]
+            embedding = yield from ask(EmbedQuery(query.query_str))
         else:
             raise ArgumentError("a dense query needs query_embedding or query_str")
         self.collections.check_dimension(embedding, "the query's embedding")
         return embedding
 
-    def finding(self, request: Any, filters: MetadataFilters | None) -> Flow[Any]:
+    def find_flow(self, request: Any, filters: MetadataFilters | None) -> Flow[Any]:
         """Answers what filters bind."""
         match request:
             case LinkTriples():
-                return (yield from self.triples.linking(request, filters))
+                return (yield from self.triples.link_flow(request, filters))
             case SearchTriples():
-                return (yield from self.triples.propositions(request, filters))
+                return (yield from self.triples.search_flow(request, filters))
             case PassageTriples():
-                return (yield from self.triples.triples_of(request, filters))
+                return (yield from self.triples.passage_triples_flow(request, filters))
             case NeighborTriples():
-                return (yield from self.triples.neighbors(request, filters))
+                return (yield from self.triples.neighbors_flow(request, filters))
             case IncidentTriples():
-                return (yield from self.triples.touching(request, filters))
-        return (yield from self.aligning(request, filters))
+                return (yield from self.triples.incident_flow(request, filters))
+        return (yield from self.align_flow(request, filters))
 
-    def aligning(self, request: AlignPassages, filters: MetadataFilters | None) -> Flow[list[list[NodeWithScore]]]:
+    def align_flow(self, request: AlignPassages, filters: MetadataFilters | None) -> Flow[list[list[NodeWithScore]]]:
         """Answers `AlignPassages`."""
         check_counts(top_k=request.top_k)
-        if not request.texts or not (yield from self.collections.exists()):
+        if not request.texts or not (yield from self.collections.exists_flow()):
             return [[] for _ in request.texts]
         musts = conditions(filters)
         match_ = models.Filter(must=musts) if musts else None
         vectors = [self.collections.bm25.embed_query(text) for text in request.texts]
         requests = [nearest(vector, request.top_k, match_, payload=True, using=SPARSE) for vector in vectors]
-        answers = yield from self.collections.batch(self.collections.passages, requests)
-        return [[NodeWithScore(node=to_node(point), score=float(point.score)) for point in each] for each in answers]
+        answers = yield from self.collections.batch_flow(self.collections.passages, requests)
+        return [
+            [NodeWithScore(node=to_node(point), score=float(point.score)) for point in answer] for answer in answers
+        ]
 
 
 def _checked(query: VectorStoreQuery) -> _Asked:

@@ -21,7 +21,7 @@ from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.http.models import SearchParams
 
 from llama_index_gear.errors import ArgumentError, StoreError, check_counts
-from llama_index_gear.flow import Flow, arun, run
+from llama_index_gear.flow import Flow, arun, ask, run
 from llama_index_gear.requests import (
     AlignPassages,
     ChainSimilarities,
@@ -39,7 +39,7 @@ from llama_index_gear.requests import (
 )
 from llama_index_gear.store.collections import TRIPLE_WORDS, Collections, encoder
 from llama_index_gear.store.connection import Connection
-from llama_index_gear.store.copy import check_alike, copying
+from llama_index_gear.store.copy import check_alike, copy_flow
 from llama_index_gear.store.edge.client import EdgeClient
 from llama_index_gear.store.locks import PassageLocks
 from llama_index_gear.store.maintenance import SAMPLE, StoreChecks, StoreReport
@@ -115,7 +115,7 @@ class GeARVectorStore(BasePydanticVectorStore):
     _checks: StoreChecks = PrivateAttr()
     _tenancy: Tenancy = PrivateAttr()
     _connection: Connection = PrivateAttr()
-    _turns: PassageLocks = PrivateAttr()
+    _locks: PassageLocks = PrivateAttr()
 
     def __init__(
         self,
@@ -156,17 +156,17 @@ class GeARVectorStore(BasePydanticVectorStore):
             search_params,
         )
         self._connection = Connection(client, aclient, embed_model)
-        self._turns = turns = PassageLocks.of(self._connection.engine, collection_name)
-        self._collections.clear_count = lambda: turns.clear_count  # not `self`: in a cycle the store would close late
+        self._locks = locks = PassageLocks.of(self._connection.engine, collection_name)
+        self._collections.clear_count = lambda: locks.clear_count  # not `self`: in a cycle the store would close late
         self._belong_to(Tenancy(tenant_field, None))
 
     def _belong_to(self, tenancy: Tenancy) -> None:
         self._tenancy = tenancy
         self._reads = StoreReads(self._collections, TripleReads(self._collections))
         self._writes = StoreWrites(
-            self._collections, self._reads, tenancy, self._turns, self.batch_size, self.show_progress
+            self._collections, self._reads, tenancy, self._locks, self.batch_size, self.show_progress
         )
-        self._deletes = StoreDeletes(self._collections, tenancy, self._turns)
+        self._deletes = StoreDeletes(self._collections, tenancy, self._locks)
         self._checks = StoreChecks(self._collections, self._reads, self._writes, self._deletes, self.show_progress)
 
     def for_tenant(self, tenant: str) -> GeARVectorStore:
@@ -277,21 +277,21 @@ class GeARVectorStore(BasePydanticVectorStore):
                 some 100 levels deep, integers beyond 64 bits, NaN, keys that are no text, half characters.
 
         """
-        return run(self._writes.adding(nodes, if_unchanged_since), self._connection.answer)
+        return run(self._writes.add_flow(nodes, if_unchanged_since), self._connection.answer)
 
     async def async_add(
         self, nodes: Sequence[BaseNode], *, if_unchanged_since: Sequence[BaseNode] = (), **kwargs: Any
     ) -> list[str]:
         """`add`, without blocking the event loop."""
-        return await arun(self._writes.adding(nodes, if_unchanged_since), self._connection.aanswer)
+        return await arun(self._writes.add_flow(nodes, if_unchanged_since), self._connection.aanswer)
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         """Delete all passages of a document, and their triples."""
-        run(self._deletes.deleting_document(ref_doc_id), self._connection.answer)
+        run(self._deletes.delete_document_flow(ref_doc_id), self._connection.answer)
 
     async def adelete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         """`delete`, without blocking the event loop."""
-        await arun(self._deletes.deleting_document(ref_doc_id), self._connection.aanswer)
+        await arun(self._deletes.delete_document_flow(ref_doc_id), self._connection.aanswer)
 
     def delete_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **delete_kwargs: Any
@@ -302,21 +302,21 @@ class GeARVectorStore(BasePydanticVectorStore):
             ArgumentError: neither ids nor filters are given (that would be everything: call `clear`).
 
         """
-        run(self._deletes.deleting_nodes(node_ids, filters), self._connection.answer)
+        run(self._deletes.delete_nodes_flow(node_ids, filters), self._connection.answer)
 
     async def adelete_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **delete_kwargs: Any
     ) -> None:
         """`delete_nodes`, without blocking the event loop."""
-        await arun(self._deletes.deleting_nodes(node_ids, filters), self._connection.aanswer)
+        await arun(self._deletes.delete_nodes_flow(node_ids, filters), self._connection.aanswer)
 
     def clear(self) -> None:
         """Delete both collections, all tenants' passages in them; of a tenant's store, that tenant's alone."""
-        run(self._deletes.clearing(), self._connection.answer)
+        run(self._deletes.clear_flow(), self._connection.answer)
 
     async def aclear(self) -> None:
         """`clear`, without blocking the event loop."""
-        await arun(self._deletes.clearing(), self._connection.aanswer)
+        await arun(self._deletes.clear_flow(), self._connection.aanswer)
 
     def get_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, limit: int | None = None
@@ -329,13 +329,13 @@ class GeARVectorStore(BasePydanticVectorStore):
             limit: at most so many. Default: all.
 
         """
-        return run(self._reads.getting(node_ids, self.scope_filters(filters), limit), self._connection.answer)
+        return run(self._reads.get_flow(node_ids, self.scope_filters(filters), limit), self._connection.answer)
 
     async def aget_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, limit: int | None = None
     ) -> list[BaseNode]:
         """`get_nodes`, without blocking the event loop."""
-        return await arun(self._reads.getting(node_ids, self.scope_filters(filters), limit), self._connection.aanswer)
+        return await arun(self._reads.get_flow(node_ids, self.scope_filters(filters), limit), self._connection.aanswer)
 
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """Dense (DEFAULT), BM25 (SPARSE) or both fused (HYBRID, reciprocal rank fusion) search over passages.
@@ -353,14 +353,14 @@ class GeARVectorStore(BasePydanticVectorStore):
             EmbeddingError: `query_embedding` is no list of finite numbers, or of another dimension.
 
         """
-        return run(self._querying(query, kwargs), self._connection.answer)
+        return run(self._query_flow(query, kwargs), self._connection.answer)
 
     async def aquery(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """`query`, without blocking the event loop."""
-        return await arun(self._querying(query, kwargs), self._connection.aanswer)
+        return await arun(self._query_flow(query, kwargs), self._connection.aanswer)
 
-    def _querying(self, query: VectorStoreQuery, options: dict[str, Any]) -> Flow[VectorStoreQueryResult]:
-        return self._reads.querying(replace(query, filters=self.scope_filters(query.filters)), native_filter(options))
+    def _query_flow(self, query: VectorStoreQuery, options: dict[str, Any]) -> Flow[VectorStoreQueryResult]:
+        return self._reads.query_flow(replace(query, filters=self.scope_filters(query.filters)), native_filter(options))
 
     # -- looking after it ----------------------------------------------------------------------------------------
 
@@ -378,12 +378,12 @@ class GeARVectorStore(BasePydanticVectorStore):
 
         """
         self._tenancy.require_unscoped("check")
-        return run(self._checks.checking(sample_size), self._connection.answer)
+        return run(self._checks.check_flow(sample_size), self._connection.answer)
 
     async def acheck(self, sample_size: int = SAMPLE) -> StoreReport:
         """`check`, without blocking the event loop."""
         self._tenancy.require_unscoped("check")
-        return await arun(self._checks.checking(sample_size), self._connection.aanswer)
+        return await arun(self._checks.check_flow(sample_size), self._connection.aanswer)
 
     def repair(self, *, reembed: bool = False) -> StoreReport:
         """Mend what `check` finds: missing triples come, outdated ones and those of passages that are gone go.
@@ -403,12 +403,12 @@ class GeARVectorStore(BasePydanticVectorStore):
 
         """
         self._tenancy.require_unscoped("repair")
-        return run(self._checks.repairing(reembed), self._connection.answer)
+        return run(self._checks.repair_flow(reembed), self._connection.answer)
 
     async def arepair(self, *, reembed: bool = False) -> StoreReport:
         """`repair`, without blocking the event loop."""
         self._tenancy.require_unscoped("repair")
-        return await arun(self._checks.repairing(reembed), self._connection.aanswer)
+        return await arun(self._checks.repair_flow(reembed), self._connection.aanswer)
 
     @contextmanager
     def bulk_load(self) -> Iterator[None]:
@@ -419,23 +419,23 @@ class GeARVectorStore(BasePydanticVectorStore):
         more.
         """
         try:
-            run(self._loading(True), self._connection.answer)
+            run(self._set_loading_flow(True), self._connection.answer)
             yield
         finally:
-            run(self._loading(False), self._connection.answer)
+            run(self._set_loading_flow(False), self._connection.answer)
 
     @asynccontextmanager
     async def abulk_load(self) -> AsyncIterator[None]:
         """`bulk_load`, for `async with`."""
         try:
-            await arun(self._loading(True), self._connection.aanswer)
+            await arun(self._set_loading_flow(True), self._connection.aanswer)
             yield
         finally:
-            await arun(self._loading(False), self._connection.aanswer)
+            await arun(self._set_loading_flow(False), self._connection.aanswer)
 
-    def _loading(self, is_loading: bool) -> Flow[None]:
+    def _set_loading_flow(self, is_loading: bool) -> Flow[None]:
         if not isinstance(self.client, EdgeClient):
-            yield from self._collections.loading(is_loading)
+            yield from self._collections.set_loading_flow(is_loading)
 
     def copy_to(self, target: GeARVectorStore, *, filters: MetadataFilters | None = None) -> int:
         """Copy passages and triples into another store as they are, vectors included: nothing is embedded or extracted.
@@ -458,20 +458,19 @@ class GeARVectorStore(BasePydanticVectorStore):
 
         """
         answer = [side._connection.answer for side in (self, target)]
-        return run(self._copying(target, filters), lambda sent: answer[sent.to_target](sent.request))
+        return run(self._copy_flow(target, filters), lambda sent: answer[sent.to_target](sent.request))
 
     async def acopy_to(self, target: GeARVectorStore, *, filters: MetadataFilters | None = None) -> int:
         """`copy_to`, without blocking the event loop."""
         answer = [side._connection.aanswer for side in (self, target)]
-        return await arun(self._copying(target, filters), lambda sent: answer[sent.to_target](sent.request))
+        return await arun(self._copy_flow(target, filters), lambda sent: answer[sent.to_target](sent.request))
 
-    def _copying(self, target: GeARVectorStore, filters: MetadataFilters | None) -> Flow[int]:
+    def _copy_flow(self, target: GeARVectorStore, filters: MetadataFilters | None) -> Flow[int]:
         check_alike(self, target)
         target._tenancy.require_unscoped("copy_to")
-        mine = (
-            filters if self._tenancy.tenant is None else self.scope_filters(filters)
-        )  # the whole store's: all tenants
-        return copying(self._writes, target._writes, mine, self.show_progress)
+        if self._tenancy.tenant is not None:  # the whole store's: all tenants
+            filters = self.scope_filters(filters)
+        return copy_flow(self._writes, target._writes, filters, self.show_progress)
 
     # -- the graph side: requests of `flow` ------------------------------------------------------------------
 
@@ -485,26 +484,28 @@ class GeARVectorStore(BasePydanticVectorStore):
             filters: bind what is returned, triples by the metadata of their passage.
 
         """
-        return run(self._answering(request, filters), self._connection.answer)
+        return run(self._answer_flow(request, filters), self._connection.answer)
 
     async def aanswer(self, request: Any, filters: MetadataFilters | None = None) -> Any:
         """`answer`, without blocking the event loop."""
-        return await arun(self._answering(request, filters), self._connection.aanswer)
+        return await arun(self._answer_flow(request, filters), self._connection.aanswer)
 
-    def _answering(self, request: Any, filters: MetadataFilters | None) -> Flow[Any]:
+    def _answer_flow(self, request: Any, filters: MetadataFilters | None) -> Flow[Any]:
         if isinstance(request, EmbedQuery | EmbedTexts | RunFunction):
-            return (yield [request])[0]
+            return (yield from ask(request))
         filters = self.scope_filters(filters)
         answer: Any
         match request:
             case FetchTriples():  # of triples that a filter let through before; tenants don't rely on that
-                answer = yield from self._reads.triples.facts(request, filters if self._tenancy.field else None)
+                answer = yield from self._reads.triples.fetch_flow(request, filters if self._tenancy.field else None)
             case ChainSimilarities():
-                answer = yield from self._reads.triples.similarities(request, filters if self._tenancy.field else None)
+                answer = yield from self._reads.triples.similarities_flow(
+                    request, filters if self._tenancy.field else None
+                )
             case FetchPassages():
-                answer = yield from self._reads.getting(list(request.ids), filters, None, vectors=False)
+                answer = yield from self._reads.get_flow(list(request.ids), filters, None, vectors=False)
             case ExtractionCallIds():
-                answer = yield from self._reads.shared_calls(filters)
+                answer = yield from self._reads.call_ids_flow(filters)
             case (
                 LinkTriples()
                 | SearchTriples()
@@ -513,7 +514,7 @@ class GeARVectorStore(BasePydanticVectorStore):
                 | IncidentTriples()
                 | AlignPassages()
             ):
-                answer = yield from self._reads.finding(request, filters)
+                answer = yield from self._reads.find_flow(request, filters)
             case _:
                 raise StoreError(f"the store has no answer to {type(request).__name__}")
         return answer

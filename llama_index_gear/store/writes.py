@@ -18,7 +18,7 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, EmbeddingError, TenantError, check_characters, check_vector
-from llama_index_gear.flow import Flow
+from llama_index_gear.flow import Flow, ask
 from llama_index_gear.nodes import attach_triples, read_triples
 from llama_index_gear.requests import EmbedTexts, QdrantCall, RunFunction
 from llama_index_gear.store.collections import PAGE, Collections, WordEncoder
@@ -55,11 +55,11 @@ class StoreWrites:
     collections: Collections
     reads: StoreReads
     tenancy: Tenancy
-    turns: PassageLocks
+    locks: PassageLocks
     batch_size: int
     show_progress: bool
 
-    def preparing(self, dimension: int) -> Flow[None]:
+    def prepare_flow(self, dimension: int) -> Flow[None]:
         """Create what is missing of both collections and their indexes; safe to repeat."""
         keyword, keywords = models.PayloadSchemaType.KEYWORD, ("entities", "passage_id", DOC_ID)
         fields: dict[str, list[tuple[str, Any]]] = {
@@ -74,38 +74,38 @@ class StoreWrites:
             fields[self.collections.passages].append((path, schema))
             fields[self.collections.triples].append((f"{METADATA}{path}", schema))
         for name in (self.collections.triples, self.collections.passages):
-            yield from self.collections.preparing(
+            yield from self.collections.prepare_flow(
                 name, vectors_config(dimension, self.collections.vector_options), fields[name]
             )
 
-    def _preparing_for(self, dimension: int) -> Flow[None]:
-        yield from self.preparing(dimension)
+    def _prepare_for_flow(self, dimension: int) -> Flow[None]:
+        yield from self.prepare_flow(dimension)
         self.collections.dimension = dimension  # known once it is true
 
-    def adding(self, nodes: Sequence[BaseNode], if_unchanged_since: Sequence[BaseNode] = ()) -> Flow[list[str]]:
+    def add_flow(self, nodes: Sequence[BaseNode], if_unchanged_since: Sequence[BaseNode] = ()) -> Flow[list[str]]:
         """The flow of `add`."""
         passages = self.tenancy.assign_tenant(list({node.node_id: node for node in nodes}.values()))
         if not passages:
             return []
-        exists = yield from self.collections.exists()
-        (checked,) = yield [RunFunction(lambda: self._checked(passages))]
+        exists = yield from self.collections.exists_flow()
+        checked = yield from ask(RunFunction(lambda: self._checked(passages)))
         if exists:
-            yield from guarding(self.tenancy, self.collections, passages)
-        yield from self._preparing_for(checked.dimension)
+            yield from check_owners_flow(self.tenancy, self.collections, passages)
+        yield from self._prepare_for_flow(checked.dimension)
         starts = range(0, len(passages), self.batch_size)
         as_read = {node.node_id: node.hash for node in if_unchanged_since}
         written: set[str] = set()
         for start in get_tqdm_iterable(starts, self.show_progress, "Storing passages and triples"):
-            written |= yield from self._writing(passages[start : start + self.batch_size], checked, as_read=as_read)
+            written |= yield from self._write_flow(passages[start : start + self.batch_size], checked, as_read=as_read)
         return [node.node_id for node in nodes if node.node_id in written]
 
-    def rewriting(self, nodes: Sequence[BaseNode], *, embed_triples: bool) -> Flow[None]:
+    def rewrite_flow(self, nodes: Sequence[BaseNode], *, embed_triples: bool) -> Flow[None]:
         """Write passages that are there once more; with `embed_triples` no stored vector of a triple is kept."""
-        (checked,) = yield [RunFunction(lambda: self._checked(nodes))]
+        checked = yield from ask(RunFunction(lambda: self._checked(nodes)))
         as_read = {node.node_id: node.hash for node in nodes}
-        yield from self._writing(nodes, checked, embed_triples, is_guarded=False, as_read=as_read)
+        yield from self._write_flow(nodes, checked, embed_triples, is_guarded=False, as_read=as_read)
 
-    def _writing(
+    def _write_flow(
         self,
         batch: Sequence[BaseNode],
         checked: _Checked,
@@ -116,31 +116,37 @@ class StoreWrites:
     ) -> Flow[set[str]]:
         """Write passages, of those that were read before only such as are still what they were: the ids of these."""
         ids = {node.node_id for node in batch}
-        claim = self.turns.claim(ids)
+        claim = self.locks.claim(ids)
         try:
-            yield [AcquirePassages(claim)]
-            if not (yield from self.collections.exists()):  # all was cleared while this waited
-                yield from self._preparing_for(checked.dimension)
+            yield from ask(AcquirePassages(claim))
+            if not (yield from self.collections.exists_flow()):  # all was cleared while this waited
+                yield from self._prepare_for_flow(checked.dimension)
             if is_guarded:
-                yield from guarding(self.tenancy, self.collections, batch)  # again: nobody else writes these now
+                yield from check_owners_flow(
+                    self.tenancy, self.collections, batch
+                )  # again: nobody else writes these now
             if as_read:
-                there = yield from self.reads.getting(list(ids), None, None, vectors=False)
+                there = yield from self.reads.get_flow(list(ids), None, None, vectors=False)
                 now = {node.node_id: node.hash for node in there}
                 batch = [node for node in batch if as_read.get(node.node_id) == now.get(node.node_id)]
             if batch:
-                yield from self._writing_alone(batch, checked.carried, embed_triples)
+                yield from self._write_alone_flow(batch, checked.carried, embed_triples)
         finally:
             claim.release()
         return {node.node_id for node in batch}
 
-    def _writing_alone(
+    def _write_alone_flow(
         self, batch: Sequence[BaseNode], carried: dict[str, list[Triple]], embed_triples: bool
     ) -> Flow[None]:
-        (points,) = yield [RunFunction(partial(self._passage_points, batch, carried))]
-        outdated = yield from self._writing_triples(batch, carried, embed_triples)
-        yield [QdrantCall("upsert", {"collection_name": self.collections.passages, "points": points, "wait": True})]
+        points = yield from ask(RunFunction(partial(self._passage_points, batch, carried)))
+        outdated = yield from self._write_triples_flow(batch, carried, embed_triples)
+        yield from ask(
+            QdrantCall("upsert", {"collection_name": self.collections.passages, "points": points, "wait": True})
+        )
         if outdated:
-            yield from self.collections.deleting(self.collections.triples, models.PointIdsList(points=list(outdated)))
+            yield from self.collections.delete_flow(
+                self.collections.triples, models.PointIdsList(points=list(outdated))
+            )
 
     def _checked(self, passages: Sequence[BaseNode]) -> _Checked:
         """Each passage's triples, and the vectors' dimension; raises if anything could not be stored."""
@@ -166,22 +172,24 @@ class StoreWrites:
             _check_storable(node, carried[node.node_id])
         return _Checked(carried, dimension)
 
-    def _writing_triples(
+    def _write_triples_flow(
         self, passages: Sequence[BaseNode], carried: dict[str, list[Triple]], embed_all: bool
     ) -> Flow[list[str]]:
         """Write the passages' triples; returns the ids of those they had and have no more."""
         wanted = {t.id(node.node_id): (t, node) for node in passages for t in carried[node.node_id]}
-        mine = any_of("passage_id", [node.node_id for node in passages])
-        stored = yield from self.collections.scrolling(
-            self.collections.triples, models.Filter(must=[mine]), payload=False, vectors=[DENSE]
+        of_passages = any_of("passage_id", [node.node_id for node in passages])
+        stored = yield from self.collections.scroll_flow(
+            self.collections.triples, models.Filter(must=[of_passages]), payload=False, vectors=[DENSE]
         )
         vectors = {str(point.id): point.vector[DENSE] for point in stored}
         new = sorted({t.text for point_id, (t, _) in wanted.items() if embed_all or point_id not in vectors}, key=len)
-        embedded = dict(zip(new, (yield [EmbedTexts(new)])[0], strict=True)) if new else {}
-        (points,) = yield [RunFunction(lambda: self._triple_points(wanted, vectors, embedded))]
+        embedded = dict(zip(new, (yield from ask(EmbedTexts(new))), strict=True)) if new else {}
+        points = yield from ask(RunFunction(lambda: self._triple_points(wanted, vectors, embedded)))
         for start in range(0, len(points), PAGE):
             page = points[start : start + PAGE]
-            yield [QdrantCall("upsert", {"collection_name": self.collections.triples, "points": page, "wait": True})]
+            yield from ask(
+                QdrantCall("upsert", {"collection_name": self.collections.triples, "points": page, "wait": True})
+            )
         return [point_id for point_id in vectors if point_id not in wanted]
 
     def _triple_points(
@@ -220,7 +228,9 @@ class StoreWrites:
 def _check_storable(node: BaseNode, triples: Sequence[Triple]) -> None:
     """Refuse a passage that an engine could not read back; its triples' payloads hold its metadata one level down."""
     metadata = attach_triples(node, triples).metadata if triples else node.metadata
-    related = [each for info in node.relationships.values() for each in (info if isinstance(info, list) else [info])]
+    related = [
+        relative for info in node.relationships.values() for relative in (info if isinstance(info, list) else [info])
+    ]
     fields = {
         "node_id": node.node_id,
         "ref_doc_id": node.ref_doc_id,
@@ -265,16 +275,16 @@ class StoreDeletes:
 
     collections: Collections
     tenancy: Tenancy
-    turns: PassageLocks
+    locks: PassageLocks
 
-    def deleting_document(self, ref_doc_id: str) -> Flow[None]:
+    def delete_document_flow(self, ref_doc_id: str) -> Flow[None]:
         """The flow of `delete`."""
         if not is_name(ref_doc_id):
             raise ArgumentError(f"delete takes the id of a document, a text that is not empty; got {ref_doc_id!r}")
         check_characters(ref_doc_id=ref_doc_id)
-        yield from self._deleting_matching(self.tenancy.scope_filters(None), [any_of(DOC_ID, [ref_doc_id])] * 2)
+        yield from self._delete_matching_flow(self.tenancy.scope_filters(None), [any_of(DOC_ID, [ref_doc_id])] * 2)
 
-    def deleting_nodes(self, node_ids: list[str] | None, filters: MetadataFilters | None) -> Flow[None]:
+    def delete_nodes_flow(self, node_ids: list[str] | None, filters: MetadataFilters | None) -> Flow[None]:
         """The flow of `delete_nodes`."""
         if node_ids is None and not conditions(filters):
             raise ArgumentError("delete_nodes without ids and filters would delete everything: call clear()")
@@ -286,15 +296,15 @@ class StoreDeletes:
             points: list[Any] = [point_id_of(node_id) for node_id in node_ids]
             named = [models.HasIdCondition(has_id=points), any_of("passage_id", node_ids)]
         if filters is not None:
-            yield from self._deleting_matching(filters, named)
+            yield from self._delete_matching_flow(filters, named)
         else:
-            yield from self._deleting(*(models.Filter(must=[each]) for each in named))
+            yield from self._delete_flow(*(models.Filter(must=[condition]) for condition in named))
 
-    def deleting_triples(self, passage_ids: Sequence[str]) -> Flow[None]:
+    def delete_triples_flow(self, passage_ids: Sequence[str]) -> Flow[None]:
         """Delete the triples of passages that are gone."""
-        yield from self._deleting(None, models.Filter(must=[any_of("passage_id", passage_ids)]))
+        yield from self._delete_flow(None, models.Filter(must=[any_of("passage_id", passage_ids)]))
 
-    def _deleting_matching(self, filters: MetadataFilters | None, also: Sequence[Any]) -> Flow[None]:
+    def _delete_matching_flow(self, filters: MetadataFilters | None, also: Sequence[Any]) -> Flow[None]:
         """Delete the passages that match, and their triples; `also` is a condition of passages, and one of triples.
 
         A call that died left triples without passages: they are known by their own copy of the metadata. It left others
@@ -303,70 +313,70 @@ class StoreDeletes:
         passages, triples = self.collections.passages, self.collections.triples
         of_passages = bounded(models.Filter(must=[*also[:1], *conditions(filters)]))
         of_triples = bounded(models.Filter(must=[*also[1:], *conditions(filters, under=METADATA)]))
-        claim = self.turns.claim(None)
+        claim = self.locks.claim(None)
         try:
-            yield [AcquirePassages(claim)]
-            (has_passages,) = yield [QdrantCall("collection_exists", {"collection_name": passages})]
-            (has_triples,) = yield [QdrantCall("collection_exists", {"collection_name": triples})]
+            yield from ask(AcquirePassages(claim))
+            has_passages = yield from ask(QdrantCall("collection_exists", {"collection_name": passages}))
+            has_triples = yield from ask(QdrantCall("collection_exists", {"collection_name": triples}))
             offset: Any = None
             while has_passages:
-                points, offset = yield from self.collections.page(
+                points, offset = yield from self.collections.page_flow(
                     passages, of_passages, payload=True, vectors=False, offset=offset
                 )
                 if points:
-                    yield from self.collections.deleting(
-                        passages, models.PointIdsList(points=[each.id for each in points])
+                    yield from self.collections.delete_flow(
+                        passages, models.PointIdsList(points=[point.id for point in points])
                     )
                 if points and has_triples:
-                    mine = any_of("passage_id", [to_node(point).node_id for point in points])
-                    yield from self.collections.deleting(triples, models.Filter(must=[mine]))
+                    of_deleted = any_of("passage_id", [to_node(point).node_id for point in points])
+                    yield from self.collections.delete_flow(triples, models.Filter(must=[of_deleted]))
                 if offset is None:
                     break
             while has_triples:
-                points, offset = yield from self.collections.page(
+                points, offset = yield from self.collections.page_flow(
                     triples, of_triples, payload=["passage_id"], vectors=False, offset=offset
                 )
                 owners = list({point.payload["passage_id"]: None for point in points})
-                there = (yield from self.collections.present(owners)) if has_passages else set()
+                there = (yield from self.collections.present_flow(owners)) if has_passages else set()
                 if gone := [owner for owner in owners if owner not in there]:
-                    yield from self.collections.deleting(triples, models.Filter(must=[any_of("passage_id", gone)]))
+                    yield from self.collections.delete_flow(triples, models.Filter(must=[any_of("passage_id", gone)]))
                 if offset is None:
                     break
         finally:
             claim.release()
 
-    def _deleting(self, of_passages: models.Filter | None, of_triples: models.Filter) -> Flow[None]:
+    def _delete_flow(self, of_passages: models.Filter | None, of_triples: models.Filter) -> Flow[None]:
         """Delete the passages (None: none) and the triples that match."""
         names = (self.collections.passages, self.collections.triples)  # in this order: what is there has its triples
-        claim = self.turns.claim(None)
+        claim = self.locks.claim(None)
         try:
-            yield [AcquirePassages(claim)]
+            yield from ask(AcquirePassages(claim))
             for name, match_ in zip(names, (of_passages, of_triples), strict=True):
-                if match_ is not None and (yield [QdrantCall("collection_exists", {"collection_name": name})])[0]:
-                    yield from self.collections.deleting(name, match_)
+                if match_ is not None and (yield from ask(QdrantCall("collection_exists", {"collection_name": name}))):
+                    yield from self.collections.delete_flow(name, match_)
         finally:
             claim.release()
 
-    def clearing(self) -> Flow[None]:
+    def clear_flow(self) -> Flow[None]:
         """The flow of `clear`."""
         if self.tenancy.tenant is not None:  # no triple is another's than its passage, even half written
             own = self.tenancy.scope_filters(None)
             musts = (conditions(own), conditions(own, under=METADATA))
-            yield from self._deleting(*(models.Filter(must=must) for must in musts))
+            yield from self._delete_flow(*(models.Filter(must=must) for must in musts))
             return
-        claim = self.turns.claim(None)
+        claim = self.locks.claim(None)
         try:
-            yield [AcquirePassages(claim)]
+            yield from ask(AcquirePassages(claim))
             for name in (self.collections.passages, self.collections.triples):
-                (exists,) = yield [QdrantCall("collection_exists", {"collection_name": name})]
+                exists = yield from ask(QdrantCall("collection_exists", {"collection_name": name}))
                 if exists:
-                    yield [QdrantCall("delete_collection", {"collection_name": name})]
+                    yield from ask(QdrantCall("delete_collection", {"collection_name": name}))
         finally:
-            self.turns.clear_count += 1
+            self.locks.clear_count += 1
             claim.release()
 
 
-def guarding(tenancy: Tenancy, collections: Collections, nodes: Sequence[BaseNode]) -> Flow[None]:
+def check_owners_flow(tenancy: Tenancy, collections: Collections, nodes: Sequence[BaseNode]) -> Flow[None]:
     """See to it that no node takes the place of another tenant's.
 
     A passage that no tenant has gives way to one that somebody has, on the store of all, and not on a tenant's.
@@ -381,7 +391,7 @@ def guarding(tenancy: Tenancy, collections: Collections, nodes: Sequence[BaseNod
     ids = list(owners)
     for start in range(0, len(ids), PAGE):
         arguments = {"ids": ids[start : start + PAGE], "with_payload": [field], "with_vectors": False}
-        (found,) = yield [QdrantCall("retrieve", {"collection_name": collections.passages, **arguments})]
+        found = yield from ask(QdrantCall("retrieve", {"collection_name": collections.passages, **arguments}))
         for point in found:
             node_id, owner = owners[str(point.id)]
             stored = (point.payload or {}).get(field)

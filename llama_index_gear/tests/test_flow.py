@@ -1,13 +1,15 @@
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import pytest
 
 from llama_index_gear.flow import Flow, arun, run
 
 Result = TypeVar("Result")
+Numbers: TypeAlias = Generator[Any, Any, Result]
+"""A flow whose requests are numbers: the drivers hand on what they are given."""
 Drive = Callable[[Flow[Any], Callable[[Any], Any]], Any]
 
 
@@ -38,7 +40,7 @@ def _double(number: int) -> int:
     return 2 * number
 
 
-def _flow(batches: Sequence[Sequence[int]], log: list[Any]) -> Flow[int]:
+def _flow(batches: Sequence[Sequence[int]], log: list[Any]) -> Numbers[int]:
     """Asks batch after batch, notes all that happens to it, returns the sum of the answers."""
     total = 0
     try:
@@ -89,7 +91,7 @@ def test_an_exception_that_the_flow_does_not_catch_ends_it(drive: Drive) -> None
 
 @pytest.mark.parametrize("batch", [[1], [1, 2]])
 def test_an_exception_of_the_flow_itself_passes_through(drive: Drive, batch: list[int]) -> None:
-    def flow() -> Flow[None]:
+    def flow() -> Numbers[None]:
         yield batch
         raise Broken("inside")
 
@@ -108,7 +110,7 @@ def test_stop_iteration_of_an_answer_does_not_pass_for_the_flows_result() -> Non
 def test_an_interrupt_is_not_offered_to_the_flow() -> None:
     seen: list[type[BaseException]] = []
 
-    def flow() -> Flow[None]:
+    def flow() -> Numbers[None]:
         try:
             yield [1]
         except BaseException as error:
@@ -124,7 +126,7 @@ def test_an_interrupt_is_not_offered_to_the_flow() -> None:
 
 
 def test_flows_nest(drive: Drive) -> None:
-    def outer() -> Flow[int]:
+    def outer() -> Numbers[int]:
         first = yield from _flow([[1, 2]], [])
         (second,) = yield [first]
         return int(second)
@@ -219,7 +221,7 @@ async def test_cancelling_the_caller_cancels_the_requests_and_closes_the_flow(ba
 async def test_a_timeout_of_the_caller_reaches_the_flow_as_a_close() -> None:
     seen: list[type[BaseException]] = []
 
-    def flow() -> Flow[None]:
+    def flow() -> Numbers[None]:
         try:
             yield [1, 2]
         except BaseException as error:
@@ -258,7 +260,7 @@ async def test_a_lone_request_runs_in_the_callers_own_task() -> None:
         current.set(name)
         return 0
 
-    def flow() -> Flow[None]:
+    def flow() -> Numbers[None]:
         yield ["inside"]
 
     await arun(flow(), answer)

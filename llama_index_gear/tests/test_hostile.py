@@ -22,10 +22,10 @@ import llama_index_gear
 from llama_index_gear.extraction.calls import parse_extraction, shown_together
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
-from llama_index_gear.llm.client import Reply
 from llama_index_gear.llm.prompting import as_passage, complaint, numbered_passages, uncited
 from llama_index_gear.query_engines.gear import GeARQueryEngine
 from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
+from llama_index_gear.requests import Reply
 from llama_index_gear.retrievers.gear import GeARRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever

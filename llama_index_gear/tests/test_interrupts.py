@@ -35,7 +35,8 @@ import llama_index_gear
 from llama_index_gear import GeARTripleExtractor, GeARVectorStore
 from llama_index_gear.flow import Flow, gather, run_coroutine
 from llama_index_gear.knowledge_graph.sparse import EmbeddingCache
-from llama_index_gear.store.copy import StoreRequest, _sent
+from llama_index_gear.requests import RunFunction
+from llama_index_gear.store.copy import StoreRequest, _of_store_flow
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.testing.store_contract import passage
 from llama_index_gear.trace.trace import Trace, take_trace, traced
@@ -194,7 +195,7 @@ class Stores(NamedTuple):
 
     @property
     def claims(self) -> int:
-        return sum(len(store._turns._claims) for store in self)
+        return sum(len(store._locks._claims) for store in self)
 
 
 @pytest.fixture
@@ -273,12 +274,12 @@ def test_an_async_write_that_is_interrupted_claims_nothing(stores: Stores, name:
 
 
 def test_who_is_interrupted_while_it_waits_is_in_nobodys_way(stores: Stores) -> None:
-    held = _ends(lambda: stores.one._turns.claim({"ann"}))
+    held = _ends(lambda: stores.one._locks.claim({"ann"}))
     _ends(held.take)
     for moment in range(1, 80):
         with interrupted(moment) as interrupts:
             stores.one.clear()
-        assert interrupts.raised == 1 and list(stores.one._turns._claims.values()) == [held], f"moment {moment}"
+        assert interrupts.raised == 1 and list(stores.one._locks._claims.values()) == [held], f"moment {moment}"
     held.release()
     stores.written()
 
@@ -303,15 +304,17 @@ def test_an_interrupt_is_no_fault_of_the_metadata(stores: Stores) -> None:
 def test_a_flow_among_those_of_two_stores_is_closed_with_these() -> None:
     log: list[str] = []
 
+    request: RunFunction[str] = RunFunction(str)
+
     def flow() -> Flow[None]:
         try:
-            yield ["request"]
+            yield [request]
         finally:
             log.append("closed")
 
     inner = flow()  # held, as a traceback holds it
-    outer = _sent(inner, to_target=True)
-    assert next(outer) == [StoreRequest(True, "request")]
+    outer = _of_store_flow(inner, to_target=True)
+    assert next(outer) == [StoreRequest(True, request)]
     outer.close()
     assert log == ["closed"]
 
@@ -348,11 +351,11 @@ async def test_a_write_that_is_cancelled_twice_is_waited_for(how: str) -> None:
             await asyncio.sleep(0)
     for _ in range(10):
         await asyncio.sleep(0)
-    assert not writing.done() and len(store._turns._claims) == 1
+    assert not writing.done() and len(store._locks._claims) == 1
     client.may_end.set()
     with pytest.raises(asyncio.CancelledError):
         await writing
-    assert client.landed == ["one_triples", "one"] and not store._turns._claims
+    assert client.landed == ["one_triples", "one"] and not store._locks._claims
     await store.async_add(_nodes(2))
     assert [node.get_content() for node in store.get_nodes()] == ["Ann 2"]
 
@@ -509,10 +512,10 @@ def parent() -> Any:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_waits_for_no_thread_of_its_parent(stores: Stores, parent: Any, tmp_path: Path) -> None:
     remembered, batch, llm = EmbeddingCache(), _batch(tmp_path / "batch"), ScriptedLLM()
-    turns = stores.one._turns
+    locks = stores.one._locks
     parent(
-        turns.claim(None).take,
-        turns._lock.acquire,
+        locks.claim(None).take,
+        locks._lock.acquire,
         stores.one._connection._turn.__enter__,
         remembered._lock.acquire,
         batch._turn.acquire,
@@ -526,7 +529,7 @@ def test_a_forked_child_waits_for_no_thread_of_its_parent(stores: Stores, parent
         assert stores.one.check().ok
 
     assert _in_child(work) == 0
-    assert turns._lock.locked() and stores.claims == 1  # the parent's are as they were
-    turns._lock.release()
+    assert locks._lock.locked() and stores.claims == 1  # the parent's are as they were
+    locks._lock.release()
     batch._turn.release()
     batch.close()

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from llama_index_gear.agents.gear.policy import SearchState, base_search
+from llama_index_gear.agents.gear.policy import SearchState, base_search_flow
 from llama_index_gear.agents.gear.reasoning import parse_query
 from llama_index_gear.agents.memory import GistMemory, PassagePool, linked_triples, traced_beams
 from llama_index_gear.errors import ArgumentError, ReplyError
 from llama_index_gear.expansion.external import ExternalGraphExpansion
 from llama_index_gear.expansion.reader import READ_PROMPT
-from llama_index_gear.flow import Flow
+from llama_index_gear.flow import Flow, ask
 from llama_index_gear.llm.parsing import spoken
-from llama_index_gear.llm.prompting import ParsedReply, Prompts, ask_and_parse, numbered_passages, unfenced
+from llama_index_gear.llm.prompting import ParsedReply, Prompts, ask_and_parse_flow, numbered_passages, unfenced
 from llama_index_gear.llm.verdicts import yes_or_no
 from llama_index_gear.nodes import llm_texts
 from llama_index_gear.requests import FetchTriples
@@ -60,42 +60,42 @@ class ExternalPolicy:
             raise ArgumentError("the question is empty")
         return _State(trace, query, GistMemory(self.gist_size), PassagePool(trace))
 
-    def step(self, state: _State, record: Step) -> Flow[str]:
+    def step_flow(self, state: _State, record: Step) -> Flow[str]:
         """Search, read, expand; then decide. Where the loop ends, the remembered passages are filtered."""
-        stopped = yield from self._searching(state, record)
+        stopped = yield from self._search_flow(state, record)
         if not stopped and record.number < self.max_steps:
-            stopped = yield from self._deciding(state, record)
+            stopped = yield from self._decide_flow(state, record)
         if (stopped or record.number == self.max_steps) and self.rank_top_k is not None:
-            yield from self._filtering(state, record, self.rank_top_k)
+            yield from self._rank_flow(state, record, self.rank_top_k)
         return stopped
 
-    def finish(self, state: _State) -> Flow[list[NodeWithScore]]:
+    def finish_flow(self, state: _State) -> Flow[list[NodeWithScore]]:
         """What the filter kept; all remembered passages, fused, if it was not asked."""
         yield from ()
         return state.found.final_ranking([], self.top_k, self.expansion.rrf_k, state.kept)
 
-    def _searching(self, state: _State, record: Step) -> Flow[str]:
-        known, passages = yield from base_search(self.expansion, state, record)
+    def _search_flow(self, state: _State, record: Step) -> Flow[str]:
+        known, passages = yield from base_search_flow(self.expansion, state, record)
         state.trace.note(record, passages=list(passages))
         if not passages:
             return "nothing found" if record.number == 1 else ""
         if record.number == 1:
-            yield [FetchTriples([])]  # a graph that isn't there raises now, while nothing is lost
+            yield from ask(FetchTriples([]))  # a graph that isn't there raises now, while nothing is lost
         if record.number < self.expand_from_step:
-            reading = yield from self.expansion.reading(known.query_str, passages)
+            reading = yield from self.expansion.read_flow(known.query_str, passages)
         else:
             walk = yield from self.expansion.walk_graph_flow(known, passages)
             reading = walk.start.reading
             state.found.lists[-1] = [passage_id for passage_id, _ in walk.fused]
-            state.found.add(walk.nodes, {each: walk.chain(each) for each in walk.chains})
+            state.found.add(walk.nodes, {passage_id: walk.chain(passage_id) for passage_id in walk.chains})
             aligned = {triple.id: triple for beam in walk.beams for triple in beam.chain}
             state.trace.note(
                 record,
-                linked=linked_triples(aligned.get(each.id, each) for each in walk.start.triples),
+                linked=linked_triples(aligned.get(triple.id, triple) for triple in walk.start.triples),
                 misaligned=[
                     Misaligned(fact=slots[0], triple=slots[1], shared=round(shared, 2))
-                    for fact, each, shared in walk.start.misaligned
-                    for slots in [plain([fact, each.triple])]
+                    for fact, triple, shared in walk.start.misaligned
+                    for slots in [plain([fact, triple.triple])]
                 ],
                 fallback=walk.start.fallback,
                 beams=traced_beams(walk.beams),
@@ -106,9 +106,9 @@ class ExternalPolicy:
         state.trace.note(record, proximal=plain(reading.triples), gist=plain(added), left_out=left_out)
         return ""
 
-    def _deciding(self, state: _State, record: Step) -> Flow[str]:
+    def _decide_flow(self, state: _State, record: Step) -> Flow[str]:
         """One call: do the facts suffice, and what to ask next if not (Eq. 5)."""
-        said = yield from decide(state.trace.question, state.gist, state.queries, self.prompts["decide"])
+        said = yield from decide_flow(state.trace.question, state.gist, state.queries, self.prompts["decide"])
         state.trace.note_problem(record, said.problem, "the search ends")
         if said.value is None:
             return "no further query"
@@ -121,13 +121,13 @@ class ExternalPolicy:
             return "repeated query"
         return ""
 
-    def _filtering(self, state: _State, record: Step, top_k: int) -> Flow[None]:
+    def _rank_flow(self, state: _State, record: Step, top_k: int) -> Flow[None]:
         """One call: which of the remembered passages help, best first (Eq. 6)."""
         shown_ids = state.found.fused_ids(self.expansion.rrf_k)[:top_k]
         if not shown_ids:
             return
         texts = llm_texts(state.found.nodes[passage_id] for passage_id in shown_ids)
-        said = yield from rank(state.trace.question, state.gist, texts, self.prompts["rank"])
+        said = yield from rank_flow(state.trace.question, state.gist, texts, self.prompts["rank"])
         state.trace.note_problem(record, said.problem, "no passage was left out")
         if said.value is not None:
             state.kept = [shown_ids[place] for place in said.value]
@@ -202,20 +202,24 @@ class Decision:
     query: str = ""
 
 
-def decide(question: str, gist: GistMemory, queries: Sequence[str], prompt: BasePromptTemplate) -> Flow[ParsedReply]:
+def decide_flow(
+    question: str, gist: GistMemory, queries: Sequence[str], prompt: BasePromptTemplate
+) -> Flow[ParsedReply]:
     """Whether the facts suffice, and the next query if they don't: a `Decision`."""
     searched = "\n".join(
         f"{number}. {unfenced(' '.join(query.split()))}" for number, query in enumerate(queries, start=1)
     )
-    return ask_and_parse(
+    return ask_and_parse_flow(
         prompt, "decide", parse_decision, {"gist": gist.text, "question": question, "queries": searched}
     )
 
 
-def rank(question: str, gist: GistMemory, passages: Sequence[str], prompt: BasePromptTemplate) -> Flow[ParsedReply]:
+def rank_flow(
+    question: str, gist: GistMemory, passages: Sequence[str], prompt: BasePromptTemplate
+) -> Flow[ParsedReply]:
     """The passages that help: a `list[int]` of places, from 0, best first."""
     variables = {"passages": numbered_passages(passages), "gist": gist.text, "question": question}
-    return ask_and_parse(prompt, "rank", lambda reply: parse_ranking(reply, len(passages)), variables)
+    return ask_and_parse_flow(prompt, "rank", lambda reply: parse_ranking(reply, len(passages)), variables)
 
 
 def parse_decision(reply: str) -> Decision:
@@ -248,7 +252,7 @@ def parse_ranking(reply: str, count: int) -> list[int]:
     bracketed = _BRACKETED.findall(text)
     if _BARE.fullmatch(text):
         bracketed = [text]
-    numbers = [int(number) for each in bracketed for number in _NUMBER.findall(each)]
+    numbers = [int(number) for group in bracketed for number in _NUMBER.findall(group)]
     places = list(dict.fromkeys(number - 1 for number in numbers if 1 <= number <= count))
     rankings = {tuple(_NUMBER.findall(ranked)) for ranked in _RANKED.findall(text)}
     says_none = any(_NONE_ALONE.fullmatch(line) for line in text.splitlines())

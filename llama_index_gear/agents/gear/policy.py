@@ -14,16 +14,16 @@ from llama_index_gear.agents.gear.reasoning import (
     REASON_PROMPT,
     REWRITE_PROMPT,
     Verdict,
-    read_and_reason,
-    read_gist,
-    reason,
-    rewrite,
+    read_and_reason_flow,
+    read_gist_flow,
+    reason_flow,
+    rewrite_flow,
 )
 from llama_index_gear.agents.memory import GistMemory, PassagePool, linked_triples, traced_beams
 from llama_index_gear.expansion.backends import embed_query_flow
 from llama_index_gear.expansion.pipeline import ExpansionResult, GraphExpansion
 from llama_index_gear.expansion.reader import READ_PROMPT
-from llama_index_gear.flow import Flow
+from llama_index_gear.flow import Flow, ask, ask_all
 from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.llm.prompting import Prompts
 from llama_index_gear.nodes import llm_texts
@@ -70,14 +70,14 @@ class _State(SearchState):
     embedding: Sequence[float] = ()  # the question's
 
 
-def base_search(
+def base_search_flow(
     expansion: GraphExpansion, state: SearchState, record: Step
 ) -> Flow[tuple[QueryBundle, dict[str, BaseNode]]]:
     """A step's base retrieval: its query with embedding, and the passages by id, best first; both written down."""
     known = yield from embed_query_flow(state.bundle)
     state.queries.append(known.query_str)
     state.trace.note(record, query=known.query_str)
-    base = yield from expansion.searching(state.bundle, known)
+    base = yield from expansion.base_search_flow(state.bundle, known)
     passages = yield from expansion.apply_filters_flow(base)
     # Should the step be cut short, the base passages are its list.
     state.found.lists.append(list(passages))
@@ -113,18 +113,18 @@ class GeARPolicy:
         """Nothing is known but the question."""
         return _State(trace, query, GistMemory(self.gist_size), PassagePool(trace))
 
-    def step(self, state: _State, record: Step) -> Flow[str]:
+    def step_flow(self, state: _State, record: Step) -> Flow[str]:
         """SyncGE, gist, reasoning, and the next query (GeAR §5)."""
-        known, passages = yield from base_search(self.expansion, state, record)
+        known, passages = yield from base_search_flow(self.expansion, state, record)
         if record.number == 1:
             state.embedding = known.embedding or ()
         if not passages:
             return "nothing found"
         walk = yield from self.expansion.walk_graph_flow(known, passages)
         state.found.lists[-1] = [passage_id for passage_id, _ in walk.fused]
-        state.found.add(walk.nodes, {each: walk.chain(each) for each in walk.chains})
+        state.found.add(walk.nodes, {passage_id: walk.chain(passage_id) for passage_id in walk.chains})
         self._note_walk(state.trace, record, walk)
-        verdict = yield from self._reading(state, record, walk)
+        verdict = yield from self._read_flow(state, record, walk)
         if verdict.answerable:
             state.trace.note(answer=verdict.answer)
             return "answered"
@@ -132,7 +132,7 @@ class GeARPolicy:
             return "one call"
         if record.number == self.max_steps:
             return ""
-        return (yield from self._rewriting(state, record, verdict))
+        return (yield from self._rewrite_flow(state, record, verdict))
 
     def _note_walk(self, trace: Trace, record: Step, walk: ExpansionResult) -> None:
         trace.note(
@@ -146,7 +146,7 @@ class GeARPolicy:
         )
         trace.note_problem(record, walk.start.reading.problem, "the reading was left out")
 
-    def _reading(self, state: _State, record: Step, walk: ExpansionResult) -> Flow[Verdict]:
+    def _read_flow(self, state: _State, record: Step, walk: ExpansionResult) -> Flow[Verdict]:
         """Gist and reasoning, in two calls, one, or none."""
         question = state.trace.question
         if self.calls == "single":
@@ -154,15 +154,15 @@ class GeARPolicy:
             return Verdict(False)
         texts = llm_texts(walk.nodes[passage_id] for passage_id, _ in walk.fused)
         if self.calls == "merged":
-            said = yield from read_and_reason(question, texts, state.gist, self.prompts["merged"])
+            said = yield from read_and_reason_flow(question, texts, state.gist, self.prompts["merged"])
             state.trace.note_problem(record, said.problem, "no fact was noted, the search goes on")
             triples, verdict = said.value or ((), Verdict(False))
             self._remember(state, record, triples)
         else:
-            said = yield from read_gist(question, texts, state.gist, self.prompts["gist"])
+            said = yield from read_gist_flow(question, texts, state.gist, self.prompts["gist"])
             state.trace.note_problem(record, said.problem, "no fact was noted")
             self._remember(state, record, said.value or ())
-            said = yield from reason(question, state.gist, self.prompts["reason"])
+            said = yield from reason_flow(question, state.gist, self.prompts["reason"])
             state.trace.note_problem(record, said.problem, "the search goes on")
             verdict = said.value or Verdict(False)
         state.trace.note(record, answerable=verdict.answerable, answer=verdict.answer, reason=verdict.reason)
@@ -172,8 +172,8 @@ class GeARPolicy:
         added, left_out = state.gist.add(triples)
         state.trace.note(record, gist=plain(added), left_out=left_out)
 
-    def _rewriting(self, state: _State, record: Step, verdict: Verdict) -> Flow[str]:
-        said = yield from rewrite(
+    def _rewrite_flow(self, state: _State, record: Step, verdict: Verdict) -> Flow[str]:
+        said = yield from rewrite_flow(
             state.trace.question, state.gist, verdict.reason, state.queries, self.prompts["rewrite"]
         )
         state.trace.note_problem(record, said.problem, "the search ends")
@@ -185,18 +185,18 @@ class GeARPolicy:
             return "repeated query"
         return ""
 
-    def finish(self, state: _State) -> Flow[list[NodeWithScore]]:
+    def finish_flow(self, state: _State) -> Flow[list[NodeWithScore]]:
         """Link the gist to passages (GeAR Eq. 8), and fuse these lists with those of all steps (GeAR Eq. 9)."""
         facts = state.gist.triples
         passages: list[list[str]] = []
         if facts:
-            passages = yield from self._linking(state, facts)
+            passages = yield from self._link_flow(state, facts)
             state.trace.note(
                 links=[PassageLink(triple=s, passages=ids) for s, ids in zip(plain(facts), passages, strict=True)]
             )
         return state.found.final_ranking(passages, self.top_k, self.expansion.rrf_k)
 
-    def _linking(self, state: _State, facts: Sequence[Triple]) -> Flow[list[list[str]]]:
+    def _link_flow(self, state: _State, facts: Sequence[Triple]) -> Flow[list[list[str]]]:
         """passageLink(t, k) = RRF(h(t, C), passages of h(t, T)) of each fact (GeAR Eq. 10), as ids that exist.
 
         h over passages is the base retriever; over triples it is dense search, whatever the base.
@@ -205,24 +205,24 @@ class GeARPolicy:
         bundles = [QueryBundle(text) for text in texts]
         top_k = self.passage_link_top_k
         if self.expansion.backends.base_retriever is None:
-            embeddings = yield [EmbedQuery(text) for text in texts]
+            embeddings = yield from ask_all([EmbedQuery(text) for text in texts])
             bundles = [QueryBundle(text, embedding=vector) for text, vector in zip(texts, embeddings, strict=True)]
         answers = yield [LinkTriples(texts, top_k, state.embedding), *map(RetrievePassages, bundles)]
         stated: list[list[StoredTriple]] = answers[0]
-        found: list[list[NodeWithScore]] = [each[:top_k] for each in answers[1:]]
-        admitted = yield from self.expansion.apply_filters_flow([each for results in found for each in results])
+        found: list[list[NodeWithScore]] = [answer[:top_k] for answer in answers[1:]]
+        admitted = yield from self.expansion.apply_filters_flow([result for results in found for result in results])
         state.found.add(admitted)
         unknown = [t.passage_id for triples in stated for t in triples if t.passage_id not in state.found.nodes]
         if unknown:
-            (fetched,) = yield [FetchPassages(list(dict.fromkeys(unknown)))]
+            fetched = yield from ask(FetchPassages(list(dict.fromkeys(unknown))))
             state.found.add({node.node_id: node for node in fetched})
         for triples in stated:
-            for each in triples:
-                state.found.chains.setdefault(each.passage_id, plain([each.triple]))
+            for triple in triples:
+                state.found.chains.setdefault(triple.passage_id, plain([triple.triple]))
         passages = []
         for triples, results in zip(stated, found, strict=True):
-            searched = [each.node.node_id for each in results if each.node.node_id in admitted]
-            through = [each.passage_id for each in triples if each.passage_id in state.found.nodes]
+            searched = [result.node.node_id for result in results if result.node.node_id in admitted]
+            through = [triple.passage_id for triple in triples if triple.passage_id in state.found.nodes]
             fused = reciprocal_rank_fusion([searched, through], k=self.expansion.rrf_k)
             passages.append([passage_id for passage_id, _ in fused])
         return passages

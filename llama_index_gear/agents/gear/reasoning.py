@@ -18,7 +18,7 @@ from llama_index_gear.expansion.reader import parse_reply_triples
 from llama_index_gear.flow import Flow
 from llama_index_gear.llm.json_scan import texts
 from llama_index_gear.llm.parsing import spoken, triples_in
-from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse, numbered_passages, unfenced
+from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow, numbered_passages, unfenced
 from llama_index_gear.llm.verdicts import only, statements, yes_or_no
 from llama_index_gear.triple import Triple
 
@@ -141,35 +141,35 @@ class Verdict:
     reason: str = ""
 
 
-def read_gist(
+def read_gist_flow(
     question: str, passages: Sequence[str], gist: GistMemory, prompt: BasePromptTemplate
 ) -> Flow[ParsedReply]:
     """The facts that passages add to the gist (GeAR Eq. 4): a tuple of `Triple`."""
     variables = {"passages": numbered_passages(passages), "gist": gist.text, "question": question}
-    return ask_and_parse(prompt, "gist", parse_reply_triples, variables)
+    return ask_and_parse_flow(prompt, "gist", parse_reply_triples, variables)
 
 
-def reason(question: str, gist: GistMemory, prompt: BasePromptTemplate) -> Flow[ParsedReply]:
+def reason_flow(question: str, gist: GistMemory, prompt: BasePromptTemplate) -> Flow[ParsedReply]:
     """Whether the gist answers the question (GeAR Eq. 6): a `Verdict`."""
-    return ask_and_parse(prompt, "reason", parse_verdict, {"gist": gist.text, "question": question})
+    return ask_and_parse_flow(prompt, "reason", parse_verdict, {"gist": gist.text, "question": question})
 
 
-def read_and_reason(
+def read_and_reason_flow(
     question: str, passages: Sequence[str], gist: GistMemory, prompt: BasePromptTemplate
 ) -> Flow[ParsedReply]:
     """`read_gist` and `reason` in one call: (tuple of `Triple`, `Verdict`)."""
     variables = {"passages": numbered_passages(passages), "gist": gist.text, "question": question}
-    return ask_and_parse(prompt, "gist and reason", parse_facts_and_verdict, variables)
+    return ask_and_parse_flow(prompt, "gist and reason", parse_facts_and_verdict, variables)
 
 
-def rewrite(
+def rewrite_flow(
     question: str, gist: GistMemory, missing: str, queries: Sequence[str], prompt: BasePromptTemplate
 ) -> Flow[ParsedReply]:
     """The next query (GeAR Eq. 7): a `str`, not empty."""
     searched = "\n".join(f"- {unfenced(' '.join(query.split()))}" for query in queries)
     open_piece = unfenced(" ".join(missing.split())) or "(not said)"
     variables = {"gist": gist.text, "question": question, "reason": open_piece, "queries": searched}
-    return ask_and_parse(prompt, "rewrite", parse_query, variables)
+    return ask_and_parse_flow(prompt, "rewrite", parse_query, variables)
 
 
 def parse_facts_and_verdict(reply: str) -> tuple[tuple[Triple, ...], Verdict]:

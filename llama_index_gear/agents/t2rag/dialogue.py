@@ -17,7 +17,7 @@ from llama_index_gear.errors import ReplyError, TripleError
 from llama_index_gear.flow import Flow
 from llama_index_gear.llm.json_scan import Number, forms, objects, scan, texts
 from llama_index_gear.llm.parsing import parse_triples, spoken, triples_in
-from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse, numbered_passages, uncited, unfenced
+from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow, numbered_passages, uncited, unfenced
 from llama_index_gear.triple import StoredTriple, Triple
 
 DECOMPOSE_PROMPT = PromptTemplate(
@@ -90,14 +90,14 @@ _LINE = re.compile(r"^[>*•#-]*\s*(?:(?:\w+ ){0,4}clue\s*#?)?(\d{1,3})\s*[:.)]\
 _NAMES = ("subject", "predicate", "object")
 
 
-def decompose(question: str, prompt: BasePromptTemplate) -> Flow[ParsedReply]:
+def decompose_flow(question: str, prompt: BasePromptTemplate) -> Flow[ParsedReply]:
     """The question as triples with unknowns (T²RAG §4.3, step 1): a tuple of `Triple`."""
-    return ask_and_parse(
+    return ask_and_parse_flow(
         prompt, "decompose", lambda reply: parse_decomposition(reply, prompt.get_template()), {"question": question}
     )
 
 
-def resolve(
+def resolve_flow(
     question: str,
     clues: Clues,
     known: Sequence[Triple],
@@ -127,16 +127,16 @@ def resolve(
         "propositions": "\n".join(_stated_once(found, numbers)) or "(no statement)",
         "passages": numbered_passages(list(passages.values())) if show_passages else "(passages are not shown)",
     }
-    return ask_and_parse(prompt, "resolve", parse_statements, variables)
+    return ask_and_parse_flow(prompt, "resolve", parse_statements, variables)
 
 
 def _stated_once(found: Sequence[StoredTriple], numbers: Mapping[str, int]) -> list[str]:
     """Propositions, each once with all that state it; those that differ in their object alone in one line."""
     tellers: dict[Triple, set[int]] = {}
-    for each in found:
-        told = tellers.setdefault(each.triple, set())
-        if each.passage_id in numbers:
-            told.add(numbers[each.passage_id])
+    for stored in found:
+        told = tellers.setdefault(stored.triple, set())
+        if stored.passage_id in numbers:
+            told.add(numbers[stored.passage_id])
     lines: dict[tuple[str, str, str], list[str]] = {}
     for triple, told in tellers.items():
         sources = "".join(f"[{number}]" for number in sorted(told))
@@ -169,7 +169,7 @@ def parse_decomposition(reply: str, prompt: str = "") -> tuple[Triple, ...]:
     ways = {frozenset(triples_in(form["triples"])) for form in listed}
     if len([way for way in ways if way and way not in echoes]) > 1:
         raise ReplyError("the reply takes the question apart in more than one way")
-    return tuple(Triple(*(_BRACKETED.sub(_unbracketed, slot, count=1) for slot in slots_of(each))) for each in own)
+    return tuple(Triple(*(_BRACKETED.sub(_unbracketed, slot, count=1) for slot in slots_of(triple))) for triple in own)
 
 
 def _read(text: str) -> tuple[Triple, ...]:
@@ -226,7 +226,7 @@ def _stated_in(value: Mapping[str, Any]) -> list[Statement]:
     triple = _triple(fields)
     if triple is None:
         return []
-    passages = dict.fromkeys(int(each[:9]) for each in _NUMBER.findall(" ".join(texts(given))))
+    passages = dict.fromkeys(int(number[:9]) for number in _NUMBER.findall(" ".join(texts(given))))
     return [Statement(triple, int(number.group()[:9]) if number else None, tuple(passages))]
 
 
@@ -244,9 +244,9 @@ def _triple(fields: Mapping[str, Any]) -> Triple | None:
     slots: list[list[Any]] = [[fields.get(name) for name in _NAMES]]
     slots += [entry for entry in fields.values() if isinstance(entry, list) and _is_triple(entry)]
     slots += [entry.split("|") for entry in fields.values() if isinstance(entry, str) and entry.count("|") == 2]
-    for each in slots:
+    for item in slots:
         try:
-            return Triple(*map(_text, each))
+            return Triple(*map(_text, item))
         except TripleError:
             continue
     return None
@@ -264,6 +264,6 @@ def _is_triple(entry: list[Any]) -> bool:
 
 def _text(slot: Any) -> Any:
     """A slot as text; several names joined."""
-    if isinstance(slot, list) and slot and all(isinstance(each, str) for each in slot):
+    if isinstance(slot, list) and slot and all(isinstance(item, str) for item in slot):
         return ", ".join(slot)
     return str(slot) if isinstance(slot, str) else slot

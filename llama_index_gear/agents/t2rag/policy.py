@@ -11,7 +11,12 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from llama_index_gear.agents.memory import GistMemory, PassagePool, linked_triples, traced_beams
 from llama_index_gear.agents.t2rag.clues import Clue, Clues, proposition
-from llama_index_gear.agents.t2rag.dialogue import DECOMPOSE_PROMPT, RESOLVE_PROMPT, decompose, resolve
+from llama_index_gear.agents.t2rag.dialogue import (
+    DECOMPOSE_PROMPT,
+    RESOLVE_PROMPT,
+    decompose_flow,
+    resolve_flow,
+)
 from llama_index_gear.agents.t2rag.resolution import (
     Material,
     ResolutionResult,
@@ -21,8 +26,12 @@ from llama_index_gear.agents.t2rag.resolution import (
 )
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.expansion.backends import embed_query_flow
-from llama_index_gear.expansion.beam_search import BeamSearch, diverse_triple_beam_search, flatten
-from llama_index_gear.flow import Flow
+from llama_index_gear.expansion.beam_search import (
+    BeamSearch,
+    diverse_triple_beam_search_flow,
+    flatten,
+)
+from llama_index_gear.flow import Flow, ask, ask_all
 from llama_index_gear.llm.prompting import Prompts
 from llama_index_gear.nodes import llm_texts
 from llama_index_gear.requests import (
@@ -108,15 +117,15 @@ class T2RAGPolicy:
             raise ArgumentError("the question is empty")
         return _State(trace, query, PassagePool(trace), GistMemory(MOST_FACTS))
 
-    def step(self, state: _State, record: Step) -> Flow[str]:
+    def step_flow(self, state: _State, record: Step) -> Flow[str]:
         """One round: clues, adaptive retrieval, resolution (T²RAG Alg. 1)."""
         if record.number == 1:
-            yield from self._decomposing(state, record)
-        hits = yield from (self._expanding if state.is_stuck else self._retrieving)(state, record)
-        (nodes,) = yield [FetchPassages(hits.passage_ids)]
+            yield from self._decompose_flow(state, record)
+        hits = yield from (self._expand_flow if state.is_stuck else self._retrieve_flow)(state, record)
+        nodes = yield from ask(FetchPassages(hits.passage_ids))
         passages = {node.node_id: node for node in nodes}
         state.found.add(passages, hits.chains)
-        state.propositions = [each for each in hits.propositions if each.passage_id in state.found.nodes]
+        state.propositions = [triple for triple in hits.propositions if triple.passage_id in state.found.nodes]
         state.found.lists.append(list(passages))
         state.trace.note(record, linked=linked_triples(state.propositions), passages=list(passages))
         if not passages:
@@ -125,14 +134,14 @@ class T2RAGPolicy:
         if not state.clues.clues:
             return "no clue"
         texts = dict(zip(passages, llm_texts(passages.values()), strict=True))
-        learnt = yield from self._resolving(state, record, texts)
+        learnt = yield from self._resolve_flow(state, record, texts)
         return self._verdict(state, record, learnt)
 
-    def finish(self, state: _State) -> Flow[list[NodeWithScore]]:
+    def finish_flow(self, state: _State) -> Flow[list[NodeWithScore]]:
         """The passages of all rounds, and those that state what was resolved, fused as GeAR does (GeAR Eq. 9)."""
         if not state.found.lists:  # the budget did not allow for a round
-            hits = yield from self._asking_itself(state)
-            (nodes,) = yield [FetchPassages(hits.passage_ids)]
+            hits = yield from self._ask_itself_flow(state)
+            nodes = yield from ask(FetchPassages(hits.passage_ids))
             state.found.add({node.node_id: node for node in nodes}, hits.chains)
             state.found.lists.append([node.node_id for node in nodes])
         tellers = [state.tellers[fact] for fact in state.facts.triples]
@@ -144,9 +153,9 @@ class T2RAGPolicy:
         )
         return state.found.final_ranking(tellers, self.top_k, self.rrf_k)
 
-    def _decomposing(self, state: _State, record: Step) -> Flow[None]:
+    def _decompose_flow(self, state: _State, record: Step) -> Flow[None]:
         """Structured query decomposition (T²RAG §4.3, step 1)."""
-        said = yield from decompose(state.trace.question, self.prompts["decompose"])
+        said = yield from decompose_flow(state.trace.question, self.prompts["decompose"])
         state.trace.note_problem(record, said.problem, "the question is searched as it is")
         triples: Sequence[Triple] = said.value or ()
         state.clues.add(triples, 0, MOST_CLUES)
@@ -154,7 +163,7 @@ class T2RAGPolicy:
             state.trace.note_problem(record, f"{len(triples)} clues", f"the first {MOST_CLUES} are taken")
         self._note_clues(state, record, 0)
 
-    def _retrieving(self, state: _State, record: Step) -> Flow[_Hits]:
+    def _retrieve_flow(self, state: _State, record: Step) -> Flow[_Hits]:
         """Adaptive retrieval by the clues that are new, or by the question itself (T²RAG Alg. 2, App. D.3)."""
         clues = self._unsearched(state)
         texts = [proposition(state.clues.now(clue)) for clue in clues]
@@ -166,34 +175,34 @@ class T2RAGPolicy:
             query = "; ".join(" — ".join(plain([state.clues.now(clue)])[0]) for clue in clues)
             state.trace.note(record, query=query, searched=texts)
             if self.search_by == "passages":
-                return (yield from self._searching([QueryBundle(text) for text in texts]))
-            (found,) = yield [SearchTriples(texts, self.passages)]
+                return (yield from self._search_flow([QueryBundle(text) for text in texts]))
+            found = yield from ask(SearchTriples(texts, self.passages))
             if found:
                 return _hits(found)
             state.trace.note(record, fallback="no triples: the passages are searched")
-            return (yield from self._searching([QueryBundle(text) for text in texts]))
+            return (yield from self._search_flow([QueryBundle(text) for text in texts]))
         state.has_asked_itself = True
         for name in state.clues.open():
             state.tried.setdefault(name, []).append("the question itself")
         state.trace.note(record, query=state.trace.question, fallback="no clue to search by: the question itself")
-        return (yield from self._asking_itself(state))
+        return (yield from self._ask_itself_flow(state))
 
-    def _asking_itself(self, state: _State) -> Flow[_Hits]:
+    def _ask_itself_flow(self, state: _State) -> Flow[_Hits]:
         known = yield from embed_query_flow(state.bundle)
         if self.search_by == "passages":
-            return (yield from self._searching([known]))
-        (found,) = yield [SearchTriples([], self.passages, [known.embedding or []])]
-        return _hits(found) if found else (yield from self._searching([known]))
+            return (yield from self._search_flow([known]))
+        found = yield from ask(SearchTriples([], self.passages, [known.embedding or []]))
+        return _hits(found) if found else (yield from self._search_flow([known]))
 
-    def _searching(self, queries: Sequence[QueryBundle]) -> Flow[_Hits]:
+    def _search_flow(self, queries: Sequence[QueryBundle]) -> Flow[_Hits]:
         """The same over passages: all hits in one list, the most similar first (T²RAG App. B.5). No triples."""
-        answers: Sequence[list[NodeWithScore]] = yield [RetrievePassages(query) for query in queries]
+        answers: Sequence[list[NodeWithScore]] = yield from ask_all([RetrievePassages(query) for query in queries])
         best: dict[str, float] = {}
-        for each in (each for answer in answers for each in answer):
-            best[each.node.node_id] = max(each.score or 0.0, best.get(each.node.node_id, -1.0))
+        for result in (result for answer in answers for result in answer):
+            best[result.node.node_id] = max(result.score or 0.0, best.get(result.node.node_id, -1.0))
         return _Hits(sorted(best, key=lambda passage_id: -best[passage_id])[: self.passages])
 
-    def _expanding(self, state: _State, record: Step) -> Flow[_Hits]:
+    def _expand_flow(self, state: _State, record: Step) -> Flow[_Hits]:
         """Graph expansion from what is resolved, towards what is open, to passages that no round has seen."""
         assert self.expand is not None
         state.is_stuck, state.has_expanded = False, True
@@ -203,24 +212,26 @@ class T2RAGPolicy:
         for name in state.clues.open():
             state.tried.setdefault(name, []).append(f"graph expansion: {towards}")
         state.trace.note(record, query=towards, fallback="nothing new: graph expansion from what is resolved")
-        (vector,) = yield [EmbedQuery(towards)]
+        vector = yield from ask(EmbedQuery(towards))
         start = state.propositions
         if state.facts.triples:
-            (links,) = yield [LinkTriples([fact.text for fact in state.facts.triples], 1, vector)]
-            start = [triple for each in links for triple in each]
-        beams = yield from diverse_triple_beam_search(towards, vector, start, self.expand)
+            links = yield from ask(LinkTriples([fact.text for fact in state.facts.triples], 1, vector))
+            start = [triple for linked in links for triple in linked]
+        beams = yield from diverse_triple_beam_search_flow(towards, vector, start, self.expand)
         state.trace.note(record, beams=traced_beams(beams))
         chains = flatten(beams)
         fresh = [passage_id for passage_id in chains if passage_id not in state.found.nodes][: self.passages]
         walked_over = {triple.id: triple for passage_id in fresh for triple in chains[passage_id]}
         return _Hits(
-            fresh, list(walked_over.values()), {each: plain(step.triple for step in chains[each]) for each in fresh}
+            fresh,
+            list(walked_over.values()),
+            {passage_id: plain(step.triple for step in chains[passage_id]) for passage_id in fresh},
         )
 
-    def _resolving(self, state: _State, record: Step, texts: Mapping[str, str]) -> Flow[ResolutionResult]:
+    def _resolve_flow(self, state: _State, record: Step, texts: Mapping[str, str]) -> Flow[ResolutionResult]:
         """Resolution and state update (T²RAG §4.3, steps 2.2 and 2.3)."""
         propositions = state.propositions[:MOST_PROPOSITIONS]
-        said = yield from resolve(
+        said = yield from resolve_flow(
             state.trace.question,
             state.clues,
             state.facts.triples,
@@ -239,27 +250,27 @@ class T2RAGPolicy:
             Material(self._material(state, texts)) if self.require_grounding else None,
         )
         learnt: ResolutionResult
-        (learnt,) = yield [RunFunction(place)]
-        added, left_out = state.facts.add([each.triple for each in learnt.facts])
+        learnt = yield from ask(RunFunction(place))
+        added, left_out = state.facts.add([statement.triple for statement in learnt.facts])
         held = {same(fact): fact for fact in state.facts.triples}
-        for each in learnt.facts:
-            fact = held.get(same(each.triple))
+        for statement in learnt.facts:
+            fact = held.get(same(statement.triple))
             if fact is not None:
                 tellers = state.tellers.setdefault(fact, [])
-                tellers += [one for one in supporting_passages(each, texts, propositions) if one not in tellers]
+                tellers += [one for one in supporting_passages(statement, texts, propositions) if one not in tellers]
         state.trace.note(record, gist=plain(added), left_out=left_out, values=learnt.values)
         self._note_clues(state, record, record.number)
-        for each in learnt.ungrounded:
-            state.trace.note_problem(record, f"no passage says: {each.triple.text}", "it was left out")
+        for statement in learnt.ungrounded:
+            state.trace.note_problem(record, f"no passage says: {statement.triple.text}", "it was left out")
         if learnt.left_out:
             state.trace.note_problem(record, f"{learnt.left_out} new clues", f"there are {MOST_CLUES} already")
-        return replace(learnt, facts=[each for each in learnt.facts if each.triple in added])
+        return replace(learnt, facts=[statement for statement in learnt.facts if statement.triple in added])
 
     def _material(self, state: _State, texts: Mapping[str, str]) -> list[str]:
         """For each passage that the model was shown, its text, its propositions, and the chain that led to it."""
         told = {passage_id: [text] if self.show_passages else [] for passage_id, text in texts.items()}
         for passage_id, lines in told.items():
-            lines += [each.triple.text for each in state.propositions if each.passage_id == passage_id]
+            lines += [triple.triple.text for triple in state.propositions if triple.passage_id == passage_id]
             lines += [" ".join(slots) for slots in state.found.chains.get(passage_id, [])]
         return [" ".join(lines) for lines in told.values()]
 
@@ -284,7 +295,7 @@ class T2RAGPolicy:
             clues = state.clues.of("given")
         texts = {clue.number: proposition(state.clues.now(clue)) for clue in clues}
         return [
-            each for each in clues if texts[each.number] and (each.number, texts[each.number]) not in state.searched
+            clue for clue in clues if texts[clue.number] and (clue.number, texts[clue.number]) not in state.searched
         ]
 
     def _note_clues(self, state: _State, record: Step, since: int) -> None:
@@ -308,6 +319,6 @@ class T2RAGPolicy:
 def _hits(propositions: list[StoredTriple]) -> _Hits:
     """The passages of these propositions, each with the one that led to it first."""
     chains: dict[str, list[Slots]] = {}
-    for each in propositions:
-        chains.setdefault(each.passage_id, plain([each.triple]))
+    for triple in propositions:
+        chains.setdefault(triple.passage_id, plain([triple.triple]))
     return _Hits(list(chains), propositions, chains)

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.schema import QueryBundle
 
-from llama_index_gear.agents.loop import Budget, agent
+from llama_index_gear.agents.loop import Budget, agent_flow
 from llama_index_gear.errors import ArgumentError, OutOfTime
 from llama_index_gear.flow import Flow, arun, run
-from llama_index_gear.llm.client import Reply
-from llama_index_gear.requests import CallLLM, FetchPassages, RetrievePassages
+from llama_index_gear.requests import CallLLM, FetchPassages, Reply, RetrievePassages
 from llama_index_gear.trace.evidence import Call, Step
 from llama_index_gear.trace.trace import Trace, TraceEvent
 
@@ -49,7 +48,7 @@ class Plan:
     def begin(self, question: str, trace: Trace) -> list[Any]:
         return []
 
-    def step(self, state: list[Any], record: Step) -> Flow[str]:
+    def step_flow(self, state: list[Any], record: Step) -> Flow[str]:
         try:
             for batch in self.steps[record.number - 1]:
                 state.extend((yield batch))
@@ -57,7 +56,7 @@ class Plan:
         finally:
             self.log.append(f"step {record.number} ended")
 
-    def finish(self, state: list[Any]) -> Flow[list[Any]]:
+    def finish_flow(self, state: list[Any]) -> Flow[list[Any]]:
         try:
             (last,) = yield [LAST]
             return [*state, last]
@@ -91,7 +90,7 @@ def _result(flow: Flow[Any], answers: Sequence[Any]) -> Any:
 def test_a_verdict_ends_the_loop_and_finish_has_the_last_word() -> None:
     one, two, three, four = map(_search, "1234")
     trace, plan = _trace(), Plan([[[one, two], [three]], [[four]], [[SEARCH]]], {2: "answered"})
-    flow = agent(plan, trace, Budget())
+    flow = agent_flow(plan, trace, Budget())
     assert next(flow) == [one, two]
     assert flow.send(["a", "b"]) == [three]
     assert (flow.send(["c"]), plan.log) == ([four], ["step 1 ended"])
@@ -103,7 +102,7 @@ def test_a_verdict_ends_the_loop_and_finish_has_the_last_word() -> None:
 
 def test_without_a_verdict_it_ends_after_max_steps() -> None:
     trace = _trace()
-    flow = agent(Plan([[[SEARCH]], [], [[SEARCH]]]), trace, Budget())
+    flow = agent_flow(Plan([[[SEARCH]], [], [[SEARCH]]]), trace, Budget())
     assert next(flow) == [SEARCH]
     assert (flow.send(["first"]), len(trace.steps)) == ([SEARCH], 3)
     assert (flow.send(["third"]), trace.stopped) == ([LAST], "max_steps")
@@ -112,7 +111,7 @@ def test_without_a_verdict_it_ends_after_max_steps() -> None:
 
 def test_no_steps_only_a_finish() -> None:
     trace = _trace()
-    assert run(agent(Plan([]), trace, Budget()), lambda request: request) == [LAST]
+    assert run(agent_flow(Plan([]), trace, Budget()), lambda request: request) == [LAST]
     assert (trace.stopped, trace.steps) == ("max_steps", [])
 
 
@@ -125,26 +124,26 @@ def test_a_policy_is_given_the_question_and_the_trace() -> None:
             return []
 
     trace = _trace()
-    run(agent(Curious([]), trace, Budget()), lambda request: request)
+    run(agent_flow(Curious([]), trace, Budget()), lambda request: request)
     ((question, given_trace),) = begun
     assert (question, given_trace is trace) == (QUESTION, True)
 
 
 def test_the_record_of_a_step_is_the_one_in_the_trace() -> None:
     class Writing(Plan):
-        def step(self, state: list[Any], record: Step) -> Flow[str]:
+        def step_flow(self, state: list[Any], record: Step) -> Flow[str]:
             record.query = f"query {record.number}"
-            return (yield from super().step(state, record))
+            return (yield from super().step_flow(state, record))
 
     trace = _trace()
-    run(agent(Writing([[[SEARCH]], [[SEARCH]]]), trace, Budget()), lambda request: request)
+    run(agent_flow(Writing([[[SEARCH]], [[SEARCH]]]), trace, Budget()), lambda request: request)
     assert [step.query for step in trace.steps] == ["query 1", "query 2"]
 
 
 def test_why_it_ended_is_told_before_finish_and_how_long_it_took_behind() -> None:
     trace, clock, events = _trace(), Clock(), list[TraceEvent]()
     trace._listeners.append(events.append)
-    flow = agent(Plan([[[SEARCH]]]), trace, Budget(), clock)
+    flow = agent_flow(Plan([[[SEARCH]]]), trace, Budget(), clock)
     next(flow)
     clock.now += 2
     flow.send(["a"])
@@ -159,7 +158,7 @@ def test_why_it_ended_is_told_before_finish_and_how_long_it_took_behind() -> Non
 
 
 def test_requests_and_answers_go_through_unchanged() -> None:
-    flow = agent(Plan([[[SEARCH, ASK, LAST]]]), _trace(), Budget(max_llm_calls=9, max_tokens=9))
+    flow = agent_flow(Plan([[[SEARCH, ASK, LAST]]]), _trace(), Budget(max_llm_calls=9, max_tokens=9))
     search, ask, last = next(flow)
     assert search is SEARCH and last is LAST
     assert ask == ASK
@@ -170,7 +169,7 @@ def test_requests_and_answers_go_through_unchanged() -> None:
 
 
 def test_a_driver_that_forgets_an_answer_is_told_so() -> None:
-    flow = agent(Plan([[[ASK, SEARCH]]]), _trace(), Budget())
+    flow = agent_flow(Plan([[[ASK, SEARCH]]]), _trace(), Budget())
     next(flow)
     with pytest.raises(ValueError, match="shorter"):
         flow.send([Reply()])
@@ -178,7 +177,7 @@ def test_a_driver_that_forgets_an_answer_is_told_so() -> None:
 
 def test_an_ask_is_told_how_much_time_is_left() -> None:
     clock = Clock()
-    flow = agent(Plan([[[SEARCH, ASK], [ASK, SEARCH]]]), _trace(), Budget(timeout=100), clock)
+    flow = agent_flow(Plan([[[SEARCH, ASK], [ASK, SEARCH]]]), _trace(), Budget(timeout=100), clock)
     assert next(flow) == [SEARCH, replace(ASK, timeout=100.0)]
     clock.now += 30
     assert flow.send(["found", Reply()]) == [replace(ASK, timeout=100.0 - 30), SEARCH]
@@ -187,7 +186,7 @@ def test_an_ask_is_told_how_much_time_is_left() -> None:
 def test_the_time_left_is_never_negative() -> None:
     """The clock goes on between the look at it that lets the call begin and the one that says for how long."""
     readings = count(0, 3)  # start, then for each batch whether and how much time is left: 3 and 6, 9 and 12
-    flow = agent(Plan([[[ASK], [ASK]]]), _trace(), Budget(timeout=10), lambda: float(next(readings)))
+    flow = agent_flow(Plan([[[ASK], [ASK]]]), _trace(), Budget(timeout=10), lambda: float(next(readings)))
     assert next(flow) == [replace(ASK, timeout=10.0 - 6)]
     assert flow.send([Reply()]) == [replace(ASK, timeout=0.0)]
 
@@ -195,7 +194,7 @@ def test_the_time_left_is_never_negative() -> None:
 def test_every_call_of_the_model_is_written_down_and_nothing_else() -> None:
     trace = _trace()
     plan = Plan([[[_ask("read"), SEARCH, _ask("gist")], [SEARCH]], [[_ask("rewrite")]]])
-    flow = agent(plan, trace, Budget())
+    flow = agent_flow(plan, trace, Budget())
     next(flow)
     flow.send([Reply(prompt_tokens=10, completion_tokens=1, ms=3.14159), "found", Reply(prompt_tokens=20)])
     assert len(trace.calls) == 2
@@ -215,7 +214,7 @@ def test_no_call_beyond_max_llm_calls() -> None:
     """What was found stays found, requests that cost no call go on until one would, and finish still runs."""
     one, two, three = Reply("1"), Reply("2"), Reply("3")
     trace, plan = _trace(), Plan([[[ASK], [ASK]], [[ASK]], [[SEARCH], [ASK]], [[ASK]]])
-    flow = agent(plan, trace, Budget(max_llm_calls=3))
+    flow = agent_flow(plan, trace, Budget(max_llm_calls=3))
     next(flow)
     flow.send([one])
     flow.send([two])
@@ -228,7 +227,7 @@ def test_no_call_beyond_max_llm_calls() -> None:
 
 def test_a_batch_of_two_calls_is_not_begun_when_one_is_left() -> None:
     trace = _trace()
-    flow = agent(Plan([[[ASK], [ASK, SEARCH, ASK]], [[ASK]]]), trace, Budget(max_llm_calls=2))
+    flow = agent_flow(Plan([[[ASK], [ASK, SEARCH, ASK]], [[ASK]]]), trace, Budget(max_llm_calls=2))
     next(flow)
     assert flow.send([Reply("1")]) == [LAST]
     assert (trace.stopped, trace.llm_calls) == ("max_llm_calls", 1)
@@ -237,7 +236,7 @@ def test_a_batch_of_two_calls_is_not_begun_when_one_is_left() -> None:
 
 def test_a_batch_of_two_calls_is_begun_when_two_are_left() -> None:
     trace = _trace()
-    flow = agent(Plan([[[ASK, ASK]]]), trace, Budget(max_llm_calls=2))
+    flow = agent_flow(Plan([[[ASK, ASK]]]), trace, Budget(max_llm_calls=2))
     assert next(flow) == [ASK, ASK]
     assert flow.send([Reply(), Reply()]) == [LAST]
     assert (trace.stopped, trace.llm_calls) == ("max_steps", 2)
@@ -248,7 +247,7 @@ def test_no_call_is_begun_once_max_tokens_are_spent() -> None:
     costs = [(40, 9), (30, 20), (0, 1)]
     replies = [Reply(prompt_tokens=sent, completion_tokens=received) for sent, received in costs]
     trace, plan = _trace(), Plan([[[ASK]], [[ASK]], [[ASK], [SEARCH], [ASK]], [[ASK]]])
-    flow = agent(plan, trace, Budget(max_tokens=100))
+    flow = agent_flow(plan, trace, Budget(max_tokens=100))
     assert next(flow) == [ASK]
     assert flow.send([replies[0]]) == [ASK]
     assert flow.send([replies[1]]) == [ASK]
@@ -260,7 +259,7 @@ def test_no_call_is_begun_once_max_tokens_are_spent() -> None:
 
 def test_the_last_call_may_overshoot_max_tokens() -> None:
     trace = _trace()
-    flow = agent(Plan([[[ASK], [ASK]]]), trace, Budget(max_tokens=1))
+    flow = agent_flow(Plan([[[ASK], [ASK]]]), trace, Budget(max_tokens=1))
     next(flow)
     assert flow.send([Reply(prompt_tokens=5000)]) == [LAST]
     assert (trace.stopped, trace.prompt_tokens) == ("max_tokens", 5000)
@@ -268,7 +267,7 @@ def test_the_last_call_may_overshoot_max_tokens() -> None:
 
 def test_nothing_is_asked_after_the_timeout_but_by_finish() -> None:
     trace, clock, plan = _trace(), Clock(), Plan([[[SEARCH]], [[SEARCH], [SEARCH]], [[SEARCH]]])
-    flow = agent(plan, trace, Budget(timeout=60), clock)
+    flow = agent_flow(plan, trace, Budget(timeout=60), clock)
     next(flow)
     clock.now += 59.5
     assert flow.send(["a"]) == [SEARCH]
@@ -284,7 +283,7 @@ def test_nothing_is_asked_after_the_timeout_but_by_finish() -> None:
 @pytest.mark.parametrize("budget", [Budget(max_llm_calls=1), Budget(max_tokens=10), Budget(timeout=10)])
 def test_a_budget_that_is_just_used_up_when_the_policy_ends_did_not_end_it(budget: Budget) -> None:
     trace, clock = _trace(), Clock()
-    flow = agent(Plan([[[ASK]]], {1: "answered"}), trace, budget, clock)
+    flow = agent_flow(Plan([[[ASK]]], {1: "answered"}), trace, budget, clock)
     next(flow)
     clock.now += 10
     assert flow.send([Reply(prompt_tokens=10)]) == [LAST]
@@ -293,7 +292,7 @@ def test_a_budget_that_is_just_used_up_when_the_policy_ends_did_not_end_it(budge
 
 def test_a_step_may_tidy_up_when_the_budget_ends_it_but_not_beyond_the_budget() -> None:
     class Tidy(Plan):
-        def step(self, state: list[Any], record: Step) -> Flow[str]:
+        def step_flow(self, state: list[Any], record: Step) -> Flow[str]:
             try:
                 yield [ASK]
                 yield [ASK]
@@ -303,7 +302,7 @@ def test_a_step_may_tidy_up_when_the_budget_ends_it_but_not_beyond_the_budget() 
                 state.extend((yield [ASK]))
 
     trace = _trace()
-    flow = agent(Tidy([[]]), trace, Budget(max_llm_calls=1))
+    flow = agent_flow(Tidy([[]]), trace, Budget(max_llm_calls=1))
     assert next(flow) == [ASK]
     assert flow.send([Reply("1")]) == [SEARCH]
     assert flow.send(["tidied up"]) == [LAST]
@@ -328,7 +327,7 @@ def test_limits_above_zero_are_taken_and_none_is_the_default() -> None:
 
 def test_the_first_call_that_fails_raises_its_own_error() -> None:
     error, trace, plan = ConnectionError("refused"), _trace(), Plan([[[SEARCH], [ASK]]])
-    flow = agent(plan, trace, Budget())
+    flow = agent_flow(plan, trace, Budget())
     next(flow)
     flow.send(["found"])
     with pytest.raises(ConnectionError) as raised:
@@ -341,7 +340,7 @@ def test_the_first_call_that_fails_raises_its_own_error() -> None:
 
 def test_a_later_call_that_fails_ends_the_loop_with_what_was_found() -> None:
     trace, plan = _trace(), Plan([[[ASK], [SEARCH], [ASK], [SEARCH]], [[SEARCH]]])
-    flow = agent(plan, trace, Budget())
+    flow = agent_flow(plan, trace, Budget())
     next(flow)
     flow.send([Reply("1")])
     flow.send(["found"])
@@ -353,7 +352,7 @@ def test_a_later_call_that_fails_ends_the_loop_with_what_was_found() -> None:
 @pytest.mark.parametrize("order", [1, -1], ids=["the first", "the second"])
 def test_one_of_two_calls_at_once_fails(order: int) -> None:
     trace = _trace()
-    flow = agent(Plan([[[ASK, SEARCH, ASK]]]), trace, Budget())
+    flow = agent_flow(Plan([[[ASK, SEARCH, ASK]]]), trace, Budget())
     next(flow)
     first, second = [Reply(error=ConnectionError("refused")), Reply("fine")][::order]
     assert flow.send([first, "found", second]) == [LAST]
@@ -363,7 +362,7 @@ def test_one_of_two_calls_at_once_fails(order: int) -> None:
 
 def test_both_of_two_first_calls_fail() -> None:
     errors = [ConnectionError("refused"), KeyError("x")]
-    flow = agent(Plan([[[ASK, ASK]]]), _trace(), Budget())
+    flow = agent_flow(Plan([[[ASK, ASK]]]), _trace(), Budget())
     next(flow)
     with pytest.raises((ConnectionError, KeyError)) as raised:
         flow.send([Reply(error=error) for error in errors])
@@ -372,7 +371,7 @@ def test_both_of_two_first_calls_fail() -> None:
 
 def test_a_policy_may_live_with_a_call_that_fails() -> None:
     class Patient(Plan):
-        def step(self, state: list[Any], record: Step) -> Flow[str]:
+        def step_flow(self, state: list[Any], record: Step) -> Flow[str]:
             try:
                 yield [ASK]
             except Exception:  # noqa: BLE001 - whatever it is
@@ -380,7 +379,7 @@ def test_a_policy_may_live_with_a_call_that_fails() -> None:
             return "made do"
 
     trace = _trace()
-    flow = agent(Patient([[], []]), trace, Budget())
+    flow = agent_flow(Patient([[], []]), trace, Budget())
     next(flow)
     assert flow.send([Reply(error=ConnectionError("refused"))]) == [SEARCH]
     assert flow.send(["found"]) == [LAST]
@@ -391,7 +390,7 @@ def test_a_policy_may_live_with_a_call_that_fails() -> None:
 @pytest.mark.parametrize("earlier", [0, 1], ids=["first call", "second call"])
 def test_a_call_that_is_given_up_at_the_deadline_is_a_timeout(passed: float, earlier: int) -> None:
     trace, clock = _trace(), Clock()
-    flow = agent(Plan([[[ASK]] * (earlier + 1)]), trace, Budget(timeout=60), clock)
+    flow = agent_flow(Plan([[[ASK]] * (earlier + 1)]), trace, Budget(timeout=60), clock)
     next(flow)
     for _ in range(earlier):
         flow.send([Reply("1")])
@@ -404,13 +403,13 @@ def test_a_call_that_is_given_up_at_the_deadline_is_a_timeout(passed: float, ear
 @pytest.mark.parametrize("budget", [Budget(), Budget(timeout=60)], ids=["no deadline", "before the deadline"])
 def test_a_timeout_of_the_models_client_is_a_failure(budget: Budget) -> None:
     trace, clock, error = _trace(), Clock(), TimeoutError("read timed out")
-    flow = agent(Plan([[[ASK], [ASK]]]), trace, budget, clock)
+    flow = agent_flow(Plan([[[ASK], [ASK]]]), trace, budget, clock)
     next(flow)
     flow.send([Reply("1")])
     clock.now += 59
     assert flow.send([Reply(error=error)]) == [LAST]
     assert trace.stopped == "failed: TimeoutError: read timed out"
-    flow = agent(Plan([[[ASK]]]), _trace(), budget, clock)
+    flow = agent_flow(Plan([[[ASK]]]), _trace(), budget, clock)
     next(flow)
     with pytest.raises(TimeoutError) as raised:
         flow.send([Reply(error=error)])
@@ -419,7 +418,7 @@ def test_a_timeout_of_the_models_client_is_a_failure(budget: Budget) -> None:
 
 def test_another_error_after_the_deadline_is_a_failure() -> None:
     trace, clock = _trace(), Clock()
-    flow = agent(Plan([[[ASK], [ASK]]]), trace, Budget(timeout=60), clock)
+    flow = agent_flow(Plan([[[ASK], [ASK]]]), trace, Budget(timeout=60), clock)
     next(flow)
     flow.send([Reply("1")])
     clock.now += 61
@@ -451,7 +450,7 @@ async def _abreaking(request: Any) -> Any:
 async def test_a_search_that_fails_passes_through_the_policy_to_the_caller(batch: list[Any]) -> None:
     for drive in ("run", "arun"):
         trace, plan = _trace(), Plan([[[ASK], batch]])
-        flow = agent(plan, trace, Budget())
+        flow = agent_flow(plan, trace, Budget())
         with pytest.raises(Broken, match="the index is gone"):
             run(flow, _breaking) if drive == "run" else await arun(flow, _abreaking)
         assert (plan.log, trace.stopped, trace.llm_calls) == (["step 1 ended"], "", 1)
@@ -459,14 +458,14 @@ async def test_a_search_that_fails_passes_through_the_policy_to_the_caller(batch
 
 def test_a_search_that_fails_in_a_later_step_ends_the_loop_with_what_was_found() -> None:
     trace, plan = _trace(), Plan([[[ASK]], [[ASK], [SEARCH], [ASK]], [[ASK]]])
-    assert run(agent(plan, trace, Budget()), _breaking) == [Reply("1"), Reply("1"), "z"]
+    assert run(agent_flow(plan, trace, Budget()), _breaking) == [Reply("1"), Reply("1"), "z"]
     assert (trace.stopped, len(trace.steps)) == ("failed: Broken: the index is gone", 2)
     assert plan.log == ["step 1 ended", "step 2 ended", "finish ended"]
 
 
 def test_a_policy_may_live_with_a_search_that_fails() -> None:
     class Resilient(Plan):
-        def step(self, state: list[Any], record: Step) -> Flow[str]:
+        def step_flow(self, state: list[Any], record: Step) -> Flow[str]:
             try:
                 yield [SEARCH]
             except Broken as error:
@@ -475,26 +474,26 @@ def test_a_policy_may_live_with_a_search_that_fails() -> None:
             return "made do"
 
     trace = _trace()
-    flow = agent(Resilient([[]]), trace, Budget())
+    flow = agent_flow(Resilient([[]]), trace, Budget())
     assert run(flow, _breaking) == ["the index is gone", Reply("1"), "z"]
     assert (trace.stopped, trace.llm_calls) == ("made do", 1)
 
 
 def test_an_error_of_the_policys_own_passes_through() -> None:
     class Wrong(Plan):
-        def step(self, state: list[Any], record: Step) -> Flow[str]:
+        def step_flow(self, state: list[Any], record: Step) -> Flow[str]:
             yield [SEARCH]
             if record.number == 2:
                 raise Broken("inside")
             return ""
 
     with pytest.raises(Broken, match="inside"):
-        run(agent(Wrong([[], []]), _trace(), Budget()), lambda request: request)
+        run(agent_flow(Wrong([[], []]), _trace(), Budget()), lambda request: request)
 
 
 def test_an_error_in_finish_reaches_the_caller() -> None:
     plan = Plan([])
-    flow = agent(plan, _trace(), Budget())
+    flow = agent_flow(plan, _trace(), Budget())
     next(flow)
     with pytest.raises(Broken, match="the index is gone"):
         flow.throw(Broken("the index is gone"))
@@ -517,7 +516,7 @@ async def test_cancelling_closes_the_policys_generators(plan: Plan, log: list[st
         started.set()
         await asyncio.sleep(60)
 
-    task = asyncio.create_task(arun(agent(plan, trace, Budget()), answer))
+    task = asyncio.create_task(arun(agent_flow(plan, trace, Budget()), answer))
     await asyncio.wait_for(started.wait(), 60)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -563,7 +562,7 @@ def test_max_llm_calls_is_never_exceeded_and_as_much_is_done_as_it_allows(
     within = [len(_calls(batches[: n + 1])) <= limit for n in range(len(batches))]
     done = batches[: within.index(False)] if False in within else batches
     trace = _trace()
-    result = run(agent(_planned(shape), trace, Budget(max_llm_calls=limit)), _paid)
+    result = run(agent_flow(_planned(shape), trace, Budget(max_llm_calls=limit)), _paid)
     assert [reply.text for reply in result if isinstance(reply, Reply)] == [str(cost) for cost in _calls(done)]
     assert len(result) == sum(map(len, done)) + 1
     assert trace.llm_calls == len(_calls(done)) <= limit
@@ -577,7 +576,7 @@ def test_max_tokens_is_exceeded_by_the_last_batch_at_most(shape: list[list[list[
     within = [sum(_calls(batches[:n])) < limit or not _calls([batch]) for n, batch in enumerate(batches)]
     done = batches[: within.index(False)] if False in within else batches
     trace = _trace()
-    result = run(agent(_planned(shape), trace, Budget(max_tokens=limit)), _paid)
+    result = run(agent_flow(_planned(shape), trace, Budget(max_tokens=limit)), _paid)
     assert len(result) == sum(map(len, done)) + 1
     assert trace.prompt_tokens + trace.completion_tokens == sum(_calls(done))
     assert trace.stopped == ("max_steps" if all(within) else "max_tokens")
@@ -598,7 +597,7 @@ def test_no_request_is_made_at_or_after_the_deadline(shape: list[list[list[int |
     seconds = [sum(1 if cost is None else cost for cost in batch) for batch in batches]
     within = [sum(seconds[:n]) < timeout for n in range(len(batches))]
     done = batches[: within.index(False)] if False in within else batches
-    run(agent(_planned(shape), trace, Budget(timeout=timeout), clock), answer)
+    run(agent_flow(_planned(shape), trace, Budget(timeout=timeout), clock), answer)
     assert len(begun) == sum(map(len, done)) + 1
     assert trace.stopped == ("max_steps" if all(within) else "timeout")
     starts = [sum(seconds[:n]) for n, batch in enumerate(done) for cost in batch if cost is not None]
@@ -610,7 +609,7 @@ def test_a_policy_that_will_not_hear_is_held_to_its_budget_all_the_same(
     shape: list[list[list[int | None]]], limit: int
 ) -> None:
     class Stubborn(Plan):
-        def step(self, state: list[Any], record: Step) -> Flow[str]:
+        def step_flow(self, state: list[Any], record: Step) -> Flow[str]:
             for batch in self.steps[record.number - 1]:
                 try:
                     yield batch
@@ -629,7 +628,7 @@ def test_a_policy_that_will_not_hear_is_held_to_its_budget_all_the_same(
         fits = expected + len(_calls([batch])) <= limit or not _calls([batch])
         expected += len(_calls([batch])) * fits
         refused += not fits
-    result = run(agent(Stubborn(_planned(shape).steps), _trace(), Budget(max_llm_calls=limit)), answer)
+    result = run(agent_flow(Stubborn(_planned(shape).steps), _trace(), Budget(max_llm_calls=limit)), answer)
     assert sum(isinstance(request, CallLLM) for request in asked) == expected <= limit
     assert result == ["turned down"] * refused + [LAST]
 
@@ -637,7 +636,7 @@ def test_a_policy_that_will_not_hear_is_held_to_its_budget_all_the_same(
 def test_the_first_failure_of_a_batch_is_the_one_that_counts() -> None:
     """A refusal is not hidden by a time-out beside it."""
     for errors in ([PermissionError("key"), OutOfTime("late")], [OutOfTime("late"), PermissionError("key")]):
-        flow = agent(Plan([[[ASK, ASK]]]), _trace(), Budget(timeout=60), Clock())
+        flow = agent_flow(Plan([[[ASK, ASK]]]), _trace(), Budget(timeout=60), Clock())
         next(flow)
         with pytest.raises(PermissionError, match="key"):
             flow.send([Reply(error=error) for error in errors])
@@ -645,7 +644,7 @@ def test_the_first_failure_of_a_batch_is_the_one_that_counts() -> None:
 
 def test_what_was_raised_is_in_the_trace() -> None:
     trace = _trace()
-    flow = agent(Plan([[[ASK]]]), trace, Budget())
+    flow = agent_flow(Plan([[[ASK]]]), trace, Budget())
     next(flow)
     with pytest.raises(ConnectionError):
         flow.send([Reply(error=ConnectionError("refused"))])
@@ -655,15 +654,15 @@ def test_what_was_raised_is_in_the_trace() -> None:
 def test_a_request_s_own_timeout_stays_if_it_is_shorter() -> None:
     own = replace(ASK, timeout=5.0)
     for budget, expected in ((Budget(), 5.0), (Budget(timeout=60), 5.0), (Budget(timeout=3), 3.0)):
-        ((request,)) = next(agent(Plan([[[own]]]), _trace(), budget, Clock()))
-        assert request.timeout == expected
+        ((request,)) = next(agent_flow(Plan([[[own]]]), _trace(), budget, Clock()))
+        assert isinstance(request, CallLLM) and request.timeout == expected
 
 
 def test_a_policy_s_flow_is_closed_with_the_agent_s() -> None:
     closed: list[str] = []
 
     class Tidy(Plan):
-        def step(self, state: list[Any], record: Step) -> Flow[str]:
+        def step_flow(self, state: list[Any], record: Step) -> Flow[str]:
             try:
                 yield [ASK]
             finally:
@@ -673,12 +672,12 @@ def test_a_policy_s_flow_is_closed_with_the_agent_s() -> None:
     kept: list[Any] = []
 
     class Kept(Tidy):
-        def step(self, state: list[Any], record: Step) -> Flow[str]:
-            kept.append(super().step(state, record))
+        def step_flow(self, state: list[Any], record: Step) -> Flow[str]:
+            kept.append(super().step_flow(state, record))
             result: str = yield from kept[-1]
             return result
 
-    flow = agent(Kept([[]]), _trace(), Budget())
+    flow = agent_flow(Kept([[]]), _trace(), Budget())
     next(flow)
     flow.close()
     assert closed == ["closed"]
@@ -686,7 +685,7 @@ def test_a_policy_s_flow_is_closed_with_the_agent_s() -> None:
 
 def test_a_step_whose_first_request_is_refused_leaves_no_trace() -> None:
     trace = _trace()
-    flow = agent(Plan([[[ASK]], [[ASK]]]), trace, Budget(max_llm_calls=1))
+    flow = agent_flow(Plan([[[ASK]], [[ASK]]]), trace, Budget(max_llm_calls=1))
     next(flow)
     assert flow.send([Reply("1")]) == [LAST]
     assert (trace.stopped, len(trace.steps)) == ("max_llm_calls", 1)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.expansion.beam_search import Beam, BeamSearch, Scorer, diverse_triple_beam_search, flatten
+from llama_index_gear.expansion.beam_search import Beam, BeamSearch, Scorer, diverse_triple_beam_search_flow, flatten
 from llama_index_gear.flow import run
 from llama_index_gear.requests import (
     Candidate,
@@ -92,7 +92,7 @@ class World:
 
     def search(self, initial: Sequence[int], settings: BeamSearch) -> list[Beam]:
         starts = [self.stored(n) for n in initial]
-        return run(diverse_triple_beam_search(QUESTION, list(self.query), starts, settings), self.answer)
+        return run(diverse_triple_beam_search_flow(QUESTION, list(self.query), starts, settings), self.answer)
 
 
 def _numbers(beams: Sequence[Beam]) -> list[Chain]:
@@ -379,7 +379,7 @@ def test_equal_scores_keep_the_order_of_discovery(diversity: bool) -> None:
 
 def test_no_start_no_beam_no_question_to_anyone() -> None:
     with pytest.raises(StopIteration) as stop:
-        next(diverse_triple_beam_search(QUESTION, [1.0], [], BeamSearch()))
+        next(diverse_triple_beam_search_flow(QUESTION, [1.0], [], BeamSearch()))
     assert stop.value.value == []
 
 
@@ -399,7 +399,7 @@ def test_no_start_no_beam_no_question_to_anyone() -> None:
 def test_round_trips(scorer: Scorer, start: list[type], hop: list[type]) -> None:
     world = _row([0.5, 0.4, 0.3, 0.2])
     asked: list[list[Any]] = []
-    flow = diverse_triple_beam_search(
+    flow = diverse_triple_beam_search_flow(
         QUESTION, list(world.query), [world.stored(0), world.stored(1)], BeamSearch(beam_length=4, scorer=scorer)
     )
     batch = next(flow)
@@ -416,12 +416,13 @@ def test_round_trips(scorer: Scorer, start: list[type], hop: list[type]) -> None
 def test_what_a_hop_asks_for() -> None:
     world = _star([0.9, 0.8, 0.7, 0.6])
     starts = [world.stored(0), world.stored(1)]
-    flow = diverse_triple_beam_search(QUESTION, [1.0, 0.0, 0.0], starts, BeamSearch(neighbors=7, beam_length=2))
+    flow = diverse_triple_beam_search_flow(QUESTION, [1.0, 0.0, 0.0], starts, BeamSearch(neighbors=7, beam_length=2))
     (request,) = next(flow)
     assert isinstance(request, NeighborTriples)
     assert [set(keys) for keys in request.triple_entities] == [{"entity 0", "entity 1"}, {"entity 0", "entity 2"}]
     assert (list(request.query), sorted(request.exclude), request.limit) == ([1.0, 0.0, 0.0], ["id000", "id001"], 7)
     (request,) = flow.send([[[Candidate("id002", 0.7), Candidate("id004", 0.1)], [Candidate("id003", 0.6)]]])
+    assert isinstance(request, ChainSimilarities)
     assert [(list(chain), list(near)) for chain, near in request.pairs] == [
         (["id000"], ["id002", "id004"]),
         (["id001"], ["id003"]),
@@ -441,7 +442,7 @@ def test_only_winners_are_read() -> None:
         return world.answer(request)
 
     starts = [world.stored(n) for n in range(4)]
-    run(diverse_triple_beam_search(QUESTION, list(world.query), starts, BeamSearch(beam_size=3)), answer)
+    run(diverse_triple_beam_search_flow(QUESTION, list(world.query), starts, BeamSearch(beam_size=3)), answer)
     assert 1 <= len(read) <= 3
 
 
@@ -456,7 +457,7 @@ def test_a_candidate_that_is_deleted_before_it_is_read_is_no_extension(scorer: S
 
     def found() -> list[Chain]:
         options = BeamSearch(scorer=scorer)
-        return _numbers(run(diverse_triple_beam_search(QUESTION, [1.0, 0, 0], [world.stored(0)], options), answer))
+        return _numbers(run(diverse_triple_beam_search_flow(QUESTION, [1.0, 0, 0], [world.stored(0)], options), answer))
 
     gone = {"id001"}
     assert found() == [(0, 2)]

@@ -13,7 +13,7 @@ import pytest
 import llama_index_gear.expansion.pagerank as pagerank
 from llama_index_gear import LocalPageRank
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.expansion.pagerank import local_pagerank
+from llama_index_gear.expansion.pagerank import local_pagerank_flow
 from llama_index_gear.flow import run
 from llama_index_gear.requests import Incidence, IncidentTriples
 from llama_index_gear.triple import StoredTriple, Triple
@@ -52,7 +52,7 @@ def ranked(
     graph: Graph, start: Sequence[StoredTriple], passages: Sequence[str], **settings: Any
 ) -> list[tuple[str, float]]:
     counted = [(triple, triple.score) for triple in start]
-    return run(local_pagerank(counted, passages, LocalPageRank(**settings)), graph.answer)
+    return run(local_pagerank_flow(counted, passages, LocalPageRank(**settings)), graph.answer)
 
 
 def exact(rows: Sequence[Row], seeds: dict[str, float], restart: float) -> dict[str, float]:

@@ -314,10 +314,10 @@ def test_triples_are_embedded_when_they_are_met_and_then_remembered(tmp_path: Pa
     EMBEDDED.clear()
     graph.load(TRIPLES)
     assert sum(EMBEDDED) == 0
-    ask = NeighborTriples([("Q2",)], embedded(QUESTION), [], 10, QUESTION)
-    first = graph.answer(ask)
+    request = NeighborTriples([("Q2",)], embedded(QUESTION), [], 10, QUESTION)
+    first = graph.answer(request)
     assert sum(EMBEDDED) == len(first[0]) == 3
-    assert graph.answer(ask) == first and sum(EMBEDDED) == 3
+    assert graph.answer(request) == first and sum(EMBEDDED) == 3
     graph._graph.sparse.remembered._vectors.clear()  # forgotten between two requests of one question
     products = graph.answer(ChainSimilarities([([DIRECTOR.id], [BORN.id])]))
     assert products == [[pytest.approx(cosine(DIRECTOR.triple.text, BORN.triple.text), abs=1e-5)]]

@@ -18,8 +18,8 @@ from llama_index_gear.agents.gear.reasoning import parse_facts_and_verdict, pars
 from llama_index_gear.agents.t2rag.dialogue import DECOMPOSE_PROMPT, parse_decomposition, parse_statements
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.extraction.calls import parse_extraction, parse_shared_extraction
-from llama_index_gear.llm.client import Reply
 from llama_index_gear.llm.parsing import LONGEST_REPLY, parse_numbered, parse_triples
+from llama_index_gear.requests import Reply
 
 DRAWN = int(os.environ.get("GEAR_DRAWN_REPLIES", "200"))
 SEED = int(os.environ.get("GEAR_DRAWN_SEED", "22"))

@@ -46,7 +46,7 @@ from llama_index_gear import (
 )
 from llama_index_gear.errors import ArgumentError, UnsupportedFilter
 from llama_index_gear.expansion.beam_search import BeamSearch
-from llama_index_gear.expansion.pagerank import local_pagerank
+from llama_index_gear.expansion.pagerank import local_pagerank_flow
 from llama_index_gear.expansion.pipeline import GraphExpansionEvent
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.triple import StoredTriple
@@ -262,9 +262,9 @@ def test_without_a_reader_a_triple_counts_as_it_resembles_the_question(
 
     def spy(start: Any, *arguments: Any) -> Any:
         started.extend(start)
-        return local_pagerank(start, *arguments)
+        return local_pagerank_flow(start, *arguments)
 
-    monkeypatch.setattr(graph_walk, "local_pagerank", spy)
+    monkeypatch.setattr(graph_walk, "local_pagerank_flow", spy)
     retriever = NaiveGERetriever(store, beam_search=BeamSearch(beam_size=3, scorer=scorer), pagerank=LocalPageRank())
     retriever.retrieve(QUESTION)
     scores = [triple.score for triple, _ in started]

@@ -543,13 +543,13 @@ def test_what_matches_everything_deletes_nothing(make: Callable[..., GeARVectorS
     before = contents(store)
     deletes, collections = store._deletes, store._collections
     for flow in (
-        collections.deleting(store.collection_name, match_),
-        deletes._deleting(match_, match_),
-        deletes._deleting_matching(None, [match_, match_]),
-        deletes._deleting_matching(None, [SOME, match_]),
-        deletes._deleting_matching(None, [match_, SOME]),
-        deletes._deleting_matching(None, []),
-        deletes._deleting_matching(group(AND), []),
+        collections.delete_flow(store.collection_name, match_),
+        deletes._delete_flow(match_, match_),
+        deletes._delete_matching_flow(None, [match_, match_]),
+        deletes._delete_matching_flow(None, [SOME, match_]),
+        deletes._delete_matching_flow(None, [match_, SOME]),
+        deletes._delete_matching_flow(None, []),
+        deletes._delete_matching_flow(group(AND), []),
     ):
         with pytest.raises(StoreError, match="clear"):
             run(flow, store._connection.answer)

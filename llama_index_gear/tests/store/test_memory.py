@@ -53,7 +53,7 @@ def test_memory_does_not_grow_with_the_corpus(
 
     Of three peaks the lowest: as threads take turns, a page is now and then still held when the next one is read.
     """
-    monkeypatch.setattr(Collections.page, "__kwdefaults__", {"limit": PAGE, "offset": None})
+    monkeypatch.setattr(Collections.page_flow, "__kwdefaults__", {"limit": PAGE, "offset": None})
     monkeypatch.setattr(extract, "_PAGE", PAGE)
     monkeypatch.setattr(store_check, "_PASSAGES", PAGE)
 

@@ -25,7 +25,7 @@ from qdrant_client import QdrantClient
 from llama_index_gear import GeARTripleExtractor, GeARVectorStore, MentionTripleExtractor, passage_id, read_triples
 from llama_index_gear.errors import TenantError
 from llama_index_gear.requests import QdrantCall
-from llama_index_gear.store.copy import copying
+from llama_index_gear.store.copy import copy_flow
 from llama_index_gear.store.locks import AcquirePassages
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.testing.store_contract import Contents, contents, passage
@@ -197,11 +197,11 @@ def test_writers_through_two_stores_of_one_client_take_turns() -> None:
         for text in ("a", "b")
     ]
     one.add([passage("q", "old", [("A", "is", "old")], embed_model=embed_model, document="d", metadata={"who": "a"})])
-    flow, answer = one._writes.adding(new[:1]), one._connection.answer
+    flow, answer = one._writes.add_flow(new[:1]), one._connection.answer
     batch = passing(flow, answer, is_of_passages("upsert"))
     with ThreadPoolExecutor(1) as pool:
         other = pool.submit(two.add, new[1:])
-        while len(one._turns._claims) < 2:
+        while len(one._locks._claims) < 2:
             assert not other.done()
         finish(flow, answer, batch)
         with pytest.raises(TenantError, match="another tenant has a passage of the id 'p'"):
@@ -218,7 +218,7 @@ def test_a_repair_leaves_what_is_written_beside_it(reembed: bool) -> None:
     store.add([passage(name, f"old {name}", [("A", "is", name)], embed_model=embed_model) for name in names])
     lost = [Triple("A", "is", name).id(name) for name in names]
     store.client.delete(store.triple_collection_name, points_selector=lost)
-    flow, answer = store._checks.repairing(reembed), store._connection.answer
+    flow, answer = store._checks.repair_flow(reembed), store._connection.answer
     batch = passing(flow, answer, lambda asked: isinstance(asked, AcquirePassages))
     store.delete_nodes(["deleted"])
     store.add([passage("edited", "new", [("A", "is", "new")], embed_model=embed_model)])
@@ -234,11 +234,11 @@ def test_a_delete_does_not_wait_until_all_is_added() -> None:
         passage(f"p{n}", f"old {n}", [("A", "is", str(n))], embed_model=embed_model, document=f"d{n}") for n in range(9)
     ]
     store.add([old])
-    flow, answer = store._writes.adding(new), store._connection.answer
+    flow, answer = store._writes.add_flow(new), store._connection.answer
     batch = passing(flow, answer, is_of_passages("upsert"))
     with ThreadPoolExecutor(1) as pool:
         delete = pool.submit(store.delete, "d0")
-        while len(store._turns._claims) < 2:
+        while len(store._locks._claims) < 2:
             assert not delete.done()
         batch = flow.send([answer(request) for request in batch])
         while not isinstance(batch[0], AcquirePassages):
@@ -253,11 +253,11 @@ def test_what_is_added_beside_a_clear_is_there_whole_or_not_at_all() -> None:
     store = GeARVectorStore(QdrantClient(":memory:"), embed_model=embed_model)
     old, new = (passage(n, n, [("A", "is", n)], embed_model=embed_model, document="d") for n in ("old", "new"))
     store.add([old])
-    flow, answer = store._deletes.clearing(), store._connection.answer
+    flow, answer = store._deletes.clear_flow(), store._connection.answer
     batch = passing(flow, answer, is_of_passages("delete_collection"))
     with ThreadPoolExecutor(1) as pool:
         adding = pool.submit(store.add, [new])
-        while len(store._turns._claims) < 2:
+        while len(store._locks._claims) < 2:
             assert not adding.done()
         finish(flow, answer, batch)
         adding.result(timeout=60)
@@ -274,7 +274,7 @@ def test_a_delete_spares_triples_that_a_call_that_died_gave_another_document() -
         )
 
     store.add([written("old")])
-    flow = store._writes.adding([written("new")])
+    flow = store._writes.add_flow([written("new")])
     passing(flow, store._connection.answer, is_of_passages("upsert"))
     flow.close()
     store.delete("new")
@@ -294,7 +294,7 @@ def test_a_delete_by_filters_decides_when_its_turn_has_come() -> None:
 
     store.add([written("old")])
     old = MetadataFilters(filters=[MetadataFilter(key="kind", value="old")])
-    flow, answer = store._deletes.deleting_nodes(None, old), store._connection.answer
+    flow, answer = store._deletes.delete_nodes_flow(None, old), store._connection.answer
     batch = passing(flow, answer, lambda asked: isinstance(asked, AcquirePassages))
     store.add([written("new")])
     finish(flow, answer, batch)
@@ -306,7 +306,7 @@ def test_a_copy_beside_a_writer_holds_whole_passages(change: str) -> None:
     embed_model = WordEmbedding()
     source, target = (GeARVectorStore(QdrantClient(":memory:"), embed_model=embed_model) for _ in range(2))
     source.add([passage("p", "old", [("A", "is", "B")], embed_model=embed_model, document="d")])
-    flow = copying(source._writes, target._writes, None, False)
+    flow = copy_flow(source._writes, target._writes, None, False)
 
     def answer(sent: Any) -> Any:
         return (target if sent.to_target else source)._connection.answer(sent.request)
@@ -329,7 +329,7 @@ def test_a_writer_waits_while_a_copy_reads_its_passage() -> None:
     )
     old = [passage(n, n, [("A", "is", n)], embed_model=embed_model, document=n) for n in ("p", "q", "r")]
     source.add(old)
-    flow = copying(source._writes, target._writes, None, False)
+    flow = copy_flow(source._writes, target._writes, None, False)
 
     def answer(sent: Any) -> Any:
         return (target if sent.to_target else source)._connection.answer(sent.request)
@@ -340,7 +340,7 @@ def test_a_writer_waits_while_a_copy_reads_its_passage() -> None:
     new = [passage(n, "new", [("A", "was", n)], embed_model=embed_model, document=n) for n in ("p", "q", "r")]
     with ThreadPoolExecutor(1) as pool:
         adding = pool.submit(source.add, new)
-        while len(source._turns._claims) < 2:
+        while len(source._locks._claims) < 2:
             assert not adding.done()
         copied = None
         try:
@@ -382,7 +382,7 @@ async def test_a_write_that_was_cancelled_does_not_land_after_the_next() -> None
     await asyncio.to_thread(client.is_writing.wait)
     first.cancel()
     second = asyncio.create_task(store.async_add([two]))
-    while len(store._turns._claims) < 2:  # noqa: ASYNC110 - claims know no event
+    while len(store._locks._claims) < 2:  # noqa: ASYNC110 - claims know no event
         await asyncio.sleep(0)
     client.may_end.set()
     await asyncio.wait_for(second, 60)

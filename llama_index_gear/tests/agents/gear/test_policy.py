@@ -42,7 +42,7 @@ from llama_index_gear import (
     attach_triples,
 )
 from llama_index_gear.agents.gear.reasoning import GIST_PROMPT, READ_AND_REASON_PROMPT, REASON_PROMPT, REWRITE_PROMPT
-from llama_index_gear.agents.loop import Budget, agent
+from llama_index_gear.agents.loop import Budget, agent_flow
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.flow import arun, run
 from llama_index_gear.llm.prompting import as_passage
@@ -195,7 +195,7 @@ async def retrieve_by(
 ) -> tuple[list[NodeWithScore], Trace]:
     """`retrieve` within so many seconds of this clock, in the place of the machine's."""
     trace, sources = Trace(question=QUESTION), retriever._backends
-    flow = agent(retriever._policy, trace, Budget(timeout=seconds), clock, QueryBundle(QUESTION))
+    flow = agent_flow(retriever._policy, trace, Budget(timeout=seconds), clock, QueryBundle(QUESTION))
     found = run(flow, sources.answer) if mode == "sync" else await arun(flow, sources.aanswer)
     return found, trace
 

@@ -16,15 +16,14 @@ from llama_index_gear.agents.t2rag.clues import Clues, slots_of
 from llama_index_gear.agents.t2rag.dialogue import (
     DECOMPOSE_PROMPT,
     RESOLVE_PROMPT,
-    decompose,
+    decompose_flow,
     parse_decomposition,
     parse_statements,
-    resolve,
+    resolve_flow,
 )
 from llama_index_gear.agents.t2rag.resolution import Statement, apply_statements
 from llama_index_gear.errors import ReplyError
-from llama_index_gear.llm.client import Reply
-from llama_index_gear.requests import CallLLM
+from llama_index_gear.requests import CallLLM, Reply
 from llama_index_gear.triple import StoredTriple, Triple
 
 TEMPLATE = DECOMPOSE_PROMPT.get_template()
@@ -232,11 +231,11 @@ def test_time_grows_with_the_reply_and_not_faster() -> None:
 
 
 def test_both_prompts_are_asked_again_once_with_what_was_wrong() -> None:
-    flow = decompose("Who?", DECOMPOSE_PROMPT)
+    flow = decompose_flow("Who?", DECOMPOSE_PROMPT)
     (asked,) = next(flow)
     assert isinstance(asked, CallLLM) and asked.variables["problem"] == "" and asked.purpose == "decompose"
     (again,) = flow.send([Reply("I won't")])
-    assert "could not be read" in again.variables["problem"]
+    assert isinstance(again, CallLLM) and "could not be read" in again.variables["problem"]
     with pytest.raises(StopIteration) as stop:
         flow.send([Reply("No")])
     assert stop.value.value.value is None and stop.value.value.problem
@@ -250,11 +249,12 @@ def test_what_a_resolution_is_shown() -> None:
     found = [StoredTriple(str(n), fact, f"p{n}", 0.5) for n in (2, 1, 3)]
     found += [StoredTriple(f"f{n}", Triple("Curtiz", "made", f"film {n}"), f"p{n}", 0.4) for n in (1, 1, 2)]
     found.append(StoredTriple("g", Triple("Curtiz", "made", "Gift ##### [2]"), "p1", 0.3))
-    flow = resolve(
+    flow = resolve_flow(
         "When?", clues, [Triple("Gift", "is", "a #####")], found, {"p1": "one", "p2": "two #####"}, RESOLVE_PROMPT,
         show_passages=True,
     )  # fmt: skip
     (asked,) = next(flow)
+    assert isinstance(asked, CallLLM)
     assert asked.variables == {
         "question": "When?",
         "clues": "2. Curtiz | born in | ?year\n3. A | is | B",
@@ -267,6 +267,7 @@ def test_what_a_resolution_is_shown() -> None:
     }
     assert set(RESOLVE_PROMPT.template_vars) == set(asked.variables)
     prompt = PromptTemplate("{clues}")
-    (asked,) = next(resolve("When?", clues, [], [], {"p1": "one"}, prompt, show_passages=False))
+    (asked,) = next(resolve_flow("When?", clues, [], [], {"p1": "one"}, prompt, show_passages=False))
+    assert isinstance(asked, CallLLM)
     assert (asked.variables["known"], asked.variables["propositions"]) == ("(nothing)", "(no statement)")
     assert asked.variables["passages"] == "(passages are not shown)"

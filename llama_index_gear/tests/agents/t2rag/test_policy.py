@@ -23,14 +23,7 @@ from llama_index.core.tools import QueryEngineTool
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 
 import llama_index_gear.agents.t2rag.policy as t2rag
-from llama_index_gear import (
-    GeARVectorStore,
-    T2RAGQueryEngine,
-    T2RAGRetriever,
-    Trace,
-    Triple,
-    attach_triples,
-)
+from llama_index_gear import GeARVectorStore, T2RAGQueryEngine, T2RAGRetriever, Trace, Triple, attach_triples
 from llama_index_gear.agents.loop import Budget
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.expansion.beam_search import BeamSearch
