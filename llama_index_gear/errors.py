@@ -125,6 +125,26 @@ def check_numbers(allowed: str, is_allowed: Callable[[float], bool], **numbers: 
             raise ArgumentError(f"{name} must be {allowed}, got {shown(value)}")
 
 
+def check_kind(kind: type | tuple[type, ...], *, hint: str = "", optional: bool = False, **values: Any) -> None:
+    """Refuse an object of another kind than an argument takes.
+
+    Args:
+        kind: the class that is taken, or several.
+        hint: what to write instead, for the message. Default: nothing.
+        optional: None is taken too. Default False.
+        **values: the objects, by the names of the arguments.
+
+    Raises:
+        ArgumentError: one is of another kind; it is named.
+
+    """
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    for name, value in values.items():
+        if not isinstance(value, kinds) and not (optional and value is None):
+            names = " or ".join([taken.__name__ for taken in kinds] + ["None"] * optional)
+            raise ArgumentError(f"{name} must be a {names}, got {shown(value)}{hint and f': {hint}'}")
+
+
 def check_vector(what: str, vector: Any) -> None:
     """Refuse what is no vector of finite numbers.
 

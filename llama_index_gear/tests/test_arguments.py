@@ -13,7 +13,7 @@ from llama_index.core.schema import TextNode
 from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
 
 from llama_index_gear.agents.loop import Budget
-from llama_index_gear.errors import ArgumentError, EmbeddingError
+from llama_index_gear.errors import ArgumentError, EmbeddingError, check_kind
 from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
@@ -317,3 +317,14 @@ def test_a_model_that_gives_no_vector_is_named_and_nothing_is_written(tmp_path: 
 def test_numbers_of_every_kind_are_a_vector(store: GeARVectorStore) -> None:
     mixed: list[Any] = [1, 0.5, np.float32(0.25), np.float64(0.5), np.int64(1), 0, 0, 0]
     assert store.query(VectorStoreQuery(query_embedding=mixed, similarity_top_k=1)).ids == ["p"]
+
+
+@pytest.mark.parametrize("kinds", [dict, (dict, list)])
+def test_a_wrong_kind_is_refused_by_name_with_what_to_write(kinds: Any) -> None:
+    check_kind(kinds, filters={})
+    check_kind(kinds, optional=True, filters=None)
+    for wrong in ("a=b", 5, None, dict, object()):
+        with pytest.raises(ArgumentError, match=r"filters must be a dict( or list)?, got .*: write {}"):
+            check_kind(kinds, hint="write {}", ids={}, filters=wrong)
+    with pytest.raises(ArgumentError, match=r"ids must be a dict( or list)? or None, got 'x'$"):
+        check_kind(kinds, optional=True, ids="x")
