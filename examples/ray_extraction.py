@@ -77,7 +77,7 @@ def main() -> None:
     ray.init(num_cpus=arguments.workers + 1, log_to_driver=False, include_dashboard=False)
     embed_model = embedding_model()
     if arguments.url:
-        store = GeARVectorStore(QdrantClient(url=arguments.url, prefer_grpc=True), embed_model=embed_model)
+        store = GeARVectorStore(client=QdrantClient(url=arguments.url, prefer_grpc=True), embed_model=embed_model)
     else:
         store = GeARVectorStore.from_path(arguments.store, embed_model=embed_model)
     with store.bulk_load():

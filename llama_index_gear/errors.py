@@ -21,7 +21,8 @@ Catch `GeARError` for all of them. Errors of LlamaIndex, Qdrant or an LLM's clie
 import math
 import reprlib
 from collections.abc import Callable
-from numbers import Integral, Rational, Real
+from enum import Enum
+from numbers import Integral, Number, Rational, Real
 from typing import Any
 
 
@@ -215,10 +216,16 @@ def check_question(question: Any) -> None:
 
 
 class _Shortened(reprlib.Repr):
-    """Python's own, for numbers of any length: of thousands of digits it writes none."""
+    """Python's own, for numbers of any length: of thousands of digits it writes none; of objects it names the class."""
 
     def repr_int(self, x: int, level: int) -> str:
         return super().repr_int(x, level) if x.bit_length() <= 128 else f"a whole number of {x.bit_length():,} bits"
+
+    def repr_instance(self, x: object, level: int) -> str:
+        if isinstance(x, type):
+            return f"<class {x.__name__}>"
+        is_value = type(x).__module__ == "builtins" or isinstance(x, Number | Enum)
+        return super().repr_instance(x, level) if is_value else f"<{type(x).__name__}>"  # which may hold a key
 
 
 def shown(value: Any) -> str:

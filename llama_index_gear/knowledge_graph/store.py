@@ -14,7 +14,7 @@ from llama_index.core.utils import get_tqdm_iterable
 from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.http import models
 
-from llama_index_gear.errors import ArgumentError, StoreError, check_counts
+from llama_index_gear.errors import ArgumentError, StoreError, check_counts, check_kind
 from llama_index_gear.flow import Flow, arun, ask, run
 from llama_index_gear.knowledge_graph.sparse import SparseReads
 from llama_index_gear.requests import (
@@ -27,7 +27,7 @@ from llama_index_gear.requests import (
     RunFunction,
 )
 from llama_index_gear.store.collections import TRIPLE_WORDS, Collections, WordEncoder, encoder
-from llama_index_gear.store.connection import Connection
+from llama_index_gear.store.connection import NAME_FIRST, Connection, embedded_client
 from llama_index_gear.store.edge.client import EdgeClient
 from llama_index_gear.store.schema import (
     DENSE,
@@ -60,9 +60,11 @@ class ExternalTripleStore:
     A dense graph stores embeddings, and links by meaning.
 
     Args:
+        collection_name: default "graph".
         client: a `QdrantClient`; for an embedded graph use `from_path`.
         aclient: the async client of the same server; without it async calls run `client` in worker threads.
-        collection_name: default "graph".
+        url: a server's address, "http://localhost:6333", instead of clients: both are made, and closed with the graph.
+        api_key: the server's, beside `url`. Default: none.
         embed_model: compares triples with questions; must be the one that embeds the passages. Default: LlamaIndex's
             `Settings.embed_model`, looked up when first needed.
         dense: whether triples are embedded when they are loaded. Default False.
@@ -72,6 +74,7 @@ class ExternalTripleStore:
         language: of the BM25 stemmer and stop words, as Qdrant names it. Default "english".
 
     Raises:
+        ArgumentError: there is neither a client nor a url, there are both, or an argument is of another kind.
         StoreLockedError: (from any call) another process has the embedded graph open.
         StoreError: (from any call) there is no graph yet, or it was loaded otherwise (`dense`).
         EmbeddingError: (from a query) the embedding model has another dimension than the passages'.
@@ -80,20 +83,23 @@ class ExternalTripleStore:
 
     def __init__(
         self,
+        collection_name: str = "graph",
         client: QdrantClient | EdgeClient | None = None,
         aclient: AsyncQdrantClient | None = None,
         *,
-        collection_name: str = "graph",
+        url: str | None = None,
+        api_key: str | None = None,
         embed_model: BaseEmbedding | None = None,
         dense: bool = False,
         on_disk_payload: bool = False,
         batch_size: int = 1000,
         language: str = "english",
     ) -> None:
+        check_kind(str, hint=NAME_FIRST, collection_name=collection_name)
         check_counts(batch_size=batch_size)
         self.collection_name = collection_name
         self.batch_size = batch_size
-        self._connection = Connection(client, aclient, embed_model)
+        self._connection = Connection("ExternalTripleStore", client, aclient, url, api_key, embed_model)
         self._graph = _Graph(collection_name, encoder(language, TRIPLE_WORDS), dense, on_disk_payload)
 
     @classmethod
@@ -115,7 +121,7 @@ class ExternalTripleStore:
             StoreLockedError: (from any call) another process has it open, or had when it forked this one.
 
         """
-        return cls(client=EdgeClient(path), **arguments)
+        return cls(client=embedded_client(path, arguments), **arguments)
 
     @property
     def client(self) -> Any:
@@ -161,7 +167,7 @@ class ExternalTripleStore:
         await arun(self._graph.clear_flow(), self._connection.aanswer)
 
     def close(self) -> None:
-        """Write out and release an embedded graph; a server's client is closed."""
+        """Write out and release an embedded graph; a server's client is closed, and both if the graph made them."""
         self._connection.close()
 
     async def aclose(self) -> None:

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Hashable
+from collections.abc import Awaitable, Hashable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
 from functools import partial
+from inspect import iscoroutinefunction
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.settings import Settings
 from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.local.qdrant_local import QdrantLocal
 
-from llama_index_gear.errors import ArgumentError, StoreError
+from llama_index_gear.errors import ArgumentError, StoreError, check_kind, shown
+from llama_index_gear.flow import run_coroutine
 from llama_index_gear.fork_safety import free_in_child
 from llama_index_gear.requests import EmbedQuery, EmbedTexts, QdrantCall, RunFunction
 from llama_index_gear.store.edge.client import EdgeClient, check_process
 from llama_index_gear.store.locks import AcquirePassages
 
 _READING = frozenset({"collection_exists", "get_collection", "count", "retrieve", "scroll", "query_batch_points"})
+NAME_FIRST = "the name comes first, as in LlamaIndex's QdrantVectorStore: write client=… for a client"
+"""What to write instead of `GeARVectorStore(client)`."""
 
 
 class Connection:
@@ -30,23 +36,37 @@ class Connection:
     Nothing is opened before the first call.
 
     Args:
+        owner: name of the class that is connected, for messages.
         client: a `QdrantClient`, or the embedded engine.
         aclient: the async client of the same server; without it async calls run `client` in worker threads.
+        url: a server's address, for which both clients are made.
+        api_key: the server's.
         embed_model: embeds queries and texts. Default: LlamaIndex's `Settings.embed_model`, looked up when needed.
 
     Raises:
-        ArgumentError: there is no client at all.
+        ArgumentError: there is no client and no url, there are both, or one is of another kind.
 
     """
 
     def __init__(
         self,
+        owner: str,
         client: QdrantClient | EdgeClient | None,
         aclient: AsyncQdrantClient | None,
+        url: str | None,
+        api_key: str | None,
         embed_model: BaseEmbedding | None,
     ) -> None:
-        if client is None and aclient is None:
-            raise ArgumentError("pass a Qdrant client, or make an embedded store with from_path(folder)")
+        check_kind(
+            BaseEmbedding,
+            hint="make the model, or leave it out to have Settings.embed_model",
+            optional=True,
+            embed_model=embed_model,
+        )
+        _check_clients(owner, client, aclient, url, api_key)
+        if url is not None:
+            client, aclient = _clients_of(url, api_key)
+        self._has_made_clients = url is not None
         self.sync: Any = client
         self.native = aclient
         self._embed_model = embed_model
@@ -112,15 +132,18 @@ class Connection:
         return await (answer if request.method in _READING else _to_its_end(answer))
 
     def close(self) -> None:
-        """Write out and release the embedded engine; a server's client is closed."""
+        """Write out and release the embedded engine; a server's client is closed, and both if they were made here."""
         if self.sync is not None:
             self.sync.close()
+        if self._has_made_clients and self.native is not None:
+            run_coroutine(self.native.close())
 
     async def aclose(self) -> None:
         """`close`, and the async client besides."""
         if self.native is not None:
             await self.native.close()
-        self.close()
+        if self.sync is not None:
+            self.sync.close()
 
     def _check_process(self) -> None:
         """Refuse what a parent process has open before waiting for anything that a thread of the parent's may hold."""
@@ -132,6 +155,70 @@ class Connection:
             raise StoreError("there is only an async client: use the async methods, or pass `client` too")
         with self._turn:
             return getattr(self.sync, call.method)(**call.arguments)
+
+
+def embedded_client(path: str | Path, arguments: Mapping[str, Any]) -> EdgeClient:
+    """The embedded engine in a folder, for a constructor with these arguments.
+
+    Raises:
+        ArgumentError: they name a server or a client.
+
+    """
+    if others := [name for name in ("client", "aclient", "url", "api_key") if name in arguments]:
+        raise ArgumentError(f"from_path makes its own client: leave {', '.join(others)} out")
+    return EdgeClient(path)
+
+
+def _check_clients(owner: str, client: Any, aclient: Any, url: Any, api_key: Any) -> None:
+    """Refuse what leads to no server, or to two.
+
+    Raises:
+        ArgumentError: it does, or something is of another kind.
+
+    """
+    check_kind(str, hint="write url='http://localhost:6333'", optional=True, url=url)
+    check_kind(str, optional=True, api_key=api_key)
+    for name, given, kind in (("client", client, QdrantClient), ("aclient", aclient, AsyncQdrantClient)):
+        if given is not None and not _is_client(given, is_async=kind is AsyncQdrantClient):
+            raise ArgumentError(
+                f"{name} must be a {kind.__name__}, got {shown(given)}: write {name}={kind.__name__}(…)"
+            )
+    if client is None and aclient is None and url is None:
+        raise ArgumentError(
+            f"{owner} needs a Qdrant server, url='http://localhost:6333' or client=QdrantClient(…), or a folder: "
+            f"{owner}.from_path(folder)"
+        )
+    if url is not None and not (client is None and aclient is None):
+        raise ArgumentError("url and a client may lead to two servers: pass either url, or client and aclient")
+    if api_key is not None and url is None:
+        raise ArgumentError("api_key goes with url: give a client its own, QdrantClient(url=…, api_key=…)")
+    if isinstance(client, EdgeClient) and aclient is not None:
+        raise ArgumentError("the embedded engine has no async client: leave aclient out")
+
+
+def _is_client(given: Any, *, is_async: bool) -> bool:
+    """It has a client's methods, as what wraps a client has."""
+    method = getattr(given, "query_batch_points", None)
+    return callable(method) and not isinstance(given, type) and iscoroutinefunction(method) is is_async
+
+
+def _clients_of(url: str, api_key: str | None) -> tuple[QdrantClient, AsyncQdrantClient]:
+    """Both clients of a server, which is not asked for its version: nothing is sent before the first call.
+
+    Raises:
+        ArgumentError: the url names no server.
+
+    """
+    options: dict[str, Any] = {"url": url, "api_key": api_key, "check_compatibility": False}
+    try:
+        if not urlsplit(url if "//" in url else f"//{url}").hostname:
+            raise ValueError("no server is named")
+        return QdrantClient(**options), AsyncQdrantClient(**options)
+    except ValueError as error:
+        raise ArgumentError(
+            f"url must be a server's address like 'http://localhost:6333' (a folder: from_path), got {shown(url)}: "
+            f"{error}"
+        ) from error
 
 
 async def _to_its_end(work: Awaitable[Any]) -> Any:

@@ -20,7 +20,7 @@ from llama_index.core.vector_stores.types import (
 from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.http.models import SearchParams
 
-from llama_index_gear.errors import ArgumentError, StoreError, check_counts
+from llama_index_gear.errors import ArgumentError, StoreError, check_counts, check_kind
 from llama_index_gear.flow import Flow, arun, ask, run
 from llama_index_gear.requests import (
     AlignPassages,
@@ -38,7 +38,7 @@ from llama_index_gear.requests import (
     SearchTriples,
 )
 from llama_index_gear.store.collections import TRIPLE_WORDS, Collections, encoder
-from llama_index_gear.store.connection import Connection
+from llama_index_gear.store.connection import NAME_FIRST, Connection, embedded_client
 from llama_index_gear.store.copy import check_alike, copy_flow
 from llama_index_gear.store.edge.client import EdgeClient
 from llama_index_gear.store.locks import PassageLocks
@@ -66,9 +66,11 @@ class GeARVectorStore(BasePydanticVectorStore):
     repeating it. Nothing is opened or created before the first call.
 
     Args:
+        collection_name: name of the passages' collection. Default "gear".
         client: a `QdrantClient` (a server, a cluster, `":memory:"`); for an embedded store use `from_path`.
         aclient: the async client of the same server; without it async calls run `client` in worker threads.
-        collection_name: name of the passages' collection. Default "gear".
+        url: a server's address, "http://localhost:6333", instead of clients: both are made, and closed with the store.
+        api_key: the server's, beside `url`. Default: none.
         embed_model: embeds triples, and queries that come as text. Must be the one that embeds the passages.
             Default: LlamaIndex's `Settings.embed_model`, looked up when first needed.
         batch_size: passages a write. Default 64.
@@ -89,6 +91,7 @@ class GeARVectorStore(BasePydanticVectorStore):
         show_progress: a progress bar while adding. Default False.
 
     Raises:
+        ArgumentError: there is neither a client nor a url, there are both, or an argument is of another kind.
         StoreLockedError: (from any call) another process has the embedded store open.
         EmbeddingError: (from `add` and queries) an embedding is missing or has another dimension than the collection.
         UnsupportedFilter: (from any call with filters) one that says nothing, or that Qdrant cannot express.
@@ -119,10 +122,12 @@ class GeARVectorStore(BasePydanticVectorStore):
 
     def __init__(
         self,
+        collection_name: str = "gear",
         client: QdrantClient | EdgeClient | None = None,
         aclient: AsyncQdrantClient | None = None,
         *,
-        collection_name: str = "gear",
+        url: str | None = None,
+        api_key: str | None = None,
         embed_model: BaseEmbedding | None = None,
         batch_size: int = 64,
         language: str = "english",
@@ -134,6 +139,7 @@ class GeARVectorStore(BasePydanticVectorStore):
         search_params: SearchParams | None = None,
         show_progress: bool = False,
     ) -> None:
+        check_kind(str, hint=NAME_FIRST, collection_name=collection_name)
         check_counts(batch_size=batch_size)
         bm25, triple_bm25 = encoder(language, bm25_avg_len), encoder(language, TRIPLE_WORDS)
         super().__init__(  # type: ignore[call-arg]  # the fields below; pydantic's plugin is not at work
@@ -155,7 +161,7 @@ class GeARVectorStore(BasePydanticVectorStore):
             dict(vector_options or {}),
             search_params,
         )
-        self._connection = Connection(client, aclient, embed_model)
+        self._connection = Connection("GeARVectorStore", client, aclient, url, api_key, embed_model)
         self._locks = locks = PassageLocks.of(self._connection.engine, collection_name)
         self._collections.clear_count = lambda: locks.clear_count  # not `self`: in a cycle the store would close late
         self._belong_to(Tenancy(tenant_field, None))
@@ -213,7 +219,7 @@ class GeARVectorStore(BasePydanticVectorStore):
             StoreLockedError: (from any call) another process has it open, or had when it forked this one.
 
         """
-        return cls(client=EdgeClient(path), **arguments)
+        return cls(client=embedded_client(path, arguments), **arguments)
 
     @classmethod
     def class_name(cls) -> str:
@@ -236,7 +242,7 @@ class GeARVectorStore(BasePydanticVectorStore):
         return self._connection.embed_model
 
     def close(self) -> None:
-        """Write out and release an embedded store; a server's client is closed."""
+        """Write out and release an embedded store; a server's client is closed, and both if the store made them."""
         self._connection.close()
 
     async def aclose(self) -> None:
@@ -440,7 +446,7 @@ class GeARVectorStore(BasePydanticVectorStore):
     def copy_to(self, target: GeARVectorStore, *, filters: MetadataFilters | None = None) -> int:
         """Copy passages and triples into another store as they are, vectors included: nothing is embedded or extracted.
 
-        From an embedded store to a server, for one: `store.copy_to(GeARVectorStore(QdrantClient(url=…)))`. A passage
+        From an embedded store to a server, for one: `store.copy_to(GeARVectorStore(url=…))`. A passage
         that both have is replaced, triples included; what else the target has stays. Safe to repeat after a kill.
         `show_progress` of this store shows a bar.
 

@@ -1145,12 +1145,14 @@ class StoreContract:
         client, name = do.store.client, do.store.collection_name
         do.store.client.delete(do.store.triple_collection_name, points_selector=[Triple(*_JOINED).id("p-joined")])
         damaged = contents(do.store)
-        other = self.drive(GeARVectorStore(client, collection_name=name, embed_model=_BackwardsEmbedding()), mode)
+        other = self.drive(
+            GeARVectorStore(client=client, collection_name=name, embed_model=_BackwardsEmbedding()), mode
+        )
         report = other.check()
         assert report.wrong_embedder and not report.ok and "embedded by another model" in str(report)
         with _raises(EmbeddingError):
             other.repair()
-        wider = self.drive(GeARVectorStore(client, collection_name=name, embed_model=WordEmbedding(300)), mode)
+        wider = self.drive(GeARVectorStore(name, client, embed_model=WordEmbedding(300)), mode)
         assert wider.check().wrong_embedder
         with _raises(EmbeddingError):
             wider.repair(reembed=True)

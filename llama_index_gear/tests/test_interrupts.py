@@ -202,7 +202,7 @@ class Stores(NamedTuple):
 def stores() -> Stores:
     client = QdrantClient(":memory:")
     return Stores(
-        *(GeARVectorStore(client, collection_name=name, embed_model=SMALL) for name in ("one", "other"))
+        *(GeARVectorStore(client=client, collection_name=name, embed_model=SMALL) for name in ("one", "other"))
     ).written()
 
 
@@ -339,7 +339,7 @@ class Held(QdrantClient):
 async def test_a_write_that_is_cancelled_twice_is_waited_for(how: str) -> None:
     """As two Ctrl-C cancel it, and the end of an event loop."""
     client = Held()
-    store = GeARVectorStore(client, collection_name="one", embed_model=SMALL)
+    store = GeARVectorStore(client=client, collection_name="one", embed_model=SMALL)
     writing = asyncio.create_task(store.async_add(_nodes(1)))
     await asyncio.to_thread(client.began.wait, 60)
     for _ in range(3):

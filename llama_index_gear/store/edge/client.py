@@ -14,7 +14,7 @@ from typing import Any, NoReturn, Self
 import qdrant_edge as edge
 from qdrant_client.http import models
 
-from llama_index_gear.errors import StoreError, UnsupportedCall, check_counts
+from llama_index_gear.errors import StoreError, UnsupportedCall, check_counts, check_kind
 from llama_index_gear.store.edge import folder as edge_folder
 from llama_index_gear.store.edge.models import (
     DISTANCES,
@@ -48,22 +48,22 @@ class EdgeClient:
         StoreError: (from any call) a collection's folder is not whole, or something else stands there; it was moved or
             deleted while it was open; it is read-only; or the disk has too little room. No file of yours beside the
             parts of a collection is ever removed.
-        ArgumentError: (from `upsert` and `upload_points`) a payload could not be read back; nothing is written.
+        ArgumentError: `path` is no path; (from `upsert` and `upload_points`) a payload could not be read back; nothing
+            is written.
         UnsupportedCall: (from any call) the method, or an argument of it, has no counterpart in Edge.
         UnsupportedFilter: (from any call with a filter) a condition has no counterpart in Edge.
 
     """
 
     def __init__(self, path: str | Path) -> None:
+        check_kind((str, Path), hint="write the folder's path", path=path)
         self.path = Path(path).absolute()
         self._shards = OpenShards(self.path)
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise UnsupportedCall(
-            f"the embedded engine has no `{name}`; use `GeARVectorStore(client=QdrantClient(url=…))` for it"
-        )
+        raise UnsupportedCall(f"the embedded engine has no `{name}`; use `GeARVectorStore(url=…)` for it")
 
     def close(self) -> None:
         """Write everything out and release the lock; the next call opens it again."""

@@ -126,7 +126,7 @@ def in_plain_words(work: Callable[[], Result], folder: Path) -> Result:
         if "WouldBlock" in str(error):
             raise StoreLockedError(
                 f"{folder.parent} is open in another process or client, and the embedded engine serves one at a time: "
-                "close it there, or use a Qdrant server (GeARVectorStore(client=QdrantClient(url=…)))"
+                "close it there, or use a Qdrant server (GeARVectorStore(url=…))"
             ) from error
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":
             raise StoreError(

@@ -205,7 +205,7 @@ def test_a_passage_of_no_tenant_is_refused_before_a_call() -> None:
 
 def test_an_extractor_of_one_tenant_s_passages() -> None:
     """As in a pipeline before the store of that tenant: the field comes with the extractor, hidden from models."""
-    store = GeARVectorStore(QdrantClient(":memory:"), embed_model=WordEmbedding(), tenant_field="customer")
+    store = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=WordEmbedding(), tenant_field="customer")
     for customer, name in (("acme", "Ada"), ("bolt", "Bob")):
         extractor = GeARTripleExtractor(
             ScriptedLLM(otherwise=lambda _: ""), passages_per_call=2, tenant_field="customer", tenant=customer
@@ -401,7 +401,7 @@ def test_a_retry_holds_a_page_in_memory_and_breaks_no_shared_call(
     """What failed together is asked for together again, wherever it lies in the store; the account is of all pages."""
     monkeypatch.setattr(extractor, "_PAGE", 4)
     names = [f"Name{number}" for number in range(11)]
-    store = GeARVectorStore(QdrantClient(":memory:"), embed_model=WordEmbedding())
+    store = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=WordEmbedding())
     down = ScriptedLLM([TimeoutError("down")] * len(names))
     first = GeARTripleExtractor(down, passages_per_call=passages_per_call, max_retries=0)
     store.add(WordEmbedding()(first(passages(*names))))
@@ -457,7 +457,7 @@ def test_a_retry_leaves_out_what_somebody_else_extracted_meanwhile(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(extractor, "_PAGE", 1)
-    store = GeARVectorStore(QdrantClient(":memory:"), embed_model=WordEmbedding())
+    store = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=WordEmbedding())
     failed = GeARTripleExtractor(ScriptedLLM([TimeoutError("down")] * 2), max_retries=0)(passages("Ada", "Bob"))
     store.add(WordEmbedding()(failed))
     asked: list[str] = []

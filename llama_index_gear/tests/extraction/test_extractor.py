@@ -505,7 +505,7 @@ def test_wrong_arguments(wrong: dict[str, Any]) -> None:
 
 def failed_store(*names: str) -> GeARVectorStore:
     """A store whose passages could not be extracted."""
-    store = GeARVectorStore(QdrantClient(":memory:"), embed_model=WordEmbedding())
+    store = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=WordEmbedding())
     store.add(WordEmbedding()(GeARTripleExtractor(ScriptedLLM(otherwise=lambda _: ""))(passages(*names))))
     return store
 

@@ -231,17 +231,17 @@ def test_bad_arguments(tmp_path: Path) -> None:
     other = EdgeClient(tmp_path / "other")
     other.create_collection("graph", models.VectorParams(size=3, distance=models.Distance.COSINE))
     with pytest.raises(StoreError, match="holds no graph"):
-        ExternalTripleStore(other, embed_model=EMBED).answer(FetchTriples(["x"]))
+        ExternalTripleStore(client=other, embed_model=EMBED).answer(FetchTriples(["x"]))
     other.close()
 
 
 def test_a_store_of_passages_is_no_graph(tmp_path: Path) -> None:
     """Nothing is read from it as triples, nothing written into it, and it is not cleared by mistake."""
     client = EdgeClient(tmp_path)
-    store = GeARVectorStore(client, embed_model=EMBED)
+    store = GeARVectorStore(client=client, embed_model=EMBED)
     store.add([passage("p", "It is a film.", [("It", "is", "film")])])
     for name in (store.collection_name, store.triple_collection_name):
-        graph = ExternalTripleStore(client, collection_name=name, embed_model=EMBED)
+        graph = ExternalTripleStore(client=client, collection_name=name, embed_model=EMBED)
         for attempt in (
             lambda graph=graph: graph.answer(FetchTriples(["x"])),
             lambda graph=graph: graph.load(TRIPLES),

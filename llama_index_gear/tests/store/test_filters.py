@@ -63,7 +63,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..
         if request.param == "edge":
             made.append(GeARVectorStore.from_path(tmp_path / f"store-{len(made)}", **options))
         else:
-            made.append(GeARVectorStore(QdrantClient(":memory:"), **options))
+            made.append(GeARVectorStore(client=QdrantClient(":memory:"), **options))
         return made[-1]
 
     yield maker
@@ -345,7 +345,7 @@ def test_an_index_serves_both_readings(tmp_path: Path) -> None:
 @pytest.mark.parametrize("index", [{}, {"field_name": "a"}, {"field_name": "a", "field_schema": "keyword", "x": 1}])
 def test_an_index_without_its_name_or_schema_is_refused(index: dict[str, Any]) -> None:
     with pytest.raises(ArgumentError, match="payload_indexes"):
-        GeARVectorStore(QdrantClient(":memory:"), payload_indexes=[index])
+        GeARVectorStore(client=QdrantClient(":memory:"), payload_indexes=[index])
 
 
 # -- values and groups ---------------------------------------------------------------------------------------------

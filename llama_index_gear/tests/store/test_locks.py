@@ -200,7 +200,7 @@ def test_many_that_wait_for_one_another_are_served_in_turn() -> None:
 
 def test_stores_of_one_client_or_one_server_share_them() -> None:
     def locks(client: QdrantClient | None, aclient: AsyncQdrantClient | None = None, name: str = "a") -> PassageLocks:
-        stores.append(GeARVectorStore(client, aclient, collection_name=name))
+        stores.append(GeARVectorStore(name, client, aclient))
         return stores[-1]._locks
 
     stores: list[GeARVectorStore] = []

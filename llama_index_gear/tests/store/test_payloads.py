@@ -248,7 +248,7 @@ def test_llama_index_s_own_store_on_the_embedded_engine_is_refused_the_same(tmp_
 
 
 def test_a_copy_from_a_server_brings_nothing_that_would_not_open_again(tmp_path: Path) -> None:
-    source = GeARVectorStore(QdrantClient(":memory:"), embed_model=MockEmbedding(embed_dim=4))
+    source = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=MockEmbedding(embed_dim=4))
     source.add([node("p", {})])
     deep = {"deep": nested(MAX_LEVELS)}
     source.client.set_payload("gear_triples", deep, points=models.Filter())
@@ -298,7 +298,7 @@ def test_each_value_that_is_converted_is_checked() -> None:
 @pytest.mark.parametrize("number", [np.float32(1), Fraction(1, 2), Decimal(1)])
 def test_an_embedding_of_numbers_that_have_no_json_is_refused_by_name(tmp_path: Path, number: Any) -> None:
     for client in (EdgeClient(tmp_path), QdrantClient(":memory:")):
-        store = GeARVectorStore(client, embed_model=MockEmbedding(embed_dim=4))
+        store = GeARVectorStore(client=client, embed_model=MockEmbedding(embed_dim=4))
         bad = node("bad", {}).model_copy(update={"embedding": [number] * 4})
         with pytest.raises(EmbeddingError, match="embedding of node 'bad'"):
             store.add([node("good", {}), bad])

@@ -34,7 +34,7 @@ def filled(client: Any, seed: int) -> GeARVectorStore:
     said += [(f"good{n}", f"Ada knows Bob, Ada knows Bob {n}.", [("Ada", "knows Bob", f"x{n}")]) for n in range(3)]
     said += [(f"bad{n}", f"Ada sleeps {n}.", [("Ada", "sleeps", f"y{n}")]) for n in range(3)]
     random.Random(seed).shuffle(said)
-    store = GeARVectorStore(client, embed_model=EMBED, batch_size=20)
+    store = GeARVectorStore(client=client, embed_model=EMBED, batch_size=20)
     for start in range(0, len(said), 40):
         store.add([passage(*each, embed_model=EMBED) for each in said[start : start + 40]])
     return store
@@ -43,7 +43,7 @@ def filled(client: Any, seed: int) -> GeARVectorStore:
 def loaded(client: Any, seed: int) -> ExternalTripleStore:
     facts = [Triple("Ada", "knows", f"Bob{n:03}") for n in range(MANY)]
     random.Random(seed).shuffle(facts)
-    graph = ExternalTripleStore(client, embed_model=EMBED, batch_size=40)
+    graph = ExternalTripleStore(client=client, embed_model=EMBED, batch_size=40)
     graph.load(facts)
     return graph
 

@@ -322,7 +322,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
         if request.param == "edge":
             made.append(GeARVectorStore.from_path(tmp_path / f"store-{len(made)}", **options))
         else:
-            made.append(GeARVectorStore(QdrantClient(":memory:"), **options))
+            made.append(GeARVectorStore(client=QdrantClient(":memory:"), **options))
         return made[-1]
 
     yield maker
@@ -534,7 +534,7 @@ def test_a_copy_takes_no_other_tenant_s_place(make: Make) -> None:
 
 def test_a_store_whose_payloads_another_program_changed_can_be_repaired() -> None:
     client = QdrantClient(":memory:")
-    store = GeARVectorStore(client, embed_model=EMBED, tenant_field="who")
+    store = GeARVectorStore(client=client, embed_model=EMBED, tenant_field="who")
     store.add([letter("first", "one"), letter("second", "other")])
     client.set_payload(store.collection_name, payload={"who": "other"}, points=[point_id_of("first")])
     assert ids(store.for_tenant("other").get_nodes()) == ["first", "second"]
@@ -549,14 +549,14 @@ def test_a_store_whose_payloads_another_program_changed_can_be_repaired() -> Non
 
 def test_passages_that_no_tenant_has_are_reported() -> None:
     client = QdrantClient(":memory:")
-    GeARVectorStore(client, embed_model=EMBED).add([letter("first", "one"), letter("second")])
-    store = GeARVectorStore(client, embed_model=EMBED, tenant_field="who")
+    GeARVectorStore(client=client, embed_model=EMBED).add([letter("first", "one"), letter("second")])
+    store = GeARVectorStore(client=client, embed_model=EMBED, tenant_field="who")
     report = store.check()
     assert report.without_tenant == ("second",) and not report.ok
     assert "1 passages that no tenant has (second)" in str(report)
     assert store.repair().without_tenant == ("second",)
     store.add([letter("third", "one")])
-    assert GeARVectorStore(client, embed_model=EMBED).check().ok
+    assert GeARVectorStore(client=client, embed_model=EMBED).check().ok
     with pytest.raises(TenantError, match="no tenant has the passage 'second'"):
         store.for_tenant("one").add([letter("second")])
     store.add([letter("second", "one")])  # as the report says

@@ -191,7 +191,7 @@ def finish(flow: Any, answer: Any, batch: Sequence[Any]) -> None:
 
 def test_writers_through_two_stores_of_one_client_take_turns() -> None:
     embed_model, client = WordEmbedding(), QdrantClient(":memory:")
-    one, two = (GeARVectorStore(client, embed_model=embed_model, tenant_field="who") for _ in range(2))
+    one, two = (GeARVectorStore(client=client, embed_model=embed_model, tenant_field="who") for _ in range(2))
     new = [
         passage("p", text, [("A", "is", text)], embed_model=embed_model, document="d", metadata={"who": text})
         for text in ("a", "b")
@@ -213,7 +213,7 @@ def test_writers_through_two_stores_of_one_client_take_turns() -> None:
 def test_a_repair_leaves_what_is_written_beside_it(reembed: bool) -> None:
     """What it read of a passage is older than what another call has made of that before its turn comes."""
     embed_model = WordEmbedding()
-    store = GeARVectorStore(QdrantClient(":memory:"), embed_model=embed_model)
+    store = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=embed_model)
     names = ("deleted", "edited", "left")
     store.add([passage(name, f"old {name}", [("A", "is", name)], embed_model=embed_model) for name in names])
     lost = [Triple("A", "is", name).id(name) for name in names]
@@ -229,7 +229,7 @@ def test_a_repair_leaves_what_is_written_beside_it(reembed: bool) -> None:
 
 def test_a_delete_does_not_wait_until_all_is_added() -> None:
     embed_model = WordEmbedding()
-    store = GeARVectorStore(QdrantClient(":memory:"), embed_model=embed_model, batch_size=1)
+    store = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=embed_model, batch_size=1)
     old, *new = [
         passage(f"p{n}", f"old {n}", [("A", "is", str(n))], embed_model=embed_model, document=f"d{n}") for n in range(9)
     ]
@@ -250,7 +250,7 @@ def test_a_delete_does_not_wait_until_all_is_added() -> None:
 
 def test_what_is_added_beside_a_clear_is_there_whole_or_not_at_all() -> None:
     embed_model = WordEmbedding()
-    store = GeARVectorStore(QdrantClient(":memory:"), embed_model=embed_model)
+    store = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=embed_model)
     old, new = (passage(n, n, [("A", "is", n)], embed_model=embed_model, document="d") for n in ("old", "new"))
     store.add([old])
     flow, answer = store._deletes.clear_flow(), store._connection.answer
@@ -266,7 +266,7 @@ def test_what_is_added_beside_a_clear_is_there_whole_or_not_at_all() -> None:
 
 def test_a_delete_spares_triples_that_a_call_that_died_gave_another_document() -> None:
     embed_model = WordEmbedding()
-    store = GeARVectorStore(QdrantClient(":memory:"), embed_model=embed_model)
+    store = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=embed_model)
 
     def written(document: str) -> BaseNode:
         return passage(
@@ -287,7 +287,7 @@ def test_a_delete_spares_triples_that_a_call_that_died_gave_another_document() -
 
 def test_a_delete_by_filters_decides_when_its_turn_has_come() -> None:
     embed_model = WordEmbedding()
-    store = GeARVectorStore(QdrantClient(":memory:"), embed_model=embed_model)
+    store = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=embed_model)
 
     def written(kind: str) -> BaseNode:
         return passage("p", kind, [("A", "is", "B")], embed_model=embed_model, document="d", metadata={"kind": kind})
@@ -304,7 +304,7 @@ def test_a_delete_by_filters_decides_when_its_turn_has_come() -> None:
 @pytest.mark.parametrize("change", ["edit", "delete"])
 def test_a_copy_beside_a_writer_holds_whole_passages(change: str) -> None:
     embed_model = WordEmbedding()
-    source, target = (GeARVectorStore(QdrantClient(":memory:"), embed_model=embed_model) for _ in range(2))
+    source, target = (GeARVectorStore(client=QdrantClient(":memory:"), embed_model=embed_model) for _ in range(2))
     source.add([passage("p", "old", [("A", "is", "B")], embed_model=embed_model, document="d")])
     flow = copy_flow(source._writes, target._writes, None, False)
 
@@ -325,7 +325,7 @@ def test_a_copy_beside_a_writer_holds_whole_passages(change: str) -> None:
 def test_a_writer_waits_while_a_copy_reads_its_passage() -> None:
     embed_model = WordEmbedding()
     source, target = (
-        GeARVectorStore(QdrantClient(":memory:"), embed_model=embed_model, batch_size=1) for _ in range(2)
+        GeARVectorStore(client=QdrantClient(":memory:"), embed_model=embed_model, batch_size=1) for _ in range(2)
     )
     old = [passage(n, n, [("A", "is", n)], embed_model=embed_model, document=n) for n in ("p", "q", "r")]
     source.add(old)
@@ -376,7 +376,7 @@ class SlowWrites:
 
 async def test_a_write_that_was_cancelled_does_not_land_after_the_next() -> None:
     embed_model, client = WordEmbedding(), SlowWrites(QdrantClient(":memory:"))
-    store = GeARVectorStore(client, embed_model=embed_model)  # type: ignore[arg-type]
+    store = GeARVectorStore(client=client, embed_model=embed_model)  # type: ignore[arg-type]
     one, two = (passage("p", n, [("A", "is", n)], embed_model=embed_model, document="d") for n in ("one", "two"))
     first = asyncio.create_task(store.async_add([one]))
     await asyncio.to_thread(client.is_writing.wait)

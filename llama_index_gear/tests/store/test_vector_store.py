@@ -169,7 +169,7 @@ class TestOverGrpc(StoreContract):
 
     @pytest.fixture
     def make_store(self) -> MakeStore:
-        return lambda **arguments: GeARVectorStore(OverGrpc(), **{"embed_model": WordEmbedding(), **arguments})
+        return lambda **arguments: GeARVectorStore(client=OverGrpc(), **{"embed_model": WordEmbedding(), **arguments})
 
 
 def server_maker(clients: Callable[[], dict[str, Any]], runner: asyncio.Runner | None = None) -> Iterator[MakeStore]:
@@ -273,7 +273,7 @@ RESCORED = models.SearchParams(quantization=models.QuantizationSearchParams(resc
 def test_a_server_is_told_how_to_make_and_search_collections(quantization: str) -> None:
     client, chosen = Listening(), {**OPTIONS, "quantization_config": QUANTIZATIONS[quantization]}
     store = GeARVectorStore(
-        client,
+        client=client,
         embed_model=EMBED,
         collection_options=chosen,
         vector_options={"on_disk": True, "datatype": models.Datatype.FLOAT16},
@@ -294,7 +294,7 @@ def test_a_server_is_told_how_to_make_and_search_collections(quantization: str) 
 def test_what_is_read_without_a_vector_is_no_search() -> None:
     """How dense vectors are searched says nothing about triples that are read by their entities."""
     client = Listening()
-    store = GeARVectorStore(client, embed_model=EMBED, search_params=RESCORED)
+    store = GeARVectorStore(client=client, embed_model=EMBED, search_params=RESCORED)
     store.add([passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], embed_model=EMBED)])
     assert len(store.answer(IncidentTriples([(["ada"], [])], [5]))[0]) == 1
     assert [options["params"] for name, options in client.told if name == "query"] == [None]
@@ -319,10 +319,10 @@ class Awaited(QdrantClient):
 def test_what_was_written_can_be_found_at_once() -> None:
     """A server is asked to answer when a write is over, not when it has noted that one is to come."""
     client, copy = Awaited(), Awaited()
-    store = GeARVectorStore(client, embed_model=EMBED)
+    store = GeARVectorStore(client=client, embed_model=EMBED)
     store.add([passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], document="d", embed_model=EMBED)])
     store.add([passage("p", "Ada saw Bob.", [("Ada", "saw", "Bob")], document="d", embed_model=EMBED)])
-    store.copy_to(GeARVectorStore(copy, embed_model=EMBED))
+    store.copy_to(GeARVectorStore(client=copy, embed_model=EMBED))
     store.delete_nodes(["p"])
     store.delete("d")
     written = {(what, name, True) for what in ("upsert", "delete") for name in ("gear", "gear_triples")}
@@ -351,7 +351,7 @@ async def test_indexes_are_built_once_after_a_bulk_load(tmp_path: Path) -> None:
     chosen = {"optimizers_config": models.OptimizersConfigDiff(indexing_threshold=7, max_segment_size=9)}
     for options, expected in ((None, 20_000), (chosen, 7)):
         client = Listening()
-        store = GeARVectorStore(client, embed_model=EMBED, collection_options=options)
+        store = GeARVectorStore(client=client, embed_model=EMBED, collection_options=options)
         with pytest.raises(KeyError), store.bulk_load():
             store.add([node])
             raise KeyError
@@ -380,7 +380,7 @@ def servers() -> list[Any]:
 def test_an_embedded_store_moves_to_a_server_and_back(tmp_path: Path, location: str, back: bool) -> None:
     name = f"gear_test_{uuid.uuid4().hex}"
     embedded = GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED, collection_name=name)
-    served = GeARVectorStore(QdrantClient(location), embed_model=EMBED, collection_name=name)
+    served = GeARVectorStore(client=QdrantClient(location), embed_model=EMBED, collection_name=name)
     source, target = (served, embedded) if back else (embedded, served)
     documents = [
         Document(text="Ada met Bob. Bob wrote Emma.", id_="d-1", metadata={"year": 1990, "tags": ["a", "b"]}),
@@ -416,18 +416,18 @@ def test_passages_that_have_no_collection_of_triples_are_copied(make_store: Make
     source, target = make_store(), make_store()
     source.add([passage("p", "Ada met Bob."), passage("q", "Bob met Cid.")])
     source.client.delete_collection(source.triple_collection_name)
-    assert GeARVectorStore(source.client, embed_model=EMBED).copy_to(target) == 2
+    assert GeARVectorStore(client=source.client, embed_model=EMBED).copy_to(target) == 2
     assert contents(target) == {**contents(source), target.triple_collection_name: {}} and target.check().ok
 
 
 def test_a_copy_beside_the_original(make_store: MakeStore) -> None:
     """Two collections of one client are two stores."""
     source = make_store()
-    beside = GeARVectorStore(source.client, embed_model=EMBED, collection_name="beside")
+    beside = GeARVectorStore(client=source.client, embed_model=EMBED, collection_name="beside")
     source.add([passage("p", "Ada met Bob.", [("Ada", "met", "Bob")])])
     assert source.copy_to(beside) == 1
     assert [*contents(beside).values()] == [*contents(source).values()]
-    again = GeARVectorStore(source.client, embed_model=EMBED, collection_name=source.collection_name)
+    again = GeARVectorStore(client=source.client, embed_model=EMBED, collection_name=source.collection_name)
     with pytest.raises(ArgumentError, match="into itself"):
         source.copy_to(again)
 
@@ -704,7 +704,7 @@ def test_a_second_process_is_told_and_works_once_the_first_has_closed(tmp_path: 
     store.add([passage("mine", "x", [("A", "is", "B")])])
     said = other()
     assert isinstance(said, StoreLockedError)
-    assert str(tmp_path) in str(said) and "close it there" in str(said) and "QdrantClient(url=" in str(said)
+    assert str(tmp_path) in str(said) and "close it there" in str(said) and "GeARVectorStore(url=" in str(said)
     second = GeARVectorStore.from_path(tmp_path, embed_model=EMBED)
     with pytest.raises(StoreLockedError):  # another client in this process is no better off
         second.get_nodes()
@@ -867,7 +867,7 @@ def test_triples_of_which_another_model_embedded_one(make_store: MakeStore) -> N
     first, *rest = sorted((f"p{n}" for n in range(12)), key=lambda name: fact_of(name).id(name))
     store.add(told(rest, EMBED))
     assert store.check().ok
-    GeARVectorStore(store.client, embed_model=Backwards()).add(told([first], EMBED))
+    GeARVectorStore(client=store.client, embed_model=Backwards()).add(told([first], EMBED))
     report = store.check()
     assert report.wrong_embedder and report.triple_agreement is not None and report.triple_agreement < 0.5, report
     assert report.passage_agreement == 1.0
@@ -878,7 +878,7 @@ def test_all_is_embedded_again_batch_by_batch(make_store: MakeStore) -> None:
     store, expected = make_store(), make_store(embed_model=Backwards())
     store.add(told(names, EMBED))
     expected.add(told(names, Backwards()))
-    assert GeARVectorStore(store.client, embed_model=Backwards(), batch_size=2).repair(reembed=True).ok
+    assert GeARVectorStore(client=store.client, embed_model=Backwards(), batch_size=2).repair(reembed=True).ok
     assert contents(store) == contents(expected)
 
 
@@ -1208,7 +1208,7 @@ def test_a_collection_without_triples_is_mended(reembed: bool) -> None:
 def test_what_is_asked_of_triples_first_is_checked_as_later(tmp_path: Path) -> None:
     """What a store learns of its collections doesn't depend on the call that it learns it from."""
     client = EdgeClient(tmp_path)
-    GeARVectorStore(client, embed_model=EMBED).add([passage("p", "x", [("A", "is", "B")])])
+    GeARVectorStore(client=client, embed_model=EMBED).add([passage("p", "x", [("A", "is", "B")])])
     vector = WordEmbedding(8).get_query_embedding("A")
     for request in (
         LinkTriples(["A"], 1, vector),
@@ -1216,10 +1216,10 @@ def test_what_is_asked_of_triples_first_is_checked_as_later(tmp_path: Path) -> N
         NeighborTriples([("a",)], vector, [], 1),
     ):
         with pytest.raises(EmbeddingError, match="8 dimensions.*256"):
-            GeARVectorStore(client, embed_model=WordEmbedding(8)).answer(request)
+            GeARVectorStore(client=client, embed_model=WordEmbedding(8)).answer(request)
     client.create_collection("theirs", models.VectorParams(size=8, distance=models.Distance.COSINE))
     with pytest.raises(StoreError, match="made by another program"):
-        GeARVectorStore(client, collection_name="theirs", embed_model=WordEmbedding(8)).answer(request)
+        GeARVectorStore(client=client, collection_name="theirs", embed_model=WordEmbedding(8)).answer(request)
     client.close()
 
 
@@ -1233,7 +1233,7 @@ def test_what_llama_index_s_own_store_wrote_is_in_order() -> None:
     theirs = QdrantVectorStore("gear", client=client, enable_hybrid=True, sparse_doc_fn=words, sparse_query_fn=words)
     one, other = (str(uuid.UUID(int=number)) for number in (1, 2))  # it takes no other ids
     theirs.add([passage(one, "Ada met Bob.", metadata={"year": 1}), passage(other, "Bob met Cid.", document="d")])
-    report = GeARVectorStore(client, embed_model=EMBED).check()
+    report = GeARVectorStore(client=client, embed_model=EMBED).check()
     assert report.ok and report.passages == 2, report
 
 
