@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from llama_index.core.schema import BaseNode
 
-from llama_index_gear.errors import ArgumentError
+from llama_index_gear.errors import ArgumentError, check_kind
 from llama_index_gear.expansion.backends import Backends
-from llama_index_gear.expansion.beam_search import Beam, BeamSearch
+from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.expansion.pipeline import ExpansionSeeds, GraphExpansion
 from llama_index_gear.expansion.reader import Reading, read_facts_flow
 from llama_index_gear.flow import Flow, ask
@@ -37,6 +37,7 @@ class ExternalGraphExpansion(GraphExpansion):
     """
 
     def __init__(self, *arguments: Any, check_alignment: bool = True, **settings: Any) -> None:
+        check_kind(bool, check_alignment=check_alignment)
         super().__init__(*arguments, **settings)
         self.check_alignment = check_alignment
 
@@ -60,28 +61,31 @@ class ExternalGraphExpansion(GraphExpansion):
         names = [f"{triple.subject} {triple.object}" for triple in reading.triples]
         answers = yield from ask(LinkTriples(texts, self.link_top_k, query, names))
         links = [(fact, triple) for fact, linked in zip(reading.triples, answers, strict=True) for triple in linked]
-        shared = [shared_name(fact, triple.triple) for fact, triple in links]
-        is_kept = [not self.check_alignment or share > 0.5 for share in shared]
-        kept = [triple for (_, triple), keep in zip(links, is_kept, strict=True) if keep]
-        refused = [(*link, share) for link, share, keep in zip(links, shared, is_kept, strict=True) if not keep]
+        kept = [triple for fact, triple in links if self.is_aligned(fact, triple.triple)]
+        refused = [
+            (fact, triple, shared_name(fact, triple.triple))
+            for fact, triple in links
+            if not self.is_aligned(fact, triple.triple)
+        ]
         why = "no linked triple is about the same" if links else "no triple to link to"
         return ExpansionSeeds(reading, kept, "" if kept else f"{why}: no expansion", refused)
 
-    def _align_flow(self, beams: list[Beam]) -> Flow[tuple[list[Beam], dict[str, BaseNode]]]:
-        """For each triple the passage that BM25 ranks first (Eq. 4)."""
-        triples = {triple.id: triple for beam in beams for triple in beam.chain}
-        if not triples:
-            return beams, {}
-        answers = yield from ask(AlignPassages([triple.triple.text for triple in triples.values()], 1))
-        nodes = {
-            triple_id: result.node for triple_id, answer in zip(triples, answers, strict=True) for result in answer
-        }
+    def locate_flow(self, triples: Iterable[StoredTriple]) -> Flow[tuple[dict[str, StoredTriple], dict[str, BaseNode]]]:
+        """Triples by id, each with the passage that BM25 ranks first for it (Eq. 4), and these passages."""
+        known = {triple.id: triple for triple in triples}
+        if not known:
+            return {}, {}
+        answers = yield from ask(AlignPassages([triple.triple.text for triple in known.values()], 1))
+        nodes: dict[str, BaseNode] = {}
+        for triple_id, answer in zip(list(known), answers, strict=True):
+            for result in answer:
+                known[triple_id] = replace(known[triple_id], passage_id=result.node.node_id)
+                nodes[result.node.node_id] = result.node
+        return known, nodes
 
-        def aligned(triple: StoredTriple) -> StoredTriple:
-            return replace(triple, passage_id=nodes[triple.id].node_id) if triple.id in nodes else triple
-
-        aligned_beams = [replace(beam, chain=tuple(map(aligned, beam.chain))) for beam in beams]
-        return aligned_beams, {node.node_id: node for node in nodes.values()}
+    def is_aligned(self, fact: Triple, linked: Triple) -> bool:
+        """Say whether both share more than half of a name; see `shared_name`."""
+        return not self.check_alignment or shared_name(fact, linked) > 0.5
 
 
 def expansion_over(

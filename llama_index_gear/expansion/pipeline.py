@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
@@ -213,7 +213,8 @@ class GraphExpansion:
                 fallback=start.fallback,
             )
         )
-        beams, reached = yield from self._align_flow(beams)
+        located, reached = yield from self.locate_flow(triple for beam in beams for triple in beam.chain)
+        beams = [replace(beam, chain=tuple(located[triple.id] for triple in beam.chain)) for beam in beams]
         chains = flatten(beams)
         nodes = {**reached, **passages}
         spread = yield from self._pagerank_flow(start, list(passages))
@@ -261,7 +262,11 @@ class GraphExpansion:
             linked = yield from ask(PassageTriples(list(passages), query, limit))
         return ExpansionSeeds(reading, linked, fallback)
 
-    def _align_flow(self, beams: list[Beam]) -> Flow[tuple[list[Beam], dict[str, BaseNode]]]:
-        """The beams, each triple with its passage, and such passages as are at hand: stored triples have theirs."""
+    def locate_flow(self, triples: Iterable[StoredTriple]) -> Flow[tuple[dict[str, StoredTriple], dict[str, BaseNode]]]:
+        """Triples by id, each with its passage, and such passages as are at hand. Stored triples have theirs."""
         yield from ()
-        return beams, {}
+        return {triple.id: triple for triple in triples}, {}
+
+    def is_aligned(self, fact: Triple, linked: Triple) -> bool:
+        """Say whether a triple is about what the fact that was linked to it is about. Stored triples always are."""
+        return True

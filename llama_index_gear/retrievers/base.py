@@ -71,6 +71,7 @@ class StoreRetriever(HasPrompts, BaseRetriever):
         verbose: bool,
     ) -> None:
         check_kind(CallbackManager, optional=True, callback_manager=callback_manager)
+        check_kind(bool, verbose=verbose)
         super().__init__(callback_manager=callback_manager, verbose=verbose)
         self._backends = backends
         self._prompts = prompts

@@ -207,8 +207,9 @@ class GeARPolicy:
         if self.expansion.backends.base_retriever is None:
             embeddings = yield from ask_all([EmbedQuery(text) for text in texts])
             bundles = [QueryBundle(text, embedding=vector) for text, vector in zip(texts, embeddings, strict=True)]
-        answers = yield [LinkTriples(texts, top_k, state.embedding), *map(RetrievePassages, bundles)]
-        stated: list[list[StoredTriple]] = answers[0]
+        names = [f"{fact.subject} {fact.object}" for fact in facts]
+        answers = yield [LinkTriples(texts, top_k, state.embedding, names), *map(RetrievePassages, bundles)]
+        stated = yield from self._locate_flow(state, facts, answers[0])
         found: list[list[NodeWithScore]] = [answer[:top_k] for answer in answers[1:]]
         admitted = yield from self.expansion.apply_filters_flow([result for results in found for result in results])
         state.found.add(admitted)
@@ -226,3 +227,15 @@ class GeARPolicy:
             fused = reciprocal_rank_fusion([searched, through], k=self.expansion.rrf_k)
             passages.append([passage_id for passage_id, _ in fused])
         return passages
+
+    def _locate_flow(
+        self, state: _State, facts: Sequence[Triple], linked: Sequence[Sequence[StoredTriple]]
+    ) -> Flow[list[list[StoredTriple]]]:
+        """The triples that each fact was linked to, where they are about the same, each with its passage."""
+        aligned = [
+            [triple for triple in triples if self.expansion.is_aligned(fact, triple.triple)]
+            for fact, triples in zip(facts, linked, strict=True)
+        ]
+        located, nodes = yield from self.expansion.locate_flow(triple for triples in aligned for triple in triples)
+        state.found.add(nodes)
+        return [[located[t.id] for t in triples if located[t.id].passage_id] for triples in aligned]

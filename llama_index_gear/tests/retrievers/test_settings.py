@@ -1,0 +1,331 @@
+"""How retrievers, engines and the postprocessor are set up: what can be read back, and what is refused, and how."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llama_index.core import VectorStoreIndex
+from llama_index.core.llms import MockLLM
+from llama_index.core.prompts import PromptTemplate, RichPromptTemplate, SelectorPromptTemplate
+from llama_index.core.response_synthesizers import get_response_synthesizer
+from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters, VectorStoreQueryMode
+
+from llama_index_gear import (
+    BeamSearch,
+    Budget,
+    DiverseTripleBeamSearch,
+    ExternalGeARRetriever,
+    ExternalTripleStore,
+    GeARQueryEngine,
+    GeARRetriever,
+    GeARVectorStore,
+    LocalPageRank,
+    NaiveGERetriever,
+    RankBM25Retriever,
+    SyncGERetriever,
+    T2RAGQueryEngine,
+    T2RAGRetriever,
+    Triple,
+    attach_triples,
+)
+from llama_index_gear.errors import ArgumentError
+from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+
+QUESTION = "Where was the director of Gift born?"
+ONLY = MetadataFilters(filters=[MetadataFilter(key="open", value="yes")])
+SEARCH = BeamSearch(beam_size=3, beam_length=1, neighbors=7, gamma=2.0, diversity=False, scorer="additive")
+PAGERANK = LocalPageRank(restart=0.3)
+BUDGET = Budget(max_llm_calls=3, max_tokens=1000, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
+    embed_model = WordEmbedding()
+    told = {
+        "gift": ("Gift is a film that Curtiz directed.", ("Gift", "directed by", "Curtiz")),
+        "curtiz": ("Curtiz came from Budapest.", ("Curtiz", "born in", "Budapest")),
+        "tea": ("Tea grows in Assam.", ("Tea", "grown in", "Assam")),
+    }
+    with GeARVectorStore.from_path(tmp_path_factory.mktemp("store"), embed_model=embed_model) as made:
+        nodes = []
+        for name, (text, fact) in told.items():
+            node = attach_triples(TextNode(id_=name, text=text, metadata={"open": "yes"}), [Triple(*fact)])
+            node.embedding = embed_model.get_text_embedding(text)
+            nodes.append(node)
+        made.add(nodes)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExternalTripleStore]:
+    with ExternalTripleStore.from_path(tmp_path_factory.mktemp("graph"), embed_model=WordEmbedding()) as made:
+        made.load([Triple("Gift", "director", "Curtiz"), Triple("Curtiz", "place of birth", "Budapest")])
+        yield made
+
+
+def facts(*triples: tuple[str, str, str]) -> str:
+    return str({"triples": [list(triple) for triple in triples]}).replace("'", '"')
+
+
+# -- read back --------------------------------------------------------------------------------------------------------
+
+
+def test_settings_can_be_read_back_from_every_retriever(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
+    llm = ScriptedLLM()
+    base = RankBM25Retriever([TextNode(id_="gift", text="Gift")])
+    walks: dict[str, Any] = {"similarity_top_k": 4, "filters": ONLY, "beam_search": SEARCH, "pagerank": PAGERANK}
+    retrievers: list[Any] = [
+        NaiveGERetriever(store, base, **walks),
+        SyncGERetriever(store, base, llm=llm, **walks),
+        GeARRetriever(store, base, llm=llm, budget=BUDGET, max_steps=2, calls="merged", **walks),
+    ]
+    for retriever in retrievers:
+        assert (retriever.vector_store, retriever.base_retriever, retriever.graph) == (store, base, None)
+        assert (retriever.similarity_top_k, retriever.filters) == (4, ONLY)
+        assert (retriever.beam_search, retriever.pagerank) == (SEARCH, PAGERANK)
+    assert [retriever.llm for retriever in retrievers] == [None, llm, llm]
+    gear = retrievers[2]
+    assert (gear.budget, gear.max_steps, gear.calls) == (BUDGET, 2, "merged")
+    outside = ExternalGeARRetriever(store, graph, llm=llm, budget=BUDGET, beam_search=SEARCH)
+    assert (outside.graph, outside.budget, outside.beam_search, outside.max_steps) == (graph, BUDGET, SEARCH, 2)
+    clues = T2RAGRetriever(store, llm=llm, budget=BUDGET, max_rounds=5, similarity_top_k=6, filters=ONLY)
+    assert (clues.budget, clues.max_steps, clues.similarity_top_k, clues.filters) == (BUDGET, 5, 6, ONLY)
+    assert NaiveGERetriever(store).beam_search == BeamSearch() and GeARRetriever(store, llm=llm).budget == Budget()
+
+
+def test_a_setting_that_was_read_cannot_be_written(store: GeARVectorStore) -> None:
+    """To write it would change nothing: the flow was made with what it was."""
+    retriever = NaiveGERetriever(store)
+    with pytest.raises(AttributeError):
+        retriever.similarity_top_k = 5  # type: ignore[misc]
+
+
+def test_an_engine_takes_what_it_and_its_retriever_take(store: GeARVectorStore) -> None:
+    llm = ScriptedLLM()
+    engine = GeARQueryEngine.from_vector_store(store, llm, max_steps=2, answer_top_k=3, budget=BUDGET)
+    assert isinstance(engine.retriever, GeARRetriever) and engine.retriever.max_steps == 2
+    assert (engine.retriever.budget, engine.retriever.llm, engine._answer_top_k) == (BUDGET, llm, 3)
+    for kind in (GeARQueryEngine, T2RAGQueryEngine):
+        with pytest.raises(TypeError, match="max_stepps"):
+            kind.from_vector_store(store, llm, max_stepps=2)
+
+
+# -- a graph that exists, wherever GeAR goes --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_gear_s_agent_walks_a_graph_that_exists(
+    store: GeARVectorStore, graph: ExternalTripleStore, is_async: bool
+) -> None:
+    """The graph's triples lead to passages that state none of them; each noted fact is linked through them too."""
+    llm = ScriptedLLM([facts(("Gift", "directed by", "Curtiz"), ("Dog", "chases", "Cat"))])
+    base = RankBM25Retriever([TextNode(id_="tea", text="Gift of tea")])
+    retriever = GeARRetriever(store, base, llm=llm, graph=graph, calls="single")
+    found, trace = (
+        await retriever.aretrieve_with_trace(QUESTION) if is_async else retriever.retrieve_with_trace(QUESTION)
+    )
+    chains = {result.node.node_id: result.node.metadata["gear_chain"] for result in found}
+    assert {"gift", "curtiz", "tea"} == set(chains) and chains["tea"] == []
+    assert ["Curtiz", "place of birth", "Budapest"] in chains["curtiz"]  # the graph's words, not the passages'
+    gift, dog = trace.links
+    assert "gift" in gift.passages and dog.passages == []  # nothing of the graph is about a dog
+
+
+def test_the_postprocessor_walks_a_graph_that_exists(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
+    given = [NodeWithScore(node=TextNode(id_="tea", text="Gift of tea"), score=1.0)]
+    found = DiverseTripleBeamSearch(store, graph=graph).postprocess_nodes(given, query_str=QUESTION)
+    assert {"gift", "curtiz", "tea"} == {result.node.node_id for result in found}
+    expected = NaiveGERetriever(
+        store,
+        RankBM25Retriever([given[0].node]),
+        graph=graph,  # type: ignore[list-item]
+    ).retrieve(QUESTION)
+    assert found == expected
+
+
+# -- what would overrule something else -------------------------------------------------------------------------------
+
+
+def test_of_two_arguments_none_overrules_the_other(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
+    llm, base = ScriptedLLM(), RankBM25Retriever([TextNode(text="x")])
+    sparse = VectorStoreQueryMode.SPARSE
+    pairs: list[tuple[Any, dict[str, Any], str]] = [
+        (NaiveGERetriever, {"base_retriever": base, "vector_store_query_mode": sparse}, "base_retriever"),
+        (NaiveGERetriever, {"graph": graph, "pagerank": PAGERANK}, "pagerank"),
+        (SyncGERetriever, {"llm": llm, "check_alignment": False}, "check_alignment"),
+        (SyncGERetriever, {"llm": llm, "base_retriever": base, "vector_store_query_mode": sparse}, "base_retriever"),
+        (GeARRetriever, {"llm": llm, "base_retriever": base, "base_top_k": 5}, "base_top_k"),
+        (GeARRetriever, {"llm": llm, "graph": graph, "pagerank": PAGERANK}, "pagerank"),
+        (ExternalGeARRetriever, {"graph": graph, "llm": llm, "base_retriever": base, "base_top_k": 5}, "base_top_k"),
+        (T2RAGRetriever, {"llm": llm, "search_by": "passages", "show_passages": False}, "show_passages"),
+        (DiverseTripleBeamSearch, {"link_top_k": 2}, "link_top_k"),
+        (DiverseTripleBeamSearch, {"read_prompt": PromptTemplate("{question} {passages}")}, "read_prompt"),
+        (DiverseTripleBeamSearch, {"graph": graph, "pagerank": PAGERANK}, "pagerank"),
+        (GeARQueryEngine.from_vector_store, {"llm": llm, "graph": graph, "reuse_answer": True}, "reuse_answer"),
+    ]
+    for make, arguments, named in pairs:
+        with pytest.raises(ArgumentError, match=named):
+            make(store, **arguments)
+    synthesizer = get_response_synthesizer(llm=llm)
+    with pytest.raises(ArgumentError, match="streaming"):
+        GeARQueryEngine(GeARRetriever(store, llm=llm), synthesizer, streaming=True)
+
+
+# -- wrong kinds ------------------------------------------------------------------------------------------------------
+
+WRONG: list[Any] = [5, 1.5, "gpt-4o", ["x"], {"a": 1}, object(), True, dict, lambda: None]
+
+
+def good(name: str, value: Any) -> bool:
+    """Whether a value of the list is one that an argument takes."""
+    whole = type(value) is int
+    if name.endswith(("top_k", "_size", "max_steps", "max_rounds", "top_n", "_step", "per_round")):
+        return whole
+    if name == "rrf_k":
+        return whole or isinstance(value, float)
+    if name in ("streaming", "reuse_answer", "abstain", "check_alignment", "show_passages", "require_grounding"):
+        return isinstance(value, bool)
+    return name == "verbose" and isinstance(value, bool)
+
+
+def test_arguments_of_the_wrong_kind_are_refused_by_name(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
+    llm = ScriptedLLM()
+    makers: dict[Any, dict[str, Any]] = {
+        NaiveGERetriever: {"vector_store": store},
+        SyncGERetriever: {"vector_store": store, "llm": llm},
+        GeARRetriever: {"vector_store": store, "llm": llm},
+        ExternalGeARRetriever: {"vector_store": store, "graph": graph, "llm": llm},
+        T2RAGRetriever: {"vector_store": store, "llm": llm},
+        DiverseTripleBeamSearch: {"vector_store": store, "llm": llm},
+        GeARQueryEngine: {"retriever": GeARRetriever(store, llm=llm)},
+        T2RAGQueryEngine: {"retriever": T2RAGRetriever(store, llm=llm)},
+    }
+    accepted, raw = [], []
+    for kind, needed in makers.items():
+        for name in inspect.signature(kind).parameters:
+            for value in WRONG:
+                if good(name, value):
+                    continue
+                try:
+                    kind(**{**needed, name: value})
+                except ArgumentError as error:
+                    assert name.removesuffix("s").removesuffix("_prompt") in str(error) and len(str(error)) < 400, name
+                except Exception as error:  # noqa: BLE001 - listed
+                    raw.append((kind.__name__, name, value, error))
+                else:
+                    accepted.append((kind.__name__, name, value))
+    assert (accepted, raw) == ([], [])
+
+
+def test_what_to_write_instead_is_said(store: GeARVectorStore) -> None:
+    index = VectorStoreIndex.from_vector_store(store, embed_model=store.embed_model)
+    cases: list[tuple[Any, dict[str, Any], str]] = [
+        (NaiveGERetriever, {"base_retriever": index}, r"index\.as_retriever\(\)"),
+        (NaiveGERetriever, {"filters": "a=b"}, r"MetadataFilters\(filters="),
+        (NaiveGERetriever, {"pagerank": True}, r"pagerank=LocalPageRank\(\)"),
+        (NaiveGERetriever, {"beam_search": 20}, r"beam_search=BeamSearch\("),
+        (GeARRetriever, {"llm": "gpt-4o"}, r"OpenAI\(model="),
+        (GeARRetriever, {"llm": MockLLM(), "budget": 30}, r"budget=Budget\(timeout=30\)"),
+        (T2RAGRetriever, {"llm": MockLLM(), "expand": True}, r"expand=BeamSearch\(\)"),
+    ]
+    for kind, arguments, said in cases:
+        with pytest.raises(ArgumentError, match=said):
+            kind(store, **arguments)
+    with pytest.raises(ArgumentError, match="from_vector_store"):
+        GeARQueryEngine(store)  # type: ignore[arg-type]
+
+
+# -- prompts ----------------------------------------------------------------------------------------------------------
+
+READERS: list[tuple[Any, str]] = [
+    (PromptTemplate("Mine {question} {passages}"), "Mine"),
+    (PromptTemplate("Mapped {q} {p}", template_var_mappings={"question": "q", "passages": "p"}), "Mapped"),
+    (
+        PromptTemplate(
+            "Counted {asked}", function_mappings={"asked": lambda **given: f"{given['question']} {given['passages']}"}
+        ),
+        "Counted",
+    ),
+    (RichPromptTemplate("Rich {{ question }} {{ passages }}"), "Rich"),
+    (SelectorPromptTemplate(default_template=PromptTemplate("Chosen {question} {passages}")), "Chosen"),
+    (
+        SelectorPromptTemplate(
+            default_template=PromptTemplate("Both {q} {passages}", template_var_mappings={"question": "q"})
+        ),
+        "Both",
+    ),
+]
+
+
+@pytest.mark.parametrize(("prompt", "begins"), READERS, ids=[begins for _, begins in READERS])
+def test_prompts_of_every_form_are_asked(store: GeARVectorStore, prompt: Any, begins: str) -> None:
+    def ask(use: Any) -> str:
+        llm = ScriptedLLM(["[]", "[]", "[]"])
+        use(llm)
+        return str(llm.history[0])
+
+    given = [NodeWithScore(node=TextNode(id_="gift", text="Gift"), score=1.0)]
+    for shown in (
+        ask(lambda llm: SyncGERetriever(store, llm=llm, read_prompt=prompt).retrieve(QUESTION)),
+        ask(lambda llm: GeARRetriever(store, llm=llm, calls="single", prompts={"read": prompt}).retrieve(QUESTION)),
+        ask(
+            lambda llm: DiverseTripleBeamSearch(store, llm=llm, read_prompt=prompt).postprocess_nodes(
+                given, query_str=QUESTION
+            )
+        ),
+    ):
+        assert shown.removeprefix("user: ").startswith(begins) and QUESTION in shown and "Gift" in shown
+
+
+def test_every_prompt_is_shown_and_can_be_replaced(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
+    llm = ScriptedLLM()
+    owners: list[tuple[Any, set[str]]] = [
+        (SyncGERetriever(store, llm=llm), {"read"}),
+        (DiverseTripleBeamSearch(store, llm=llm), {"read"}),
+        (GeARRetriever(store, llm=llm), {"read", "gist", "reason", "merged", "rewrite"}),
+        (ExternalGeARRetriever(store, graph, llm=llm), {"read", "decide", "rank"}),
+        (T2RAGRetriever(store, llm=llm), {"decompose", "resolve"}),
+    ]
+    for owner, expected in owners:
+        assert set(owner.get_prompts()) == expected
+        for name, prompt in owner.get_prompts().items():
+            variables = " ".join(f"{{{variable}}}" for variable in prompt.template_vars if variable != "problem")
+            own = PromptTemplate(f"Own {variables}")
+            owner.update_prompts({name: own})
+            assert owner.get_prompts()[name].get_template() == own.get_template()
+            with pytest.raises(ArgumentError, match="lacks the variable"):
+                owner.update_prompts({name: PromptTemplate("Own")})
+            with pytest.raises(ArgumentError, match=r"write PromptTemplate\("):
+                owner.update_prompts({name: "Own"})
+            assert owner.get_prompts()[name].get_template() == own.get_template()
+        with pytest.raises(ArgumentError, match="there is no prompt 'nonsense'"):
+            owner.update_prompts({"nonsense": PromptTemplate("x")})
+
+
+def test_of_several_prompts_all_are_replaced_or_none(store: GeARVectorStore) -> None:
+    retriever = GeARRetriever(store, llm=ScriptedLLM())
+    before = retriever.get_prompts()
+    good_one = PromptTemplate("{question} {passages}")
+    with pytest.raises(ArgumentError):
+        retriever.update_prompts({"read": good_one, "gist": PromptTemplate("{question}")})
+    assert retriever.get_prompts() == before
+    retriever.update_prompts({"read": good_one})
+    assert retriever._expansion.prompts["read"] is good_one  # the expansion's and the policy's are one
+
+
+def test_a_prompt_for_resolving_may_leave_out_what_is_not_shown(store: GeARVectorStore) -> None:
+    prompt = PromptTemplate("{question} {clues} {propositions}")
+    with pytest.raises(ArgumentError, match="passages"):
+        T2RAGRetriever(store, llm=ScriptedLLM(), prompts={"resolve": prompt})
+    T2RAGRetriever(store, llm=ScriptedLLM(), prompts={"resolve": prompt}, show_passages=False)
+
+
+def test_prompts_of_two_retrievers_are_two(store: GeARVectorStore, tmp_path: Path) -> None:
+    one, other = (SyncGERetriever(store, llm=ScriptedLLM()) for _ in range(2))
+    one.update_prompts({"read": PromptTemplate("Own {question} {passages}")})
+    assert other.get_prompts()["read"].get_template() != one.get_prompts()["read"].get_template()
