@@ -143,7 +143,7 @@ def test_the_postprocessor_walks_a_graph_that_exists(store: GeARVectorStore, gra
     expected = NaiveGERetriever(
         store,
         RankBM25Retriever([given[0].node]),
-        graph=graph,  # type: ignore[list-item]
+        graph=graph,
     ).retrieve(QUESTION)
     assert found == expected
 
