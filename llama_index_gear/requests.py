@@ -14,7 +14,7 @@ from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 
 from llama_index_gear.errors import repair_surrogates
-from llama_index_gear.flow import Answer, Request
+from llama_index_gear.flow import Answer_co, Request
 from llama_index_gear.triple import StoredTriple
 
 
@@ -217,10 +217,10 @@ class AlignPassages(Request[list[list[NodeWithScore]]]):
 
 
 @dataclass(frozen=True)
-class RunFunction(Request[Answer]):
+class RunFunction(Request[Answer_co]):
     """Work for the processor that takes longer than an event loop should wait. Answer: what the function returns."""
 
-    function: Callable[[], Answer]
+    function: Callable[[], Answer_co]
 
 
 @dataclass(frozen=True)
