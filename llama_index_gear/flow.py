@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from llama_index.core.async_utils import asyncio_run
 
@@ -38,6 +38,13 @@ def ask_all(requests: Sequence[Request[Answer]]) -> Flow[list[Answer]]:
     """Make requests of one kind, in one batch, and return their answers, in the same order."""
     answers = yield requests
     return list(answers)
+
+
+class Handler(NamedTuple):
+    """How one request is answered: `answer` blocks, `aanswer` is awaited."""
+
+    answer: Callable[[], Any]
+    aanswer: Callable[[], Awaitable[Any]]
 
 
 def relay(
