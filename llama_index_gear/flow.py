@@ -1,4 +1,4 @@
-"""Flows, and the two drivers that answer their requests.
+"""Flows, and the drivers that answer their requests.
 
 A method is a generator (a `Flow`): it yields a batch of requests (see `requests`), is sent their answers in the same
 order, and returns its result. Its name ends in `_flow`. It holds no client, no LLM and no `async`. `run` answers a
@@ -9,17 +9,19 @@ every method is written once.
 from __future__ import annotations
 
 import asyncio
+import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from llama_index.core.async_utils import asyncio_run
 
 Answer = TypeVar("Answer")
+Answer_co = TypeVar("Answer_co", covariant=True)
 Result = TypeVar("Result")
 
 
-class Request(Generic[Answer]):
-    """What a flow asks of the outside world; `Answer` is the type of what it is sent in return."""
+class Request(Generic[Answer_co]):
+    """What a flow asks of the outside world; `Answer_co` is the type of what it is sent in return."""
 
 
 Flow: TypeAlias = Generator[Sequence[Request[Any]], Sequence[Any], Result]
@@ -38,16 +40,26 @@ def ask_all(requests: Sequence[Request[Answer]]) -> Flow[list[Answer]]:
     return list(answers)
 
 
-def run(flow: Flow[Result], answer: Callable[[Any], Any]) -> Result:
-    """Drive `flow` to its end, answering one request after the other.
+class Handler(NamedTuple):
+    """How one request is answered: `answer` blocks, `aanswer` is awaited."""
 
-    An exception of `answer` is thrown into the flow, at its `yield`: a flow that doesn't catch it ends with it.
+    answer: Callable[[], Any]
+    aanswer: Callable[[], Awaitable[Any]]
+
+
+def relay(
+    flow: Flow[Result], answer_batch: Callable[[Sequence[Request[Any]]], Generator[Any, Any, Sequence[Any]]]
+) -> Generator[Any, Any, Result]:
+    """Drive `flow` to its end; yields whatever `answer_batch` yields on its way to the answers of a batch.
+
+    An exception of `answer_batch` is thrown into the flow, at its `yield`: a flow that doesn't catch it ends with it.
+    An interrupt, a cancellation or the relay's own end closes the flow.
     """
     try:
         batch = next(flow)
         while True:
             try:
-                answers = [answer(request) for request in batch]
+                answers = yield from answer_batch(batch)
             except Exception as error:  # noqa: BLE001 - handed on: the flow raises it, or knows what to do
                 batch = flow.throw(error)
             else:
@@ -58,25 +70,32 @@ def run(flow: Flow[Result], answer: Callable[[Any], Any]) -> Result:
         flow.close()
 
 
+_awaited_relay = types.coroutine(relay)
+"""`relay`, to be awaited. No frame lies between, which a traceback would keep, and an open flow with it."""
+
+
+def run(flow: Flow[Result], answer: Callable[[Any], Any]) -> Result:
+    """Drive `flow` to its end, answering one request after the other. Of what `answer` raises see `relay`."""
+
+    def answer_batch(batch: Sequence[Request[Any]]) -> Generator[Any, Any, Sequence[Any]]:
+        yield from ()  # a generator that never waits
+        return [answer(request) for request in batch]
+
+    relayed = relay(flow, answer_batch)
+    while True:  # once: nothing waits
+        try:
+            next(relayed)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+
+
 async def arun(flow: Flow[Result], answer: Callable[[Any], Awaitable[Any]]) -> Result:
-    """Drive `flow` to its end, answering each batch concurrently.
+    """Drive `flow` to its end, answering each batch concurrently. Of what `answer` raises see `relay`.
 
     When one request of a batch fails, its siblings are cancelled and awaited before the exception is thrown into the
     flow; so they are when the caller is cancelled.
     """
-    try:
-        batch = next(flow)
-        while True:
-            try:
-                answers = await gather([answer(request) for request in batch])
-            except Exception as error:  # noqa: BLE001 - handed on: the flow raises it, or knows what to do
-                batch = flow.throw(error)
-            else:
-                batch = flow.send(answers)
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
-    finally:
-        flow.close()
+    return await _awaited_relay(flow, lambda batch: gather([answer(request) for request in batch]).__await__())
 
 
 async def gather(awaitables: Sequence[Awaitable[Any]]) -> list[Any]:

@@ -14,7 +14,7 @@ from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 
 from llama_index_gear.errors import repair_surrogates
-from llama_index_gear.flow import Answer, Request
+from llama_index_gear.flow import Answer_co, Request
 from llama_index_gear.triple import StoredTriple
 
 
@@ -83,8 +83,12 @@ class CallLLM(Request[Reply]):
     timeout: float | None = None
 
 
+class GraphRequest(Request[Answer_co]):
+    """A request for triples that a graph of its own answers in the store's place, if there is one."""
+
+
 @dataclass(frozen=True)
-class LinkTriples(Request[list[list[StoredTriple]]]):
+class LinkTriples(GraphRequest[list[list[StoredTriple]]]):
     """tripleLink (GeAR Eq. 2): the `top_k` stored triples most similar to each text.
 
     `query` is the question's embedding. `names` are of each text the words that name something, without the predicate:
@@ -135,7 +139,7 @@ class Candidate(NamedTuple):
 
 
 @dataclass(frozen=True)
-class NeighborTriples(Request[list[list[Candidate]]]):
+class NeighborTriples(GraphRequest[list[list[Candidate]]]):
     """For each triple, the triples that share an entity with it (GeAR §4.2), most similar to `query` first.
 
     At most `limit` each, none of `exclude`. `query` is the question's embedding, `question` its text, for a graph that
@@ -171,7 +175,7 @@ class IncidentTriples(Request[list[list[Incidence]]]):
 
 
 @dataclass(frozen=True)
-class FetchTriples(Request[dict[str, StoredTriple]]):
+class FetchTriples(GraphRequest[dict[str, StoredTriple]]):
     """Fetch triples by id: a hop sees a thousand candidates and reads the few that win.
 
     Answer: id → `StoredTriple`, its score 0, of those that exist.
@@ -181,7 +185,7 @@ class FetchTriples(Request[dict[str, StoredTriple]]):
 
 
 @dataclass(frozen=True)
-class ChainSimilarities(Request[list[list[float]]]):
+class ChainSimilarities(GraphRequest[list[list[float]]]):
     """For each pair (chain ids, candidate ids): the dot product of each candidate with the sum of the chain's vectors.
 
     Vectors are unit length. Answer: a `list[float]` a pair.
@@ -217,10 +221,10 @@ class AlignPassages(Request[list[list[NodeWithScore]]]):
 
 
 @dataclass(frozen=True)
-class RunFunction(Request[Answer]):
+class RunFunction(Request[Answer_co]):
     """Work for the processor that takes longer than an event loop should wait. Answer: what the function returns."""
 
-    function: Callable[[], Answer]
+    function: Callable[[], Answer_co]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from llama_index_gear.errors import ArgumentError, OutOfTime, check_numbers, describe_error, shown
-from llama_index_gear.flow import Flow, ask_all
+from llama_index_gear.flow import Flow, Request, relay
 from llama_index_gear.requests import CallLLM
 from llama_index_gear.trace.evidence import Call, Step
 from llama_index_gear.trace.trace import Trace
@@ -155,29 +155,28 @@ class _Meter:
     def metered_flow(self, flow: Flow[Result], step: int) -> Flow[Result]:
         """The same flow, metered."""
         self.has_begun = False
-        try:
-            batch = next(flow)
-            while True:
-                spent = self._spent(batch)
-                if spent:
-                    batch = flow.throw(_Ended(spent))
-                    continue
-                self.has_begun = True
-                try:
-                    answers = yield from ask_all([self._with_timeout(request) for request in batch])
-                except Exception as error:  # noqa: BLE001 - handed on: the flow raises it, or knows what to do
-                    self.failure = error
-                    batch = flow.throw(error)
-                    continue
-                failed = self._count(batch, answers, step)
-                batch = flow.send(answers) if failed is None else flow.throw(failed)
-        except StopIteration as stop:
-            result: Result = stop.value
-            return result
-        finally:
-            flow.close()
+        return relay(flow, lambda batch: self._answer_flow(batch, step))
 
-    def _spent(self, batch: Sequence[Any]) -> str:
+    def _answer_flow(self, batch: Sequence[Request[Any]], step: int) -> Flow[Sequence[Any]]:
+        """The answers of a batch, unless the budget is spent or a call of the language model fails.
+
+        Raises:
+            _Ended: it is, or one does.
+
+        """
+        if spent := self._spent(batch):
+            raise _Ended(spent)
+        self.has_begun = True
+        try:
+            answers = yield [self._with_timeout(request) for request in batch]
+        except Exception as error:
+            self.failure = error
+            raise
+        if ended := self._count(batch, answers, step):
+            raise ended
+        return answers
+
+    def _spent(self, batch: Sequence[Request[Any]]) -> str:
         if self._remaining() == 0:
             return "timeout"
         calls = sum(isinstance(request, CallLLM) for request in batch)
@@ -194,13 +193,13 @@ class _Meter:
             return None
         return max(0.0, self.start + self.budget.timeout - self.clock())
 
-    def _with_timeout(self, request: Any) -> Any:
+    def _with_timeout(self, request: Request[Any]) -> Request[Any]:
         remaining = self._remaining()
         if not isinstance(request, CallLLM) or remaining is None:
             return request
         return replace(request, timeout=remaining if request.timeout is None else min(remaining, request.timeout))
 
-    def _count(self, batch: Sequence[Any], answers: Sequence[Any], step: int) -> _Ended | None:
+    def _count(self, batch: Sequence[Request[Any]], answers: Sequence[Any], step: int) -> _Ended | None:
         """Write down the calls of the model; what ended the flow, if one of them did."""
         ended = None
         for request, reply in zip(batch, answers, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -16,18 +17,10 @@ from llama_index.core.vector_stores.types import (
 )
 
 from llama_index_gear.errors import ArgumentError, check_counts, check_kind, check_question, shown
-from llama_index_gear.flow import Flow, ask_all
+from llama_index_gear.flow import Answer, Flow, Handler, Request, ask_all
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.client import aask_llm, ask_llm
-from llama_index_gear.requests import (
-    CallLLM,
-    ChainSimilarities,
-    EmbedQuery,
-    FetchTriples,
-    LinkTriples,
-    NeighborTriples,
-    RetrievePassages,
-)
+from llama_index_gear.requests import CallLLM, EmbedQuery, GraphRequest, RetrievePassages
 from llama_index_gear.store.vector_store import GeARVectorStore
 
 _MODES = (VectorStoreQueryMode.HYBRID, VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.DEFAULT)
@@ -87,31 +80,34 @@ class Backends:
         self.llm = llm
         self.graph = graph
 
-    def answer(self, request: Any) -> Any:
+    def answer(self, request: Request[Answer]) -> Answer:
         """Answer a request."""
-        match request:
-            case RetrievePassages() if self.base_retriever is not None:
-                return self.base_retriever.retrieve(request.query)
-            case RetrievePassages():
-                return _with_scores(self.vector_store.query(self._store_query(request)))
-            case CallLLM():
-                return ask_llm(self._reader, request.prompt, request.variables, within=request.timeout)
-            case LinkTriples() | NeighborTriples() | FetchTriples() | ChainSimilarities() if self.graph is not None:
-                return self.graph.answer(request)
-        return self.vector_store.answer(request, self.filters)
+        return self._handler(request).answer()  # type: ignore[no-any-return]
 
-    async def aanswer(self, request: Any) -> Any:
+    async def aanswer(self, request: Request[Answer]) -> Answer:
         """`answer`, without blocking the event loop."""
+        return await self._handler(request).aanswer()  # type: ignore[no-any-return]
+
+    def _handler(self, request: Request[Any]) -> Handler:
         match request:
             case RetrievePassages() if self.base_retriever is not None:
-                return await self.base_retriever.aretrieve(request.query)
+                retriever, query = self.base_retriever, request.query
+                return Handler(partial(retriever.retrieve, query), partial(retriever.aretrieve, query))
             case RetrievePassages():
-                return _with_scores(await self.vector_store.aquery(self._store_query(request)))
+                return Handler(partial(self._search, request), partial(self._asearch, request))
             case CallLLM():
-                return await aask_llm(self._reader, request.prompt, request.variables, within=request.timeout)
-            case LinkTriples() | NeighborTriples() | FetchTriples() | ChainSimilarities() if self.graph is not None:
-                return await self.graph.aanswer(request)
-        return await self.vector_store.aanswer(request, self.filters)
+                call, within = (self._reader, request.prompt, request.variables), request.timeout
+                return Handler(partial(ask_llm, *call, within=within), partial(aask_llm, *call, within=within))
+            case GraphRequest() if self.graph is not None:
+                return Handler(partial(self.graph.answer, request), partial(self.graph.aanswer, request))
+        store, filters = self.vector_store, self.filters
+        return Handler(partial(store.answer, request, filters), partial(store.aanswer, request, filters))
+
+    def _search(self, search: RetrievePassages) -> list[NodeWithScore]:
+        return _with_scores(self.vector_store.query(self._store_query(search)))
+
+    async def _asearch(self, search: RetrievePassages) -> list[NodeWithScore]:
+        return _with_scores(await self.vector_store.aquery(self._store_query(search)))
 
     @property
     def _reader(self) -> LLM:

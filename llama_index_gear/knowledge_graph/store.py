@@ -15,12 +15,13 @@ from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, StoreError, check_counts, check_kind
-from llama_index_gear.flow import Flow, arun, ask, run
+from llama_index_gear.flow import Answer, Flow, arun, ask, run
 from llama_index_gear.knowledge_graph.sparse import SparseReads
 from llama_index_gear.requests import (
     ChainSimilarities,
     EmbedTexts,
     FetchTriples,
+    GraphRequest,
     LinkTriples,
     NeighborTriples,
     QdrantCall,
@@ -186,11 +187,16 @@ class ExternalTripleStore:
     async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
-    def answer(self, request: Any) -> Any:
-        """Answer `LinkTriples`, `NeighborTriples`, `FetchTriples` or `ChainSimilarities` of `flow`."""
-        return run(self._graph.answer_flow(request), self._connection.answer)
+    def answer(self, request: GraphRequest[Answer]) -> Answer:
+        """Answer a `GraphRequest`: `LinkTriples`, `NeighborTriples`, `FetchTriples` or `ChainSimilarities`.
 
-    async def aanswer(self, request: Any) -> Any:
+        Raises:
+            StoreError: the request is another one.
+
+        """
+        return run(self._graph.answer_flow(request), self._connection.answer)  # type: ignore[no-any-return]
+
+    async def aanswer(self, request: GraphRequest[Answer]) -> Answer:
         """`answer`, without blocking the event loop."""
         return await arun(self._graph.answer_flow(request), self._connection.aanswer)
 
@@ -213,25 +219,23 @@ class _Graph:
         self.collections = Collections(self.name, self.name, self.bm25, self.bm25)
         self.sparse = SparseReads(self.name, self.bm25, self.collections)
 
-    def answer_flow(self, request: Any) -> Flow[Any]:
-        """Any request."""
+    def answer_flow(self, request: GraphRequest[Any]) -> Flow[Any]:
+        """The flow of `answer`."""
         yield from self._open_flow()
-        reads = TripleReads(self.collections)
+        return (yield from self._read_flow(request))
+
+    def _read_flow(self, request: GraphRequest[Any]) -> Flow[Any]:
+        stored = TripleReads(self.collections)
+        reads = stored if self.is_dense else self.sparse
         match request:
             case FetchTriples():
-                return (yield from reads.fetch_flow(request))
-            case LinkTriples() if self.is_dense:
-                return (yield from reads.link_flow(request, None))
-            case NeighborTriples() if self.is_dense:
-                return (yield from reads.neighbors_flow(request, None))
-            case ChainSimilarities() if self.is_dense:
-                return (yield from reads.similarities_flow(request))
+                return stored.fetch_flow(request)
             case LinkTriples():
-                return (yield from self.sparse.link_flow(request))
+                return reads.link_flow(request)
             case NeighborTriples():
-                return (yield from self.sparse.neighbors_flow(request))
+                return reads.neighbors_flow(request)
             case ChainSimilarities():
-                return (yield from self.sparse.similarities_flow(request))
+                return reads.similarities_flow(request)
         raise StoreError(f"a graph has no answer to {type(request).__name__}")
 
     def _open_flow(self, any_vectors: bool = False) -> Flow[None]:

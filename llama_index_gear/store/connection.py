@@ -19,7 +19,7 @@ from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.local.qdrant_local import QdrantLocal
 
 from llama_index_gear.errors import ArgumentError, StoreError, check_kind, shown
-from llama_index_gear.flow import run_coroutine
+from llama_index_gear.flow import Answer, Handler, Request, run_coroutine
 from llama_index_gear.fork_safety import free_in_child
 from llama_index_gear.requests import EmbedQuery, EmbedTexts, QdrantCall, RunFunction
 from llama_index_gear.store.edge.client import EdgeClient, check_process
@@ -88,48 +88,37 @@ class Connection:
         """What tells this engine from others: a server's address, as the client was given it; else the client."""
         options = self.client.init_options if isinstance(self.client, QdrantClient | AsyncQdrantClient) else {}
         location, url, host, port, prefix = (
-            options.get(each) for each in ("location", "url", "host", "port", "prefix")
+            options.get(name) for name in ("location", "url", "host", "port", "prefix")
         )
         address = (location or url, host, port, prefix)
         return address if any(address[:2]) and location != ":memory:" else id(self.client)
 
-    def answer(self, request: Any) -> Any:
+    def answer(self, request: Request[Answer]) -> Answer:
         """Answer a request."""
+        return self._handler(request).answer()  # type: ignore[no-any-return]
+
+    async def aanswer(self, request: Request[Answer]) -> Answer:
+        """`answer`, without blocking the event loop."""
+        return await self._handler(request).aanswer()  # type: ignore[no-any-return]
+
+    def _handler(self, request: Request[Any]) -> Handler:
         self._check_process()
         match request:
+            case QdrantCall():
+                return Handler(partial(self._call, request), partial(self._acall, request))
             case EmbedQuery():
-                return self.embed_model.get_query_embedding(request.text)
+                model, text = self.embed_model, request.text
+                return Handler(partial(model.get_query_embedding, text), partial(model.aget_query_embedding, text))
             case EmbedTexts():
-                return self.embed_model.get_text_embedding_batch(list(request.texts))
+                model, texts = self.embed_model, list(request.texts)
+                return Handler(
+                    partial(model.get_text_embedding_batch, texts), partial(model.aget_text_embedding_batch, texts)
+                )
             case RunFunction():
-                return request.function()
+                return Handler(request.function, partial(asyncio.to_thread, request.function))
             case AcquirePassages():
-                return request.claim.take()
-            case _:
-                return self._call(request)
-
-    async def aanswer(self, request: Any) -> Any:
-        """`answer`, without blocking the event loop. A write that is under way is waited for by who is cancelled.
-
-        Otherwise it might land after the next one of the same passages, whose turn it then is.
-        """
-        self._check_process()
-        match request:
-            case EmbedQuery():
-                return await self.embed_model.aget_query_embedding(request.text)
-            case EmbedTexts():
-                return await self.embed_model.aget_text_embedding_batch(list(request.texts))
-            case RunFunction():
-                return await asyncio.to_thread(request.function)
-            case AcquirePassages():
-                return await request.claim.atake()
-        answer: Awaitable[Any]
-        if self.native is not None:
-            answer = getattr(self.native, request.method)(**request.arguments)
-        else:  # not by to_thread: the end of an event loop cancels its task, and the thread goes on
-            work = partial(copy_context().run, self._call, request)
-            answer = asyncio.get_running_loop().run_in_executor(None, work)
-        return await (answer if request.method in _READING else _to_its_end(answer))
+                return Handler(request.claim.take, request.claim.atake)
+        raise StoreError(f"a store's engine has no answer to {type(request).__name__}")
 
     def close(self) -> None:
         """Write out and release the embedded engine; a server's client is closed, and both if they were made here."""
@@ -155,6 +144,19 @@ class Connection:
             raise StoreError("there is only an async client: use the async methods, or pass `client` too")
         with self._turn:
             return getattr(self.sync, call.method)(**call.arguments)
+
+    async def _acall(self, call: QdrantCall) -> Any:
+        """`_call`, without blocking the event loop. Who is cancelled waits for a write that is under way.
+
+        Otherwise it might land after the next one of the same passages, whose turn it then is.
+        """
+        answer: Awaitable[Any]
+        if self.native is not None:
+            answer = getattr(self.native, call.method)(**call.arguments)
+        else:  # not by to_thread: the end of an event loop cancels its task, and the thread goes on
+            work = partial(copy_context().run, self._call, call)
+            answer = asyncio.get_running_loop().run_in_executor(None, work)
+        return await (answer if call.method in _READING else _to_its_end(answer))
 
 
 def embedded_client(path: str | Path, arguments: Mapping[str, Any]) -> EdgeClient:

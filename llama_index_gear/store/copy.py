@@ -11,7 +11,7 @@ from qdrant_client.http import models
 from tqdm.auto import tqdm
 
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.flow import Answer, Flow, Request, ask, ask_all
+from llama_index_gear.flow import Answer_co, Flow, Request, ask, ask_all, relay
 from llama_index_gear.requests import QdrantCall
 from llama_index_gear.store.collections import PAGE
 from llama_index_gear.store.filters import conditions
@@ -23,11 +23,11 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class StoreRequest(Request[Answer]):
+class StoreRequest(Request[Answer_co]):
     """A request, and which of the two stores it is for. Answer: the request's."""
 
     to_target: bool
-    request: Request[Answer]
+    request: Request[Answer_co]
 
 
 def copy_flow(
@@ -149,16 +149,4 @@ def _dimension_flow(side: StoreWrites, *, to_target: bool) -> Flow[int | None]:
 
 def _of_store_flow(flow: Flow[Result], *, to_target: bool) -> Flow[Result]:
     """A flow of one store, among those of two."""
-    try:
-        batch = next(flow)
-        while True:
-            try:
-                answers = yield from ask_all([StoreRequest(to_target, request) for request in batch])
-            except Exception as error:  # noqa: BLE001 - handed on: the flow raises it, or knows what to do
-                batch = flow.throw(error)
-            else:
-                batch = flow.send(answers)
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
-    finally:
-        flow.close()
+    return relay(flow, lambda batch: ask_all([StoreRequest(to_target, request) for request in batch]))

@@ -18,15 +18,7 @@ from qdrant_client.http import models
 from llama_index_gear.errors import ArgumentError, check_counts, check_numbers, check_question, check_vector
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.fusion import reciprocal_rank_fusion
-from llama_index_gear.requests import (
-    AlignPassages,
-    EmbedQuery,
-    IncidentTriples,
-    LinkTriples,
-    NeighborTriples,
-    PassageTriples,
-    SearchTriples,
-)
+from llama_index_gear.requests import AlignPassages, EmbedQuery, ExtractionCallIds, FetchPassages
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.filters import conditions
 from llama_index_gear.store.schema import (
@@ -83,8 +75,12 @@ class StoreReads:
             nodes = [known[node_id] for node_id in dict.fromkeys(node_ids) if node_id in known]
         return nodes[:limit]
 
-    def call_ids_flow(self, filters: MetadataFilters | None) -> Flow[list[tuple[str, str]]]:
-        """Answers `SharedCalls`; a page of passages at a time is in memory."""
+    def fetch_flow(self, request: FetchPassages, filters: MetadataFilters | None) -> Flow[list[BaseNode]]:
+        """Answers `FetchPassages`."""
+        return self.get_flow(list(request.ids), filters, None, vectors=False)
+
+    def call_ids_flow(self, request: ExtractionCallIds, filters: MetadataFilters | None) -> Flow[list[tuple[str, str]]]:
+        """Answers `ExtractionCallIds`; a page of passages at a time is in memory."""
         found: list[tuple[str, str]] = []
         offset, more = None, (yield from self.collections.exists_flow())
         while more:
@@ -142,21 +138,6 @@ class StoreReads:
             raise ArgumentError("a dense query needs query_embedding or query_str")
         self.collections.check_dimension(embedding, "the query's embedding")
         return embedding
-
-    def find_flow(self, request: Any, filters: MetadataFilters | None) -> Flow[Any]:
-        """Answers what filters bind."""
-        match request:
-            case LinkTriples():
-                return (yield from self.triples.link_flow(request, filters))
-            case SearchTriples():
-                return (yield from self.triples.search_flow(request, filters))
-            case PassageTriples():
-                return (yield from self.triples.passage_triples_flow(request, filters))
-            case NeighborTriples():
-                return (yield from self.triples.neighbors_flow(request, filters))
-            case IncidentTriples():
-                return (yield from self.triples.incident_flow(request, filters))
-        return (yield from self.align_flow(request, filters))
 
     def align_flow(self, request: AlignPassages, filters: MetadataFilters | None) -> Flow[list[list[NodeWithScore]]]:
         """Answers `AlignPassages`."""

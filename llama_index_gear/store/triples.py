@@ -41,7 +41,7 @@ class TripleReads:
 
     collections: Collections
 
-    def link_flow(self, link: LinkTriples, filters: MetadataFilters | None) -> Flow[list[list[StoredTriple]]]:
+    def link_flow(self, link: LinkTriples, filters: MetadataFilters | None = None) -> Flow[list[list[StoredTriple]]]:
         """Answers `LinkTriples`."""
         check_counts(top_k=link.top_k)
         if not link.texts or not (yield from self.collections.triples_exist_flow()):
@@ -109,7 +109,9 @@ class TripleReads:
         )
         return [to_stored_triple(point, float(point.score)) for point in answer]
 
-    def neighbors_flow(self, request: NeighborTriples, filters: MetadataFilters | None) -> Flow[list[list[Candidate]]]:
+    def neighbors_flow(
+        self, request: NeighborTriples, filters: MetadataFilters | None = None
+    ) -> Flow[list[list[Candidate]]]:
         """Answers `NeighborTriples`."""
         check_counts(neighbors=request.limit)
         if not request.triple_entities or not (yield from self.collections.triples_exist_flow()):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.http.models import SearchParams
 
 from llama_index_gear.errors import ArgumentError, StoreError, check_counts, check_kind
-from llama_index_gear.flow import Flow, arun, ask, run
+from llama_index_gear.flow import Answer, Flow, Request, arun, ask, run
 from llama_index_gear.requests import (
     AlignPassages,
     ChainSimilarities,
@@ -480,7 +480,7 @@ class GeARVectorStore(BasePydanticVectorStore):
 
     # -- the graph side: requests of `flow` ------------------------------------------------------------------
 
-    def answer(self, request: Any, filters: MetadataFilters | None = None) -> Any:
+    def answer(self, request: Request[Answer], filters: MetadataFilters | None = None) -> Answer:
         """Answer one of the `requests` for triples, passages, embeddings or computing.
 
         Args:
@@ -489,38 +489,34 @@ class GeARVectorStore(BasePydanticVectorStore):
                 `EmbedQuery`, `EmbedTexts` or `RunFunction`; its docstring says what the answer is.
             filters: bind what is returned, triples by the metadata of their passage.
 
-        """
-        return run(self._answer_flow(request, filters), self._connection.answer)
+        Raises:
+            StoreError: the request is none of these.
 
-    async def aanswer(self, request: Any, filters: MetadataFilters | None = None) -> Any:
+        """
+        return run(self._answer_flow(request, filters), self._connection.answer)  # type: ignore[no-any-return]
+
+    async def aanswer(self, request: Request[Answer], filters: MetadataFilters | None = None) -> Answer:
         """`answer`, without blocking the event loop."""
         return await arun(self._answer_flow(request, filters), self._connection.aanswer)
 
-    def _answer_flow(self, request: Any, filters: MetadataFilters | None) -> Flow[Any]:
+    def _answer_flow(self, request: Request[Any], filters: MetadataFilters | None) -> Flow[Any]:
         if isinstance(request, EmbedQuery | EmbedTexts | RunFunction):
-            return (yield from ask(request))
-        filters = self.scope_filters(filters)
-        answer: Any
-        match request:
-            case FetchTriples():  # of triples that a filter let through before; tenants don't rely on that
-                answer = yield from self._reads.triples.fetch_flow(request, filters if self._tenancy.field else None)
-            case ChainSimilarities():
-                answer = yield from self._reads.triples.similarities_flow(
-                    request, filters if self._tenancy.field else None
-                )
-            case FetchPassages():
-                answer = yield from self._reads.get_flow(list(request.ids), filters, None, vectors=False)
-            case ExtractionCallIds():
-                answer = yield from self._reads.call_ids_flow(filters)
-            case (
-                LinkTriples()
-                | SearchTriples()
-                | PassageTriples()
-                | NeighborTriples()
-                | IncidentTriples()
-                | AlignPassages()
-            ):
-                answer = yield from self._reads.find_flow(request, filters)
-            case _:
-                raise StoreError(f"the store has no answer to {type(request).__name__}")
-        return answer
+            return ask(request)
+        reads, triples, filters = self._reads, self._reads.triples, self.scope_filters(filters)
+        if isinstance(request, FetchTriples | ChainSimilarities) and not self._tenancy.field:
+            filters = None  # it let these triples through before; tenants don't rely on that
+        flows: dict[type, Callable[[Any, MetadataFilters | None], Flow[Any]]] = {
+            LinkTriples: triples.link_flow,
+            SearchTriples: triples.search_flow,
+            PassageTriples: triples.passage_triples_flow,
+            NeighborTriples: triples.neighbors_flow,
+            IncidentTriples: triples.incident_flow,
+            FetchTriples: triples.fetch_flow,
+            ChainSimilarities: triples.similarities_flow,
+            FetchPassages: reads.fetch_flow,
+            ExtractionCallIds: reads.call_ids_flow,
+            AlignPassages: reads.align_flow,
+        }
+        if type(request) not in flows:
+            raise StoreError(f"the store has no answer to {type(request).__name__}")
+        return flows[type(request)](request, filters)

@@ -87,6 +87,16 @@ def test_no_import_goes_round() -> None:
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
 
 
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_a_flow_is_named_as_one_and_asks_by_name(path: Path) -> None:
+    """Where flows are made of requests; `flow` itself makes them of one, of a batch, and of another flow."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef) and node.returns is not None and _name(path) != "flow":
+            assert node.name.endswith("_flow") == ast.unparse(node.returns).startswith("Flow["), node.name
+        if isinstance(node, ast.Yield) and isinstance(node.value, ast.List) and _name(path) != "flow":
+            assert len(node.value.elts) > 1, f"line {node.lineno}: yield from ask(…)"
+
+
 def test_all_is_what_can_be_imported_and_each_says_what_it_is() -> None:
     public = {name: value for name, value in vars(llama_index_gear).items() if not name.startswith("_")}
     names = {name for name, value in public.items() if not isinstance(value, ModuleType)}

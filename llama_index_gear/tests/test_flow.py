@@ -1,11 +1,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextvars import ContextVar
-from typing import Any, TypeAlias, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar, assert_type
 
 import pytest
 
-from llama_index_gear.flow import Flow, arun, run
+from llama_index_gear.flow import Flow, Request, arun, ask, ask_all, relay, run
 
 Result = TypeVar("Result")
 Numbers: TypeAlias = Generator[Any, Any, Result]
@@ -132,6 +133,58 @@ def test_flows_nest(drive: Drive) -> None:
         return int(second)
 
     assert drive(outer(), _double) == 2 * (2 + 4)
+
+
+@dataclass(frozen=True)
+class Double(Request[int]):
+    number: int
+
+
+@dataclass(frozen=True)
+class Name(Request[str]):
+    number: int
+
+
+def _answered(request: Any) -> Any:
+    return _double(request.number) if isinstance(request, Double) else str(request.number)
+
+
+def test_an_answer_has_the_type_that_its_request_names(drive: Drive) -> None:
+    """Which the type checker proves of the flow, and the flow of what comes."""
+
+    def flow() -> Flow[tuple[int, list[str]]]:
+        number = yield from ask(Double(3))
+        assert_type(number, int)
+        names = yield from ask_all([Name(number), Name(2)])
+        assert_type(names, list[str])
+        return number, names
+
+    assert drive(flow(), _answered) == (6, ["6", "2"])
+
+
+def test_what_fails_is_raised_where_it_was_asked_for(drive: Drive) -> None:
+    def flow() -> Flow[list[int]]:
+        try:
+            yield from ask(Double(-1))
+        except Broken:
+            return (yield from ask_all([]))
+        return []
+
+    assert drive(flow(), _answered) == []
+
+
+@pytest.mark.parametrize("ends", ["close", "interrupt"])
+def test_a_flow_that_a_traceback_holds_is_closed_with_its_relay(ends: str) -> None:
+    log: list[Any] = []
+    held = _flow([[1]], log)
+    relayed = relay(held, ask_all)
+    assert next(relayed) == [1]
+    if ends == "close":
+        relayed.close()
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            relayed.throw(KeyboardInterrupt)
+    assert log == ["closed"]
 
 
 async def test_a_batch_is_answered_concurrently() -> None:

@@ -223,7 +223,7 @@ def test_bad_arguments(tmp_path: Path) -> None:
     graph = ExternalTripleStore.from_path(tmp_path / "graph", embed_model=EMBED)
     graph.load(TRIPLES)
     with pytest.raises(StoreError, match="no answer to FetchPassages"):
-        graph.answer(FetchPassages(["x"]))
+        graph.answer(FetchPassages(["x"]))  # type: ignore[arg-type]
     for request in (LinkTriples(["x"], 0, embedded("x")), NeighborTriples([("Q1",)], embedded("x"), [], 0, "x")):
         with pytest.raises(ArgumentError, match="1 or more"):
             graph.answer(request)

@@ -36,6 +36,7 @@ from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
+from llama_index_gear.flow import Request
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.postprocessors.beam_search import DiverseTripleBeamSearch
 from llama_index_gear.query_engines.gear import GeARQueryEngine
@@ -350,7 +351,7 @@ def ids(nodes: Sequence[BaseNode] | None) -> list[str]:
     return sorted(node.node_id for node in nodes or [])
 
 
-REQUESTS = [
+REQUESTS: list[Request[Any]] = [
     LinkTriples(["Ada wrote to Bob"], 5, EMBED.get_query_embedding("Ada")),
     SearchTriples(["Ada wrote to Bob"], 5),
     PassageTriples(["1-a"], EMBED.get_query_embedding("Ada"), None),

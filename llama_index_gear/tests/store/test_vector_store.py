@@ -557,8 +557,8 @@ def test_any_text_comes_back_unchanged(make_store: MakeStore, text: str) -> None
     assert {t.triple for t in found} == set(facts)
     for fact in facts:
         (near,) = store.answer(NeighborTriples([fact.entities], query, [], 5))
-        facts = store.answer(FetchTriples([found.id for found in near])).values()
-        assert (fact, "id " + text) in [(found.triple, found.passage_id) for found in facts]
+        fetched = store.answer(FetchTriples([candidate.id for candidate in near])).values()
+        assert (fact, "id " + text) in [(triple.triple, triple.passage_id) for triple in fetched]
     for mode in (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.HYBRID):
         store.query(dense(text, mode=mode))
     store.delete("doc " + text)
