@@ -18,12 +18,13 @@ from llama_index_gear.expansion.beam_search import BeamSearch, Scorer
 from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.expansion.pipeline import GraphExpansion
 from llama_index_gear.expansion.reader import READ_PROMPT
+from llama_index_gear.store.connection import BoundToProcess
 from llama_index_gear.store.vector_store import GeARVectorStore
 
 dispatcher = get_dispatcher(__name__)
 
 
-class DiverseTripleBeamSearch(BaseNodePostprocessor):
+class DiverseTripleBeamSearch(BoundToProcess, BaseNodePostprocessor):
     """Adds passages that the graph leads to, and ranks them with those that came in (GeAR §4).
 
     `index.as_query_engine(node_postprocessors=[DiverseTripleBeamSearch(vector_store=store)])`. What comes in is
