@@ -33,7 +33,7 @@ from llama_index_gear.store.schema import (
     any_of,
     passage_payload,
     point_id_of,
-    to_node,
+    read_passages,
     triple_payload,
     vectors_config,
 )
@@ -317,8 +317,9 @@ class StoreDeletes:
                     yield from self.collections.deleting(
                         passages, models.PointIdsList(points=[each.id for each in points])
                     )
-                if points and has_triples:
-                    mine = any_of("passage_id", [to_node(point).node_id for point in points])
+                owners = [node.node_id for node, _ in read_passages(points)[0]]
+                if owners and has_triples:
+                    mine = any_of("passage_id", owners)
                     yield from self.collections.deleting(triples, models.Filter(must=[mine]))
                 if offset is None:
                     break
