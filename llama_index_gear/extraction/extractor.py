@@ -8,7 +8,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from llama_index.core.bridge.pydantic import ConfigDict, Field, PrivateAttr
 from llama_index.core.llms import LLM
@@ -19,7 +19,7 @@ from llama_index.core.storage.kvstore.types import BaseKVStore
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from tqdm.auto import tqdm
 
-from llama_index_gear.errors import ArgumentError, ExtractionError, check_counts, check_numbers
+from llama_index_gear.errors import ArgumentError, ExtractionError, check_counts, check_kind, check_numbers
 from llama_index_gear.extraction.accounting import (
     FAILED_EXTRACTIONS,
     CostBudget,
@@ -39,6 +39,12 @@ from llama_index_gear.extraction.calls import (
     group_into_calls,
     group_into_pages,
 )
+from llama_index_gear.extraction.serialization import (
+    llm_from_dict,
+    llm_to_dict,
+    prompt_from_dict,
+    prompt_to_dict,
+)
 from llama_index_gear.flow import gather, run_coroutine
 from llama_index_gear.llm.client import offers_functions
 from llama_index_gear.nodes import read_triples
@@ -49,6 +55,8 @@ logger = logging.getLogger(__name__)
 
 _PAGE = 1024
 """Passages of a retry that are in memory at a time."""
+
+_PROMPTS = ("extract_prompt", "extract_several_prompt")
 
 _Store = Callable[[Sequence[BaseNode], Sequence[BaseNode]], Awaitable[None]]
 
@@ -201,12 +209,67 @@ class GeARTripleExtractor(TransformComponent):
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """Serialised form; what the pipeline's cache recognises the transformation by.
 
-        It names the model and the prompt, which LlamaIndex's own form doesn't, and how many runs had failures: the
-        pipeline caches a whole batch, and a batch with failures must not be served again.
+        It holds the model and the prompts, which LlamaIndex's own form doesn't, but for keys and for how the model is
+        reached; and how many runs had failures: the pipeline caches a whole batch, and a batch with failures must not
+        be served again. What doesn't change what is extracted is left out: `num_workers`, `price`, `cache`, ….
         """
         plain = super().to_dict(**kwargs)
         fingerprint = self._asking.fingerprint()
-        return {**plain, "fingerprint": fingerprint, "failed_runs": self._memory.failed_runs(fingerprint)}
+        prompts = {name: prompt_to_dict(getattr(self, name)) or plain.get(name) for name in _PROMPTS}
+        failed_runs = self._memory.failed_runs(fingerprint)
+        return {
+            **plain,
+            "llm": llm_to_dict(self.llm),
+            **prompts,
+            "fingerprint": fingerprint,
+            "failed_runs": failed_runs,
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> Self:
+        """The extractor that `to_dict` was called on, with the same fingerprint.
+
+        Args:
+            data: the serialised form.
+            **kwargs: arguments of the constructor, in place of the form's or besides: `llm`, where LlamaIndex can't
+                load it; `num_workers`, `price`, `max_cost`, `cache` and the others that the form leaves out.
+
+        Raises:
+            ArgumentError: the form is of something else; or its model or a prompt can't be made from it, and is not
+                passed.
+
+        """
+        check_kind(dict, hint="pass what to_dict gave", data=data)
+        settings = {**data, **kwargs}
+        fingerprint = settings.pop("fingerprint", None)
+        for name in ("class_name", "failed_runs"):
+            settings.pop(name, None)
+        if unknown := sorted(map(str, settings.keys() - cls.model_fields.keys())):
+            raise ArgumentError(f"a {cls.__name__} has no {', '.join(unknown)}: pass what its to_dict gave")
+        if settings.get("llm") is not None:
+            settings["llm"] = llm_from_dict(settings["llm"])
+        settings.update({name: prompt_from_dict(name, settings[name]) for name in _PROMPTS if name in settings})
+        made = cls(**settings)
+        asks_otherwise = fingerprint not in (None, made._asking.fingerprint())
+        if asks_otherwise and not kwargs.keys() & {"llm", "structured", *_PROMPTS}:
+            raise ArgumentError("the model can't be made from data as it was: pass it, from_dict(data, llm=…)")
+        return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: all settings, or it is refused. LlamaIndex leaves out what can't be, and deletes it here."""
+        settings = dict(self.__dict__)
+        state = super().__getstate__()
+        if lost := sorted(settings.keys() - self.__dict__.keys()):
+            self.__dict__.update(settings)
+            raise ArgumentError(
+                f"the extractor's {' and '.join(lost)} can't be pickled: let the pipeline run in one process, where "
+                "the extractor makes num_workers calls at once"
+            )
+        return state
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        """Another extractor with the same settings, which has spent nothing; it shares the model and the cache."""
+        return type(self)(**{name: getattr(self, name) for name in type(self).model_fields})
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
         """Copies of the nodes with their triples, in order; also inside a running event loop."""

@@ -28,7 +28,7 @@ from llama_index_gear.requests import (
     RunFunction,
 )
 from llama_index_gear.store.collections import TRIPLE_WORDS, Collections, WordEncoder, encoder
-from llama_index_gear.store.connection import NAME_FIRST, Connection, embedded_client
+from llama_index_gear.store.connection import NAME_FIRST, BoundToProcess, Connection, embedded_client
 from llama_index_gear.store.edge.client import EdgeClient
 from llama_index_gear.store.schema import (
     DENSE,
@@ -53,7 +53,7 @@ class LoadResult:
     written: int = 0
 
 
-class ExternalTripleStore:
+class ExternalTripleStore(BoundToProcess):
     """Triples of a knowledge graph in one Qdrant collection: loaded once, then only read, by any number of stores.
 
     Sparse by default (BM25, as in Millions of GeAR-s Eq. 3): no triple is embedded when it is loaded. Facts are linked

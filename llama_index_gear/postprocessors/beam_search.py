@@ -22,12 +22,13 @@ from llama_index_gear.expansion.pipeline import GraphExpansion
 from llama_index_gear.expansion.reader import READ_PROMPT
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.prompting import HasPrompts, Prompts
+from llama_index_gear.store.connection import BoundToProcess
 from llama_index_gear.store.vector_store import GeARVectorStore
 
 dispatcher = get_dispatcher(__name__)
 
 
-class DiverseTripleBeamSearch(HasPrompts, BaseNodePostprocessor, PromptMixin):
+class DiverseTripleBeamSearch(BoundToProcess, HasPrompts, BaseNodePostprocessor, PromptMixin):
     """Adds passages that the graph leads to, and ranks them with those that came in (GeAR §4).
 
     `index.as_query_engine(node_postprocessors=[DiverseTripleBeamSearch(vector_store=store)])`. What comes in is

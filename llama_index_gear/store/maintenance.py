@@ -23,9 +23,11 @@ from llama_index_gear.store.filters import around
 from llama_index_gear.store.passages import StoreReads
 from llama_index_gear.store.schema import (
     DENSE,
+    FACT,
     any_of,
+    is_triple,
     passage_payload,
-    to_node,
+    read_passages,
     to_stored_triple,
     triple_payload,
 )
@@ -52,6 +54,8 @@ class StoreReport:
         without_tenant: ids of passages that no tenant has though the store has a `tenant_field`: nobody sees them. Add
             them again with their tenant, to the store itself (not to a tenant's, which may not take them).
         orphaned: ids of passages that are gone and left triples; these are deleted by `repair`.
+        foreign: ids of points, in either collection, that hold no passage or no triple: another program wrote them.
+            Nothing reads them; delete them with the store's `client`, or keep to another `collection_name`.
         passage_agreement: median cosine, of a sample, of a passage's stored embedding and the store's `embed_model`'s
             (1 if that made it); None if nothing was compared.
         triple_agreement: the same of triples, but the lowest.
@@ -64,6 +68,7 @@ class StoreReport:
     outdated: tuple[str, ...] = ()
     orphaned: tuple[str, ...] = ()
     without_tenant: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
     passage_agreement: float | None = None
     triple_agreement: float | None = None
 
@@ -76,7 +81,7 @@ class StoreReport:
     @property
     def ok(self) -> bool:
         """Whether all is well."""
-        wrong = (self.incomplete, self.outdated, self.orphaned, self.without_tenant)
+        wrong = (self.incomplete, self.outdated, self.orphaned, self.without_tenant, self.foreign)
         return not (any(wrong) or self.wrong_embedder)
 
     def __str__(self) -> str:
@@ -88,6 +93,7 @@ class StoreReport:
                 (self.outdated, "passages with outdated triples or metadata"),
                 (self.orphaned, "passages gone, whose triples are left"),
                 (self.without_tenant, "passages that no tenant has"),
+                (self.foreign, "points of another program"),
             )
             if ids
         ]
@@ -106,6 +112,7 @@ class _Wrong:
     incomplete: list[str] = field(default_factory=list)
     outdated: list[str] = field(default_factory=list)
     without_tenant: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
     owned: int = 0
 
 
@@ -128,7 +135,7 @@ class StoreChecks:
         if has_passages:
             yield from self.collections.exists_flow()  # or complains of another program's collection
             wrong = yield from self._compare_flow(has_triples, passages)
-        orphaned = (yield from self._orphans_flow(has_passages, triples)) if wrong.owned < triples else []
+        orphaned = (yield from self._orphans_flow(has_passages, triples, wrong)) if wrong.owned < triples else []
         return StoreReport(
             passages,
             triples,
@@ -136,6 +143,7 @@ class StoreChecks:
             tuple(wrong.outdated),
             tuple(orphaned),
             tuple(wrong.without_tenant),
+            tuple(wrong.foreign),
             (yield from self._compare_passages_flow(sample_size)) if sample_size and has_passages else None,
             (yield from self._compare_triples_flow(sample_size)) if sample_size and has_triples else None,
         )
@@ -178,9 +186,10 @@ class StoreChecks:
                 points, offset = yield from self.collections.page_flow(
                     self.collections.passages, None, payload=True, vectors=False, limit=_PASSAGES, offset=offset
                 )
-                nodes = [to_node(point) for point in points]
-                stored = (yield from self._triples_flow(nodes)) if has_triples and nodes else {}
-                for node, point in zip(nodes, points, strict=True):
+                read, foreign = read_passages(points)
+                wrong.foreign += foreign
+                stored = (yield from self._triples_flow([node for node, _ in read])) if has_triples and read else {}
+                for node, point in read:
                     own = stored.get(node.node_id, {})
                     wanted = {triple.id(node.node_id) for triple in read_triples(node)}
                     shared = _plain(triple_payload(node))
@@ -208,16 +217,17 @@ class StoreChecks:
             found.setdefault(point.payload["passage_id"], {})[str(point.id)] = point.payload
         return found
 
-    def _orphans_flow(self, has_passages: bool, triples: int) -> Flow[list[str]]:
-        """Passages that triples belong to, and that are not there."""
+    def _orphans_flow(self, has_passages: bool, triples: int, wrong: _Wrong) -> Flow[list[str]]:
+        """Passages that triples belong to, and that are not there; what is no triple goes among the foreign points."""
         missing: dict[str, None] = {}
         offset = None
         with tqdm(total=triples, desc="Checking triples", disable=not self.show_progress) as bar:
             while True:
                 points, offset = yield from self.collections.page_flow(
-                    self.collections.triples, None, payload=["passage_id"], vectors=False, offset=offset
+                    self.collections.triples, None, payload=FACT, vectors=False, offset=offset
                 )
-                owners = list({point.payload["passage_id"]: None for point in points})
+                wrong.foreign += [str(point.id) for point in points if not is_triple(point)]
+                owners = list({point.payload["passage_id"]: None for point in points if is_triple(point)})
                 there = (yield from self.collections.present_flow(owners)) if has_passages else set()
                 missing.update(dict.fromkeys(owner for owner in owners if owner not in there))
                 bar.update(len(points))
@@ -225,13 +235,13 @@ class StoreChecks:
                     return list(missing)
 
     def _compare_passages_flow(self, sample_size: int) -> Flow[float | None]:
-        points = yield from self._sample_flow(self.collections.passages, sample_size)
-        texts = [to_node(point).get_content(metadata_mode=MetadataMode.EMBED) for point in points]
-        cosines = yield from self._cosines_flow(points, texts)
+        read, _ = read_passages((yield from self._sample_flow(self.collections.passages, sample_size)))
+        texts = [node.get_content(metadata_mode=MetadataMode.EMBED) for node, _ in read]
+        cosines = yield from self._cosines_flow([point for _, point in read], texts)
         return round(statistics.median(cosines), 4) if cosines else None
 
     def _compare_triples_flow(self, sample_size: int) -> Flow[float | None]:
-        points = yield from self._sample_flow(self.collections.triples, sample_size)
+        points = list(filter(is_triple, (yield from self._sample_flow(self.collections.triples, sample_size))))
         cosines = yield from self._cosines_flow(points, [to_stored_triple(point, 0.0).triple.text for point in points])
         return round(min(cosines), 4) if cosines else None
 
@@ -248,7 +258,7 @@ class StoreChecks:
                 offset=str(uuid.UUID(int=number * 2**128 // sample_size)),
             )
             found.update({str(point.id): point for point in points})
-        return list(found.values())
+        return [point for point in found.values() if DENSE in (point.vector or {})]
 
     def _cosines_flow(self, points: Sequence[Any], texts: Sequence[str]) -> Flow[list[float]]:
         if not points:
@@ -269,13 +279,13 @@ class StoreChecks:
                     limit=self.writes.batch_size,
                     offset=offset,
                 )
-                nodes = [to_node(point) for point in points]
-                vectors = yield from ask(
-                    EmbedTexts([node.get_content(metadata_mode=MetadataMode.EMBED) for node in nodes])
-                )
-                for node, vector in zip(nodes, vectors, strict=True):
-                    node.embedding = vector
-                yield from self.writes.rewrite_flow(nodes, embed_triples=True)
+                nodes = [node for node, _ in read_passages(points)[0]]
+                if nodes:
+                    texts = [node.get_content(metadata_mode=MetadataMode.EMBED) for node in nodes]
+                    vectors = yield from ask(EmbedTexts(texts))
+                    for node, vector in zip(nodes, vectors, strict=True):
+                        node.embedding = vector
+                    yield from self.writes.rewrite_flow(nodes, embed_triples=True)
                 bar.update(len(points))
                 if offset is None:
                     return

@@ -15,7 +15,7 @@ from llama_index.vector_stores.qdrant.base import (
 )
 from qdrant_client.http import models
 
-from llama_index_gear.errors import check_characters
+from llama_index_gear.errors import StoreError, TripleError, check_characters
 from llama_index_gear.nodes import DOC_KEYS, EXTRACTION_KEY, TRIPLES_KEY, triple_metadata_keys, without_explanation
 from llama_index_gear.triple import NAMESPACE, StoredTriple, Triple
 
@@ -74,11 +74,39 @@ def point_id_of(node_id: str) -> str:
 
 
 def to_node(point: Any) -> BaseNode:
-    """The node that a passage point holds, with its embedding if it was asked for."""
-    node = metadata_dict_to_node(point.payload)
+    """The node that a passage point holds, with its embedding if it was asked for.
+
+    Raises:
+        StoreError: it holds none.
+
+    """
+    try:
+        node = metadata_dict_to_node(point.payload or {})
+    except (TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
+        raise _foreign(point, "passage", error) from error
     if isinstance(point.vector, dict):
         node.embedding = point.vector.get(DENSE)
     return node
+
+
+def read_passages(points: Sequence[Any]) -> tuple[list[tuple[BaseNode, Any]], list[str]]:
+    """The nodes that points hold, each with its point; and the ids of the points that hold none."""
+    read, foreign = [], []
+    for point in points:
+        try:
+            read.append((to_node(point), point))
+        except StoreError:
+            foreign.append(str(point.id))
+    return read, foreign
+
+
+def _foreign(point: Any, kind: str, error: Exception) -> StoreError:
+    why = str(error).partition("\n")[0]
+    return StoreError(
+        f"point {str(point.id)!r} holds no {kind} ({type(error).__name__}: {why}): another program wrote it. check() "
+        "names all such points: delete them with the store's client, or choose another collection_name and ingest "
+        "into it"
+    )
 
 
 def shared_call(point: Any) -> str:
@@ -88,11 +116,28 @@ def shared_call(point: Any) -> str:
 
 
 def to_stored_triple(point: Any, score: float) -> StoredTriple:
-    """The triple that a point holds."""
-    payload = point.payload
-    triple = Triple(payload["subject"], payload["predicate"], payload["object"])
-    entities = payload["entities"] or payload.get("names", ())
-    return StoredTriple(str(point.id), triple, payload.get("passage_id", ""), score, tuple(entities))
+    """The triple that a point holds.
+
+    Raises:
+        StoreError: it holds none.
+
+    """
+    payload = point.payload or {}
+    try:
+        triple = Triple(payload["subject"], payload["predicate"], payload["object"])
+        entities = tuple(payload["entities"] or payload.get("names", ()))
+    except (TripleError, TypeError, KeyError) as error:
+        raise _foreign(point, "triple", error) from error
+    return StoredTriple(str(point.id), triple, payload.get("passage_id", ""), score, entities)
+
+
+def is_triple(point: Any) -> bool:
+    """Whether a point holds a triple of a passage."""
+    try:
+        owner: Any = to_stored_triple(point, 0.0).passage_id
+    except StoreError:
+        return False
+    return isinstance(owner, str) and bool(owner)
 
 
 def triple_payload(node: BaseNode) -> dict[str, Any]:

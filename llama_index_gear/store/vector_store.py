@@ -38,7 +38,7 @@ from llama_index_gear.requests import (
     SearchTriples,
 )
 from llama_index_gear.store.collections import TRIPLE_WORDS, Collections, encoder
-from llama_index_gear.store.connection import NAME_FIRST, Connection, embedded_client
+from llama_index_gear.store.connection import NAME_FIRST, BoundToProcess, Connection, embedded_client
 from llama_index_gear.store.copy import check_alike, copy_flow
 from llama_index_gear.store.edge.client import EdgeClient
 from llama_index_gear.store.locks import PassageLocks
@@ -49,7 +49,7 @@ from llama_index_gear.store.writes import StoreDeletes, StoreWrites
 from llama_index_gear.tenancy import Tenancy
 
 
-class GeARVectorStore(BasePydanticVectorStore):
+class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
     """Passages and triples in Qdrant, as one LlamaIndex vector store (design: GeAR §3's two aligned indexes).
 
     Use it wherever LlamaIndex takes a vector store: `IngestionPipeline(vector_store=…)`, `VectorStoreIndex`,

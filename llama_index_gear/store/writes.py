@@ -33,7 +33,7 @@ from llama_index_gear.store.schema import (
     any_of,
     passage_payload,
     point_id_of,
-    to_node,
+    read_passages,
     triple_payload,
     vectors_config,
 )
@@ -327,8 +327,9 @@ class StoreDeletes:
                     yield from self.collections.delete_flow(
                         passages, models.PointIdsList(points=[point.id for point in points])
                     )
-                if points and has_triples:
-                    of_deleted = any_of("passage_id", [to_node(point).node_id for point in points])
+                owners = [node.node_id for node, _ in read_passages(points)[0]]
+                if owners and has_triples:
+                    of_deleted = any_of("passage_id", owners)
                     yield from self.collections.delete_flow(triples, models.Filter(must=[of_deleted]))
                 if offset is None:
                     break

@@ -1,0 +1,97 @@
+"""What holds a store refuses to be pickled and copied deeply, in plain words, and goes on working afterwards."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llama_index.core import Settings, VectorStoreIndex
+from llama_index.core.llms import MockLLM
+from llama_index.core.schema import NodeWithScore
+
+from llama_index_gear.errors import StoreError
+from llama_index_gear.knowledge_graph.store import ExternalTripleStore
+from llama_index_gear.postprocessors.beam_search import DiverseTripleBeamSearch
+from llama_index_gear.query_engines.gear import GeARQueryEngine
+from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
+from llama_index_gear.retrievers.external import ExternalGeARRetriever
+from llama_index_gear.retrievers.gear import GeARRetriever
+from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
+from llama_index_gear.retrievers.t2rag import T2RAGRetriever
+from llama_index_gear.store.vector_store import GeARVectorStore
+from llama_index_gear.testing import WordEmbedding
+from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.triple import Triple
+
+EMBED = WordEmbedding(8)
+FACT = Triple("Ada", "knows", "Bob")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[GeARVectorStore]:
+    with GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED, tenant_field="who") as store:
+        facts = [("Ada", "knows", "Bob")]
+        store.add([passage("p", "Ada knows Bob.", facts, metadata={"who": "me"}, embed_model=EMBED)])
+        yield store
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Iterator[ExternalTripleStore]:
+    with ExternalTripleStore.from_path(tmp_path / "graph", embed_model=EMBED) as graph:
+        graph.load([FACT])
+        yield graph
+
+
+def holders(store: GeARVectorStore, graph: ExternalTripleStore) -> dict[str, Any]:
+    llm, bound = MockLLM(), store.for_tenant("me")
+    gear, t2rag = GeARRetriever(bound, llm=llm), T2RAGRetriever(bound, llm=llm)
+    return {
+        "store": store,
+        "tenant": bound,
+        "graph": graph,
+        "naive": NaiveGERetriever(bound),
+        "sync": SyncGERetriever(bound, llm=llm),
+        "gear": gear,
+        "external": ExternalGeARRetriever(bound, graph, llm=llm),
+        "t2rag": t2rag,
+        "gear engine": GeARQueryEngine(gear),
+        "t2rag engine": T2RAGQueryEngine(t2rag),
+        "postprocessor": DiverseTripleBeamSearch(bound),
+        "llama_index's engine": VectorStoreIndex.from_vector_store(bound, embed_model=EMBED).as_query_engine(
+            llm=llm, node_postprocessors=[DiverseTripleBeamSearch(bound)]
+        ),
+    }
+
+
+COPIES: dict[str, Callable[[Any], object]] = {"pickled": pickle.dumps, "deep": copy.deepcopy}
+
+
+@pytest.mark.parametrize("how", COPIES)
+def test_they_refuse_and_say_what_to_do(
+    how: str, store: GeARVectorStore, graph: ExternalTripleStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Settings, "_llm", MockLLM())
+    for name, holder in holders(store, graph).items():
+        try:
+            COPIES[how](holder)
+        except StoreError as error:
+            assert re.search("holds a connection.*make another one.*url=….*from_path", str(error)), name
+        else:
+            pytest.fail(f"{name} can be copied")
+    with pytest.raises(StoreError, match="this GeARVectorStore holds a connection"):
+        store.model_copy(deep=True)
+    assert [node.node_id for node in store.for_tenant("me").get_nodes()] == ["p"] and graph.count() == 1
+    search = DiverseTripleBeamSearch(store.for_tenant("me"))
+    found = search.postprocess_nodes([NodeWithScore(node=passage("p", "x", embed_model=EMBED))], query_str="Ada?")
+    assert [node.node_id for node in found] == ["p"]
+
+
+def test_a_shallow_copy_of_a_store_shares_its_connection(store: GeARVectorStore) -> None:
+    for again in (copy.copy(store), store.model_copy()):
+        assert again.client is store.client
+        assert [node.node_id for node in again.for_tenant("me").get_nodes()] == ["p"]
