@@ -90,27 +90,6 @@ class Results:
         has_as_many = self.files.get(file, {}).get("conditions", {}).get("max_steps") == most
         return self.row(file, method if has_as_many else f"{method}[max_steps={most}]")
 
-    def setup(self, file: str) -> str:
-        """One line on how a file came about; empty if there is no such file."""
-        if file not in self.files:
-            return ""
-        have = self.files[file]["conditions"]
-        reader = {
-            "none": "no language model",
-            "own": "a stand-in as reader: of the triples of the ten passages of hybrid retrieval the five most similar "
-            "to the question",
-            "recorded": "a strong model as reader, recorded once on the ten passages that hybrid retrieval with "
-            "MiniLM finds, whatever the base",
-        }
-        triples = {"file": "triples of GPT-3.5", "offline": "triples by rule", "llm": "triples of the model"}
-        scorer = f", chains scored by {have['scorer']}" if self.walks(file) else ""
-        steps = f", at most {most} steps or rounds" if (most := have.get("max_steps")) else ""
-        return (
-            f"`{file}.json`: {have['questions']} questions, {have['passages']:,} passages, {have['triples']:,} "
-            f"{triples[have['triples_from']]}, {have['embed']}{scorer}, {reader.get(have['llm'], have['llm'])}{steps}; "
-            f"95 % intervals of R@10 about ± {self.half_width(file):.1f} points"
-        )
-
     def walks(self, file: str) -> bool:
         """Whether a method of a file expands along the graph, so that chains are scored."""
         parts = {part for row in self.files[file]["methods"] for part in row["method"].partition("[")[0].split("+")}
