@@ -31,7 +31,7 @@ def legend(results: Results) -> str:
         lists(results),
         "**Models.** mpnet is all-mpnet-base-v2, minilm is all-MiniLM-L6-v2. A recorded reader is a strong model. It "
         "was asked once, about the ten passages that hybrid retrieval with minilm finds; its notes are given to every "
-        "base. A stand-in reader takes, of the triples of hybrid's ten passages, the five most similar to the question. "
+        "base. A stand-in reader takes the five triples of hybrid's ten passages that resemble the question most. "
         "The reader Qwen runs in 4 bits.",
         "**Answers.** Read from the first five passages, with one prompt for all methods; T²RAG answers from what it "
         "resolved. F1 follows HotpotQA's script on MuSiQue too: yes, no and noanswer score only if both sides say the "
