@@ -160,6 +160,8 @@ def test_with_a_small_model_no_method_differs_from_hybrid_beyond_chance() -> Non
     assert min(points, key=lambda method: points[method]) == "t2rag"
     gear, one = (RESULTS.row(LLM_FILE, f"hybrid+gear{steps}") for steps in ("", "[max_steps=1]"))
     assert gear is not None and one is not None and gear["steps"] < 2
+    two = RESULTS.of_steps(LLM_FILE, "hybrid+gear", 2)
+    assert two is not None and two["steps"] < 1.5  # most questions took one
     assert one["recall@5"] > gear["recall@5"]
 
 
@@ -186,6 +188,8 @@ def test_the_sizes_that_were_measured() -> None:
     assert sizes == pytest.approx([1e4, 1e5, 1e6, 5e6, 1e7], rel=1e-3)
     fewer_hubs = [row["triples"] for row in RESULTS.files["speed-extracted"]["sizes"]]
     assert fewer_hubs == pytest.approx(sizes[:4], rel=1e-3)
+    rows = [line for line in PAGES["scale"].split("figures: scale")[1].splitlines() if line.startswith("| ")][2:7]
+    assert [" – |" in row for row in rows] == [False] * 4 + [True]  # the largest store has no other beside it
 
 
 def test_the_figures_in_a_docstring_are_committed_results() -> None:

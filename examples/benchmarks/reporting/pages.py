@@ -50,7 +50,7 @@ def fill(text: str, results: Results) -> str:
 
 
 def outside_markers(text: str) -> str:
-    """What is written by hand: a page without its code and without what stands between markers."""
+    """The text that is written by hand: a page without its code and without its tables between markers."""
     return re.sub(r"```.*?```", "", _MARKED.sub("", text), flags=re.DOTALL)
 
 
@@ -81,7 +81,7 @@ def star(gain: dict[str, float] | None) -> str:
 
 
 def costs_table(results: Results) -> str:
-    """What a question costs with a small model, and what it gives."""
+    """Calls, tokens, recall and answers of every method with a small model."""
     rows = []
     for label, method in COSTS.items():
         row = results.row(LLM_FILE, method)
@@ -102,7 +102,7 @@ def triples_by_source(results: Results) -> str:
 
 
 def shared_table(results: Results) -> str:
-    """What passages that share a call cost, and what their triples give."""
+    """Calls, tokens and recall where passages share a call of the extractor."""
     first = results.files[SHARED_FILES[1]]["conditions"]
     alone = recalls(results.row(SHARED_FILES[1], "hybrid"))
     head = ["passages a call", "calls", "asked again", "tokens a passage, prompt + completion", "triples"]
@@ -114,8 +114,8 @@ def shared_table(results: Results) -> str:
 
 
 def scale_table(results: Results) -> str:
-    """What a store takes by size: loading, memory, disk, time of a query."""
-    fewer_hubs = {round(row["triples"], -3): row for row in results.files["speed-extracted"]["sizes"]}
+    """Loading, memory, disk and the time of a query, by the size of a store."""
+    fewer_hubs = {f"{row['triples']:.0e}": row for row in results.files["speed-extracted"]["sizes"]}
     rows = []
     for row in (row for file in ("speed", "speed-10m") for row in results.files[file]["sizes"]):
         rows.append(
@@ -126,7 +126,7 @@ def scale_table(results: Results) -> str:
                 f"{row['opening_seconds']} s",
                 f"{row['search_ms']:.0f} ms",
                 milliseconds(row),
-                milliseconds(fewer_hubs.get(round(row["triples"], -3))),
+                milliseconds(fewer_hubs.get(f"{row['triples']:.0e}")),
             ]
         )
     head = ["triples", "loading, triples a second (its last tenth)", "memory while loading", "memory in use", "disk"]
@@ -158,12 +158,12 @@ def billion_table(results: Results) -> str:
 
 
 def ingest_table(results: Results) -> str:
-    """How much of an ingest the embedding model takes."""
+    """The share of an ingest that the embedding model takes."""
     have = results.files["musique_train-minilm-ingest"]["conditions"]
     return table(
         ["ingest of MuSiQue, its triples ready, all-MiniLM-L6-v2", ""],
         [
-            ["passages, triples", f"{have['passages']:,}, {have['triples']:,}"],
+            ["passages, triples", f"{have['passages']:,} and {have['triples']:,}"],
             [
                 "share of the time that embedding takes",
                 f"{100 * have['embedding_seconds'] / have['ingest_seconds']:.0f} %",
@@ -182,18 +182,18 @@ def soak_table(results: Results) -> str:
             ["calls that add, delete and ask", f"{sum(have['actions'].values()):,}"],
             ["`kill -9`", str(have["kills"])],
             ["of these in the middle of a call", str(have["in_the_middle"])],
-            ["passages, triples at the end", f"{have['passages']:,}, {have['triples']:,}"],
+            ["passages, triples at the end", f"{have['passages']:,} and {have['triples']:,}"],
             ["equal to a store written once, without a repair", equal],
         ],
     )
 
 
 def graph_table(results: Results) -> str:
-    """What a step of beam search takes on an external graph, by size."""
+    """The time of a step of beam search on an external graph, its memory and disk, by size."""
     rows = []
     for graph in results.files["graph_speed"]["graphs"]:
         loading = graph["load_triples_per_second"]
-        parts = ", ".join(f"{graph['step_ms'][part]:.0f}" for part in ("link", "neighbors", "passages"))
+        parts = ", ".join(f"{graph['step_ms'][part]}" for part in ("link", "neighbors", "passages"))
         rows.append(
             [
                 f"{graph['triples']:,}",
@@ -202,7 +202,7 @@ def graph_table(results: Results) -> str:
                 f"{parts} ms",
                 str(graph["embedded_a_step"]),
                 *(f"{graph[key] / 1000:.1f} GB" for key in ("memory_mb", "disk_mb")),
-                f"{graph['reopen_seconds']:.0f} s",
+                f"{graph['reopen_seconds']} s",
             ]
         )
     head = ["triples", "loading", "a step, median / 95th percentile", "link, neighbors, passages"]
@@ -210,7 +210,7 @@ def graph_table(results: Results) -> str:
 
 
 def dump_table(results: Results) -> str:
-    """How fast a dump of Wikidata is read."""
+    """The speed at which a dump of Wikidata is read."""
     rows = [
         [
             f"`{dump['file']}`, {dump['megabytes']} MB",

@@ -38,7 +38,7 @@ LLM_FILE = "musique_train-minilm-qwen"
 IRCOT_FILE = f"{LLM_FILE}-ircot"
 """The same questions and model: IRCoT over other bases than hybrid."""
 SHARED_FILES = {number: f"sample-minilm-qwen-{number}" for number in (1, 5)}
-"""Of so many passages a call."""
+"""The files of runs with so many passages a call."""
 LLM_METHODS = {
     "no passages": "closed-book",
     "gold passages": "gold",
@@ -91,7 +91,7 @@ class Results:
         return self.row(file, method if has_as_many else f"{method}[max_steps={most}]")
 
     def walks(self, file: str) -> bool:
-        """Whether a method of a file expands along the graph, so that chains are scored."""
+        """Say if a method of a file walks the graph, so that chains are scored."""
         parts = {part for row in self.files[file]["methods"] for part in row["method"].partition("[")[0].split("+")}
         return not parts.isdisjoint({"naive", "sync", "gear"})
 
@@ -101,13 +101,13 @@ class Results:
         return statistics.fmean((row["interval@10"][1] - row["interval@10"][0]) / 2 for row in rows)
 
     def groups(self, file: str) -> str:
-        """How many questions of a file have how many hops."""
+        """The numbers of questions of a file by hops."""
         row = self.files[file]["methods"][0]
         return ", ".join(f"{group['questions']} of {hops} hops" for hops, group in row["by_hops"].items())
 
 
 def shared_cells(results: Results, number: int) -> list[str]:
-    """What so many passages a call take, and what their triples are worth; nothing if that was not run."""
+    """Cost and recall with so many passages a call; empty if that was not run."""
     if (file := SHARED_FILES[number]) not in results.files:
         return []
     have = results.files[file]["conditions"]

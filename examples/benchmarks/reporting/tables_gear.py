@@ -26,7 +26,7 @@ def table_2(results: Results) -> str:
 
 
 def hipporag(results: Results) -> str:
-    """What synonym edges, and the weight of facts, give HippoRAG's PageRank."""
+    """HippoRAG's PageRank with and without synonym edges, by the weight of facts."""
     variants = {
         "facts weigh once": ("hipporag", ""),
         "facts weigh once, with synonym edges": ("synonyms", "hipporag-synonyms"),
@@ -53,7 +53,7 @@ def hipporag(results: Results) -> str:
 
 
 def differences(results: Results) -> str:
-    """By how much methods differ from what they are measured against."""
+    """Differences between methods and those they are measured against, with their p."""
     kinds = ("", "-gear", "-hipporag", "-synonyms", "-facts")
     columns = {f"{data}, {embed}": f"{folder}-{embed}" for data, folder in DATA.items() for embed in EMBED}
     cells: dict[tuple[str, str], dict[str, str]] = {}
@@ -73,7 +73,7 @@ def differences(results: Results) -> str:
 
 
 def differs(row: dict[str, Any]) -> str:
-    """By how many points a row differs from what it is measured against."""
+    """The points between a row and the one it is measured against, and their p."""
     gains = [row[f"gain@{cut}"] for cut in (5, 10, 15)]
     points = " / ".join(f"{gain['points']:+.1f}" for gain in gains)
     p_values = " / ".join(f"{gain['p_corrected']:.2g}" for gain in gains)

@@ -10,7 +10,7 @@ SYNC = "hybrid + SyncGE"
 
 
 def costs(results: Results) -> str:
-    """What a question costs with a model."""
+    """Calls and tokens of a question with a model."""
     rows = [
         [
             row["method"],
@@ -73,7 +73,7 @@ def triples_table(results: Results) -> str:
 
 
 def shared_calls(results: Results) -> str:
-    """What passages that share a call cost, and what their triples are worth."""
+    """Cost and recall where passages share a call of the extractor."""
     rows = [cells for number in SHARED_FILES if (cells := shared_cells(results, number))]
     if not rows:
         return ""
@@ -89,7 +89,7 @@ def shared_calls(results: Results) -> str:
 
 
 def shares(results: Results) -> str:
-    """What more triples give (in view of the paper's, which are more)."""
+    """Recall with a share of the triples; the paper has more of them than we."""
     embed = next((embed for embed in EMBED if f"hotpotqa-{embed}-share80" in results.files), None)
     if embed is None:
         return ""

@@ -1,4 +1,4 @@
-"""What each setting does: sweeps."""
+"""Sweeps over settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from reporting.tables import section, sources, table
 
 
 def sweeps(results: Results) -> str:
-    """What each setting does, one at a time."""
+    """Recall with every setting changed, one at a time."""
     return settings(results, "sweeps", "Settings, one at a time")
 
 
@@ -19,7 +19,7 @@ def bases(results: Results) -> str:
 
 
 def settings(results: Results, kind: str, title: str) -> str:
-    """What a kind of file sweeps over, a table a model."""
+    """The settings that a kind of file sweeps over, a table a model."""
     body = []
     files = files_of(results, kind)
     for embed, file in files.items():
@@ -43,7 +43,7 @@ def settings(results: Results, kind: str, title: str) -> str:
 
 
 def exactness(results: Results) -> str:
-    """What the exactness of PageRank gives and costs, and the number of base passages."""
+    """Recall and time by the exactness of PageRank and by the number of base passages."""
     body = []
     files = files_of(results, "pagerank")
     for embed, file in files.items():
@@ -64,7 +64,7 @@ def exactness(results: Results) -> str:
 
 
 def okapi(results: Results) -> str:
-    """What another BM25 makes of it."""
+    """Recall with another BM25."""
     body = []
     files = files_of(results, "okapi")
     for embed, file in files.items():

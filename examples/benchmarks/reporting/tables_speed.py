@@ -34,7 +34,7 @@ def times(results: Results) -> str:
 
 
 def memory(results: Results) -> str:
-    """What an index takes, and the run that measured it."""
+    """Disk of an index, and memory of the run that measured it."""
     rows = []
     for folder in DATA.values():
         for embed in EMBED:
@@ -123,7 +123,7 @@ def growth(results: Results) -> str:
 
 
 def aim(row: dict[str, Any]) -> str:
-    """Whether our PageRank takes at most a twentieth of igraph's time, or can't."""
+    """Say if our PageRank takes at most a twentieth of igraph's time, or can't."""
     if row["whole_ms"] / row["local_ms"] >= AIM:
         return "yes"
     return "out of reach" if row["whole_ms"] / AIM < row["search_ms"] else "no"
