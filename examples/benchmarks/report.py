@@ -1,9 +1,9 @@
-"""The committed results as tables beside the papers' and as plots: `REPORT.md`, `plots/*.svg`.
+"""The committed results as tables and plots: `REPORT.md`, `plots/*.svg`, and the figures of README and guides.
 
     python examples/benchmarks/report.py
 
-Every figure of ours comes from a file in `results/`; what was not run is "–". Under each table stands in what the
-set-ups differ.
+Every figure of ours comes from a file in `results/`. In README and guides, figures stand between
+`<!-- figures: NAME -->` and `<!-- /figures -->`: edit what is around them, and run this.
 """
 
 from __future__ import annotations
@@ -12,17 +12,24 @@ import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from reporting.legend import legend
+from reporting.pages import fill
 from reporting.plots import plotted
 from reporting.results import Results
-from reporting.tables_gear import diversity, table_2, table_3, table_7, table_8, table_11
+from reporting.tables_gear import differences, diversity, hipporag, table_2, table_3, table_7, table_8, table_11
 from reporting.tables_ours import costs, shared_calls, shares, triples_table
 from reporting.tables_settings import bases, exactness, okapi, sweeps
 from reporting.tables_speed import memory, speed, times
 from reporting.tables_t2rag import by_hops, table_1, table_5
 
 HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+PAGES = (ROOT / "README.md", *sorted((ROOT / "examples" / "guides").glob("*.md")))
 TABLES: tuple[Callable[[Results], str], ...] = (
+    legend,
     table_2,
+    hipporag,
+    differences,
     table_3,
     diversity,
     table_7,
@@ -46,26 +53,21 @@ TABLES: tuple[Callable[[Results], str], ...] = (
 
 
 def report(results: Results, plots: Sequence[str]) -> str:
-    """The whole, in Markdown."""
-    head = (
-        "# Results beside the papers'\n\n"
-        "Made by `report.py` from the files in `results/`; don't edit. Recall@5 / @10 / @15 in percent. The 95 % "
-        "intervals under a table are of single recalls, not of the differences between methods, which are paired: for "
-        "those, p is of an exact paired permutation test, after Holm's correction over all comparisons of the file.\n"
-    )
+    """The whole report, in Markdown."""
+    head = "# Results beside the papers'\n\nMade by `report.py` from the files in `results/`; don't edit.\n"
     pictures = "\n".join(f"![{name}](plots/{name}.svg)" for name in plots)
-    return "\n".join([head, *(part for each in TABLES if (part := each(results))), pictures]).rstrip() + "\n"
+    return "\n".join([head, *(part for make in TABLES if (part := make(results))), pictures]).rstrip() + "\n"
 
 
 def main() -> None:
-    """Write the report."""
+    """Write the report, and the figures of README and guides."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=HERE / "results")
-    parser.add_argument("--out", type=Path, default=HERE, help="folder for REPORT.md and plots/")
-    arguments = parser.parse_args()
-    results = Results(arguments.results)
-    plots = list(plotted(results, arguments.out / "plots"))
-    (arguments.out / "REPORT.md").write_text(report(results, plots), "utf-8")
+    parser.parse_args()
+    results = Results(HERE / "results")
+    plots = list(plotted(results, HERE / "plots"))
+    (HERE / "REPORT.md").write_text(report(results, plots), "utf-8")
+    for page in PAGES:
+        page.write_text(fill(page.read_text("utf-8"), results), "utf-8")
 
 
 if __name__ == "__main__":

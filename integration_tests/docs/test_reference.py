@@ -1,4 +1,4 @@
-"""The reference that the README's command makes out of the docstrings shows all that is public."""
+"""The reference that a documented command makes out of the docstrings shows all that is public."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 from pdoc import __main__ as pdoc
-from repository import ROOT
+from repository import EXAMPLES
 
 import llama_index_gear
 
-README = (ROOT / "README.md").read_text("utf-8")
+PAGE = (EXAMPLES / "guides" / "api.md").read_text("utf-8")
 
 
 def test_everything_public_is_in_the_reference(tmp_path: Path) -> None:
-    (command,) = re.findall(r"`pip install pdoc && pdoc ([^`]+)`", README)
+    (command,) = re.findall(r"`pip install pdoc && pdoc ([^`]+)`", PAGE)
     pdoc.cli([*command.split(), "--output-directory", str(tmp_path)])
     modules = [word for word in command.split() if word.startswith("llama_index_gear")]
     assert len(modules) == 5

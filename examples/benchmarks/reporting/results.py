@@ -38,7 +38,7 @@ LLM_FILE = "musique_train-minilm-qwen"
 IRCOT_FILE = f"{LLM_FILE}-ircot"
 """The same questions and model: IRCoT over other bases than hybrid."""
 SHARED_FILES = {number: f"sample-minilm-qwen-{number}" for number in (1, 5)}
-"""Of so many passages a call."""
+"""The files of runs with so many passages a call."""
 LLM_METHODS = {
     "no passages": "closed-book",
     "gold passages": "gold",
@@ -90,29 +90,8 @@ class Results:
         has_as_many = self.files.get(file, {}).get("conditions", {}).get("max_steps") == most
         return self.row(file, method if has_as_many else f"{method}[max_steps={most}]")
 
-    def setup(self, file: str) -> str:
-        """One line on how a file came about; empty if there is no such file."""
-        if file not in self.files:
-            return ""
-        have = self.files[file]["conditions"]
-        reader = {
-            "none": "no language model",
-            "own": "a stand-in as reader: of the triples of the ten passages of hybrid retrieval the five most similar "
-            "to the question",
-            "recorded": "a strong model as reader, recorded once on the ten passages that hybrid retrieval with "
-            "MiniLM finds, whatever the base",
-        }
-        triples = {"file": "triples of GPT-3.5", "offline": "triples by rule", "llm": "triples of the model"}
-        scorer = f", chains scored by {have['scorer']}" if self.walks(file) else ""
-        steps = f", at most {most} steps or rounds" if (most := have.get("max_steps")) else ""
-        return (
-            f"`{file}.json`: {have['questions']} questions, {have['passages']:,} passages, {have['triples']:,} "
-            f"{triples[have['triples_from']]}, {have['embed']}{scorer}, {reader.get(have['llm'], have['llm'])}{steps}; "
-            f"95 % intervals of R@10 about ± {self.half_width(file):.1f} points"
-        )
-
     def walks(self, file: str) -> bool:
-        """Whether a method of a file expands along the graph, so that chains are scored."""
+        """Say if a method of a file walks the graph, so that chains are scored."""
         parts = {part for row in self.files[file]["methods"] for part in row["method"].partition("[")[0].split("+")}
         return not parts.isdisjoint({"naive", "sync", "gear"})
 
@@ -122,13 +101,13 @@ class Results:
         return statistics.fmean((row["interval@10"][1] - row["interval@10"][0]) / 2 for row in rows)
 
     def groups(self, file: str) -> str:
-        """How many questions of a file have how many hops."""
+        """The numbers of questions of a file by hops."""
         row = self.files[file]["methods"][0]
         return ", ".join(f"{group['questions']} of {hops} hops" for hops, group in row["by_hops"].items())
 
 
 def shared_cells(results: Results, number: int) -> list[str]:
-    """What so many passages a call take, and what their triples are worth; nothing if that was not run."""
+    """Cost and recall with so many passages a call; empty if that was not run."""
     if (file := SHARED_FILES[number]) not in results.files:
         return []
     have = results.files[file]["conditions"]

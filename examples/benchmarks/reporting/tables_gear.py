@@ -6,7 +6,7 @@ from typing import Any
 
 from reporting import papers
 from reporting.results import DATA, EMBED, LLM_FILE, METHODS, NONE, OURS, Results, named, recalls
-from reporting.tables import answers_table, lists, published, section, table
+from reporting.tables import answers_table, published, section, sources, table
 
 
 def table_2(results: Results) -> str:
@@ -21,84 +21,68 @@ def table_2(results: Results) -> str:
             row.append(published(papers.G_TABLE_2.get(label, {}).get(data)))
             row += [recalls(results.row(f"{folder}-{embed}", METHODS.get(label, ""))) for embed in EMBED]
         rows.append(row)
+    files = [f"{folder}-{embed}" for folder in DATA.values() for embed in EMBED]
+    return section("Retrieval (GeAR Table 2)", table(head, rows), sources(results, *files))
+
+
+def hipporag(results: Results) -> str:
+    """HippoRAG's PageRank with and without synonym edges, by the weight of facts."""
+    variants = {
+        "facts weigh once": ("hipporag", ""),
+        "facts weigh once, with synonym edges": ("synonyms", "hipporag-synonyms"),
+        "facts weigh twice": ("facts", "hipporag[fact_weight=2]"),
+        "facts weigh twice, with synonym edges": ("facts", "hipporag-synonyms[fact_weight=2]"),
+    }
+    columns = [(data, embed) for data in DATA for embed in EMBED]
+    rows = [
+        [
+            label,
+            *(recalls(results.row(f"{DATA[data]}-{embed}-{kind}", method or "hipporag")) for data, embed in columns),
+        ]
+        for label, (kind, method) in variants.items()
+    ]
+    head = ["R@5 / 10 / 15", *(f"{data}, {embed}" for data, embed in columns)]
+    kinds = dict.fromkeys(kind for kind, _ in variants.values())
     return section(
-        "Retrieval (GeAR Table 2)",
+        "HippoRAG 2's PageRank, no model: synonym edges and the weight of facts",
         table(head, rows),
-        *(f"Paper, {data}: {papers.G_SETUP[data]}." for data in DATA),
-        *(f"Ours: {said}." for d in DATA.values() for e in EMBED if (said := results.setup(f"{d}-{e}"))),
-        "HotpotQA's documents are the same (HippoRAG's), 9,221, which the paper cuts into 10,293; of its 1,000 "
-        "questions 944 differ, and ours count once. Our MuSiQue is a far smaller corpus: its recalls can be set beside "
-        "the paper's in their differences only.",
-        "The paper's HippoRAG is the first one, whose model names the question's entities.",
-        "Passages of equal score come in the engine's order. A store filled anew may have another, and a list that "
-        "ends between two of them another end: from one filling to the next, single rows moved by a passage of one "
-        "question.",
-        lists(results),
-        *(against_sync(results, embed) for embed in EMBED),
-        *(against_hipporag(results, data, embed) for data in DATA for embed in EMBED),
-        *(synonyms(results, data, embed) for data in DATA for embed in EMBED),
-        *(facts(results, data, embed) for data in DATA for embed in EMBED),
+        "In HippoRAG's paper a fact weighs once. Its program has facts weigh twice, and doubles synonym edges too; "
+        "ours does not double them.",
+        sources(results, *(f"{DATA[data]}-{embed}-{kind}" for data, embed in columns for kind in kinds)),
+    )
+
+
+def differences(results: Results) -> str:
+    """Differences between methods and those they are measured against, with their p."""
+    kinds = ("", "-gear", "-hipporag", "-synonyms", "-facts")
+    columns = {f"{data}, {embed}": f"{folder}-{embed}" for data, folder in DATA.items() for embed in EMBED}
+    cells: dict[tuple[str, str], dict[str, str]] = {}
+    for column, file in columns.items():
+        for kind in kinds:
+            for row in results.files.get(f"{file}{kind}", {}).get("methods", []):
+                if "gain@5" in row and row.get("against"):
+                    cells.setdefault((row["method"], row["against"]), {})[column] = differs(row)
+    rows = [[*names, *(found.get(column, NONE) for column in columns)] for names, found in cells.items()]
+    if not rows:
+        return ""
+    return section(
+        "Differences between methods",
+        table(["points at R@5 / 10 / 15 (p)", "against", *columns], rows),
+        sources(results, *(f"{file}{kind}" for file in columns.values() for kind in kinds)),
     )
 
 
 def differs(row: dict[str, Any]) -> str:
-    """By how many points a row differs from what it is measured against."""
+    """The points between a row and the one it is measured against, and their p."""
     gains = [row[f"gain@{cut}"] for cut in (5, 10, 15)]
     points = " / ".join(f"{gain['points']:+.1f}" for gain in gains)
     p_values = " / ".join(f"{gain['p_corrected']:.2g}" for gain in gains)
-    return f"{points} (p = {p_values})"
-
-
-def against_sync(results: Results, embed: str) -> str:
-    """What passage links add to SyncGE, by the same reading."""
-    gear = results.row(f"musique_train-{embed}-gear", "hybrid+gear")
-    return f"GeAR, one step with one call, differs from hybrid + SyncGE by {differs(gear)}, {embed}." if gear else ""
-
-
-def against_hipporag(results: Results, data: str, embed: str) -> str:
-    """What is left between HippoRAG without synonym edges and ours."""
-    said = [
-        f"{label} by {differs(row)}"
-        for label in ("hybrid + NaiveGE", "hybrid + NaiveGE + PageRank")
-        if (row := results.row(f"{DATA[data]}-{embed}-hipporag", METHODS[label]))
-    ]
-    return f"From HippoRAG, without synonym edges, on {data} with {embed} differ {', '.join(said)}." if said else ""
-
-
-def synonyms(results: Results, data: str, embed: str) -> str:
-    """What synonym edges give HippoRAG, and what is left between it and ours."""
-    theirs, ours = (
-        results.row(f"{DATA[data]}-{embed}-synonyms", method)
-        for method in ("hipporag-synonyms", "hybrid+naive+pagerank")
-    )
-    if theirs is None or ours is None:
-        return ""
-    return (
-        f"With synonym edges HippoRAG has {recalls(theirs)} on {data} with {embed}; hybrid + NaiveGE + PageRank "
-        f"differs by {differs(ours)}."
-    )
-
-
-def facts(results: Results, data: str, embed: str) -> str:
-    """What it makes if facts weigh what HippoRAG's program has them weigh."""
-    said = []
-    for method, what in (
-        ("hipporag", "as in its program, it has"),
-        ("hipporag-synonyms", "and with synonym edges, which its program doubles too and this doesn't,"),
-    ):
-        row = results.row(f"{DATA[data]}-{embed}-facts", f"{method}[fact_weight=2]")
-        if row is not None:
-            lowest = min(row[f"gain@{cut}"]["p_corrected"] for cut in (5, 10, 15))
-            said.append(f"{what} {recalls(row)} (against weighing once p ≥ {lowest:.2g})")
-    if not said:
-        return ""
-    return f"HippoRAG's facts weigh once, as in its paper; twice, {' '.join(said)}, {data}, {embed}."
+    return f"{points} ({p_values})"
 
 
 def table_3(results: Results) -> str:
     """Answers (GeAR Table 3)."""
-    setup = f"Paper: {papers.G_SETUP['MuSiQue']}."
-    return answers_table(results, "Answers (GeAR Table 3)", papers.G_TABLE_3, setup)
+    return answers_table(results, "Answers (GeAR Table 3)", papers.G_TABLE_3)
 
 
 def diversity(results: Results) -> str:
@@ -116,8 +100,7 @@ def diversity(results: Results) -> str:
     return section(
         "Diversity (GeAR Tables 4 and 10)",
         table(head, rows),
-        f"Paper: {papers.G_SETUP['MuSiQue']}.",
-        *(f"Ours: {said}." for embed in EMBED if (said := results.setup(f"musique_train-{embed}-sweeps"))),
+        sources(results, *(f"musique_train-{embed}-sweeps" for embed in EMBED)),
     )
 
 
@@ -134,9 +117,7 @@ def table_7(results: Results) -> str:
     return section(
         "With GPT-3.5's triples (GeAR Table 7)",
         table(["R@5 / 10 / 15, MuSiQue", "paper", *(f"ours, {embed}" for embed in EMBED)], rows),
-        f"Paper: {papers.G_SIZES['MuSiQue']}; {papers.G_SEARCH}; GPT-3.5 turbo reads and reasons too, at most 4 steps.",
-        *(f"Ours: {said}." for embed in EMBED if (said := results.setup(f"musique_train-{embed}"))),
-        lists(results),
+        sources(results, *(f"musique_train-{embed}" for embed in EMBED)),
     )
 
 
@@ -158,9 +139,7 @@ def table_8(results: Results) -> str:
     return section(
         "Steps and beam length (GeAR Table 8)",
         body,
-        f"Paper: {papers.G_SETUP['MuSiQue']}.",
-        f"Ours, one step: {said}." if (said := results.setup("musique_train-mpnet-sweeps")) else "",
-        f"Ours, several steps: {results.setup(LLM_FILE)}." if LLM_FILE in results.files else "",
+        sources(results, "musique_train-mpnet-sweeps", LLM_FILE),
     )
 
 
@@ -182,7 +161,6 @@ def table_11(results: Results) -> str:
     return section(
         "By triples a gold passage (GeAR Table 11)",
         table(["R@15 at <9 / 9-11 / 11-13 / ≥13", "paper", "ours, mpnet"], rows),
-        f"Paper: {papers.G_SETUP['MuSiQue']}.",
-        f"Ours: {results.setup('musique_train-mpnet')}; questions in the groups: {counted}." if counted else "",
-        lists(results),
+        f"Our questions in the groups: {counted}." if counted else "",
+        sources(results, "musique_train-mpnet"),
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from reporting import papers
 from reporting.results import EMBED, IRCOT_FILE, LLM_FILE, NONE, SHARED_FILES, Results, recalls, shared_cells
-from reporting.tables import lists, published, section, table
+from reporting.tables import published, section, sources, table
 
 SYNC = "hybrid + SyncGE"
 
 
 def costs(results: Results) -> str:
-    """What a question costs with a model."""
+    """Calls and tokens of a question with a model."""
     rows = [
         [
             row["method"],
@@ -28,8 +28,7 @@ def costs(results: Results) -> str:
     return section(
         "Calls and tokens a question, retrieval alone",
         table(["method", "calls", "tokens, prompt + completion", "prompt + 4 × completion", "R@5 / 10 / 15"], rows),
-        f"{results.setup(LLM_FILE)}.",
-        lists(results),
+        sources(results, LLM_FILE, IRCOT_FILE),
     )
 
 
@@ -67,18 +66,14 @@ def triples_table(results: Results) -> str:
         table(["triples", "reader", "R@5 / 10 / 15, MuSiQue, minilm"], [row for row in rows if row[2] != NONE])
         + "\n\n"
         + table(["triples", "reader", "R@5 / 10 / 15, HotpotQA, minilm"], [row for row in more if row[2] != NONE]),
-        "A graph has the same triples of GPT-3.5, their passages forgotten; half a graph has half of them, drawn at "
-        "random. The check drops links to triples about something else.",
-        *(
-            f"{line}."
-            for file in (given, offline, outside, "hotpotqa-minilm-external")
-            if (line := results.setup(file))
-        ),
+        "A graph has GPT-3.5's triples without their passages. Half a graph has half of them, drawn at random. The "
+        "check drops links to triples about something else.",
+        sources(results, given, offline, outside, unchecked, "hotpotqa-minilm-external"),
     )
 
 
 def shared_calls(results: Results) -> str:
-    """What passages that share a call cost, and what their triples are worth."""
+    """Cost and recall where passages share a call of the extractor."""
     rows = [cells for number in SHARED_FILES if (cells := shared_cells(results, number))]
     if not rows:
         return ""
@@ -87,14 +82,14 @@ def shared_calls(results: Results) -> str:
     return section(
         "Passages that share a call of the extractor",
         table([*head, "NaiveGE, R@5 / 10 / 15", "NaiveGE + PageRank"], rows),
-        f"hybrid alone has {recalls(results.row(file, 'hybrid'))}; a passage is asked for again, alone, if a reply for "
-        "several says nothing of it.",
-        *(f"{said}." for each in SHARED_FILES.values() if (said := results.setup(each))),
+        f"hybrid alone has {recalls(results.row(file, 'hybrid'))}. A passage is asked for again, alone, if a shared "
+        "reply says nothing of it.",
+        sources(results, *SHARED_FILES.values()),
     )
 
 
 def shares(results: Results) -> str:
-    """What more triples give (in view of the paper's, which are more)."""
+    """Recall with a share of the triples; the paper has more of them than we."""
     embed = next((embed for embed in EMBED if f"hotpotqa-{embed}-share80" in results.files), None)
     if embed is None:
         return ""
@@ -112,26 +107,27 @@ def shares(results: Results) -> str:
     both = [published(each) for each in (papers.G_TABLE_2[SYNC]["MuSiQue"], papers.G_TABLE_7[SYNC])]
     return section(
         "A share of the triples",
-        table([f"R@5 / 10 / 15, HotpotQA, {embed}", "triples", *(f"{base} + NaiveGE" for base in bases)], rows),
-        f"Paper: {papers.G_SETUP['HotpotQA']}. Its {SYNC} has {both[0]} on MuSiQue (Table 2), and {both[1]} if GPT-3.5 "
-        "extracts and reads (Table 7).",
-        "Ours: drawn at random from GPT-3.5's, each share part of the next, of the same documents as the paper's.",
-        last_fifth(results, whole, "BM25", 5),
-        last_fifth(results, whole, "dense", 15),
-        *(f"{results.setup(file)}." for file in dict.fromkeys(files.values())),
+        table([f"R@5 / 10 / 15, HotpotQA, {embed}", "triples", *(f"{base} + NaiveGE" for base in bases)], rows)
+        + last_fifth(results, whole),
+        f"The paper's {SYNC} has {both[0]} on MuSiQue (Table 2), and {both[1]} if GPT-3.5 extracts and reads "
+        "(Table 7).",
+        "Shares are drawn at random from GPT-3.5's triples; each share is part of the next.",
+        sources(results, *dict.fromkeys(files.values())),
     )
 
 
-def last_fifth(results: Results, whole: str, base: str, cut: int) -> str:
-    """What it gives, beside what is between the paper's row and ours."""
-    name, place = f"{base.lower()}+naive", (5, 10, 15).index(cut)
-    places = ((whole, name), (f"{whole}-share80", name), ("hotpotqa-mpnet", name), ("hotpotqa-mpnet", base.lower()))
-    found = [row[f"recall@{cut}"] for each in places if (row := results.row(*each))]
-    if len(found) < len(places):
-        return ""
-    every, most, ours, alone = found
-    theirs, theirs_alone = (papers.G_TABLE_2[base + more]["HotpotQA"][place] for more in (" + NaiveGE", ""))
-    return (
-        f"The last fifth of the triples gives {base} + NaiveGE {every - most:+.1f} points at {cut}; there the paper "
-        f"has {theirs:.1f}, ours with mpnet {ours:.1f}, and the bases alone {theirs_alone:.1f} and {alone:.1f}."
-    )
+def last_fifth(results: Results, whole: str) -> str:
+    """A table of what the last fifth gives, beside what is between the paper's row and ours."""
+    rows = []
+    for base, cut in (("BM25", 5), ("dense", 15)):
+        name, place = f"{base.lower()}+naive", (5, 10, 15).index(cut)
+        places = ((whole, name), (f"{whole}-share80", name), ("hotpotqa-mpnet", name), ("hotpotqa-mpnet", base.lower()))
+        found = [row[f"recall@{cut}"] for file, method in places if (row := results.row(file, method))]
+        if len(found) < len(places):
+            return ""
+        every, most, ours, alone = found
+        theirs, theirs_alone = (papers.G_TABLE_2[base + more]["HotpotQA"][place] for more in (" + NaiveGE", ""))
+        figures = (theirs, ours, theirs_alone, alone)
+        rows.append([f"{base} + NaiveGE, R@{cut}", f"{every - most:+.1f}", *(f"{figure:.1f}" for figure in figures)])
+    head = ["HotpotQA", "the last fifth gives", "paper", "ours, mpnet", "paper's base alone", "our base alone, mpnet"]
+    return "\n\n" + table(head, rows)

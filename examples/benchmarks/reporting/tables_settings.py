@@ -1,16 +1,16 @@
-"""What each setting does: sweeps."""
+"""Sweeps over settings."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from reporting.results import EMBED, Results, recalls
-from reporting.tables import lists, section, table
+from reporting.tables import section, sources, table
 
 
 def sweeps(results: Results) -> str:
-    """What each setting does, one at a time."""
-    return settings(results, "sweeps", "Settings, one at a time", "hybrid+gear is one step with one call.")
+    """Recall with every setting changed, one at a time."""
+    return settings(results, "sweeps", "Settings, one at a time")
 
 
 def bases(results: Results) -> str:
@@ -18,8 +18,8 @@ def bases(results: Results) -> str:
     return settings(results, "bases", "Settings over other bases")
 
 
-def settings(results: Results, kind: str, title: str, *notes: str) -> str:
-    """What a kind of file sweeps over, a table a model."""
+def settings(results: Results, kind: str, title: str) -> str:
+    """The settings that a kind of file sweeps over, a table a model."""
     body = []
     files = files_of(results, kind)
     for embed, file in files.items():
@@ -38,16 +38,12 @@ def settings(results: Results, kind: str, title: str, *notes: str) -> str:
     return section(
         title,
         "\n\n".join(body),
-        "\\* differs from the default at one cut or more, p < 0.05. The default is scorer=novelty; GeAR's paper has "
-        "scorer=exact, the cosine of a chain's embedded text.",
-        *notes,
-        lists(results),
-        *(f"{results.setup(file)}." for file in files.values()),
+        sources(results, *files.values()),
     )
 
 
 def exactness(results: Results) -> str:
-    """What the exactness of PageRank gives and costs, and the number of base passages."""
+    """Recall and time by the exactness of PageRank and by the number of base passages."""
     body = []
     files = files_of(results, "pagerank")
     for embed, file in files.items():
@@ -61,14 +57,14 @@ def exactness(results: Results) -> str:
     return section(
         "PageRank's exactness, and the number of base passages",
         "\n\n".join(body),
-        "\\* differs from the default at one cut or more, p < 0.05. The defaults are epsilon 0.001 and as many base "
-        "passages as the cut; ms as below, of one run.",
-        *(f"{results.setup(file)}." for file in files.values()),
+        "The defaults are epsilon 0.001 and as many base passages as the cut. Milliseconds are of one run, measured as "
+        "in the next table.",
+        sources(results, *files.values()),
     )
 
 
 def okapi(results: Results) -> str:
-    """What another BM25 makes of it."""
+    """Recall with another BM25."""
     body = []
     files = files_of(results, "okapi")
     for embed, file in files.items():
@@ -84,8 +80,8 @@ def okapi(results: Results) -> str:
     return section(
         "Which BM25",
         "\n\n".join(body),
-        "Qdrant's stems words and leaves stop words out; rank_bm25's is Okapi's formula over words as they are.",
-        *(f"{results.setup(file)}." for file in files.values()),
+        "Qdrant's BM25 stems words and leaves stop words out. rank_bm25's is Okapi's formula over words as they are.",
+        sources(results, *files.values()),
     )
 
 

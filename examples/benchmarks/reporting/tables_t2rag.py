@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from reporting import papers
 from reporting.results import LLM_FILE, LLM_OURS, METHODS, NONE, OURS, Results, named, recalls, scores
-from reporting.tables import F1, answers_table, lists, published, section, table
+from reporting.tables import answers_table, published, section, sources, table
 
 
 def table_1(results: Results) -> str:
     """Answers (T²RAG Table 1)."""
-    return answers_table(results, "Answers (T²RAG Table 1)", papers.T_TABLE_1, f"Paper: {papers.T_SETUP}.")
+    return answers_table(results, "Answers (T²RAG Table 1)", papers.T_TABLE_1)
 
 
 def by_hops(results: Results) -> str:
@@ -35,14 +35,12 @@ def by_hops(results: Results) -> str:
         table(["exact match / F1, MuSiQue", *(f"paper, {h}" for h in hops), *(f"ours, {h}" for h in hops)], rows)
         + "\n\n"
         + table(["R@15, ours, mpnet", *hops], recall),
-        f"Paper: {papers.T_SETUP}.",
         *(
-            f"Ours, {what}: {said}; {results.groups(file)}."
+            f"Our questions, {what}: {results.groups(file)}."
             for what, file in (("answers", LLM_FILE), ("recall", "musique_train-mpnet"))
-            if (said := results.setup(file))
+            if file in results.files
         ),
-        F1,
-        lists(results),
+        sources(results, LLM_FILE, "musique_train-mpnet"),
     )
 
 
@@ -57,7 +55,5 @@ def table_5(results: Results) -> str:
     return section(
         "T²RAG searching by triples or by passages (its Table 5)",
         table(["exact match / F1; calls a question, MuSiQue", "paper", "ours", "ours, R@5 / 10 / 15"], rows),
-        f'Paper: {papers.T_SETUP}; its "calls" count retrievals too.',
-        f"Ours: {results.setup(LLM_FILE)}." if LLM_FILE in results.files else "Ours: not run.",
-        F1,
+        sources(results, LLM_FILE),
     )
