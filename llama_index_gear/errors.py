@@ -20,7 +20,7 @@ Catch `GeARError` for all of them. Errors of LlamaIndex, Qdrant or an LLM's clie
 
 import math
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from numbers import Integral, Number, Rational, Real
 from typing import Any
@@ -144,6 +144,29 @@ def check_kind(kind: type | tuple[type, ...], *, hint: str = "", optional: bool 
         if not isinstance(value, kinds) and not (optional and value is None):
             names = " or ".join([taken.__name__ for taken in kinds] + ["None"] * optional)
             raise ArgumentError(f"{name} must be a {names}, got {shown(value)}{hint and f': {hint}'}")
+
+
+def check_kinds(kind: type, *, hint: str = "", optional: bool = False, **lists: Any) -> None:
+    """Refuse what is no list of such objects: one of them alone, text (which would be taken letter by letter), a dict.
+
+    Args:
+        kind: the class of the objects.
+        hint: what to write instead, for the message. Default: nothing.
+        optional: None is taken too. Default False.
+        **lists: the lists, by the names of the arguments; any other collection of known size does.
+
+    Raises:
+        ArgumentError: one is no list, or holds something else; it is named.
+
+    """
+    for name, values in lists.items():
+        if optional and values is None:
+            continue
+        is_list = isinstance(values, Collection) and not isinstance(values, str | bytes | Mapping)
+        wrong = [value for value in values if not isinstance(value, kind)][:1] if is_list else [values]
+        if wrong:
+            what = f"{shown(wrong[0])} in it" if is_list else shown(values)
+            raise ArgumentError(f"{name} must be a list of {kind.__name__}, got {what}{hint and f': {hint}'}")
 
 
 def check_vector(what: str, vector: Any) -> None:

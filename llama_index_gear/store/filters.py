@@ -15,6 +15,7 @@ from qdrant_client.http import models
 from llama_index_gear.errors import ArgumentError, StoreError, UnsupportedFilter
 from llama_index_gear.nodes import EXTRACTION_KEY
 from llama_index_gear.store.schema import OUTCOME, UNSEEN
+from llama_index_gear.tenancy import check_filters
 
 METADATA = "metadata."
 """Where a triple's payload has the metadata of its passage; a passage's own has it at the top."""
@@ -41,9 +42,11 @@ def conditions(filters: MetadataFilters | None, *, under: str = "") -> list[Any]
         under: the payload field that holds the metadata, with its dot. Default: the payload itself.
 
     Raises:
+        ArgumentError: `filters` are none.
         UnsupportedFilter: a part of the filters says nothing, or cannot be expressed; it is named.
 
     """
+    check_filters(filters)
     if filters is None or (not filters.filters and _clause(filters) == "must"):
         return []
     return [_group(filters, under, 1)]
