@@ -205,6 +205,15 @@ def _length(vector: list[Any]) -> float:
         return math.inf
 
 
+def is_whole(text: str) -> bool:
+    """Whether a text holds no half characters (lone surrogates), which nothing can store."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def check_characters(**texts: str) -> None:
     """Refuse half characters (lone surrogates), which no engine and no model can be asked about.
 
@@ -213,7 +222,7 @@ def check_characters(**texts: str) -> None:
 
     """
     for name, text in texts.items():
-        if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        if not is_whole(text):
             raise ArgumentError(
                 f"{name} holds a lone surrogate, which is no character: repair the text first, e.g. "
                 'text.encode("utf-8", "replace").decode()'

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from llama_index_gear.errors import TripleError, check_kind
+from llama_index_gear.errors import TripleError, check_kind, is_whole
 
 NAMESPACE = uuid.UUID("7b1d5f0a-8c0e-5d5c-9b1e-6f2f3d3a9c41")
 """Namespace of every UUIDv5 that this package makes; changing it would orphan what is stored."""
@@ -80,10 +80,8 @@ class GraphTriple:
             raise TripleError(f"the entities of a triple must be texts, got {self.entities!r}")
         if not self.entities:
             object.__setattr__(self, "entities", self.triple.entities)
-        try:
-            "".join((self.triple.text, *self.entities)).encode()
-        except UnicodeEncodeError as error:
-            raise TripleError(f"a triple holds a lone surrogate, which is no character: {self.triple!r}") from error
+        if not is_whole("".join((self.triple.text, *self.entities))):
+            raise TripleError(f"a triple holds a lone surrogate, which is no character: {self.triple!r}")
 
     @property
     def id(self) -> str:

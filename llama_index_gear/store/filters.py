@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 from qdrant_client.http import models
 
-from llama_index_gear.errors import ArgumentError, StoreError, UnsupportedFilter
+from llama_index_gear.errors import ArgumentError, StoreError, UnsupportedFilter, is_whole
 from llama_index_gear.nodes import EXTRACTION_KEY
 from llama_index_gear.store.schema import OUTCOME, UNSEEN
 from llama_index_gear.tenancy import check_filters
@@ -246,8 +246,8 @@ def _are_alike(values: Sequence[Any]) -> bool:
 
 
 def _is_text(value: Any) -> bool:
-    """Text that can be stored: no half characters (lone surrogates) in it."""
-    return isinstance(value, str) and not re.search("[\ud800-\udfff]", value)
+    """Text that can be stored."""
+    return isinstance(value, str) and is_whole(value)
 
 
 def _is_number(value: Any) -> bool:
