@@ -232,3 +232,25 @@ def test_a_list_is_checked_through_and_so_is_what_stands_in_it() -> None:
     for wrong, message in refused:
         with pytest.raises(ArgumentError, match=message):
             check_kinds(str, hint="write [node_id]", node_ids=wrong)
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_batch_takes_no_other_model_folder_client_or_interval(kind: str, tmp_path: Path) -> None:
+    model = pytest.importorskip("llama_index.llms.openai").OpenAI(api_key="none")
+    from llama_index_gear.extraction.openai_batch import OpenAIBatch
+
+    make: Any = OpenAIBatch
+    with pytest.raises(ArgumentError, match="llm must be a OpenAI"):
+        make(WRONG[kind], tmp_path / "batch")
+    if kind != "text":
+        with pytest.raises(ArgumentError, match="folder must be a str or Path"):
+            make(model, WRONG[kind])
+    if kind != "None":
+        with pytest.raises(ArgumentError, match="client must be a OpenAI or None"):
+            make(model, tmp_path / "batch", client=WRONG[kind])
+    assert not (tmp_path / "batch").exists()
+    batch = make(model, tmp_path / "batch")
+    if kind != "int":
+        with pytest.raises(ArgumentError, match="interval must be 0 or more seconds"):
+            batch.wait(WRONG[kind])
+    batch.close()
