@@ -20,7 +20,7 @@ Catch `GeARError` for all of them. Errors of LlamaIndex, Qdrant or an LLM's clie
 
 import math
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from numbers import Integral, Number, Rational, Real
 from typing import Any
@@ -147,6 +147,29 @@ def check_kind(kind: type | tuple[type, ...], *, hint: str = "", optional: bool 
             raise ArgumentError(f"{name} must be {article} {names}, got {shown(value)}{hint and f': {hint}'}")
 
 
+def check_kinds(kind: type, *, hint: str = "", optional: bool = False, **lists: Any) -> None:
+    """Refuse what is no list of such objects: one of them alone, text (which would be taken letter by letter), a dict.
+
+    Args:
+        kind: the class of the objects.
+        hint: what to write instead, for the message. Default: nothing.
+        optional: None is taken too. Default False.
+        **lists: the lists, by the names of the arguments; any other collection of known size does.
+
+    Raises:
+        ArgumentError: one is no list, or holds something else; it is named.
+
+    """
+    for name, values in lists.items():
+        if optional and values is None:
+            continue
+        is_list = isinstance(values, Collection) and not isinstance(values, str | bytes | Mapping)
+        wrong = [value for value in values if not isinstance(value, kind)][:1] if is_list else [values]
+        if wrong:
+            what = f"{shown(wrong[0])} in it" if is_list else shown(values)
+            raise ArgumentError(f"{name} must be a list of {kind.__name__}, got {what}{hint and f': {hint}'}")
+
+
 def check_vector(what: str, vector: Any) -> None:
     """Refuse what is no vector of finite numbers.
 
@@ -183,6 +206,15 @@ def _length(vector: list[Any]) -> float:
         return math.inf
 
 
+def is_whole(text: str) -> bool:
+    """Whether a text holds no half characters (lone surrogates), which nothing can store."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def check_characters(**texts: str) -> None:
     """Refuse half characters (lone surrogates), which no engine and no model can be asked about.
 
@@ -191,7 +223,7 @@ def check_characters(**texts: str) -> None:
 
     """
     for name, text in texts.items():
-        if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        if not is_whole(text):
             raise ArgumentError(
                 f"{name} holds a lone surrogate, which is no character: repair the text first, e.g. "
                 'text.encode("utf-8", "replace").decode()'

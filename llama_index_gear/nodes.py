@@ -13,7 +13,7 @@ from llama_index.core.bridge.pydantic import BaseModel, ValidationError
 from llama_index.core.graph_stores.types import KG_NODES_KEY, KG_RELATIONS_KEY, EntityNode, Relation
 from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
 
-from llama_index_gear.errors import TripleError
+from llama_index_gear.errors import TripleError, check_counts, check_kind, check_kinds
 from llama_index_gear.triple import Triple
 
 TRIPLES_KEY = "gear_triples"
@@ -27,8 +27,12 @@ RANKS_KEY = "gear_ranks"
 DOC_KEYS = ("doc_id", "document_id", "ref_doc_id")
 """Where LlamaIndex's own vector stores write a passage's document ("None" if there is none)."""
 
+ONE_NODE = "write [node] for one"
+"""What to write instead of `add(node)`."""
+
 Model = TypeVar("Model", bound=BaseModel)
 
+_TRIPLES = "write [Triple(subject, predicate, object)]"
 _STRUCTURE = {"SOURCE", "PARENT", "PREVIOUS", "NEXT", "CHILD"}  # ImplicitPathExtractor's, between chunks not entities
 
 
@@ -91,10 +95,19 @@ def llm_texts(passages: Iterable[BaseNode]) -> list[str]:
 
 
 def attach_triples(node: BaseNode, triples: Iterable[Triple]) -> BaseNode:
-    """A copy of `node` that carries these triples, without repetition, in place of those it had."""
+    """A copy of `node` that carries these triples, without repetition, in place of those it had.
+
+    Raises:
+        ArgumentError: `node` is no node, or `triples` are no `Triple`s.
+
+    """
+    check_kind(BaseNode, node=node)
+    check_kind(Iterable, hint=_TRIPLES, triples=triples)
+    several = list(triples)
+    check_kinds(Triple, hint=_TRIPLES, triples=several)
     plain = [
         {"subject": triple.subject, "predicate": triple.predicate, "object": triple.object}
-        for triple in dict.fromkeys(triples)
+        for triple in dict.fromkeys(several)
     ]
     return with_metadata(node, {TRIPLES_KEY: plain}, drop=triple_metadata_keys(node))
 
@@ -111,8 +124,10 @@ def read_triples(node: BaseNode) -> list[Triple]:
 
     Raises:
         TripleError: `gear_triples` is not a list of subject, predicate, object, or a slot is empty.
+        ArgumentError: `node` is no node.
 
     """
+    check_kind(BaseNode, node=node)
     return list(dict.fromkeys([*_own(node), *_property_graph(node)]))
 
 
@@ -173,7 +188,12 @@ def passage_id(number: int, document: BaseNode) -> str:
         number: place of the passage in the document, from 0.
         document: what is split; its id tells it from all others, those of other tenants too.
 
+    Raises:
+        ArgumentError: `number` is no whole number, or `document` no node.
+
     """
+    check_counts(least=0, number=number)
+    check_kind(BaseNode, document=document)
     return f"{document.node_id}-{number}"
 
 
@@ -191,6 +211,7 @@ class ToPropertyGraph(TransformComponent):
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
         """Copies of the nodes whose triples stand as `EntityNode` and `Relation` objects in their metadata."""
+        check_kinds(BaseNode, hint=ONE_NODE, nodes=nodes)
         converted = []
         for node in nodes:
             triples = read_triples(node)

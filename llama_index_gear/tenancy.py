@@ -10,7 +10,7 @@ from typing import Any
 from llama_index.core.schema import BaseNode
 from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 
-from llama_index_gear.errors import ArgumentError, TenantError
+from llama_index_gear.errors import ArgumentError, TenantError, check_kind
 from llama_index_gear.nodes import CHAIN_KEY, DOC_KEYS, EXTRACTION_KEY, RANKS_KEY, TRIPLES_KEY, with_metadata
 
 _FIELD = re.compile(r"[^\W_][\w-]*", re.ASCII)
@@ -51,8 +51,10 @@ class Tenancy:
 
         Raises:
             TenantError: there are tenants, and neither the store nor the filters name one.
+            ArgumentError: `filters` are none.
 
         """
+        check_filters(filters)
         says_nothing = filters is None or (not filters.filters and filters.condition in _ALL_MUST_HOLD)
         given = None if says_nothing else filters  # of OR and NOT an empty group is refused where it is translated
         if self.field is None:
@@ -114,6 +116,17 @@ class Tenancy:
             else part.key == self.field and part.operator in (None, FilterOperator.EQ) and is_name(part.value)
             for part in filters.filters
         )
+
+
+def check_filters(filters: Any) -> None:
+    """Refuse what are no filters of LlamaIndex.
+
+    Raises:
+        ArgumentError: it is something else.
+
+    """
+    hint = "write MetadataFilters(filters=[MetadataFilter(key=…, value=…)])"
+    check_kind(MetadataFilters, hint=hint, optional=True, filters=filters)
 
 
 def is_name(value: Any) -> bool:

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from llama_index_gear.errors import TripleError
+from llama_index_gear.errors import TripleError, check_kind, is_whole
 
 NAMESPACE = uuid.UUID("7b1d5f0a-8c0e-5d5c-9b1e-6f2f3d3a9c41")
 """Namespace of every UUIDv5 that this package makes; changing it would orphan what is stored."""
@@ -58,7 +58,8 @@ class GraphTriple:
     """A fact of an external graph, as a reader yields it.
 
     Raises:
-        TripleError: it holds half a character (a lone surrogate), which cannot be stored.
+        TripleError: it holds half a character (a lone surrogate), which cannot be stored, or an entity is no text.
+        ArgumentError: `triple` is no `Triple`, or `entities` no tuple.
 
     Attributes:
         triple: the fact, in words.
@@ -73,12 +74,14 @@ class GraphTriple:
     is_name: bool = False
 
     def __post_init__(self) -> None:
+        check_kind(Triple, hint="write Triple(subject, predicate, object)", triple=self.triple)
+        check_kind((tuple, list), hint="write a tuple of texts, ('Q42', 'Q5')", entities=self.entities)
+        if not all(isinstance(entity, str) for entity in self.entities):
+            raise TripleError(f"the entities of a triple must be texts, got {self.entities!r}")
         if not self.entities:
             object.__setattr__(self, "entities", self.triple.entities)
-        try:
-            "".join((self.triple.text, *self.entities)).encode()
-        except UnicodeEncodeError as error:
-            raise TripleError(f"a triple holds a lone surrogate, which is no character: {self.triple!r}") from error
+        if not is_whole("".join((self.triple.text, *self.entities))):
+            raise TripleError(f"a triple holds a lone surrogate, which is no character: {self.triple!r}")
 
     @property
     def id(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -16,8 +15,8 @@ from llama_index.core.schema import BaseNode
 from llama_index.core.utils import get_tokenizer
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 
-from llama_index_gear.errors import ArgumentError, shown
-from llama_index_gear.nodes import EXTRACTION_KEY, attach_triples, read_triples, with_metadata
+from llama_index_gear.errors import ArgumentError, check_kinds, check_numbers, shown
+from llama_index_gear.nodes import EXTRACTION_KEY, ONE_NODE, attach_triples, read_triples, with_metadata
 from llama_index_gear.triple import Triple
 
 
@@ -102,6 +101,7 @@ class ExtractionLedger:
     @classmethod
     def of(cls, nodes: Sequence[BaseNode]) -> ExtractionLedger:
         """The account of nodes as an extractor returned them, in whatever process it ran."""
+        check_kinds(BaseNode, hint=ONE_NODE, nodes=nodes)
         records = [(node, record_of(node)) for node in nodes]
         known = [(node, record) for node, record in records if record is not None]
         return cls(
@@ -231,12 +231,14 @@ class CostBudget:
     """
 
     def __init__(self, price: tuple[float, float] | None, ceiling: float | None) -> None:
-        if price is not None and (not isinstance(price, Sequence) or len(price) != 2 or not all(map(_is_cost, price))):
-            raise ArgumentError(
-                f"price must be two numbers, 0 or more: of a million prompt and completion tokens; got {shown(price)}"
-            )
-        if ceiling is not None and not _is_cost(ceiling):
-            raise ArgumentError(f"max_cost must be 0 or more, got {shown(ceiling)}")
+        if price is not None:
+            two = "two numbers, 0 or more: of a million prompt and completion tokens"
+            if not isinstance(price, Sequence) or len(price) != 2:
+                raise ArgumentError(f"price must be {two}; got {shown(price)}")
+            for cost in price:
+                check_numbers(two, _is_cost, price=cost)
+        if ceiling is not None:
+            check_numbers("0 or more", _is_cost, max_cost=ceiling)
         if ceiling is not None and price is None:
             raise ArgumentError("max_cost needs price=(prompt, completion), what a million tokens cost")
         self.price = None if price is None else Price(*price)
@@ -258,8 +260,8 @@ class CostBudget:
             self.spent += self.price.of(prompt_tokens, completion_tokens)
 
 
-def _is_cost(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max
+def _is_cost(value: float) -> bool:
+    return value >= 0
 
 
 def expected_tokens(prompt: str, passages: Sequence[str], *, form: type[BaseModel] | None) -> tuple[int, int]:

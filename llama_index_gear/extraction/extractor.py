@@ -19,7 +19,7 @@ from llama_index.core.storage.kvstore.types import BaseKVStore
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from tqdm.auto import tqdm
 
-from llama_index_gear.errors import ArgumentError, ExtractionError, check_counts, check_kind, check_numbers
+from llama_index_gear.errors import ArgumentError, ExtractionError, check_counts, check_kind, check_kinds, check_numbers
 from llama_index_gear.extraction.accounting import (
     FAILED_EXTRACTIONS,
     CostBudget,
@@ -47,7 +47,7 @@ from llama_index_gear.extraction.serialization import (
 )
 from llama_index_gear.flow import gather, run_coroutine
 from llama_index_gear.llm.client import offers_functions
-from llama_index_gear.nodes import read_triples
+from llama_index_gear.nodes import ONE_NODE, read_triples
 from llama_index_gear.requests import ExtractionCallIds
 from llama_index_gear.tenancy import Tenancy
 
@@ -163,10 +163,14 @@ class GeARTripleExtractor(TransformComponent):
         cache: BaseKVStore | None = None,
         show_progress: bool = False,
     ) -> None:
+        check_kind(LLM, hint="make the model, OpenAI(model='gpt-4o') say", optional=True, llm=llm)
+        check_kind(BaseKVStore, hint="write SimpleKVStore(), say", optional=True, cache=cache)
         purse, tenancy = CostBudget(price, max_cost), Tenancy(tenant_field, tenant)
         check_counts(num_workers=num_workers, passages_per_call=passages_per_call)
         check_counts(least=0, max_retries=max_retries)
         check_numbers("0 or more seconds", lambda seconds: seconds >= 0, retry_backoff=retry_backoff)
+        prompts: dict[str, Any] = {"extract_prompt": extract_prompt, "extract_several_prompt": extract_several_prompt}
+        check_kind(BasePromptTemplate, hint="write PromptTemplate(text)", **prompts)
         for prompt, variable in ((extract_prompt, "passage"), (extract_several_prompt, "passages")):
             if variable not in prompt.template_vars:
                 raise ArgumentError(f"the extract prompt lacks the variable {variable}")
@@ -283,6 +287,7 @@ class GeARTripleExtractor(TransformComponent):
             **kwargs: `show_progress` overrides the field; others are ignored, as the pipeline passes on its own.
 
         """
+        check_kinds(BaseNode, hint=ONE_NODE, nodes=nodes)
         with self._bar(len(nodes), kwargs.get("show_progress", self.show_progress)) as bar:
             extracted = await self._extracted(nodes, bar)
         self._ledger = ExtractionLedger.of(extracted)
@@ -305,6 +310,7 @@ class GeARTripleExtractor(TransformComponent):
 
     async def aestimate(self, nodes: Sequence[BaseNode]) -> ExtractionEstimate:
         """`estimate`, without blocking the event loop."""
+        check_kinds(BaseNode, hint=ONE_NODE, nodes=nodes)
         nodes = self._tenancy.assign_tenant(nodes)
         calls = await self._calls(nodes)
         together = [[nodes[place] for place, _ in call] for call in calls]

@@ -12,7 +12,8 @@ from llama_index.core.bridge.pydantic import Field
 from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
 from llama_index.core.utils import get_tqdm_iterable
 
-from llama_index_gear.nodes import attach_triples
+from llama_index_gear.errors import check_kind, check_kinds
+from llama_index_gear.nodes import ONE_NODE, attach_triples
 from llama_index_gear.triple import Triple, entity_key
 
 _WORDS = 40  # of a sentence, in one triple
@@ -97,6 +98,7 @@ class MentionTripleExtractor(TransformComponent):
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
         """Copies of the nodes that carry their triples, in place of those they had."""
+        check_kinds(BaseNode, hint=ONE_NODE, nodes=nodes)
         show = bool(kwargs.get("show_progress", self.show_progress))
         extracted = []
         for node in get_tqdm_iterable(nodes, show, "Extracting mentions"):
@@ -116,7 +118,12 @@ class MentionTripleExtractor(TransformComponent):
             text: the passage.
             title: what it is about, the subject of its triples; without one, the first mention in the text is.
 
+        Raises:
+            ArgumentError: one of them is no text.
+
         """
+        check_kind(str, text=text)
+        check_kind(str, optional=True, title=title)
         triples: dict[Triple, None] = {}
         for triple in self._triples(text, _bare((title or "").strip())):
             triples[triple] = None

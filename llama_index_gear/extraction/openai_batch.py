@@ -11,17 +11,15 @@ import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import httpx
+import openai
 from llama_index.llms.openai import OpenAI
 
-from llama_index_gear.errors import ArgumentError, BatchError, check_counts
+from llama_index_gear.errors import BatchError, check_counts, check_kind, check_numbers
 from llama_index_gear.fork_safety import free_in_child
 from llama_index_gear.llm.client import NOT_ANSWERED_YET
-
-if TYPE_CHECKING:
-    import openai
 
 _ENDPOINT: Final = "/v1/chat/completions"
 _ENDED = ("completed", "failed", "expired", "cancelled")
@@ -104,8 +102,9 @@ class OpenAIBatch:
         requests_per_batch: int = 50_000,
         bytes_per_batch: int = 190_000_000,
     ) -> None:
-        if not isinstance(llm, OpenAI):
-            raise ArgumentError(f"llm must be LlamaIndex's OpenAI, got {type(llm).__name__}")
+        check_kind(OpenAI, hint="LlamaIndex's OpenAI, or a subclass of it", llm=llm)
+        check_kind((str, Path), hint="write the folder's path", folder=folder)
+        check_kind(openai.OpenAI, hint="write openai.OpenAI(…)", optional=True, client=client)
         check_counts(requests_per_batch=requests_per_batch)
         check_counts(most=2**31, bytes_per_batch=bytes_per_batch)
         self._limits = requests_per_batch, bytes_per_batch
@@ -192,6 +191,7 @@ class OpenAIBatch:
 
     def wait(self, interval: float = 60.0) -> BatchStatus:
         """`collect` every `interval` seconds until nothing is under way."""
+        _check_interval(interval)
         while (status := self.collect()).under_way:
             time.sleep(interval)
         return status
@@ -206,6 +206,7 @@ class OpenAIBatch:
 
     async def async_wait(self, interval: float = 60.0) -> BatchStatus:
         """`wait`, without blocking the event loop."""
+        _check_interval(interval)
         while True:
             status = await self.acollect()
             if not status.under_way:
@@ -338,6 +339,10 @@ class _Collecting(httpx.BaseTransport, httpx.AsyncBaseTransport):
             return _refusal(f"a batch answers whole chat completions, not {request.url.path} or streams")
         answer = self._batch.answer(content)
         return _refusal("waits for its batch: submit(), then collect()") if answer is None else _accepted(answer)
+
+
+def _check_interval(interval: float) -> None:
+    check_numbers("0 or more seconds", lambda seconds: seconds >= 0, interval=interval)
 
 
 def _line(key: str, body: str) -> bytes:

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from tqdm.auto import tqdm
 
-from llama_index_gear.errors import ArgumentError, GraphFileError, TripleError
+from llama_index_gear.errors import ArgumentError, GraphFileError, TripleError, check_kind
 from llama_index_gear.triple import GraphTriple, Triple
 
 MAX_LINE = 2**24
@@ -152,12 +152,13 @@ class TriplesFile:
         report: of the last time it was read.
 
     Raises:
-        ArgumentError: the name ends otherwise.
+        ArgumentError: the name ends otherwise, or is none.
         FileNotFoundError: there is no such file.
 
     """
 
     def __init__(self, path: str | Path, *, show_progress: bool = False) -> None:
+        check_kind((str, Path), hint="write the file's path", path=path)
         self.path = Path(path)
         self.show_progress = show_progress
         self.report = ReadReport()

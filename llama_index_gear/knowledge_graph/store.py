@@ -98,6 +98,7 @@ class ExternalTripleStore(BoundToProcess):
     ) -> None:
         check_kind(str, hint=NAME_FIRST, collection_name=collection_name)
         check_counts(batch_size=batch_size)
+        check_kind(bool, dense=dense, on_disk_payload=on_disk_payload)
         self.collection_name = collection_name
         self.batch_size = batch_size
         self._connection = Connection("ExternalTripleStore", client, aclient, url, api_key, embed_model)
@@ -267,6 +268,7 @@ class _Graph:
         self, triples: Iterable[GraphTriple | Triple], batch_size: int, show_progress: bool
     ) -> Flow[LoadResult]:
         """The flow of `load`."""
+        check_kind(Iterable, hint="hand it a WikidataDump, a TriplesFile, or a list of Triple(…)", triples=triples)
         loaded = LoadResult()
         source = iter(get_tqdm_iterable(triples, show_progress, "Loading triples"))
         while True:

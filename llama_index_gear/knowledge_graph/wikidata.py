@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from llama_index_gear.errors import ArgumentError, GraphFileError, check_counts
+from llama_index_gear.errors import ArgumentError, GraphFileError, check_counts, check_kind, check_kinds
 from llama_index_gear.knowledge_graph.files import Position, ReadReport, kind_of, lines_of
 from llama_index_gear.knowledge_graph.wikidata_formats import Wanted, from_json, from_triples, properties_of
 from llama_index_gear.knowledge_graph.wikidata_index import Entity, WikidataIndex
@@ -67,13 +67,15 @@ class WikidataDump:
         deny: Iterable[str] = (CITES_WORK,),
         show_progress: bool = False,
     ) -> None:
+        check_kind((str, Path), hint="write its path", path=path, folder=folder)
         self.path = Path(path)
         self.folder = Path(folder)
         self.show_progress = show_progress
         self.report = ReadReport()
         self.unlabelled = 0
-        if isinstance(languages, str) or not languages:
-            raise ArgumentError(f"languages is a list of codes, best first; got {languages!r}")
+        check_kinds(str, hint="write a list of codes, best first, ['en', 'mul']", languages=languages)
+        if not languages:
+            raise ArgumentError("languages is a list of codes, best first; it is empty")
         check_counts(least=0, aliases=aliases)
         allowed = None if allow is None else properties_of(allow)
         self._wanted = Wanted(tuple(each.lower() for each in languages), aliases, allowed, properties_of(deny))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from llama_index_gear.errors import ArgumentError
+from llama_index_gear.errors import ArgumentError, check_kinds
 from llama_index_gear.knowledge_graph.files import Position, ReadReport
 from llama_index_gear.knowledge_graph.wikidata_index import Entity
 
@@ -245,6 +245,9 @@ def properties_of(names: Iterable[str]) -> frozenset[int]:
         ArgumentError: one is none.
 
     """
+    is_list = isinstance(names, Iterable) and not isinstance(names, str | bytes)
+    names = list(names) if is_list else names
+    check_kinds(str, hint="they are named like P22, write ['P22']", properties=names)
     numbers = {name: _NUMBER.fullmatch(name) for name in names}
     if wrong := [name for name, found in numbers.items() if found is None or found[1] != "P"]:
         raise ArgumentError(f"properties are named like P22, not {wrong[0]!r}")

@@ -10,7 +10,15 @@ from typing import Any
 from qdrant_client.http import models
 from qdrant_edge import Bm25, Bm25Config
 
-from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError, check_numbers, check_vector, shown
+from llama_index_gear.errors import (
+    ArgumentError,
+    EmbeddingError,
+    StoreError,
+    check_kind,
+    check_numbers,
+    check_vector,
+    shown,
+)
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.requests import QdrantCall
 from llama_index_gear.store.filters import bounded, indexed_fields
@@ -68,6 +76,7 @@ def encoder(language: str, average_words: float) -> WordEncoder:
         ArgumentError: it doesn't know the language, or the length is not above 0.
 
     """
+    check_kind(str, hint="write 'english', say", language=language)
     check_numbers("above 0", lambda number: number > 0, bm25_avg_len=average_words)
     try:
         return WordEncoder(Bm25(Bm25Config(language=language, avg_len=average_words)))

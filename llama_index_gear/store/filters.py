@@ -12,9 +12,10 @@ from typing import Any, TypeAlias
 from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 from qdrant_client.http import models
 
-from llama_index_gear.errors import ArgumentError, StoreError, UnsupportedFilter
+from llama_index_gear.errors import ArgumentError, StoreError, UnsupportedFilter, is_whole
 from llama_index_gear.nodes import EXTRACTION_KEY
 from llama_index_gear.store.schema import OUTCOME, UNSEEN
+from llama_index_gear.tenancy import check_filters
 
 METADATA = "metadata."
 """Where a triple's payload has the metadata of its passage; a passage's own has it at the top."""
@@ -41,9 +42,11 @@ def conditions(filters: MetadataFilters | None, *, under: str = "") -> list[Any]
         under: the payload field that holds the metadata, with its dot. Default: the payload itself.
 
     Raises:
+        ArgumentError: `filters` are none.
         UnsupportedFilter: a part of the filters says nothing, or cannot be expressed; it is named.
 
     """
+    check_filters(filters)
     if filters is None or (not filters.filters and _clause(filters) == "must"):
         return []
     return [_group(filters, under, 1)]
@@ -243,8 +246,8 @@ def _are_alike(values: Sequence[Any]) -> bool:
 
 
 def _is_text(value: Any) -> bool:
-    """Text that can be stored: no half characters (lone surrogates) in it."""
-    return isinstance(value, str) and not re.search("[\ud800-\udfff]", value)
+    """Text that can be stored."""
+    return isinstance(value, str) and is_whole(value)
 
 
 def _is_number(value: Any) -> bool:

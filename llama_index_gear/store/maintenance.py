@@ -14,7 +14,7 @@ from llama_index.core.schema import BaseNode, MetadataMode
 from qdrant_client.http import models
 from tqdm.auto import tqdm
 
-from llama_index_gear.errors import EmbeddingError, check_counts
+from llama_index_gear.errors import EmbeddingError, check_counts, check_kind
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.nodes import DOC_KEYS, read_triples
 from llama_index_gear.requests import EmbedTexts, QdrantCall
@@ -150,6 +150,7 @@ class StoreChecks:
 
     def repair_flow(self, reembed: bool) -> Flow[StoreReport]:
         """The flow of `repair`."""
+        check_kind(bool, reembed=reembed)
         report = yield from self.check_flow(SAMPLE)
         if report.wrong_embedder and not reembed:
             raise EmbeddingError(

@@ -15,7 +15,15 @@ from llama_index.core.vector_stores.types import (
 )
 from qdrant_client.http import models
 
-from llama_index_gear.errors import ArgumentError, check_counts, check_numbers, check_question, check_vector
+from llama_index_gear.errors import (
+    ArgumentError,
+    check_counts,
+    check_kinds,
+    check_numbers,
+    check_question,
+    check_vector,
+    shown,
+)
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.requests import AlignPassages, EmbedQuery, ExtractionCallIds, FetchPassages
@@ -33,6 +41,9 @@ from llama_index_gear.store.schema import (
     to_node,
 )
 from llama_index_gear.store.triples import TripleReads
+
+ONE_ID = "write [id] for one"
+"""What to write instead of `get_nodes(node_id)`."""
 
 
 class _Asked(NamedTuple):
@@ -55,6 +66,7 @@ class StoreReads:
         self, node_ids: list[str] | None, filters: MetadataFilters | None, limit: int | None, vectors: bool = True
     ) -> Flow[list[BaseNode]]:
         """Passages by id and filter, in the order asked, with or without their embeddings."""
+        check_kinds(str, hint=ONE_ID, optional=True, node_ids=node_ids)
         if limit is not None:
             check_counts(limit=limit)
         if node_ids == [] or not (yield from self.collections.exists_flow()):
@@ -113,7 +125,9 @@ class StoreReads:
             weights.append(asked.alpha)
         if query.mode != VectorStoreQueryMode.DEFAULT:
             if query.query_str is None:
-                raise ArgumentError(f"a query in {query.mode.value} mode needs query_str: BM25 reads words")
+                raise ArgumentError(
+                    f"a query in {VectorStoreQueryMode(query.mode).value} mode needs query_str: BM25 reads words"
+                )
             sparse = self.collections.bm25.embed_query(query.query_str)
             requests.append(nearest(sparse, asked.sparse_top_k, match_, payload=True, using=SPARSE))
             weights.append(1 - asked.alpha)
@@ -158,7 +172,9 @@ def _checked(query: VectorStoreQuery) -> _Asked:
     """The numbers of a query, its defaults filled in, nothing in it outside its range."""
     modes = (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.HYBRID)
     if query.mode not in modes:
-        raise ArgumentError(f"query mode {query.mode.value!r}; this store knows {', '.join(m.value for m in modes)}")
+        known = ", ".join(mode.value for mode in modes)
+        raise ArgumentError(f"query mode {shown(getattr(query.mode, 'value', query.mode))}; this store knows {known}")
+    check_kinds(str, hint=ONE_ID, optional=True, doc_ids=query.doc_ids, node_ids=query.node_ids)
     top_k = query.similarity_top_k
     sparse_top_k = top_k if query.sparse_top_k is None else query.sparse_top_k
     hybrid_top_k = top_k if query.hybrid_top_k is None else query.hybrid_top_k

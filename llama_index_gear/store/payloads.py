@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from pydantic_core import to_jsonable_python
 
-from llama_index_gear.errors import ArgumentError, shown
+from llama_index_gear.errors import ArgumentError, is_whole, shown
 
 MAX_LEVELS = 100
 """How deep a payload may nest. Qdrant reads 122 levels: a 123rd is written, and the collection then never opens again.
@@ -82,13 +82,11 @@ def _check_members(
 
 
 def _check_text(owner: str, text: str, path: Path) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
+    if not is_whole(text):
         raise Unstorable(
             f"{owner} holds a lone surrogate in {_named(path)}, which is no character and cannot be stored: "
             'repair the text first, e.g. text.encode("utf-8", "replace").decode()'
-        ) from error
+        )
 
 
 def _converted(owner: str, value: Any, path: Path) -> Any:

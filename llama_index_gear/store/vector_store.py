@@ -20,7 +20,7 @@ from llama_index.core.vector_stores.types import (
 from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.http.models import SearchParams
 
-from llama_index_gear.errors import ArgumentError, StoreError, check_counts, check_kind
+from llama_index_gear.errors import ArgumentError, StoreError, check_counts, check_kind, check_kinds
 from llama_index_gear.flow import Answer, Flow, Request, arun, ask, run
 from llama_index_gear.requests import (
     AlignPassages,
@@ -141,6 +141,11 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
     ) -> None:
         check_kind(str, hint=NAME_FIRST, collection_name=collection_name)
         check_counts(batch_size=batch_size)
+        check_kind(SearchParams, hint="write SearchParams(…)", optional=True, search_params=search_params)
+        example = "write [{'field_name': 'year', 'field_schema': 'integer'}]"
+        check_kinds(dict, hint=example, payload_indexes=payload_indexes)
+        options: dict[str, Any] = {"collection_options": collection_options, "vector_options": vector_options}
+        check_kind(Mapping, hint="write {'on_disk': True}, say", optional=True, **options)
         bm25, triple_bm25 = encoder(language, bm25_avg_len), encoder(language, TRIPLE_WORDS)
         super().__init__(  # type: ignore[call-arg]  # the fields below; pydantic's plugin is not at work
             collection_name=collection_name,
@@ -185,9 +190,10 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
             tenant: its name, as in the metadata.
 
         Raises:
-            ArgumentError: the store has no `tenant_field`, or the name is empty.
+            ArgumentError: the store has no `tenant_field`, or the name is empty or no text.
 
         """
+        check_kind(str, hint="write the tenant's name", tenant=tenant)
         bound = self.model_copy()
         bound._belong_to(Tenancy(self._tenancy.field, tenant))
         return bound
@@ -366,6 +372,8 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
         return await arun(self._query_flow(query, kwargs), self._connection.aanswer)
 
     def _query_flow(self, query: VectorStoreQuery, options: dict[str, Any]) -> Flow[VectorStoreQueryResult]:
+        hint = "write VectorStoreQuery(query_str=…), or ask an index's retriever"
+        check_kind(VectorStoreQuery, hint=hint, query=query)
         return self._reads.query_flow(replace(query, filters=self.scope_filters(query.filters)), native_filter(options))
 
     # -- looking after it ----------------------------------------------------------------------------------------
@@ -463,11 +471,13 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
             EmbeddingError: the target has vectors of another dimension.
 
         """
+        _check_target(target)
         answer = [side._connection.answer for side in (self, target)]
         return run(self._copy_flow(target, filters), lambda sent: answer[sent.to_target](sent.request))
 
     async def acopy_to(self, target: GeARVectorStore, *, filters: MetadataFilters | None = None) -> int:
         """`copy_to`, without blocking the event loop."""
+        _check_target(target)
         answer = [side._connection.aanswer for side in (self, target)]
         return await arun(self._copy_flow(target, filters), lambda sent: answer[sent.to_target](sent.request))
 
@@ -520,3 +530,7 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
         if type(request) not in flows:
             raise StoreError(f"the store has no answer to {type(request).__name__}")
         return flows[type(request)](request, filters)
+
+
+def _check_target(target: Any) -> None:
+    check_kind(GeARVectorStore, hint="write GeARVectorStore(url=…), or from_path(folder)", target=target)

@@ -17,14 +17,21 @@ from llama_index.core.utils import get_tqdm_iterable
 from llama_index.core.vector_stores.types import MetadataFilters
 from qdrant_client.http import models
 
-from llama_index_gear.errors import ArgumentError, EmbeddingError, TenantError, check_characters, check_vector
+from llama_index_gear.errors import (
+    ArgumentError,
+    EmbeddingError,
+    TenantError,
+    check_characters,
+    check_kinds,
+    check_vector,
+)
 from llama_index_gear.flow import Flow, ask
-from llama_index_gear.nodes import attach_triples, read_triples
+from llama_index_gear.nodes import ONE_NODE, attach_triples, read_triples
 from llama_index_gear.requests import EmbedTexts, QdrantCall, RunFunction
 from llama_index_gear.store.collections import PAGE, Collections, WordEncoder
 from llama_index_gear.store.filters import METADATA, bounded, conditions, indexed_fields
 from llama_index_gear.store.locks import AcquirePassages, PassageLocks
-from llama_index_gear.store.passages import StoreReads
+from llama_index_gear.store.passages import ONE_ID, StoreReads
 from llama_index_gear.store.payloads import check_storable, raise_interrupt
 from llama_index_gear.store.schema import (
     DENSE,
@@ -84,6 +91,7 @@ class StoreWrites:
 
     def add_flow(self, nodes: Sequence[BaseNode], if_unchanged_since: Sequence[BaseNode] = ()) -> Flow[list[str]]:
         """The flow of `add`."""
+        check_kinds(BaseNode, hint=ONE_NODE, nodes=nodes, if_unchanged_since=if_unchanged_since)
         passages = self.tenancy.assign_tenant(list({node.node_id: node for node in nodes}.values()))
         if not passages:
             return []
@@ -286,6 +294,7 @@ class StoreDeletes:
 
     def delete_nodes_flow(self, node_ids: list[str] | None, filters: MetadataFilters | None) -> Flow[None]:
         """The flow of `delete_nodes`."""
+        check_kinds(str, hint=ONE_ID, optional=True, node_ids=node_ids)
         if node_ids is None and not conditions(filters):
             raise ArgumentError("delete_nodes without ids and filters would delete everything: call clear()")
         filters = self.tenancy.scope_filters(filters)
