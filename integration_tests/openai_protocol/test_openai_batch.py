@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -388,6 +390,21 @@ def test_an_answer_to_nothing_is_an_error(server: OpenAIServer, tmp_path: Path) 
     with pytest.raises(BatchError, match="not asked"):
         batch.collect()
     assert batch.status.under_way == 1
+    batch.close()
+
+
+def test_a_batch_s_model_is_of_its_process(server: OpenAIServer, tmp_path: Path) -> None:
+    """LlamaIndex leaves the clients out of what it pickles: in another process the copy would ask the server itself."""
+    batch = OpenAIBatch(server.llm(), tmp_path / "batch")
+    extract = extractor(batch)
+    for copied in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(BatchError, match="pipeline run in one process"):
+            copied(batch.llm)
+    with pytest.raises(ArgumentError, match="llm can't be pickled"):
+        pickle.dumps(extract)
+    assert copy.deepcopy(extract).llm is batch.llm is extract.llm  # as before
+    extract(passages(1))
+    assert (batch.status.waiting, server.requests) == (1, [])
     batch.close()
 
 

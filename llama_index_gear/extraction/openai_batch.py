@@ -11,7 +11,7 @@ import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn, SupportsIndex
 
 import httpx
 import openai
@@ -118,6 +118,8 @@ class OpenAIBatch:
         self.llm._client = self.llm._aclient = None
         self.llm._http_client = httpx.Client(transport=_Collecting(self))
         self.llm._async_http_client = httpx.AsyncClient(transport=_Collecting(self))
+        kind = type(llm)  # LlamaIndex would leave the clients out of a copy, which would ask the server at full price
+        self.llm.__class__ = type(kind.__name__, (_OfOneProcess, kind), {"__module__": kind.__module__})
 
     def close(self) -> None:
         """Close the folder's file."""
@@ -320,6 +322,22 @@ class OpenAIBatch:
             lock.execute("BEGIN EXCLUSIVE")
         except sqlite3.OperationalError as error:
             raise BatchError(f"another call submits or collects in {self._folder}: try again later") from error
+
+
+class _OfOneProcess:
+    """Refuses to be pickled and to be copied deeply."""
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        self._refuse()
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> NoReturn:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise BatchError(
+            "a batch's model writes into the batch's folder from its own process alone: let the pipeline run in one "
+            "process, where the extractor makes num_workers calls at once"
+        )
 
 
 class _Collecting(httpx.BaseTransport, httpx.AsyncBaseTransport):
