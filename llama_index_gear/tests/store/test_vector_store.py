@@ -194,7 +194,9 @@ def server_maker(clients: Callable[[], dict[str, Any]], runner: asyncio.Runner |
 class TestOnAServer(StoreContract):
     @pytest.fixture(params=[False, True], ids=["rest", "grpc"])
     def make_store(self, request: pytest.FixtureRequest) -> Iterator[MakeStore]:
-        yield from server_maker(lambda: {"client": QdrantClient(url=SERVER, prefer_grpc=request.param)})
+        yield from server_maker(
+            lambda: {"client": QdrantClient(url=SERVER, prefer_grpc=request.param, check_compatibility=False)}
+        )
 
 
 @pytest.mark.skipif(SERVER is None, reason="start a Qdrant server and set QDRANT_URL=http://localhost:6333")
@@ -209,8 +211,8 @@ class TestOnAServerAwaited(StoreContract):
     def make_store(self, request: pytest.FixtureRequest) -> Iterator[MakeStore]:
         yield from server_maker(
             lambda: {
-                "client": QdrantClient(url=SERVER),
-                "aclient": AsyncQdrantClient(url=SERVER, prefer_grpc=request.param),
+                "client": QdrantClient(url=SERVER, check_compatibility=False),
+                "aclient": AsyncQdrantClient(url=SERVER, prefer_grpc=request.param, check_compatibility=False),
             },
             self._runner,
         )
@@ -380,7 +382,9 @@ def servers() -> list[Any]:
 def test_an_embedded_store_moves_to_a_server_and_back(tmp_path: Path, location: str, back: bool) -> None:
     name = f"gear_test_{uuid.uuid4().hex}"
     embedded = GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED, collection_name=name)
-    served = GeARVectorStore(client=QdrantClient(location), embed_model=EMBED, collection_name=name)
+    served = GeARVectorStore(
+        client=QdrantClient(location, check_compatibility=False), embed_model=EMBED, collection_name=name
+    )
     source, target = (served, embedded) if back else (embedded, served)
     documents = [
         Document(text="Ada met Bob. Bob wrote Emma.", id_="d-1", metadata={"year": 1990, "tags": ["a", "b"]}),
