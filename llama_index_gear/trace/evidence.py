@@ -84,14 +84,14 @@ class ClueState(BaseModel):
         triple: with what is known filled in.
         state: "resolved" (stated), "searchable" (one unknown), "fuzzy" (several), "given" (it had none from the first)
             or "unconfirmed" (others filled its unknowns, nothing has stated it).
-        since: the round in which it came up; 0 for the question's own.
+        round: the round in which it came up; 0 for the question's own.
 
     """
 
     asked: Slots
     triple: Slots
     state: str
-    since: int
+    round: int
 
 
 class Unknown(BaseModel):
@@ -99,13 +99,13 @@ class Unknown(BaseModel):
 
     Attributes:
         name: `?…`.
-        since: the round in which it came up; 0 for the question's own.
+        round: the round in which it came up; 0 for the question's own.
         tried: what was searched for it, in order.
 
     """
 
     name: str
-    since: int
+    round: int
     tried: list[str]
 
 

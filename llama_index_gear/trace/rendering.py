@@ -115,7 +115,7 @@ def _fallback(step: Step) -> str:
 
 
 def _open(unknown: Unknown) -> str:
-    since = f"since round {unknown.since}" if unknown.since else "from the first"
+    since = f"since round {unknown.round}" if unknown.round else "from the first"
     tried = "; ".join(unknown.tried)
     return f"{unknown.name}, {since}" + (f", tried: {tried}" if tried else "")
 

@@ -72,7 +72,7 @@ class ExternalPolicy:
     def finish_flow(self, state: _State) -> Flow[list[NodeWithScore]]:
         """What the filter kept; all remembered passages, fused, if it was not asked."""
         yield from ()
-        return state.found.final_ranking([], self.top_k, self.expansion.rrf_k, state.kept)
+        return state.pool.final_ranking([], self.top_k, self.expansion.rrf_k, state.kept)
 
     def _search_flow(self, state: _State, record: Step) -> Flow[str]:
         known, passages = yield from base_search_flow(self.expansion, state, record)
@@ -86,8 +86,8 @@ class ExternalPolicy:
         else:
             walk = yield from self.expansion.walk_graph_flow(known, passages)
             reading = walk.start.reading
-            state.found.lists[-1] = [passage_id for passage_id, _ in walk.fused]
-            state.found.add(walk.nodes, {passage_id: walk.chain(passage_id) for passage_id in walk.chains})
+            state.pool.lists[-1] = [passage_id for passage_id, _ in walk.fused]
+            state.pool.add(walk.nodes, {passage_id: walk.chain(passage_id) for passage_id in walk.chains})
             aligned = {triple.id: triple for beam in walk.beams for triple in beam.chain}
             state.trace.note(
                 record,
@@ -99,7 +99,7 @@ class ExternalPolicy:
                 ],
                 fallback=walk.start.fallback,
                 beams=traced_beams(walk.beams),
-                passages=state.found.lists[-1],
+                passages=state.pool.lists[-1],
             )
         state.trace.note_problem(record, reading.problem, "the reading was left out")
         added, left_out = state.gist.add(reading.triples)
@@ -123,10 +123,10 @@ class ExternalPolicy:
 
     def _rank_flow(self, state: _State, record: Step, top_k: int) -> Flow[None]:
         """One call: which of the remembered passages help, best first (Eq. 6)."""
-        shown_ids = state.found.fused_ids(self.expansion.rrf_k)[:top_k]
+        shown_ids = state.pool.fused_ids(self.expansion.rrf_k)[:top_k]
         if not shown_ids:
             return
-        texts = llm_texts(state.found.nodes[passage_id] for passage_id in shown_ids)
+        texts = llm_texts(state.pool.nodes[passage_id] for passage_id in shown_ids)
         said = yield from rank_flow(state.trace.question, state.gist, texts, self.prompts["rank"])
         state.trace.note_problem(record, said.problem, "no passage was left out")
         if said.value is not None:

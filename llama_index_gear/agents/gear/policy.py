@@ -53,7 +53,7 @@ class SearchState:
         trace: of the question.
         bundle: what the next step searches for.
         gist: the facts noted.
-        found: the passages.
+        pool: the passages.
         queries: of the steps so far.
 
     """
@@ -61,7 +61,7 @@ class SearchState:
     trace: Trace
     bundle: QueryBundle
     gist: GistMemory
-    found: PassagePool
+    pool: PassagePool
     queries: list[str] = field(default_factory=list)
 
 
@@ -80,8 +80,8 @@ def base_search_flow(
     base = yield from expansion.base_search_flow(state.bundle, known)
     passages = yield from expansion.apply_filters_flow(base)
     # Should the step be cut short, the base passages are its list.
-    state.found.lists.append(list(passages))
-    state.found.add(passages)
+    state.pool.lists.append(list(passages))
+    state.pool.add(passages)
     state.trace.note(record, base=list(passages))
     return known, passages
 
@@ -121,8 +121,8 @@ class GeARPolicy:
         if not passages:
             return "nothing found"
         walk = yield from self.expansion.walk_graph_flow(known, passages)
-        state.found.lists[-1] = [passage_id for passage_id, _ in walk.fused]
-        state.found.add(walk.nodes, {passage_id: walk.chain(passage_id) for passage_id in walk.chains})
+        state.pool.lists[-1] = [passage_id for passage_id, _ in walk.fused]
+        state.pool.add(walk.nodes, {passage_id: walk.chain(passage_id) for passage_id in walk.chains})
         self._note_walk(state.trace, record, walk)
         verdict = yield from self._read_flow(state, record, walk)
         if verdict.answerable:
@@ -194,7 +194,7 @@ class GeARPolicy:
             state.trace.note(
                 links=[PassageLink(triple=s, passages=ids) for s, ids in zip(plain(facts), passages, strict=True)]
             )
-        return state.found.final_ranking(passages, self.top_k, self.expansion.rrf_k)
+        return state.pool.final_ranking(passages, self.top_k, self.expansion.rrf_k)
 
     def _link_flow(self, state: _State, facts: Sequence[Triple]) -> Flow[list[list[str]]]:
         """passageLink(t, k) = RRF(h(t, C), passages of h(t, T)) of each fact (GeAR Eq. 10), as ids that exist.
@@ -212,18 +212,18 @@ class GeARPolicy:
         stated = yield from self._locate_flow(state, facts, answers[0])
         found: list[list[NodeWithScore]] = [answer[:top_k] for answer in answers[1:]]
         admitted = yield from self.expansion.apply_filters_flow([result for results in found for result in results])
-        state.found.add(admitted)
-        unknown = [t.passage_id for triples in stated for t in triples if t.passage_id not in state.found.nodes]
+        state.pool.add(admitted)
+        unknown = [t.passage_id for triples in stated for t in triples if t.passage_id not in state.pool.nodes]
         if unknown:
             fetched = yield from ask(FetchPassages(list(dict.fromkeys(unknown))))
-            state.found.add({node.node_id: node for node in fetched})
+            state.pool.add({node.node_id: node for node in fetched})
         for triples in stated:
             for triple in triples:
-                state.found.chains.setdefault(triple.passage_id, plain([triple.triple]))
+                state.pool.chains.setdefault(triple.passage_id, plain([triple.triple]))
         passages = []
         for triples, results in zip(stated, found, strict=True):
             searched = [result.node.node_id for result in results if result.node.node_id in admitted]
-            through = [triple.passage_id for triple in triples if triple.passage_id in state.found.nodes]
+            through = [triple.passage_id for triple in triples if triple.passage_id in state.pool.nodes]
             fused = reciprocal_rank_fusion([searched, through], k=self.expansion.rrf_k)
             passages.append([passage_id for passage_id, _ in fused])
         return passages
@@ -237,5 +237,5 @@ class GeARPolicy:
             for fact, triples in zip(facts, linked, strict=True)
         ]
         located, nodes = yield from self.expansion.locate_flow(triple for triples in aligned for triple in triples)
-        state.found.add(nodes)
+        state.pool.add(nodes)
         return [[located[t.id] for t in triples if located[t.id].passage_id] for triples in aligned]
