@@ -9,7 +9,7 @@ from llama_index.core.schema import BaseNode, NodeWithScore
 
 from llama_index_gear.expansion.beam_search import Beam
 from llama_index_gear.fusion import reciprocal_rank_fusion
-from llama_index_gear.llm.prompting import unfenced
+from llama_index_gear.llm.prompting import escape_fences
 from llama_index_gear.nodes import llm_texts, with_explanation
 from llama_index_gear.trace.evidence import Linked, Slots, Source, Walked
 from llama_index_gear.trace.trace import Trace
@@ -103,7 +103,7 @@ class GistMemory:
     @property
     def text(self) -> str:
         """The facts as a language model is shown them, one a line."""
-        return "\n".join(f"- {unfenced(fact.text)}" for fact in self._facts.values()) or "(none)"
+        return "\n".join(f"- {escape_fences(fact.text)}" for fact in self._facts.values()) or "(none)"
 
     def add(self, triples: Iterable[Triple]) -> tuple[list[Triple], int]:
         """Take what is new; return it, and how many new ones were left out because the memory is full."""

@@ -25,7 +25,7 @@ from llama_index.core.settings import Settings
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.errors import ArgumentError, check_counts, check_kind
-from llama_index_gear.llm.prompting import as_passage, check_prompt, uncited, unfenced
+from llama_index_gear.llm.prompting import check_prompt, escape_citations, escape_fences, escape_passage
 from llama_index_gear.nodes import llm_texts
 from llama_index_gear.retrievers.base import AgentRetriever, new_trace
 from llama_index_gear.store.vector_store import GeARVectorStore
@@ -52,7 +52,7 @@ Question: {query_str}
 Give the better answer alone, in as few words as it takes, and behind it the numbers of the passages that it rests on, \
 like [1][3]. If what is new doesn't help, repeat the answer so far.
 Answer: """,
-    function_mappings={"existing_answer": lambda **given: unfenced(given["existing_answer"])},
+    function_mappings={"existing_answer": lambda **given: escape_fences(given["existing_answer"])},
 )
 """What the default synthesizer asks where the passages do not fit into one prompt.
 
@@ -216,7 +216,9 @@ class AgentQueryEngine(BaseQueryEngine):
         if not self._has_own_prompt:
             return first
         texts = llm_texts(result.node for result in first)
-        numbered = [f"[{number}] {uncited(as_passage(text))}" for number, text in enumerate(texts, start=1)]
+        numbered = [
+            f"[{number}] {escape_citations(escape_passage(text))}" for number, text in enumerate(texts, start=1)
+        ]
         return [
             NodeWithScore(node=TextNode(id_=result.node.node_id, text=text), score=result.score)
             for result, text in zip(first, numbered, strict=True)

@@ -16,9 +16,9 @@ from llama_index_gear.errors import ArgumentError, ReplyError
 from llama_index_gear.expansion.external import ExternalGraphExpansion
 from llama_index_gear.expansion.reader import READ_PROMPT
 from llama_index_gear.flow import Flow, ask
-from llama_index_gear.llm.parsing import spoken
-from llama_index_gear.llm.prompting import ParsedReply, Prompts, ask_and_parse_flow, numbered_passages, unfenced
-from llama_index_gear.llm.verdicts import yes_or_no
+from llama_index_gear.llm.parsing import strip_thoughts
+from llama_index_gear.llm.prompting import ParsedReply, Prompts, ask_and_parse_flow, escape_fences, number_passages
+from llama_index_gear.llm.verdicts import parse_yes_or_no
 from llama_index_gear.nodes import llm_texts
 from llama_index_gear.requests import FetchTriples
 from llama_index_gear.trace.evidence import Misaligned, Step
@@ -207,7 +207,7 @@ def decide_flow(
 ) -> Flow[ParsedReply]:
     """Whether the facts suffice, and the next query if they don't: a `Decision`."""
     searched = "\n".join(
-        f"{number}. {unfenced(' '.join(query.split()))}" for number, query in enumerate(queries, start=1)
+        f"{number}. {escape_fences(' '.join(query.split()))}" for number, query in enumerate(queries, start=1)
     )
     return ask_and_parse_flow(
         prompt, "decide", parse_decision, {"gist": gist.text, "question": question, "queries": searched}
@@ -218,7 +218,7 @@ def rank_flow(
     question: str, gist: GistMemory, passages: Sequence[str], prompt: BasePromptTemplate
 ) -> Flow[ParsedReply]:
     """The passages that help: a `list[int]` of places, from 0, best first."""
-    variables = {"passages": numbered_passages(passages), "gist": gist.text, "question": question}
+    variables = {"passages": number_passages(passages), "gist": gist.text, "question": question}
     return ask_and_parse_flow(prompt, "rank", lambda reply: parse_ranking(reply, len(passages)), variables)
 
 
@@ -230,8 +230,8 @@ def parse_decision(reply: str) -> Decision:
             queries.
 
     """
-    text = spoken(reply)
-    sufficient, found = yes_or_no(text, "sufficient", "decision")
+    text = strip_thoughts(reply)
+    sufficient, found = parse_yes_or_no(text, "sufficient", "decision")
     if not sufficient and not found:
         raise ReplyError(f"the facts don't suffice, and no query can be read, in the reply {text[:200]!r}")
     return Decision(True) if sufficient else Decision(False, parse_query(reply))
@@ -248,7 +248,7 @@ def parse_ranking(reply: str, count: int) -> list[int]:
         ReplyError: it names no passage, and doesn't say that there is none, or it ranks them twice, differently.
 
     """
-    text = spoken(reply)
+    text = strip_thoughts(reply)
     bracketed = _BRACKETED.findall(text)
     if _BARE.fullmatch(text):
         bracketed = [text]

@@ -16,10 +16,10 @@ from llama_index_gear.agents.memory import GistMemory
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.expansion.reader import parse_reply_triples
 from llama_index_gear.flow import Flow
-from llama_index_gear.llm.json_scan import texts
-from llama_index_gear.llm.parsing import spoken, triples_in
-from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow, numbered_passages, unfenced
-from llama_index_gear.llm.verdicts import only, statements, yes_or_no
+from llama_index_gear.llm.json_scan import find_texts
+from llama_index_gear.llm.parsing import collect_triples, strip_thoughts
+from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow, escape_fences, number_passages
+from llama_index_gear.llm.verdicts import find_forms_and_prose, parse_yes_or_no, require_one
 from llama_index_gear.triple import Triple
 
 GIST_PROMPT = PromptTemplate(
@@ -145,7 +145,7 @@ def read_gist_flow(
     question: str, passages: Sequence[str], gist: GistMemory, prompt: BasePromptTemplate
 ) -> Flow[ParsedReply]:
     """The facts that passages add to the gist (GeAR Eq. 4): a tuple of `Triple`."""
-    variables = {"passages": numbered_passages(passages), "gist": gist.text, "question": question}
+    variables = {"passages": number_passages(passages), "gist": gist.text, "question": question}
     return ask_and_parse_flow(prompt, "gist", parse_reply_triples, variables)
 
 
@@ -158,7 +158,7 @@ def read_and_reason_flow(
     question: str, passages: Sequence[str], gist: GistMemory, prompt: BasePromptTemplate
 ) -> Flow[ParsedReply]:
     """`read_gist` and `reason` in one call: (tuple of `Triple`, `Verdict`)."""
-    variables = {"passages": numbered_passages(passages), "gist": gist.text, "question": question}
+    variables = {"passages": number_passages(passages), "gist": gist.text, "question": question}
     return ask_and_parse_flow(prompt, "gist and reason", parse_facts_and_verdict, variables)
 
 
@@ -166,8 +166,8 @@ def rewrite_flow(
     question: str, gist: GistMemory, missing: str, queries: Sequence[str], prompt: BasePromptTemplate
 ) -> Flow[ParsedReply]:
     """The next query (GeAR Eq. 7): a `str`, not empty."""
-    searched = "\n".join(f"- {unfenced(' '.join(query.split()))}" for query in queries)
-    open_piece = unfenced(" ".join(missing.split())) or "(not said)"
+    searched = "\n".join(f"- {escape_fences(' '.join(query.split()))}" for query in queries)
+    open_piece = escape_fences(" ".join(missing.split())) or "(not said)"
     variables = {"gist": gist.text, "question": question, "reason": open_piece, "queries": searched}
     return ask_and_parse_flow(prompt, "rewrite", parse_query, variables)
 
@@ -180,13 +180,13 @@ def parse_facts_and_verdict(reply: str) -> tuple[tuple[Triple, ...], Verdict]:
 
     """
     verdict = parse_verdict(reply)
-    text = spoken(reply)
-    found, _ = statements(text, "triples")
+    text = strip_thoughts(reply)
+    found, _ = find_forms_and_prose(text, "triples")
     if not found:
         return parse_reply_triples(reply), verdict
     # An answer that is a list of three names is no triple.
     listed = [value for form in found for value in form["triples"]]
-    triples = triples_in(listed)
+    triples = collect_triples(listed)
     if not triples and any(listed):
         raise ReplyError(f"no triples can be read in the reply {text[:200]!r}")
     return triples, verdict
@@ -200,10 +200,10 @@ def parse_verdict(reply: str) -> Verdict:
             several answers or reasons.
 
     """
-    text = spoken(reply)
-    answerable, found = yes_or_no(text, "answerable", "verdict")
+    text = strip_thoughts(reply)
+    answerable, found = parse_yes_or_no(text, "answerable", "verdict")
     name = "answer" if answerable else "reason"
-    said = only((_text(value) for form in found for value in form.get(name, ())), text)
+    said = require_one((_text(value) for form in found for value in form.get(name, ())), text)
     return Verdict(True, answer=said) if answerable else Verdict(False, reason=said)
 
 
@@ -214,10 +214,10 @@ def parse_query(reply: str) -> str:
         ReplyError: there is none, or several.
 
     """
-    text = spoken(reply)
-    found, _ = statements(text, "query")
+    text = strip_thoughts(reply)
+    found, _ = find_forms_and_prose(text, "query")
     if found:
-        query = only((value for form in found for value in form["query"] if isinstance(value, str)), text)
+        query = require_one((value for form in found for value in form["query"] if isinstance(value, str)), text)
     else:
         lines = [line for line in text.splitlines() if line.strip(" `")]
         query = _unquoted(_BULLET.sub("", _LABEL.sub("", lines[0].strip()))) if len(lines) == 1 else ""
@@ -231,7 +231,7 @@ def parse_query(reply: str) -> str:
 def _text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value)
-    return ", ".join(text.strip() for text in texts(value) if text.strip())
+    return ", ".join(text.strip() for text in find_texts(value) if text.strip())
 
 
 def _unquoted(text: str) -> str:

@@ -15,9 +15,15 @@ from llama_index_gear.agents.t2rag.clues import Clue, Clues, slots_of
 from llama_index_gear.agents.t2rag.resolution import Statement
 from llama_index_gear.errors import ReplyError, TripleError
 from llama_index_gear.flow import Flow
-from llama_index_gear.llm.json_scan import Number, forms, objects, scan, texts
-from llama_index_gear.llm.parsing import parse_triples, spoken, triples_in
-from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow, numbered_passages, uncited, unfenced
+from llama_index_gear.llm.json_scan import Number, find_forms, find_objects, find_texts, scan
+from llama_index_gear.llm.parsing import collect_triples, parse_triples, strip_thoughts
+from llama_index_gear.llm.prompting import (
+    ParsedReply,
+    ask_and_parse_flow,
+    escape_citations,
+    escape_fences,
+    number_passages,
+)
 from llama_index_gear.triple import StoredTriple, Triple
 
 DECOMPOSE_PROMPT = PromptTemplate(
@@ -125,9 +131,9 @@ def resolve_flow(
         "clues": "\n".join(
             _format_clue(clues, clue) for clue in clues.in_state("searchable", "fuzzy", "given", "unconfirmed")
         ),
-        "known": "\n".join(f"- {unfenced(fact.text)}" for fact in known) or "(nothing)",
+        "known": "\n".join(f"- {escape_fences(fact.text)}" for fact in known) or "(nothing)",
         "propositions": "\n".join(_format_propositions(propositions, numbers)) or "(no statement)",
-        "passages": numbered_passages(list(passages.values())) if show_passages else "(passages are not shown)",
+        "passages": number_passages(list(passages.values())) if show_passages else "(passages are not shown)",
     }
     return ask_and_parse_flow(prompt, "resolve", parse_statements, variables)
 
@@ -147,13 +153,15 @@ def _format_propositions(propositions: Sequence[StoredTriple], numbers: Mapping[
         sources = "".join(f"[{number}]" for number in sorted(passages))
         lines.setdefault((triple.subject, triple.predicate, sources), []).append(triple.object)
     return [
-        unfenced(f"- {uncited(f'{subject} {predicate}')} {uncited('; '.join(objects))} {sources}".rstrip())
-        for (subject, predicate, sources), objects in lines.items()
+        escape_fences(
+            f"- {escape_citations(f'{subject} {predicate}')} {escape_citations('; '.join(names))} {sources}".rstrip()
+        )
+        for (subject, predicate, sources), names in lines.items()
     ]
 
 
 def _format_clue(clues: Clues, clue: Clue) -> str:
-    return f"{clue.number}. {unfenced(' | '.join(slots_of(clues.current(clue))))}"
+    return f"{clue.number}. {escape_fences(' | '.join(slots_of(clues.current(clue))))}"
 
 
 def parse_decomposition(reply: str, prompt: str = "") -> tuple[Triple, ...]:
@@ -166,14 +174,14 @@ def parse_decomposition(reply: str, prompt: str = "") -> tuple[Triple, ...]:
 
     """
     triples = parse_triples(reply).triples
-    examples = [frozenset(triples_in(example)) for example in objects(span.value for span in scan(prompt))]
+    examples = [frozenset(collect_triples(example)) for example in find_objects(span.value for span in scan(prompt))]
     echoes = [example for example in examples if example <= set(triples)]  # in full: a question may share a triple
     echoed = {triple for example in echoes for triple in example}
     own = [triple for triple in triples if triple not in echoed and slots_of(triple) != _NAMES] or triples
     if not own:
         raise ReplyError("the reply holds no triple; at least one is needed to search by")
-    listed = forms((span.value for span in scan(spoken(reply))), "triples")
-    decompositions = {frozenset(triples_in(form["triples"])) for form in listed}
+    listed = find_forms((span.value for span in scan(strip_thoughts(reply))), "triples")
+    decompositions = {frozenset(collect_triples(form["triples"])) for form in listed}
     if len(decompositions - {frozenset(), *echoes}) > 1:
         raise ReplyError("the reply takes the question apart in more than one way")
     return tuple(
@@ -197,9 +205,9 @@ def parse_statements(reply: str) -> tuple[Statement, ...]:
             lines, state different things about the same clue.
 
     """
-    text = spoken(reply)
+    text = strip_thoughts(reply)
     groups = [
-        [statement for value in objects([span.value]) for statement in _parse_object(value)] for span in scan(text)
+        [statement for value in find_objects([span.value]) for statement in _parse_object(value)] for span in scan(text)
     ]
     if not any(groups):
         lines = map(_parse_numbered_line, text.splitlines())
@@ -234,11 +242,11 @@ def _parse_object(value: Mapping[str, Any]) -> list[Statement]:
         return [Statement(triple, number) for number, triple in numbered if triple is not None]
     fields = {name.lower(): entry for name, entry in value.items()}
     sources: Any = next((fields.pop(name) for name in _PASSAGES if name in fields), [])
-    number = next((_NUMBER.search(" ".join(texts(fields.pop(name)))) for name in _CLUE if name in fields), None)
+    number = next((_NUMBER.search(" ".join(find_texts(fields.pop(name)))) for name in _CLUE if name in fields), None)
     triple = _parse_triple(fields)
     if triple is None:
         return []
-    passages = dict.fromkeys(int(number[:9]) for number in _NUMBER.findall(" ".join(texts(sources))))
+    passages = dict.fromkeys(int(number[:9]) for number in _NUMBER.findall(" ".join(find_texts(sources))))
     return [Statement(triple, int(number.group()[:9]) if number else None, tuple(passages))]
 
 
