@@ -146,13 +146,13 @@ class Clues:
         """Return the clue's current triple and state, from the cache where it has them."""
         if clue.number not in self._derived:
             stated = self._stated.get(clue.number)
-            now = stated or Triple(*(self._fill_in(slot) for slot in slots_of(clue.triple)))
-            count = len(unknowns_of(now))
+            current = stated or Triple(*(self._fill_in(slot) for slot in slots_of(clue.triple)))
+            count = len(unknowns_of(current))
             state: State = "resolved"
             if stated is None:
                 without: State = "unconfirmed" if unknowns_of(clue.triple) else "given"
                 state = "fuzzy" if count > 1 else "searchable" if count else without
-            self._derived[clue.number] = now, state
+            self._derived[clue.number] = current, state
         return self._derived[clue.number]
 
     def _fill_in(self, slot: str) -> str:
@@ -202,14 +202,14 @@ def match_values(clue: Triple, triple: Triple) -> dict[str, str]:
     A citation such as `[2]` behind a value is not part of it.
     """
     values: dict[str, str] = {}
-    for asked, stated in zip(slots_of(clue), slots_of(triple), strict=True):
-        names = list(map(_fold_name, _UNKNOWN.findall(asked)))
-        if not names or unknowns_in(stated) or LONE_UNKNOWN.fullmatch(stated):
+    for clue_slot, slot in zip(slots_of(clue), slots_of(triple), strict=True):
+        names = list(map(_fold_name, _UNKNOWN.findall(clue_slot)))
+        if not names or unknowns_in(slot) or LONE_UNKNOWN.fullmatch(slot):
             continue
-        if len(names) > _MAX_UNKNOWNS_IN_SLOT or len(stated) > _MAX_SLOT_LENGTH:
+        if len(names) > _MAX_UNKNOWNS_IN_SLOT or len(slot) > _MAX_SLOT_LENGTH:
             continue
-        literals = (re.escape(part) for part in _UNKNOWN.split(asked)[::2])
-        match = re.fullmatch("(.+?)".join(literals), _CITATION.sub("", stated), re.IGNORECASE)
+        literals = (re.escape(part) for part in _UNKNOWN.split(clue_slot)[::2])
+        match = re.fullmatch("(.+?)".join(literals), _CITATION.sub("", slot), re.IGNORECASE)
         for name, value in zip(names, match.groups() if match else (), strict=False):
             values.setdefault(name, value.strip())
     return values

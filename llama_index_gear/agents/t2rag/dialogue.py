@@ -226,11 +226,11 @@ def _refuse_contradictions(groups: Sequence[Sequence[Statement]]) -> None:
     """
     known: dict[int, set[Triple]] = {}
     for statements in groups:
-        stated: dict[int, set[Triple]] = {}
+        by_number: dict[int, set[Triple]] = {}
         for statement in statements:
             if statement.number is not None:
-                stated.setdefault(statement.number, set()).add(statement.triple)
-        for number, triples in stated.items():
+                by_number.setdefault(statement.number, set()).add(statement.triple)
+        for number, triples in by_number.items():
             if known.setdefault(number, triples) != triples:
                 raise ReplyError(f"the reply says first one thing, then another, of clue {number}")
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from llama_index_gear.agents.memory import GistMemory, PassagePool, linked_triples, traced_beams
+from llama_index_gear.agents.memory import GistMemory, PassagePool, trace_beams, trace_triples
 from llama_index_gear.agents.t2rag.clues import Clue, Clues, build_proposition
 from llama_index_gear.agents.t2rag.dialogue import (
     DECOMPOSE_PROMPT,
@@ -50,7 +50,7 @@ PROMPTS = {"decompose": DECOMPOSE_PROMPT, "resolve": RESOLVE_PROMPT}
 """The prompts of T²RAG, by name."""
 
 SearchBy = Literal["triples", "passages"]
-"""What clues are searched in: triples (T²RAG Alg. 2) or passages (T²RAG App. B.5, "chunk-based slot-filling")."""
+"""The target of a round's search: triples (T²RAG Alg. 2) or passages (App. B.5, "chunk-based slot-filling")."""
 
 MAX_CLUES = 32  # of a question; further ones are left out, and the trace says so
 MAX_FACTS = 200  # resolved in all rounds together
@@ -59,7 +59,7 @@ MAX_PROPOSITIONS = 100  # shown to the model in a round, the most similar ones
 
 @dataclass
 class _State:
-    """What T²RAG knows after a round.
+    """The state of T²RAG between two rounds.
 
     Attributes:
         trace: of the question.
@@ -95,7 +95,7 @@ class _State:
 
 @dataclass(frozen=True)
 class _Hits:
-    """What a round retrieves.
+    """The hits of a round.
 
     Attributes:
         passage_ids: of the passages, best first.
@@ -158,7 +158,7 @@ class T2RAGPolicy:
         state.pool.add(passages, hits.chains)
         state.propositions = [triple for triple in hits.propositions if triple.passage_id in state.pool.nodes]
         state.pool.lists.append(list(passages))
-        state.trace.note(record, linked=linked_triples(state.propositions), passages=list(passages))
+        state.trace.note(record, linked=trace_triples(state.propositions), passages=list(passages))
         if not passages:
             self._note_clues(state, record, record.number)
             return "nothing found" if record.number == 1 else "nothing new"
@@ -253,7 +253,7 @@ class T2RAGPolicy:
             links = yield from ask(LinkTriples([fact.text for fact in state.facts.triples], 1, vector))
             seeds = [triple for linked in links for triple in linked]
         beams = yield from diverse_triple_beam_search_flow(query, vector, seeds, self.expand)
-        state.trace.note(record, beams=traced_beams(beams))
+        state.trace.note(record, beams=trace_beams(beams))
         chains = flatten(beams)
         new_ids = [passage_id for passage_id in chains if passage_id not in state.pool.nodes][: self.passages]
         propositions = {triple.id: triple for passage_id in new_ids for triple in chains[passage_id]}

@@ -53,7 +53,7 @@ class Statement:
 
 @dataclass
 class ResolutionResult:
-    """What a model's statements added.
+    """The facts, values and clues that a model's statements added.
 
     Attributes:
         facts: triples without unknowns: resolved clues, and facts about no clue (`number` None).
@@ -176,9 +176,9 @@ class _Placer:
         """Fill the clue's unknowns in from the aligned triple of a statement, if the material states its values."""
         current = self.clues.current(clue)
         values = {name: value for name, value in match_values(current, triple).items() if not says_nothing(value)}
-        names = [stated for asked, stated in _pair_ends(current, triple) if not unknowns_in(asked)]
+        names = [slot for clue_slot, slot in _pair_ends(current, triple) if not unknowns_in(clue_slot)]
         answers = [
-            stated for asked, stated in zip(slots_of(current), slots_of(triple), strict=True) if unknowns_in(asked)
+            slot for clue_slot, slot in zip(slots_of(current), slots_of(triple), strict=True) if unknowns_in(clue_slot)
         ]
         is_whole = not unknowns_of(triple) and not any(map(says_nothing, answers))
         if not values and not is_whole:
@@ -204,7 +204,7 @@ class _Placer:
 
     def _count_shared_names(self, clue: Clue, triple: Triple) -> int:
         ends = _pair_ends(self.clues.current(clue), triple)
-        return sum(not unknowns_in(asked) and _fold(asked) == _fold(stated) for asked, stated in ends)
+        return sum(not unknowns_in(clue_slot) and _fold(clue_slot) == _fold(slot) for clue_slot, slot in ends)
 
     def _align(self, clue: Clue, triple: Triple) -> Triple | None:
         """Return the triple in the clue's direction, or None if it is about something else.
@@ -216,7 +216,7 @@ class _Placer:
             return None if self._is_determined_elsewhere(clue) else triple
         for candidate in (triple, Triple(triple.object, triple.predicate, triple.subject)):
             ends = _pair_ends(current, candidate)
-            if all(unknowns_in(asked) or _is_same_name(asked, stated) for asked, stated in ends):
+            if all(unknowns_in(clue_slot) or _is_same_name(clue_slot, slot) for clue_slot, slot in ends):
                 return candidate
         return None
 
