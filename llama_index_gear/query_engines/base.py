@@ -29,7 +29,7 @@ from llama_index_gear.llm.prompting import check_prompt, escape_citations, escap
 from llama_index_gear.nodes import llm_texts
 from llama_index_gear.retrievers.base import AgentRetriever, new_trace
 from llama_index_gear.store.vector_store import GeARVectorStore
-from llama_index_gear.trace.trace import Trace, TraceEvent, stream_trace, take_trace, traced, tracing
+from llama_index_gear.trace.trace import Trace, TraceEvent, run_traced, stream_trace, take_trace, use_trace
 
 dispatcher = get_dispatcher(__name__)
 
@@ -153,12 +153,12 @@ class AgentQueryEngine(BaseQueryEngine):
     def query_with_trace(self, query: QueryType) -> tuple[RESPONSE_TYPE, Trace]:
         """`query`, and the record of how its passages were found."""
         trace = new_trace(query)
-        return traced(trace, lambda: self.query(query)), trace
+        return run_traced(trace, lambda: self.query(query)), trace
 
     async def aquery_with_trace(self, query: QueryType) -> tuple[RESPONSE_TYPE, Trace]:
         """`query_with_trace`, without blocking the event loop."""
         trace = new_trace(query)
-        with tracing(trace):
+        with use_trace(trace):
             return await self.aquery(query), trace
 
     def astream_events(self, query: QueryType) -> AsyncIterator[TraceEvent | RESPONSE_TYPE]:
@@ -228,7 +228,7 @@ class AgentQueryEngine(BaseQueryEngine):
         payload: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
         with self.callback_manager.event(CBEventType.QUERY, payload=payload) as event:
             trace = take_trace(query_bundle.query_str.strip())
-            nodes = traced(trace, lambda: self.retrieve(query_bundle))
+            nodes = run_traced(trace, lambda: self.retrieve(query_bundle))
             said = self._direct_answer(trace)
             if said:
                 response: RESPONSE_TYPE = self._to_response(said)
@@ -244,7 +244,7 @@ class AgentQueryEngine(BaseQueryEngine):
         payload: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
         with self.callback_manager.event(CBEventType.QUERY, payload=payload) as event:
             trace = take_trace(query_bundle.query_str.strip())
-            with tracing(trace):
+            with use_trace(trace):
                 nodes = await self.aretrieve(query_bundle)
             said = self._direct_answer(trace)
             if said:
