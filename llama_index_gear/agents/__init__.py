@@ -1,1 +1,1 @@
-"""Methods of several steps: the loop that runs them, and what they have found so far."""
+"""Multi-step methods: the loop that runs them, and the passages and facts that they keep from step to step."""

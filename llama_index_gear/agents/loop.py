@@ -1,7 +1,7 @@
-"""The one multi-step loop: a policy's steps, one after the other, metered against a budget and written down.
+"""The loop of all multi-step methods: it runs a policy's steps, meters them against a budget, and traces them.
 
-It knows no method and no framework: a policy says what a step does, as a flow of requests; the drivers of `flow`
-answer them. What was found stays found: whatever ends a step, the policy finishes with what it has.
+It knows no method and no framework. A policy's step is a flow of requests, which the drivers of `flow` answer. Whatever
+ends a step, the policy finishes with the passages that it has.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ Result = TypeVar("Result")
 Result_co = TypeVar("Result_co", covariant=True)
 Clock = Callable[[], float]
 
-_MAX_TIMEOUT = 1_000_000  # seconds, eleven days: what every platform can wait for
+_MAX_TIMEOUT = 1_000_000  # seconds, eleven days: every platform can wait for as long
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """What a question may cost. When a limit is reached, the best ranking so far is the result.
+    """The limits of a question's cost. When one is reached, the best ranking so far is the result.
 
     Args:
-        max_llm_calls: calls of the language model. Default None: as many as the policy makes.
-        max_tokens: prompt and completion tokens of all calls; no call is begun once so many are spent (the last one
-            may overshoot). Default None.
-        timeout: seconds, at most 1,000,000. A call that is under way is given up when they are over: in async mode it
-            is cancelled, in sync mode its reply is not waited for. Default None.
+        max_llm_calls: maximum number of calls of the language model. Default None: no limit.
+        max_tokens: prompt and completion tokens of all calls. No call begins once so many are spent; the last call may
+            exceed the limit. Default None: no limit.
+        timeout: seconds, at most 1,000,000. A call that is under way then is given up: in async mode it is cancelled,
+            in sync mode its reply is not waited for. Default None: no limit.
 
     Raises:
-        ArgumentError: a limit that is not above 0, or no number.
+        ArgumentError: a limit is no number, or not above 0.
 
     """
 
@@ -56,27 +56,35 @@ class Budget:
 
 
 class Policy(Protocol[State, Result_co]):
-    """What a multi-step method does; the loop does the rest."""
+    """A multi-step method, as the loop sees it."""
 
     @property
     def max_steps(self) -> int:
-        """Steps at most."""
+        """The maximum number of steps."""
 
     def begin(self, query: Any, trace: Trace) -> State:
-        """What is known before the first step. Asks nothing."""
+        """Return the state before the first step. Makes no request."""
 
     def step_flow(self, state: State, record: Step) -> Flow[str]:
-        """One round: adds to `state` as soon as something is known, and writes it down in `record`.
+        """Run one step; add what it learns to `state` and `record` at once, since it may be cut short.
 
-        Returns why the loop ends here, or "" to go on.
+        Returns:
+            Why the loop ends after this step, or "" to go on.
+
         """
 
     def finish_flow(self, state: State) -> Flow[Result_co]:
-        """The result, from whatever the steps left in `state`. Asks no language model."""
+        """Return the result, from whatever the steps left in `state`. Makes no call of the language model."""
 
 
 class _Ended(Exception):
-    """Thrown into a step: it may go no further."""
+    """Thrown into a step to end it.
+
+    Attributes:
+        reason: as `Trace.stopped` has it.
+        cause: the error of the call that failed; None if the budget is spent.
+
+    """
 
     def __init__(self, reason: str, cause: Exception | None = None) -> None:
         super().__init__(reason)
@@ -87,18 +95,21 @@ class _Ended(Exception):
 def agent_flow(
     policy: Policy[State, Result], trace: Trace, budget: Budget, clock: Clock = time.monotonic, query: Any = None
 ) -> Flow[Result]:
-    """Run `policy` on a question.
+    """Run `policy` on a question, and return its result.
 
-    A request that fails ends the loop; the result is what the steps before it gave, and `trace.stopped` names the
-    failure. Only if nothing would be lost is its error raised: if no call of the language model had succeeded before
-    a call that fails, and in the first step if anything else does.
+    A request that fails ends the loop. The result is what the steps so far gave, and `trace.stopped` names the failure.
+    The error is raised only if nothing is lost by it: that of a call of the language model, if no call has succeeded;
+    that of any other request, in the first step.
 
     Args:
         policy: the method.
         trace: of the question; filled in on the way.
-        budget: what it may cost.
-        clock: seconds, monotonic.
-        query: what the policy begins with, if that is more than the question's text.
+        budget: the limits of the question's cost.
+        clock: seconds, monotonic. Default: `time.monotonic`.
+        query: what the policy begins with. Default None: the trace's question.
+
+    Raises:
+        Exception: the error of a failed request, if nothing is lost by it.
 
     """
     start = clock()
@@ -108,20 +119,20 @@ def agent_flow(
     for _ in range(policy.max_steps):
         record = trace.open_step()
         try:
-            verdict = yield from meter.metered_flow(policy.step_flow(state, record), record.number)
+            reason = yield from meter.metered_flow(policy.step_flow(state, record), record.number)
         except _Ended as ended:
-            verdict = ended.reason
+            reason = ended.reason
             if not meter.has_begun:
                 trace.steps.pop()
             if ended.cause is not None and not meter.has_succeeded:
-                trace.note(stopped=verdict, ms=1000 * (clock() - start))
+                trace.note(stopped=reason, ms=1000 * (clock() - start))
                 raise ended.cause from None
         except Exception as error:
             if error is not meter.failure or record.number == 1:
                 raise
-            verdict = _failed(error)
-        if verdict:
-            stopped = verdict
+            reason = _describe_failure(error)
+        if reason:
+            stopped = reason
             break
     trace.note(stopped=stopped)
     result = yield from policy.finish_flow(state)
@@ -131,16 +142,16 @@ def agent_flow(
 
 @dataclass
 class _Meter:
-    """Counts what the requests of a flow cost, and ends it when the budget is spent.
+    """Adds up the cost of a flow's requests, and ends the flow when the budget is spent.
 
     Attributes:
-        trace: where calls are written down.
-        budget: what they may cost.
-        clock: seconds.
-        start: when the budget's time began.
-        has_succeeded: whether any call of the language model was answered.
-        has_begun: whether the flow's first requests were let through.
-        failure: what the last request that failed, other than a call of the language model, raised.
+        trace: receives the calls.
+        budget: the limits.
+        clock: seconds, monotonic.
+        start: the clock when the question began.
+        has_succeeded: True once a call of the language model was answered.
+        has_begun: True once the current flow's first requests were passed on.
+        failure: the error of the last request that failed, other than a call of the language model.
 
     """
 
@@ -153,31 +164,32 @@ class _Meter:
     failure: Exception | None = None
 
     def metered_flow(self, flow: Flow[Result], step: int) -> Flow[Result]:
-        """The same flow, metered."""
+        """Run a flow with every batch of its requests metered."""
         self.has_begun = False
         return relay(flow, lambda batch: self._answer_flow(batch, step))
 
     def _answer_flow(self, batch: Sequence[Request[Any]], step: int) -> Flow[Sequence[Any]]:
-        """The answers of a batch, unless the budget is spent or a call of the language model fails.
+        """Pass a batch of requests on, and return the answers.
 
         Raises:
-            _Ended: it is, or one does.
+            _Ended: the budget is spent, or a call of the language model failed.
 
         """
-        if spent := self._spent(batch):
-            raise _Ended(spent)
+        if limit := self._exceeded_limit(batch):
+            raise _Ended(limit)
         self.has_begun = True
         try:
             answers = yield [self._with_timeout(request) for request in batch]
         except Exception as error:
             self.failure = error
             raise
-        if ended := self._count(batch, answers, step):
+        if ended := self._add_calls(batch, answers, step):
             raise ended
         return answers
 
-    def _spent(self, batch: Sequence[Request[Any]]) -> str:
-        if self._remaining() == 0:
+    def _exceeded_limit(self, batch: Sequence[Request[Any]]) -> str:
+        """Return the name of the limit that forbids this batch, or ""."""
+        if self._remaining_seconds() == 0:
             return "timeout"
         calls = sum(isinstance(request, CallLLM) for request in batch)
         limit = self.budget.max_llm_calls
@@ -188,19 +200,21 @@ class _Meter:
             return "max_tokens"
         return ""
 
-    def _remaining(self) -> float | None:
+    def _remaining_seconds(self) -> float | None:
+        """Return the seconds until the timeout; None without one."""
         if self.budget.timeout is None:
             return None
         return max(0.0, self.start + self.budget.timeout - self.clock())
 
     def _with_timeout(self, request: Request[Any]) -> Request[Any]:
-        remaining = self._remaining()
+        """Return the request; a call of the language model with the remaining seconds as its timeout."""
+        remaining = self._remaining_seconds()
         if not isinstance(request, CallLLM) or remaining is None:
             return request
         return replace(request, timeout=remaining if request.timeout is None else min(remaining, request.timeout))
 
-    def _count(self, batch: Sequence[Request[Any]], answers: Sequence[Any], step: int) -> _Ended | None:
-        """Write down the calls of the model; what ended the flow, if one of them did."""
+    def _add_calls(self, batch: Sequence[Request[Any]], answers: Sequence[Any], step: int) -> _Ended | None:
+        """Add the batch's calls of the language model to the trace; return an `_Ended` if one of them failed."""
         ended = None
         for request, reply in zip(batch, answers, strict=True):
             if not isinstance(request, CallLLM):
@@ -221,9 +235,9 @@ class _Meter:
             elif isinstance(error, OutOfTime) and self.budget.timeout is not None:
                 ended = ended or _Ended("timeout")
             elif ended is None or ended.cause is None:
-                ended = _Ended(_failed(error), error)
+                ended = _Ended(_describe_failure(error), error)
         return ended
 
 
-def _failed(error: Exception) -> str:
+def _describe_failure(error: Exception) -> str:
     return f"failed: {describe_error(error)}"

@@ -1,4 +1,4 @@
-"""What an agent keeps from step to step: the passages that it found, their final ranking, and the facts it noted."""
+"""The memory of a multi-step method: the passages of all steps, their final ranking, and the facts noted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from llama_index.core.schema import BaseNode, NodeWithScore
 
 from llama_index_gear.expansion.beam_search import Beam
 from llama_index_gear.fusion import reciprocal_rank_fusion
-from llama_index_gear.llm.prompting import unfenced
+from llama_index_gear.llm.prompting import escape_fences
 from llama_index_gear.nodes import llm_texts, with_explanation
 from llama_index_gear.trace.evidence import Linked, Slots, Source, Walked
 from llama_index_gear.trace.trace import Trace
@@ -18,13 +18,13 @@ from llama_index_gear.triple import StoredTriple, Triple, entity_key, plain
 
 @dataclass
 class PassagePool:
-    """The passages that the steps of a question have come across.
+    """The passages that the steps of a question retrieved.
 
     Attributes:
         trace: of the question.
         nodes: passage id → node.
         chains: passage id → the stored triples that first led to it.
-        lists: a ranked list of passage ids a step.
+        lists: for each step, its passage ids, best first.
 
     """
 
@@ -34,27 +34,28 @@ class PassagePool:
     lists: list[list[str]] = field(default_factory=list)
 
     def add(self, nodes: Mapping[str, BaseNode], chains: Mapping[str, list[Slots]] | None = None) -> None:
-        """Take in passages, and how they were reached; what is known already stays."""
+        """Add passages, and the chains that led to them. A passage's first node and first chain are kept."""
         for passage_id, node in nodes.items():
             if self.nodes.setdefault(passage_id, node) is node:
-                self.trace.titles[passage_id] = _title(node)
+                self.trace.titles[passage_id] = _title_of(node)
         for passage_id, chain in (chains or {}).items():
             self.chains.setdefault(passage_id, chain)
 
     def fused_ids(self, rrf_k: int) -> list[str]:
-        """Ids of all steps' passages, fused, best first."""
+        """Return the ids of all steps' passages, fused by RRF with this constant, best first."""
         return [passage_id for passage_id, _ in reciprocal_rank_fusion(self.lists, k=rrf_k)]
 
     def final_ranking(
         self, facts: Sequence[Sequence[str]], top_k: int, rrf_k: int, kept: Sequence[str] | None = None
     ) -> list[NodeWithScore]:
-        """The best passages: the lists of all steps fused with those of all facts (GeAR Eq. 9); noted in the trace.
+        """Fuse the lists of all steps with those of all facts (GeAR Eq. 9); return the best, and add them to the trace.
 
         Args:
-            facts: for each fact of the gist, ids of its passages.
+            facts: for each fact of the gist, ids of its passages, best first.
             top_k: passages to return.
-            rrf_k: constant of the fusion.
-            kept: what a filter kept, best first: these alone, in this order.
+            rrf_k: constant of the fusion (RRF).
+            kept: ids of the passages that a filter kept, best first; they alone are returned, in this order. Default
+                None: no filter.
 
         """
         lists = {f"step {number}": ids for number, ids in enumerate(self.lists, start=1)}
@@ -70,7 +71,7 @@ class PassagePool:
             sources.append(
                 Source(
                     passage_id=passage_id,
-                    title=_title(node),
+                    title=_title_of(node),
                     text=llm_texts([node])[0],
                     score=score,
                     ranks=ranks,
@@ -82,12 +83,12 @@ class PassagePool:
 
 
 class GistMemory:
-    """The facts noted so far: in order, none twice, at most `size` (GeAR §5.1, Eq. 5).
+    """The gist memory: the facts noted so far, in order, without repetition (GeAR §5.1, Eq. 5).
 
-    Two facts are the same when their three slots are, up to case, punctuation and white space.
+    Two facts are the same if their three slots are, up to case, punctuation and white space.
 
     Args:
-        size: how many it takes; further ones are left out.
+        size: maximum number of facts; further ones are left out.
 
     """
 
@@ -102,11 +103,16 @@ class GistMemory:
 
     @property
     def text(self) -> str:
-        """The facts as a language model is shown them, one a line."""
-        return "\n".join(f"- {unfenced(fact.text)}" for fact in self._facts.values()) or "(none)"
+        """The facts for a prompt, one a line; "(none)" without any."""
+        return "\n".join(f"- {escape_fences(fact.text)}" for fact in self._facts.values()) or "(none)"
 
     def add(self, triples: Iterable[Triple]) -> tuple[list[Triple], int]:
-        """Take what is new; return it, and how many new ones were left out because the memory is full."""
+        """Add the facts that are new.
+
+        Returns:
+            The facts that were added, and the number of new facts that were left out because the memory is full.
+
+        """
         added: list[Triple] = []
         left_out: set[tuple[str, ...]] = set()
         for triple in triples:
@@ -121,28 +127,29 @@ class GistMemory:
         return added, len(left_out)
 
 
-def linked_triples(triples: Iterable[StoredTriple]) -> list[Linked]:
-    """Stored triples as a trace has them."""
+def trace_triples(triples: Iterable[StoredTriple]) -> list[Linked]:
+    """Convert stored triples to the trace's form."""
     return [
-        Linked(triple=slots, passage_id=each.passage_id, score=round(each.score, 4))
-        for each in triples
-        for slots in plain([each.triple])
+        Linked(triple=slots, passage_id=stored.passage_id, score=round(stored.score, 4))
+        for stored in triples
+        for slots in plain([stored.triple])
     ]
 
 
-def traced_beams(beams: Iterable[Beam]) -> list[Walked]:
-    """Beams as a trace has them."""
+def trace_beams(beams: Iterable[Beam]) -> list[Walked]:
+    """Convert beams to the trace's form."""
     return [
         Walked(
             score=round(beam.score, 4),
-            chain=plain(each.triple for each in beam.chain),
-            passage_ids=[each.passage_id for each in beam.chain],
+            chain=plain(stored.triple for stored in beam.chain),
+            passage_ids=[stored.passage_id for stored in beam.chain],
         )
         for beam in beams
     ]
 
 
-def _title(node: BaseNode) -> str:
+def _title_of(node: BaseNode) -> str:
+    """Return the passage's title, or its first eight words."""
     title = node.metadata.get("title")
     if title is None:
         words = node.get_content().split()

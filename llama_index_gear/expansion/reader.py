@@ -9,7 +9,7 @@ from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 
 from llama_index_gear.flow import Flow
 from llama_index_gear.llm.parsing import parse_triples
-from llama_index_gear.llm.prompting import ask_and_parse_flow, numbered_passages
+from llama_index_gear.llm.prompting import ask_and_parse_flow, number_passages
 from llama_index_gear.triple import Triple
 
 READ_PROMPT = PromptTemplate(
@@ -57,7 +57,7 @@ class Reading:
 def read_facts_flow(question: str, passages: Sequence[str], prompt: BasePromptTemplate = READ_PROMPT) -> Flow[Reading]:
     """`read(C'_q, q)` of GeAR Eq. 1."""
     said = yield from ask_and_parse_flow(
-        prompt, "read", parse_reply_triples, {"question": question, "passages": numbered_passages(passages)}
+        prompt, "read", parse_reply_triples, {"question": question, "passages": number_passages(passages)}
     )
     return Reading(said.value or (), said.replies, said.problem)
 

@@ -23,7 +23,7 @@ from llama_index_gear.llm.client import (
     offers_functions,
 )
 from llama_index_gear.llm.parsing import parse_numbered, parse_triples
-from llama_index_gear.llm.prompting import as_passage, complaint, unfenced
+from llama_index_gear.llm.prompting import escape_fences, escape_passage, format_problem
 from llama_index_gear.requests import Reply
 from llama_index_gear.triple import Triple, entity_key
 
@@ -94,7 +94,7 @@ where a passage states no facts.
 def shown_together(passages: Sequence[tuple[str, str]]) -> dict[str, str]:
     """What `EXTRACT_SEVERAL_PROMPT` is filled with for these (text, title)."""
     blocks = (
-        f"Passage {number}. Title: {shown_title(title)}\n\n{as_passage(text)}"
+        f"Passage {number}. Title: {shown_title(title)}\n\n{escape_passage(text)}"
         for number, (text, title) in enumerate(passages, start=1)
     )
     return {"passages": "\n#####\n".join(blocks), "count": str(len(passages))}
@@ -102,7 +102,7 @@ def shown_together(passages: Sequence[tuple[str, str]]) -> dict[str, str]:
 
 def shown_title(title: str) -> str:
     """A title as prompts show it: on one line, that closes no fence."""
-    return unfenced(" ".join(title.split())) or "(none)"
+    return escape_fences(" ".join(title.split())) or "(none)"
 
 
 def parse_extraction(reply: Reply) -> tuple[Sequence[Triple], Outcome, str]:
@@ -314,7 +314,7 @@ class PassageCalls:
             reply = await ask_for_facts(
                 self.llm,
                 self._messages(nodes, problem),
-                form=self._form(nodes),
+                output_cls=self._form(nodes),
                 max_retries=self.max_retries,
                 retry_backoff=self.retry_backoff,
             )
@@ -328,7 +328,7 @@ class PassageCalls:
         if len(nodes) > 1:
             return self.extract_several_prompt.format_messages(llm=self.llm, **shown_together(shown))
         ((text, title),) = shown
-        variables = {"title": shown_title(title), "passage": unfenced(text), "problem": complaint(problem)}
+        variables = {"title": shown_title(title), "passage": escape_fences(text), "problem": format_problem(problem)}
         return self.extract_prompt.format_messages(llm=self.llm, **variables)
 
     def _form(self, nodes: Sequence[BaseNode]) -> type[BaseModel] | None:

@@ -1,1 +1,1 @@
-"""Language models: how one is called, how prompts are fenced, and how replies are read."""
+"""Calls of language models: clients, prompts, and parsers for replies."""

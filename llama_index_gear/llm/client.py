@@ -1,4 +1,4 @@
-"""One call of a language model: for facts or for text, sync or async, and what it cost."""
+"""Calls of a language model, for structured output or for text, sync and async, with their token counts."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from llama_index_gear.requests import Reply
 Result = TypeVar("Result")
 
 NOT_ANSWERED_YET = "not_answered_yet"
-"""Code of the error of a call that waits for its batch."""
+"""The code of an error that says: a batch has yet to answer this call."""
 
-_LONGEST_COUNTED = 500_000  # characters
-_TRANSIENT = frozenset({408, 409, 429, 500, 502, 503, 504, 529})
-_OF_THE_CLIENT = frozenset({401, 402, 403, 404})
+_MAX_COUNTED_LENGTH = 500_000  # characters
+_TRANSIENT_ERRORS = frozenset({408, 409, 429, 500, 502, 503, 504, 529})  # HTTP status: worth another try
+_CLIENT_ERRORS = frozenset({401, 402, 403, 404})  # HTTP status: the account's or the model's, not the prompt's
 
 
 class Fact(BaseModel):
@@ -64,141 +64,156 @@ class PassagesFacts(BaseModel):
 
 
 def offers_functions(llm: LLM) -> bool:
-    """Whether structured output can be had from this model through function calling."""
+    """Return True if this model gives structured output through function calling."""
     return isinstance(llm, FunctionCallingLLM) and llm.metadata.is_function_calling_model
 
 
 async def ask_for_facts(
-    llm: LLM, messages: Sequence[ChatMessage], *, form: type[BaseModel] | None, max_retries: int, retry_backoff: float
+    llm: LLM,
+    messages: Sequence[ChatMessage],
+    *,
+    output_cls: type[BaseModel] | None,
+    max_retries: int,
+    retry_backoff: float,
 ) -> Reply:
-    """Ask once, for structured output of a form or (None) for text; after what may pass, `max_retries` times more.
+    """Call the model, and call it again after a transient error.
 
-    That is a rate limit, a time-out, a lost connection or a server's error. Waits `retry_backoff` seconds, doubled each
-    time, with jitter, or what a `Retry-After` header asks for (a minute at most). Never raises what the model's client
-    raises: it is in the reply.
+    Transient are rate limits, time-outs, lost connections and servers' errors. Never raises what the model's client
+    raises: the reply carries the error.
+
+    Args:
+        llm: the model.
+        messages: the prompt.
+        output_cls: the form of the structured output; None asks for text.
+        max_retries: how many further calls a transient error gets.
+        retry_backoff: seconds to wait before the first of them; doubled each time, with jitter. A `Retry-After` header
+            that asks for more gets it, up to a minute.
+
     """
     start = time.perf_counter()
     for attempt in range(max_retries + 1):
         try:
-            response = await _call(llm, list(messages), form)
+            response = await _call(llm, list(messages), output_cls)
         except Exception as error:  # noqa: BLE001 - handed to the caller in the reply
             if attempt == max_retries or not _is_transient(error):
-                return Reply(error=error, calls=attempt + 1, ms=_since(start))
+                return Reply(error=error, calls=attempt + 1, ms=_elapsed_ms(start))
             delay = retry_backoff * 2**attempt * (1 + random.random())
             await asyncio.sleep(max(delay, _retry_after(error)))
         else:
             break
-    text = response.message.content or "" if form is None else _arguments(llm, response)
-    # In a thread: where the client does not count tokens, a tokenizer does, and the first time it has to be loaded.
-    reply = await asyncio.to_thread(_reply, response, _joined(messages), text)
-    return replace(reply, calls=attempt + 1, ms=_since(start))
+    text = response.message.content or "" if output_cls is None else _join_arguments(llm, response)
+    # In a thread: if the client counts no tokens, a tokenizer does, which takes long and has to be loaded first.
+    reply = await asyncio.to_thread(_build_reply, response, _join_messages(messages), text)
+    return replace(reply, calls=attempt + 1, ms=_elapsed_ms(start))
 
 
 def ask_llm(
     llm: LLM, prompt: BasePromptTemplate, variables: Mapping[str, str], *, within: float | None = None
 ) -> Reply:
-    """Ask for text, once: the model's client has its own way with rate limits. Never raises what the client raises.
+    """Call the model once, for text. Never raises what the model's client raises: the reply carries the error.
+
+    The client does its own retries.
 
     Args:
         llm: the model.
         prompt: its template.
-        variables: what to fill it with.
-        within: seconds to wait for the reply; one that comes later is ignored. None: as long as it takes.
+        variables: the template's.
+        within: seconds to wait for the reply; a later one is ignored. Default None: no limit.
 
     """
     start = time.perf_counter()
     try:
-        shown, call = _spoken_to(llm, prompt, variables, llm.chat, llm.complete)
-        response = call() if within is None else _no_longer_than(within, call)
+        shown, call = _build_call(llm, prompt, variables, llm.chat, llm.complete)
+        response = call() if within is None else _call_with_timeout(within, call)
     except Exception as error:  # noqa: BLE001 - handed to the caller in the reply
-        return Reply(error=error, ms=_since(start))
-    ms = _since(start)
-    return replace(_reply(response, shown, _text(response)), ms=ms)
+        return Reply(error=error, ms=_elapsed_ms(start))
+    ms = _elapsed_ms(start)
+    return replace(_build_reply(response, shown, _response_text(response)), ms=ms)
 
 
 async def aask_llm(
     llm: LLM, prompt: BasePromptTemplate, variables: Mapping[str, str], *, within: float | None = None
 ) -> Reply:
-    """`ask_llm`, without blocking the event loop; a call that takes too long is cancelled."""
+    """Call the model as `ask_llm` does, without blocking the event loop; a call that takes too long is cancelled."""
     start = time.perf_counter()
     try:
-        shown, call = _spoken_to(llm, prompt, variables, llm.achat, llm.acomplete)
+        shown, call = _build_call(llm, prompt, variables, llm.achat, llm.acomplete)
         async with asyncio.timeout(within) as limit:
             response = await call()
     except Exception as error:  # noqa: BLE001 - handed to the caller in the reply
-        late = isinstance(error, TimeoutError) and within is not None and limit.expired()
-        return Reply(error=_late(within) if late else error, ms=_since(start))
-    ms = _since(start)
-    return replace(await asyncio.to_thread(_reply, response, shown, _text(response)), ms=ms)
+        is_late = isinstance(error, TimeoutError) and within is not None and limit.expired()
+        return Reply(error=_timeout_error(within) if is_late else error, ms=_elapsed_ms(start))
+    ms = _elapsed_ms(start)
+    return replace(await asyncio.to_thread(_build_reply, response, shown, _response_text(response)), ms=ms)
 
 
 def has_timed_out(reply: Reply) -> bool:
-    """Whether the last try ended with a time-out."""
+    """Return True if the last call ended with a time-out."""
     return isinstance(reply.error, TimeoutError) or "timeout" in type(reply.error).__name__.lower()
 
 
 def is_repeatable(reply: Reply) -> bool:
-    """Whether the same call may succeed another time.
+    """Return True if the call failed, and the same call may succeed later.
 
-    Its failure may pass, has nothing to do with what was asked (a wrong key, an unknown model), or a batch is yet to
-    answer it.
+    This holds for a transient error, for an error that has nothing to do with the prompt (a wrong key, an unknown
+    model), and while a batch has yet to answer the call.
     """
     if reply.error is None:
         return False
-    waits = getattr(reply.error, "code", None) == NOT_ANSWERED_YET
-    return waits or _is_transient(reply.error) or getattr(reply.error, "status_code", None) in _OF_THE_CLIENT
+    is_waiting = getattr(reply.error, "code", None) == NOT_ANSWERED_YET
+    return is_waiting or _is_transient(reply.error) or getattr(reply.error, "status_code", None) in _CLIENT_ERRORS
 
 
-def _spoken_to(
+def _build_call(
     llm: LLM, prompt: BasePromptTemplate, variables: Mapping[str, str], chat: Any, complete: Any
 ) -> tuple[str, Callable[[], Any]]:
-    """What the model is shown, and the call that shows it: messages or a text, as `LLM.predict` chooses."""
+    """Return the prompt as text, and the call that sends it: messages for a chat model, else text, as `LLM.predict`."""
     if llm.metadata.is_chat_model:
         messages = llm._get_messages(prompt, **variables)
-        return _joined(messages), lambda: chat(messages)
+        return _join_messages(messages), lambda: chat(messages)
     text = llm._get_prompt(prompt, **variables)
     return text, lambda: complete(text, formatted=True)
 
 
-def _text(response: ChatResponse | CompletionResponse) -> str:
+def _response_text(response: ChatResponse | CompletionResponse) -> str:
     return response.text if isinstance(response, CompletionResponse) else response.message.content or ""
 
 
-def _joined(messages: Sequence[ChatMessage]) -> str:
+def _join_messages(messages: Sequence[ChatMessage]) -> str:
     return "\n".join(message.content or "" for message in messages)
 
 
-def _no_longer_than(seconds: float, call: Callable[[], Result]) -> Result:
-    """The call's result, or TimeoutError; a call that is late ends in a thread of its own, unheard."""
-    done: queue.SimpleQueue[tuple[Result | None, BaseException | None]] = queue.SimpleQueue()
+def _call_with_timeout(seconds: float, call: Callable[[], Result]) -> Result:
+    """Return the call's result, or raise OutOfTime. A late call ends in its own thread, and its result is dropped."""
+    outcome: queue.SimpleQueue[tuple[Result | None, BaseException | None]] = queue.SimpleQueue()
 
-    def work() -> None:
+    def run_call() -> None:
         try:
-            done.put((call(), None))
+            outcome.put((call(), None))
         except BaseException as error:  # noqa: BLE001 - raised by the waiting thread
-            done.put((None, error))
+            outcome.put((None, error))
 
-    threading.Thread(target=contextvars.copy_context().run, args=(work,), daemon=True).start()
+    threading.Thread(target=contextvars.copy_context().run, args=(run_call,), daemon=True).start()
     try:
-        result, error = done.get(timeout=seconds)
+        result, error = outcome.get(timeout=seconds)
     except queue.Empty:
-        raise _late(seconds) from None
+        raise _timeout_error(seconds) from None
     if error is not None:
         raise error
     return result  # type: ignore[return-value]  # None only beside an error, or because the call returned it
 
 
-def _late(seconds: float | None) -> OutOfTime:
+def _timeout_error(seconds: float | None) -> OutOfTime:
     return OutOfTime(f"no reply within {seconds:.3g} s")
 
 
-def _since(start: float) -> float:
+def _elapsed_ms(start: float) -> float:
     return 1000 * (time.perf_counter() - start)
 
 
-def _reply(response: ChatResponse | CompletionResponse, prompt: str, text: str) -> Reply:
-    sent, received = _usage(response, prompt, text)
-    finish, refusal = _ending(response)
+def _build_reply(response: ChatResponse | CompletionResponse, prompt: str, text: str) -> Reply:
+    sent, received = _count_tokens(response, prompt, text)
+    finish, refusal = _find_ending(response)
     return Reply(
         text=refusal or text,
         refused=bool(refusal) or finish in ("content_filter", "refusal", "SAFETY"),
@@ -208,37 +223,38 @@ def _reply(response: ChatResponse | CompletionResponse, prompt: str, text: str) 
     )
 
 
-async def _call(llm: Any, messages: list[ChatMessage], form: type[BaseModel] | None) -> ChatResponse:
-    if form is None:
+async def _call(llm: Any, messages: list[ChatMessage], output_cls: type[BaseModel] | None) -> ChatResponse:
+    if output_cls is None:
         response = await llm.achat(messages)
     else:
         response = await llm.achat_with_tools(
-            [get_function_tool(form)], chat_history=messages, tool_required=True, allow_parallel_tool_calls=False
+            [get_function_tool(output_cls)], chat_history=messages, tool_required=True, allow_parallel_tool_calls=False
         )
     return response  # type: ignore[no-any-return]
 
 
-def _arguments(llm: Any, response: ChatResponse) -> str:
-    """What functions were called with, as JSON: of several calls, all lists as one; without any, the reply's words.
+def _join_arguments(llm: Any, response: ChatResponse) -> str:
+    """Return the arguments of all function calls as one JSON object, or the reply's text if it calls none.
 
-    Arguments that the client can't read are a reply that can't be read: it was paid for all the same.
+    Lists of the same name are joined. Arguments that the client can't read give a text that no parser can read, not an
+    exception: the reply has its cost all the same.
     """
     try:
         calls = llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
         arguments: dict[str, Any] = {}
         for name, value in (argument for call in calls for argument in call.tool_kwargs.items()):
-            both = isinstance(value, list) and isinstance(arguments.get(name), list)
-            arguments[name] = [*arguments[name], *value] if both else arguments.get(name, value)
+            are_lists = isinstance(value, list) and isinstance(arguments.get(name), list)
+            arguments[name] = [*arguments[name], *value] if are_lists else arguments.get(name, value)
         return json.dumps(arguments) if calls else response.message.content or ""
-    except Exception as error:  # noqa: BLE001 - any client's; said where the reply is found unreadable
+    except Exception as error:  # noqa: BLE001 - any client's; the parser's error quotes it
         return f"{type(error).__name__}: {error}"
 
 
 def _is_transient(error: BaseException) -> bool:
-    """Rate limits, time-outs, lost connections and servers' errors, in whatever class a model's client clothes them."""
+    """Return True for rate limits, time-outs, lost connections and servers' errors, in any client's classes."""
     status = getattr(error, "status_code", None)
     if status is not None:
-        return status in _TRANSIENT
+        return status in _TRANSIENT_ERRORS
     name = type(error).__name__.lower()
     return isinstance(error, TimeoutError | ConnectionError) or any(
         word in name for word in ("timeout", "ratelimit", "connection", "remoteprotocol")
@@ -246,15 +262,16 @@ def _is_transient(error: BaseException) -> bool:
 
 
 def _retry_after(error: BaseException) -> float:
+    """Return the seconds that a `Retry-After` header asks for: at most 60, and 0 without one."""
     headers = getattr(getattr(error, "response", None), "headers", None) or {}
     try:
         return min(float(headers.get("retry-after", 0)), 60.0)
-    except ValueError:  # a date: the back-off will do
+    except ValueError:  # a date: the back-off is enough
         return 0.0
 
 
 def _get(raw: Any, *names: Any) -> Any:
-    """Walk through dicts, lists and objects; None where the way ends."""
+    """Follow names and indexes through dicts, lists and objects; return None where one is missing."""
     for name in names:
         if isinstance(raw, dict):
             raw = raw.get(name)
@@ -265,22 +282,23 @@ def _get(raw: Any, *names: Any) -> Any:
     return raw
 
 
-def _ending(response: ChatResponse | CompletionResponse) -> tuple[str, str]:
-    """Why the model stopped, and its words of refusal, as OpenAI, Anthropic, Ollama and their likes say it."""
+def _find_ending(response: ChatResponse | CompletionResponse) -> tuple[str, str]:
+    """Return the finish reason and the refusal of a response, as OpenAI, Anthropic, Ollama and others name them."""
     raw = response.raw
     finish = _get(raw, "choices", 0, "finish_reason") or _get(raw, "stop_reason") or _get(raw, "done_reason")
     return str(finish or ""), str(_get(raw, "choices", 0, "message", "refusal") or "")
 
 
-def _usage(response: ChatResponse | CompletionResponse, prompt: str, completion: str) -> tuple[int, int]:
+def _count_tokens(response: ChatResponse | CompletionResponse, prompt: str, completion: str) -> tuple[int, int]:
+    """Return the prompt and completion tokens: the client's own counts, else the tokenizer's."""
     for source in (response.additional_kwargs, _get(response.raw, "usage")):
         sent = _get(source, "prompt_tokens") or _get(source, "input_tokens")
         received = _get(source, "completion_tokens") or _get(source, "output_tokens")
         if isinstance(sent, int):
             return sent, received if isinstance(received, int) else 0
-    return _tokens_in(prompt), _tokens_in(completion)
+    return _estimate_tokens(prompt), _estimate_tokens(completion)
 
 
-def _tokens_in(text: str) -> int:
-    """Count by LlamaIndex's tokenizer; estimate of what is longer than a prompt: it is quadratic in a word's length."""
-    return len(get_tokenizer()(text)) if len(text) <= _LONGEST_COUNTED else len(text) // 4
+def _estimate_tokens(text: str) -> int:
+    """Count tokens with LlamaIndex's tokenizer; estimate them in very long texts, where it may take quadratic time."""
+    return len(get_tokenizer()(text)) if len(text) <= _MAX_COUNTED_LENGTH else len(text) // 4

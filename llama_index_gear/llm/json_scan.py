@@ -1,7 +1,7 @@
-"""The JSON values in what a language model wrote: one scanner for all parsers.
+"""A scanner for the JSON values in a reply, which all parsers share.
 
-A value may stand in prose or in a fence; what is cut off is no value, but holds some. Time and memory grow linearly
-with the text: values do not overlap, and the search ends when it has failed too often, or for too long.
+A value may stand in prose or in a fence. A value that is cut off is unreadable; whole values inside it are found. Time
+and memory grow linearly with the text: values do not overlap, and the search ends after too many failures.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-_MOST_FAILURES = 50
-_LONGEST_FAILURES = 4  # lengths of the text: a value that is cut off three levels deep is read as often
+_MAX_FAILURES = 50
+_MAX_WASTED_LENGTHS = 4  # read in vain, in lengths of the text; a value cut off three levels deep takes three
 
 _OPENING = re.compile(r"[\[{]")
 _ESCAPE = re.compile(
@@ -22,13 +22,16 @@ _ESCAPE = re.compile(
 
 
 class Number(str):
-    """A number, as the model wrote it: a text like any other, but numbers alone are `[1, 2]` in prose."""
+    """A number, as the text that the model wrote.
+
+    A list of nothing but numbers is no triple: prose has citations such as `[1, 2]`.
+    """
 
     __slots__ = ()
 
 
 class Fields(dict[str, Any]):
-    """A JSON object; of a name that stands twice it has the last value, and `pairs` has both."""
+    """A JSON object. For a name that stands in it twice, the dict has the last value, and `pairs` has both."""
 
     __slots__ = ("pairs",)
 
@@ -38,17 +41,17 @@ class Fields(dict[str, Any]):
 
 
 class _Nothing:
-    """The type of what stands for a value where there is none."""
+    """The type of the markers for a place without a value."""
 
 
 UNREADABLE = _Nothing()
-"""The value of a place that looks like JSON and is not."""
+"""Marks a place that looks like JSON and is not."""
 UNSEARCHED = _Nothing()
-"""The value of what stands behind the place where the search ended early."""
+"""Marks the rest of the text after a search that ended early."""
 
 
 class Span(NamedTuple):
-    """A value and its place in the text; what is `UNREADABLE` spans its first character alone."""
+    """A value and its place in the text. An `UNREADABLE` one spans its first character."""
 
     start: int
     end: int
@@ -56,7 +59,7 @@ class Span(NamedTuple):
 
     @property
     def is_read(self) -> bool:
-        """Whether there is a value."""
+        """True if there is a value."""
         return not isinstance(self.value, _Nothing)
 
 
@@ -66,11 +69,14 @@ _DECODER = json.JSONDecoder(
 
 
 def scan(text: str) -> Iterator[Span]:
-    """Find the objects and lists of a text that stand in no other, in order; in their texts are no half characters."""
-    clean = _ESCAPE.sub(lambda found: r"\ufffd" if found["lone"] else found.group(), text)  # as long as the text
+    """Find the outermost objects and lists of a text, in order.
+
+    Lone surrogates in their texts are replaced by U+FFFD.
+    """
+    clean = _ESCAPE.sub(lambda match: r"\ufffd" if match["lone"] else match.group(), text)  # of the same length
     position = failures = wasted = 0
     while opening := _OPENING.search(clean, position):
-        if failures == _MOST_FAILURES or wasted > _LONGEST_FAILURES * len(text):
+        if failures == _MAX_FAILURES or wasted > _MAX_WASTED_LENGTHS * len(text):
             yield Span(position, len(text), UNSEARCHED)
             return
         start, position = opening.span()
@@ -79,12 +85,12 @@ def scan(text: str) -> Iterator[Span]:
             value, position = _DECODER.raw_decode(clean, start)
         except json.JSONDecodeError as error:
             failures, wasted = failures + 1, wasted + error.pos - start
-        except RecursionError:  # soon: the depth is bounded
+        except RecursionError:  # it comes early, so little was read in vain
             failures += 1
         yield Span(start, position, value)
 
 
-def objects(values: Iterable[Any]) -> Iterator[Fields]:
+def find_objects(values: Iterable[Any]) -> Iterator[Fields]:
     """Find every object in JSON values, outermost first, in order, without recursion."""
     waiting = list(values)[::-1]
     while waiting:
@@ -96,19 +102,19 @@ def objects(values: Iterable[Any]) -> Iterator[Fields]:
             waiting.extend(reversed(value))
 
 
-def forms(values: Iterable[Any], key: str) -> list[dict[str, list[Any]]]:
-    """Find the objects that have a key, as lower-cased names with every value that each is given."""
-    found: list[dict[str, list[Any]]] = []
-    for fields in objects(values):
+def find_forms(values: Iterable[Any], key: str) -> list[dict[str, list[Any]]]:
+    """Find the objects that have a key. Return each as a dict: name in lower case → all values that it has there."""
+    result: list[dict[str, list[Any]]] = []
+    for fields in find_objects(values):
         form: dict[str, list[Any]] = {}
         for name, value in fields.pairs:
             form.setdefault(name.lower(), []).append(value)
         if key in form:
-            found.append(form)
-    return found
+            result.append(form)
+    return result
 
 
-def texts(value: Any) -> Iterator[str]:
+def find_texts(value: Any) -> Iterator[str]:
     """Find the texts and numbers in a value and in its lists, in order, without recursion."""
     waiting = [value]
     while waiting:

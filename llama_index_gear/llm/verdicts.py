@@ -1,4 +1,4 @@
-"""What a reply says once: yes or no, a name, a query; in JSON objects that may stand in prose."""
+"""Parsers for replies that give one value, such as yes or no, or a query, in JSON objects that may stand in prose."""
 
 from __future__ import annotations
 
@@ -7,63 +7,73 @@ from collections.abc import Iterable
 from typing import Any
 
 from llama_index_gear.errors import ReplyError
-from llama_index_gear.llm.json_scan import UNSEARCHED, forms, scan
+from llama_index_gear.llm.json_scan import UNSEARCHED, find_forms, scan
 
 _YES_OR_NO = {"true": True, "yes": True, "1": True, "1.0": True, "false": False, "no": False, "0": False, "0.0": False}
 
 
-def statements(text: str, key: str) -> tuple[list[dict[str, list[Any]]], str]:
-    """Find the JSON objects of a reply that state this key, and the prose around all JSON.
+def find_forms_and_prose(text: str, key: str) -> tuple[list[dict[str, list[Any]]], str]:
+    """Find the JSON objects of a reply that have this key, and the prose around all JSON.
 
-    An object maps names, in lower case, to the values that it gives.
+    Returns:
+        The objects, as dicts: name in lower case → all its values. And the prose.
 
     Raises:
-        ReplyError: beside such objects there is one that breaks off, or more looks like JSON than is searched.
+        ReplyError: beside such objects there is one that is cut off, or the text has too much that looks like JSON and
+            is not.
 
     """
     spans = list(scan(text))
-    found = forms((span.value for span in spans), key)
-    prose, behind = [], 0
+    forms = find_forms((span.value for span in spans), key)
+    parts, end = [], 0
     for span in spans:
         if span.is_read:
-            prose.append(text[behind : span.start])
-            behind = span.end
-    around = "\n".join([*prose, text[behind:]])
+            parts.append(text[end : span.start])
+            end = span.end
+    prose = "\n".join([*parts, text[end:]])
     if spans and spans[-1].value is UNSEARCHED:
         raise ReplyError(f"no {key} can be read, too much looks like JSON and is not, in the reply {text[:200]!r}")
-    if found and re.search(rf"[{{,]\s*[\"']{key}[\"']\s*:", around, re.IGNORECASE):
+    if forms and re.search(rf"[{{,]\s*[\"']{key}[\"']\s*:", prose, re.IGNORECASE):
         raise ReplyError(f"one of several JSON objects with {key!r} cannot be read in the reply {text[:200]!r}")
-    return found, around
+    return forms, prose
 
 
-def yes_or_no(text: str, key: str, what: str) -> tuple[bool, list[dict[str, list[Any]]]]:
-    """Read a key that is true or false, and find the objects that state it; see `statements`.
+def parse_yes_or_no(text: str, key: str, what: str) -> tuple[bool, list[dict[str, list[Any]]]]:
+    """Read the value of a key that is true or false.
+
+    Args:
+        text: the reply.
+        key: in lower case.
+        what: the name of the value in errors.
+
+    Returns:
+        The value, and the objects that have the key; see `find_forms_and_prose`.
 
     Raises:
-        ReplyError: the reply states neither, or both. The error calls what is missing `what`.
+        ReplyError: the reply gives neither true nor false, or both.
 
     """
-    found, prose = statements(text, key)
+    forms, prose = find_forms_and_prose(text, key)
     flags = re.findall(rf"(?<!\w){key}[\"']?\s*[:=]\s*[\"']?(true|false|yes|no)\b", prose, re.IGNORECASE)
-    given = [*(value for form in found for value in form[key]), *flags]
-    said = {
-        _YES_OR_NO.get(str(value).strip(" .").lower()) if isinstance(value, str | bool) else None for value in given
+    values = [*(value for form in forms for value in form[key]), *flags]
+    answers = {
+        _YES_OR_NO.get(str(value).strip(" .").lower()) if isinstance(value, str | bool) else None for value in values
     }
-    if None in said or not said:
+    if None in answers or not answers:
         raise ReplyError(f"no {what} can be read in the reply {text[:200]!r}")
-    if len(said) > 1:
+    if len(answers) > 1:
         raise ReplyError(f"no {what} can be read, {key!r} is both true and false, in the reply {text[:200]!r}")
-    return said == {True}, found
+    return answers == {True}, forms
 
 
-def only(values: Iterable[str], text: str) -> str:
-    """Return what all of these values say, up to case and white space; empty ones say nothing.
+def require_one(values: Iterable[str], text: str) -> str:
+    """Return the one value that these are, up to case and white space. Empty values are left out; "" if all are empty.
 
     Raises:
-        ReplyError: two differ; the error quotes the reply, `text`.
+        ReplyError: two values differ; the error quotes the reply, `text`.
 
     """
-    said = {" ".join(value.split()).casefold(): value for value in values if value.strip()}
-    if len(said) > 1:
-        raise ReplyError(f"the reply gives {len(said)} answers, where one is asked for: {text[:200]!r}")
-    return next(iter(said.values()), "")
+    distinct = {" ".join(value.split()).casefold(): value for value in values if value.strip()}
+    if len(distinct) > 1:
+        raise ReplyError(f"the reply gives {len(distinct)} answers, where one is asked for: {text[:200]!r}")
+    return next(iter(distinct.values()), "")

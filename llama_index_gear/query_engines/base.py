@@ -25,11 +25,11 @@ from llama_index.core.settings import Settings
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.errors import ArgumentError, check_counts, check_kind
-from llama_index_gear.llm.prompting import as_passage, check_prompt, uncited, unfenced
+from llama_index_gear.llm.prompting import check_prompt, escape_citations, escape_fences, escape_passage
 from llama_index_gear.nodes import llm_texts
 from llama_index_gear.retrievers.base import AgentRetriever, new_trace
 from llama_index_gear.store.vector_store import GeARVectorStore
-from llama_index_gear.trace.trace import Trace, TraceEvent, stream_trace, take_trace, traced, tracing
+from llama_index_gear.trace.trace import Trace, TraceEvent, run_traced, stream_trace, take_trace, use_trace
 
 dispatcher = get_dispatcher(__name__)
 
@@ -52,7 +52,7 @@ Question: {query_str}
 Give the better answer alone, in as few words as it takes, and behind it the numbers of the passages that it rests on, \
 like [1][3]. If what is new doesn't help, repeat the answer so far.
 Answer: """,
-    function_mappings={"existing_answer": lambda **given: unfenced(given["existing_answer"])},
+    function_mappings={"existing_answer": lambda **given: escape_fences(given["existing_answer"])},
 )
 """What the default synthesizer asks where the passages do not fit into one prompt.
 
@@ -153,12 +153,12 @@ class AgentQueryEngine(BaseQueryEngine):
     def query_with_trace(self, query: QueryType) -> tuple[RESPONSE_TYPE, Trace]:
         """`query`, and the record of how its passages were found."""
         trace = new_trace(query)
-        return traced(trace, lambda: self.query(query)), trace
+        return run_traced(trace, lambda: self.query(query)), trace
 
     async def aquery_with_trace(self, query: QueryType) -> tuple[RESPONSE_TYPE, Trace]:
         """`query_with_trace`, without blocking the event loop."""
         trace = new_trace(query)
-        with tracing(trace):
+        with use_trace(trace):
             return await self.aquery(query), trace
 
     def astream_events(self, query: QueryType) -> AsyncIterator[TraceEvent | RESPONSE_TYPE]:
@@ -216,7 +216,9 @@ class AgentQueryEngine(BaseQueryEngine):
         if not self._has_own_prompt:
             return first
         texts = llm_texts(result.node for result in first)
-        numbered = [f"[{number}] {uncited(as_passage(text))}" for number, text in enumerate(texts, start=1)]
+        numbered = [
+            f"[{number}] {escape_citations(escape_passage(text))}" for number, text in enumerate(texts, start=1)
+        ]
         return [
             NodeWithScore(node=TextNode(id_=result.node.node_id, text=text), score=result.score)
             for result, text in zip(first, numbered, strict=True)
@@ -226,7 +228,7 @@ class AgentQueryEngine(BaseQueryEngine):
         payload: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
         with self.callback_manager.event(CBEventType.QUERY, payload=payload) as event:
             trace = take_trace(query_bundle.query_str.strip())
-            nodes = traced(trace, lambda: self.retrieve(query_bundle))
+            nodes = run_traced(trace, lambda: self.retrieve(query_bundle))
             said = self._direct_answer(trace)
             if said:
                 response: RESPONSE_TYPE = self._to_response(said)
@@ -242,7 +244,7 @@ class AgentQueryEngine(BaseQueryEngine):
         payload: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
         with self.callback_manager.event(CBEventType.QUERY, payload=payload) as event:
             trace = take_trace(query_bundle.query_str.strip())
-            with tracing(trace):
+            with use_trace(trace):
                 nodes = await self.aretrieve(query_bundle)
             said = self._direct_answer(trace)
             if said:

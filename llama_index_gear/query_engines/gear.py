@@ -13,7 +13,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 
 from llama_index_gear.errors import ArgumentError, check_kind
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
-from llama_index_gear.llm.prompting import unfenced
+from llama_index_gear.llm.prompting import escape_fences
 from llama_index_gear.query_engines.base import AgentQueryEngine
 from llama_index_gear.retrievers.external import ExternalGeARRetriever
 from llama_index_gear.retrievers.gear import GeARRetriever
@@ -114,6 +114,6 @@ class GeARQueryEngine(AgentQueryEngine):
         """The passages; over an external graph also the facts of the gist (Millions of GeAR-s Eq. 7)."""
         material = super()._answer_context(nodes, trace)
         if self._has_own_prompt and isinstance(self._retriever, ExternalGeARRetriever) and trace.gist:
-            facts = "\n".join(f"- {unfenced(' '.join(slots))}" for slots in trace.gist)
+            facts = "\n".join(f"- {escape_fences(' '.join(slots))}" for slots in trace.gist)
             material.append(NodeWithScore(node=TextNode(text=f"Facts noted from the passages on the way:\n{facts}")))
         return material

@@ -12,7 +12,7 @@ from llama_index.core.response_synthesizers import BaseSynthesizer
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from llama_index_gear.errors import check_kind
-from llama_index_gear.llm.prompting import uncited, unfenced
+from llama_index_gear.llm.prompting import escape_citations, escape_fences
 from llama_index_gear.query_engines.base import AgentQueryEngine
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
@@ -109,9 +109,9 @@ class T2RAGQueryEngine(AgentQueryEngine):
         lines = []
         for fact in trace.links:
             stated = "".join(f"[{numbers[each]}]" for each in fact.passages if each in numbers)
-            lines.append(f"- {uncited(' '.join(fact.triple))} {stated}".rstrip())
-        lines += [f"- not found: {uncited(' '.join(clue.triple))}" for clue in _open_clues(trace)]
-        return [NodeWithScore(node=TextNode(text=unfenced("\n".join(lines))))]
+            lines.append(f"- {escape_citations(' '.join(fact.triple))} {stated}".rstrip())
+        lines += [f"- not found: {escape_citations(' '.join(clue.triple))}" for clue in _open_clues(trace)]
+        return [NodeWithScore(node=TextNode(text=escape_fences("\n".join(lines))))]
 
 
 def _open_clues(trace: Trace) -> list[ClueState]:

@@ -24,7 +24,7 @@ from llama_index_gear.flow import Flow, arun, run
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.prompting import HasPrompts, Prompts
 from llama_index_gear.store.vector_store import GeARVectorStore
-from llama_index_gear.trace.trace import Trace, TraceEvent, stream_trace, take_trace, traced, tracing
+from llama_index_gear.trace.trace import Trace, TraceEvent, run_traced, stream_trace, take_trace, use_trace
 
 dispatcher = get_dispatcher(__name__)
 logger = logging.getLogger(__name__)
@@ -167,12 +167,12 @@ class AgentRetriever(StoreRetriever):
     def retrieve_with_trace(self, query: QueryType) -> tuple[list[NodeWithScore], Trace]:
         """`retrieve`, and the record of how it came to its result."""
         trace = new_trace(query)
-        return traced(trace, lambda: self.retrieve(query)), trace
+        return run_traced(trace, lambda: self.retrieve(query)), trace
 
     async def aretrieve_with_trace(self, query: QueryType) -> tuple[list[NodeWithScore], Trace]:
         """`retrieve_with_trace`, without blocking the event loop."""
         trace = new_trace(query)
-        with tracing(trace):
+        with use_trace(trace):
             return await self.aretrieve(query), trace
 
     def astream_events(self, query: QueryType) -> AsyncIterator[TraceEvent | list[NodeWithScore]]:

@@ -39,7 +39,7 @@ from llama_index_gear.requests import RunFunction
 from llama_index_gear.store.copy import StoreRequest, _of_store_flow
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.testing.store_contract import passage
-from llama_index_gear.trace.trace import Trace, take_trace, traced
+from llama_index_gear.trace.trace import Trace, run_traced, take_trace
 
 Result = TypeVar("Result")
 
@@ -390,7 +390,7 @@ def test_a_question_that_is_interrupted_leaves_its_trace_to_no_other() -> None:
     for moment in itertools.count(1):
         trace = Trace(question="Who?")
         with interrupted(moment, modules={"trace.trace"}) as interrupts:
-            assert traced(trace, retrieve) is trace
+            assert run_traced(trace, retrieve) is trace
         assert take_trace("Where?").question == "Where?", f"moment {moment}"
         if interrupts.error is None:
             break

@@ -1,1 +1,1 @@
-"""The evidence of a question: what was searched, found and concluded, as data, as text and as a page."""
+"""Traces: the evidence of a question as data, as text in a terminal, and as a page."""

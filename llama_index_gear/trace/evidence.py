@@ -1,4 +1,4 @@
-"""The evidence of a question: what was searched, read, linked, walked and concluded, step by step, as plain JSON."""
+"""The evidence of a question, step by step, as plain JSON: queries, passages, triples, facts, verdicts and calls."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Call(BaseModel):
     """One call of the language model.
 
     Attributes:
-        step: in which step, from 1.
+        step: number of its step, from 1.
         purpose: "read", "gist", "reason", "rewrite", …
         prompt_tokens: as the model's client counts them, else by LlamaIndex's tokenizer.
         completion_tokens: likewise.
-        ms: how long it took, in milliseconds.
+        ms: duration in milliseconds.
         error: the exception that ended it; empty if there was a reply.
 
     """
@@ -47,12 +47,12 @@ class Linked(BaseModel):
 
 
 class Misaligned(BaseModel):
-    """A link to an external graph that was dropped, since it is about something else.
+    """A link from a fact to a triple of an external graph that was dropped, since the two are about different things.
 
     Attributes:
-        fact: what the reader noted.
-        triple: the graph's triple that was found for it.
-        shared: how much of a name the two share, from 0 to 1; half is too little.
+        fact: the reader's fact.
+        triple: the graph's triple that it was linked to.
+        shared: the share of a name that the two have in common, from 0 to 1; half is too little.
 
     """
 
@@ -65,9 +65,9 @@ class Walked(BaseModel):
     """A beam: a chain of stored triples and the passages that they lead to.
 
     Attributes:
-        score: accumulated, penalties included (GeAR Alg. 1).
+        score: of all its triples, penalties included (GeAR Alg. 1).
         chain: its triples, in order.
-        passage_ids: the passage of each.
+        passage_ids: the passage of each triple.
 
     """
 
@@ -80,18 +80,19 @@ class ClueState(BaseModel):
     """A clue of the question after a round (T²RAG §4.3).
 
     Attributes:
-        asked: as it came up, unknowns and all.
-        triple: with what is known filled in.
-        state: "resolved" (stated), "searchable" (one unknown), "fuzzy" (several), "given" (it had none from the first)
-            or "unconfirmed" (others filled its unknowns, nothing has stated it).
-        since: the round in which it came up; 0 for the question's own.
+        asked: the clue as it came up, with its unknowns.
+        triple: the clue with the known values filled in.
+        state: "resolved" (the material stated it), "searchable" (one unknown), "fuzzy" (several unknowns), "given" (it
+            came up without an unknown, and nothing has stated it) or "unconfirmed" (other clues filled its unknowns,
+            and nothing has stated it).
+        round: the round in which it came up; 0 for the question's own.
 
     """
 
     asked: Slots
     triple: Slots
     state: str
-    since: int
+    round: int
 
 
 class Unknown(BaseModel):
@@ -99,44 +100,44 @@ class Unknown(BaseModel):
 
     Attributes:
         name: `?…`.
-        since: the round in which it came up; 0 for the question's own.
-        tried: what was searched for it, in order.
+        round: the round in which it came up; 0 for the question's own.
+        tried: the searches for it, in order.
 
     """
 
     name: str
-    since: int
+    round: int
     tried: list[str]
 
 
 class Step(BaseModel):
-    """One round of the agent; what it didn't come to is empty.
+    """One step of an agent, or round of T²RAG. Fields that a step did not reach, or does not have, are empty.
 
     Attributes:
         number: from 1.
-        query: what was searched for.
+        query: the step's query.
         base: ids of the base passages, best first.
         proximal: the facts that the reader noted in them (GeAR Eq. 1).
-        linked: the stored triples that the beam search started from (GeAR Eq. 2); the propositions (T²RAG Alg. 2).
+        linked: the stored triples that the beam search started from (GeAR Eq. 2). T²RAG: the propositions (Alg. 2).
         misaligned: links to an external graph that were dropped.
-        fallback: GeAR: why it started from the base passages' own triples although there is a reader; with an external
-            graph, why there was no expansion. T²RAG: why it searched otherwise than by clues.
-        beams: what it found, best first.
+        fallback: GeAR: why the beam search started from the base passages' own triples although there is a reader;
+            with an external graph, why there was no expansion. T²RAG: why the round did not search by clues.
+        beams: of the beam search, best first.
         pagerank: ids of the passages that PageRank ranks first; empty without it.
         passages: ids of base and expanded passages, fused, best first (GeAR Eq. 3).
-        gist: the facts that were new to the gist memory (GeAR Eq. 4); the facts that were resolved (T²RAG §4.3).
-        left_out: facts that a full gist memory did not take.
+        gist: the facts that were new to the gist memory (GeAR Eq. 4). T²RAG: the facts that were resolved (§4.3).
+        left_out: number of facts that were left out because the gist memory is full.
         answerable: the reasoner's verdict (GeAR Eq. 6); None if it gave none.
-        answer: its answer, if there is one.
+        answer: the reasoner's answer.
         reason: why the gist does not answer the question.
         next_query: the rewritten query (GeAR Eq. 7).
-        ranked: external graph: ids of the remembered passages that the filter kept, best first (Millions of GeAR-s
-            Eq. 6); None if it was not asked.
+        ranked: external graph: ids of the passages that the filter kept, best first (Millions of GeAR-s Eq. 6); None if
+            it was not asked.
         searched: T²RAG: the propositions that were searched by.
-        values: T²RAG: unknown → what it turned out to be.
+        values: T²RAG: unknown → value, of the unknowns that were resolved.
         clues: T²RAG: the clues after the round.
-        open: T²RAG: the unknowns that are open after it.
-        problems: replies of the model that could not be read, and what came of it.
+        open: T²RAG: the unknowns that are open after the round.
+        problems: replies of the model that could not be read, with the consequence.
 
     """
 
@@ -178,15 +179,15 @@ class PassageLink(BaseModel):
 
 
 class Source(BaseModel):
-    """A passage of the final list, and why it is there.
+    """A passage of the final list, and the reasons for its rank.
 
     Attributes:
         passage_id: the node's id.
         title: the passage's title, or the beginning of its text.
-        text: what a language model is shown of it.
-        score: fused (GeAR Eq. 9).
-        ranks: list → its rank there, from 1: "step 1", "fact 2" (the gist's second fact), …
-        chain: the stored triples that lead to it; empty if only the base retriever found it.
+        text: of the passage, as a language model is shown it.
+        score: of the final fusion (GeAR Eq. 9).
+        ranks: name of a list → the passage's rank there, from 1: "step 1", "fact 2" (the gist's second fact), …
+        chain: the stored triples that lead to it; empty if only the base retriever returned it.
 
     """
 
@@ -199,20 +200,21 @@ class Source(BaseModel):
 
 
 class Evidence(BaseModel):
-    """All that happened on the way from a question to its passages.
+    """The record of a question, from its first search to its passages.
 
     Attributes:
         question: as asked.
-        steps: the rounds.
-        links: the gist memory, in order, and where each fact was linked to; T²RAG: and the passages that state it.
+        steps: in order; T²RAG: its rounds.
+        links: for each fact of the gist memory, in order, the passages that it is linked to. T²RAG: the passages that
+            state it.
         passages: the final list, best first.
-        titles: passage id → title, of every passage that any step saw.
+        titles: passage id → title, of the passages of all steps.
         calls: the language model's calls, in order.
-        stopped: why it ended: "answered", "max_steps", "repeated query", "no further query", "one call",
+        stopped: why the steps ended: "answered", "max_steps", "repeated query", "no further query", "one call",
             "nothing found", "sufficient", "resolved", "nothing new", "no clue", "max_llm_calls", "max_tokens",
             "timeout", or "failed: …".
         answer: the reasoner's answer; empty if it gave none.
-        ms: from question to passages, in milliseconds.
+        ms: duration from question to passages, in milliseconds.
 
     """
 
@@ -228,17 +230,17 @@ class Evidence(BaseModel):
 
     @property
     def llm_calls(self) -> int:
-        """Calls of the language model, failed ones included."""
+        """The number of calls of the language model, failed ones included."""
         return len(self.calls)
 
     @property
     def prompt_tokens(self) -> int:
-        """Tokens of all prompts."""
+        """The number of tokens of all prompts."""
         return sum(call.prompt_tokens for call in self.calls)
 
     @property
     def completion_tokens(self) -> int:
-        """Tokens of all replies."""
+        """The number of tokens of all replies."""
         return sum(call.completion_tokens for call in self.calls)
 
     @property
@@ -248,12 +250,12 @@ class Evidence(BaseModel):
 
     @property
     def open(self) -> list[str]:
-        """The unknowns of T²RAG's clues that nothing was found for."""
+        """The unknowns of T²RAG's clues that are open after the last round."""
         rounds = [step for step in self.steps if step.clues]
         return [unknown.name for unknown in rounds[-1].open] if rounds else []
 
     def compact(self) -> dict[str, Any]:
-        """The trace in a few lines of flat JSON: for `response.metadata`."""
+        """Return a summary as flat JSON, for `response.metadata`."""
         return {
             "gear_stopped": self.stopped,
             "gear_answer": self.answer,

@@ -1,4 +1,4 @@
-"""A trace to look at: in a terminal, in a notebook, or as one self-contained page that asks nothing of any network."""
+"""Rendering of a trace: in a terminal, in a notebook, or as one self-contained page that needs no network."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from rich.tree import Tree
 from llama_index_gear.trace.evidence import Evidence, Slots, Source, Step, Unknown
 from llama_index_gear.triple import entity_key
 
-_ROW = 30  # pixels between two entities of a column
-_COLUMN = 220  # pixels between two columns
-_LABEL = 24  # characters of an entity's label
-_TURNING = "\u202a-\u202e\u2066-\u2069"  # have what follows written from the other side
-_CONTROL = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_TURNING}]")
-_SHOWN = 10  # passages, and facts of a kind, in the terminal
+_ROW_HEIGHT = 30  # pixels between two entities of a column
+_COLUMN_WIDTH = 220  # pixels between two columns
+_LABEL_LENGTH = 24  # characters of an entity's label
+_BIDI_CONTROLS = "\u202a-\u202e\u2066-\u2069"  # reverse the direction of the text behind them
+_CONTROL = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_BIDI_CONTROLS}]")
+_MAX_SHOWN = 10  # passages, and facts of a kind, in the terminal
 
 
 @dataclass
@@ -34,27 +34,35 @@ class _Entity:
 
 @dataclass
 class _Fact:
-    """A triple of the graph: stored ones have a passage, the model's own notes none."""
+    """An edge of the graph: a stored triple with its passages, or a fact of the gist, which may have none.
+
+    Attributes:
+        slots: subject, predicate, object.
+        step: the first step that has it.
+        kind: "gist" for a fact that the model noted, "walked" for a triple of the beam search.
+        passages: ids of the passages that state it.
+
+    """
 
     slots: Slots
     step: int
-    kind: str  # "gist": the model noted it; "walked": the beam search went over it
+    kind: str
     passages: list[str] = field(default_factory=list)
 
 
 def show(trace: Evidence, console: Console | None = None) -> None:
     """Print a trace as a tree."""
-    tree = Tree(f"[bold]{_said(trace.question)}[/bold]")
+    tree = Tree(f"[bold]{_escape_markup(trace.question)}[/bold]")
     for step in trace.steps:
-        _show_step(tree.add(f"[bold]step {step.number}[/bold]  {_said(step.query)}"), step, trace.titles)
-    passages = tree.add(f"[bold]passages[/bold] ({_said(trace.stopped)})")
-    for rank, source in enumerate(trace.passages[:_SHOWN], start=1):
+        _add_step(tree.add(f"[bold]step {step.number}[/bold]  {_escape_markup(step.query)}"), step, trace.titles)
+    passages = tree.add(f"[bold]passages[/bold] ({_escape_markup(trace.stopped)})")
+    for rank, source in enumerate(trace.passages[:_MAX_SHOWN], start=1):
         ranks = ", ".join(f"{name}: {place}" for name, place in source.ranks.items())
-        branch = passages.add(f"{rank}. {_said(source.title)}  [dim]{ranks}[/dim]")
+        branch = passages.add(f"{rank}. {_escape_markup(source.title)}  [dim]{ranks}[/dim]")
         if source.chain:
-            branch.add(_facts(source.chain))
+            branch.add(_format_facts(source.chain))
     if trace.answer:
-        tree.add(f"[bold green]{_said(trace.answer)}[/bold green]")
+        tree.add(f"[bold green]{_escape_markup(trace.answer)}[/bold green]")
     tree.add(
         f"[dim]{trace.llm_calls} calls, {trace.prompt_tokens} + {trace.completion_tokens} tokens, "
         f"{trace.ms:.0f} ms[/dim]"
@@ -62,74 +70,74 @@ def show(trace: Evidence, console: Console | None = None) -> None:
     (console or Console()).print(tree)
 
 
-def _said(text: str) -> str:
-    """Text from passages and models as the terminal may have it: no mark-up, no control characters, which steer it."""
+def _escape_markup(text: str) -> str:
+    """Escape text of passages and models for the terminal: no markup, no control characters."""
     return markup.escape(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", text))
 
 
-def _show_walk(branch: Tree, step: Step, titles: dict[str, str]) -> None:
+def _add_walk(branch: Tree, step: Step, titles: dict[str, str]) -> None:
     for beam in step.beams[:3]:
-        led = " → ".join(_said(titles.get(passage_id, passage_id)) for passage_id in beam.passage_ids)
-        branch.add(f"beam {beam.score:.2f}: {_facts(beam.chain)}  [dim]{led}[/dim]")
+        passages = " → ".join(_escape_markup(titles.get(passage_id, passage_id)) for passage_id in beam.passage_ids)
+        branch.add(f"beam {beam.score:.2f}: {_format_facts(beam.chain)}  [dim]{passages}[/dim]")
     if step.pagerank:
-        first = ", ".join(_said(titles.get(passage_id, passage_id)) for passage_id in step.pagerank[:3])
-        branch.add(f"PageRank: [dim]{first}[/dim]")
+        passages = ", ".join(_escape_markup(titles.get(passage_id, passage_id)) for passage_id in step.pagerank[:3])
+        branch.add(f"PageRank: [dim]{passages}[/dim]")
 
 
-def _show_step(branch: Tree, step: Step, titles: dict[str, str]) -> None:
-    for name, facts in (("noted", step.proximal), (_linked(step), [each.triple for each in step.linked])):
+def _add_step(branch: Tree, step: Step, titles: dict[str, str]) -> None:
+    for heading, facts in (("noted", step.proximal), (_linked_heading(step), [link.triple for link in step.linked])):
         if facts:
-            branch.add(f"{name.lower()}: {_facts(facts)}")
-    for link in step.misaligned[:_SHOWN]:
-        branch.add(f"[dim]dropped link: {_facts([link.fact])} ≠ {_facts([link.triple])}[/dim]")
+            branch.add(f"{heading.lower()}: {_format_facts(facts)}")
+    for link in step.misaligned[:_MAX_SHOWN]:
+        branch.add(f"[dim]dropped link: {_format_facts([link.fact])} ≠ {_format_facts([link.triple])}[/dim]")
     if step.fallback:
-        branch.add(f"[yellow]{_said(_fallback(step))}[/yellow]")
-    _show_walk(branch, step, titles)
+        branch.add(f"[yellow]{_escape_markup(_format_fallback(step))}[/yellow]")
+    _add_walk(branch, step, titles)
     if step.gist:
-        branch.add(f"[bold]{'resolved' if step.clues else 'gist'}[/bold]: {_facts(step.gist)}")
-    _show_clues(branch, step)
+        branch.add(f"[bold]{'resolved' if step.clues else 'gist'}[/bold]: {_format_facts(step.gist)}")
+    _add_clues(branch, step)
     for problem in step.problems:
-        branch.add(f"[yellow]{_said(problem)}[/yellow]")
+        branch.add(f"[yellow]{_escape_markup(problem)}[/yellow]")
     if step.answerable is not None:
-        yes = f"answered: {_said(step.answer)}" if step.answer else "the facts suffice"
-        branch.add(yes if step.answerable else _said(step.reason or "open"))
+        answer = f"answered: {_escape_markup(step.answer)}" if step.answer else "the facts suffice"
+        branch.add(answer if step.answerable else _escape_markup(step.reason or "open"))
     if step.ranked is not None:
-        kept = "; ".join(_said(titles.get(passage_id, passage_id)) for passage_id in step.ranked[:_SHOWN])
+        kept = "; ".join(_escape_markup(titles.get(passage_id, passage_id)) for passage_id in step.ranked[:_MAX_SHOWN])
         branch.add(f"[bold]filter[/bold] keeps: {kept or 'none'}")
 
 
-def _show_clues(branch: Tree, step: Step) -> None:
+def _add_clues(branch: Tree, step: Step) -> None:
     for clue in step.clues:
         if clue.state != "resolved":
-            branch.add(f"{clue.state}: {_facts([clue.triple])}")
+            branch.add(f"{clue.state}: {_format_facts([clue.triple])}")
     for unknown in step.open:
-        branch.add(f"[yellow]open: {_said(_open(unknown))}[/yellow]")
+        branch.add(f"[yellow]open: {_escape_markup(_format_unknown(unknown))}[/yellow]")
 
 
-def _linked(step: Step) -> str:
+def _linked_heading(step: Step) -> str:
     return "Triples found" if step.clues else "Linked to"
 
 
-def _fallback(step: Step) -> str:
+def _format_fallback(step: Step) -> str:
     return step.fallback if step.clues or not step.linked else f"From the base passages' own triples: {step.fallback}"
 
 
-def _open(unknown: Unknown) -> str:
-    since = f"since round {unknown.since}" if unknown.since else "from the first"
+def _format_unknown(unknown: Unknown) -> str:
+    origin = f"since round {unknown.round}" if unknown.round else "from the first"
     tried = "; ".join(unknown.tried)
-    return f"{unknown.name}, {since}" + (f", tried: {tried}" if tried else "")
+    return f"{unknown.name}, {origin}" + (f", tried: {tried}" if tried else "")
 
 
-def _facts(facts: Iterable[Slots]) -> str:
-    told = [" — ".join(slots) for slots in facts]
-    more = f"; … {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
-    return _said("; ".join(told[:_SHOWN]) + more)
+def _format_facts(facts: Iterable[Slots]) -> str:
+    texts = [" — ".join(slots) for slots in facts]
+    more = f"; … {len(texts) - _MAX_SHOWN} more" if len(texts) > _MAX_SHOWN else ""
+    return _escape_markup("; ".join(texts[:_MAX_SHOWN]) + more)
 
 
 def to_html(trace: Evidence) -> str:
-    """The page: steps from left to right, facts as a graph, passages with their chains; click to read."""
-    facts = _collected(trace)
-    entities = _placed(facts)
+    """Return the page: steps from left to right, facts as a graph, passages with their chains."""
+    facts = _collect_facts(trace)
+    entities = _place_entities(facts)
     data = {
         "facts": [
             {"slots": fact.slots, "step": fact.step, "kind": fact.kind, "passages": fact.passages} for fact in facts
@@ -145,86 +153,91 @@ def to_html(trace: Evidence) -> str:
         title=escape(trace.question),
         cost=escape(cost),
         answer=f"<p class='answer'>{escape(trace.answer)}</p>" if trace.answer else "",
-        steps="".join(_step(step, trace.titles) for step in trace.steps),
-        graph=_graph(facts, entities),
-        passages="".join(_passage(rank, source, facts) for rank, source in enumerate(trace.passages, start=1)),
+        steps="".join(_render_step(step, trace.titles) for step in trace.steps),
+        graph=_render_graph(facts, entities),
+        passages="".join(_render_passage(rank, source, facts) for rank, source in enumerate(trace.passages, start=1)),
         # "<" could end the script element that the data stands in.
         data=json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"),
     )
-    return re.sub(f"[{_TURNING}]", "\N{REPLACEMENT CHARACTER}", page)
+    return re.sub(f"[{_BIDI_CONTROLS}]", "\N{REPLACEMENT CHARACTER}", page)
 
 
 def to_frame(trace: Evidence) -> str:
-    """The page in a frame of its own, for a notebook."""
+    """Return the page in a frame of its own, for a notebook."""
     return (
         "<iframe sandbox='allow-scripts' style='width:100%;height:720px;border:1px solid #ccc' "
         f'srcdoc="{escape(to_html(trace))}"></iframe>'
     )
 
 
-def _key(slots: Slots) -> tuple[str, ...]:
+def _fact_key(slots: Slots) -> tuple[str, ...]:
     return tuple(entity_key(slot) for slot in slots)
 
 
-def _collected(trace: Evidence) -> list[_Fact]:
-    """Every fact once, in the order of the steps; one that was both walked and noted counts as noted."""
+def _collect_facts(trace: Evidence) -> list[_Fact]:
+    """Return the facts of all steps, in order, without repetition; one that was walked and noted counts as noted."""
     facts: dict[tuple[str, ...], _Fact] = {}
     for step in trace.steps:
-        walked = [(each.triple, each.passage_id) for each in step.linked]
+        walked = [(link.triple, link.passage_id) for link in step.linked]
         walked += [
             (slots, passage_id)
             for beam in step.beams
             for slots, passage_id in zip(beam.chain, beam.passage_ids, strict=True)
         ]
         for slots, passage_id in walked:
-            fact = facts.setdefault(_key(slots), _Fact(slots, step.number, "walked"))
+            fact = facts.setdefault(_fact_key(slots), _Fact(slots, step.number, "walked"))
             if passage_id and passage_id not in fact.passages:
                 fact.passages.append(passage_id)
         for slots in step.gist:
-            facts.setdefault(_key(slots), _Fact(slots, step.number, "gist")).kind = "gist"
+            facts.setdefault(_fact_key(slots), _Fact(slots, step.number, "gist")).kind = "gist"
     return list(facts.values())
 
 
-def _placed(facts: list[_Fact]) -> dict[str, _Entity]:
-    """Every entity in a column by the step and the end at which it first appears, no two in one place."""
+def _place_entities(facts: list[_Fact]) -> dict[str, _Entity]:
+    """Place entities in the graph: entity key → entity.
+
+    The column follows from the step of an entity's first fact, and from its end of that fact; each column is filled
+    row by row.
+    """
     entities: dict[str, _Entity] = {}
     for fact in facts:
         for end, name in enumerate((fact.slots[0], fact.slots[2])):
             entities.setdefault(entity_key(name), _Entity(name, 2 * (fact.step - 1) + end))
-    used: dict[int, int] = {}
-    columns = {column: place for place, column in enumerate(sorted({each.column for each in entities.values()}))}
+    rows: dict[int, int] = {}
+    used_columns = sorted({entity.column for entity in entities.values()})
+    columns = {column: position for position, column in enumerate(used_columns)}
     for entity in entities.values():
         entity.column = columns[entity.column]
-        entity.row = used.get(entity.column, 0)
-        used[entity.column] = entity.row + 1
+        entity.row = rows.get(entity.column, 0)
+        rows[entity.column] = entity.row + 1
     return entities
 
 
-def _short(text: str, length: int = _LABEL) -> str:
+def _shorten(text: str, length: int = _LABEL_LENGTH) -> str:
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
 
 
 def _label_width(name: str) -> int:
-    return 14 + 7 * len(_short(name))
+    return 14 + 7 * len(_shorten(name))
 
 
-def _graph(facts: list[_Fact], entities: dict[str, _Entity]) -> str:
+def _render_graph(facts: list[_Fact], entities: dict[str, _Entity]) -> str:
     if not facts:
         return "<p class='none'>No facts.</p>"
-    width = _COLUMN * (1 + max(each.column for each in entities.values()))
-    height = _ROW * (2 + max(each.row for each in entities.values()))
+    width = _COLUMN_WIDTH * (1 + max(entity.column for entity in entities.values()))
+    height = _ROW_HEIGHT * (2 + max(entity.row for entity in entities.values()))
 
-    def place(name: str) -> tuple[int, int]:
+    def locate(name: str) -> tuple[int, int]:
         entity = entities[entity_key(name)]
-        return 20 + _COLUMN * entity.column, 20 + _ROW * entity.row
+        return 20 + _COLUMN_WIDTH * entity.column, 20 + _ROW_HEIGHT * entity.row
 
     parts = []
     for number, fact in enumerate(facts):
-        (x1, y1), (x2, y2) = place(fact.slots[0]), place(fact.slots[2])
-        # A line begins or ends behind the label that stands on its side of the dot, not in it.
+        (x1, y1), (x2, y2) = locate(fact.slots[0]), locate(fact.slots[2])
+        # A line starts or ends behind the label that stands on its side of the dot, so that it does not cross it.
         x1 += _label_width(fact.slots[0]) if x1 < x2 else 0
         x2 += _label_width(fact.slots[2]) if x1 > x2 else 0
-        if x1 == x2:  # within a column: a bow to the left
+        if x1 == x2:  # within a column: a curve to the left
             bend = f"C {x1 - 20} {y1}, {x1 - 20} {y2}"
         else:
             bend = f"C {(x1 + x2) // 2} {y1}, {(x1 + x2) // 2} {y2}"
@@ -234,43 +247,53 @@ def _graph(facts: list[_Fact], entities: dict[str, _Entity]) -> str:
             f"<path class='touch' d='M {x1} {y1} {bend}, {x2} {y2}'/><path d='M {x1} {y1} {bend}, {x2} {y2}'/></g>"
         )
     for entity in entities.values():
-        x, y = 20 + _COLUMN * entity.column, 20 + _ROW * entity.row
+        x, y = 20 + _COLUMN_WIDTH * entity.column, 20 + _ROW_HEIGHT * entity.row
         parts.append(
             f"<g class='entity' data-entity='{escape(entity_key(entity.name), quote=True)}'>"
             f"<title>{escape(entity.name)}</title><circle cx='{x}' cy='{y}' r='5'/>"
-            f"<text x='{x + 9}' y='{y + 4}'>{escape(_short(entity.name))}</text></g>"
+            f"<text x='{x + 9}' y='{y + 4}'>{escape(_shorten(entity.name))}</text></g>"
         )
     return f"<svg width='{width}' height='{height}' viewBox='0 0 {width} {height}'>{''.join(parts)}</svg>"
 
 
-def _list(name: str, facts: Iterable[Slots], css: str = "") -> str:
-    items = "".join(f"<li>{_triple(slots)}</li>" for slots in facts)
+def _render_list(name: str, facts: Iterable[Slots], css: str = "") -> str:
+    items = "".join(f"<li>{_render_triple(slots)}</li>" for slots in facts)
     return f"<h3>{name}</h3><ul class='{css}'>{items}</ul>" if items else ""
 
 
-def _folded(name: str, facts: Iterable[Slots]) -> str:
-    items = "".join(f"<li>{_triple(slots)}</li>" for slots in facts)
+def _render_folded_list(name: str, facts: Iterable[Slots]) -> str:
+    items = "".join(f"<li>{_render_triple(slots)}</li>" for slots in facts)
     return f"<details><summary>{name}</summary><ol>{items}</ol></details>" if items else ""
 
 
-def _triple(slots: Slots) -> str:
-    subject, predicate, object_ = (escape(_short(slot, 160)) for slot in slots)
+def _render_triple(slots: Slots) -> str:
+    subject, predicate, object_ = (escape(_shorten(slot, 160)) for slot in slots)
     return f"<b>{subject}</b> <i>{predicate}</i> <b>{object_}</b>"
 
 
-def _step(step: Step, titles: dict[str, str]) -> str:
+def _render_linked(step: Step) -> str:
+    triples = [link.triple for link in step.linked]
+    if step.clues:
+        return _render_folded_list(f"{len(triples)} triples found", triples)
+    return _render_list(_linked_heading(step), triples)
+
+
+def _render_misaligned(step: Step) -> str:
+    items = "".join(f"<li>{_render_triple(link.fact)} ≠ {_render_triple(link.triple)}</li>" for link in step.misaligned)
+    summary = f"{len(step.misaligned)} links dropped"
+    return f"<details><summary>{summary}</summary><ul>{items}</ul></details>" if items else ""
+
+
+def _render_step(step: Step, titles: dict[str, str]) -> str:
     parts = [f"<section class='step s{(step.number - 1) % 4}'><h2>Step {step.number}</h2>"]
     parts.append(f"<p class='query'>{escape(step.query)}</p>")
-    parts.append(_list("Noted in the base passages", step.proximal))
-    found = [each.triple for each in step.linked]
-    parts.append(_folded(f"{len(found)} triples found", found) if step.clues else _list(_linked(step), found))
-    dropped = "".join(f"<li>{_triple(link.fact)} ≠ {_triple(link.triple)}</li>" for link in step.misaligned)
-    if dropped:
-        parts.append(f"<details><summary>{len(step.misaligned)} links dropped</summary><ul>{dropped}</ul></details>")
+    parts.append(_render_list("Noted in the base passages", step.proximal))
+    parts.append(_render_linked(step))
+    parts.append(_render_misaligned(step))
     if step.fallback:
-        parts.append(f"<p class='problem'>{escape(_fallback(step))}</p>")
+        parts.append(f"<p class='problem'>{escape(_format_fallback(step))}</p>")
     beams = "".join(
-        f"<li><span class='score'>{beam.score:.2f}</span> {' → '.join(map(_triple, beam.chain))}</li>"
+        f"<li><span class='score'>{beam.score:.2f}</span> {' → '.join(map(_render_triple, beam.chain))}</li>"
         for beam in step.beams
     )
     if beams:
@@ -279,9 +302,9 @@ def _step(step: Step, titles: dict[str, str]) -> str:
         titled = "".join(f"<li>{escape(titles.get(passage_id, passage_id))}</li>" for passage_id in ids)
         if titled:
             parts.append(f"<details><summary>{len(ids)} {heading}</summary><ol>{titled}</ol></details>")
-    parts.append(_list("Resolved" if step.clues else "New in the gist", step.gist, "gist"))
-    parts.append(_list("Clues", [clue.triple for clue in step.clues if clue.state != "resolved"]))
-    parts.extend(f"<p class='verdict no'>Open: {escape(_open(unknown))}</p>" for unknown in step.open)
+    parts.append(_render_list("Resolved" if step.clues else "New in the gist", step.gist, "gist"))
+    parts.append(_render_list("Clues", [clue.triple for clue in step.clues if clue.state != "resolved"]))
+    parts.extend(f"<p class='verdict no'>Open: {escape(_format_unknown(unknown))}</p>" for unknown in step.open)
     parts.extend(f"<p class='problem'>{escape(problem)}</p>" for problem in step.problems)
     if step.answerable:
         parts.append(f"<p class='verdict yes'>{escape(step.answer or 'Answerable')}</p>")
@@ -295,10 +318,10 @@ def _step(step: Step, titles: dict[str, str]) -> str:
     return "".join([*parts, "</section>"])
 
 
-def _passage(rank: int, source: Source, facts: list[_Fact]) -> str:
+def _render_passage(rank: int, source: Source, facts: list[_Fact]) -> str:
     numbers = [str(number) for number, fact in enumerate(facts) if source.passage_id in fact.passages]
     ranks = ", ".join(f"{name}: {place}" for name, place in source.ranks.items())
-    chain = f"<p class='chain'>{' → '.join(map(_triple, source.chain))}</p>" if source.chain else ""
+    chain = f"<p class='chain'>{' → '.join(map(_render_triple, source.chain))}</p>" if source.chain else ""
     text = f"<p class='text'>{escape(source.text)}</p>"
     return (
         f"<details class='passage' data-passage='{escape(source.passage_id, quote=True)}' "

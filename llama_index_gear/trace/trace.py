@@ -1,4 +1,4 @@
-"""Evidence while it comes about: filled in step by step, told to listeners, streamed, and looked at."""
+"""A trace of a question: evidence that is filled in step by step, sent to listeners, streamed, and shown."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any, TypeVar
 
 from llama_index.core.bridge.pydantic import BaseModel, PrivateAttr
 
-from llama_index_gear.trace import rendering as picture
+from llama_index_gear.trace import rendering
 from llama_index_gear.trace.evidence import Call, Evidence, Step
 
 Result = TypeVar("Result")
 
 
 class TraceEvent(BaseModel):
-    """Something that became known while a question was worked on.
+    """A field of a trace that was filled in, or a call of the language model.
 
     Attributes:
-        step: the step that it belongs to, from 1; 0 for what belongs to all.
-        kind: the field of `Step` (or, for step 0, of `Trace`) that was filled in; "call" for a call of the model.
-        value: what was filled in, as plain JSON.
+        step: the step that it belongs to, from 1; 0 for the trace itself.
+        kind: the field of `Step` (for step 0, of `Trace`) that was filled in; "call" for a call of the model.
+        value: the field's value, or the call, as plain JSON.
 
     """
 
@@ -36,35 +36,38 @@ Listener = Callable[[TraceEvent], None]
 
 
 class Trace(Evidence):
-    """All that happened on the way from a question to its passages; see `Evidence` for what it holds.
+    """The record of a question, from its first search to its passages; see `Evidence` for its fields.
 
-    `model_dump_json()` and `Trace.model_validate_json(…)` keep it and bring it back; `show()`, `to_html(path)` and
-    notebooks draw it.
+    `model_dump_json()` saves it, and `Trace.model_validate_json(…)` loads it. `show()`, `to_html(path)` and notebooks
+    draw it.
     """
 
     _listeners: list[Listener] = PrivateAttr(default_factory=list)
 
     def show(self) -> None:
-        """Print it in the terminal, as a tree."""
-        picture.show(self)
+        """Print the trace in the terminal, as a tree."""
+        rendering.show(self)
 
     def to_html(self, path: str | Path) -> Path:
-        """Write it as one page that needs no network: steps, facts as a graph, passages with their chains.
+        """Write the trace as one page that needs no network: steps, facts as a graph, passages with their chains.
+
+        Args:
+            path: the file; an existing one is replaced.
 
         Returns:
             The file.
 
         """
         file = Path(path)
-        file.write_text(picture.to_html(self), "utf-8")
+        file.write_text(rendering.to_html(self), "utf-8")
         return file
 
     def _repr_html_(self) -> str:
-        return picture.to_frame(self)
+        return rendering.to_frame(self)
 
     @contextlib.contextmanager
     def subscribe(self, listener: Listener) -> Iterator[None]:
-        """Have `listener` called with every `TraceEvent`, for as long as the context lasts."""
+        """Call `listener` with every `TraceEvent` while the context lasts."""
         self._listeners.append(listener)
         try:
             yield
@@ -72,47 +75,47 @@ class Trace(Evidence):
             self._listeners.remove(listener)
 
     def open_step(self) -> Step:
-        """Begin the next step."""
+        """Add the next step, and return it."""
         self.steps.append(Step(number=len(self.steps) + 1))
         return self.steps[-1]
 
     def note(self, step: Step | None = None, **fields: Any) -> None:
-        """Fill in fields of a step, or (None) of the trace itself, and tell the listeners."""
+        """Fill in fields of a step, or (None) of the trace itself, and send those that changed to the listeners."""
         target = self if step is None else step
         for name, value in fields.items():
             if getattr(target, name) == value:
                 continue
             setattr(target, name, value)
             if self._listeners:
-                event = TraceEvent(step=0 if step is None else step.number, kind=name, value=_plain(value))
+                event = TraceEvent(step=0 if step is None else step.number, kind=name, value=_to_json(value))
                 for listener in self._listeners:
                     listener(event)
 
     def note_problem(self, step: Step, problem: str, consequence: str) -> None:
-        """Write down a reply that could not be read, if there is such a problem, and what came of it."""
+        """Add a problem and its consequence to a step; do nothing if the problem is empty."""
         if problem:
             self.note(step, problems=[*step.problems, f"{problem}; {consequence}"])
 
     def add_call(self, call: Call) -> None:
-        """Add a call of the language model, and tell the listeners."""
+        """Add a call of the language model, and send it to the listeners."""
         self.calls.append(call)
         for listener in self._listeners:
             listener(TraceEvent(step=call.step, kind="call", value=call.model_dump()))
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return value.model_dump()
-    return [_plain(each) for each in value] if isinstance(value, list) else value
+    return [_to_json(item) for item in value] if isinstance(value, list) else value
 
 
 _CURRENT: ContextVar[list[Trace]] = ContextVar("gear_trace")
 
 
-def traced(trace: Trace, work: Callable[[], Result]) -> Result:
-    """What `work` returns; the next retriever or engine that it calls fills in `trace`.
+def run_traced(trace: Trace, work: Callable[[], Result]) -> Result:
+    """Return the result of `work`; the first retriever or engine that it calls fills in `trace`.
 
-    It has a context of its own: an interrupt has nothing to take back, and cannot leave the trace to the next question.
+    `work` runs in a context of its own, so that an interrupt cannot leave the trace to the next question.
     """
     context = copy_context()
     context.run(_CURRENT.set, [trace])
@@ -120,8 +123,11 @@ def traced(trace: Trace, work: Callable[[], Result]) -> Result:
 
 
 @contextlib.contextmanager
-def tracing(trace: Trace) -> Iterator[None]:
-    """`traced`, for async work, whose task has a context of its own."""
+def use_trace(trace: Trace) -> Iterator[None]:
+    """Have the next retriever or engine that is called in this context fill in `trace`, as `run_traced` does.
+
+    For async work, whose task has a context of its own.
+    """
     token = _CURRENT.set([trace])
     try:
         yield
@@ -130,7 +136,10 @@ def tracing(trace: Trace) -> Iterator[None]:
 
 
 def take_trace(question: str) -> Trace:
-    """The trace that the caller wants filled in, or a new one. Claimed once: what is called inside has its own."""
+    """Return the trace that the caller wants filled in, once; after that, and without one, a new trace.
+
+    A retriever inside an engine therefore has a trace of its own.
+    """
     waiting = _CURRENT.get([])
     return waiting.pop() if waiting else Trace(question=question)
 
@@ -138,13 +147,13 @@ def take_trace(question: str) -> Trace:
 async def stream_trace(
     trace: Trace, work: Callable[[], Coroutine[Any, Any, Result]]
 ) -> AsyncIterator[TraceEvent | Result]:
-    """What `trace` is told while `work` runs, and then its result.
+    """Yield the events of `trace` while `work` runs, and then its result.
 
-    An exception of `work` is raised; closing the iterator cancels it.
+    An exception of `work` is raised; closing the iterator cancels `work`.
     """
     queue: asyncio.Queue[TraceEvent | None] = asyncio.Queue()
     with trace.subscribe(queue.put_nowait):
-        with tracing(trace):  # the task starts with a copy of this context
+        with use_trace(trace):  # the task starts with a copy of this context
             task = asyncio.ensure_future(work())
         task.add_done_callback(lambda _: queue.put_nowait(None))
         try:

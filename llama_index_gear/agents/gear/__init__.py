@@ -1,1 +1,1 @@
-"""GeAR's agent, over extracted triples or over a graph that exists already."""
+"""GeAR's agent, over extracted triples or over an existing graph."""

@@ -1,9 +1,10 @@
-"""GeAR's agent (GeAR §5) as a policy of the loop: what a step does, and how its passages are ranked at the end."""
+"""GeAR's agent (GeAR §5) as a policy of the loop: its steps, and the final ranking of their passages."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Literal
 
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
@@ -19,7 +20,7 @@ from llama_index_gear.agents.gear.reasoning import (
     reason_flow,
     rewrite_flow,
 )
-from llama_index_gear.agents.memory import GistMemory, PassagePool, linked_triples, traced_beams
+from llama_index_gear.agents.memory import GistMemory, PassagePool, trace_beams, trace_triples
 from llama_index_gear.expansion.backends import embed_query_flow
 from llama_index_gear.expansion.pipeline import ExpansionResult, GraphExpansion
 from llama_index_gear.expansion.reader import READ_PROMPT
@@ -42,62 +43,67 @@ PROMPTS = {
 """The prompts of GeAR's agent, by name."""
 
 Calls = Literal["separate", "merged", "single"]
-"""Which calls of the language model a step makes; see `GeARRetriever`."""
+"""The calls of the language model that a step makes; see `GeARRetriever`."""
 
 
 @dataclass
 class SearchState:
-    """What a policy that searches step by step knows.
+    """The state of a policy that searches step by step.
 
     Attributes:
         trace: of the question.
-        bundle: what the next step searches for.
-        gist: the facts noted.
-        found: the passages.
-        queries: of the steps so far.
+        bundle: the next step's query.
+        gist: the facts noted so far.
+        pool: the passages retrieved so far.
+        queries: of the steps so far, in order.
 
     """
 
     trace: Trace
     bundle: QueryBundle
     gist: GistMemory
-    found: PassagePool
+    pool: PassagePool
     queries: list[str] = field(default_factory=list)
 
 
 @dataclass
 class _State(SearchState):
-    embedding: Sequence[float] = ()  # the question's
+    embedding: Sequence[float] = ()  # of the question
 
 
 def base_search_flow(
     expansion: GraphExpansion, state: SearchState, record: Step
 ) -> Flow[tuple[QueryBundle, dict[str, BaseNode]]]:
-    """A step's base retrieval: its query with embedding, and the passages by id, best first; both written down."""
-    known = yield from embed_query_flow(state.bundle)
-    state.queries.append(known.query_str)
-    state.trace.note(record, query=known.query_str)
-    base = yield from expansion.base_search_flow(state.bundle, known)
+    """Run a step's base retrieval, and add its passages to the pool and the record.
+
+    Returns:
+        The query with its embedding, and the passages: id → node, best first.
+
+    """
+    query = yield from embed_query_flow(state.bundle)
+    state.queries.append(query.query_str)
+    state.trace.note(record, query=query.query_str)
+    base = yield from expansion.base_search_flow(state.bundle, query)
     passages = yield from expansion.apply_filters_flow(base)
-    # Should the step be cut short, the base passages are its list.
-    state.found.lists.append(list(passages))
-    state.found.add(passages)
+    # If the step is cut short, the base passages are its list.
+    state.pool.lists.append(list(passages))
+    state.pool.add(passages)
     state.trace.note(record, base=list(passages))
-    return known, passages
+    return query, passages
 
 
 @dataclass(kw_only=True)
 class GeARPolicy:
-    """What GeAR does in a step, and how it ranks at the end (GeAR §5, Eq. 4 to 9).
+    """The steps of GeAR's agent, and the final ranking of their passages (GeAR §5, Eq. 4 to 9).
 
     Args:
         expansion: base retrieval, reading, linking and graph expansion (SyncGE).
-        max_steps: steps at most.
-        calls: which calls a step makes; see `GeARRetriever`.
-        gist_size: facts that the gist memory holds.
-        passage_link_top_k: passages, and triples, that each fact of the gist is linked to.
+        max_steps: maximum number of steps.
+        calls: the calls that a step makes; see `GeARRetriever`.
+        gist_size: maximum number of facts in the gist memory.
+        passage_link_top_k: number of passages, and of triples, that each fact of the gist is linked to.
         top_k: passages to return.
-        prompts: `PROMPTS`, or some of the user's; "read" is the expansion's.
+        prompts: by name, as in `PROMPTS`; the expansion uses "read".
 
     """
 
@@ -110,19 +116,19 @@ class GeARPolicy:
     prompts: Prompts
 
     def begin(self, query: QueryBundle, trace: Trace) -> _State:
-        """Nothing is known but the question."""
+        """Return the state before the first step: nothing is known but the question."""
         return _State(trace, query, GistMemory(self.gist_size), PassagePool(trace))
 
     def step_flow(self, state: _State, record: Step) -> Flow[str]:
-        """SyncGE, gist, reasoning, and the next query (GeAR §5)."""
-        known, passages = yield from base_search_flow(self.expansion, state, record)
+        """Run SyncGE, note facts in the gist, reason on it, and rewrite the query (GeAR §5)."""
+        query, passages = yield from base_search_flow(self.expansion, state, record)
         if record.number == 1:
-            state.embedding = known.embedding or ()
+            state.embedding = query.embedding or ()
         if not passages:
             return "nothing found"
-        walk = yield from self.expansion.walk_graph_flow(known, passages)
-        state.found.lists[-1] = [passage_id for passage_id, _ in walk.fused]
-        state.found.add(walk.nodes, {passage_id: walk.chain(passage_id) for passage_id in walk.chains})
+        walk = yield from self.expansion.walk_graph_flow(query, passages)
+        state.pool.lists[-1] = [passage_id for passage_id, _ in walk.fused]
+        state.pool.add(walk.nodes, {passage_id: walk.chain(passage_id) for passage_id in walk.chains})
         self._note_walk(state.trace, record, walk)
         verdict = yield from self._read_flow(state, record, walk)
         if verdict.answerable:
@@ -138,33 +144,33 @@ class GeARPolicy:
         trace.note(
             record,
             proximal=plain(walk.start.reading.triples),
-            linked=linked_triples(walk.start.triples),
+            linked=trace_triples(walk.start.triples),
             fallback=walk.start.fallback,
-            beams=traced_beams(walk.beams),
+            beams=trace_beams(walk.beams),
             pagerank=walk.spread,
             passages=[passage_id for passage_id, _ in walk.fused],
         )
         trace.note_problem(record, walk.start.reading.problem, "the reading was left out")
 
     def _read_flow(self, state: _State, record: Step, walk: ExpansionResult) -> Flow[Verdict]:
-        """Gist and reasoning, in two calls, one, or none."""
+        """Note facts in the gist and reason on it (GeAR Eq. 4 and 6), in two calls, one, or none."""
         question = state.trace.question
         if self.calls == "single":
             self._remember(state, record, walk.start.reading.triples)
             return Verdict(False)
         texts = llm_texts(walk.nodes[passage_id] for passage_id, _ in walk.fused)
         if self.calls == "merged":
-            said = yield from read_and_reason_flow(question, texts, state.gist, self.prompts["merged"])
-            state.trace.note_problem(record, said.problem, "no fact was noted, the search goes on")
-            triples, verdict = said.value or ((), Verdict(False))
+            parsed = yield from read_and_reason_flow(question, texts, state.gist, self.prompts["merged"])
+            state.trace.note_problem(record, parsed.problem, "no fact was noted, the search goes on")
+            triples, verdict = parsed.value or ((), Verdict(False))
             self._remember(state, record, triples)
         else:
-            said = yield from read_gist_flow(question, texts, state.gist, self.prompts["gist"])
-            state.trace.note_problem(record, said.problem, "no fact was noted")
-            self._remember(state, record, said.value or ())
-            said = yield from reason_flow(question, state.gist, self.prompts["reason"])
-            state.trace.note_problem(record, said.problem, "the search goes on")
-            verdict = said.value or Verdict(False)
+            parsed = yield from read_gist_flow(question, texts, state.gist, self.prompts["gist"])
+            state.trace.note_problem(record, parsed.problem, "no fact was noted")
+            self._remember(state, record, parsed.value or ())
+            parsed = yield from reason_flow(question, state.gist, self.prompts["reason"])
+            state.trace.note_problem(record, parsed.problem, "the search goes on")
+            verdict = parsed.value or Verdict(False)
         state.trace.note(record, answerable=verdict.answerable, answer=verdict.answer, reason=verdict.reason)
         return verdict
 
@@ -173,33 +179,35 @@ class GeARPolicy:
         state.trace.note(record, gist=plain(added), left_out=left_out)
 
     def _rewrite_flow(self, state: _State, record: Step, verdict: Verdict) -> Flow[str]:
-        said = yield from rewrite_flow(
+        """Ask for the next query (GeAR Eq. 7); return why the loop ends here, or "" to go on."""
+        parsed = yield from rewrite_flow(
             state.trace.question, state.gist, verdict.reason, state.queries, self.prompts["rewrite"]
         )
-        state.trace.note_problem(record, said.problem, "the search ends")
-        if said.value is None:
+        state.trace.note_problem(record, parsed.problem, "the search ends")
+        if parsed.value is None:
             return "no further query"
-        state.bundle = QueryBundle(said.value)
-        state.trace.note(record, next_query=said.value)
-        if entity_key(said.value) in map(entity_key, state.queries):
+        state.bundle = QueryBundle(parsed.value)
+        state.trace.note(record, next_query=parsed.value)
+        if entity_key(parsed.value) in map(entity_key, state.queries):
             return "repeated query"
         return ""
 
     def finish_flow(self, state: _State) -> Flow[list[NodeWithScore]]:
         """Link the gist to passages (GeAR Eq. 8), and fuse these lists with those of all steps (GeAR Eq. 9)."""
         facts = state.gist.triples
-        passages: list[list[str]] = []
+        linked: list[list[str]] = []
         if facts:
-            passages = yield from self._link_flow(state, facts)
+            linked = yield from self._link_flow(state, facts)
             state.trace.note(
-                links=[PassageLink(triple=s, passages=ids) for s, ids in zip(plain(facts), passages, strict=True)]
+                links=[PassageLink(triple=slots, passages=ids) for slots, ids in zip(plain(facts), linked, strict=True)]
             )
-        return state.found.final_ranking(passages, self.top_k, self.expansion.rrf_k)
+        return state.pool.final_ranking(linked, self.top_k, self.expansion.rrf_k)
 
     def _link_flow(self, state: _State, facts: Sequence[Triple]) -> Flow[list[list[str]]]:
-        """passageLink(t, k) = RRF(h(t, C), passages of h(t, T)) of each fact (GeAR Eq. 10), as ids that exist.
+        """Return, for each fact, passageLink(t, k) = RRF(h(t, C), passages of h(t, T)) (GeAR Eq. 10), as passage ids.
 
-        h over passages is the base retriever; over triples it is dense search, whatever the base.
+        h over passages is the base retriever; over triples it is dense search, whatever the base retriever. Passages
+        that don't exist any more, or that the filters exclude, are left out.
         """
         texts = [fact.text for fact in facts]
         bundles = [QueryBundle(text) for text in texts]
@@ -209,33 +217,33 @@ class GeARPolicy:
             bundles = [QueryBundle(text, embedding=vector) for text, vector in zip(texts, embeddings, strict=True)]
         names = [f"{fact.subject} {fact.object}" for fact in facts]
         answers = yield [LinkTriples(texts, top_k, state.embedding, names), *map(RetrievePassages, bundles)]
-        stated = yield from self._locate_flow(state, facts, answers[0])
-        found: list[list[NodeWithScore]] = [answer[:top_k] for answer in answers[1:]]
-        admitted = yield from self.expansion.apply_filters_flow([result for results in found for result in results])
-        state.found.add(admitted)
-        unknown = [t.passage_id for triples in stated for t in triples if t.passage_id not in state.found.nodes]
-        if unknown:
-            fetched = yield from ask(FetchPassages(list(dict.fromkeys(unknown))))
-            state.found.add({node.node_id: node for node in fetched})
-        for triples in stated:
-            for triple in triples:
-                state.found.chains.setdefault(triple.passage_id, plain([triple.triple]))
-        passages = []
-        for triples, results in zip(stated, found, strict=True):
-            searched = [result.node.node_id for result in results if result.node.node_id in admitted]
-            through = [triple.passage_id for triple in triples if triple.passage_id in state.found.nodes]
-            fused = reciprocal_rank_fusion([searched, through], k=self.expansion.rrf_k)
-            passages.append([passage_id for passage_id, _ in fused])
-        return passages
+        triple_lists = yield from self._locate_flow(state, facts, answers[0])
+        result_lists: list[list[NodeWithScore]] = [answer[:top_k] for answer in answers[1:]]
+        admitted = yield from self.expansion.apply_filters_flow(list(chain.from_iterable(result_lists)))
+        state.pool.add(admitted)
+        stored_triples = list(chain.from_iterable(triple_lists))
+        missing = [stored.passage_id for stored in stored_triples if stored.passage_id not in state.pool.nodes]
+        if missing:
+            fetched = yield from ask(FetchPassages(list(dict.fromkeys(missing))))
+            state.pool.add({node.node_id: node for node in fetched})
+        for stored in stored_triples:
+            state.pool.chains.setdefault(stored.passage_id, plain([stored.triple]))
+        linked = []
+        for triples, results in zip(triple_lists, result_lists, strict=True):
+            by_search = [result.node.node_id for result in results if result.node.node_id in admitted]
+            by_triple = [stored.passage_id for stored in triples if stored.passage_id in state.pool.nodes]
+            fused = reciprocal_rank_fusion([by_search, by_triple], k=self.expansion.rrf_k)
+            linked.append([passage_id for passage_id, _ in fused])
+        return linked
 
     def _locate_flow(
         self, state: _State, facts: Sequence[Triple], linked: Sequence[Sequence[StoredTriple]]
     ) -> Flow[list[list[StoredTriple]]]:
-        """The triples that each fact was linked to, where they are about the same, each with its passage."""
+        """Return, for each fact, its linked triples that are about the same and have a passage, with that passage."""
         aligned = [
-            [triple for triple in triples if self.expansion.is_aligned(fact, triple.triple)]
+            [stored for stored in triples if self.expansion.is_aligned(fact, stored.triple)]
             for fact, triples in zip(facts, linked, strict=True)
         ]
-        located, nodes = yield from self.expansion.locate_flow(triple for triples in aligned for triple in triples)
-        state.found.add(nodes)
-        return [[located[t.id] for t in triples if located[t.id].passage_id] for triples in aligned]
+        located, nodes = yield from self.expansion.locate_flow(chain.from_iterable(aligned))
+        state.pool.add(nodes)
+        return [[located[stored.id] for stored in triples if located[stored.id].passage_id] for triples in aligned]

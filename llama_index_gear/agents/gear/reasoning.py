@@ -1,6 +1,6 @@
-"""What the agent's language model reads and says between searches: gist, verdict, next query; prompts beside parsers.
+"""The calls of the language model in GeAR's agent, for gist, verdict and next query: prompts, flows and parsers.
 
-All prompts take `problem`: empty at first; on a second try, what was wrong with the last reply.
+All prompts take `problem`: empty in the first call; in a second try, why the last reply could not be read.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from llama_index_gear.agents.memory import GistMemory
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.expansion.reader import parse_reply_triples
 from llama_index_gear.flow import Flow
-from llama_index_gear.llm.json_scan import texts
-from llama_index_gear.llm.parsing import spoken, triples_in
-from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow, numbered_passages, unfenced
-from llama_index_gear.llm.verdicts import only, statements, yes_or_no
+from llama_index_gear.llm.json_scan import find_texts
+from llama_index_gear.llm.parsing import collect_triples, strip_thoughts
+from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow, escape_fences, number_passages
+from llama_index_gear.llm.verdicts import find_forms_and_prose, parse_yes_or_no, require_one
 from llama_index_gear.triple import Triple
 
 GIST_PROMPT = PromptTemplate(
@@ -122,17 +122,17 @@ _LABEL = re.compile(
 )
 _BULLET = re.compile(r"^(?:[-*•#>]|\d{1,2}[.)])\s+")
 _QUOTES = ('""', "''", "“”", "``", "‘’")
-_LONGEST_QUERY = 1000  # characters
+_MAX_QUERY_LENGTH = 1000  # characters
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the gist answers the question (GeAR Eq. 6).
+    """The reasoner's verdict on the gist (GeAR Eq. 6).
 
     Attributes:
-        answerable: it does.
-        answer: the answer, if the reasoner gave one.
-        reason: what is missing, if it does not.
+        answerable: True if the gist answers the question.
+        answer: the answer; empty if the reasoner gave none.
+        reason: what is missing for an answer; empty if the reasoner gave none.
 
     """
 
@@ -144,97 +144,98 @@ class Verdict:
 def read_gist_flow(
     question: str, passages: Sequence[str], gist: GistMemory, prompt: BasePromptTemplate
 ) -> Flow[ParsedReply]:
-    """The facts that passages add to the gist (GeAR Eq. 4): a tuple of `Triple`."""
-    variables = {"passages": numbered_passages(passages), "gist": gist.text, "question": question}
+    """Ask which facts of the passages belong into the gist (GeAR Eq. 4). The value is a tuple of `Triple`."""
+    variables = {"passages": number_passages(passages), "gist": gist.text, "question": question}
     return ask_and_parse_flow(prompt, "gist", parse_reply_triples, variables)
 
 
 def reason_flow(question: str, gist: GistMemory, prompt: BasePromptTemplate) -> Flow[ParsedReply]:
-    """Whether the gist answers the question (GeAR Eq. 6): a `Verdict`."""
+    """Ask if the gist answers the question (GeAR Eq. 6). The value is a `Verdict`."""
     return ask_and_parse_flow(prompt, "reason", parse_verdict, {"gist": gist.text, "question": question})
 
 
 def read_and_reason_flow(
     question: str, passages: Sequence[str], gist: GistMemory, prompt: BasePromptTemplate
 ) -> Flow[ParsedReply]:
-    """`read_gist` and `reason` in one call: (tuple of `Triple`, `Verdict`)."""
-    variables = {"passages": numbered_passages(passages), "gist": gist.text, "question": question}
+    """Ask for new facts and the verdict in one call (GeAR Eq. 4 and 6). The value is (tuple of `Triple`, `Verdict`)."""
+    variables = {"passages": number_passages(passages), "gist": gist.text, "question": question}
     return ask_and_parse_flow(prompt, "gist and reason", parse_facts_and_verdict, variables)
 
 
 def rewrite_flow(
     question: str, gist: GistMemory, missing: str, queries: Sequence[str], prompt: BasePromptTemplate
 ) -> Flow[ParsedReply]:
-    """The next query (GeAR Eq. 7): a `str`, not empty."""
-    searched = "\n".join(f"- {unfenced(' '.join(query.split()))}" for query in queries)
-    open_piece = unfenced(" ".join(missing.split())) or "(not said)"
-    variables = {"gist": gist.text, "question": question, "reason": open_piece, "queries": searched}
+    """Ask for the next query (GeAR Eq. 7). The value is a `str`, not empty."""
+    searched = "\n".join(f"- {escape_fences(' '.join(query.split()))}" for query in queries)
+    reason = escape_fences(" ".join(missing.split())) or "(not said)"
+    variables = {"gist": gist.text, "question": question, "reason": reason, "queries": searched}
     return ask_and_parse_flow(prompt, "rewrite", parse_query, variables)
 
 
 def parse_facts_and_verdict(reply: str) -> tuple[tuple[Triple, ...], Verdict]:
-    """Read the facts and the verdict of a reply that has both.
+    """Read the facts and the verdict of a reply.
 
     Raises:
-        ReplyError: it lacks one of them, or has two verdicts that differ.
+        ReplyError: the reply lacks one of them, or has two verdicts that differ.
 
     """
     verdict = parse_verdict(reply)
-    text = spoken(reply)
-    found, _ = statements(text, "triples")
-    if not found:
+    text = strip_thoughts(reply)
+    forms, _ = find_forms_and_prose(text, "triples")
+    if not forms:
         return parse_reply_triples(reply), verdict
-    # An answer that is a list of three names is no triple.
-    listed = [value for form in found for value in form["triples"]]
-    triples = triples_in(listed)
-    if not triples and any(listed):
+    # Only "triples" is read: an answer that is a list of three names is no triple.
+    entries = [value for form in forms for value in form["triples"]]
+    triples = collect_triples(entries)
+    if not triples and any(entries):
         raise ReplyError(f"no triples can be read in the reply {text[:200]!r}")
     return triples, verdict
 
 
 def parse_verdict(reply: str) -> Verdict:
-    """Read the verdict of a reply; one that is given twice is one.
+    """Read the verdict of a reply. It may stand there twice, if it is the same.
 
     Raises:
-        ReplyError: it says neither that the question can be answered nor that it can't, or it says both, or it gives
-            several answers or reasons.
+        ReplyError: the reply says neither that the question can be answered nor that it can't, or it says both, or it
+            gives several answers or reasons.
 
     """
-    text = spoken(reply)
-    answerable, found = yes_or_no(text, "answerable", "verdict")
+    text = strip_thoughts(reply)
+    answerable, forms = parse_yes_or_no(text, "answerable", "verdict")
     name = "answer" if answerable else "reason"
-    said = only((_text(value) for form in found for value in form.get(name, ())), text)
-    return Verdict(True, answer=said) if answerable else Verdict(False, reason=said)
+    value = require_one((_join_texts(value) for form in forms for value in form.get(name, ())), text)
+    return Verdict(True, answer=value) if answerable else Verdict(False, reason=value)
 
 
 def parse_query(reply: str) -> str:
-    """Read the query of a reply: of the JSON form, or a line of its own.
+    """Read the query of a reply, in JSON or as its only line.
 
     Raises:
-        ReplyError: there is none, or several.
+        ReplyError: the reply has no query, or several.
 
     """
-    text = spoken(reply)
-    found, _ = statements(text, "query")
-    if found:
-        query = only((value for form in found for value in form["query"] if isinstance(value, str)), text)
+    text = strip_thoughts(reply)
+    forms, _ = find_forms_and_prose(text, "query")
+    if forms:
+        query = require_one((value for form in forms for value in form["query"] if isinstance(value, str)), text)
     else:
         lines = [line for line in text.splitlines() if line.strip(" `")]
-        query = _unquoted(_BULLET.sub("", _LABEL.sub("", lines[0].strip()))) if len(lines) == 1 else ""
+        query = _unquote(_BULLET.sub("", _LABEL.sub("", lines[0].strip()))) if len(lines) == 1 else ""
         query = "" if "{" in query else query
     query = " ".join(query.split())
-    if not any(map(str.isalnum, query)) or len(query) > _LONGEST_QUERY:
+    if not any(map(str.isalnum, query)) or len(query) > _MAX_QUERY_LENGTH:
         raise ReplyError(f"no query can be read in the reply {text[:200]!r}")
     return query
 
 
-def _text(value: Any) -> str:
+def _join_texts(value: Any) -> str:
+    """Return an answer or reason as text; those of a list are joined by commas."""
     if isinstance(value, bool):
         return str(value)
-    return ", ".join(text.strip() for text in texts(value) if text.strip())
+    return ", ".join(text.strip() for text in find_texts(value) if text.strip())
 
 
-def _unquoted(text: str) -> str:
-    """The text without quotes around it, if they are a pair."""
+def _unquote(text: str) -> str:
+    """Remove asterisks, and a pair of quotes, around a text."""
     text = text.strip().strip("*").strip()
     return text[1:-1] if len(text) > 1 and text[0] + text[-1] in _QUOTES else text

@@ -1,6 +1,6 @@
-"""What the language model reads and says in T²RAG: a question taken apart, clues resolved; prompts beside parsers.
+"""The two calls of the language model in T²RAG, decomposition and resolution: their prompts, flows and parsers.
 
-Both prompts take `problem`: empty at first; on a second try, what was wrong with the last reply.
+Both prompts take `problem`: empty in the first call; in a second try, why the last reply could not be read.
 """
 
 from __future__ import annotations
@@ -15,9 +15,15 @@ from llama_index_gear.agents.t2rag.clues import Clue, Clues, slots_of
 from llama_index_gear.agents.t2rag.resolution import Statement
 from llama_index_gear.errors import ReplyError, TripleError
 from llama_index_gear.flow import Flow
-from llama_index_gear.llm.json_scan import Number, forms, objects, scan, texts
-from llama_index_gear.llm.parsing import parse_triples, spoken, triples_in
-from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow, numbered_passages, uncited, unfenced
+from llama_index_gear.llm.json_scan import Number, find_forms, find_objects, find_texts, scan
+from llama_index_gear.llm.parsing import collect_triples, parse_triples, strip_thoughts
+from llama_index_gear.llm.prompting import (
+    ParsedReply,
+    ask_and_parse_flow,
+    escape_citations,
+    escape_fences,
+    number_passages,
+)
 from llama_index_gear.triple import StoredTriple, Triple
 
 DECOMPOSE_PROMPT = PromptTemplate(
@@ -81,17 +87,17 @@ nothing else; {"facts": []} if the material tells nothing new.
 Variables: `propositions`, `passages`, `known`, `question`, `clues`, `problem`.
 """
 
-_BRACKETED = re.compile(r"[<\[{]\s*\??(\w+(?:\s+\w+){0,3})\s*[>\]}]")  # "<director>", which some models write
+_BRACKETED = re.compile(r"[<\[{]\s*\??(\w+(?:\s+\w+){0,3})\s*[>\]}]")  # "<director>", as some models write unknowns
 _CLUE = ("clue", "clue_number", "clue number", "number", "id")
 _PASSAGES = ("passages", "passage", "sources", "source")
-_LONGEST_LINE = 1000  # characters of a statement in a line of its own
+_MAX_LINE_LENGTH = 1000  # characters; a longer line is no statement
 _NUMBER = re.compile(r"\d+")
-_LINE = re.compile(r"^[>*•#-]*\s*(?:(?:\w+ ){0,4}clue\s*#?)?(\d{1,3})\s*[:.)]\s*(.+)$", re.IGNORECASE)
+_NUMBERED_LINE = re.compile(r"^[>*•#-]*\s*(?:(?:\w+ ){0,4}clue\s*#?)?(\d{1,3})\s*[:.)]\s*(.+)$", re.IGNORECASE)
 _NAMES = ("subject", "predicate", "object")
 
 
 def decompose_flow(question: str, prompt: BasePromptTemplate) -> Flow[ParsedReply]:
-    """The question as triples with unknowns (T²RAG §4.3, step 1): a tuple of `Triple`."""
+    """Ask for the question as triples with unknowns (T²RAG §4.3, step 1). The value is a tuple of `Triple`."""
     return ask_and_parse_flow(
         prompt, "decompose", lambda reply: parse_decomposition(reply, prompt.get_template()), {"question": question}
     )
@@ -101,159 +107,179 @@ def resolve_flow(
     question: str,
     clues: Clues,
     known: Sequence[Triple],
-    found: Sequence[StoredTriple],
+    propositions: Sequence[StoredTriple],
     passages: Mapping[str, str],
     prompt: BasePromptTemplate,
     *,
     show_passages: bool,
 ) -> Flow[ParsedReply]:
-    """What the material says of the clues (T²RAG §4.3, step 2.2): a tuple of `Statement`.
+    """Ask what the material states about the clues (T²RAG §4.3, step 2.2). The value is a tuple of `Statement`.
 
     Args:
         question: as asked.
-        clues: those that are not resolved are shown.
-        known: facts that are established.
-        found: the propositions; one that several passages state is shown once, with all their numbers.
+        clues: the question's; the prompt shows those that are not resolved.
+        known: the facts so far.
+        propositions: triples of the passages. One that several passages state is shown once, with all their numbers.
         passages: id → text, in the order of their numbers, from 1.
         prompt: `RESOLVE_PROMPT` or one like it.
-        show_passages: False shows the propositions alone (T²RAG Table 2, "w/o chunk").
+        show_passages: False shows the model the propositions alone (T²RAG Table 2, "w/o chunk").
 
     """
     numbers = {passage_id: number for number, passage_id in enumerate(passages, start=1)}
     variables = {
         "question": question,
-        "clues": "\n".join(_shown(clues, clue) for clue in clues.of("searchable", "fuzzy", "given", "unconfirmed")),
-        "known": "\n".join(f"- {unfenced(fact.text)}" for fact in known) or "(nothing)",
-        "propositions": "\n".join(_stated_once(found, numbers)) or "(no statement)",
-        "passages": numbered_passages(list(passages.values())) if show_passages else "(passages are not shown)",
+        "clues": "\n".join(
+            _format_clue(clues, clue) for clue in clues.in_state("searchable", "fuzzy", "given", "unconfirmed")
+        ),
+        "known": "\n".join(f"- {escape_fences(fact.text)}" for fact in known) or "(nothing)",
+        "propositions": "\n".join(_format_propositions(propositions, numbers)) or "(no statement)",
+        "passages": number_passages(list(passages.values())) if show_passages else "(passages are not shown)",
     }
     return ask_and_parse_flow(prompt, "resolve", parse_statements, variables)
 
 
-def _stated_once(found: Sequence[StoredTriple], numbers: Mapping[str, int]) -> list[str]:
-    """Propositions, each once with all that state it; those that differ in their object alone in one line."""
-    tellers: dict[Triple, set[int]] = {}
-    for stored in found:
-        told = tellers.setdefault(stored.triple, set())
-        if stored.passage_id in numbers:
-            told.add(numbers[stored.passage_id])
+def _format_propositions(propositions: Sequence[StoredTriple], numbers: Mapping[str, int]) -> list[str]:
+    """Format propositions as lines of the prompt, each with the numbers of all passages that state it.
+
+    Propositions that differ in their object alone share a line.
+    """
+    supporting: dict[Triple, set[int]] = {}
+    for proposition in propositions:
+        passages = supporting.setdefault(proposition.triple, set())
+        if proposition.passage_id in numbers:
+            passages.add(numbers[proposition.passage_id])
     lines: dict[tuple[str, str, str], list[str]] = {}
-    for triple, told in tellers.items():
-        sources = "".join(f"[{number}]" for number in sorted(told))
+    for triple, passages in supporting.items():
+        sources = "".join(f"[{number}]" for number in sorted(passages))
         lines.setdefault((triple.subject, triple.predicate, sources), []).append(triple.object)
     return [
-        unfenced(f"- {uncited(f'{subject} {predicate}')} {uncited('; '.join(names))} {sources}".rstrip())
+        escape_fences(
+            f"- {escape_citations(f'{subject} {predicate}')} {escape_citations('; '.join(names))} {sources}".rstrip()
+        )
         for (subject, predicate, sources), names in lines.items()
     ]
 
 
-def _shown(clues: Clues, clue: Clue) -> str:
-    return f"{clue.number}. {unfenced(' | '.join(slots_of(clues.now(clue))))}"
+def _format_clue(clues: Clues, clue: Clue) -> str:
+    return f"{clue.number}. {escape_fences(' | '.join(slots_of(clues.current(clue))))}"
 
 
 def parse_decomposition(reply: str, prompt: str = "") -> tuple[Triple, ...]:
-    """Read the triples that a question was taken apart into; what the prompt itself says is not one of them.
+    """Read the triples that a question was taken apart into.
+
+    A reply that repeats an example of the prompt in full has the example's triples left out.
 
     Raises:
-        ReplyError: there are none, or the question is taken apart twice, differently.
+        ReplyError: the reply holds no triple, or it takes the question apart in two different ways.
 
     """
     triples = parse_triples(reply).triples
-    examples = [triples_in(example) for example in objects(span.value for span in scan(prompt))]
-    echoes = [set(told) for told in examples if set(told) <= set(triples)]  # has all of it; a question may share a part
-    taught = {triple for told in echoes for triple in told}
-    own = [triple for triple in triples if triple not in taught and slots_of(triple) != _NAMES] or triples
+    examples = [frozenset(collect_triples(example)) for example in find_objects(span.value for span in scan(prompt))]
+    echoes = [example for example in examples if example <= set(triples)]  # in full: a question may share a triple
+    echoed = {triple for example in echoes for triple in example}
+    own = [triple for triple in triples if triple not in echoed and slots_of(triple) != _NAMES] or triples
     if not own:
         raise ReplyError("the reply holds no triple; at least one is needed to search by")
-    listed = forms((span.value for span in scan(spoken(reply))), "triples")
-    ways = {frozenset(triples_in(form["triples"])) for form in listed}
-    if len([way for way in ways if way and way not in echoes]) > 1:
+    listed = find_forms((span.value for span in scan(strip_thoughts(reply))), "triples")
+    decompositions = {frozenset(collect_triples(form["triples"])) for form in listed}
+    if len(decompositions - {frozenset(), *echoes}) > 1:
         raise ReplyError("the reply takes the question apart in more than one way")
-    return tuple(Triple(*(_BRACKETED.sub(_unbracketed, slot, count=1) for slot in slots_of(triple))) for triple in own)
+    return tuple(
+        Triple(*(_BRACKETED.sub(_replace_brackets, slot, count=1) for slot in slots_of(triple))) for triple in own
+    )
 
 
-def _read(text: str) -> tuple[Triple, ...]:
-    try:
-        return parse_triples(text).triples
-    except ReplyError:
-        return ()
-
-
-def _unbracketed(found: re.Match[str]) -> str:
-    whole = found.group() == found.string
-    return f"?{'_'.join(found[1].split())}" if whole else found.group()
+def _replace_brackets(match: re.Match[str]) -> str:
+    """Write a slot that is bracketed as a whole as `?name`; brackets inside a slot stay."""
+    is_whole = match.group() == match.string
+    return f"?{'_'.join(match[1].split())}" if is_whole else match.group()
 
 
 def parse_statements(reply: str) -> tuple[Statement, ...]:
-    """Read what a reply says of the clues; empty if it says that there is nothing.
+    """Read the statements of a reply about the clues; return none if it says that there are none.
+
+    JSON values are read first. Without statements in them, numbered lines are read, and then triples in any form.
 
     Raises:
-        ReplyError: it holds neither statements nor a word that there are none, or says of a clue first this, then that.
+        ReplyError: the reply holds neither statements nor a word that there are none, or two of its JSON values, or
+            lines, state different things about the same clue.
 
     """
-    text = spoken(reply)
-    said = [[stated for value in objects([span.value]) for stated in _stated_in(value)] for span in scan(text)]
-    if not any(said):
-        said = [[stated] for line in text.splitlines() if (stated := _numbered_line(line)) is not None]
-    if not any(said):
-        said = [[Statement(triple) for triple in parse_triples(reply).triples]]
-    _refuse_contradictions(said)
-    found = dict.fromkeys(stated for statements in said for stated in statements)
-    return tuple(stated for stated in found if slots_of(stated.triple) != _NAMES)
+    text = strip_thoughts(reply)
+    groups = [
+        [statement for value in find_objects([span.value]) for statement in _parse_object(value)] for span in scan(text)
+    ]
+    if not any(groups):
+        lines = map(_parse_numbered_line, text.splitlines())
+        groups = [[statement] for statement in lines if statement is not None]
+    if not any(groups):
+        groups = [[Statement(triple) for triple in parse_triples(reply).triples]]
+    _refuse_contradictions(groups)
+    statements = dict.fromkeys(statement for group in groups for statement in group)
+    return tuple(statement for statement in statements if slots_of(statement.triple) != _NAMES)
 
 
-def _refuse_contradictions(said: Sequence[Sequence[Statement]]) -> None:
-    """Refuse values, or lines, of which two say something else of the same clue; one may say several things of it."""
+def _refuse_contradictions(groups: Sequence[Sequence[Statement]]) -> None:
+    """Refuse groups of statements of which two state different triples about the same clue.
+
+    A single group may state several triples about a clue.
+    """
     known: dict[int, set[Triple]] = {}
-    for statements in said:
-        own: dict[int, set[Triple]] = {}
-        for stated in statements:
-            if stated.number is not None:
-                own.setdefault(stated.number, set()).add(stated.triple)
-        for number, triples in own.items():
+    for statements in groups:
+        by_number: dict[int, set[Triple]] = {}
+        for statement in statements:
+            if statement.number is not None:
+                by_number.setdefault(statement.number, set()).add(statement.triple)
+        for number, triples in by_number.items():
             if known.setdefault(number, triples) != triples:
                 raise ReplyError(f"the reply says first one thing, then another, of clue {number}")
 
 
-def _stated_in(value: Mapping[str, Any]) -> list[Statement]:
-    """The statements in an object: `{"clue": 1, "triple": […], "passages": [2]}` or `{"1": […], "2": […]}`."""
+def _parse_object(value: Mapping[str, Any]) -> list[Statement]:
+    """Read the statements of an object: `{"clue": 1, "triple": […], "passages": [2]}` or `{"1": […], "2": […]}`."""
     if value and all(name.isdecimal() for name in value):
-        named = [(int(name[:9]), _triple({"triple": entry})) for name, entry in value.items()]
-        return [Statement(triple, number) for number, triple in named if triple is not None]
+        numbered = [(int(name[:9]), _parse_triple({"triple": entry})) for name, entry in value.items()]
+        return [Statement(triple, number) for number, triple in numbered if triple is not None]
     fields = {name.lower(): entry for name, entry in value.items()}
-    given: Any = next((fields.pop(name) for name in _PASSAGES if name in fields), [])
-    number = next((_NUMBER.search(" ".join(texts(fields.pop(name)))) for name in _CLUE if name in fields), None)
-    triple = _triple(fields)
+    sources: Any = next((fields.pop(name) for name in _PASSAGES if name in fields), [])
+    number = next((_NUMBER.search(" ".join(find_texts(fields.pop(name)))) for name in _CLUE if name in fields), None)
+    triple = _parse_triple(fields)
     if triple is None:
         return []
-    passages = dict.fromkeys(int(number[:9]) for number in _NUMBER.findall(" ".join(texts(given))))
+    passages = dict.fromkeys(int(number[:9]) for number in _NUMBER.findall(" ".join(find_texts(sources))))
     return [Statement(triple, int(number.group()[:9]) if number else None, tuple(passages))]
 
 
-def _numbered_line(line: str) -> Statement | None:
-    """`Clue 1: subject | predicate | object` and its like."""
-    found = _LINE.match(line.strip()) if len(line) <= _LONGEST_LINE else None
-    if found is None:
+def _parse_numbered_line(line: str) -> Statement | None:
+    """Read a line such as `Clue 1: subject | predicate | object`; return None if it is no statement."""
+    match = _NUMBERED_LINE.match(line.strip()) if len(line) <= _MAX_LINE_LENGTH else None
+    if match is None:
         return None
-    triples = _read(found[2])
-    return Statement(triples[0], int(found[1])) if triples else None
+    try:
+        triples = parse_triples(match[2]).triples
+    except ReplyError:
+        return None
+    return Statement(triples[0], int(match[1])) if triples else None
 
 
-def _triple(fields: Mapping[str, Any]) -> Triple | None:
-    """The triple in an object: three named slots, a list of three under some key, or a text with pipes."""
-    slots: list[list[Any]] = [[fields.get(name) for name in _NAMES]]
-    slots += [entry for entry in fields.values() if isinstance(entry, list) and _is_triple(entry)]
-    slots += [entry.split("|") for entry in fields.values() if isinstance(entry, str) and entry.count("|") == 2]
-    for item in slots:
+def _parse_triple(fields: Mapping[str, Any]) -> Triple | None:
+    """Read the triple of an object: three named slots, a list of three under some key, or a text with two pipes.
+
+    Return None if there is none.
+    """
+    candidates: list[list[Any]] = [[fields.get(name) for name in _NAMES]]
+    candidates += [entry for entry in fields.values() if isinstance(entry, list) and _is_triple(entry)]
+    candidates += [entry.split("|") for entry in fields.values() if isinstance(entry, str) and entry.count("|") == 2]
+    for slots in candidates:
         try:
-            return Triple(*map(_text, item))
+            return Triple(*map(_join_names, slots))
         except TripleError:
             continue
     return None
 
 
 def _is_triple(entry: list[Any]) -> bool:
-    """Whether a list is one triple: not three triples, and not three numbers."""
+    """Return True if a list is one triple, rather than three triples or three numbers."""
     return (
         len(entry) == 3
         and all(isinstance(slot, str) for slot in entry[:2])
@@ -262,8 +288,8 @@ def _is_triple(entry: list[Any]) -> bool:
     )
 
 
-def _text(slot: Any) -> Any:
-    """A slot as text; several names joined."""
-    if isinstance(slot, list) and slot and all(isinstance(item, str) for item in slot):
+def _join_names(slot: Any) -> Any:
+    """Return a slot as text, with the names of a list joined by commas; anything else as it is."""
+    if isinstance(slot, list) and slot and all(isinstance(name, str) for name in slot):
         return ", ".join(slot)
     return str(slot) if isinstance(slot, str) else slot

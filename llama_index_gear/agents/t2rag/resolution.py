@@ -1,4 +1,4 @@
-"""What a model says of clues, put where it belongs: values, facts, new clues; only what the material states counts."""
+"""Triple resolution: a model's statements become values, facts and new clues, if the material states them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from llama_index_gear.agents.t2rag.clues import LONE, Clue, Clues, key, names_in, slots_of, unknowns, values_in
+from llama_index_gear.agents.t2rag.clues import (
+    LONE_UNKNOWN,
+    Clue,
+    Clues,
+    clue_key,
+    match_values,
+    slots_of,
+    unknowns_in,
+    unknowns_of,
+)
 from llama_index_gear.triple import StoredTriple, Triple, entity_key, plain
 
 _NO_VALUE = re.compile(
@@ -17,23 +26,23 @@ _NO_VALUE = re.compile(
     r"(?: (?:in|by|from) .*)?|n/?a|none|null|nil|nothing|no (?:information|answer|data)(?: .*)?|tbd)?\W*",
     re.IGNORECASE,
 )
-_LONGEST_VALUE = 300  # characters
-_PASSES = 8  # over statements whose place others may yet make clear
-_EMPTY_WORDS = frozenset(
+_MAX_VALUE_LENGTH = 300  # characters
+_PASSES = 8  # over the statements: a value from one may tell which clue the next is about
+_FUNCTION_WORDS = frozenset(
     "a an the is are was were be been being has have had did does do of in by to at on for with as from and".split()
 )
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]")
-"""Scripts whose words are not set apart by spaces, or carry endings."""
+"""Scripts that put no spaces between words, or attach endings to them."""
 
 
 @dataclass(frozen=True)
 class Statement:
-    """What a language model says of the clues.
+    """A triple that a language model states about the clues.
 
     Attributes:
-        triple: a clue with unknowns filled in, or a fact or clue of its own.
-        number: of the clue; None if the model named none.
-        passages: numbers of the passages that state it, as the model was shown them.
+        triple: a clue with unknowns filled in, a fact about no clue, or a new clue.
+        number: the clue's number; None if the model named none.
+        passages: numbers of the passages that state it, in the numbering of the prompt.
 
     """
 
@@ -44,14 +53,14 @@ class Statement:
 
 @dataclass
 class ResolutionResult:
-    """What was new in what a model said.
+    """The facts, values and clues that a model's statements added.
 
     Attributes:
-        facts: triples without unknowns: clues that are resolved by it, and facts beside them (`number` None).
-        values: unknown → what it turned out to be.
-        introduced: clues that the model brought up.
-        doubted: what was not taken, since no text of the material states it.
-        left_out: clues that the model brought up beyond those that there may be.
+        facts: triples without unknowns: resolved clues, and facts about no clue (`number` None).
+        values: unknown → value.
+        new_clues: clues that the model brought up.
+        ungrounded: statements that were rejected, since no text of the material states them.
+        left_out: number of new clues that were rejected, since there are `max_clues` already.
 
     """
 
@@ -63,216 +72,237 @@ class ResolutionResult:
 
 
 class Material:
-    """Texts in which what a model says is looked for, word by word, without regard to case and accents."""
+    """Texts to check a model's statements against, word by word; case and accents make no difference."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        bare = [_bare(text) for text in texts]
-        self._texts = [(text, set(text.split())) for text in bare]
+        folded = [_strip_accents(text) for text in texts]
+        self._texts = [(text, set(text.split())) for text in folded]
 
     def states(self, names: Sequence[str], values: Sequence[str] = ()) -> bool:
-        """Whether one of the texts has all words of each value, and more than half of those of each name."""
+        """Return True if one text has all words of every value, and more than half of the words of every name."""
         return any(
-            all(_share(value, *text) == 1 for value in values) and all(_share(name, *text) > 0.5 for name in names)
+            all(_word_share(value, *text) == 1 for value in values)
+            and all(_word_share(name, *text) > 0.5 for name in names)
             for text in self._texts
         )
 
 
 def apply_statements(
-    clues: Clues, stated: Sequence[Statement], since: int, most: int, material: Material | None = None
+    clues: Clues, statements: Sequence[Statement], round: int, max_clues: int, material: Material | None = None
 ) -> ResolutionResult:
-    """Take in what a model says.
+    """Apply a model's statements to the clues, and return what they added (T²RAG §4.3, step 2.3).
 
     A statement belongs to the clue whose number it bears, unless its names or its predicate say otherwise: models mix
-    numbers up. Statements about names that are known go first, and a value found in one helps to place the next.
+    numbers up. Statements about known names come first, since a value found in one helps to place the next.
 
     Args:
-        clues: of the question.
-        stated: what the model says.
-        since: the round.
-        most: clues that there may be.
-        material: where a value must be found, beside the names that it is a value for; None: the model's word counts.
+        clues: the question's; changed in place.
+        statements: what the model stated.
+        round: the round of retrieval, from 1.
+        max_clues: the limit on all clues together.
+        material: texts of which one must have a value and the names beside it; None: the model's word counts.
 
     """
-    work = _Placing(clues, since, most, material)
-    waiting = [replace(each, triple=clues.spelled(each.triple)) for each in stated]
-    waiting.sort(key=lambda each: -work.fit(each)[1])
+    placer = _Placer(clues, round, max_clues, material)
+    waiting = [replace(statement, triple=clues.normalize_unknowns(statement.triple)) for statement in statements]
+    waiting.sort(key=lambda statement: -placer.find_clue(statement)[1])
     for _ in range(_PASSES):
-        later = [each for each in waiting if not work.take(each)]
-        if len(later) == len(waiting):
+        unplaced = [statement for statement in waiting if not placer.apply_to_clue(statement)]
+        if len(unplaced) == len(waiting):
             break
-        waiting = later
-    for each in waiting:
-        work.take_beside(each)
-    return work.learnt
+        waiting = unplaced
+    for statement in waiting:
+        placer.add_fact_or_clue(statement)
+    return placer.result
 
 
 @dataclass
-class _Placing:
-    clues: Clues
-    since: int
-    most: int
-    material: Material | None
-    learnt: ResolutionResult = field(default_factory=ResolutionResult)
+class _Placer:
+    """Finds the clue that a statement is about, and applies the statement to it; collects what is new."""
 
-    def fit(self, said: Statement) -> tuple[Clue | None, int]:
-        """The clue that a statement is about, and how many names the two have in the same place."""
+    clues: Clues
+    round: int
+    max_clues: int
+    material: Material | None
+    result: ResolutionResult = field(default_factory=ResolutionResult)
+
+    def find_clue(self, statement: Statement) -> tuple[Clue | None, int]:
+        """Return the clue that a statement is about, and the number of names that both have in the same slot."""
         best: tuple[Clue | None, tuple[int, ...]] = (None, ())
         for clue in self.clues.clues:
-            is_numbered = clue.number == said.number
+            is_numbered = clue.number == statement.number
             if self.clues.state(clue) == "resolved" and not is_numbered:
                 continue
-            shared = self._shared(clue, said.triple)
-            if not is_numbered and not (shared and _alike(clue.triple.predicate, said.triple.predicate)):
+            shared = self._count_shared_names(clue, statement.triple)
+            if not is_numbered and not (shared and _share_a_word(clue.triple.predicate, statement.triple.predicate)):
                 continue
-            is_worded_so = _folded(clue.triple.predicate) == _folded(said.triple.predicate)
-            mark = (shared, int(is_worded_so), int(is_numbered))
-            if mark > best[1]:
-                best = clue, mark
+            is_same_predicate = _fold(clue.triple.predicate) == _fold(statement.triple.predicate)
+            score = (shared, int(is_same_predicate), int(is_numbered))
+            if score > best[1]:
+                best = clue, score
         return best[0], best[1][0] if best[1] else 0
 
-    def take(self, said: Statement) -> bool:
-        """Take a statement as one about a clue; False if there is none that it can be about, as things stand."""
-        same = [clue for clue in self.clues.of("resolved") if key(self.clues.now(clue)) == key(said.triple)]
-        if same:  # said again: another passage may state it
-            self._fact(same[0], said)
+    def apply_to_clue(self, statement: Statement) -> bool:
+        """Apply a statement to the clue that it is about; return False if no clue fits, as things stand."""
+        key = clue_key(statement.triple)
+        repeated = [clue for clue in self.clues.in_state("resolved") if clue_key(self.clues.current(clue)) == key]
+        if repeated:  # another passage may state it
+            self._add_fact(repeated[0], statement)
             return True
-        clue, _ = self.fit(said)
+        clue, _ = self.find_clue(statement)
         if clue is None:
             return False
-        if self.clues.state(clue) == "resolved":  # said otherwise: the first word stands
+        if self.clues.state(clue) == "resolved":  # a contradiction: the first statement stands
             return True
-        triple = self._aligned(clue, said.triple)
+        triple = self._align(clue, statement.triple)
         if triple is None:
             return False
-        now = self.clues.now(clue)
-        values = {name: value for name, value in values_in(now, triple).items() if not says_nothing(value)}
-        names = [theirs for mine, theirs in _ends(now, triple) if not names_in(mine)]
-        asked = [theirs for mine, theirs in zip(slots_of(now), slots_of(triple), strict=True) if names_in(mine)]
-        is_whole = not unknowns(triple) and not any(map(says_nothing, asked))
-        if not values and not is_whole:
-            return True  # the clue again, nothing filled in
-        if not self._is_grounded(names if values else [triple.subject, triple.object], list(values.values())):
-            self.learnt.ungrounded.append(said)
-            return True
-        self.clues.bind(values)
-        self.learnt.values.update({self.clues.written(name): value for name, value in values.items()})
-        now = self.clues.now(clue)
-        if not unknowns(now):
-            self.clues.settle(clue, now if values else said.triple)
-        elif is_whole:
-            self.clues.settle(clue, said.triple)  # it says what was asked in a shape of its own
-        if self.clues.state(clue) == "resolved":
-            self._fact(clue, said)
+        self._fill_in(clue, triple, statement)
         return True
 
-    def take_beside(self, said: Statement) -> None:
-        """Take a statement that is about no clue: a fact of its own, or a new clue."""
-        if any(names_in(slot) or LONE.fullmatch(slot) for slot in slots_of(said.triple)):
-            added = self.clues.add([said.triple], self.since, self.most)
-            self.learnt.new_clues += added
-            self.learnt.left_out += not added and len(self.clues.clues) >= self.most
-        elif not any(map(says_nothing, slots_of(said.triple))):
-            names = [said.triple.subject, said.triple.object]
-            kept = self.learnt.facts if self._is_grounded(names, names) else self.learnt.ungrounded
-            kept.append(Statement(said.triple, None, said.passages))
+    def add_fact_or_clue(self, statement: Statement) -> None:
+        """Add a statement that is about no clue: as a new clue if it has an unknown, else as a fact."""
+        slots = slots_of(statement.triple)
+        if any(unknowns_in(slot) or LONE_UNKNOWN.fullmatch(slot) for slot in slots):
+            added = self.clues.add([statement.triple], self.round, self.max_clues)
+            self.result.new_clues += added
+            self.result.left_out += not added and len(self.clues.clues) >= self.max_clues
+        elif not any(map(says_nothing, slots)):
+            names = [statement.triple.subject, statement.triple.object]
+            kept = self.result.facts if self._is_grounded(names, names) else self.result.ungrounded
+            kept.append(Statement(statement.triple, None, statement.passages))
 
-    def _fact(self, clue: Clue, said: Statement) -> None:
-        self.learnt.facts.append(Statement(self.clues.now(clue), clue.number, said.passages))
+    def _fill_in(self, clue: Clue, triple: Triple, statement: Statement) -> None:
+        """Fill the clue's unknowns in from the aligned triple of a statement, if the material states its values."""
+        current = self.clues.current(clue)
+        values = {name: value for name, value in match_values(current, triple).items() if not says_nothing(value)}
+        names = [slot for clue_slot, slot in _pair_ends(current, triple) if not unknowns_in(clue_slot)]
+        answers = [
+            slot for clue_slot, slot in zip(slots_of(current), slots_of(triple), strict=True) if unknowns_in(clue_slot)
+        ]
+        is_whole = not unknowns_of(triple) and not any(map(says_nothing, answers))
+        if not values and not is_whole:
+            return  # it repeats the clue, with nothing filled in
+        if not self._is_grounded(names if values else [triple.subject, triple.object], list(values.values())):
+            self.result.ungrounded.append(statement)
+            return
+        self.clues.bind(values)
+        self.result.values.update({self.clues.written_name(name): value for name, value in values.items()})
+        current = self.clues.current(clue)
+        if not unknowns_of(current):
+            self.clues.settle(clue, current if values else statement.triple)
+        elif is_whole:
+            self.clues.settle(clue, statement.triple)  # it answers the clue in a shape of its own
+        if self.clues.state(clue) == "resolved":
+            self._add_fact(clue, statement)
+
+    def _add_fact(self, clue: Clue, statement: Statement) -> None:
+        self.result.facts.append(Statement(self.clues.current(clue), clue.number, statement.passages))
 
     def _is_grounded(self, names: Sequence[str], values: Sequence[str]) -> bool:
         return self.material is None or self.material.states(names, values)
 
-    def _shared(self, clue: Clue, triple: Triple) -> int:
-        ends = _ends(self.clues.now(clue), triple)
-        return sum(not names_in(mine) and _folded(mine) == _folded(theirs) for mine, theirs in ends)
+    def _count_shared_names(self, clue: Clue, triple: Triple) -> int:
+        ends = _pair_ends(self.clues.current(clue), triple)
+        return sum(not unknowns_in(clue_slot) and _fold(clue_slot) == _fold(slot) for clue_slot, slot in ends)
 
-    def _aligned(self, clue: Clue, triple: Triple) -> Triple | None:
-        """The triple, turned round if the clue says it the other way; None if it is about something else.
+    def _align(self, clue: Clue, triple: Triple) -> Triple | None:
+        """Return the triple in the clue's direction, or None if it is about something else.
 
-        A clue that names nothing takes what is said only if no other clue could tell what its unknowns are.
+        A clue that names nothing takes a triple only if no other open clue can determine its unknowns.
         """
-        now = self.clues.now(clue)
-        if all(names_in(mine) for mine in (now.subject, now.object)):
-            return None if self._is_told_elsewhere(clue) else triple
-        for each in (triple, Triple(triple.object, triple.predicate, triple.subject)):
-            if all(names_in(mine) or _same_name(mine, theirs) for mine, theirs in _ends(now, each)):
-                return each
+        current = self.clues.current(clue)
+        if all(unknowns_in(slot) for slot in (current.subject, current.object)):
+            return None if self._is_determined_elsewhere(clue) else triple
+        for candidate in (triple, Triple(triple.object, triple.predicate, triple.subject)):
+            ends = _pair_ends(current, candidate)
+            if all(unknowns_in(clue_slot) or _is_same_name(clue_slot, slot) for clue_slot, slot in ends):
+                return candidate
         return None
 
-    def _is_told_elsewhere(self, clue: Clue) -> bool:
-        mine = set(unknowns(self.clues.now(clue)))
-        others = (self.clues.now(other) for other in self.clues.of("searchable", "fuzzy") if other is not clue)
+    def _is_determined_elsewhere(self, clue: Clue) -> bool:
+        """Return True if another open clue shares an unknown with this one, and names something."""
+        names = set(unknowns_of(self.clues.current(clue)))
+        open_clues = self.clues.in_state("searchable", "fuzzy")
+        others = (self.clues.current(other) for other in open_clues if other is not clue)
         return any(
-            mine & set(unknowns(other)) and not all(map(names_in, (other.subject, other.object))) for other in others
+            names & set(unknowns_of(other)) and not all(map(unknowns_in, (other.subject, other.object)))
+            for other in others
         )
 
 
-def same(triple: Triple) -> tuple[str, ...]:
-    """What two triples that state the same fact have in common."""
+def fact_key(triple: Triple) -> tuple[str, ...]:
+    """Return a key that two triples share if they state the same fact."""
     return tuple(entity_key(slot) for slots in plain([triple]) for slot in slots)
 
 
-def supporting_passages(said: Statement, texts: Mapping[str, str], propositions: Sequence[StoredTriple]) -> list[str]:
-    """Ids of the passages that state a fact: of those named, and those of an equal proposition, else of all shown.
+def supporting_passages(
+    statement: Statement, texts: Mapping[str, str], propositions: Sequence[StoredTriple]
+) -> list[str]:
+    """Return ids of the passages that state a fact, without repetition.
 
-    A passage that has not more than half of the words of each of its names does not state it, whatever the model says.
+    These are the passages that the model named and those of an equal proposition; without any, all passages that were
+    shown. Of the named and the shown ones only those count that have more than half of the words of each of the fact's
+    names, whatever the model says.
 
     Args:
-        said: the fact, and the numbers of the passages that the model named.
+        statement: the fact, and the numbers of the passages that the model named.
         texts: id → text of the passages, in the order in which the model was shown them.
-        propositions: that the model was shown.
+        propositions: the propositions that the model was shown.
 
     """
     ids = list(texts)
-    names = [said.triple.subject, said.triple.object]
-    stated = {passage_id for passage_id, text in texts.items() if Material([text]).states(names)}
-    named = [ids[number - 1] for number in said.passages if 1 <= number <= len(ids)]
-    told = [passage_id for passage_id in named if passage_id in stated]
-    told += [each.passage_id for each in propositions if same(each.triple) == same(said.triple)]
-    return list(dict.fromkeys(told or (passage_id for passage_id in ids if passage_id in stated)))
+    names = [statement.triple.subject, statement.triple.object]
+    stating = {passage_id for passage_id, text in texts.items() if Material([text]).states(names)}
+    named = [ids[number - 1] for number in statement.passages if 1 <= number <= len(ids)]
+    supporting = [passage_id for passage_id in named if passage_id in stating]
+    key = fact_key(statement.triple)
+    supporting += [proposition.passage_id for proposition in propositions if fact_key(proposition.triple) == key]
+    return list(dict.fromkeys(supporting or (passage_id for passage_id in ids if passage_id in stating)))
 
 
 def says_nothing(value: str) -> bool:
-    """Whether a slot is a way to say that there is no value."""
-    return len(value) > _LONGEST_VALUE or bool(_NO_VALUE.fullmatch(value))
+    """Return True if a slot is a way to say that there is no value, or too long to be one."""
+    return len(value) > _MAX_VALUE_LENGTH or bool(_NO_VALUE.fullmatch(value))
 
 
-def _ends(one: Triple, two: Triple) -> list[tuple[str, str]]:
+def _pair_ends(one: Triple, two: Triple) -> list[tuple[str, str]]:
+    """Return the two subjects and the two objects, as pairs."""
     return [(one.subject, two.subject), (one.object, two.object)]
 
 
 @lru_cache(4096)
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     return entity_key(text)
 
 
 @lru_cache(4096)
-def _words(text: str) -> tuple[str, ...]:
-    """The words of a text that say something, without accents; all of them if none does."""
-    words = _bare(text).split()
-    return tuple(word for word in words if word not in _EMPTY_WORDS) or tuple(words)
+def _content_words(text: str) -> tuple[str, ...]:
+    """Return the words of a text, folded, without function words; all of them if it has no others."""
+    words = _strip_accents(text).split()
+    return tuple(word for word in words if word not in _FUNCTION_WORDS) or tuple(words)
 
 
-def _bare(text: str) -> str:
-    """The text folded, without accents."""
-    return "".join(mark for mark in unicodedata.normalize("NFKD", _folded(text)) if not unicodedata.combining(mark))
+def _strip_accents(text: str) -> str:
+    """Fold a text and remove its accents."""
+    return "".join(mark for mark in unicodedata.normalize("NFKD", _fold(text)) if not unicodedata.combining(mark))
 
 
-def _share(name: str, text: str, words: set[str]) -> float:
-    """The share of a name's words that a text has."""
-    if _UNSPACED.search(name) and _bare(name) in text:
+def _word_share(name: str, text: str, words: set[str]) -> float:
+    """Return the share of a name's words that a text has, from 0 to 1."""
+    if _UNSPACED.search(name) and _strip_accents(name) in text:
         return 1.0
-    mine = _words(name)
-    return sum(word in words for word in mine) / len(mine) if mine else 1.0
+    name_words = _content_words(name)
+    return sum(word in words for word in name_words) / len(name_words) if name_words else 1.0
 
 
-def _alike(one: str, two: str) -> bool:
-    """Whether two predicates share a word that says something, or every word."""
-    words, others = set(_folded(one).split()), set(_folded(two).split())
-    return bool((words & others) - _EMPTY_WORDS) or words == others
+def _share_a_word(one: str, two: str) -> bool:
+    """Return True if two predicates share a content word, or have the same words."""
+    words, others = set(_fold(one).split()), set(_fold(two).split())
+    return bool((words & others) - _FUNCTION_WORDS) or words == others
 
 
-def _same_name(one: str, two: str) -> bool:
-    """Whether one name has all words of the other."""
-    words, others = set(_words(one)), set(_words(two))
+def _is_same_name(one: str, two: str) -> bool:
+    """Return True if one name has all words of the other."""
+    words, others = set(_content_words(one)), set(_content_words(two))
     return words <= others or others <= words

@@ -18,7 +18,7 @@ from llama_index_gear.agents.gear.reasoning import parse_facts_and_verdict, pars
 from llama_index_gear.agents.t2rag.dialogue import DECOMPOSE_PROMPT, parse_decomposition, parse_statements
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.extraction.calls import parse_extraction, parse_shared_extraction
-from llama_index_gear.llm.parsing import LONGEST_REPLY, parse_numbered, parse_triples
+from llama_index_gear.llm.parsing import MAX_REPLY_LENGTH, parse_numbered, parse_triples
 from llama_index_gear.requests import Reply
 
 DRAWN = int(os.environ.get("GEAR_DRAWN_REPLIES", "200"))
@@ -142,7 +142,7 @@ def test_huge_replies_are_read_or_refused() -> None:
     chance = random.Random(SEED)
     for parser in PARSERS.values():
         reply = drawn_reply(chance) or "["
-        for size in (LONGEST_REPLY // 5, LONGEST_REPLY + 1):
+        for size in (MAX_REPLY_LENGTH // 5, MAX_REPLY_LENGTH + 1):
             try:
                 parser((reply * (size // len(reply) + 1))[:size])
             except ReplyError:

@@ -15,8 +15,8 @@ from llama_index_gear.agents.gear.external import parse_decision, parse_ranking
 from llama_index_gear.agents.gear.reasoning import parse_facts_and_verdict, parse_query, parse_verdict
 from llama_index_gear.agents.t2rag.dialogue import parse_decomposition, parse_statements
 from llama_index_gear.errors import ReplyError
-from llama_index_gear.llm.json_scan import UNSEARCHED, Fields, Number, forms, objects, scan, texts
-from llama_index_gear.llm.parsing import LONGEST_REPLY, parse_numbered, parse_triples
+from llama_index_gear.llm.json_scan import UNSEARCHED, Fields, Number, find_forms, find_objects, find_texts, scan
+from llama_index_gear.llm.parsing import MAX_REPLY_LENGTH, parse_numbered, parse_triples
 
 PARSERS: dict[str, Callable[[str], Any]] = {
     "triples": parse_triples,
@@ -63,16 +63,16 @@ def test_numbers_are_texts_that_are_known_for_numbers() -> None:
 
 def test_objects_come_outermost_first_and_in_order() -> None:
     text = '{"a": {"b": {}}, "c": [[{"d": 1}], {"e": 2}]} {"f": 3}'
-    assert [list(fields) for fields in objects(found(text))] == [["a", "c"], ["b"], [], ["d"], ["e"], ["f"]]
+    assert [list(fields) for fields in find_objects(found(text))] == [["a", "c"], ["b"], [], ["d"], ["e"], ["f"]]
 
 
 def test_a_form_has_all_that_is_said_of_a_name_whatever_its_case() -> None:
     values = found('{"x": [{"Key": 1, "b": 2, "KEY": 3, "Key": 4}], "key ": 5}')
-    assert forms(values, "key") == [{"key": ["1", "3", "4"], "b": ["2"]}]
+    assert find_forms(values, "key") == [{"key": ["1", "3", "4"], "b": ["2"]}]
 
 
 def test_texts_of_lists_in_lists() -> None:
-    assert list(texts(found('[["a", [1, {"b": "c"}, null, true]], "d"]')[0])) == ["a", "1", "d"]
+    assert list(find_texts(found('[["a", [1, {"b": "c"}, null, true]], "d"]')[0])) == ["a", "1", "d"]
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_the_search_ends_and_says_so(text: str) -> None:
 @pytest.mark.parametrize("parser", PARSERS)
 def test_a_reply_that_no_one_asked_for_is_not_read(parser: str) -> None:
     reply = '{"triples": [["a", "b", "c"]], "answerable": true, "sufficient": true, "query": "Who?"} [1]'
-    long = reply + " " * (LONGEST_REPLY + 1 - len(reply))
+    long = reply + " " * (MAX_REPLY_LENGTH + 1 - len(reply))
     if parser == "numbered":
         assert parse_numbered(long, 9) == {}
         return

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llama_index_gear.errors import ReplyError
-from llama_index_gear.llm.parsing import LONGEST_REPLY, parse_triples, spoken
+from llama_index_gear.llm.parsing import MAX_REPLY_LENGTH, parse_triples, strip_thoughts
 from llama_index_gear.triple import Triple
 
 REPLIES = Path(__file__).parent / "replies"
@@ -59,13 +59,13 @@ FACT = "A | x | B"
     ],
 )
 def test_what_was_thought_and_what_is_said(reply: str, left: str) -> None:
-    assert spoken(reply) == left
+    assert strip_thoughts(reply) == left
 
 
 @given(st.lists(st.sampled_from(["<think>", "</think>", "\n", FACT, '["A", "y", "C"]', '"', "[", " ", "hm."])))
 def test_thoughts_are_a_beginning(pieces: list[str]) -> None:
     reply = "".join(pieces)
-    left = spoken(reply)
+    left = strip_thoughts(reply)
     assert reply.rstrip().endswith(left)
     if "</think>" not in reply and not reply.lstrip().startswith("<think>"):
         assert left == reply.strip()
@@ -184,7 +184,7 @@ def test_long_garbage_is_read_in_linear_time(start: str, unit: str, size: int) -
 
 def test_half_a_megabyte_of_noise_around_a_triple() -> None:
     noise = "It isn't said, (as far as I can see) that it's so. " * 4_700
-    assert len(noise) * 2 > 0.95 * LONGEST_REPLY
+    assert len(noise) * 2 > 0.95 * MAX_REPLY_LENGTH
     assert parse_triples(f'{noise}\n[["a", "b", "c"]]\n{noise}').triples == (Triple("a", "b", "c"),)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llama_index_gear.trace.evidence import Call, Linked, PassageLink, Source, Step, Walked
-from llama_index_gear.trace.trace import Trace, TraceEvent, stream_trace, take_trace, traced, tracing
+from llama_index_gear.trace.trace import Trace, TraceEvent, run_traced, stream_trace, take_trace, use_trace
 
 FATHER = ["Stephen Curry", "father", "Dell Curry"]
 JOINED = ["Dell Curry", "joined", "Charlotte Hornets"]
@@ -234,7 +234,7 @@ def test_without_a_wish_the_trace_is_new() -> None:
 
 def test_a_trace_is_claimed_once_and_keeps_its_question() -> None:
     trace = Trace(question="As asked?")
-    with tracing(trace):
+    with use_trace(trace):
         assert take_trace("Who?") is trace
         inner = take_trace("Who?")
         assert inner is not trace and inner == Trace(question="Who?")
@@ -243,18 +243,18 @@ def test_a_trace_is_claimed_once_and_keeps_its_question() -> None:
 
 def test_what_is_not_claimed_inside_is_not_claimed_outside() -> None:
     trace = Trace(question="Who?")
-    with tracing(trace):
+    with use_trace(trace):
         pass
     assert take_trace("Who?") is not trace
-    with contextlib.suppress(KeyError), tracing(trace):
+    with contextlib.suppress(KeyError), use_trace(trace):
         raise KeyError
     assert take_trace("Who?") is not trace
 
 
 def test_the_inner_wish_counts_inside_and_the_outer_one_behind_it() -> None:
     outer, inner = Trace(question="outer"), Trace(question="inner")
-    with tracing(outer):
-        with tracing(inner):
+    with use_trace(outer):
+        with use_trace(inner):
             assert take_trace("Who?") is inner
             assert take_trace("Who?") not in (inner, outer)
         assert take_trace("Who?") is outer
@@ -263,16 +263,16 @@ def test_the_inner_wish_counts_inside_and_the_outer_one_behind_it() -> None:
 
 def test_an_outer_wish_that_was_granted_does_not_come_back() -> None:
     outer, inner = Trace(question="outer"), Trace(question="inner")
-    with tracing(outer):
+    with use_trace(outer):
         assert take_trace("Who?") is outer
-        with tracing(inner):
+        with use_trace(inner):
             pass
         assert take_trace("Who?") == Trace(question="Who?")
 
 
 def test_a_wish_is_heard_in_its_own_context_alone() -> None:
     trace, elsewhere = Trace(question="Who?"), copy_context()
-    with tracing(trace):
+    with use_trace(trace):
         assert elsewhere.run(take_trace, "Who?") is not trace
         assert copy_context().run(take_trace, "Who?") is trace
 
@@ -423,4 +423,4 @@ def test_sync_work_that_is_traced_sees_what_its_caller_set() -> None:
     variable: ContextVar[str] = ContextVar("variable", default="nothing")
     variable.set("the caller's")
     trace = Trace(question="q")
-    assert traced(trace, lambda: (variable.get(), take_trace("q") is trace)) == ("the caller's", True)
+    assert run_traced(trace, lambda: (variable.get(), take_trace("q") is trace)) == ("the caller's", True)

@@ -45,7 +45,7 @@ from llama_index_gear.agents.gear.reasoning import GIST_PROMPT, READ_AND_REASON_
 from llama_index_gear.agents.loop import Budget, agent_flow
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.flow import arun, run
-from llama_index_gear.llm.prompting import as_passage
+from llama_index_gear.llm.prompting import escape_passage
 from llama_index_gear.retrievers.base import GeAREvent
 from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
 from llama_index_gear.trace.trace import TraceEvent
@@ -1173,8 +1173,8 @@ async def test_an_order_in_a_passage_changes_neither_queries_nor_end(
             assert fenced(prompt)[1] == fenced(harmless)[1]
         shown = [prompt for prompt in troubled.history if ORDER in fenced(prompt)[0]]
         assert shown[:2] == troubled.history[:2]  # the reader saw it, and the note-taker
-        assert as_passage(hidden) in shown[0]
-        assert "#####" not in as_passage(hidden) and "[2]" not in as_passage(hidden)
+        assert escape_passage(hidden) in shown[0]
+        assert "#####" not in escape_passage(hidden) and "[2]" not in escape_passage(hidden)
     other.close()
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llama_index_gear.agents.t2rag.clues import Clues, names_in, proposition, unknowns
+from llama_index_gear.agents.t2rag.clues import Clues, build_proposition, unknowns_in, unknowns_of
 from llama_index_gear.agents.t2rag.resolution import Material, Statement, apply_statements
 from llama_index_gear.triple import Triple
 
@@ -34,7 +34,7 @@ def said(*texts: str) -> list[Statement]:
 
 
 def now(known: Clues) -> list[str]:
-    return [" | ".join((each.subject, each.predicate, each.object)) for each in map(known.now, known.clues)]
+    return [" | ".join((each.subject, each.predicate, each.object)) for each in map(known.current, known.clues)]
 
 
 def states(known: Clues) -> list[str]:
@@ -59,7 +59,7 @@ def states(known: Clues) -> list[str]:
     ],
 )
 def test_where_an_unknown_stands_in_a_slot(slot: str, names: tuple[str, ...]) -> None:
-    assert names_in(slot) == names
+    assert unknowns_in(slot) == names
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_a_clue_is_what_its_unknowns_make_it(text: str, state: str) -> None:
 
 def test_lone_question_marks_are_different_unknowns_and_names_are_not() -> None:
     known = clues("A | is | ?", "B | is | ?", "?who | is | C", "?Who | was | D")
-    assert known.open() == ["?1", "?2", "?who"]
+    assert known.open_unknowns() == ["?1", "?2", "?who"]
     known = clues("A | is | ?1", "B | is | ?")
-    assert known.open() == ["?1", "?2"]
+    assert known.open_unknowns() == ["?1", "?2"]
 
 
 def test_an_unknown_that_is_found_is_found_everywhere() -> None:
@@ -99,13 +99,13 @@ def test_an_unknown_that_is_found_is_found_everywhere() -> None:
     assert now(known) == ["Gift | directed by | Curtiz", "Curtiz | born in | ?town", "Curtiz's wife | born in | ?town"]
     assert states(known) == ["resolved", "searchable", "searchable"]
     apply_statements(known, said("3: Curtiz's wife | born in | Rome"), 2, 32)
-    assert known.open() == [] and now(known)[1] == "Curtiz | born in | Rome"
+    assert known.open_unknowns() == [] and now(known)[1] == "Curtiz | born in | Rome"
 
 
 def test_one_unknown_of_several_may_be_filled() -> None:
     known = clues("?who | joined | ?club")
     learnt = apply_statements(known, said("1: Dell Curry | joined | ?club"), 1, 32)
-    assert (learnt.facts, states(known), known.open()) == ([], ["searchable"], ["?club"])
+    assert (learnt.facts, states(known), known.open_unknowns()) == ([], ["searchable"], ["?club"])
     learnt = apply_statements(known, said("1: Dell Curry | joined | the Hornets"), 2, 32)
     assert [each.triple for each in learnt.facts] == [triple("Dell Curry | joined | the Hornets")]
 
@@ -128,7 +128,7 @@ def test_a_value_inside_a_slot() -> None:
 def test_a_way_to_say_nothing_is_no_value(nothing: str) -> None:
     known = clues("Gift | costs | ?sum")
     learnt = apply_statements(known, said(f"1: Gift | costs | {nothing}"), 1, 32)
-    assert (known.open(), learnt.facts, learnt.new_clues) == (["?sum"], [], [])
+    assert (known.open_unknowns(), learnt.facts, learnt.new_clues) == (["?sum"], [], [])
 
 
 @pytest.mark.parametrize("value", ["no", "0", "Nothing but Trouble", "Nonesuch", "Unknown Pleasures", "n", "1886"])
@@ -141,7 +141,7 @@ def test_short_and_odd_values_are_values(value: str) -> None:
 def test_a_value_of_a_page_is_none() -> None:
     known = clues("Gift | is | ?x")
     apply_statements(known, said(f"1: Gift | is | {'very ' * 200}long"), 1, 32)
-    assert known.open() == ["?x"]
+    assert known.open_unknowns() == ["?x"]
 
 
 # -- where a statement belongs ----------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def test_without_numbers_names_and_predicate_say_where() -> None:
 def test_without_a_number_another_predicate_is_another_fact() -> None:
     known = clues("Curtiz | born in | ?year")
     learnt = apply_statements(known, said("Curtiz | nationality | Hungarian"), 1, 32)
-    assert known.open() == ["?year"] and [(each.number, each.triple.object) for each in learnt.facts] == [
+    assert known.open_unknowns() == ["?year"] and [(each.number, each.triple.object) for each in learnt.facts] == [
         (None, "Hungarian")
     ]
 
@@ -178,7 +178,7 @@ def test_without_a_number_another_predicate_is_another_fact() -> None:
 def test_a_numbered_statement_about_other_names_is_not_an_answer() -> None:
     known = clues("Gift | directed by | ?a")
     learnt = apply_statements(known, said("1: Casablanca | directed by | Curtiz"), 1, 32)
-    assert known.open() == ["?a"] and [each.number for each in learnt.facts] == [None]
+    assert known.open_unknowns() == ["?a"] and [each.number for each in learnt.facts] == [None]
 
 
 def test_a_name_may_be_written_in_another_way() -> None:
@@ -214,7 +214,7 @@ def test_two_statements_that_meet_in_one_value() -> None:
 
 def test_a_given_clue_is_a_fact_when_it_is_stated() -> None:
     known = clues("Paris | capital of | France")
-    assert known.open() == [] and states(known) == ["given"]
+    assert known.open_unknowns() == [] and states(known) == ["given"]
     learnt = apply_statements(known, said("1: Paris | is the capital of | France"), 1, 32)
     assert states(known) == ["resolved"] and len(learnt.facts) == 1
 
@@ -224,8 +224,8 @@ def test_new_clues() -> None:
     learnt = apply_statements(
         known, said("?a | grew up in | ?town", "9: Annet | made by | ?", "1: Gift | directed by | ?a"), 1, 32
     )
-    assert [(clue.number, clue.since) for clue in learnt.new_clues] == [(2, 1), (3, 1)]
-    assert known.open() == ["?a", "?town", "?1"]
+    assert [(clue.number, clue.round) for clue in learnt.new_clues] == [(2, 1), (3, 1)]
+    assert known.open_unknowns() == ["?a", "?town", "?1"]
     learnt = apply_statements(known, said("?A | grew up in | ?town"), 2, 32)
     assert learnt.new_clues == []
     assert apply_statements(known, said("?b | made | ?c"), 2, 3).new_clues == []  # no more than three
@@ -279,7 +279,7 @@ def test_only_what_the_material_states_is_learnt() -> None:
     ],
 )
 def test_what_a_clue_is_searched_by(text: str, searched: str) -> None:
-    assert proposition(triple(text)) == searched
+    assert build_proposition(triple(text)) == searched
 
 
 # -- what a review found ----------------------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ def test_a_clue_that_others_filled_is_not_confirmed_by_that() -> None:
 def test_a_clue_without_a_name_does_not_tell_what_an_anchored_one_asks() -> None:
     known = clues("Gift | directed by | ?who", "?who | born in | ?year")
     learnt = apply_statements(known, said("2: Carlmar | born in | 1911"), 1, 32)
-    assert known.open() == ["?who", "?year"] and [each.number for each in learnt.facts] == [None]
+    assert known.open_unknowns() == ["?who", "?year"] and [each.number for each in learnt.facts] == [None]
     apply_statements(known, said("2: Curtiz | born in | 1886", "1: Gift | directed by | Curtiz"), 2, 32)
     assert known.values == {"who": "Curtiz", "year": "1886"}
 
@@ -307,25 +307,25 @@ def test_a_resolved_clue_said_again_fills_no_sibling() -> None:
     known = clues("Curtiz | born in | ?place", "Curtiz | born on | ?date")
     told = said("1: Curtiz | born in | Budapest", "1: Curtiz | born in | Budapest", "1: Curtiz | born in | Vienna")
     learnt = apply_statements(known, told, 1, 32)
-    assert known.open() == ["?date"] and [each.number for each in learnt.facts] == [1, 1]
+    assert known.open_unknowns() == ["?date"] and [each.number for each in learnt.facts] == [1, 1]
     apply_statements(known, said("Curtiz | born in | Budapest"), 2, 32)
-    assert known.open() == ["?date"]
+    assert known.open_unknowns() == ["?date"]
 
 
 def test_one_shared_surname_is_not_the_same_name() -> None:
     known = clues("Dell Curry | born in | ?place")
     learnt = apply_statements(known, said("1: Stephen Curry | born in | Akron"), 1, 32)
-    assert known.open() == ["?place"] and [each.triple.subject for each in learnt.facts] == ["Stephen Curry"]
+    assert known.open_unknowns() == ["?place"] and [each.triple.subject for each in learnt.facts] == ["Stephen Curry"]
     for name in ("Curry", "Wardell Dell Curry", "Dell Curry (basketball player)"):
         known = clues("Dell Curry | born in | ?place")
         apply_statements(known, said(f"1: {name} | born in | Grottoes"), 1, 32)
-        assert known.open() == []
+        assert known.open_unknowns() == []
 
 
 def test_the_predicate_outweighs_a_wrong_number() -> None:
     known = clues("Gift | directed by | ?a", "Gift | released in | ?y")
     apply_statements(known, said("1: Gift | released in | 1931"), 1, 32)
-    assert (known.values, known.open()) == ({"y": "1931"}, ["?a"])
+    assert (known.values, known.open_unknowns()) == ({"y": "1931"}, ["?a"])
 
 
 def test_a_claim_takes_both_its_names_to_be_confirmed() -> None:
@@ -343,12 +343,12 @@ def test_an_unknown_that_is_a_whole_slot_however_it_is_written(unknown: str) -> 
     known = clues(f"Gift | directed by | {unknown}", f"{unknown} | born in | ?year")
     apply_statements(known, said("1: Gift | directed by | Curtiz"), 1, 32)
     assert now(known)[1] == "Curtiz | born in | ?year"
-    assert proposition(clues(f"Gift | directed by | {unknown}").clues[0].triple) == "Gift directed by"
+    assert build_proposition(clues(f"Gift | directed by | {unknown}").clues[0].triple) == "Gift directed by"
 
 
 def test_words_behind_an_unknown_that_has_its_name_elsewhere_are_no_part_of_it() -> None:
     known = clues("Gift | made in | ?country", "Bob | king of | ?country at that time", "?birth year | of | Bob")
-    assert known.open() == ["?country", "?birth_year"]
+    assert known.open_unknowns() == ["?country", "?birth_year"]
     apply_statements(known, said("1: Gift | made in | France"), 1, 32)
     assert now(known)[1] == "Bob | king of | France at that time"
 
@@ -360,7 +360,7 @@ def test_long_slots_with_many_unknowns_take_no_time() -> None:
         clues("a | is | ?a a ?b a ?c a ?d a ?e b"), [Statement(Triple("a", "is", "a " * 3000 + "c"), 1)], 1, 32
     )
     apply_statements(clues("a | is | ?a a ?b a ?c b"), [Statement(Triple("a", "is", "a " * 200 + "c"), 1)], 1, 32)
-    assert time.process_time() - start < 5 and len(unknowns(one)) == 5
+    assert time.process_time() - start < 5 and len(unknowns_of(one)) == 5
 
 
 def test_a_citation_is_no_part_of_a_value() -> None:
@@ -382,7 +382,7 @@ def test_more_than_half_of_a_name() -> None:
 
 
 def test_a_lone_question_mark_takes_no_name_that_is_taken_later() -> None:
-    assert clues("B | is | ?", "A | is | ?1").open() == ["?2", "?1"]
+    assert clues("B | is | ?", "A | is | ?1").open_unknowns() == ["?2", "?1"]
 
 
 def test_a_chain_told_from_its_end() -> None:
@@ -412,21 +412,21 @@ def test_what_always_holds(asked: list[Triple], rounds: list[list[Statement]]) -
     known = Clues()
     known.add(asked, 0, 32)
     for number, stated in enumerate(rounds, start=1):
-        resolved = {clue.number: known.now(clue) for clue in known.of("resolved")}
-        values, names = dict(known.values), set(known.open())
+        resolved = {clue.number: known.current(clue) for clue in known.in_state("resolved")}
+        values, names = dict(known.values), set(known.open_unknowns())
         learnt = apply_statements(known, stated, number, 32)
-        assert all(known.now(clue) == resolved[clue.number] for clue in known.clues if clue.number in resolved)
+        assert all(known.current(clue) == resolved[clue.number] for clue in known.clues if clue.number in resolved)
         assert values.items() <= known.values.items()
         new_clues = _names(known, (clue.triple for clue in learnt.new_clues))
-        assert set(known.open()) <= names | new_clues
-        assert not any(unknowns(each.triple) for each in learnt.facts)
+        assert set(known.open_unknowns()) <= names | new_clues
+        assert not any(unknowns_of(each.triple) for each in learnt.facts)
         told = [(each.number, each.triple) for each in learnt.facts]
         for clue in known.clues:  # what is resolved was stated, now or before
             if known.state(clue) == "resolved" and clue.number not in resolved:
-                assert (clue.number, known.now(clue)) in told
+                assert (clue.number, known.current(clue)) in told
 
 
 def _names(known: Clues, triples: Iterable[Triple]) -> set[str]:
     fresh = Clues()
     fresh.add(triples, 0, 32)
-    return set(fresh.open())
+    return set(fresh.open_unknowns())

@@ -136,7 +136,7 @@ async def test_two_films_two_directors_two_years(store: GeARVectorStore, mode: M
         ("Carlmar born in 1911", "resolved"),
     ]
     assert one.values == {"?directorA": "Curtiz", "?directorB": "Carlmar", "?yearB": "1911"}
-    assert [(each.name, each.since, each.tried) for each in one.open] == [("?yearA", 0, [])]
+    assert [(each.name, each.round, each.tried) for each in one.open] == [("?yearA", 0, [])]
     assert [state for _, state in states(trace, 2)] == ["resolved"] * 4
     assert two.values == {"?yearA": "1886"} and two.open == [] and trace.open == []
     assert trace.gist == [
@@ -290,7 +290,7 @@ async def test_a_round_that_resolves_nothing_ends_it(store: GeARVectorStore, mod
     response, trace = await ask(mode, T2RAGQueryEngine.from_vector_store(store, llm=llm), "Who paid for Gift?")
     assert (trace.stopped, len(trace.steps), trace.llm_calls, llm.remaining) == ("nothing new", 1, 2, 0)
     assert response.metadata["gear_open"] == ["?sum", "?who"]
-    assert [(each.name, each.since, each.tried) for each in trace.steps[0].open] == [
+    assert [(each.name, each.round, each.tried) for each in trace.steps[0].open] == [
         ("?sum", 0, ["Gift costs"]),
         ("?who", 0, []),
     ]
@@ -372,11 +372,11 @@ async def test_a_clue_that_the_model_brings_up_is_shown_with_its_round(store: Ge
         facts((2, ["Curtiz", "grew up in", "Budapest"], [])),
     ]  # fmt: skip
     _, trace = await search(mode, T2RAGRetriever(store, llm=ScriptedLLM(replies)))
-    assert [(each.asked, each.since) for each in trace.steps[0].clues] == [
+    assert [(each.asked, each.round) for each in trace.steps[0].clues] == [
         (["Gift", "directed by", "?who"], 0),
         (["Curtiz", "grew up in", "?town"], 1),
     ]
-    assert [(each.name, each.since) for each in trace.steps[0].open] == [("?town", 1)]
+    assert [(each.name, each.round) for each in trace.steps[0].open] == [("?town", 1)]
     assert trace.stopped == "resolved" and trace.steps[1].searched == ["Curtiz grew up in"]
 
 
@@ -409,7 +409,7 @@ async def test_the_model_is_shown_so_many_propositions_and_no_more(
 ) -> None:
     shown = []
     for most in (100, 1):
-        monkeypatch.setattr(t2rag, "MOST_PROPOSITIONS", most)
+        monkeypatch.setattr(t2rag, "MAX_PROPOSITIONS", most)
         llm = ScriptedLLM([clues(["Gift", "directed by", "?who"]), NOTHING])
         _, trace = await search(mode, T2RAGRetriever(store, llm=llm, max_rounds=1))
         shown.append(sum(" ".join(each.triple) in llm.history[1] for each in trace.steps[0].linked))
@@ -766,14 +766,14 @@ def test_what_always_holds(store: GeARVectorStore, asked: list[Any], rounds: lis
         names = {each.name for each in step.open}
         assert all(not re.search(r"\?\w", " ".join(slots)) for slots in resolved)
         if before is not None:
-            old = [clue for clue in step.clues if clue.since < step.number]
+            old = [clue for clue in step.clues if clue.round < step.number]
             assert [clue.asked for clue in old] == [clue.asked for clue in before.clues]
             for earlier, later in zip(before.clues, old, strict=True):
                 assert earlier.state != "resolved" or earlier.triple == later.triple
             new_clues = {
                 word
                 for clue in step.clues
-                if clue.since == step.number
+                if clue.round == step.number
                 for word in re.findall(r"\?\w+", str(clue.asked))
             }
             assert names <= {each.name for each in before.open} | new_clues
