@@ -97,7 +97,7 @@ def llm_texts(passages: Iterable[BaseNode]) -> list[str]:
 
 
 def attach_triples(node: BaseNode, triples: Iterable[Triple]) -> BaseNode:
-    """Return a copy of `node` that carries these triples, without repetition, in place of those it had."""
+    """A copy of `node` that carries these triples, without repetition, in place of those it had."""
     plain = [
         {"subject": triple.subject, "predicate": triple.predicate, "object": triple.object}
         for triple in dict.fromkeys(triples)
@@ -195,7 +195,7 @@ class ToPropertyGraph(TransformComponent):
         return "GeARToPropertyGraph"
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
-        """Return copies of the nodes, with their triples as `EntityNode` and `Relation` objects in the metadata."""
+        """Copies of the nodes whose triples stand as `EntityNode` and `Relation` objects in their metadata."""
         converted = []
         for node in nodes:
             triples = read_triples(node)
