@@ -191,7 +191,7 @@ class ToPropertyGraph(TransformComponent):
 
     @classmethod
     def class_name(cls) -> str:
-        """Name under which the component is serialised."""
+        """Return the name under which the component is serialised."""
         return "GeARToPropertyGraph"
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:

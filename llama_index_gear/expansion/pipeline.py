@@ -45,7 +45,7 @@ class GraphExpansionEvent(BaseEvent):
 
     @classmethod
     def class_name(cls) -> str:
-        """Name of the event."""
+        """Return the name of the event."""
         return "GraphExpansionEvent"
 
 
@@ -271,5 +271,5 @@ class GraphExpansion:
         return {triple.id: triple for triple in triples}, {}
 
     def is_aligned(self, fact: Triple, linked: Triple) -> bool:
-        """Return True if a triple is about the same as the fact linked to it. Here, links are not checked."""
+        """Return True if a triple is about the same as the fact linked to it. Stored triples are not checked."""
         return True

@@ -104,20 +104,22 @@ class ExtractionLedger:
     def of(cls, nodes: Sequence[BaseNode]) -> ExtractionLedger:
         """The account of nodes as an extractor returned them, in whatever process it ran."""
         records = [(node, record_of(node)) for node in nodes]
-        known = [(node, record) for node, record in records if record is not None]
+        recorded = [(node, record) for node, record in records if record is not None]
         return cls(
             passages=len(nodes),
             triples=sum(len(read_triples(node)) for node in nodes),
-            reused=sum(record.reused for _, record in known),
-            outcomes=dict(Counter(record.outcome.value for _, record in known)),
+            reused=sum(record.reused for _, record in recorded),
+            outcomes=dict(Counter(record.outcome.value for _, record in recorded)),
             failures=tuple(
-                (node.node_id, record.outcome.value, record.problem) for node, record in known if record.outcome.failure
+                (node.node_id, record.outcome.value, record.problem)
+                for node, record in recorded
+                if record.outcome.failure
             ),
-            calls=sum(record.calls for _, record in known),
-            prompt_tokens=sum(record.prompt_tokens for _, record in known),
-            completion_tokens=sum(record.completion_tokens for _, record in known),
-            retried_alone=sum(record.retried_alone for _, record in known),
-            answered=sum(record.prompt_tokens > 0 for _, record in known),
+            calls=sum(record.calls for _, record in recorded),
+            prompt_tokens=sum(record.prompt_tokens for _, record in recorded),
+            completion_tokens=sum(record.completion_tokens for _, record in recorded),
+            retried_alone=sum(record.retried_alone for _, record in recorded),
+            answered=sum(record.prompt_tokens > 0 for _, record in recorded),
         )
 
     def __add__(self, more: ExtractionLedger) -> ExtractionLedger:
@@ -129,10 +131,10 @@ class ExtractionLedger:
 
     def __str__(self) -> str:
         parts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self.outcomes.items()))
-        again = f"{self.retried_alone} passages asked for again, " if self.retried_alone else ""
+        retried = f"{self.retried_alone} passages asked for again, " if self.retried_alone else ""
         return (
             f"{self.passages} passages ({parts}; {self.reused} reused), {self.triples} triples, {self.calls} calls, "
-            f"{again}{self.prompt_tokens} prompt and {self.completion_tokens} completion tokens"
+            f"{retried}{self.prompt_tokens} prompt and {self.completion_tokens} completion tokens"
         )
 
 

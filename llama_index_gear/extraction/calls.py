@@ -101,7 +101,7 @@ def format_passages(passages: Sequence[tuple[str, str]]) -> dict[str, str]:
 
 
 def format_title(title: str) -> str:
-    """Format a title for a prompt: on one line, without a line that closes a fence."""
+    """Format a title for a prompt, on one line that closes no fence."""
     return unfenced(" ".join(title.split())) or "(none)"
 
 

@@ -202,7 +202,7 @@ class GeARTripleExtractor(TransformComponent):
 
     @classmethod
     def class_name(cls) -> str:
-        """Name under which the component is serialised."""
+        """Return the name under which the component is serialised."""
         return "GeARTripleExtractor"
 
     @property
@@ -303,7 +303,7 @@ class GeARTripleExtractor(TransformComponent):
         return self._cost_budget.spent
 
     def estimate(self, nodes: Sequence[BaseNode]) -> ExtractionEstimate:
-        """Estimate calls, tokens and, by `price`, cost of extracting these passages, without an LLM call.
+        """Estimate the calls, tokens and cost (by `price`) of extracting these passages, without an LLM call.
 
         Args:
             nodes: passages as the splitter makes them.
@@ -430,11 +430,11 @@ class GeARTripleExtractor(TransformComponent):
 
         async def work() -> None:
             for position, node in waiting:
-                key, known = await self._look_up(node)
-                if known is None:
+                key, reused = await self._look_up(node)
+                if reused is None:
                     asked.append((position, key))
                 else:
-                    extracted[position] = known
+                    extracted[position] = reused
 
         await gather([work() for _ in range(min(self.num_workers, len(extracted)))])
         asked.sort()

@@ -92,7 +92,7 @@ class MentionTripleExtractor(TransformComponent):
 
     @classmethod
     def class_name(cls) -> str:
-        """Name under which the component is serialised."""
+        """Return the name under which the component is serialised."""
         return "MentionTripleExtractor"
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:

@@ -94,7 +94,7 @@ class DiverseTripleBeamSearch(BoundToProcess, HasPrompts, BaseNodePostprocessor,
 
     @classmethod
     def class_name(cls) -> str:
-        """Name under which LlamaIndex knows the component."""
+        """Return the name under which LlamaIndex knows the component."""
         return "DiverseTripleBeamSearch"
 
     def _postprocess_nodes(

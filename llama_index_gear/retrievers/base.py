@@ -46,7 +46,7 @@ class GeAREvent(BaseEvent):
 
     @classmethod
     def class_name(cls) -> str:
-        """Name of the event."""
+        """Return the name of the event."""
         return "GeAREvent"
 
 
