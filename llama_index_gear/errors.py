@@ -1,11 +1,11 @@
-"""Every error that this package raises on its own account.
+"""The errors that this package raises, and the checks of arguments that raise them.
 
     GeARError
     ├── TripleError             (ValueError)           a triple with an empty slot
     ├── ArgumentError           (ValueError)           an argument outside its range
-    ├── GraphFileError                                 a file of a graph that breaks off
+    ├── GraphFileError                                 a graph's file that breaks off
     ├── ReplyError                                     an LLM's reply that holds nothing readable
-    ├── OutOfTime           (TimeoutError)             an LLM did not reply within the time that it was given
+    ├── OutOfTime           (TimeoutError)             an LLM did not reply within its time limit
     ├── BatchError                                     a batch's answers that contradict what was sent
     ├── ExtractionError                                passages failed and `raise_on_error` was asked for
     └── StoreError
@@ -35,27 +35,27 @@ class TripleError(GeARError, ValueError):
 
 
 class ArgumentError(GeARError, ValueError):
-    """An argument outside its range, said before any work is done."""
+    """An argument of the wrong kind or outside its range; raised before any work is done."""
 
 
 class GraphFileError(GeARError):
-    """A file that holds a graph breaks off, or cannot be decompressed any further; what was read before is kept."""
+    """A graph's file breaks off, or cannot be decompressed any further. What was read before is kept."""
 
 
 class ReplyError(GeARError):
-    """A reply of a language model in which no list of facts could be read; "no facts" is not such an error."""
+    """No list of facts could be read in an LLM's reply. A reply that says "no facts" is not an error."""
 
 
 class OutOfTime(GeARError, TimeoutError):
-    """A language model did not reply within the time that it was given; its client's own time-outs stay its own."""
+    """An LLM did not reply within its time limit. Time-outs of the LLM's own client pass through unchanged."""
 
 
 class BatchError(GeARError):
-    """A batch was answered with something else than what it asked."""
+    """A batch's answers contradict what was sent, or another call has held the batch for too long."""
 
 
 class ExtractionError(GeARError):
-    """Some passages could not be extracted and the extractor was told to raise (`raise_on_error=True`)."""
+    """Some passages could not be extracted, and the extractor has `raise_on_error=True`."""
 
 
 class StoreError(GeARError):
@@ -67,7 +67,7 @@ class EmbeddingError(StoreError, ValueError):
 
 
 class TenantError(StoreError):
-    """A store that is divided between tenants was asked without one, or for another one's passages."""
+    """A call on a store with tenants names no tenant, or touches another tenant's passages."""
 
 
 class StoreLockedError(StoreError):
@@ -75,30 +75,30 @@ class StoreLockedError(StoreError):
 
 
 class UnsupportedFilter(StoreError, NotImplementedError):
-    """A metadata filter that the engine cannot honour; it is refused rather than ignored."""
+    """The engine cannot honour a metadata filter. It is refused rather than ignored."""
 
 
 class UnsupportedCall(StoreError, NotImplementedError):
-    """A `QdrantClient` call, or an option of one, that the embedded engine has no answer for."""
+    """The embedded engine cannot answer a `QdrantClient` call, or an option of one."""
 
 
 MAX_COUNT = 1_000_000
-"""The highest top-k and the like: engines set aside memory for what they are asked for."""
+"""Upper limit of a top-k and the like: engines reserve memory for as many results."""
 MAX_QUESTION = 100_000
-"""Characters of a question: beyond, it is a document that somebody pasted."""
+"""Upper limit of a question's characters: a longer one is a pasted document."""
 _MAX_FLOAT = float(2**127)  # vectors are stored in 32 bits
 
 
 def check_counts(*, least: int = 1, most: int = MAX_COUNT, **counts: Any) -> None:
-    """Refuse what is no whole number, or is too small or too large.
+    """Refuse numbers that are no `int`, or outside a range.
 
     Args:
-        least: the smallest that is allowed. Default 1.
-        most: the largest. Default 1,000,000.
-        **counts: the numbers, by the names of the arguments.
+        least: the lowest number allowed. Default 1.
+        most: the highest. Default 1,000,000.
+        **counts: the numbers, by the names of their arguments.
 
     Raises:
-        ArgumentError: one is no `int`, or is outside; it is named.
+        ArgumentError: a number is refused; the message names its argument.
 
     """
     for name, value in counts.items():
@@ -109,15 +109,15 @@ def check_counts(*, least: int = 1, most: int = MAX_COUNT, **counts: Any) -> Non
 
 
 def check_numbers(allowed: str, is_allowed: Callable[[float], bool], **numbers: Any) -> None:
-    """Refuse what is no finite number, or not an allowed one.
+    """Refuse what is no finite number, and numbers that are not allowed.
 
     Args:
-        allowed: what is allowed, in words: "above 0".
-        is_allowed: says whether a number is.
-        **numbers: the numbers, by the names of the arguments.
+        allowed: the allowed numbers, in words: "above 0".
+        is_allowed: returns True for an allowed number.
+        **numbers: the numbers, by the names of their arguments.
 
     Raises:
-        ArgumentError: one is not; it is named.
+        ArgumentError: a number is refused; the message names its argument.
 
     """
     for name, value in numbers.items():
@@ -127,22 +127,22 @@ def check_numbers(allowed: str, is_allowed: Callable[[float], bool], **numbers: 
 
 
 def check_kind(kind: type | tuple[type, ...], *, hint: str = "", optional: bool = False, **values: Any) -> None:
-    """Refuse an object of another kind than an argument takes.
+    """Refuse objects of another class than their argument takes.
 
     Args:
-        kind: the class that is taken, or several.
+        kind: the class that the arguments take, or several.
         hint: what to write instead, for the message. Default: nothing.
-        optional: None is taken too. Default False.
-        **values: the objects, by the names of the arguments.
+        optional: True takes None too. Default False.
+        **values: the objects, by the names of their arguments.
 
     Raises:
-        ArgumentError: one is of another kind; it is named.
+        ArgumentError: an object is refused; the message names its argument.
 
     """
     kinds = kind if isinstance(kind, tuple) else (kind,)
     for name, value in values.items():
         if not isinstance(value, kinds) and not (optional and value is None):
-            names = " or ".join([taken.__name__ for taken in kinds] + ["None"] * optional)
+            names = " or ".join([class_.__name__ for class_ in kinds] + ["None"] * optional)
             article = "an" if names[0] in "AEIO" or names.startswith("LLM") else "a"
             raise ArgumentError(f"{name} must be {article} {names}, got {shown(value)}{hint and f': {hint}'}")
 
@@ -174,32 +174,32 @@ def check_vector(what: str, vector: Any) -> None:
     """Refuse what is no vector of finite numbers.
 
     Args:
-        what: what it is, for the message: "the query's embedding".
+        what: name of the vector, for the message: "the query's embedding".
         vector: a list of numbers.
 
     Raises:
-        EmbeddingError: it is something else, is empty, or holds what is no number of 32 bits.
+        EmbeddingError: `vector` is no list, is empty, or holds something else than finite numbers of 32 bits.
 
     """
     if not isinstance(vector, list) or not vector:
         raise EmbeddingError(f"{what} must be a list of numbers that is not empty, got {shown(vector)}")
     kinds = set(map(type, vector))
     if wrong := [kind for kind in kinds if not _is_number_kind(kind)]:
-        first = next(number for number, value in enumerate(vector) if type(value) in wrong)
+        first = next(index for index, value in enumerate(vector) if type(value) in wrong)
         raise EmbeddingError(f"{what} must be a list of numbers, its value {first} is {shown(vector[first])}")
-    if not _length(vector) <= _MAX_FLOAT:  # an engine may store it, and never find it again
+    if not _vector_length(vector) <= _MAX_FLOAT:  # an engine may store such a vector, and never find it again
         raise EmbeddingError(
             f"{what} holds NaN or infinity, or a number beyond 32 bits: the embedding model failed on this text"
         )
 
 
 def _is_number_kind(kind: type) -> bool:
-    """Python's and NumPy's whole numbers and floats; no truth values, no fractions."""
+    """Accept Python's and NumPy's whole numbers and floats, but no truth values and no fractions."""
     is_fraction = issubclass(kind, Rational) and not issubclass(kind, Integral)
     return issubclass(kind, Real) and not issubclass(kind, bool) and not is_fraction
 
 
-def _length(vector: list[Any]) -> float:
+def _vector_length(vector: list[Any]) -> float:
     try:
         return math.hypot(*vector)
     except OverflowError:  # a whole number beyond any float
@@ -216,10 +216,10 @@ def is_whole(text: str) -> bool:
 
 
 def check_characters(**texts: str) -> None:
-    """Refuse half characters (lone surrogates), which no engine and no model can be asked about.
+    """Refuse texts with half characters (lone surrogates), which no engine and no model accepts.
 
     Raises:
-        ArgumentError: a text holds one; it is named.
+        ArgumentError: a text is refused; the message names its argument.
 
     """
     for name, text in texts.items():
@@ -231,10 +231,10 @@ def check_characters(**texts: str) -> None:
 
 
 def check_question(question: Any) -> None:
-    """Refuse what is too long for a question, before anything reads it.
+    """Refuse what cannot be a question, before anything reads it.
 
     Raises:
-        ArgumentError: it is no text, has more than 100,000 characters, or half a character.
+        ArgumentError: `question` is no text, has more than 100,000 characters, or holds half a character.
 
     """
     if not isinstance(question, str):
@@ -247,8 +247,8 @@ def check_question(question: Any) -> None:
         )
 
 
-class _Shortened(reprlib.Repr):
-    """Python's own, for numbers of any length: of thousands of digits it writes none; of objects it names the class."""
+class _ShortRepr(reprlib.Repr):
+    """Python's `reprlib`, but a huge whole number is shown by its size, and an object by its class."""
 
     def repr_int(self, x: int, level: int) -> str:
         return super().repr_int(x, level) if x.bit_length() <= 128 else f"a whole number of {x.bit_length():,} bits"
@@ -257,19 +257,19 @@ class _Shortened(reprlib.Repr):
         if isinstance(x, type):
             return f"<class {x.__name__}>"
         is_value = type(x).__module__ == "builtins" or isinstance(x, Number | Enum)
-        return super().repr_instance(x, level) if is_value else f"<{type(x).__name__}>"  # which may hold a key
+        return super().repr_instance(x, level) if is_value else f"<{type(x).__name__}>"  # its repr may hold a secret
 
 
 def shown(value: Any) -> str:
-    """A value as a message shows it, cut short."""
-    return _Shortened().repr(value)
+    """Format a value for a message, cut short."""
+    return _ShortRepr().repr(value)
 
 
 def repair_surrogates(text: str) -> str:
-    """Join surrogates that are a pair; replace a lone one, which is no character and cannot be stored, by U+FFFD."""
+    """Join pairs of surrogates, and replace a lone one by U+FFFD: it is no character and cannot be stored."""
     return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def describe_error(error: BaseException) -> str:
-    """Name an error's class and repeat its words, for a record or a trace."""
+    """Return an error's class and message, for a record or a trace."""
     return repair_surrogates(f"{type(error).__name__}: {error}")

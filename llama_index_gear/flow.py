@@ -1,9 +1,8 @@
 """Flows, and the drivers that answer their requests.
 
 A method is a generator (a `Flow`): it yields a batch of requests (see `requests`), is sent their answers in the same
-order, and returns its result. Its name ends in `_flow`. It holds no client, no LLM and no `async`. `run` answers a
-batch one request after the other; `arun` answers it concurrently. This is the only async control flow of the package:
-every method is written once.
+order, and returns its result. Its name ends in `_flow`. It holds no client, no LLM and no `async`. `run` answers the
+requests of a batch one by one; `arun` answers them concurrently. So every method is written once, for sync and async.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Result = TypeVar("Result")
 
 
 class Request(Generic[Answer_co]):
-    """What a flow asks of the outside world; `Answer_co` is the type of what it is sent in return."""
+    """A request of a flow to the outside world; `Answer_co` is the type of its answer."""
 
 
 Flow: TypeAlias = Generator[Sequence[Request[Any]], Sequence[Any], Result]
@@ -29,19 +28,19 @@ Flow: TypeAlias = Generator[Sequence[Request[Any]], Sequence[Any], Result]
 
 
 def ask(request: Request[Answer]) -> Flow[Answer]:
-    """Make one request, and return its answer, whose type the request names."""
+    """Make one request and return its answer."""
     (answer,) = yield [request]
     return answer  # type: ignore[no-any-return]
 
 
 def ask_all(requests: Sequence[Request[Answer]]) -> Flow[list[Answer]]:
-    """Make requests of one kind, in one batch, and return their answers, in the same order."""
+    """Make requests of one kind in one batch, and return their answers in the same order."""
     answers = yield requests
     return list(answers)
 
 
 class Handler(NamedTuple):
-    """How one request is answered: `answer` blocks, `aanswer` is awaited."""
+    """The two ways to answer one request: `answer` blocks, `aanswer` is awaited."""
 
     answer: Callable[[], Any]
     aanswer: Callable[[], Awaitable[Any]]
@@ -50,17 +49,18 @@ class Handler(NamedTuple):
 def relay(
     flow: Flow[Result], answer_batch: Callable[[Sequence[Request[Any]]], Generator[Any, Any, Sequence[Any]]]
 ) -> Generator[Any, Any, Result]:
-    """Drive `flow` to its end; yields whatever `answer_batch` yields on its way to the answers of a batch.
+    """Drive `flow` to its end, and return its result.
 
-    An exception of `answer_batch` is thrown into the flow, at its `yield`: a flow that doesn't catch it ends with it.
-    An interrupt, a cancellation or the relay's own end closes the flow.
+    Whatever `answer_batch` yields while it answers a batch is yielded on. An exception of `answer_batch` is thrown into
+    the flow, at its `yield`: a flow that doesn't catch it ends with it. An interrupt, a cancellation or the end of the
+    relay closes the flow.
     """
     try:
         batch = next(flow)
         while True:
             try:
                 answers = yield from answer_batch(batch)
-            except Exception as error:  # noqa: BLE001 - handed on: the flow raises it, or knows what to do
+            except Exception as error:  # noqa: BLE001 - thrown into the flow, which raises or handles it
                 batch = flow.throw(error)
             else:
                 batch = flow.send(answers)
@@ -71,18 +71,18 @@ def relay(
 
 
 _awaited_relay = types.coroutine(relay)
-"""`relay`, to be awaited. No frame lies between, which a traceback would keep, and an open flow with it."""
+"""`relay` as an awaitable. It adds no frame, which a traceback would keep alive, and an open flow with it."""
 
 
 def run(flow: Flow[Result], answer: Callable[[Any], Any]) -> Result:
-    """Drive `flow` to its end, answering one request after the other. Of what `answer` raises see `relay`."""
+    """Drive `flow` to its end, answering the requests one by one. `relay` says what an exception of `answer` does."""
 
     def answer_batch(batch: Sequence[Request[Any]]) -> Generator[Any, Any, Sequence[Any]]:
-        yield from ()  # a generator that never waits
+        yield from ()  # makes this a generator, which never waits
         return [answer(request) for request in batch]
 
     relayed = relay(flow, answer_batch)
-    while True:  # once: nothing waits
+    while True:  # runs once: the relay never waits
         try:
             next(relayed)
         except StopIteration as stop:
@@ -90,17 +90,17 @@ def run(flow: Flow[Result], answer: Callable[[Any], Any]) -> Result:
 
 
 async def arun(flow: Flow[Result], answer: Callable[[Any], Awaitable[Any]]) -> Result:
-    """Drive `flow` to its end, answering each batch concurrently. Of what `answer` raises see `relay`.
+    """Drive `flow` to its end, answering each batch concurrently. `relay` says what an exception of `answer` does.
 
     When one request of a batch fails, its siblings are cancelled and awaited before the exception is thrown into the
-    flow; so they are when the caller is cancelled.
+    flow. The same happens when the caller is cancelled.
     """
     return await _awaited_relay(flow, lambda batch: gather([answer(request) for request in batch]).__await__())
 
 
 async def gather(awaitables: Sequence[Awaitable[Any]]) -> list[Any]:
-    """Await all of them concurrently; when one fails, or the caller is cancelled, the others are cancelled first."""
-    if len(awaitables) == 1:  # no task needed, and context variables set inside stay visible outside
+    """Await all concurrently. When one fails, or the caller is cancelled, the others are cancelled first."""
+    if len(awaitables) == 1:  # without a task, context variables set inside stay visible outside
         return [await awaitables[0]]
     tasks = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
     try:
@@ -112,32 +112,33 @@ async def gather(awaitables: Sequence[Awaitable[Any]]) -> list[Any]:
 
 
 def run_coroutine(coroutine: Coroutine[Any, Any, Result]) -> Result:
-    """The coroutine's result, also inside a running event loop. An interrupt ends what it has begun.
+    """Run a coroutine and return its result, also inside a running event loop. An interrupt ends the coroutine too.
 
-    LlamaIndex's `asyncio_run` keeps an event loop from call to call, as clients' connections do: what an interrupt had
-    left undone would go on in the next one.
+    LlamaIndex's `asyncio_run` keeps its event loop from call to call: a coroutine that an interrupt left unfinished
+    would go on in the next call.
     """
-    begun: list[asyncio.Task[Any]] = []
+    tasks: list[asyncio.Task[Any]] = []
 
     async def work() -> Result:
-        begun.extend(filter(None, [asyncio.current_task()]))
+        tasks.extend(filter(None, [asyncio.current_task()]))
         return await coroutine
 
     try:
         return asyncio_run(work())  # type: ignore[no-any-return]
     finally:
-        for task in begun:
+        for task in tasks:
             _end(task)
 
 
 def _end(task: asyncio.Task[Any]) -> None:
-    """Cancel a task whose event loop stands still, and have it clean up, however often that is interrupted."""
+    """Cancel a task whose event loop stands still, and let it clean up, however often that is interrupted."""
     loop = task.get_loop()
-    while not (task.done() or loop.is_closed() or loop.is_running()):  # that of a thread that was not interrupted
+    # A running loop is that of another thread, which was not interrupted.
+    while not (task.done() or loop.is_closed() or loop.is_running()):
         task.cancel()
         try:
             loop.run_until_complete(asyncio.wait([task]))
         except KeyboardInterrupt:
             continue  # the caller raises the first one
     if task.done() and not task.cancelled():
-        task.exception()  # noted: it is what the caller raises
+        task.exception()  # marks it as seen: the caller raises it

@@ -1,4 +1,4 @@
-"""What a forked child has anew: locks and claims that threads of its parent held, which the child doesn't have."""
+"""Freeing in a forked child the locks that threads of its parent held: those threads don't exist in the child."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import os
 from typing import Any, TypeVar
 from weakref import WeakSet
 
-Held = TypeVar("Held")
+Lock = TypeVar("Lock")
 
-_HELD: WeakSet[Any] = WeakSet()
+_LOCKS: WeakSet[Any] = WeakSet()
 
 
-def free_in_child(held: Held) -> Held:
-    """Have a lock be free in a forked child, whoever held it in the parent; returns the lock.
+def free_in_child(lock: Lock) -> Lock:
+    """Register a lock that is free in a forked child, whoever held it in the parent; return the lock.
 
     Args:
-        held: a lock of `threading`, or whatever else has its method `_at_fork_reinit`, which makes it as new.
+        lock: a lock of `threading`, or any object with the method `_at_fork_reinit`, which resets it.
 
     """
-    _HELD.add(held)
-    return held
+    _LOCKS.add(lock)
+    return lock
 
 
 def _free_all() -> None:
-    for held in list(_HELD):
-        held._at_fork_reinit()
+    for lock in list(_LOCKS):
+        lock._at_fork_reinit()
 
 
 if hasattr(os, "register_at_fork"):  # Windows has no fork

@@ -1,4 +1,4 @@
-"""Reciprocal rank fusion: many ranked lists become one."""
+"""Reciprocal rank fusion of several ranked lists into one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ Item = TypeVar("Item")
 def reciprocal_rank_fusion(
     rankings: Sequence[Sequence[Item]], *, k: int = 60, weights: Sequence[float] | None = None
 ) -> list[tuple[Item, float]]:
-    """`score(d) = Σ_lists weight / (k + rank)`, rank from 1, best first; ties keep first-seen order.
+    """Fuse ranked lists by `score(d) = Σ_lists weight / (k + rank)`, with ranks from 1.
 
     An item that a list names twice counts there once, at its better rank.
 
     Args:
         rankings: ranked lists, best first; items must be hashable.
         k: the constant of Cormack et al. 2009 (60 there and in GeAR).
-        weights: one factor a list; default 1 each.
+        weights: one factor a list. Default 1 each.
+
+    Returns:
+        (item, score), best first; ties keep first-seen order.
 
     Raises:
         ArgumentError: `k` below 0, a weight that is no number, or not as many weights as lists.
@@ -38,5 +41,6 @@ def reciprocal_rank_fusion(
         weight = 1.0 if weights is None else weights[number]
         for rank, item in enumerate(dict.fromkeys(ranking), start=1):
             shares.setdefault(item, []).append(weight / (k + rank))
-    # `fsum` rounds once: ranks 1, 2, 3 and 3, 2, 1 are the tie that they are, whatever the order of the lists.
-    return sorted(((item, math.fsum(each)) for item, each in shares.items()), key=lambda entry: -entry[1])
+    # `fsum` rounds once, so that ranks 1, 2, 3 and 3, 2, 1 tie whatever the order of the lists.
+    scores = [(item, math.fsum(parts)) for item, parts in shares.items()]
+    return sorted(scores, key=lambda entry: -entry[1])

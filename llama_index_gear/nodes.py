@@ -1,7 +1,7 @@
-"""How triples ride on a node through LlamaIndex: from an extractor to the store, neither embedded nor shown.
+"""Triples in a node's metadata: from an extractor to the store, hidden from the embedding model and from LLMs.
 
-Two carriers are read: this package's own (`gear_triples`, plain JSON, safe in every cache and store) and that of
-LlamaIndex's property-graph extractors (`nodes` and `relations`, as objects or as the dicts a cache makes of them).
+Triples are read in two forms: this package's own (`gear_triples`, plain JSON, safe in every cache and store) and that
+of LlamaIndex's property-graph extractors (`nodes` and `relations`, as objects, or as dicts where a cache made them so).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from llama_index_gear.triple import Triple
 TRIPLES_KEY = "gear_triples"
 """Metadata key: a list of `{"subject", "predicate", "object"}`."""
 EXTRACTION_KEY = "gear_extraction"
-"""Metadata key: what became of the passage's extraction (see `extract.py`)."""
+"""Metadata key: the record of the passage's extraction (see `extraction.accounting`)."""
 CHAIN_KEY = "gear_chain"
 """Metadata key of a returned passage: the triples that lead to it, `[[subject, predicate, object], …]`; [] if none."""
 RANKS_KEY = "gear_ranks"
 """Metadata key of a returned passage: its rank, from 1, in each list that named it, `{"base": 3, "graph": 1}`."""
 DOC_KEYS = ("doc_id", "document_id", "ref_doc_id")
-"""Where LlamaIndex's own vector stores write a passage's document ("None" if there is none)."""
+"""Keys under which LlamaIndex's own vector stores write a passage's document ("None" if there is none)."""
 
 ONE_NODE = "write [node] for one"
 """What to write instead of `add(node)`."""
@@ -33,13 +33,19 @@ ONE_NODE = "write [node] for one"
 Model = TypeVar("Model", bound=BaseModel)
 
 _TRIPLES = "write [Triple(subject, predicate, object)]"
-_STRUCTURE = {"SOURCE", "PARENT", "PREVIOUS", "NEXT", "CHILD"}  # ImplicitPathExtractor's, between chunks not entities
+_STRUCTURE = {
+    "SOURCE",
+    "PARENT",
+    "PREVIOUS",
+    "NEXT",
+    "CHILD",
+}  # ImplicitPathExtractor's: they join chunks, not entities
 
 
 def with_metadata(node: BaseNode, values: Mapping[str, Any], *, drop: Sequence[str] = ()) -> BaseNode:
-    """A copy of `node` with `values` in its metadata, hidden from the embedding model and from the LLM.
+    """Return a copy of `node` with `values` in its metadata, hidden from the embedding model and from LLMs.
 
-    The node itself and the lists and dicts that it owns stay as they are.
+    The node itself, with its lists and dicts, stays as it is. Metadata under the keys of `drop` is left out.
     """
     kept = {key: value for key, value in node.metadata.items() if key not in drop}
     return node.model_copy(
@@ -55,14 +61,14 @@ _MARKS: dict[type[BaseModel], set[str]] = {
     EntityNode: {"label", "name", "properties"},
     Relation: {"label", "source_id", "target_id", "properties"},
 }
-"""What a dict must hold to be taken for one of LlamaIndex's objects."""
+"""Keys that a dict must have to be read as one of LlamaIndex's objects."""
 
 
-class _Explained(dict[str, Any]):
-    """Metadata whose text leaves the explanation out.
+class _ExplainedMetadata(dict[str, Any]):
+    """Metadata whose `str` leaves the explanation out.
 
-    LlamaIndex's fusion knows a passage again by its text and `str(metadata)`: the same passage, found in two ways,
-    must be one.
+    LlamaIndex's fusion identifies a passage by its text and `str(metadata)`: a passage that was found in two ways must
+    stay one passage.
     """
 
     def __repr__(self) -> str:
@@ -70,27 +76,27 @@ class _Explained(dict[str, Any]):
 
 
 def with_explanation(node: BaseNode, chain: list[list[str]], ranks: dict[str, int]) -> BaseNode:
-    """A copy of `node` that says why it was found; hidden from models, and the same node to LlamaIndex's fusion."""
+    """Return a copy of `node` that says why it was found. To models and to LlamaIndex's fusion it is the same node."""
     copy = with_metadata(node, {CHAIN_KEY: chain, RANKS_KEY: ranks})
-    return copy.model_copy(update={"metadata": _Explained(copy.metadata)})
+    return copy.model_copy(update={"metadata": _ExplainedMetadata(copy.metadata)})
 
 
 def without_explanation(node: BaseNode) -> BaseNode:
-    """The node without what a retriever said of it; itself if it says nothing."""
+    """Return the node without a retriever's explanation; the node itself if it has none."""
     if CHAIN_KEY not in node.metadata and RANKS_KEY not in node.metadata:
         return node
-    ours = (CHAIN_KEY, RANKS_KEY)
+    hidden = (CHAIN_KEY, RANKS_KEY)
     return node.model_copy(
         update={
-            "metadata": {key: value for key, value in node.metadata.items() if key not in ours},
-            "excluded_embed_metadata_keys": [key for key in node.excluded_embed_metadata_keys if key not in ours],
-            "excluded_llm_metadata_keys": [key for key in node.excluded_llm_metadata_keys if key not in ours],
+            "metadata": {key: value for key, value in node.metadata.items() if key not in hidden},
+            "excluded_embed_metadata_keys": [key for key in node.excluded_embed_metadata_keys if key not in hidden],
+            "excluded_llm_metadata_keys": [key for key in node.excluded_llm_metadata_keys if key not in hidden],
         }
     )
 
 
 def llm_texts(passages: Iterable[BaseNode]) -> list[str]:
-    """What a language model is shown of passages."""
+    """Return the texts of passages as an LLM reads them."""
     return [node.get_content(metadata_mode=MetadataMode.LLM) for node in passages]
 
 
@@ -113,14 +119,13 @@ def attach_triples(node: BaseNode, triples: Iterable[Triple]) -> BaseNode:
 
 
 def triple_metadata_keys(node: BaseNode) -> list[str]:
-    """The metadata keys under which LlamaIndex's extractors left triples, and nothing of the user's own."""
-    return [
-        key for key, kind in ((KG_NODES_KEY, EntityNode), (KG_RELATIONS_KEY, Relation)) if _carried(node, key, kind)
-    ]
+    """Return the metadata keys under which LlamaIndex's extractors left triples, none of the user's own."""
+    kinds: list[tuple[str, type[BaseModel]]] = [(KG_NODES_KEY, EntityNode), (KG_RELATIONS_KEY, Relation)]
+    return [key for key, kind in kinds if _read_objects(node, key, kind)]
 
 
 def read_triples(node: BaseNode) -> list[Triple]:
-    """The triples that `node` carries, of either kind, without repetition; empty if none.
+    """Return the triples that `node` carries in either form, without repetition; empty if it carries none.
 
     Raises:
         TripleError: `gear_triples` is not a list of subject, predicate, object, or a slot is empty.
@@ -128,10 +133,10 @@ def read_triples(node: BaseNode) -> list[Triple]:
 
     """
     check_kind(BaseNode, node=node)
-    return list(dict.fromkeys([*_own(node), *_property_graph(node)]))
+    return list(dict.fromkeys([*_read_own_triples(node), *_read_property_graph(node)]))
 
 
-def _own(node: BaseNode) -> list[Triple]:
+def _read_own_triples(node: BaseNode) -> list[Triple]:
     entries = node.metadata.get(TRIPLES_KEY) or []
     if not isinstance(entries, list | tuple):
         entries = [entries]
@@ -149,10 +154,10 @@ def _own(node: BaseNode) -> list[Triple]:
     return triples
 
 
-def _property_graph(node: BaseNode) -> list[Triple]:
-    names = {entity.id: entity.name for entity in _carried(node, KG_NODES_KEY, EntityNode)}
+def _read_property_graph(node: BaseNode) -> list[Triple]:
+    names = {entity.id: entity.name for entity in _read_objects(node, KG_NODES_KEY, EntityNode)}
     triples = []
-    for relation in _carried(node, KG_RELATIONS_KEY, Relation):
+    for relation in _read_objects(node, KG_RELATIONS_KEY, Relation):
         if relation.label in _STRUCTURE and not {relation.source_id, relation.target_id} <= set(names):
             continue
         ends = [names.get(end, end) for end in (relation.source_id, relation.target_id)]
@@ -161,32 +166,32 @@ def _property_graph(node: BaseNode) -> list[Triple]:
     return triples
 
 
-def _carried(node: BaseNode, key: str, kind: type[Model]) -> list[Model]:
-    """The objects of this kind under `key`. The keys are common words: what else stands there is the user's own."""
+def _read_objects(node: BaseNode, key: str, kind: type[Model]) -> list[Model]:
+    """Return the objects of this kind under `key`. Such keys are common words: any other value there is the user's."""
     values = node.metadata.get(key)
-    found = []
+    objects = []
     for value in values if isinstance(values, list) else []:
         try:
             if isinstance(value, kind):
-                found.append(value)
+                objects.append(value)
             elif isinstance(value, dict) and _MARKS[kind] <= set(value):
-                found.append(kind.model_validate(value))
+                objects.append(kind.model_validate(value))
         except ValidationError:
             continue
-    return found
+    return objects
 
 
 def passage_id(number: int, document: BaseNode) -> str:
-    """The id of a document's passage by its place: for the `id_func` of LlamaIndex's splitters.
+    """Return the id of a document's passage by its place, as `id_func` of LlamaIndex's splitters.
 
-    Their own ids are random: a run that is repeated after a kill, or with a document store that was not persisted,
-    then stores every passage a second time.
+    The splitters' default ids are random. With them, a run that is repeated after a kill, or with a document store that
+    was not persisted, stores every passage a second time.
 
         SentenceSplitter(chunk_size=256, id_func=passage_id)
 
     Args:
         number: place of the passage in the document, from 0.
-        document: what is split; its id tells it from all others, those of other tenants too.
+        document: the split document. Its id must be unique, across tenants too.
 
     Raises:
         ArgumentError: `number` is no whole number, or `document` no node.
@@ -206,7 +211,7 @@ class ToPropertyGraph(TransformComponent):
 
     @classmethod
     def class_name(cls) -> str:
-        """Name under which the component is serialised."""
+        """Return the name under which the component is serialised."""
         return "GeARToPropertyGraph"
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
@@ -218,8 +223,8 @@ class ToPropertyGraph(TransformComponent):
             entities = dict.fromkeys(name for triple in triples for name in (triple.subject, triple.object))
             graph = {name: EntityNode(name=name) for name in entities}
             relations = [
-                Relation(label=t.predicate, source_id=graph[t.subject].id, target_id=graph[t.object].id)
-                for t in triples
+                Relation(label=triple.predicate, source_id=graph[triple.subject].id, target_id=graph[triple.object].id)
+                for triple in triples
             ]
             values = {KG_NODES_KEY: list(graph.values()), KG_RELATIONS_KEY: relations}
             converted.append(with_metadata(node, values, drop=(TRIPLES_KEY, EXTRACTION_KEY)))

@@ -1,7 +1,7 @@
-"""The requests that a method makes of the outside world; each says what its answer is.
+"""The requests that a flow makes of the outside world, each with its answer.
 
-A flow yields batches of them (see `flow`); the store, a graph, an embedding model, a language model or a base retriever
-answers.
+A flow yields them in batches (see `flow`). The store, an external graph, an embedding model, an LLM or a base retriever
+answers them.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ class RetrievePassages(Request[list[NodeWithScore]]):
 
 @dataclass(frozen=True)
 class Reply:
-    """What came of asking.
+    """The result of one LLM call.
 
     Attributes:
-        text: the reply: text, or the structured output as JSON; the words of refusal if the model refused. It holds no
-            half characters, which neither a trace nor a store can keep.
-        refused: the model, or its provider's filter, refused.
-        truncated: the reply was cut off at the model's limit.
+        text: the reply: text, or the structured output as JSON. If the model refused, its words of refusal. Lone
+            surrogates are replaced, since neither a trace nor a store can keep them.
+        refused: True if the model, or its provider's filter, refused.
+        truncated: True if the reply was cut off at the model's limit.
         error: the exception that ended the last try; None if there is a reply.
         calls: calls made, retries included.
-        prompt_tokens: of the call that was answered; as its client counts them, else by LlamaIndex's tokenizer;
-            beyond 500,000 characters a quarter of these.
-        completion_tokens: likewise.
-        ms: how long it took, in milliseconds, retries included.
+        prompt_tokens: tokens of the answered call's prompt, as the LLM's client counts them, else by LlamaIndex's
+            tokenizer; for more than 500,000 characters, a quarter of their number.
+        completion_tokens: tokens of the reply, counted likewise.
+        ms: duration in milliseconds, retries included.
 
     """
 
@@ -72,9 +72,9 @@ class Reply:
 
 @dataclass(frozen=True)
 class CallLLM(Request[Reply]):
-    """One call of the language model. Answer: a `Reply`, which holds the error if the call failed.
+    """Call the language model. Answer: a `Reply`, which holds the error if the call failed.
 
-    `purpose` names the call in a trace; `timeout` is how many seconds to wait for the reply (None: no limit).
+    `purpose` names the call in a trace. `timeout` is the time limit of the reply in seconds (None: no limit).
     """
 
     prompt: BasePromptTemplate
@@ -84,15 +84,15 @@ class CallLLM(Request[Reply]):
 
 
 class GraphRequest(Request[Answer_co]):
-    """A request for triples that a graph of its own answers in the store's place, if there is one."""
+    """A request for triples. The external graph answers it in the store's place, if there is one."""
 
 
 @dataclass(frozen=True)
 class LinkTriples(GraphRequest[list[list[StoredTriple]]]):
-    """tripleLink (GeAR Eq. 2): the `top_k` stored triples most similar to each text.
+    """Find the `top_k` stored triples most similar to each text: tripleLink (GeAR Eq. 2).
 
-    `query` is the question's embedding. `names` are of each text the words that name something, without the predicate:
-    given them, a sparse graph looks among the triples that share some of these.
+    `query` is the question's embedding. `names` holds, for each text, its words without the predicate. Given them, a
+    sparse graph searches only triples that share some of these words.
 
     Answer: a `list[StoredTriple]` a text, most similar first; the scores are cosines with `query`.
     """
@@ -105,10 +105,11 @@ class LinkTriples(GraphRequest[list[list[StoredTriple]]]):
 
 @dataclass(frozen=True)
 class SearchTriples(Request[list[StoredTriple]]):
-    """Adaptive retrieval (T²RAG Alg. 2): the triples most similar to any of the texts, until `passages` are reached.
+    """Find the triples most similar to any of the texts, from `passages` distinct passages (T²RAG Alg. 2).
 
-    All texts' hits in one list, most similar first, each triple once; the list ends with the triple that brings the
-    last of `passages` distinct passages, or with the last triple there is. `embeddings` are those of further texts.
+    The hits of all texts form one list, most similar first, each triple once. The list ends with the triple that brings
+    the last of the `passages` distinct passages, or with the last stored triple. `embeddings` are those of further
+    texts to search by.
 
     Answer: `list[StoredTriple]`; a score is the cosine with the text that the triple is most similar to.
     """
@@ -120,7 +121,7 @@ class SearchTriples(Request[list[StoredTriple]]):
 
 @dataclass(frozen=True)
 class PassageTriples(Request[list[StoredTriple]]):
-    """The triples of these passages, most similar to `query` first, at most `limit` (None: all).
+    """Fetch the triples of these passages, most similar to `query` first, at most `limit` (None: all).
 
     Answer: `list[StoredTriple]`.
     """
@@ -131,7 +132,7 @@ class PassageTriples(Request[list[StoredTriple]]):
 
 
 class Candidate(NamedTuple):
-    """A triple that a beam may grow by, before anybody has read it."""
+    """A triple that may extend a beam; its text is not fetched yet."""
 
     id: str
     score: float
@@ -140,10 +141,10 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True)
 class NeighborTriples(GraphRequest[list[list[Candidate]]]):
-    """For each triple, the triples that share an entity with it (GeAR §4.2), most similar to `query` first.
+    """Find the neighbors of each triple: the triples that share an entity with it (GeAR §4.2).
 
-    At most `limit` each, none of `exclude`. `query` is the question's embedding, `question` its text, for a graph that
-    is searched by words.
+    Each triple gets at most `limit` neighbors, most similar to `query` first, and none of `exclude`. `query` is the
+    question's embedding; `question` is its text, for a graph that is searched by words.
 
     Answer: a `list[Candidate]` a triple.
     """
@@ -156,7 +157,7 @@ class NeighborTriples(GraphRequest[list[list[Candidate]]]):
 
 
 class Incidence(NamedTuple):
-    """What a triple joins."""
+    """The entities and the passage that a triple joins."""
 
     id: str
     entities: tuple[str, ...]
@@ -165,9 +166,9 @@ class Incidence(NamedTuple):
 
 @dataclass(frozen=True)
 class IncidentTriples(Request[list[list[Incidence]]]):
-    """For each group of entities and passages: triples with one of the entities, or of one of the passages, by id.
+    """Find, for each group of entities and passages, the triples with one of the entities or of one of the passages.
 
-    `limits` says how many at most, a group. Answer: a `list[Incidence]` a group.
+    `limits` holds the highest number of triples of each group. Answer: a `list[Incidence]` a group, ordered by id.
     """
 
     groups: Sequence[tuple[Sequence[str], Sequence[str]]]
@@ -176,9 +177,9 @@ class IncidentTriples(Request[list[list[Incidence]]]):
 
 @dataclass(frozen=True)
 class FetchTriples(GraphRequest[dict[str, StoredTriple]]):
-    """Fetch triples by id: a hop sees a thousand candidates and reads the few that win.
+    """Fetch triples by id: of a hop's thousand candidates, only the winning few are read.
 
-    Answer: id → `StoredTriple`, its score 0, of those that exist.
+    Answer: id → `StoredTriple` with score 0, for the ids that exist.
     """
 
     ids: Sequence[str]
@@ -186,9 +187,9 @@ class FetchTriples(GraphRequest[dict[str, StoredTriple]]):
 
 @dataclass(frozen=True)
 class ChainSimilarities(GraphRequest[list[list[float]]]):
-    """For each pair (chain ids, candidate ids): the dot product of each candidate with the sum of the chain's vectors.
+    """Compute the dot product of each candidate's vector with the sum of its chain's vectors.
 
-    Vectors are unit length. Answer: a `list[float]` a pair.
+    A pair is (chain ids, candidate ids). Vectors have unit length. Answer: a `list[float]` a pair.
     """
 
     pairs: Sequence[tuple[Sequence[str], Sequence[str]]]
@@ -203,15 +204,15 @@ class FetchPassages(Request[list[BaseNode]]):
 
 @dataclass(frozen=True)
 class ExtractionCallIds(Request[list[tuple[str, str]]]):
-    """Which passages there are, and which call of an extractor each shared.
+    """List the passages, each with the id of the extractor's call that it shared.
 
-    Answer: a `list[tuple[str, str]]`: node id, and the call's name as `gear_extraction` has it (empty if it has none).
+    Answer: a `list[tuple[str, str]]`: node id, and `shared_call_id` of its `gear_extraction` (empty if it has none).
     """
 
 
 @dataclass(frozen=True)
 class AlignPassages(Request[list[list[NodeWithScore]]]):
-    """Online alignment (Millions of GeAR-s, Eq. 4): for each text the `top_k` passages that BM25 ranks first.
+    """Find, for each text, the `top_k` passages that BM25 ranks first: online alignment (Millions of GeAR-s, Eq. 4).
 
     Answer: a `list[NodeWithScore]` a text, best first.
     """
@@ -222,14 +223,14 @@ class AlignPassages(Request[list[list[NodeWithScore]]]):
 
 @dataclass(frozen=True)
 class RunFunction(Request[Answer_co]):
-    """Work for the processor that takes longer than an event loop should wait. Answer: what the function returns."""
+    """Run a function that would block an event loop for too long. Answer: what the function returns."""
 
     function: Callable[[], Answer_co]
 
 
 @dataclass(frozen=True)
 class QdrantCall(Request[Any]):
-    """One call of a Qdrant client's method. Answer: what the method returns."""
+    """Call a method of a Qdrant client. Answer: what the method returns."""
 
     method: str
     arguments: Mapping[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Tenants that share a store: whose a passage is, and the filter without which nothing is answered."""
+"""Tenants that share a store: the tenant of a passage, and the filter that every request must have."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from llama_index_gear.errors import ArgumentError, TenantError, check_kind
 from llama_index_gear.nodes import CHAIN_KEY, DOC_KEYS, EXTRACTION_KEY, RANKS_KEY, TRIPLES_KEY, with_metadata
 
 _FIELD = re.compile(r"[^\W_][\w-]*", re.ASCII)
-_TAKEN = (*DOC_KEYS, TRIPLES_KEY, EXTRACTION_KEY, CHAIN_KEY, RANKS_KEY)
+_RESERVED_KEYS = (*DOC_KEYS, TRIPLES_KEY, EXTRACTION_KEY, CHAIN_KEY, RANKS_KEY)
 _ALL_MUST_HOLD = (None, FilterCondition.AND)
 
 
 @dataclass(frozen=True)
 class Tenancy:
-    """Whose passages a store answers with.
+    """The tenants of a store, and the one that it is bound to.
 
     Attributes:
         field: the metadata field that names a passage's tenant; None: there are no tenants.
-        tenant: the one that the store is bound to; None: filters must name one.
+        tenant: the tenant that the store is bound to; None: filters must name one.
 
     Raises:
-        ArgumentError: a tenant without a field, an empty name, or a field that a payload has for something else.
+        ArgumentError: a tenant without a field, an empty name, or a field that payloads use for something else.
 
     """
 
@@ -40,14 +40,14 @@ class Tenancy:
         for name, value in (("tenant_field", self.field), ("tenant", self.tenant)):
             if value is not None and not is_name(value):
                 raise ArgumentError(f"{name} must be a text that is not empty, got {value!r}")
-        if self.field is not None and (self.field in _TAKEN or not _FIELD.fullmatch(self.field)):
+        if self.field is not None and (self.field in _RESERVED_KEYS or not _FIELD.fullmatch(self.field)):
             raise ArgumentError(
                 f"tenant_field {self.field!r} cannot be told apart in a payload: use letters, digits, - and _, the "
-                f"first no _, and none of {', '.join(_TAKEN)}"
+                f"first no _, and none of {', '.join(_RESERVED_KEYS)}"
             )
 
     def scope_filters(self, filters: MetadataFilters | None) -> MetadataFilters | None:
-        """These filters, and the tenant's.
+        """Return these filters, and the tenant's.
 
         Raises:
             TenantError: there are tenants, and neither the store nor the filters name one.
@@ -56,14 +56,14 @@ class Tenancy:
         """
         check_filters(filters)
         says_nothing = filters is None or (not filters.filters and filters.condition in _ALL_MUST_HOLD)
-        given = None if says_nothing else filters  # of OR and NOT an empty group is refused where it is translated
+        given = None if says_nothing else filters  # an empty group of OR or NOT is refused where it is translated
         if self.field is None:
             return given
         if self.tenant is not None:
             own = MetadataFilter(key=self.field, value=self.tenant, operator=FilterOperator.EQ)
             both: list[MetadataFilter | MetadataFilters] = [own, *([given] if given else [])]
             return MetadataFilters(filters=both, condition=FilterCondition.AND)
-        if given is None or not self._names_one(given):
+        if given is None or not self._names_tenant(given):
             raise TenantError(
                 f"this store is divided by {self.field!r}: ask `store.for_tenant(…)`, or pass filters one of which is "
                 f"MetadataFilter(key={self.field!r}, value=…), and all of which must hold"
@@ -71,20 +71,20 @@ class Tenancy:
         return given
 
     def require_unscoped(self, call: str) -> None:
-        """Refuse a call that is about all tenants.
+        """Refuse a call that concerns all tenants.
 
         Raises:
-            TenantError: the store is bound to one.
+            TenantError: the store is bound to one tenant.
 
         """
         if self.tenant is not None:
-            raise TenantError(f"{call} is about all tenants: call it on the store, not on a tenant's")
+            raise TenantError(f"{call} concerns all tenants: call it on the store, not on a tenant's")
 
     def assign_tenant(self, nodes: Sequence[BaseNode]) -> list[BaseNode]:
-        """The nodes, each with its tenant in its metadata (hidden from models where it was not).
+        """Return the nodes, each with its tenant in its metadata. A tenant that is added is hidden from models.
 
         Raises:
-            TenantError: one belongs to another tenant, or to none.
+            TenantError: a node belongs to another tenant, or to none.
 
         """
         field = self.field
@@ -104,14 +104,14 @@ class Tenancy:
         return result
 
     def is_owned(self, node: BaseNode) -> bool:
-        """Whether the node names its tenant, if there are any."""
+        """Return True if the node names its tenant, or if there are no tenants."""
         return self.field is None or is_name(node.metadata.get(self.field))
 
-    def _names_one(self, filters: MetadataFilters) -> bool:
+    def _names_tenant(self, filters: MetadataFilters) -> bool:
         if filters.condition not in _ALL_MUST_HOLD:
             return False
         return any(
-            self._names_one(part)
+            self._names_tenant(part)
             if isinstance(part, MetadataFilters)
             else part.key == self.field and part.operator in (None, FilterOperator.EQ) and is_name(part.value)
             for part in filters.filters
@@ -130,5 +130,5 @@ def check_filters(filters: Any) -> None:
 
 
 def is_name(value: Any) -> bool:
-    """Whether it can name a tenant."""
+    """Return True if the value can name a tenant: text that is not empty."""
     return isinstance(value, str) and bool(value)

@@ -1,4 +1,4 @@
-"""A fact: its text, its id, and the key under which two mentions are the same graph node."""
+"""Triples: a fact's text and id, and the key under which two mentions are the same entity."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMESPACE = uuid.UUID("7b1d5f0a-8c0e-5d5c-9b1e-6f2f3d3a9c41")
 
 @dataclass(frozen=True, slots=True)
 class Triple:
-    """One fact `(subject, predicate, object)`, as the extractor wrote it, white space collapsed (GeAR §3).
+    """A fact `(subject, predicate, object)` as the extractor wrote it, with white space collapsed (GeAR §3).
 
     Raises:
         TripleError: a slot is empty, or no text.
@@ -40,16 +40,16 @@ class Triple:
 
     @property
     def text(self) -> str:
-        """`"subject predicate object"`: what is embedded, and shown."""
+        """`"subject predicate object"`, the text that is embedded and shown."""
         return f"{self.subject} {self.predicate} {self.object}"
 
     @property
     def entities(self) -> tuple[str, ...]:
-        """The entity keys of subject and object, without repetition."""
+        """Entity keys of subject and object, without repetition."""
         return tuple(dict.fromkeys((entity_key(self.subject), entity_key(self.object))))
 
     def id(self, passage_id: str) -> str:
-        """UUIDv5 of (passage id, subject, predicate, object): writing the same fact twice changes nothing."""
+        """Return the UUIDv5 of (passage id, subject, predicate, object). Writing a fact twice so changes nothing."""
         return str(uuid.uuid5(NAMESPACE, json.dumps([passage_id, self.subject, self.predicate, self.object])))
 
 
@@ -63,9 +63,10 @@ class GraphTriple:
 
     Attributes:
         triple: the fact, in words.
-        entities: identifiers of its ends, where the graph has some (Wikidata's "Q42"): triples that share one are
+        entities: identifiers of its ends, where the graph has some (Wikidata's "Q42"). Triples that share one are
             neighbors. Default: the triple's own entity keys.
-        is_name: it says but what its subject is also called: facts are linked to it, walks don't go over it.
+        is_name: True for a triple that only states another name of its subject. Facts are linked to it; walks don't
+            go over it.
 
     """
 
@@ -85,7 +86,7 @@ class GraphTriple:
 
     @property
     def id(self) -> str:
-        """UUIDv5 of the fact and its identifiers: loading the same fact twice changes nothing."""
+        """UUIDv5 of the fact and its identifiers. Loading a fact twice so changes nothing."""
         fact = [self.triple.subject, self.triple.predicate, self.triple.object, *self.entities]
         return str(uuid.uuid5(NAMESPACE, json.dumps(fact)))
 
@@ -97,10 +98,10 @@ class StoredTriple:
     Attributes:
         id: UUID of the triple's point.
         triple: the fact.
-        passage_id: node id of the passage that states it (exactly one: GeAR §3); empty in an external graph.
+        passage_id: node id of the one passage that states it (GeAR §3); empty in an external graph.
         score: cosine of the query's embedding and the triple's, from -1 to 1.
-        entities: keys of its two ends; triples that share one are neighbors. Default: the triple's own keys; an
-            external graph may have identifiers.
+        entities: keys of its two ends, or an external graph's identifiers. Triples that share one are neighbors.
+            Default: the triple's own keys.
 
     """
 
@@ -116,24 +117,25 @@ class StoredTriple:
 
 
 def chain_text(chain: Sequence[Triple]) -> str:
-    """The text of a chain of triples, as a text-reading scorer sees it (GeAR Alg. 1 line 13, `concat`)."""
+    """Join the texts of a chain of triples for a scorer that reads text (GeAR Alg. 1 line 13, `concat`)."""
     return ". ".join(triple.text for triple in chain)
 
 
 def plain(triples: Iterable[Triple]) -> list[list[str]]:
-    """Triples as plain JSON: `[[subject, predicate, object], …]`."""
+    """Return triples as plain JSON: `[[subject, predicate, object], …]`."""
     return [[triple.subject, triple.predicate, triple.object] for triple in triples]
 
 
 def entity_key(mention: str) -> str:
-    """Normal form under which two mentions are the same graph node.
+    """Return the normal form of a mention. Two mentions with the same key are one entity of the graph.
 
-    Unicode NFKC, case-folded; punctuation and white space become single spaces; invisible format characters vanish.
-    A mention of nothing but punctuation keeps its (case-folded) self, so that no key is empty.
+    The mention is normalized by Unicode NFKC and case-folded. Punctuation and white space become single spaces, and
+    invisible format characters vanish. A mention of nothing but punctuation is only case-folded, so that no key is
+    empty.
     """
-    # Format characters go first: one between a letter and its accent would keep the two from composing.
+    # Format characters are removed first: one between a letter and its accent would keep the two from composing.
     folded = "".join(character for character in mention if unicodedata.category(character) != "Cf")
-    for _ in range(3):  # case folding can undo NFKC and the reverse; three rounds reach the fixed point
+    for _ in range(3):  # case folding can undo NFKC, and the reverse; three rounds reach a fixed point
         folded = unicodedata.normalize("NFKC", folded).casefold()
     spaced = (
         " " if category[0] in "PZ" or category == "Cc" else character

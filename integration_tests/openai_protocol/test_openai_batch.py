@@ -129,7 +129,7 @@ def test_it_goes_on_in_another_process(server: OpenAIServer, tmp_path: Path) -> 
     first = OpenAIBatch(server.llm(), tmp_path)
     extractor(first)(passages(3))
     first.submit()
-    with first._turn, first._database as database:  # as if it had died
+    with first._lock, first._database as database:  # as if it had died
         database.execute("UPDATE request SET batch = ?", (server.batches[0]["metadata"]["gear_part"],))
         database.execute("DELETE FROM batch")
     first.close()
@@ -152,7 +152,7 @@ def test_a_batch_that_is_not_the_newest_is_found_again(server: OpenAIServer, tmp
     batch, other = (OpenAIBatch(server.llm(), tmp_path / name) for name in ("batch", "other"))
     extractor(batch)(passages(3))
     batch.submit()
-    with batch._turn, batch._database as database:  # as if it had died
+    with batch._lock, batch._database as database:  # as if it had died
         database.execute("UPDATE request SET batch = ?", (server.batches[0]["metadata"]["gear_part"],))
         database.execute("DELETE FROM batch")
     extractor(other)(passages(1))
@@ -218,7 +218,7 @@ def test_what_a_thread_has_written_half_no_other_finishes(server: OpenAIServer, 
     batch = OpenAIBatch(server.llm(), tmp_path)
     extractor(batch)(passages(1))
     asking = threading.Thread(target=batch.answer, args=(b'{"messages": []}',))
-    with pytest.raises(BatchError, match="half"), batch._turn, batch._database as database:
+    with pytest.raises(BatchError, match="half"), batch._lock, batch._database as database:
         database.execute("UPDATE request SET problem = 'half'")
         asking.start()
         asking.join(timeout=0.2)
@@ -231,10 +231,10 @@ def test_what_a_thread_has_written_half_no_other_finishes(server: OpenAIServer, 
 def test_who_waits_for_another_call_too_long_is_told(
     server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("llama_index_gear.extraction.openai_batch._PATIENCE", 0.01)
+    monkeypatch.setattr("llama_index_gear.extraction.openai_batch._LOCK_TIMEOUT", 0.01)
     batch = OpenAIBatch(server.llm(), tmp_path)
-    lock = batch._lock_file()
-    batch._wait_alone(lock)
+    lock = batch._open_lock()
+    batch._acquire(lock)
     with pytest.raises(BatchError, match="another call"):
         batch.submit()
     lock.close()
@@ -385,7 +385,7 @@ def test_an_answer_to_nothing_is_an_error(server: OpenAIServer, tmp_path: Path) 
     batch.submit()
     server.answer = stated
     server.end_batches()
-    with batch._turn, batch._database as database:
+    with batch._lock, batch._database as database:
         database.execute("UPDATE request SET key = 'other'")
     with pytest.raises(BatchError, match="not asked"):
         batch.collect()

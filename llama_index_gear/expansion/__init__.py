@@ -1,1 +1,1 @@
-"""From base passages through the graph to further ones: reading, linking, beam search, PageRank, fusion."""
+"""Graph expansion: from base passages through the graph to further ones, by linking, beam search and PageRank."""

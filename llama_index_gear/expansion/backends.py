@@ -1,4 +1,4 @@
-"""Who answers the requests of a query: a base retriever, a language model, and for all else the store."""
+"""The backends that answer a query's requests: base retriever, LLM, external graph, and the store for the rest."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ _MODES = (VectorStoreQueryMode.HYBRID, VectorStoreQueryMode.SPARSE, VectorStoreQ
 
 
 class Backends:
-    """Answers the requests of `flow`, for one store and one set of settings.
+    """Answers the requests of a query's flow, for one store and one set of settings.
 
     Args:
         vector_store: holds passages and triples.
         base_retriever: answers `RetrievePassages`; None searches the store.
-        mode: of the store's own base search; None is HYBRID.
-        base_top_k: passages that the store's own base search gives; None is 10.
-        filters: bind whatever the store answers.
+        mode: mode of the store's own base search; None is HYBRID.
+        base_top_k: passages that the store's own base search returns; None is 10.
+        filters: metadata filters that bind all answers of the store.
         llm: answers `CallLLM`.
-        graph: answers what is asked of triples, in the store's place.
+        graph: answers requests for triples (`GraphRequest`) in the store's place.
 
     Raises:
-        ArgumentError: an argument of the wrong kind, or `mode` or `base_top_k` beside a base retriever,
-            which has its own.
+        ArgumentError: an argument of the wrong kind, or `mode` or `base_top_k` beside a base retriever, which has its
+            own.
         TenantError: the store is divided between tenants, and neither it nor the filters name one.
 
     """
@@ -67,10 +67,9 @@ class Backends:
         )
         self.base_top_k = 10 if base_top_k is None else base_top_k
         check_counts(base_top_k=self.base_top_k)
-        if base_retriever is not None and mode is not None:
-            raise ArgumentError("vector_store_query_mode is how the store is searched: leave out it or base_retriever")
-        if base_retriever is not None and base_top_k is not None:
-            raise ArgumentError("base_top_k is what the store is searched for: leave out it or base_retriever")
+        for name, value in (("vector_store_query_mode", mode), ("base_top_k", base_top_k)):
+            if base_retriever is not None and value is not None:
+                raise ArgumentError(f"{name} is of the store's own search: leave it out, or leave out base_retriever")
         if mode is not None and mode not in _MODES:
             raise ArgumentError(f"vector_store_query_mode must be HYBRID, SPARSE or DEFAULT, got {shown(mode)}")
         self.vector_store = vector_store
@@ -96,7 +95,7 @@ class Backends:
             case RetrievePassages():
                 return Handler(partial(self._search, request), partial(self._asearch, request))
             case CallLLM():
-                call, within = (self._reader, request.prompt, request.variables), request.timeout
+                call, within = (self._required_llm, request.prompt, request.variables), request.timeout
                 return Handler(partial(ask_llm, *call, within=within), partial(aask_llm, *call, within=within))
             case GraphRequest() if self.graph is not None:
                 return Handler(partial(self.graph.answer, request), partial(self.graph.aanswer, request))
@@ -110,9 +109,9 @@ class Backends:
         return _with_scores(await self.vector_store.aquery(self._store_query(search)))
 
     @property
-    def _reader(self) -> LLM:
+    def _required_llm(self) -> LLM:
         if self.llm is None:
-            raise ArgumentError("there is no language model to ask")
+            raise ArgumentError("there is no language model to ask: give llm")
         return self.llm
 
     def _store_query(self, search: RetrievePassages) -> VectorStoreQuery:
@@ -126,10 +125,10 @@ class Backends:
 
 
 def embed_query_flow(bundle: QueryBundle) -> Flow[QueryBundle]:
-    """The question, stripped, with its embedding: a given one, or the mean over what HyDE and its like wrote.
+    """Strip the question and embed it. A given embedding is kept; of several texts (HyDE's) the mean is taken.
 
     Raises:
-        ArgumentError: it is empty, or too long.
+        ArgumentError: the question is empty, or too long.
 
     """
     check_question(bundle.query_str)

@@ -1,7 +1,7 @@
-"""Graph expansion: diverse triple beam search (GeAR Alg. 1) and the way from its beams to passages (GeAR §4.2).
+"""Diverse triple beam search (GeAR Alg. 1), and the order of the passages that its beams lead to (GeAR §4.2).
 
-Pure ranking: the search is a flow that asks for neighbors (and, for scorers that need it, for similarities or text
-scores) and computes the rest on arrays.
+The search is a flow: it asks for neighbors (and, for scorers that need it, for similarities or text scores) and
+computes the rest on arrays.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from llama_index_gear.requests import ChainSimilarities, EmbedTexts, FetchTriple
 from llama_index_gear.triple import StoredTriple, chain_text
 
 TextScorer: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
-"""`scorer(question, chain_texts)` gives one float a text, higher is better: a cross-encoder, an entailment model."""
+"""`scorer(question, chain_texts)` returns one float a text, higher is better: a cross-encoder, an entailment model."""
 Scorer: TypeAlias = Literal["novelty", "composed", "additive", "exact"] | TextScorer
 Array: TypeAlias = NDArray[np.float64]
 
@@ -32,18 +32,17 @@ class BeamSearch:
     """The settings of a diverse triple beam search.
 
     Args:
-        beam_size: beams kept, b. Default 10 (GeAR App. B.2).
+        beam_size: beams that are kept, b. Default 10 (GeAR App. B.2).
         beam_length: triples a beam grows to, l. Default 2 (GeAR App. B.2; Table 8: longer is no better).
-        neighbors: candidates a beam considers when it grows, most similar to the question first. Default 100
-            (GeAR App. B.2).
-        gamma: γ of the diversity penalty; None is twice `beam_size` (GeAR App. B.2).
+        neighbors: candidates that extend a beam, the most similar to the question. Default 100 (GeAR App. B.2).
+        gamma: γ of the diversity penalty. Default None: twice `beam_size` (GeAR App. B.2).
         diversity: False leaves the penalty out: plain beam search (GeAR Table 4).
-        scorer: how a chain is scored against the question.
+        scorer: the score of a chain against the question.
             "novelty" (default): mean of its triples' cosines, divided by the squared length of the mean of their unit
-            vectors: two triples that say the same count as one, two that differ add up. Embeds nothing.
+            vectors. Two triples that say the same count as one; two that differ add up. Embeds nothing.
             "composed": cosine with the normalised sum of its triples' vectors. Embeds nothing.
             "additive": mean of its triples' cosines. Embeds nothing, and saves a round trip.
-            "exact": cosine with the embedding of the chain's text, as in the paper; embeds every candidate: all
+            "exact": cosine with the embedding of the chain's text, as in the paper. Embeds every candidate: all
             triples that the search starts from, and up to `beam_size` · `neighbors` a hop.
             A callable `scorer(question, chain_texts) -> floats`: a model of your own (GeAR §9).
 
@@ -68,7 +67,7 @@ class BeamSearch:
 
     @property
     def reads_text(self) -> bool:
-        """Whether the scorer wants the chains' texts rather than what the store knows of them."""
+        """True if the scorer reads the chains' texts; other scorers use only stored vectors."""
         return callable(self.scorer) or self.scorer == "exact"
 
 
@@ -78,7 +77,7 @@ class Beam:
 
     Attributes:
         score: accumulated score, penalties included (GeAR Alg. 1 lines 13 and 18).
-        chain: its triples.
+        chain: the triples, in order.
         dot: sum of the triples' cosines with the question.
         norm: squared length of the sum of the triples' unit vectors ("novelty" and "composed" scorers only).
 
@@ -93,16 +92,16 @@ class Beam:
 def diverse_triple_beam_search_flow(
     question: str, query: Sequence[float], initial: Sequence[StoredTriple], settings: BeamSearch
 ) -> Flow[list[Beam]]:
-    """GeAR Alg. 1: walk from triple to neighbouring triple, keeping the best and most diverse chains.
+    """Walk from triple to neighboring triple, and keep the best and most diverse chains (GeAR Alg. 1).
 
-    A beam's extensions are sorted, best first, and the n-th (from 0) is multiplied by exp(−min(n, γ)/γ). Where an
-    accumulated score is negative (cosines can be), it is divided instead: a penalty may never promote an extension
-    above one that ranked before it. Equal scores keep the order of discovery: by beam, then by similarity to the
-    question, then by triple id. If no beam can be extended, the beams that there are, are the answer.
+    The extensions of a beam are sorted, best first, and the score of the n-th (from 0) is multiplied by
+    exp(−min(n, γ)/γ). A negative score (cosines can be) is divided instead, so that a penalty never promotes an
+    extension above one that ranked before it. Equal scores keep the order of discovery: by beam, then by similarity to
+    the question, then by triple id. If no beam can be extended, the search ends early with the beams that it has.
 
     Args:
         question: the question's text, read by text scorers only.
-        query: its embedding.
+        query: the question's embedding.
         initial: the triples to start from, with their cosines; repetitions count once.
         settings: beam size, length, scorer, …
 
@@ -117,7 +116,8 @@ def diverse_triple_beam_search_flow(
     norms: Array = np.ones(len(unique))
     texts = [triple.triple.text for triple in unique] if settings.reads_text else []
     scores = yield from _scores_flow(question, query, 1, texts, dots, norms, settings)
-    beams = [Beam(float(scores[n]), (unique[n],), float(dots[n])) for n in _best(scores, settings.beam_size)]
+    best = _rank_top_k(scores, settings.beam_size)
+    beams = [Beam(float(scores[n]), (unique[n],), float(dots[n])) for n in best]
     for _ in range(settings.beam_length - 1):
         extended = yield from _extend_flow(question, query, beams, settings)
         if not extended:
@@ -130,49 +130,54 @@ def _extend_flow(
     question: str, query: Sequence[float], beams: Sequence[Beam], settings: BeamSearch
 ) -> Flow[list[Beam]]:
     visited = list(dict.fromkeys(triple.id for beam in beams for triple in beam.chain))
-    last = [beam.chain[-1].entities for beam in beams]
-    found = yield from ask(NeighborTriples(last, query, visited, settings.neighbors, question))
-    known: dict[str, StoredTriple] = {}
-    if settings.reads_text and any(found):
-        known = yield from ask(FetchTriples(list(dict.fromkeys(candidate.id for near in found for candidate in near))))
-        found = [[candidate for candidate in near if candidate.id in known] for near in found]
-    grown = [(beam, candidate) for beam, near in zip(beams, found, strict=True) for candidate in near]
-    if not grown:
+    ends = [beam.chain[-1].entities for beam in beams]
+    neighbors = yield from ask(NeighborTriples(ends, query, visited, settings.neighbors, question))  # a list a beam
+    fetched: dict[str, StoredTriple] = {}
+    if settings.reads_text and any(neighbors):
+        ids = dict.fromkeys(candidate.id for candidates in neighbors for candidate in candidates)
+        fetched = yield from ask(FetchTriples(list(ids)))
+        neighbors = [[candidate for candidate in candidates if candidate.id in fetched] for candidates in neighbors]
+    extensions = [
+        (beam, candidate) for beam, candidates in zip(beams, neighbors, strict=True) for candidate in candidates
+    ]
+    if not extensions:
         return []
-    dots: Array = np.array([beam.dot + candidate.score for beam, candidate in grown])
-    norms: Array = np.ones(len(grown))
+    dots: Array = np.array([beam.dot + candidate.score for beam, candidate in extensions])
+    norms: Array = np.ones(len(extensions))
     if settings.scorer in ("novelty", "composed"):
-        members = [[triple.id for triple in beam.chain] for beam in beams]
-        pairs = [(chain, [candidate.id for candidate in near]) for chain, near in zip(members, found, strict=True)]
+        pairs = [
+            ([triple.id for triple in beam.chain], [candidate.id for candidate in candidates])
+            for beam, candidates in zip(beams, neighbors, strict=True)
+        ]
         products = yield from ask(ChainSimilarities(pairs))
-        flat = [product for near in products for product in near]
-        norms += np.array([beam.norm for beam, _ in grown]) + 2 * np.array(flat)
+        flat = [product for row in products for product in row]
+        norms += np.array([beam.norm for beam, _ in extensions]) + 2 * np.array(flat)
     texts = [
-        chain_text([*(triple.triple for triple in beam.chain), known[candidate.id].triple])
-        for beam, candidate in (grown if settings.reads_text else [])
+        chain_text([*(triple.triple for triple in beam.chain), fetched[candidate.id].triple])
+        for beam, candidate in (extensions if settings.reads_text else [])
     ]
     gains = yield from _scores_flow(question, query, len(beams[0].chain) + 1, texts, dots, norms, settings)
-    totals = np.array([beam.score for beam, _ in grown]) + gains
+    totals = np.array([beam.score for beam, _ in extensions]) + gains
     start = 0
-    for near in found:  # each beam's extensions stand together
-        part = slice(start, start + len(near))
+    for candidates in neighbors:  # the extensions of a beam stand together
+        part = slice(start, start + len(candidates))
         if settings.diversity:
-            totals[part] = _penalised(totals[part], settings.gamma or 2 * settings.beam_size)
+            totals[part] = _penalize(totals[part], settings.gamma or 2 * settings.beam_size)
         start = part.stop
-    best = _best(totals, settings.beam_size)
+    best = _rank_top_k(totals, settings.beam_size)
     if not settings.reads_text:
-        known = yield from ask(FetchTriples(list(dict.fromkeys(grown[n][1].id for n in best))))
+        fetched = yield from ask(FetchTriples(list(dict.fromkeys(extensions[n][1].id for n in best))))
     extended = []
     for n in best:
-        beam, candidate = grown[n]
-        if candidate.id in known:  # one that was deleted since it was found is no extension
-            added = replace(known[candidate.id], score=candidate.score)
+        beam, candidate = extensions[n]
+        if candidate.id in fetched:  # a triple that was deleted meanwhile is no extension
+            added = replace(fetched[candidate.id], score=candidate.score)
             extended.append(Beam(float(totals[n]), (*beam.chain, added), float(dots[n]), float(norms[n])))
     return extended
 
 
-def _penalised(totals: Array, gamma: float) -> Array:
-    """GeAR Alg. 1 lines 15–18: the n-th best of one beam's extensions times exp(−min(n, γ)/γ)."""
+def _penalize(totals: Array, gamma: float) -> Array:
+    """Multiply the n-th best score of one beam's extensions by exp(−min(n, γ)/γ) (GeAR Alg. 1 lines 15–18)."""
     factor = np.empty_like(totals)
     factor[np.argsort(-totals, kind="stable")] = np.exp(-np.minimum(np.arange(len(totals)), float(gamma)) / gamma)
     penalised: Array = np.where(totals >= 0, totals * factor, totals / factor)
@@ -188,13 +193,13 @@ def _scores_flow(
     norms: Array,
     settings: BeamSearch,
 ) -> Flow[Array]:
-    """score(q, T) of GeAR Alg. 1 lines 3 and 13, for chains of this length; `dots` and `norms` are those of `Beam`."""
+    """Compute score(q, T) of chains of one length (GeAR Alg. 1 lines 3 and 13); `dots` and `norms` are as in `Beam`."""
     if settings.reads_text:
         answer: Sequence[float] | Array
         if callable(settings.scorer):
             answer = yield from ask(RunFunction(partial(settings.scorer, question, texts)))
         else:
-            answer = _cosines(query, (yield from ask(EmbedTexts(texts))))
+            answer = _compute_cosines(query, (yield from ask(EmbedTexts(texts))))
         scores: Array = np.asarray(answer, dtype=np.float64)
         if scores.shape != (len(texts),):
             raise ArgumentError(f"the scorer must give one float a text: {len(texts)} texts, got shape {scores.shape}")
@@ -209,8 +214,8 @@ def _scores_flow(
     return scored
 
 
-def _cosines(query: Sequence[float], embeddings: Sequence[Sequence[float]]) -> Array:
-    """The paper's scorer: cosine of the question and each chain's own embedding (GeAR §4.2)."""
+def _compute_cosines(query: Sequence[float], embeddings: Sequence[Sequence[float]]) -> Array:
+    """Compute the cosine of the question and each chain's own embedding, the paper's scorer (GeAR §4.2)."""
     matrix: Array = np.asarray(embeddings, dtype=np.float64).reshape(-1, len(query))
     vector: Array = np.asarray(query, dtype=np.float64)
     lengths = np.linalg.norm(matrix, axis=1) * np.linalg.norm(vector)
@@ -219,16 +224,17 @@ def _cosines(query: Sequence[float], embeddings: Sequence[Sequence[float]]) -> A
     return cosines
 
 
-def _best(scores: Array, size: int) -> list[int]:
-    """Indices of the highest scores, best first; equal ones in the order of discovery."""
+def _rank_top_k(scores: Array, size: int) -> list[int]:
+    """Return the indices of the highest scores, best first; equal scores keep the order of discovery."""
     return [int(n) for n in np.argsort(-scores, kind="stable")[:size]]
 
 
 def flatten(beams: Sequence[Beam]) -> dict[str, tuple[StoredTriple, ...]]:
-    """The beams' passages, breadth-first: all first triples' in beam order, then all second triples', … (GeAR §4.2).
+    """Rank the beams' passages breadth-first (GeAR §4.2): those of all first triples, then of all second ones, ….
 
     Returns:
-        Passage id → the part of the chain that leads there, in rank order; a passage's first occurrence counts.
+        Passage id → the part of the chain that leads there, in rank order. At equal depth beams keep their order. The
+        first occurrence of a passage counts.
 
     """
     passages: dict[str, tuple[StoredTriple, ...]] = {}

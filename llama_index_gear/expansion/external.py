@@ -1,4 +1,4 @@
-"""From base passages through an external graph and back to passages: online alignment (Millions of GeAR-s §4.1)."""
+"""Graph expansion over an external graph, with online alignment of triples and passages (Millions of GeAR-s §4.1)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _EMPTY_WORDS = frozenset("a an the of in and".split())
 
 
 class ExternalGraphExpansion(GraphExpansion):
-    """A walk over a graph whose triples belong to no passage.
+    """Graph expansion over a graph whose triples belong to no passage.
 
-    A fact that the reader noted is linked to the graph's triple that is most similar to it (Eq. 3); each triple of the
+    A fact that the reader noted is linked to the graph's triple that is most similar to it (Eq. 3). Each triple of the
     beams leads to the passage that BM25 ranks first for it (Eq. 4). Without a reader, the search starts from the
     triples that are most similar to the question itself.
 
     Args:
-        *arguments: see `GraphExpansion`; the backends have a graph.
+        *arguments: see `GraphExpansion`; the backends must have a graph.
         check_alignment: drop links whose triple is about something else than the fact; see `shared_name`.
         **settings: see `GraphExpansion`.
 
@@ -42,7 +42,7 @@ class ExternalGraphExpansion(GraphExpansion):
         self.check_alignment = check_alignment
 
     def read_flow(self, question: str, passages: Mapping[str, BaseNode]) -> Flow[Reading]:
-        """What the reader notes in passages."""
+        """Return the facts that the reader notes in the passages."""
         if not passages:
             return Reading((), ())
         return (yield from read_facts_flow(question, llm_texts(passages.values()), self.prompts["read"]))
@@ -50,7 +50,7 @@ class ExternalGraphExpansion(GraphExpansion):
     def _seeds_flow(
         self, question: str, query: Sequence[float], passages: Mapping[str, BaseNode]
     ) -> Flow[ExpansionSeeds]:
-        """Read, link, and drop the links that lead elsewhere."""
+        """Read, link, and drop the misaligned links."""
         if self.backends.llm is None:
             (nearest,) = yield from ask(LinkTriples([question], self.beam_search.beam_size, query))
             return ExpansionSeeds(Reading((), ()), nearest)
@@ -61,41 +61,41 @@ class ExternalGraphExpansion(GraphExpansion):
         names = [f"{triple.subject} {triple.object}" for triple in reading.triples]
         answers = yield from ask(LinkTriples(texts, self.link_top_k, query, names))
         links = [(fact, triple) for fact, linked in zip(reading.triples, answers, strict=True) for triple in linked]
-        kept = [triple for fact, triple in links if self.is_aligned(fact, triple.triple)]
-        refused = [
+        aligned = [triple for fact, triple in links if self.is_aligned(fact, triple.triple)]
+        misaligned = [
             (fact, triple, shared_name(fact, triple.triple))
             for fact, triple in links
             if not self.is_aligned(fact, triple.triple)
         ]
         why = "no linked triple is about the same" if links else "no triple to link to"
-        return ExpansionSeeds(reading, kept, "" if kept else f"{why}: no expansion", refused)
+        return ExpansionSeeds(reading, aligned, "" if aligned else f"{why}: no expansion", misaligned)
 
     def locate_flow(self, triples: Iterable[StoredTriple]) -> Flow[tuple[dict[str, StoredTriple], dict[str, BaseNode]]]:
-        """Triples by id, each with the passage that BM25 ranks first for it (Eq. 4), and these passages."""
-        known = {triple.id: triple for triple in triples}
-        if not known:
+        """Return the triples by id, each with the passage that BM25 ranks first for it (Eq. 4), and these passages."""
+        located = {triple.id: triple for triple in triples}
+        if not located:
             return {}, {}
-        answers = yield from ask(AlignPassages([triple.triple.text for triple in known.values()], 1))
+        answers = yield from ask(AlignPassages([triple.triple.text for triple in located.values()], 1))
         nodes: dict[str, BaseNode] = {}
-        for triple_id, answer in zip(list(known), answers, strict=True):
-            for result in answer:
-                known[triple_id] = replace(known[triple_id], passage_id=result.node.node_id)
+        for triple_id, results in zip(list(located), answers, strict=True):
+            for result in results:
+                located[triple_id] = replace(located[triple_id], passage_id=result.node.node_id)
                 nodes[result.node.node_id] = result.node
-        return known, nodes
+        return located, nodes
 
     def is_aligned(self, fact: Triple, linked: Triple) -> bool:
-        """Say whether both share more than half of a name; see `shared_name`."""
+        """Return True if both triples share more than half of a name; see `shared_name`."""
         return not self.check_alignment or shared_name(fact, linked) > 0.5
 
 
-def expansion_over(
+def build_expansion(
     backends: Backends, beam_search: BeamSearch | None, *, check_alignment: bool | None = None, **settings: Any
 ) -> GraphExpansion:
-    """Make the expansion that suits the backends: over their graph, if they have one.
+    """Build the expansion that fits the backends: over their graph, if they have one.
 
     Args:
         backends: see `GraphExpansion`.
-        beam_search: see there.
+        beam_search: see `GraphExpansion`.
         check_alignment: see `ExternalGraphExpansion`; None: its default.
         **settings: see `GraphExpansion`.
 
@@ -114,11 +114,12 @@ def expansion_over(
 
 
 def shared_name(fact: Triple, linked: Triple) -> float:
-    """How much of a name two triples share, from 0 to 1: the best over their ends.
+    """Return how much of a name two triples share, from 0 to 1: the best over the pairs of their ends.
 
-    Of two ends, the cosine of their sets of words: the words in common over the geometric mean of both numbers. A link
-    is good if it is about one of the things that the fact is about. "Pacific geoduck" and "Pacific oyster" share 0.5,
-    and so is "broadcast spawning" too little of a paper's long title (Millions of GeAR-s, Table 2).
+    The value of a pair is the cosine of both sets of words: the number of common words over the geometric mean of both
+    numbers of words. A link is good if its triple is about one of the things that the fact is about. "Pacific geoduck"
+    and "Pacific oyster" share 0.5; "broadcast spawning" and the long title of a paper share too little (Millions of
+    GeAR-s, Table 2).
     """
     pairs = [(_words(end), _words(linked_end)) for end in _ends(fact) for linked_end in _ends(linked)]
     return max(len(words & others) / math.sqrt(len(words) * len(others)) for words, others in pairs)

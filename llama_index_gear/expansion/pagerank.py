@@ -1,8 +1,8 @@
-"""Personalised PageRank over triples and passages, computed only where it matters.
+"""Personalized PageRank over triples and passages, computed only near its seeds.
 
-HippoRAG ranks passages by a PageRank over the whole graph. What starts at a few seeds stays near them: pushing it along
-edges until what is left is too little to matter (Andersen, Chung and Lang 2006) gives the same ranking at a cost that
-doesn't depend on the size of the graph.
+HippoRAG ranks passages by a PageRank over the whole graph. Walks from a few seeds mostly end near them. Pushing their
+probability along edges until the remainder is negligible (Andersen, Chung and Lang 2006) gives the same ranking at a
+cost that doesn't depend on the size of the graph.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from llama_index_gear.requests import Incidence, IncidentTriples
 from llama_index_gear.triple import StoredTriple
 
 _MENTIONS = 100
-"""Triples of a seed that are read to count its passages."""
+"""Triples of a seed entity that are read to count its passages."""
 
 
 class Node(NamedTuple):
@@ -30,20 +30,20 @@ class Node(NamedTuple):
 
 @dataclass(frozen=True)
 class LocalPageRank:
-    """The settings of a personalised PageRank over the passages' own triples.
+    """The settings of a personalized PageRank over the passages' own triples.
 
     Entities and passages are nodes. Every triple is an edge between its two entities, and every passage has an edge to
     each entity of its triples, as in HippoRAG 2. Random walks start at the entities of the triples that the beam search
-    starts from, and at the base passages. A triple counts 1 if a reader noted its like, else its cosine with the
-    question over that of the best; an entity's share is the mean over its triples, divided by the number of its
-    passages (as many as its first 100 triples have): what everybody mentions says little. A base passage's share is
-    `passage_weight` / √rank.
+    starts from, and at the base passages. A triple that was linked to a reader's fact has weight 1; any other has its
+    cosine with the question over that of the best triple. An entity's share is the mean weight of its triples, divided
+    by the number of its passages (counted in its first 100 triples), since entities that many passages mention say
+    little. A base passage's share is `passage_weight` / √rank.
 
     Args:
-        restart: probability that a walk ends at the node where it is. Default 0.5 (HippoRAG's damping).
-        epsilon: what is left at a node moves on while it is at least `epsilon` times the node's degree. Smaller is more
-            exact and slower: at most 1 / (`restart` · `epsilon`) edges are followed. Default 1e-3.
-        passage_weight: of the first base passage; an entity's share is at most 1. Default 0.01.
+        restart: probability that a walk ends at its current node. Default 0.5 (HippoRAG's damping).
+        epsilon: the remainder at a node is pushed on while it is at least `epsilon` times the node's degree. Smaller is
+            more exact and slower: at most 1 / (`restart` · `epsilon`) edges are followed. Default 1e-3.
+        passage_weight: share of the first base passage; an entity's share is at most 1. Default 0.01.
 
     Raises:
         ArgumentError: a number outside its range.
@@ -62,16 +62,16 @@ class LocalPageRank:
 
 @dataclass
 class _Graph:
-    """As much of the graph as has been read."""
+    """The part of the graph that has been read."""
 
     edges: dict[Node, dict[Node, float]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(float)))
     degrees: dict[Node, float] = field(default_factory=lambda: defaultdict(float))
-    complete: set[Node] = field(default_factory=set)  # all of their triples are read
-    asked: dict[Node, int] = field(default_factory=dict)  # of those with more triples: how many were read
+    complete: set[Node] = field(default_factory=set)  # nodes all of whose triples are read
+    asked: dict[Node, int] = field(default_factory=dict)  # incomplete node → number of triples read
     seen: set[str] = field(default_factory=set)
 
     def add(self, triples: Iterable[Incidence]) -> None:
-        """A triple is an edge between its entities; one that says two things of one entity, a loop, is none."""
+        """Add triples: each is an edge between its two entities. A triple with a single entity (a loop) is no edge."""
         for triple in triples:
             if triple.id in self.seen:
                 continue
@@ -85,11 +85,11 @@ class _Graph:
                     self._join(passage, entity)
 
     def degree(self, node: Node) -> float:
-        """The node's degree if it is complete, else what it is at least."""
+        """Return the node's degree if the node is complete, else a lower bound."""
         return self.degrees.get(node, 0.0 if node in self.complete else 1.0)
 
-    def passages(self, entity: Node) -> int:
-        """How many passages mention the entity, of those that were read."""
+    def count_passages(self, entity: Node) -> int:
+        """Return the number of passages that mention the entity, among those that were read."""
         return sum(node.is_passage for node in self.edges.get(entity, ()))
 
     def _join(self, one: Node, other: Node) -> None:
@@ -102,11 +102,11 @@ class _Graph:
 def local_pagerank_flow(
     start: Sequence[tuple[StoredTriple, float]], passage_ids: Sequence[str], settings: LocalPageRank
 ) -> Flow[list[tuple[str, float]]]:
-    """Passages by personalised PageRank from some triples and passages.
+    """Rank passages by personalized PageRank from some triples and passages.
 
     Args:
-        start: triples, and how much each counts, from 0 to 1.
-        passage_ids: base passages, best first.
+        start: (triple, weight from 0 to 1) of the triples to start from.
+        passage_ids: ids of the base passages, best first.
         settings: restart probability, exactness, weight of the base passages.
 
     Returns:
@@ -121,7 +121,7 @@ def local_pagerank_flow(
         return []
     left = {node: share / total for node, share in seeds.items()}
     ranked: dict[Node, float] = {}
-    while active := [n for n, share in left.items() if share and share >= settings.epsilon * graph.degree(n)]:
+    while active := [node for node, share in left.items() if share and share >= settings.epsilon * graph.degree(node)]:
         wanted = {
             node: max(int(left[node] / settings.epsilon) + 1, 2 * graph.asked.get(node, 0))
             for node in active
@@ -130,50 +130,53 @@ def local_pagerank_flow(
         if wanted:
             yield from _read_flow(graph, wanted)
         _push(graph, active, left, ranked, settings)
-    for node, share in left.items():  # the least that it adds
+    for node, share in left.items():  # at least this share of the remainder ends at the node itself
         ranked[node] = ranked.get(node, 0.0) + settings.restart * share
-    found = [(node.name, share) for node, share in ranked.items() if node.is_passage]
-    return sorted(found, key=lambda item: (-round(item[1], 12), item[0]))
+    passages = [(node.name, share) for node, share in ranked.items() if node.is_passage]
+    return sorted(passages, key=lambda item: (-round(item[1], 12), item[0]))
 
 
 def _seeds_flow(
     graph: _Graph, start: Sequence[tuple[StoredTriple, float]], passage_ids: Sequence[str], settings: LocalPageRank
 ) -> Flow[dict[Node, float]]:
-    shares: dict[Node, list[float]] = {}
-    for triple, counts in start:
+    weights: dict[Node, list[float]] = {}
+    for triple, weight in start:
         for entity in triple.entities:
-            shares.setdefault(Node(entity), []).append(counts)
-    if shares:
-        yield from _read_flow(graph, dict.fromkeys(shares, _MENTIONS))
-    seeds = {entity: sum(several) / len(several) / max(1, graph.passages(entity)) for entity, several in shares.items()}
+            weights.setdefault(Node(entity), []).append(weight)
+    if weights:
+        yield from _read_flow(graph, dict.fromkeys(weights, _MENTIONS))
+    seeds = {
+        entity: sum(several) / len(several) / max(1, graph.count_passages(entity))
+        for entity, several in weights.items()
+    }
     for rank, passage_id in enumerate(passage_ids, start=1):
         seeds[Node(passage_id, is_passage=True)] = settings.passage_weight / rank**0.5
     return seeds
 
 
 def _read_flow(graph: _Graph, wanted: Mapping[Node, int]) -> Flow[None]:
-    """Read the triples of each node, at most as many as are given beside it: if there are fewer, it is complete."""
+    """Read the triples of each node, up to its limit. A node with fewer triples than its limit is complete."""
     groups = [([], [node.name]) if node.is_passage else ([node.name], []) for node in wanted]
     answers = yield from ask(IncidentTriples(groups, list(wanted.values())))
-    for (node, most), answer in zip(wanted.items(), answers, strict=True):
-        graph.add(answer)
-        if len(answer) < most:
+    for (node, limit), triples in zip(wanted.items(), answers, strict=True):
+        graph.add(triples)
+        if len(triples) < limit:
             graph.complete.add(node)
         else:
-            graph.asked[node] = most
+            graph.asked[node] = limit
 
 
 def _push(
     graph: _Graph, active: Sequence[Node], left: dict[Node, float], ranked: dict[Node, float], settings: LocalPageRank
 ) -> None:
-    """Move on what is left at these nodes, where enough of them is known and enough is left."""
+    """Push the remainder of each complete node to its neighbors, if the remainder is large enough."""
     for node in active:
         share, degree = left[node], graph.degree(node)
         if node not in graph.complete or share < settings.epsilon * degree:
             continue
-        near = graph.edges.get(node, {})
+        edges = graph.edges.get(node, {})
         left[node] = 0.0
-        ranked[node] = ranked.get(node, 0.0) + (settings.restart if near else 1.0) * share
-        for neighbor, weight in near.items():
+        ranked[node] = ranked.get(node, 0.0) + (settings.restart if edges else 1.0) * share
+        for neighbor, weight in edges.items():
             passing = (1 - settings.restart) * share * weight / degree
             left[neighbor] = left.get(neighbor, 0.0) + passing

@@ -1,4 +1,4 @@
-"""From base passages through the graph and back: the one flow behind the retrievers and the postprocessor."""
+"""The flow of a graph expansion, which the retrievers, the postprocessor and the agents share."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ class GraphExpansionEvent(BaseEvent):
 
     Attributes:
         query: the question.
-        proximal: what the reader noted, as text (empty without a reader).
-        start: the triples that the search started from, as text.
+        proximal: the facts that the reader noted, as text; empty without a reader.
+        start: the triples that the beam search started from, as text.
         beams: (score, texts of the chain's triples), best first.
-        fallback: why the search started from the base passages' triples although there is a reader; else empty.
+        fallback: the reason why the search started from the base passages' triples although there is a reader; else
+            empty.
 
     """
 
@@ -44,19 +45,19 @@ class GraphExpansionEvent(BaseEvent):
 
     @classmethod
     def class_name(cls) -> str:
-        """Name of the event."""
+        """Return the name of the event."""
         return "GraphExpansionEvent"
 
 
 @dataclass(frozen=True)
 class ExpansionSeeds:
-    """Where a beam search starts, and why there.
+    """The triples that a beam search starts from, and how they were found.
 
     Attributes:
-        reading: what the reader noted; empty without a reader.
+        reading: the reader's result; empty without a reader.
         triples: the triples that the search starts from.
-        fallback: why it starts from others than those that the reader's facts were linked to; else empty.
-        misaligned: (fact, linked triple, likeness) of the links that an alignment check refused.
+        fallback: the reason why these are not the triples that the reader's facts were linked to; else empty.
+        misaligned: (fact, linked triple, `shared_name` of both) of the links that the alignment check dropped.
 
     """
 
@@ -68,16 +69,16 @@ class ExpansionSeeds:
 
 @dataclass(frozen=True)
 class ExpansionResult:
-    """What a walk found, and how.
+    """The result of a graph expansion.
 
     Attributes:
         nodes: passage id → node, of base and expanded passages.
         base: ids of the base passages, best first.
-        start: where the beam search started.
-        beams: what it found, best first.
+        start: the seeds of the beam search.
+        beams: the beams of the beam search, best first.
         chains: id of an expanded passage → the chain that leads to it, best first.
-        spread: ids of the passages that PageRank ranks first; empty without it.
-        fused: (passage id, score), of all three lists, best first.
+        pagerank: ids of the passages that PageRank ranks first; empty without PageRank.
+        fused: (passage id, score) of the fusion of all three lists, best first.
 
     """
 
@@ -86,34 +87,34 @@ class ExpansionResult:
     start: ExpansionSeeds
     beams: list[Beam]
     chains: dict[str, tuple[StoredTriple, ...]]
-    spread: list[str]
+    pagerank: list[str]
     fused: list[tuple[str, float]]
 
     def chain(self, passage_id: str) -> list[list[str]]:
-        """The triples that lead to a passage, as plain JSON; empty if only the base found it."""
+        """Return the triples that lead to a passage, as plain JSON; empty if only base retrieval found it."""
         return plain(triple.triple for triple in self.chains.get(passage_id, ()))
 
     def ranks(self, passage_id: str) -> dict[str, int]:
-        """The passage's rank, from 1, in each of the lists that names it."""
-        lists = {"base": self.base, "graph": list(self.chains), "pagerank": self.spread}
+        """Return the passage's rank, from 1, in each list that has it."""
+        lists = {"base": self.base, "graph": list(self.chains), "pagerank": self.pagerank}
         return {name: ids.index(passage_id) + 1 for name, ids in lists.items() if passage_id in ids}
 
 
 class GraphExpansion:
-    """Base retrieval, reading, linking, beam search, fusion: GeAR §4, for one store and one set of settings.
+    """Base retrieval, reading, linking, beam search and fusion (GeAR §4), for one store and one set of settings.
 
-    The methods `retrieve_flow` and `expand_flow` are the flow; `retrieve`, `expand` and their async twins drive it.
+    `retrieve_flow` and `expand_flow` are the flows; `retrieve`, `expand` and their async twins drive them.
 
     Args:
-        backends: who answers the flow's requests. Without a base retriever the store itself is searched, without a
-            language model the search starts from the base passages' triples (NaiveGE). Where they have filters, a
-            base passage that the store doesn't know can't be checked and is left out.
+        backends: answer the flow's requests. Without a base retriever the store itself is searched. Without an LLM the
+            beam search starts from the base passages' triples (NaiveGE). With filters, a base passage that the store
+            doesn't know can't be checked and is left out.
         beam_search: settings of the beam search; None: the defaults.
         similarity_top_k: passages to return.
         rrf_k: constant of the fusions.
         link_top_k: stored triples that a proximal triple is linked to.
         pagerank: settings of PageRank; None: passages are ranked without it.
-        prompts: "read", the reader's; its owner may share them.
+        prompts: hold the reader's prompt, "read"; None: the default.
 
     Raises:
         ArgumentError: an argument of the wrong kind, or a number outside its range.
@@ -146,7 +147,7 @@ class GraphExpansion:
         self.prompts = Prompts({"read": READ_PROMPT}) if prompts is None else prompts
 
     def retrieve(self, bundle: QueryBundle) -> list[NodeWithScore]:
-        """Passages for a question."""
+        """Return passages for a question."""
         return run(self.retrieve_flow(bundle), self.backends.answer)
 
     async def aretrieve(self, bundle: QueryBundle) -> list[NodeWithScore]:
@@ -154,7 +155,7 @@ class GraphExpansion:
         return await arun(self.retrieve_flow(bundle), self.backends.aanswer)
 
     def expand(self, bundle: QueryBundle, base: Sequence[NodeWithScore]) -> list[NodeWithScore]:
-        """Passages for a question whose base passages are known."""
+        """Return passages for a question whose base passages are given."""
         return run(self.expand_flow(bundle, base), self.backends.answer)
 
     async def aexpand(self, bundle: QueryBundle, base: Sequence[NodeWithScore]) -> list[NodeWithScore]:
@@ -164,44 +165,46 @@ class GraphExpansion:
     # -- the flow ------------------------------------------------------------------------------------------------
 
     def retrieve_flow(self, bundle: QueryBundle) -> Flow[list[NodeWithScore]]:
-        """Base retrieval, then `expand_flow`."""
-        known = yield from embed_query_flow(bundle)
-        base = yield from self.base_search_flow(bundle, known)
-        return (yield from self.expand_flow(known, base))
+        """Retrieve base passages, then expand them."""
+        embedded = yield from embed_query_flow(bundle)
+        base = yield from self.base_search_flow(bundle, embedded)
+        return (yield from self.expand_flow(embedded, base))
 
     def expand_flow(self, bundle: QueryBundle, base: Sequence[NodeWithScore]) -> Flow[list[NodeWithScore]]:
-        """Graph expansion of base passages, fused with them (GeAR §4.2, Eq. 3), cut at `similarity_top_k`."""
-        known = yield from embed_query_flow(bundle)
+        """Expand base passages through the graph and fuse both lists, cut at `similarity_top_k` (GeAR §4.2, Eq. 3)."""
+        embedded = yield from embed_query_flow(bundle)
         passages = yield from self.apply_filters_flow(base)
-        walked = yield from self.walk_graph_flow(known, passages)
+        expansion = yield from self.walk_graph_flow(embedded, passages)
         results = []
-        for passage_id, score in walked.fused[: self.similarity_top_k]:
-            node = with_explanation(walked.nodes[passage_id], walked.chain(passage_id), walked.ranks(passage_id))
+        for passage_id, score in expansion.fused[: self.similarity_top_k]:
+            chain, ranks = expansion.chain(passage_id), expansion.ranks(passage_id)
+            node = with_explanation(expansion.nodes[passage_id], chain, ranks)
             results.append(NodeWithScore(node=node, score=score))
         return results
 
-    def base_search_flow(self, bundle: QueryBundle, known: QueryBundle) -> Flow[list[NodeWithScore]]:
-        """Base retrieval: the store's own by the known embedding, a foreign one by what the caller gave.
+    def base_search_flow(self, bundle: QueryBundle, embedded: QueryBundle) -> Flow[list[NodeWithScore]]:
+        """Retrieve base passages: from the store by `embedded`, from a foreign retriever by the caller's `bundle`.
 
-        A foreign retriever may have another embedding model. It gets a copy: some of LlamaIndex's write into it.
+        A foreign retriever may have another embedding model. It gets a copy of `bundle`, since some of LlamaIndex's
+        retrievers write into it.
         """
-        asked = known
+        query = embedded
         if self.backends.base_retriever is not None:
-            asked = QueryBundle(known.query_str, bundle.image_path, bundle.custom_embedding_strs, bundle.embedding)
-        base = yield from ask(RetrievePassages(asked))
+            query = QueryBundle(embedded.query_str, bundle.image_path, bundle.custom_embedding_strs, bundle.embedding)
+        base = yield from ask(RetrievePassages(query))
         return list(base)
 
     def apply_filters_flow(self, base: Sequence[NodeWithScore]) -> Flow[dict[str, BaseNode]]:
-        """The base passages by id, in rank order, without those that the filters don't admit."""
+        """Return the base passages by id, in rank order, without those that the filters exclude."""
         passages = {result.node.node_id: result.node for result in base}
         if self.backends.filters is not None and passages:
             allowed = yield from ask(FetchPassages(list(passages)))
             passages = {node.node_id: passages[node.node_id] for node in allowed}
         return passages
 
-    def walk_graph_flow(self, known: QueryBundle, passages: Mapping[str, BaseNode]) -> Flow[ExpansionResult]:
-        """From base passages through the graph to more of them: reading, linking, beam search, fusion."""
-        question, query = known.query_str, known.embedding or []
+    def walk_graph_flow(self, embedded: QueryBundle, passages: Mapping[str, BaseNode]) -> Flow[ExpansionResult]:
+        """Walk from base passages through the graph to further ones: reading, linking, beam search, fusion."""
+        question, query = embedded.query_str, embedded.embedding or []
         start = yield from self._seeds_flow(question, query, passages)
         beams = yield from diverse_triple_beam_search_flow(question, query, start.triples, self.beam_search)
         dispatcher.event(
@@ -217,28 +220,28 @@ class GraphExpansion:
         beams = [replace(beam, chain=tuple(located[triple.id] for triple in beam.chain)) for beam in beams]
         chains = flatten(beams)
         nodes = {**reached, **passages}
-        spread = yield from self._pagerank_flow(start, list(passages))
+        pagerank = yield from self._pagerank_flow(start, list(passages))
         missing = [
-            passage_id for passage_id in dict.fromkeys([*chains, *spread]) if passage_id and passage_id not in nodes
+            passage_id for passage_id in dict.fromkeys([*chains, *pagerank]) if passage_id and passage_id not in nodes
         ]
         if missing:
             fetched = yield from ask(FetchPassages(missing))
             nodes.update({node.node_id: node for node in fetched})
-        found = {passage_id: chain for passage_id, chain in chains.items() if passage_id in nodes}
-        spread = [passage_id for passage_id in spread if passage_id in nodes]
-        fused = reciprocal_rank_fusion([list(found), list(passages), spread], k=self.rrf_k)
-        return ExpansionResult(nodes, list(passages), start, beams, found, spread, fused)
+        chains = {passage_id: chain for passage_id, chain in chains.items() if passage_id in nodes}
+        pagerank = [passage_id for passage_id in pagerank if passage_id in nodes]
+        fused = reciprocal_rank_fusion([list(chains), list(passages), pagerank], k=self.rrf_k)
+        return ExpansionResult(nodes, list(passages), start, beams, chains, pagerank, fused)
 
     def _pagerank_flow(self, start: ExpansionSeeds, passage_ids: list[str]) -> Flow[list[str]]:
-        """The passages that PageRank ranks first, from where the beam search started and the base passages."""
+        """Rank passages by PageRank from the beam search's seeds and the base passages; return the first ids."""
         if self.pagerank is None:
             return []
         if start.reading.triples and not start.fallback:
             triples = [(triple, 1.0) for triple in start.triples]
         else:
             best = max((triple.score for triple in start.triples), default=0.0)
-            near = start.triples[: self.beam_search.beam_size]
-            triples = [(triple, triple.score / best) for triple in near if triple.score > 0]
+            nearest = start.triples[: self.beam_search.beam_size]
+            triples = [(triple, triple.score / best) for triple in nearest if triple.score > 0]
         ranked = yield from local_pagerank_flow(triples, passage_ids, self.pagerank)
         return [passage_id for passage_id, _ in ranked[: self.similarity_top_k]]
 
@@ -263,10 +266,10 @@ class GraphExpansion:
         return ExpansionSeeds(reading, linked, fallback)
 
     def locate_flow(self, triples: Iterable[StoredTriple]) -> Flow[tuple[dict[str, StoredTriple], dict[str, BaseNode]]]:
-        """Triples by id, each with its passage, and such passages as are at hand. Stored triples have theirs."""
+        """Return the triples by id, each with its passage, and the fetched passages. Stored triples name theirs."""
         yield from ()
         return {triple.id: triple for triple in triples}, {}
 
     def is_aligned(self, fact: Triple, linked: Triple) -> bool:
-        """Say whether a triple is about what the fact that was linked to it is about. Stored triples always are."""
+        """Return True if a triple is about the same as the fact linked to it. Stored triples are not checked."""
         return True

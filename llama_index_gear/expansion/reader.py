@@ -1,4 +1,4 @@
-"""What the language model reads and says at query time: the reader's prompt beside its parser."""
+"""The reader: the prompt with which an LLM notes facts at query time, and the parser of its replies."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ Answer with JSON of the form {"triples": [[subject, predicate, object], …]} an
 
 @dataclass(frozen=True)
 class Reading:
-    """What the reader said (GeAR Eq. 1).
+    """The reader's result (GeAR Eq. 1).
 
     Attributes:
         triples: the proximal triples, in order.
-        replies: the model's replies: one, or two if the first could not be read.
-        problem: why no triple could be read; empty if the model was understood.
+        replies: the LLM's replies: one, or two if the first could not be read.
+        problem: the reason why no triple could be read; empty if a reply could be read.
 
     """
 
@@ -55,18 +55,18 @@ class Reading:
 
 
 def read_facts_flow(question: str, passages: Sequence[str], prompt: BasePromptTemplate = READ_PROMPT) -> Flow[Reading]:
-    """`read(C'_q, q)` of GeAR Eq. 1."""
-    said = yield from ask_and_parse_flow(
+    """Ask the reader for the facts in passages that help to answer the question: `read(C'_q, q)` of GeAR Eq. 1."""
+    parsed = yield from ask_and_parse_flow(
         prompt, "read", parse_reply_triples, {"question": question, "passages": number_passages(passages)}
     )
-    return Reading(said.value or (), said.replies, said.problem)
+    return Reading(parsed.value or (), parsed.replies, parsed.problem)
 
 
 def parse_reply_triples(reply: str) -> tuple[Triple, ...]:
-    """The triples in a reply; none twice.
+    """Return the triples in a reply, without repetition.
 
     Raises:
-        ReplyError: it holds neither triples nor a word that there are none.
+        ReplyError: the reply neither holds triples nor says that there are none.
 
     """
     return parse_triples(reply).triples

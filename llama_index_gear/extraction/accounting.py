@@ -1,4 +1,4 @@
-"""The account of an extraction: what became of every passage, and what it costs, before and after."""
+"""The account of an extraction: the outcome of every passage, the expected cost, and the cost so far."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from llama_index_gear.triple import Triple
 
 
 class Outcome(Enum):
-    """What became of a passage. All but the first three are failures: the next run extracts the passage again."""
+    """The outcome of a passage's extraction. All but the first three are failures: the next run extracts it again."""
 
     EXTRACTED = "extracted"
     NO_FACTS = "no facts"
@@ -36,25 +36,26 @@ class Outcome(Enum):
 
     @property
     def failure(self) -> bool:
-        """Whether the passage should be extracted again."""
+        """True if the passage should be extracted again."""
         return self not in (Outcome.EXTRACTED, Outcome.NO_FACTS, Outcome.BLANK)
 
 
 @dataclass(frozen=True)
 class ExtractionRecord:
-    """What became of one passage; rides on its node as `gear_extraction`.
+    """The record of one passage's extraction, stored in its node's metadata as `gear_extraction`.
 
     Attributes:
-        outcome: value of `Outcome`.
+        outcome: the outcome.
         problem: what went wrong, in words; empty if nothing did.
-        calls: calls of the model in this run, retries included.
-        prompt_tokens: as the model's client counts them, else estimated with LlamaIndex's tokenizer.
-        completion_tokens: likewise.
-        reused: the triples come from an earlier run: from the node itself or from the extractor's cache.
-        key: fingerprint of model, prompt, title, text and tenant: what the triples were extracted from.
-        shared_call_id: names the call, by a fingerprint, of a passage that failed with all that shared it. The next
-            try asks for them together again.
-        retried_alone: the reply for several passages said nothing of this one, so that it was asked for again, alone.
+        calls: LLM calls in this run, retries included.
+        prompt_tokens: tokens sent, as the LLM's client counts them, else by LlamaIndex's tokenizer.
+        completion_tokens: tokens received, counted likewise.
+        reused: True if the triples come from an earlier run: from the node itself or from the extractor's cache.
+        key: fingerprint of the extraction's input: model, prompt, title, text and tenant.
+        shared_call_id: fingerprint of a shared call that failed for all its passages; empty if there was none. The next
+            run puts these passages into one call again.
+        retried_alone: True if the reply for several passages did not cover this one, so that a call was made for it
+            alone.
 
     """
 
@@ -75,15 +76,15 @@ class ExtractionLedger:
 
     Attributes:
         passages: passages seen.
-        triples: triples that they now carry.
+        triples: triples that the passages now carry.
         reused: passages that cost no call because an earlier run had extracted them.
-        outcomes: how many passages had which outcome, by its name.
+        outcomes: outcome → number of passages.
         failures: (passage id, outcome, problem) of each passage that failed.
-        calls: calls of the model, retries included.
+        calls: LLM calls, retries included.
         prompt_tokens: tokens sent.
         completion_tokens: tokens received.
-        retried_alone: passages that a reply for several said nothing of, so that they were asked for again, alone.
-        answered: passages that a reply was had for in this run, whatever it was worth.
+        retried_alone: passages that a reply for several did not cover, so that a call was made for each alone.
+        answered: passages for which a reply came in this run, readable or not.
 
     """
 
@@ -103,55 +104,57 @@ class ExtractionLedger:
         """The account of nodes as an extractor returned them, in whatever process it ran."""
         check_kinds(BaseNode, hint=ONE_NODE, nodes=nodes)
         records = [(node, record_of(node)) for node in nodes]
-        known = [(node, record) for node, record in records if record is not None]
+        recorded = [(node, record) for node, record in records if record is not None]
         return cls(
             passages=len(nodes),
             triples=sum(len(read_triples(node)) for node in nodes),
-            reused=sum(record.reused for _, record in known),
-            outcomes=dict(Counter(record.outcome.value for _, record in known)),
+            reused=sum(record.reused for _, record in recorded),
+            outcomes=dict(Counter(record.outcome.value for _, record in recorded)),
             failures=tuple(
-                (node.node_id, record.outcome.value, record.problem) for node, record in known if record.outcome.failure
+                (node.node_id, record.outcome.value, record.problem)
+                for node, record in recorded
+                if record.outcome.failure
             ),
-            calls=sum(record.calls for _, record in known),
-            prompt_tokens=sum(record.prompt_tokens for _, record in known),
-            completion_tokens=sum(record.completion_tokens for _, record in known),
-            retried_alone=sum(record.retried_alone for _, record in known),
-            answered=sum(record.prompt_tokens > 0 for _, record in known),
+            calls=sum(record.calls for _, record in recorded),
+            prompt_tokens=sum(record.prompt_tokens for _, record in recorded),
+            completion_tokens=sum(record.completion_tokens for _, record in recorded),
+            retried_alone=sum(record.retried_alone for _, record in recorded),
+            answered=sum(record.prompt_tokens > 0 for _, record in recorded),
         )
 
     def __add__(self, more: ExtractionLedger) -> ExtractionLedger:
-        """Both accounts in one."""
+        """Add up both accounts."""
         outcomes = dict(Counter(self.outcomes) + Counter(more.outcomes))
-        names = [each.name for each in fields(self) if each.name != "outcomes"]
+        names = [field_.name for field_ in fields(self) if field_.name != "outcomes"]
         sums = {name: getattr(self, name) + getattr(more, name) for name in names}
         return ExtractionLedger(**sums, outcomes=outcomes)
 
     def __str__(self) -> str:
         parts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self.outcomes.items()))
-        again = f"{self.retried_alone} passages asked for again, " if self.retried_alone else ""
+        retried = f"{self.retried_alone} passages asked for again, " if self.retried_alone else ""
         return (
             f"{self.passages} passages ({parts}; {self.reused} reused), {self.triples} triples, {self.calls} calls, "
-            f"{again}{self.prompt_tokens} prompt and {self.completion_tokens} completion tokens"
+            f"{retried}{self.prompt_tokens} prompt and {self.completion_tokens} completion tokens"
         )
 
 
 def record_of(node: BaseNode) -> ExtractionRecord | None:
-    """The record that rides on a node; None if it was never extracted."""
+    """Return the record that a node carries; None if it was never extracted."""
     plain: Any = node.metadata.get(EXTRACTION_KEY)
     try:
         return ExtractionRecord(**{**plain, "outcome": Outcome(plain["outcome"])})
-    except (TypeError, KeyError, ValueError):  # none, or what another program or version left there
+    except (TypeError, KeyError, ValueError):  # no record, or one of another program or version
         return None
 
 
 def is_over_budget(node: BaseNode) -> bool:
-    """Whether nothing was asked of a passage since that would have gone beyond the ceiling."""
+    """Return True if a passage was left out because its call would have exceeded the cost ceiling."""
     record = record_of(node)
     return record is not None and record.outcome is Outcome.OVER_BUDGET
 
 
 def with_record(node: BaseNode, triples: Sequence[Triple], record: ExtractionRecord) -> BaseNode:
-    """A copy of `node` that carries these triples and this record."""
+    """Return a copy of `node` that carries these triples and this record."""
     plain = {**asdict(record), "outcome": record.outcome.value}
     return with_metadata(attach_triples(node, triples), {EXTRACTION_KEY: plain})
 
@@ -168,34 +171,35 @@ FAILED_EXTRACTIONS = MetadataFilters(
 """Passages of a store whose extraction failed; `GeARTripleExtractor.retry_failed(store)` extracts them again."""
 
 
-# Tokens of a reply for a token of the passage: GPT-3.5's triples of 1,200 passages of some 110 tokens (MuSiQue's and
-# HotpotQA's), as JSON text (2.08 and 2.12) and as the arguments of a function (2.86 and 2.91).
-_TEXT, _STRUCTURED = 2.1, 2.9
+# Tokens of a reply per token of the passage. GPT-3.5's triples of 1,200 passages of some 110 tokens (MuSiQue's and
+# HotpotQA's) took 2.08 and 2.12 as JSON text, and 2.86 and 2.91 as the arguments of a function.
+_TEXT_RATIO, _STRUCTURED_RATIO = 2.1, 2.9
 
 
 class Price(NamedTuple):
-    """What a million tokens cost, in whatever currency."""
+    """The price of a million tokens, in any currency."""
 
     prompt: float
     completion: float
 
     def of(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """What so many tokens cost."""
+        """Return the cost of so many tokens."""
         return (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1_000_000
 
 
 @dataclass(frozen=True)
 class ExtractionEstimate:
-    """What extracting passages will take, worked out without a call of the model.
+    """The expected calls, tokens and cost of an extraction, computed without an LLM call.
 
     Attributes:
         passages: passages seen.
         reused: passages that will cost nothing: extracted before, or blank.
-        calls: calls of the model, one for `passages_per_call` passages; retries and what replies leave out come on top.
-        prompt_tokens: by LlamaIndex's tokenizer (see `llama_index.core.set_global_tokenizer`).
-        completion_tokens: expected from the passages' lengths: 2.1 tokens a token, 2.9 in structured output, as
-            GPT-3.5's triples had for 1,200 passages of about 80 words. Longer passages yield less.
-        cost: at the given price; None without one.
+        calls: LLM calls, one for `passages_per_call` passages; retries, and calls for passages that a shared reply does
+            not cover, come on top.
+        prompt_tokens: tokens to send, by LlamaIndex's tokenizer (see `llama_index.core.set_global_tokenizer`).
+        completion_tokens: tokens to receive, expected from the passages' lengths: 2.1 a token, or 2.9 in structured
+            output, as GPT-3.5's triples had for 1,200 passages of about 80 words. Longer passages yield less.
+        cost: cost at the given price; None without a price.
 
     """
 
@@ -215,18 +219,18 @@ class ExtractionEstimate:
 
 
 class CostBudget:
-    """What was spent, and what may be.
+    """The amount spent on LLM calls, and its ceiling.
 
     Args:
-        price: of a million tokens; None: nothing is counted.
-        ceiling: what may be spent at most; None: anything.
+        price: prices of a million prompt and a million completion tokens; None: nothing is counted.
+        ceiling: highest amount that may be spent; None: no ceiling.
 
     Raises:
         ArgumentError: a price or a ceiling below 0 or that is no number, or a ceiling without a price.
 
     Attributes:
-        spent: so far.
-        reserved: what calls that are under way will cost.
+        spent: the amount spent so far.
+        reserved: call → expected cost, of the calls under way.
 
     """
 
@@ -247,7 +251,7 @@ class CostBudget:
         self.reserved: dict[object, float] = {}
 
     def reserve(self, call: object, prompt_tokens: int, completion_tokens: int) -> bool:
-        """Set aside what a call will cost; False if that is more than is left. Who calls takes it out of `reserved`."""
+        """Reserve a call's expected cost; return False if that exceeds what is left. The caller removes it again."""
         expected = 0.0 if self.price is None else self.price.of(prompt_tokens, completion_tokens)
         if self.ceiling is not None and self.spent + sum(self.reserved.values()) + expected > self.ceiling:
             return False
@@ -255,7 +259,7 @@ class CostBudget:
         return True
 
     def spend(self, prompt_tokens: int, completion_tokens: int) -> None:
-        """Count what a call took."""
+        """Count the cost of a call's tokens."""
         if self.price is not None:
             self.spent += self.price.of(prompt_tokens, completion_tokens)
 
@@ -265,8 +269,8 @@ def _is_cost(value: float) -> bool:
 
 
 def expected_tokens(prompt: str, passages: Sequence[str], *, form: type[BaseModel] | None) -> tuple[int, int]:
-    """Prompt and completion tokens of a call that extracts passages, as text (no form) or structured output."""
+    """Return the expected prompt and completion tokens of a call, for text (no form) or structured output."""
     count = get_tokenizer()
     schema = 0 if form is None else len(count(json.dumps(form.model_json_schema())))
-    ratio = _TEXT if form is None else _STRUCTURED
+    ratio = _TEXT_RATIO if form is None else _STRUCTURED_RATIO
     return len(count(prompt)) + schema, sum(math.ceil(ratio * len(count(passage))) for passage in passages)

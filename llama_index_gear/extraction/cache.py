@@ -1,4 +1,4 @@
-"""What was extracted before, as a LlamaIndex key-value store remembers it; and how many runs had failures."""
+"""The cache of extracted passages in a LlamaIndex key-value store, and its count of runs with failures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from llama_index.core.storage.kvstore.types import BaseKVStore
 
 from llama_index_gear.extraction.accounting import ExtractionRecord, Outcome
-from llama_index_gear.triple import Triple
+from llama_index_gear.triple import Triple, plain
 
 logger = logging.getLogger(__name__)
 
@@ -19,10 +19,10 @@ _COLLECTION = "gear_extraction"
 class ExtractionCache:
     """Extracted passages, by fingerprint.
 
-    A cache that can't be reached remembers nothing, and a warning says so once: what was paid for goes on without it.
+    If the key-value store can't be reached, a warning says so once, and the run goes on without it.
 
     Args:
-        cache: None: only the runs with failures are counted, as long as this object lives.
+        cache: the key-value store; None: only runs with failures are counted, as long as this object lives.
 
     """
 
@@ -32,50 +32,49 @@ class ExtractionCache:
         self._has_warned = False
 
     async def recall(self, key: str) -> tuple[list[Triple], ExtractionRecord] | None:
-        """What was extracted of a passage; None if nothing is known."""
+        """Return the triples and the record of a passage; None if it is not in the cache."""
         if self._cache is not None:
-            with self._may_fail():  # or hold what another version wrote
-                if (kept := await self._cache.aget(key, collection=_COLLECTION)) is not None:
-                    record = ExtractionRecord(Outcome(kept["outcome"]), kept.get("problem", ""), reused=True, key=key)
-                    return [Triple(*slots) for slots in kept["triples"]], record
+            with self._warn_on_failure():  # an entry may also be of another version
+                if (entry := await self._cache.aget(key, collection=_COLLECTION)) is not None:
+                    record = ExtractionRecord(Outcome(entry["outcome"]), entry.get("problem", ""), reused=True, key=key)
+                    return [Triple(*slots) for slots in entry["triples"]], record
         return None
 
-    async def keep(self, found: Sequence[Triple], record: ExtractionRecord) -> None:
-        """Remember a passage, unless its extraction failed."""
+    async def keep(self, triples: Sequence[Triple], record: ExtractionRecord) -> None:
+        """Store a passage's triples and record, unless its extraction failed."""
         if self._cache is None or record.outcome.failure:
             return
-        triples = [[triple.subject, triple.predicate, triple.object] for triple in found]
-        plain = {"outcome": record.outcome.value, "problem": record.problem, "triples": triples}
-        with self._may_fail():
-            await self._cache.aput(record.key, plain, collection=_COLLECTION)
+        entry = {"outcome": record.outcome.value, "problem": record.problem, "triples": plain(triples)}
+        with self._warn_on_failure():
+            await self._cache.aput(record.key, entry, collection=_COLLECTION)
 
     def failed_runs(self, fingerprint: str) -> int:
-        """How many runs had failures, of extractors of this fingerprint."""
-        kept = None
+        """Return the number of runs with failures, of extractors with this fingerprint."""
+        entry = None
         if self._cache is not None:
-            with self._may_fail():
-                kept = self._cache.get(fingerprint, collection=_COLLECTION)
-        return self._at_least(kept)
+            with self._warn_on_failure():
+                entry = self._cache.get(fingerprint, collection=_COLLECTION)
+        return self._max_failed_runs(entry)
 
     async def note_failed_run(self, fingerprint: str) -> None:
-        """One more."""
-        kept = None
+        """Count one more run with failures."""
+        entry = None
         if self._cache is not None:
-            with self._may_fail():
-                kept = await self._cache.aget(fingerprint, collection=_COLLECTION)
-        self._failed_runs = self._at_least(kept) + 1
+            with self._warn_on_failure():
+                entry = await self._cache.aget(fingerprint, collection=_COLLECTION)
+        self._failed_runs = self._max_failed_runs(entry) + 1
         if self._cache is not None:
-            with self._may_fail():
+            with self._warn_on_failure():
                 await self._cache.aput(fingerprint, {"failed_runs": self._failed_runs}, collection=_COLLECTION)
 
-    def _at_least(self, kept: dict[str, int] | None) -> int:
-        return max(self._failed_runs, kept["failed_runs"] if kept else 0)
+    def _max_failed_runs(self, entry: dict[str, int] | None) -> int:
+        return max(self._failed_runs, entry["failed_runs"] if entry else 0)
 
     @contextmanager
-    def _may_fail(self) -> Iterator[None]:
+    def _warn_on_failure(self) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # noqa: BLE001 - any key-value store's; said once
+        except Exception as error:  # noqa: BLE001 - of any key-value store; the warning comes once
             if not self._has_warned:
                 logger.warning(
                     "the extractor's cache failed, the run goes on without what it holds: %s", type(error).__name__

@@ -1,4 +1,4 @@
-"""The calls that extract: what a model is asked of passages, one a call or several, and what its replies say."""
+"""The LLM calls of an extraction, for one passage or several: prompts, grouping, and the parsing of replies."""
 
 from __future__ import annotations
 
@@ -91,22 +91,22 @@ where a passage states no facts.
 """Variables: `passages`, `count`."""
 
 
-def shown_together(passages: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """What `EXTRACT_SEVERAL_PROMPT` is filled with for these (text, title)."""
+def format_passages(passages: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Return the variables of `EXTRACT_SEVERAL_PROMPT` for these (text, title)."""
     blocks = (
-        f"Passage {number}. Title: {shown_title(title)}\n\n{escape_passage(text)}"
+        f"Passage {number}. Title: {format_title(title)}\n\n{escape_passage(text)}"
         for number, (text, title) in enumerate(passages, start=1)
     )
     return {"passages": "\n#####\n".join(blocks), "count": str(len(passages))}
 
 
-def shown_title(title: str) -> str:
-    """A title as prompts show it: on one line, that closes no fence."""
+def format_title(title: str) -> str:
+    """Format a title for a prompt, on one line that closes no fence."""
     return escape_fences(" ".join(title.split())) or "(none)"
 
 
 def parse_extraction(reply: Reply) -> tuple[Sequence[Triple], Outcome, str]:
-    """The triples of a reply, what is to be called of it, and what is wrong with it."""
+    """Return a reply's triples, its outcome, and what is wrong with it."""
     if reply.error is not None:
         outcome = Outcome.TIMED_OUT if has_timed_out(reply) else Outcome.FAILED
         return (), outcome, describe_error(reply.error)
@@ -124,103 +124,116 @@ def parse_extraction(reply: Reply) -> tuple[Sequence[Triple], Outcome, str]:
     return triples, Outcome.EXTRACTED if triples else Outcome.NO_FACTS, ""
 
 
-def group_into_calls(asked: Sequence[tuple[str, ExtractionRecord | None, str]], size: int) -> list[list[int]]:
-    """Which passages share a call: places, of passages given by fingerprint, what became of them before, and tenant.
+def group_into_calls(passages: Sequence[tuple[str, ExtractionRecord | None, str]], size: int) -> list[list[int]]:
+    """Group passages into LLM calls, as lists of positions.
 
-    Neighbours at first, of one tenant; after a call that failed, those who shared it, in the same order, so that a
-    batch (see `OpenAIBatch`) can answer it. A passage that failed by itself is asked for alone.
+    New passages are grouped by tenant, neighbors together. Passages whose shared call failed are retried together and
+    in the same order, so that a pending batch (see `OpenAIBatch`) can still answer them. A passage that failed alone is
+    retried alone.
+
+    Args:
+        passages: (fingerprint, record of the last run, tenant) of each passage.
+        size: highest number of passages in a call.
+
     """
-    fresh: dict[str, list[int]] = {}
-    together: dict[str, list[int]] = {}
+    new: dict[str, list[int]] = {}
+    shared: dict[str, list[int]] = {}
     alone: list[list[int]] = []
-    for place, (key, record, tenant) in enumerate(asked):
+    for position, (key, record, tenant) in enumerate(passages):
         if record is not None and record.key == key and record.shared_call_id:
-            together.setdefault(record.shared_call_id, []).append(place)
+            shared.setdefault(record.shared_call_id, []).append(position)
         elif record is None or record.key != key or record.outcome is Outcome.OVER_BUDGET:
-            fresh.setdefault(tenant, []).append(place)
+            new.setdefault(tenant, []).append(position)
         else:
-            alone.append([place])
+            alone.append([position])
     calls = [
-        places[start : start + size]
-        for places in (*fresh.values(), *together.values())
-        for start in range(0, len(places), size)
+        positions[start : start + size]
+        for positions in (*new.values(), *shared.values())
+        for start in range(0, len(positions), size)
     ]
-    return [sorted(call, key=lambda place: asked[place][0]) for call in calls] + alone
+    return [sorted(call, key=lambda position: passages[position][0]) for call in calls] + alone
 
 
-def group_into_pages(asked: Sequence[tuple[str, str]], size: int) -> list[list[str]]:
-    """Passages, given by id and the call that each shared ("" if none), in pages of `size` or so: calls stay whole."""
+def group_into_pages(passages: Sequence[tuple[str, str]], size: int) -> list[list[str]]:
+    """Group passage ids into pages of about `size`; passages that shared a call stay on one page.
+
+    Args:
+        passages: (passage id, `shared_call_id` of its record) of each passage.
+        size: number of passages on a page; a single call with more makes a longer page.
+
+    """
     calls: dict[tuple[str, str], list[str]] = {}
-    for passage_id, call in asked:
-        calls.setdefault((call, "" if call else passage_id), []).append(passage_id)
+    for passage_id, call_id in passages:
+        calls.setdefault((call_id, "" if call_id else passage_id), []).append(passage_id)
     pages: list[list[str]] = []
-    for together in calls.values():
-        if not pages or len(pages[-1]) + len(together) > size:
+    for passage_ids in calls.values():
+        if not pages or len(pages[-1]) + len(passage_ids) > size:
             pages.append([])
-        pages[-1] += together
+        pages[-1] += passage_ids
     return pages
 
 
 def parse_shared_extraction(
     reply: Reply, passages: Sequence[tuple[str, str]], keys: Sequence[str]
 ) -> list[tuple[Sequence[Triple], ExtractionRecord]]:
-    """What a reply says of each of these (text, title); a failure where it says nothing that can be relied on.
+    """Return the triples and the record of each passage of a shared call, given as (text, title).
 
-    Left out is a triple that was mistaken for this passage's, or made up: neither end stands in the passage or its
-    title, or one that doesn't stands in another passage. (Of GPT-3.5's 116,957 triples of MuSiQue's and HotpotQA's
-    passages, made one passage a call, 263 would be: 0.2 %, five neighbors a call.) Tokens are shared out evenly; the
-    calls are the first passage's.
+    A passage that the reply does not cover reliably gets the record of a failure. A triple is dropped as another
+    passage's, or made up, if neither of its ends stands in the passage or its title, or if one end stands only in
+    another passage of the call. (Of GPT-3.5's 116,957 triples of MuSiQue's and HotpotQA's passages, made one passage a
+    call, 263 or 0.2 % would be dropped with five neighbors a call.) The call's tokens are divided evenly among the
+    passages; its number of tries is counted with the first one.
     """
-    found: dict[int, tuple[Triple, ...]] = {}
-    otherwise = ExtractionRecord(Outcome.UNREADABLE, "the reply for several passages does not say what this one states")
+    parsed: dict[int, tuple[Triple, ...]] = {}
+    failure = ExtractionRecord(Outcome.UNREADABLE, "the reply for several passages does not say what this one states")
     if reply.error is not None and is_repeatable(reply):
         _, outcome, problem = parse_extraction(reply)
-        call = hashlib.sha256("".join(sorted(keys)).encode()).hexdigest()[:16]
-        otherwise = ExtractionRecord(outcome, problem, shared_call_id=call)
+        call_id = hashlib.sha256("".join(sorted(keys)).encode()).hexdigest()[:16]
+        failure = ExtractionRecord(outcome, problem, shared_call_id=call_id)
     elif reply.error is None and not reply.refused:
-        found = parse_numbered(reply.text, len(passages))
-        if reply.truncated and found:  # what the cut went through may look whole: clients close the brackets
-            found.popitem()
-    told: list[tuple[Sequence[Triple], ExtractionRecord]] = []
+        parsed = parse_numbered(reply.text, len(passages))
+        if reply.truncated and parsed:  # the entry that was cut may look whole, since clients close the brackets
+            parsed.popitem()
+    results: list[tuple[Sequence[Triple], ExtractionRecord]] = []
     texts = [entity_key(f"{title} {text}") for text, title in passages]
     for number, own in enumerate(texts, start=1):
-        stated = found.get(number)
-        triples = [triple for triple in stated or () if _is_of(triple, own, texts)]
-        record = otherwise
+        stated = parsed.get(number)
+        triples = [triple for triple in stated or () if _belongs_to(triple, own, texts)]
+        record = failure
         if stated is not None and bool(stated) == bool(triples):
             left_out = len(stated) - len(triples)
             problem = f"{left_out} triples left out that are not of this passage" if left_out else ""
             record = ExtractionRecord(Outcome.EXTRACTED if triples else Outcome.NO_FACTS, problem)
-        spent = replace(
+        record = replace(
             record,
             calls=reply.calls if number == 1 else 0,
-            prompt_tokens=_share(reply.prompt_tokens, number, len(passages)),
-            completion_tokens=_share(reply.completion_tokens, number, len(passages)),
+            prompt_tokens=_split_tokens(reply.prompt_tokens, number, len(passages)),
+            completion_tokens=_split_tokens(reply.completion_tokens, number, len(passages)),
         )
-        told.append((triples, spent))
-    return told
+        results.append((triples, record))
+    return results
 
 
-def _is_of(triple: Triple, own: str, texts: Sequence[str]) -> bool:
-    """Whether the triple may be this text's, rather than another's or nobody's."""
-    missing = [entity for entity in triple.entities if not _stands_in(entity, own)]
+def _belongs_to(triple: Triple, own: str, texts: Sequence[str]) -> bool:
+    """Return True if the triple may come from its own text, and not from another of the texts or from none."""
+    missing = [entity for entity in triple.entities if not _contains(own, entity)]
     return len(missing) < len(triple.entities) and not any(
-        _stands_in(entity, text) for entity in missing for text in texts
+        _contains(text, entity) for entity in missing for text in texts
     )
 
 
-def _stands_in(entity: str, text: str) -> bool:
-    """Whether the text (a key, too) holds the entity: as whole words, where words have spaces between them."""
+def _contains(text: str, entity: str) -> bool:
+    """Return True if the text holds the entity (both are entity keys); an ASCII entity must match whole words."""
     return f" {entity} " in f" {text} " if entity.isascii() else entity in text
 
 
-def _share(tokens: int, number: int, passages: int) -> int:
-    """The number-th of as many parts, which add up to the whole."""
+def _split_tokens(tokens: int, number: int, passages: int) -> int:
+    """Return the tokens of the number-th passage; all parts add up to `tokens`."""
     return tokens * number // passages - tokens * (number - 1) // passages
 
 
 def add_reply(record: ExtractionRecord, reply: Reply, outcome: Outcome, problem: str) -> ExtractionRecord:
-    """The record after one more reply."""
+    """Add one more reply to a record."""
     return replace(
         record,
         outcome=outcome,
@@ -231,12 +244,12 @@ def add_reply(record: ExtractionRecord, reply: Reply, outcome: Outcome, problem:
     )
 
 
-_FORM = "1"  # of what is read from a reply: another one makes what was extracted so far outdated
+_FORM = "1"  # version of the data read from a reply: a new one makes earlier extractions outdated
 
 
 @dataclass(frozen=True)
 class PassageCalls:
-    """Asks as a `GeARTripleExtractor` is set, whose arguments these are; `purse` pays."""
+    """The LLM calls of a `GeARTripleExtractor`, with its settings; `cost_budget` counts their cost."""
 
     llm: LLM
     extract_prompt: BasePromptTemplate
@@ -245,71 +258,71 @@ class PassageCalls:
     title_key: str
     max_retries: int
     retry_backoff: float
-    purse: CostBudget
+    cost_budget: CostBudget
 
     def fingerprint(self) -> str:
-        """What tells this model, and what it is asked, from others."""
+        """Return the fingerprint of the model and its prompts."""
         template = self.extract_prompt.get_template(llm=self.llm)
         settings = (getattr(self.llm, name, None) for name in ("temperature", "system_prompt", "api_base"))
         about = [self.llm.class_name(), self.llm.metadata.model_name, template, str(self.structured), _FORM]
         several = self.extract_several_prompt.get_template(llm=self.llm)
-        if several != EXTRACT_SEVERAL_PROMPT.get_template():  # how many share a call does not matter
+        if several != EXTRACT_SEVERAL_PROMPT.get_template():  # passages_per_call must change no key
             about.append(several)
         return hashlib.sha256("\0".join([*about, *map(str, settings)]).encode()).hexdigest()
 
-    def shown(self, node: BaseNode) -> tuple[str, str]:
-        """Text and title of a passage."""
+    def text_and_title(self, node: BaseNode) -> tuple[str, str]:
+        """Return text and title of a passage."""
         return node.get_content(metadata_mode=MetadataMode.NONE), str(node.metadata.get(self.title_key) or "")
 
     def expected_tokens(self, nodes: Sequence[BaseNode]) -> tuple[int, int]:
-        """Prompt and completion tokens of a call."""
+        """Return the expected prompt and completion tokens of a call."""
         prompt = "\n".join(message.content or "" for message in self._messages(nodes))
-        return expected_tokens(prompt, [self.shown(node)[0] for node in nodes], form=self._form(nodes))
+        return expected_tokens(prompt, [self.text_and_title(node)[0] for node in nodes], form=self._form(nodes))
 
-    async def ask(
+    async def extract(
         self, nodes: Sequence[BaseNode], keys: Sequence[str]
     ) -> list[tuple[Sequence[Triple], ExtractionRecord]]:
-        """What the model says of each passage: of several together first, then of those alone of which it didn't."""
+        """Extract passages in one shared call, and then alone each passage that its reply does not cover."""
         over_budget = ExtractionRecord(
-            Outcome.OVER_BUDGET, f"more than max_cost={self.purse.ceiling} would have been spent"
+            Outcome.OVER_BUDGET, f"more than max_cost={self.cost_budget.ceiling} would have been spent"
         )
-        shared = await self._reply(nodes) if len(nodes) > 1 else None
-        if shared is None:  # too dear, perhaps, for what is left, which may do for one
-            return [await self._ask_alone(node, over_budget) for node in nodes]
-        told = parse_shared_extraction(shared, [self.shown(node) for node in nodes], keys)
+        shared = await self._call_llm(nodes) if len(nodes) > 1 else None
+        if shared is None:  # there is one passage, or the shared call costs more than is left, which may do for one
+            return [await self._extract_alone(node, over_budget) for node in nodes]
+        results = parse_shared_extraction(shared, [self.text_and_title(node) for node in nodes], keys)
         return [
-            await self._ask_alone(
+            await self._extract_alone(
                 node,
                 replace(record, outcome=over_budget.outcome, problem=over_budget.problem),
-                again=shared.error is None,
+                is_retry=shared.error is None,
             )
             if record.outcome.failure and not record.shared_call_id
-            else (found, record)
-            for node, (found, record) in zip(nodes, told, strict=True)
+            else (triples, record)
+            for node, (triples, record) in zip(nodes, results, strict=True)
         ]
 
-    async def _ask_alone(
-        self, node: BaseNode, record: ExtractionRecord, *, again: bool = False
+    async def _extract_alone(
+        self, node: BaseNode, record: ExtractionRecord, *, is_retry: bool = False
     ) -> tuple[Sequence[Triple], ExtractionRecord]:
-        """One reply, and a second if the first can't be read; what was spent before is counted in the record."""
+        """Extract one passage; ask a second time if the reply can't be read. `record` holds what was spent before."""
         triples: Sequence[Triple] = ()
-        complained = ""
+        problem = ""
         for _ in range(2):
-            reply = await self._reply([node], complained)
+            reply = await self._call_llm([node], problem)
             if reply is None:
                 break
-            triples, outcome, complained = parse_extraction(reply)
-            record = replace(add_reply(record, reply, outcome, complained), retried_alone=again)
+            triples, outcome, problem = parse_extraction(reply)
+            record = replace(add_reply(record, reply, outcome, problem), retried_alone=is_retry)
             if outcome not in (Outcome.UNREADABLE, Outcome.EMPTY):
                 break
         return triples, record
 
-    async def _reply(self, nodes: Sequence[BaseNode], problem: str = "") -> Reply | None:
-        """The model's; None if it would cost more than is left."""
-        expected = (0, 0) if self.purse.ceiling is None else self.expected_tokens(nodes)
+    async def _call_llm(self, nodes: Sequence[BaseNode], problem: str = "") -> Reply | None:
+        """Make one call and return the reply; None if the call would cost more than is left."""
+        expected = (0, 0) if self.cost_budget.ceiling is None else self.expected_tokens(nodes)
         call = object()
         try:
-            if not self.purse.reserve(call, *expected):
+            if not self.cost_budget.reserve(call, *expected):
                 return None
             reply = await ask_for_facts(
                 self.llm,
@@ -318,21 +331,21 @@ class PassageCalls:
                 max_retries=self.max_retries,
                 retry_backoff=self.retry_backoff,
             )
-            self.purse.spend(reply.prompt_tokens, reply.completion_tokens)
+            self.cost_budget.spend(reply.prompt_tokens, reply.completion_tokens)
         finally:
-            self.purse.reserved.pop(call, None)  # a single call of C, as in `turns`: no interrupt comes before it
+            self.cost_budget.reserved.pop(call, None)  # a single C call: no interrupt comes between
         return reply
 
     def _messages(self, nodes: Sequence[BaseNode], problem: str = "") -> list[ChatMessage]:
-        shown = [self.shown(node) for node in nodes]
+        passages = [self.text_and_title(node) for node in nodes]
         if len(nodes) > 1:
-            return self.extract_several_prompt.format_messages(llm=self.llm, **shown_together(shown))
-        ((text, title),) = shown
-        variables = {"title": shown_title(title), "passage": escape_fences(text), "problem": format_problem(problem)}
+            return self.extract_several_prompt.format_messages(llm=self.llm, **format_passages(passages))
+        ((text, title),) = passages
+        variables = {"title": format_title(title), "passage": escape_fences(text), "problem": format_problem(problem)}
         return self.extract_prompt.format_messages(llm=self.llm, **variables)
 
     def _form(self, nodes: Sequence[BaseNode]) -> type[BaseModel] | None:
-        """Of the structured output; None: text."""
+        """Return the form of the structured output; None for text."""
         if not (offers_functions(self.llm) if self.structured is None else self.structured):
             return None
         return PassageFacts if len(nodes) == 1 else PassagesFacts

@@ -1,4 +1,4 @@
-"""Triples from passages by a language model: the transformation."""
+"""`GeARTripleExtractor`: the transformation that extracts triples from passages with an LLM."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from llama_index_gear.tenancy import Tenancy
 logger = logging.getLogger(__name__)
 
 _PAGE = 1024
-"""Passages of a retry that are in memory at a time."""
+"""Passages that `retry_failed` holds in memory at a time."""
 
 _PROMPTS = ("extract_prompt", "extract_several_prompt")
 
@@ -65,61 +65,65 @@ class GeARTripleExtractor(TransformComponent):
     """Extracts named entities and triples from each passage with one call of a language model (GeAR App. D, J.1).
 
     A transformation for LlamaIndex's ingestion pipelines: behind the splitter, before the embedding model. The triples
-    ride on copies of the nodes, as `gear_triples`, where neither the embedding model nor an LLM sees them; a
+    stand in the metadata of copies of the nodes, as `gear_triples`, hidden from the embedding model and from LLMs. A
     `GeARVectorStore` stores them with the passage. For `PropertyGraphIndex` put `ToPropertyGraph` behind it.
 
-    A passage that fails stops nothing: it goes on without triples (or, cut off, with those that were read), its record
-    rides along as `gear_extraction`, and `ledger` lists it. `retry_failed(store)` extracts what failed again, whoever
-    ran it; so does the next run over the same nodes. What succeeded is not asked for again. (A pipeline that is loaded
-    from disk serves whole batches from its cache, failures included, and a document store passes over documents that
-    it knows: `retry_failed` is the way there.)
+    A passage that fails stops nothing. It goes on without triples (or with those that were read, if its reply was cut
+    off), its record stands in the node's metadata as `gear_extraction`, and `ledger` lists it. `retry_failed(store)`
+    extracts failed passages of any run again; so does the next run over the same nodes. Successful extractions are not
+    repeated.
+    (A pipeline that is loaded from disk serves whole batches from its cache, failures included, and a document store
+    skips documents that it knows. Use `retry_failed` there.)
 
     Args:
-        llm: the model. Default: LlamaIndex's `Settings.llm`. One that offers function calling is asked for structured
+        llm: the LLM. Default: LlamaIndex's `Settings.llm`. An LLM that offers function calling is asked for structured
             output, any other for JSON text; the result is the same.
-        extract_prompt: with the variables `passage`, and if you like `title` and `problem`.
-        extract_several_prompt: with the variables `passages`, and if you like `count`.
-        structured: force structured output on or off. Default None: by what the model offers.
+        extract_prompt: prompt for one passage, with the variable `passage`, and optionally `title` and `problem`.
+        extract_several_prompt: prompt for several passages, with the variable `passages`, and optionally `count`.
+        structured: force structured output on or off. Default None: on if the LLM offers it.
         title_key: metadata key of the passage's title. Default "title".
-        passages_per_call: how many passages share a call, and so its instructions. What the reply doesn't tell of a
-            passage is asked for alone. A call that times out, or fails otherwise in a way that may pass, fails for all
-            of them, and `retry_failed` repeats it. Left out are triples of which no end stands in the passage, or one
-            stands in another of the call instead; the passage's record counts them. Default 1: no passage can have the
-            model misreport another, nor does a long reply tire it. (A cache doesn't tell the two apart.) A warning
-            says so if more than a quarter of the passages had to be asked for again, alone.
-        tenant_field: metadata key that names a passage's tenant, as in `GeARVectorStore`: passages of two tenants never
-            share a call, nor what a cache keeps. Passages are remembered by it too: set it from the start. Default
+        passages_per_call: number of passages that share a call, and so its instructions. A passage that the reply does
+            not cover is extracted alone. A call that times out, or fails otherwise in a way that may pass, fails for
+            all its passages, and `retry_failed` repeats it. A triple is dropped if neither of its ends stands in the
+            passage, or if one end stands only in another passage of the call; the passage's record counts dropped
+            triples. Default 1: one passage can't make the LLM misreport another, and replies stay short. A cache keeps
+            one entry for both ways. A warning says so if more than a quarter of the passages had to be extracted
+            alone.
+        tenant_field: metadata key that names a passage's tenant, as in `GeARVectorStore`. Passages of two tenants never
+            share a call or a cache entry. Set it from the start: a passage's fingerprint includes its tenant. Default
             None: there are no tenants.
-        tenant: whose all passages are, as of a store's `for_tenant(…)`; they get it in their metadata, hidden from
-            models. Default None: their metadata says so.
-        num_workers: calls under way at once. Default 4.
-        max_retries: more tries after a rate limit, a time-out or a server's error, beyond those of the model's own
-            client. Default 3. A reply that can't be read is asked for once more, with the error shown.
-        retry_backoff: seconds before the first of these, doubled each time, with jitter; a `Retry-After` header
-            counts if it asks for more. Default 1.
+        tenant: the tenant of all passages, as in a store's `for_tenant(…)`; it is added to their metadata, hidden from
+            models. Default None: their metadata names it.
+        num_workers: concurrent calls. Default 4.
+        max_retries: retries after a rate limit, a time-out or a server's error, beyond those of the LLM's own client.
+            Default 3. A reply that can't be read is asked for once more, with the error shown.
+        retry_backoff: seconds before the first retry, doubled each time, with jitter; a longer `Retry-After` header
+            wins. Default 1.
         raise_on_error: raise `ExtractionError` when all passages are done and some failed. Default False: in an
             ingestion pipeline an exception would lose documents.
-        price: what a million prompt and a million completion tokens cost, in whatever currency: for `estimate`, `spent`
-            and `max_cost`. Default: not known.
-        max_cost: no call is begun that would bring what this extractor spends above this. Passages that it doesn't
-            reach count as failed ("over budget"): `retry_failed`, or another run, goes on with them. Only what the
-            last replies are longer than expected (see `ExtractionEstimate`), and what a provider bills of calls that
-            failed, can be spent beyond. Each process of a pipeline with `num_workers` has a ceiling of its own.
-            Default: no ceiling.
-        cache: a LlamaIndex key-value store (`SimpleKVStore`, Redis, …) in which extracted passages are kept, by
-            model, prompt, title, text and tenant. Without one only nodes that carry their triples are not asked for
-            again. If it can't be reached, a warning says so and the run goes on.
-        show_progress: a progress bar. Default False.
+        price: prices of a million prompt and a million completion tokens, in any currency, for `estimate`, `spent` and
+            `max_cost`. Default: not known.
+        max_cost: highest amount that this extractor may spend; a call that would exceed it is not made. The passages
+            left count as failed ("over budget"): `retry_failed`, or another run, goes on with them. The amount can be
+            exceeded only by last replies longer than expected (see `ExtractionEstimate`), and by what a provider bills
+            for failed calls. Each process of a pipeline with `num_workers` has a ceiling of its own. Default: no
+            ceiling.
+        cache: a LlamaIndex key-value store (`SimpleKVStore`, Redis, …) that keeps extracted passages by model, prompt,
+            title, text and tenant. Without it, only nodes that carry their triples are not extracted again. If it can't
+            be reached, a warning says so and the run goes on.
+        show_progress: show a progress bar. Default False.
 
     Raises:
-        ArgumentError: a number outside its range, a prompt without `passage` or `passages`, only one of the two
-            prompts is yours where passages share calls, or a tenant_field that a `GeARVectorStore` would refuse.
-        TenantError: (from a call) there is a tenant_field, and a passage has no tenant, or another; nothing was asked.
+        ArgumentError: a number outside its range, a prompt without `passage` or `passages`, an `extract_prompt` of
+            yours without an `extract_several_prompt` where passages share calls, or a tenant_field that a
+            `GeARVectorStore` would refuse.
+        TenantError: (from a call) there is a tenant_field, and a passage has no tenant, or another one. No call was
+            made.
         ExtractionError: (from a call) see `raise_on_error`.
 
     """
 
-    model_config = ConfigDict(frozen=True)  # what is checked, and what is remembered by it, stays
+    model_config = ConfigDict(frozen=True)  # checks and fingerprints rely on the settings
 
     llm: LLM
     extract_prompt: BasePromptTemplate
@@ -139,9 +143,9 @@ class GeARTripleExtractor(TransformComponent):
     show_progress: bool = Field(exclude=True)
 
     _ledger: ExtractionLedger = PrivateAttr(default_factory=ExtractionLedger)
-    _purse: CostBudget = PrivateAttr()
+    _cost_budget: CostBudget = PrivateAttr()
     _tenancy: Tenancy = PrivateAttr()
-    _memory: ExtractionCache = PrivateAttr()
+    _extraction_cache: ExtractionCache = PrivateAttr()
 
     def __init__(
         self,
@@ -165,7 +169,7 @@ class GeARTripleExtractor(TransformComponent):
     ) -> None:
         check_kind(LLM, hint="make the model, OpenAI(model='gpt-4o') say", optional=True, llm=llm)
         check_kind(BaseKVStore, hint="write SimpleKVStore(), say", optional=True, cache=cache)
-        purse, tenancy = CostBudget(price, max_cost), Tenancy(tenant_field, tenant)
+        cost_budget, tenancy = CostBudget(price, max_cost), Tenancy(tenant_field, tenant)
         check_counts(num_workers=num_workers, passages_per_call=passages_per_call)
         check_counts(least=0, max_retries=max_retries)
         check_numbers("0 or more seconds", lambda seconds: seconds >= 0, retry_backoff=retry_backoff)
@@ -176,7 +180,7 @@ class GeARTripleExtractor(TransformComponent):
                 raise ArgumentError(f"the extract prompt lacks the variable {variable}")
         is_own = extract_prompt is not EXTRACT_PROMPT and extract_several_prompt is EXTRACT_SEVERAL_PROMPT
         if passages_per_call > 1 and is_own:
-            raise ArgumentError("passages that share a call need a prompt of yours too: extract_several_prompt")
+            raise ArgumentError("passages that share a call need a prompt of yours too: give extract_several_prompt")
         model = Settings.llm if llm is None else llm
         if structured and not offers_functions(model):
             raise ArgumentError(f"{model.class_name()} offers no function calling: leave `structured` out")
@@ -198,29 +202,30 @@ class GeARTripleExtractor(TransformComponent):
             cache=cache,
             show_progress=show_progress,
         )
-        self._purse, self._tenancy, self._memory = purse, tenancy, ExtractionCache(cache)
+        self._cost_budget, self._tenancy, self._extraction_cache = cost_budget, tenancy, ExtractionCache(cache)
 
     @classmethod
     def class_name(cls) -> str:
-        """Name under which the component is serialised."""
+        """Return the name under which the component is serialised."""
         return "GeARTripleExtractor"
 
     @property
     def ledger(self) -> ExtractionLedger:
-        """The account of the last run in this process; of nodes from other processes: `ExtractionLedger.of(nodes)`."""
+        """Account of the last run in this process; `ExtractionLedger.of(nodes)` is that of nodes from any process."""
         return self._ledger
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """Serialised form; what the pipeline's cache recognises the transformation by.
+        """Return the serialised form, by which the pipeline's cache recognises the transformation.
 
-        It holds the model and the prompts, which LlamaIndex's own form doesn't, but for keys and for how the model is
-        reached; and how many runs had failures: the pipeline caches a whole batch, and a batch with failures must not
-        be served again. What doesn't change what is extracted is left out: `num_workers`, `price`, `cache`, ….
+        Unlike LlamaIndex's own form, it holds the model and the prompts, without API keys and the model's address. It
+        also holds the number of runs with failures: the pipeline caches a whole batch, and a batch with failures must
+        not be served again. Settings that don't change the extracted triples are left out: `num_workers`, `price`,
+        `cache`, ….
         """
         plain = super().to_dict(**kwargs)
-        fingerprint = self._asking.fingerprint()
+        fingerprint = self._passage_calls.fingerprint()
         prompts = {name: prompt_to_dict(getattr(self, name)) or plain.get(name) for name in _PROMPTS}
-        failed_runs = self._memory.failed_runs(fingerprint)
+        failed_runs = self._extraction_cache.failed_runs(fingerprint)
         return {
             **plain,
             "llm": llm_to_dict(self.llm),
@@ -231,15 +236,15 @@ class GeARTripleExtractor(TransformComponent):
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> Self:
-        """The extractor that `to_dict` was called on, with the same fingerprint.
+        """Make the extractor that `to_dict` was called on, with the same fingerprint.
 
         Args:
             data: the serialised form.
-            **kwargs: arguments of the constructor, in place of the form's or besides: `llm`, where LlamaIndex can't
-                load it; `num_workers`, `price`, `max_cost`, `cache` and the others that the form leaves out.
+            **kwargs: arguments of the constructor that replace or complete those of the form: `llm`, where LlamaIndex
+                can't load it; `num_workers`, `price`, `max_cost`, `cache` and others that the form leaves out.
 
         Raises:
-            ArgumentError: the form is of something else; or its model or a prompt can't be made from it, and is not
+            ArgumentError: the form is of another object; or its model or a prompt can't be made from it, and is not
                 passed.
 
         """
@@ -253,14 +258,17 @@ class GeARTripleExtractor(TransformComponent):
         if settings.get("llm") is not None:
             settings["llm"] = llm_from_dict(settings["llm"])
         settings.update({name: prompt_from_dict(name, settings[name]) for name in _PROMPTS if name in settings})
-        made = cls(**settings)
-        asks_otherwise = fingerprint not in (None, made._asking.fingerprint())
-        if asks_otherwise and not kwargs.keys() & {"llm", "structured", *_PROMPTS}:
+        extractor = cls(**settings)
+        is_changed = fingerprint not in (None, extractor._passage_calls.fingerprint())
+        if is_changed and not kwargs.keys() & {"llm", "structured", *_PROMPTS}:
             raise ArgumentError("the model can't be made from data as it was: pass it, from_dict(data, llm=…)")
-        return made
+        return extractor
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: all settings, or it is refused. LlamaIndex leaves out what can't be, and deletes it here."""
+        """Return the state to pickle; refuse if a setting can't be pickled.
+
+        LlamaIndex's own `__getstate__` leaves such a setting out, and deletes it from this object too.
+        """
         settings = dict(self.__dict__)
         state = super().__getstate__()
         if lost := sorted(settings.keys() - self.__dict__.keys()):
@@ -272,38 +280,38 @@ class GeARTripleExtractor(TransformComponent):
         return state
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        """Another extractor with the same settings, which has spent nothing; it shares the model and the cache."""
+        """Return an extractor with the same settings that has spent nothing; it shares the model and the cache."""
         return type(self)(**{name: getattr(self, name) for name in type(self).model_fields})
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
-        """Copies of the nodes with their triples, in order; also inside a running event loop."""
+        """Return copies of the nodes with their triples, in order. This works inside a running event loop, too."""
         return run_coroutine(self.acall(nodes, **kwargs))
 
     async def acall(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
-        """Copies of the nodes with their triples, in order.
+        """Return copies of the nodes with their triples, in order.
 
         Args:
             nodes: passages.
-            **kwargs: `show_progress` overrides the field; others are ignored, as the pipeline passes on its own.
+            **kwargs: `show_progress` overrides the field. Others are ignored: the pipeline passes its own arguments.
 
         """
         check_kinds(BaseNode, hint=ONE_NODE, nodes=nodes)
         with self._bar(len(nodes), kwargs.get("show_progress", self.show_progress)) as bar:
-            extracted = await self._extracted(nodes, bar)
+            extracted = await self._extract(nodes, bar)
         self._ledger = ExtractionLedger.of(extracted)
         await self._report()
         return extracted
 
     @property
     def spent(self) -> float:
-        """What the calls of this extractor have cost so far, by `price`; of this process."""
-        return self._purse.spent
+        """Cost of this extractor's calls so far in this process, by `price`."""
+        return self._cost_budget.spent
 
     def estimate(self, nodes: Sequence[BaseNode]) -> ExtractionEstimate:
-        """What extracting these passages will take, and cost by `price`, without a call of the model.
+        """Estimate the calls, tokens and cost (by `price`) of extracting these passages, without an LLM call.
 
         Args:
-            nodes: passages, as they come out of the splitter.
+            nodes: passages as the splitter makes them.
 
         """
         return run_coroutine(self.aestimate(nodes))
@@ -312,29 +320,29 @@ class GeARTripleExtractor(TransformComponent):
         """`estimate`, without blocking the event loop."""
         check_kinds(BaseNode, hint=ONE_NODE, nodes=nodes)
         nodes = self._tenancy.assign_tenant(nodes)
-        calls = await self._calls(nodes)
-        together = [[nodes[place] for place, _ in call] for call in calls]
-        expected = await asyncio.to_thread(lambda: list(map(self._asking.expected_tokens, together)))
+        calls = await self._plan_calls(nodes)
+        groups = [[nodes[position] for position, _ in call] for call in calls]
+        expected = await asyncio.to_thread(lambda: list(map(self._passage_calls.expected_tokens, groups)))
         asked = sum(map(len, calls))
-        prompt, completion = sum(each[0] for each in expected), sum(each[1] for each in expected)
-        cost = None if self._purse.price is None else self._purse.price.of(prompt, completion)
+        prompt, completion = sum(tokens for tokens, _ in expected), sum(tokens for _, tokens in expected)
+        cost = None if self._cost_budget.price is None else self._cost_budget.price.of(prompt, completion)
         return ExtractionEstimate(len(nodes), len(nodes) - asked, len(calls), prompt, completion, cost)
 
     def retry_failed(self, vector_store: BasePydanticVectorStore) -> ExtractionLedger:
-        """Extract again the passages of a store whose extraction failed, and store what comes of it, call by call.
+        """Extract the failed passages of a store again, and store the results call by call.
 
-        A passage that is edited or deleted meanwhile is left as it then is. A killed run is repeated at the cost of the
-        calls that were under way.
+        A passage that is edited or deleted meanwhile is left as it then is. Repeating a killed run costs only the calls
+        that were under way.
 
         Args:
-            vector_store: a `GeARVectorStore`; one with tenants for one of them at a time, `store.for_tenant(…)`.
+            vector_store: a `GeARVectorStore`. A store with tenants is passed tenant by tenant: `store.for_tenant(…)`.
 
         Returns:
             The account of these passages; `passages` is 0 if none had failed.
 
         Raises:
-            ArgumentError: another store.
-            ExtractionError: see `raise_on_error`; what succeeded is stored.
+            ArgumentError: `vector_store` is another store.
+            ExtractionError: see `raise_on_error`; successful extractions are stored.
 
         """
         return run_coroutine(self.aretry_failed(vector_store))
@@ -343,9 +351,9 @@ class GeARTripleExtractor(TransformComponent):
         """`retry_failed`, without blocking the event loop."""
 
         async def store(before: Sequence[BaseNode], after: Sequence[BaseNode]) -> None:
-            known = [node for node in after if not is_over_budget(node)]  # the others stay what they were
-            if known:
-                await vector_store.async_add(known, if_unchanged_since=before)
+            changed = [node for node in after if not is_over_budget(node)]
+            if changed:
+                await vector_store.async_add(changed, if_unchanged_since=before)
 
         answer = getattr(vector_store, "aanswer", None)
         if answer is None:
@@ -355,13 +363,13 @@ class GeARTripleExtractor(TransformComponent):
         with self._bar(len(failed), self.show_progress) as bar:
             for ids in group_into_pages(failed, self.passages_per_call * max(1, _PAGE // self.passages_per_call)):
                 page = await vector_store.aget_nodes(ids, FAILED_EXTRACTIONS)
-                bar.update(len(ids) - len(page))  # somebody else was faster
-                self._ledger += ExtractionLedger.of(await self._extracted(page, bar, store))
+                bar.update(len(ids) - len(page))  # another run extracted these meanwhile
+                self._ledger += ExtractionLedger.of(await self._extract(page, bar, store))
         await self._report()
         return self._ledger
 
     @property
-    def _asking(self) -> PassageCalls:
+    def _passage_calls(self) -> PassageCalls:
         return PassageCalls(
             self.llm,
             self.extract_prompt,
@@ -370,107 +378,107 @@ class GeARTripleExtractor(TransformComponent):
             self.title_key,
             self.max_retries,
             self.retry_backoff,
-            self._purse,
+            self._cost_budget,
         )
 
     @staticmethod
     def _bar(passages: int, show_progress: bool) -> Any:
         return tqdm(total=passages, desc="Extracting triples", disable=not show_progress)
 
-    async def _extracted(self, nodes: Sequence[BaseNode], bar: Any, store: _Store | None = None) -> list[BaseNode]:
-        """The nodes with their triples; each call's, as passed in and as they are now, are given to `store` at once."""
+    async def _extract(self, nodes: Sequence[BaseNode], bar: Any, store: _Store | None = None) -> list[BaseNode]:
+        """Extract the nodes. After each call, `store` is given its nodes as passed in and as extracted."""
         extracted = self._tenancy.assign_tenant(nodes)
-        calls = await self._calls(extracted)
+        calls = await self._plan_calls(extracted)
         bar.update(len(nodes) - sum(map(len, calls)))
 
-        async def stored(places: Sequence[int]) -> None:
-            if store is not None and places:
-                await store([nodes[place] for place in places], [extracted[place] for place in places])
+        async def store_at(positions: Sequence[int]) -> None:
+            if store is not None and positions:
+                await store([nodes[n] for n in positions], [extracted[n] for n in positions])
 
         async def work() -> None:
             for call in waiting:
-                await self._make(call, extracted)
-                await stored([place for place, _ in call])
+                await self._run_call(call, extracted)
+                await store_at([position for position, _ in call])
                 bar.update(len(call))
 
-        asked = {place for call in calls for place, _ in call}
-        await stored([place for place in range(len(nodes)) if place not in asked])
+        asked = {position for call in calls for position, _ in call}
+        await store_at([position for position in range(len(nodes)) if position not in asked])
         waiting = iter(calls)
         await gather([work() for _ in range(min(self.num_workers, len(calls)))])
         return extracted
 
     async def _report(self) -> None:
-        again, answered = self._ledger.retried_alone, self._ledger.answered
-        if 4 * again > answered:
+        retried, answered = self._ledger.retried_alone, self._ledger.answered
+        if 4 * retried > answered:
             logger.warning(
                 "%s of %s passages had to be asked for again, alone: a smaller passages_per_call, or 1, will cost less",
-                again,
+                retried,
                 answered,
             )
         if not self._ledger.failures:
             return
-        await self._memory.note_failed_run(self._asking.fingerprint())
+        await self._extraction_cache.note_failed_run(self._passage_calls.fingerprint())
         failures = self._ledger.failures
         message = f"{len(failures)} of {self._ledger.passages} passages could not be extracted"
         if self.raise_on_error:
             raise ExtractionError(f"{message}: " + "; ".join(": ".join(failure) for failure in failures[:3]))
-        # Problems may quote replies, and those passages: the ledger has them, logs don't.
-        kinds = Counter(_kind(outcome, problem) for _, outcome, problem in failures).most_common()
-        named = ", ".join(f"{count} {kind}" for kind, count in kinds)
-        logger.warning("%s (%s); `ledger.failures` of the extractor says more", message, named)
+        # A problem may quote a reply, and so a passage: the ledger holds it, logs must not.
+        kinds = Counter(_describe_failure(outcome, problem) for _, outcome, problem in failures).most_common()
+        summary = ", ".join(f"{count} {kind}" for kind, count in kinds)
+        logger.warning("%s (%s); `ledger.failures` of the extractor says more", message, summary)
         for failure in failures:
             logger.debug("%s", ": ".join(failure))
 
-    async def _calls(self, extracted: list[BaseNode]) -> list[list[tuple[int, str]]]:
-        """Places and fingerprints of the passages of each call that is to be made; what is known is filled in."""
+    async def _plan_calls(self, extracted: list[BaseNode]) -> list[list[tuple[int, str]]]:
+        """Plan the calls, as lists of (position, fingerprint) of passages; fill in passages extracted before."""
         asked: list[tuple[int, str]] = []
-        looking = iter(list(enumerate(extracted)))
+        waiting = iter(list(enumerate(extracted)))
 
-        async def look() -> None:
-            for place, node in looking:
-                key, known = await self._known(node)
-                if known is None:
-                    asked.append((place, key))
+        async def work() -> None:
+            for position, node in waiting:
+                key, reused = await self._look_up(node)
+                if reused is None:
+                    asked.append((position, key))
                 else:
-                    extracted[place] = known
+                    extracted[position] = reused
 
-        await gather([look() for _ in range(min(self.num_workers, len(extracted)))])
+        await gather([work() for _ in range(min(self.num_workers, len(extracted)))])
         asked.sort()
-        before = [(key, record_of(extracted[place]), self._tenant_of(extracted[place])) for place, key in asked]
-        return [[asked[number] for number in call] for call in group_into_calls(before, self.passages_per_call)]
+        passages = [(key, record_of(extracted[n]), self._tenant_of(extracted[n])) for n, key in asked]
+        return [[asked[number] for number in call] for call in group_into_calls(passages, self.passages_per_call)]
 
-    async def _make(self, call: list[tuple[int, str]], extracted: list[BaseNode]) -> None:
-        """Make a call for the passages at these places, and fill in what comes of it."""
-        told = await self._asking.ask([extracted[place] for place, _ in call], [key for _, key in call])
-        for (place, key), (found, record) in zip(call, told, strict=True):
-            before = record_of(extracted[place])
+    async def _run_call(self, call: list[tuple[int, str]], extracted: list[BaseNode]) -> None:
+        """Make a call for the passages at these positions, and fill in its results."""
+        nodes, keys = [extracted[position] for position, _ in call], [key for _, key in call]
+        results = await self._passage_calls.extract(nodes, keys)
+        for (position, key), node, (triples, record) in zip(call, nodes, results, strict=True):
+            before = record_of(node)
             if record.outcome is Outcome.OVER_BUDGET and before is not None and before.key == key:
-                record = replace(
-                    record, shared_call_id=before.shared_call_id
-                )  # who shared a call that a batch may have answered
+                # These passages must stay in one call: a batch may have answered it.
+                record = replace(record, shared_call_id=before.shared_call_id)
             record = replace(record, key=key)
-            await self._memory.keep(found, record)
-            extracted[place] = with_record(extracted[place], found, record)
+            await self._extraction_cache.keep(triples, record)
+            extracted[position] = with_record(node, triples, record)
 
-    async def _known(self, node: BaseNode) -> tuple[str, BaseNode | None]:
-        """The passage's fingerprint, and the node as it will be if the model need not be asked."""
-        calls = self._asking
-        text, title = calls.shown(node)
+    async def _look_up(self, node: BaseNode) -> tuple[str, BaseNode | None]:
+        """Return the passage's fingerprint, and its extracted node if it needs no LLM call, else None."""
+        calls = self._passage_calls
+        text, title = calls.text_and_title(node)
         about = [calls.fingerprint(), title, text, *([self._tenant_of(node)] if self.tenant_field else [])]
         key = hashlib.sha256("\0".join(about).encode("utf-8", "surrogatepass")).hexdigest()
         earlier = record_of(node)
         if earlier is not None and earlier.key == key and not earlier.outcome.failure:
-            again = ExtractionRecord(earlier.outcome, earlier.problem, reused=True, key=key)
-            return key, with_record(node, read_triples(node), again)
-        if (kept := await self._memory.recall(key)) is not None:
-            return key, with_record(node, *kept)
+            record = ExtractionRecord(earlier.outcome, earlier.problem, reused=True, key=key)
+            return key, with_record(node, read_triples(node), record)
+        if (entry := await self._extraction_cache.recall(key)) is not None:
+            return key, with_record(node, *entry)
         return key, None if text.strip() else with_record(node, [], ExtractionRecord(Outcome.BLANK, key=key))
 
     def _tenant_of(self, node: BaseNode) -> str:
         return str(node.metadata[self.tenant_field]) if self.tenant_field else ""
 
 
-def _kind(outcome: str, problem: str) -> str:
-    """What may be said of a failure aloud: its outcome, and the error's class if there was one."""
+def _describe_failure(outcome: str, problem: str) -> str:
+    """Describe a failure for a log, without quoting it: its outcome, and the error's class if there was an error."""
     error = problem.partition(":")[0] if outcome in (Outcome.FAILED.value, Outcome.TIMED_OUT.value) else ""
     return f"{outcome}: {error}" if error else outcome

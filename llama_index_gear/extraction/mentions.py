@@ -1,4 +1,4 @@
-"""Triples without a language model: named mentions, joined by the words of the sentence that they stand in."""
+"""`MentionTripleExtractor`: triples without an LLM, from the names in each sentence."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from llama_index_gear.errors import check_kind, check_kinds
 from llama_index_gear.nodes import ONE_NODE, attach_triples
 from llama_index_gear.triple import Triple, entity_key
 
-_WORDS = 40  # of a sentence, in one triple
-_LONGEST = 200  # words: a longer sentence is cut
-_LETTERS = 200  # of a word: what is longer is no word of a sentence
+_MAX_PREDICATE_WORDS = 40  # words of a sentence in one triple
+_MAX_SENTENCE_WORDS = 200  # a longer sentence is cut
+_MAX_WORD_LETTERS = 200  # a longer word is cut
 _OPENING = "\"'“‘«([{"
 _CLOSING = "\"'”’»)]}"
 _ENDING = tuple(".!?…。！？।؟")
 
 _BLANK_LINE = re.compile(r"\n\s*\n")
 _SPACED = re.compile("([–—/])|(?<=[。！？])")
-"""Where words end although no space says so."""
+"""Word boundaries without a space."""
 _NAME = re.compile("[NB](?:c{0,2}N|d){0,7}(?:c{0,2}E|D)?|[EX]")
-"""The names in a sentence of which each word is one letter: N a capitalised word, E one with punctuation behind it, B
-before it, X both; c a connector; d a number, D one with punctuation behind it; - anything else."""
+"""Matches names in a sentence that is encoded as one letter a word: N a capitalised word, E one with punctuation behind
+it, B before it, X both; c a connector; d a number, D one with punctuation behind it; - anything else."""
 _ABBREVIATIONS = frozenset(
     "mr mrs ms dr prof st ste sr jr gen col lt capt sgt maj adm rev hon gov sen rep pres mt ft inc ltd co corp bros vs"
     " no nos vol ed fig al approx ca jan feb mar apr jun jul aug sep sept oct nov dec".split()
@@ -36,7 +36,7 @@ _ABBREVIATIONS = frozenset(
 _CONNECTORS = frozenset(
     "of for the & de del della der den di da do dos das des du la le las los el van von zu bin".split()
 )
-_COMMON = frozenset(
+_COMMON_WORDS = frozenset(
     "a about above according after again all along also although among an and another any are as at be because before"
     " being below besides between both but by can currently despite did do does during each early either even every few"
     " finally first following for former formerly from had has have he her here hers his how however i if in including"
@@ -47,7 +47,7 @@ _COMMON = frozenset(
     " until up upon us using was we were what when where whereas whether which while who whom whose why will with"
     " within without would yes yet you your".split()
 )
-"""Words that are no name where a capital letter is due to the start of a sentence."""
+"""Words that are no name when a sentence starts with them, in spite of their capital letter."""
 _DEMONYMS = frozenset(
     "african american arab argentine asian australian austrian belgian brazilian british buddhist bulgarian canadian"
     " catholic chilean chinese christian colombian croatian cuban czech danish democratic dutch egyptian english"
@@ -56,23 +56,23 @@ _DEMONYMS = frozenset(
     " pakistani persian peruvian polish portuguese protestant republican roman romanian russian scottish serbian soviet"
     " spanish swedish swiss thai turkish ukrainian vietnamese welsh".split()
 )
-"""Adjectives with a capital letter: alone they name nobody, and join what has nothing to do with each other."""
-_NO_NAME = _COMMON | _CONNECTORS | _DEMONYMS
-"""What alone is no name."""
+"""Adjectives with a capital letter: alone they are no names, and would join unrelated passages."""
+_NO_NAMES = _COMMON_WORDS | _CONNECTORS | _DEMONYMS
+"""Words that are no name alone."""
 
 
 class MentionTripleExtractor(TransformComponent):
-    """Writes triples on the nodes with regular expressions alone: no language model, no download, no network.
+    """Extracts triples with regular expressions alone: no LLM, no download, no network.
 
-    One triple per sentence and name in it: (the passage's title, the sentence's own words, the name). A name is a run
-    of capitalised words ("Republic of Austria", "J. K. Rowling", "Boeing 747") other than a nation's or faith's
-    adjective alone ("British"); the title's last parenthesis is left out ("Song of Solomon (novel)" is "Song of
-    Solomon"), and a sentence without a name has the title for both ends. A passage without a title takes its first
-    name for one.
+    There is one triple per sentence and name in it: (the passage's title, the sentence's own words, the name). A name
+    is a run of capitalised words ("Republic of Austria", "J. K. Rowling", "Boeing 747"), but not the adjective of a
+    nation or faith alone ("British"). The last parenthesis of a title is dropped ("Song of Solomon (novel)" becomes
+    "Song of Solomon"). A sentence without a name has the title at both ends. A passage without a title takes its first
+    name as title.
 
-    What it isn't: no relation is understood, no pronoun resolved, and "Curry" and "Stephen Curry" are two entities. It
-    is made for English: German nouns are all names to it, and scripts without capital letters (Arabic, Chinese, …)
-    have none, so that their passages have no neighbors but those of the same title.
+    Limits: no relation is understood, no pronoun resolved, and "Curry" and "Stephen Curry" are two entities. The
+    extractor is made for English. It takes every German noun for a name. It finds no names in scripts without capital
+    letters (Arabic, Chinese, …): there, only passages with the same title are neighbors.
 
     Recall in percent of NaiveGE on the 100 questions and 1,890 passages of `musique_train`, base hybrid, embeddings of
     all-MiniLM-L6-v2 (95 % intervals of R@10 are about ± 5.8 points):
@@ -93,7 +93,7 @@ class MentionTripleExtractor(TransformComponent):
 
     @classmethod
     def class_name(cls) -> str:
-        """Name under which the component is serialised."""
+        """Return the name under which the component is serialised."""
         return "MentionTripleExtractor"
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
@@ -108,11 +108,11 @@ class MentionTripleExtractor(TransformComponent):
         return extracted
 
     async def acall(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
-        """Like calling the extractor, in a thread."""
+        """Extract in a thread, without blocking the event loop."""
         return await asyncio.to_thread(self.__call__, nodes, **kwargs)
 
     def extract(self, text: str, title: str | None) -> list[Triple]:
-        """The triples of one passage, in the order of its text, without repetition.
+        """Return the triples of one passage, in the order of its text, without repetition.
 
         Args:
             text: the passage.
@@ -125,7 +125,7 @@ class MentionTripleExtractor(TransformComponent):
         check_kind(str, text=text)
         check_kind(str, optional=True, title=title)
         triples: dict[Triple, None] = {}
-        for triple in self._triples(text, _bare((title or "").strip())):
+        for triple in self._triples(text, _strip_parenthesis((title or "").strip())):
             triples[triple] = None
             if len(triples) == self.max_triples_per_passage:
                 break
@@ -133,36 +133,36 @@ class MentionTripleExtractor(TransformComponent):
 
     def _triples(self, text: str, subject: str) -> Iterator[Triple]:
         lower = {word for word in text.split() if word.islower()}
-        for words in _sentences(text):
-            mentions = _mentions(words, lower)
+        for words in _split_sentences(text):
+            names = _find_names(words, lower)
             if not subject:
-                if not mentions:
+                if not names:
                     continue
-                subject = mentions[0][2]
+                subject = names[0][2]
             own = entity_key(subject)
-            others = [mention for mention in mentions if entity_key(mention[2]) != own]
+            others = [name for name in names if entity_key(name[2]) != own]
             for start, end, name in others or [(0, 1, subject)]:
-                yield Triple(subject, _around(words, start, end), name)
+                yield Triple(subject, _cut_window(words, start, end), name)
 
 
-def _bare(title: str) -> str:
-    """A title without its last parenthesis: `"Song of Solomon"` for `"Song of Solomon (novel)"`."""
+def _strip_parenthesis(title: str) -> str:
+    """Drop a title's last parenthesis: `"Song of Solomon (novel)"` becomes `"Song of Solomon"`."""
     return title[: title.rfind("(")].strip() or title if title.endswith(")") else title
 
 
-def _around(words: Sequence[str], start: int, end: int) -> str:
-    """At most `_WORDS` words of the sentence, those around the mention."""
-    first = max(0, min((start + end - _WORDS + 1) // 2, len(words) - _WORDS))
-    return " ".join(words[first : first + _WORDS])
+def _cut_window(words: Sequence[str], start: int, end: int) -> str:
+    """Return up to `_MAX_PREDICATE_WORDS` words of the sentence, around the name from `start` to `end`."""
+    first = max(0, min((start + end - _MAX_PREDICATE_WORDS + 1) // 2, len(words) - _MAX_PREDICATE_WORDS))
+    return " ".join(words[first : first + _MAX_PREDICATE_WORDS])
 
 
-def _sentences(text: str) -> Iterator[list[str]]:
-    """The text's sentences, each as its words with their punctuation. A blank line ends a sentence, too."""
+def _split_sentences(text: str) -> Iterator[list[str]]:
+    """Split text into sentences, as lists of words with their punctuation. A blank line ends a sentence, too."""
     for paragraph in _BLANK_LINE.split(text):
-        words = [word[:_LETTERS] for word in _SPACED.sub(r" \1 ", paragraph).split()]
+        words = [word[:_MAX_WORD_LETTERS] for word in _SPACED.sub(r" \1 ", paragraph).split()]
         start = 0
         for n, word in enumerate(words, 1):
-            if n == len(words) or n - start == _LONGEST or _ends_sentence(word, words[n]):
+            if n == len(words) or n - start == _MAX_SENTENCE_WORDS or _ends_sentence(word, words[n]):
                 yield words[start:n]
                 start = n
 
@@ -173,27 +173,27 @@ def _ends_sentence(word: str, following: str) -> bool:
     if not core.endswith(_ENDING) or following[:1].islower():
         return False
     stem = core[:-1].lstrip(_OPENING)
-    abbreviated = word[-1] == "." and (len(stem) == 1 or "." in stem or stem.lower() in _ABBREVIATIONS)
-    return not abbreviated or following.lower() in _COMMON
+    is_abbreviation = word[-1] == "." and (len(stem) == 1 or "." in stem or stem.lower() in _ABBREVIATIONS)
+    return not is_abbreviation or following.lower() in _COMMON_WORDS
 
 
-def _mentions(words: Sequence[str], lower: set[str]) -> list[tuple[int, int, str]]:
-    """The names in a sentence: index of the first word, index behind the last one, text."""
-    read = [_read(word, first=n == 0) for n, word in enumerate(words)]
-    found = []
-    for match in _NAME.finditer("".join(kind for kind, _ in read)):
+def _find_names(words: Sequence[str], lower: set[str]) -> list[tuple[int, int, str]]:
+    """Find the names in a sentence: (index of the first word, index behind the last word, name)."""
+    kinds = [_classify_word(word, first=n == 0) for n, word in enumerate(words)]
+    names = []
+    for match in _NAME.finditer("".join(kind for kind, _ in kinds)):
         start, end = match.span()
-        name = " ".join(core for _, core in read[start:end])
-        common = name.lower() in _NO_NAME or (start == 0 and name.lower() in lower)
-        if end - start == 1 and (len(name) == 1 or common):
+        name = " ".join(core for _, core in kinds[start:end])
+        is_common = name.lower() in _NO_NAMES or (start == 0 and name.lower() in lower)
+        if end - start == 1 and (len(name) == 1 or is_common):
             continue
-        # the full stop of an initial or an abbreviation is not that of the sentence: "U.S." but "World War I"
-        found.append((start, end, name if name.count(".") != 1 else name.removesuffix(".")))
-    return found
+        # A single full stop may end the sentence ("World War I."); an abbreviation with several keeps them ("U.S.").
+        names.append((start, end, name if name.count(".") != 1 else name.removesuffix(".")))
+    return names
 
 
-def _read(word: str, *, first: bool) -> tuple[str, str]:
-    """What a word is, as a letter of `_NAME`, and the word without the punctuation around it."""
+def _classify_word(word: str, *, first: bool) -> tuple[str, str]:
+    """Return a word's kind, as a letter of `_NAME`, and the word without the punctuation around it."""
     if word in _CONNECTORS:
         return "c", word
     if word.isalpha() and word.islower():
@@ -207,7 +207,7 @@ def _read(word: str, *, first: bool) -> tuple[str, str]:
     opens, closes = start > 0, end < len(word)
     if core.isdecimal():
         return "-" if opens else "D" if closes else "d", core
-    if core == core.lower() or (first and core.lower() in _COMMON):
+    if core == core.lower() or (first and core.lower() in _COMMON_WORDS):
         return "-", core
     if core.endswith(("'s", "’s")):
         core, closes = core[:-2], True

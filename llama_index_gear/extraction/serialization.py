@@ -1,4 +1,4 @@
-"""The language model and the prompts of an extractor as plain data, and back: LlamaIndex's own form leaves them out."""
+"""Serialization of an extractor's LLM and prompts, which LlamaIndex's own form leaves out."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from llama_index.core.prompts import BasePromptTemplate, ChatPromptTemplate, Pro
 
 from llama_index_gear.errors import ArgumentError, check_kind, shown
 
-_TEXTS: dict[str, tuple[Any, str]] = {
+_TEXT_PROMPTS: dict[str, tuple[Any, str]] = {
     "PromptTemplate": (PromptTemplate, "template"),
     "ChatPromptTemplate": (ChatPromptTemplate, "message_templates"),
     "RichPromptTemplate": (RichPromptTemplate, "template_str"),
 }
-"""Prompts that are text alone, and the field that holds it."""
+"""Prompt classes that consist of text alone, and the field that holds the text."""
 _ACCESS = re.compile("key|secret|passw|credential|header|cookie|token(?!s)|timeout|retries|reuse", re.IGNORECASE)
-"""Settings of a model that don't change what it answers: how it is reached, and secrets, which no form may hold."""
+"""Settings that don't change an LLM's answers: its address and the like, and secrets, which no form may hold."""
 
 
 def llm_to_dict(llm: LLM) -> dict[str, Any]:
-    """LlamaIndex's form of a model that LlamaIndex can load, without its keys; of any other model its class alone."""
+    """Return LlamaIndex's form of an LLM that LlamaIndex can load, without secrets; of any other LLM only its class."""
     if RECOGNIZED_LLMS.get(llm.class_name()) is not type(llm):
         return {"class_name": type(llm).__qualname__}
     return _without_access(llm.to_dict())  # type: ignore[no-any-return]
@@ -37,7 +37,7 @@ def _without_access(value: Any) -> Any:
 
 
 def llm_from_dict(data: Any) -> LLM:
-    """The model of such a form, as LlamaIndex loads it: its key comes from where its class looks for one.
+    """Load an LLM from its form with LlamaIndex. Its class finds the API key in its usual place.
 
     Raises:
         ArgumentError: LlamaIndex can't load it.
@@ -59,28 +59,28 @@ def llm_from_dict(data: Any) -> LLM:
 
 
 def prompt_to_dict(prompt: BasePromptTemplate) -> dict[str, Any] | None:
-    """A prompt with its text; None of one that is more than text: that has functions, or chooses by the model."""
-    kind, _ = _TEXTS.get(type(prompt).__name__, (None, ""))
+    """Return a prompt's form; None if the prompt is more than text: if it has functions, or chooses by the LLM."""
+    kind, _ = _TEXT_PROMPTS.get(type(prompt).__name__, (None, ""))
     if type(prompt) is not kind or prompt.function_mappings or prompt.output_parser is not None:
         return None
     return {**prompt.model_dump(mode="json"), "class_name": type(prompt).__name__}
 
 
 def prompt_from_dict(name: str, data: Any) -> BasePromptTemplate:
-    """The prompt of such a form.
+    """Make a prompt from its form.
 
     Args:
-        name: of the argument, for the message.
+        name: name of the argument, for the message.
         data: the form, or a prompt.
 
     Raises:
-        ArgumentError: it is neither, or no form of a prompt that is text alone.
+        ArgumentError: `data` is neither, or not the form of a prompt that is text alone.
 
     """
     if isinstance(data, BasePromptTemplate):
         return data
     check_kind(Mapping, hint="pass what to_dict gave, or a prompt", **{name: data})
-    kind, text_field = _TEXTS.get(str(data.get("class_name")), (None, ""))
+    kind, text_field = _TEXT_PROMPTS.get(str(data.get("class_name")), (None, ""))
     problem = f"{name} can't be made from data: pass it, from_dict(data, {name}=…)"
     if kind is None:
         raise ArgumentError(problem)

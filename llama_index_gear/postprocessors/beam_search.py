@@ -16,7 +16,7 @@ from llama_index_instrumentation import get_dispatcher
 from llama_index_gear.errors import ArgumentError, check_counts, check_kind
 from llama_index_gear.expansion.backends import Backends
 from llama_index_gear.expansion.beam_search import BeamSearch
-from llama_index_gear.expansion.external import expansion_over
+from llama_index_gear.expansion.external import build_expansion
 from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.expansion.pipeline import GraphExpansion
 from llama_index_gear.expansion.reader import READ_PROMPT
@@ -29,31 +29,31 @@ dispatcher = get_dispatcher(__name__)
 
 
 class DiverseTripleBeamSearch(BoundToProcess, HasPrompts, BaseNodePostprocessor, PromptMixin):
-    """Adds passages that the graph leads to, and ranks them with those that came in (GeAR §4).
+    """Adds passages that the graph leads to, and ranks them together with the incoming ones (GeAR §4).
 
-    `index.as_query_engine(node_postprocessors=[DiverseTripleBeamSearch(vector_store=store)])`. What comes in is
-    matched to the store's passages by node id; nodes that the store doesn't know stay in the list, with the score of
-    their place in it alone.
+    `index.as_query_engine(node_postprocessors=[DiverseTripleBeamSearch(vector_store=store)])`. Incoming nodes are
+    matched to the store's passages by node id. Nodes that the store doesn't know stay in the list; their score comes
+    from their rank in it alone.
 
     Args:
         vector_store: the store that holds the triples.
-        llm: a reader: the search starts from the facts that it notes (SyncGE). Default None: it starts from all
-            triples of what came in (NaiveGE).
+        llm: the reader. The search starts from the facts that it notes (SyncGE). Default None: it starts from all
+            triples of the incoming passages (NaiveGE).
         graph: a knowledge graph to walk, in place of the passages' own triples; see `NaiveGERetriever`. Default None.
         top_n: nodes to return. Default 10.
-        filters: bind triples and passages; what came in and doesn't match is dropped. A postprocessor doesn't see the
-            filters of the query engine or retriever before it: give it the same ones, or it adds passages that they
-            forbid.
+        filters: metadata filters that bind triples and passages; incoming nodes that don't match are dropped. A
+            postprocessor doesn't see the filters of the query engine or retriever before it: give it the same ones, or
+            it adds passages that they forbid.
         beam_search: settings of the beam search. Default `BeamSearch()`.
         pagerank: see `NaiveGERetriever`. Default None.
         link_top_k: stored triples that each noted fact is linked to; only with `llm`. Default 1 there (GeAR Eq. 2).
         read_prompt: the reader's prompt, with the variables `question` and `passages`; only with `llm`. Also reachable
             as `read` through `get_prompts` / `update_prompts`.
         rrf_k: constant of the fusion. Default 60.
-        callback_manager: LlamaIndex's.
+        callback_manager: LlamaIndex's callback manager.
 
     Raises:
-        ArgumentError: as for `SyncGERetriever`; (from `postprocess_nodes`) no question.
+        ArgumentError: as for `SyncGERetriever`; (from `postprocess_nodes`) there is no question.
 
     """
 
@@ -79,10 +79,10 @@ class DiverseTripleBeamSearch(BoundToProcess, HasPrompts, BaseNodePostprocessor,
         check_kind(CallbackManager, optional=True, callback_manager=callback_manager)
         for name, value in (("link_top_k", link_top_k), ("read_prompt", read_prompt)):
             if llm is None and value is not None:
-                raise ArgumentError(f"{name} is the reader's: leave it out, or give an llm that reads")
+                raise ArgumentError(f"{name} is the reader's: leave it out, or give an llm")
         super().__init__(callback_manager=callback_manager or CallbackManager([]))
         self._prompts = Prompts({"read": READ_PROMPT}, None if read_prompt is None else {"read": read_prompt})
-        self._expansion = expansion_over(
+        self._expansion = build_expansion(
             Backends(vector_store, filters=filters, llm=llm, graph=graph),
             beam_search,
             similarity_top_k=top_n,
@@ -94,7 +94,7 @@ class DiverseTripleBeamSearch(BoundToProcess, HasPrompts, BaseNodePostprocessor,
 
     @classmethod
     def class_name(cls) -> str:
-        """Name under which LlamaIndex knows the component."""
+        """Return the name under which LlamaIndex knows the component."""
         return "DiverseTripleBeamSearch"
 
     def _postprocess_nodes(

@@ -1,4 +1,4 @@
-"""`AgentQueryEngine`: from a question to an answer by way of an agent, whatever the method."""
+"""`AgentQueryEngine`: the base class of the query engines, which answer a question from an agent's passages."""
 
 from __future__ import annotations
 
@@ -52,28 +52,28 @@ Question: {query_str}
 Give the better answer alone, in as few words as it takes, and behind it the numbers of the passages that it rests on, \
 like [1][3]. If what is new doesn't help, repeat the answer so far.
 Answer: """,
-    function_mappings={"existing_answer": lambda **given: escape_fences(given["existing_answer"])},
+    function_mappings={"existing_answer": lambda **variables: escape_fences(variables["existing_answer"])},
 )
-"""What the default synthesizer asks where the passages do not fit into one prompt.
+"""The prompt of the default synthesizer for passages that do not fit into one prompt.
 
 Variables: `context_msg`, `existing_answer`, `query_str`.
 """
 
 
 class AgentQueryEngine(BaseQueryEngine):
-    """What `GeARQueryEngine` and `T2RAGQueryEngine` have in common.
+    """Base class of `GeARQueryEngine` and `T2RAGQueryEngine`.
 
     Args:
         retriever: the agent.
-        response_synthesizer: any of LlamaIndex's. Default: one call of the retriever's language model.
-        node_postprocessors: applied to the passages before the answer.
+        response_synthesizer: any LlamaIndex synthesizer. Default: one call of the retriever's LLM.
+        node_postprocessors: applied to the passages before the answer is written.
         text_qa_template: replaces the synthesizer's prompt.
         answer_top_k: passages that the answer is written from.
-        streaming: of the default synthesizer.
-        callback_manager: LlamaIndex's.
+        streaming: True streams the answer of the default synthesizer.
+        callback_manager: LlamaIndex's callback manager.
 
     Attributes:
-        answer_prompt: of the default synthesizer; it has the variables `context_str` and `query_str`.
+        answer_prompt: prompt of the default synthesizer, with the variables `context_str` and `query_str`.
 
     Raises:
         ArgumentError: an argument of the wrong kind, a number outside its range, or `streaming` beside a synthesizer of
@@ -102,7 +102,7 @@ class AgentQueryEngine(BaseQueryEngine):
         check_kind(bool, streaming=streaming)
         check_kind(CallbackManager, optional=True, callback_manager=callback_manager)
         if streaming and response_synthesizer is not None:
-            raise ArgumentError("streaming is of the default synthesizer: give it to your own instead")
+            raise ArgumentError("streaming is of the default synthesizer: give it to your own synthesizer instead")
         if text_qa_template is not None:
             check_prompt(text_qa_template, "text_qa_template", {"context_str", "query_str"})
         super().__init__(callback_manager=callback_manager or Settings.callback_manager)
@@ -126,32 +126,32 @@ class AgentQueryEngine(BaseQueryEngine):
 
     @classmethod
     def from_vector_store(cls, vector_store: GeARVectorStore, llm: LLM | None = None, **arguments: Any) -> Self:
-        """An engine over a store, in one line.
+        """Make an engine over a store, with its retriever.
 
         Args:
             vector_store: holds passages and triples.
-            llm: the language model of all calls. Default: LlamaIndex's `Settings.llm`.
-            **arguments: all further ones of this class and of its retriever: `answer_top_k`, `filters`, `budget`, …
+            llm: the LLM of all calls. Default: LlamaIndex's `Settings.llm`.
+            **arguments: further arguments of this class and of its retriever: `answer_top_k`, `filters`, `budget`, …
 
         """
         names = inspect.signature(cls).parameters.keys()
         own = {name: value for name, value in arguments.items() if name in names}
         others = {name: value for name, value in arguments.items() if name not in names}
         manager = own.get("callback_manager")
-        return cls(cls._retriever_over(vector_store, llm=llm, callback_manager=manager, **others), **own)
+        return cls(cls._build_retriever(vector_store, llm=llm, callback_manager=manager, **others), **own)
 
     @classmethod
     @abstractmethod
-    def _retriever_over(cls, vector_store: GeARVectorStore, **arguments: Any) -> AgentRetriever:
-        """The agent over a store, with arguments of its constructor."""
+    def _build_retriever(cls, vector_store: GeARVectorStore, **arguments: Any) -> AgentRetriever:
+        """Make the agent's retriever over a store, with arguments of its constructor."""
 
     @property
     def retriever(self) -> AgentRetriever:
-        """The agent."""
+        """The agent's retriever."""
         return self._retriever
 
     def query_with_trace(self, query: QueryType) -> tuple[RESPONSE_TYPE, Trace]:
-        """`query`, and the record of how its passages were found."""
+        """Answer a question, and return the response with the trace of the search."""
         trace = new_trace(query)
         return run_traced(trace, lambda: self.query(query)), trace
 
@@ -162,14 +162,14 @@ class AgentQueryEngine(BaseQueryEngine):
             return await self.aquery(query), trace
 
     def astream_events(self, query: QueryType) -> AsyncIterator[TraceEvent | RESPONSE_TYPE]:
-        """The trace, piece by piece, while the agent works; the last item is the response.
+        """Stream the trace, event by event, while the agent works. The last item is the response.
 
         Closing the iterator (`aclose`) stops the work.
         """
         return stream_trace(new_trace(query), lambda: self.aquery(query))
 
     def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        """The agent's passages, postprocessed."""
+        """Return the agent's passages, postprocessed."""
         nodes = self._retriever.retrieve(query_bundle)
         for postprocessor in self._node_postprocessors:
             nodes = postprocessor.postprocess_nodes(nodes, query_bundle=query_bundle)
@@ -188,9 +188,9 @@ class AgentQueryEngine(BaseQueryEngine):
         nodes: list[NodeWithScore],
         additional_source_nodes: Sequence[NodeWithScore] | None = None,
     ) -> RESPONSE_TYPE:
-        """An answer from the first `answer_top_k` of these passages."""
-        response = self._response_synthesizer.synthesize(query_bundle, self._readable(nodes))
-        return _with_sources(response, [*nodes, *(additional_source_nodes or [])])
+        """Write an answer from the first `answer_top_k` of these passages."""
+        response = self._response_synthesizer.synthesize(query_bundle, self._to_synthesizer_nodes(nodes))
+        return _set_sources(response, [*nodes, *(additional_source_nodes or [])])
 
     async def asynthesize(
         self,
@@ -199,19 +199,19 @@ class AgentQueryEngine(BaseQueryEngine):
         additional_source_nodes: Sequence[NodeWithScore] | None = None,
     ) -> RESPONSE_TYPE:
         """`synthesize`, without blocking the event loop."""
-        response = await self._response_synthesizer.asynthesize(query_bundle, self._readable(nodes))
-        return _with_sources(response, [*nodes, *(additional_source_nodes or [])])
+        response = await self._response_synthesizer.asynthesize(query_bundle, self._to_synthesizer_nodes(nodes))
+        return _set_sources(response, [*nodes, *(additional_source_nodes or [])])
 
     def _direct_answer(self, trace: Trace) -> str:
-        """The response, if it takes no further call of the model; else empty."""
+        """Return the response if it needs no further LLM call, else an empty text."""
         return ""
 
     def _answer_context(self, nodes: Sequence[NodeWithScore], trace: Trace) -> list[NodeWithScore]:
-        """What the synthesizer writes the response from."""
-        return self._readable(nodes)
+        """Return the nodes that the synthesizer writes the response from."""
+        return self._to_synthesizer_nodes(nodes)
 
-    def _readable(self, nodes: Sequence[NodeWithScore]) -> list[NodeWithScore]:
-        """What the synthesizer gets: for our own prompt, each passage with its number."""
+    def _to_synthesizer_nodes(self, nodes: Sequence[NodeWithScore]) -> list[NodeWithScore]:
+        """Return the passages that the synthesizer reads; for this package's own prompt, numbered."""
         first = list(nodes[: self._answer_top_k])
         if not self._has_own_prompt:
             return first
@@ -229,12 +229,12 @@ class AgentQueryEngine(BaseQueryEngine):
         with self.callback_manager.event(CBEventType.QUERY, payload=payload) as event:
             trace = take_trace(query_bundle.query_str.strip())
             nodes = run_traced(trace, lambda: self.retrieve(query_bundle))
-            said = self._direct_answer(trace)
-            if said:
-                response: RESPONSE_TYPE = self._to_response(said)
+            answer = self._direct_answer(trace)
+            if answer:
+                response: RESPONSE_TYPE = self._to_response(answer)
             else:
                 response = self._response_synthesizer.synthesize(query_bundle, self._answer_context(nodes, trace))
-            response = _with_sources(response, nodes)
+            response = _set_sources(response, nodes)
             response.metadata = {**(response.metadata or {}), **trace.compact()}
             event.on_end(payload={EventPayload.RESPONSE: response})
         return response
@@ -246,14 +246,14 @@ class AgentQueryEngine(BaseQueryEngine):
             trace = take_trace(query_bundle.query_str.strip())
             with use_trace(trace):
                 nodes = await self.aretrieve(query_bundle)
-            said = self._direct_answer(trace)
-            if said:
-                response: RESPONSE_TYPE = self._to_async_response(said)
+            answer = self._direct_answer(trace)
+            if answer:
+                response: RESPONSE_TYPE = self._to_async_response(answer)
             else:
                 response = await self._response_synthesizer.asynthesize(
                     query_bundle, self._answer_context(nodes, trace)
                 )
-            response = _with_sources(response, nodes)
+            response = _set_sources(response, nodes)
             response.metadata = {**(response.metadata or {}), **trace.compact()}
             event.on_end(payload={EventPayload.RESPONSE: response})
         return response
@@ -271,8 +271,8 @@ class AgentQueryEngine(BaseQueryEngine):
         return {"retriever": self._retriever, "response_synthesizer": self._response_synthesizer}
 
 
-def _with_sources(response: RESPONSE_TYPE, nodes: Sequence[NodeWithScore]) -> RESPONSE_TYPE:
-    """The response with all passages as its sources, as they are, numbers and all taken off."""
+def _set_sources(response: RESPONSE_TYPE, nodes: Sequence[NodeWithScore]) -> RESPONSE_TYPE:
+    """Give the response all passages as its sources, without the numbers of the prompt."""
     response.source_nodes = list(nodes)
-    response.metadata = {each.node.node_id: each.node.metadata for each in nodes} or None
+    response.metadata = {result.node.node_id: result.node.metadata for result in nodes} or None
     return response

@@ -1,4 +1,4 @@
-"""`GeARQueryEngine`: from a question to a cited answer, by way of GeAR's agent."""
+"""`GeARQueryEngine`: answers a question with citations, from the passages of GeAR's agent."""
 
 from __future__ import annotations
 
@@ -34,31 +34,32 @@ Give the answer alone, in as few words as it takes, and behind it the numbers of
 [1][3]. If the passages don't hold the answer, say so in one short sentence.
 Answer: """
 )
-"""What the engine asks at the end (in the sense of GeAR App. J.3). Variables: `context_str`, `query_str`."""
+"""The prompt for the final answer (after GeAR App. J.3). Variables: `context_str`, `query_str`."""
 
 
 class GeARQueryEngine(AgentQueryEngine):
     """Answers questions whose evidence is spread over several passages, and shows the evidence.
 
-    `GeARQueryEngine.from_vector_store(store, llm=llm).query("…")`. The response's `source_nodes` name the chains that
-    led to them (`gear_chain`); its `metadata` tells, under `gear_…` keys, why the search stopped, the queries, the gist
-    and what it cost; the call that writes the answer is counted neither there nor in the budget. `query_with_trace`
-    returns the whole `Trace` besides, `astream_events` gives it piece by piece.
+    `GeARQueryEngine.from_vector_store(store, llm=llm).query("…")`. The response's `source_nodes` hold the chains that
+    led to them (`gear_chain`). Its `metadata` holds, under `gear_…` keys, the reason why the search stopped, the
+    queries, the gist, and the cost; the call that writes the answer is counted neither there nor in the budget.
+    `query_with_trace` also returns the whole `Trace`; `astream_events` streams it event by event.
 
-    With `graph=…` the triples come from a knowledge graph that exists already (Millions of GeAR-s); the default
-    synthesizer then writes the answer from the passages that its filter kept and the facts of the gist (Eq. 7).
+    With `graph=…` the triples come from an existing knowledge graph (Millions of GeAR-s). The default synthesizer then
+    writes the answer from the passages that the agent's last call kept and the facts of the gist (Eq. 7).
 
     Args:
-        retriever: the agent.
-        response_synthesizer: any of LlamaIndex's. Default: one call of the retriever's language model with a short,
-            citing prompt (`response_synthesizer:text_qa_template` in `get_prompts`); "[2]" is the second source node.
-        node_postprocessors: applied to the passages before the answer.
+        retriever: the agent's retriever.
+        response_synthesizer: any LlamaIndex synthesizer. Default: one call of the retriever's LLM with a short prompt
+            that asks for citations (`response_synthesizer:text_qa_template` in `get_prompts`); "[2]" is the second
+            source node.
+        node_postprocessors: applied to the passages before the answer is written.
         text_qa_template: replaces the synthesizer's prompt; it has the variables `context_str` and `query_str`.
         answer_top_k: passages that the answer is written from. Default 5 (GeAR §6.2). All passages are source nodes.
-        reuse_answer: when the agent's reasoner has already answered, that is the response, and one call is saved.
-            Default False; not with `graph`.
-        streaming: of the default synthesizer.
-        callback_manager: LlamaIndex's.
+        reuse_answer: True returns the answer of the agent's reasoner, if it gave one, and saves a call. Not with
+            `graph`. Default False.
+        streaming: True streams the answer of the default synthesizer. Default False.
+        callback_manager: LlamaIndex's callback manager.
 
     Raises:
         ArgumentError: an argument of the wrong kind, a number outside its range, `streaming` beside a synthesizer of
@@ -87,7 +88,7 @@ class GeARQueryEngine(AgentQueryEngine):
         )
         check_kind(bool, reuse_answer=reuse_answer)
         if reuse_answer and isinstance(retriever, ExternalGeARRetriever):
-            raise ArgumentError("reuse_answer: the agent over a graph gives no answer of its own to reuse")
+            raise ArgumentError("reuse_answer: the agent over a graph gives no answer to reuse, leave it out")
         super().__init__(
             retriever,
             response_synthesizer,
@@ -100,7 +101,7 @@ class GeARQueryEngine(AgentQueryEngine):
         self._reuse_answer = reuse_answer
 
     @classmethod
-    def _retriever_over(
+    def _build_retriever(
         cls, vector_store: GeARVectorStore, *, graph: ExternalTripleStore | None = None, **arguments: Any
     ) -> GeARRetriever | ExternalGeARRetriever:
         if graph is None:
@@ -111,9 +112,9 @@ class GeARQueryEngine(AgentQueryEngine):
         return trace.answer if self._reuse_answer else ""
 
     def _answer_context(self, nodes: Sequence[NodeWithScore], trace: Trace) -> list[NodeWithScore]:
-        """The passages; over an external graph also the facts of the gist (Millions of GeAR-s Eq. 7)."""
-        material = super()._answer_context(nodes, trace)
+        """Return the passages; over an external graph also the facts of the gist (Millions of GeAR-s Eq. 7)."""
+        context = super()._answer_context(nodes, trace)
         if self._has_own_prompt and isinstance(self._retriever, ExternalGeARRetriever) and trace.gist:
             facts = "\n".join(f"- {escape_fences(' '.join(slots))}" for slots in trace.gist)
-            material.append(NodeWithScore(node=TextNode(text=f"Facts noted from the passages on the way:\n{facts}")))
-        return material
+            context.append(NodeWithScore(node=TextNode(text=f"Facts noted from the passages on the way:\n{facts}")))
+        return context

@@ -1,4 +1,4 @@
-"""`T2RAGQueryEngine`: from a question to an answer, or to what is not known, by way of T²RAG."""
+"""`T2RAGQueryEngine`: answers a question from the facts that T²RAG resolves, or says which it could not find."""
 
 from __future__ import annotations
 
@@ -34,30 +34,30 @@ Give the answer alone: a name, a date, a number, "yes" or "no", in as few words 
 that it rests on, like [1][3]. If what was found out doesn't hold the answer, say so in one short sentence.
 Answer: """
 )
-"""What `T2RAGQueryEngine` asks at the end (T²RAG §4.3, step 3). Variables: `context_str`, `query_str`."""
+"""The prompt for the final answer (T²RAG §4.3, step 3). Variables: `context_str`, `query_str`."""
 
 
 class T2RAGQueryEngine(AgentQueryEngine):
-    """Answers questions by finding out, triple by triple, what they leave unknown (T²RAG).
+    """Answers questions by resolving their unknowns triple by triple (T²RAG).
 
-    `T2RAGQueryEngine.from_vector_store(store, llm=llm).query("…")`. The answer is written from the resolved facts, and
-    from the clues that stayed open (T²RAG §4.3, step 3); if nothing at all was resolved, from the passages. The
-    response's `source_nodes` are the passages; its `metadata` tells, under `gear_…` keys, why the search stopped, the
-    facts, the unknowns that stayed open (`gear_open`) and what it cost; the call that writes the answer is counted
-    neither there nor in the budget. `query_with_trace` and `astream_events`: as for `GeARQueryEngine`.
+    `T2RAGQueryEngine.from_vector_store(store, llm=llm).query("…")`. The answer is written from the resolved facts and
+    the clues that stayed open (T²RAG §4.3, step 3); if nothing was resolved, from the passages. The response's
+    `source_nodes` are the passages. Its `metadata` holds, under `gear_…` keys, the reason why the search stopped, the
+    facts, the unknowns that stayed open (`gear_open`), and the cost; the call that writes the answer is counted neither
+    there nor in the budget. `query_with_trace` and `astream_events` work as in `GeARQueryEngine`.
 
     Args:
-        retriever: the agent.
-        response_synthesizer: any of LlamaIndex's; it is given the passages. Default: one call of the retriever's
-            language model with the facts (`response_synthesizer:text_qa_template` in `get_prompts`); "[2]" is the
-            second source node.
-        node_postprocessors: applied to the passages before the answer.
+        retriever: the agent's retriever.
+        response_synthesizer: any LlamaIndex synthesizer; it reads the passages. Default: one call of the retriever's
+            LLM with the facts (`response_synthesizer:text_qa_template` in `get_prompts`); "[2]" is the second source
+            node.
+        node_postprocessors: applied to the passages before the answer is written.
         text_qa_template: replaces the synthesizer's prompt; it has the variables `context_str` and `query_str`.
-        answer_top_k: passages that the answer is written from where no fact was resolved. Default 5.
-        abstain: unless the search ended with all clues resolved, the response says what was not found, and no call is
-            made to answer. Default False.
-        streaming: of the default synthesizer.
-        callback_manager: LlamaIndex's.
+        answer_top_k: passages that the answer is written from if no fact was resolved. Default 5.
+        abstain: True answers only if all clues were resolved. Otherwise the response says what was not found, and no
+            call is made. Default False.
+        streaming: True streams the answer of the default synthesizer. Default False.
+        callback_manager: LlamaIndex's callback manager.
 
     Raises:
         ArgumentError: an argument of the wrong kind, a number outside its range, or `streaming` beside a synthesizer of
@@ -93,7 +93,7 @@ class T2RAGQueryEngine(AgentQueryEngine):
         self._abstain = abstain
 
     @classmethod
-    def _retriever_over(cls, vector_store: GeARVectorStore, **arguments: Any) -> T2RAGRetriever:
+    def _build_retriever(cls, vector_store: GeARVectorStore, **arguments: Any) -> T2RAGRetriever:
         return T2RAGRetriever(vector_store, **arguments)
 
     def _direct_answer(self, trace: Trace) -> str:
@@ -105,11 +105,11 @@ class T2RAGQueryEngine(AgentQueryEngine):
     def _answer_context(self, nodes: Sequence[NodeWithScore], trace: Trace) -> list[NodeWithScore]:
         if not self._has_own_prompt or not trace.gist:
             return super()._answer_context(nodes, trace)
-        numbers = {each.node.node_id: number for number, each in enumerate(nodes, start=1)}
+        numbers = {result.node.node_id: number for number, result in enumerate(nodes, start=1)}
         lines = []
         for fact in trace.links:
-            stated = "".join(f"[{numbers[each]}]" for each in fact.passages if each in numbers)
-            lines.append(f"- {escape_citations(' '.join(fact.triple))} {stated}".rstrip())
+            citations = "".join(f"[{numbers[passage_id]}]" for passage_id in fact.passages if passage_id in numbers)
+            lines.append(f"- {escape_citations(' '.join(fact.triple))} {citations}".rstrip())
         lines += [f"- not found: {escape_citations(' '.join(clue.triple))}" for clue in _open_clues(trace)]
         return [NodeWithScore(node=TextNode(text=escape_fences("\n".join(lines))))]
 

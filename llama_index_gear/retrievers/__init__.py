@@ -1,1 +1,1 @@
-"""The methods behind LlamaIndex's retriever interface."""
+"""Retrievers: the package's methods behind LlamaIndex's retriever interface."""

@@ -1,4 +1,4 @@
-"""What all retrievers of the package have in common; and `AgentRetriever`, a policy of the loop behind one."""
+"""Base classes of the retrievers: `StoreRetriever` over a store, and `AgentRetriever` for the agents."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class GeAREvent(BaseEvent):
     """A `TraceEvent`, as LlamaIndex's instrumentation reports it while an agent works.
 
     Attributes:
-        step: the step it belongs to, from 1; 0 for what belongs to all.
+        step: number of the step, from 1; 0 for an event of the whole search.
         kind: the field of the trace that was filled in, or "call".
-        value: what was filled in, as plain JSON.
+        value: the field's value, as plain JSON.
 
     """
 
@@ -46,19 +46,19 @@ class GeAREvent(BaseEvent):
 
     @classmethod
     def class_name(cls) -> str:
-        """Name of the event."""
+        """Return the name of the event."""
         return "GeAREvent"
 
 
 class StoreRetriever(HasPrompts, BaseRetriever):
-    """A retriever over a store: what it searches, and its prompts.
+    """A retriever over a store, with its backends and prompts.
 
     Args:
-        backends: who answers the requests of its flow.
-        prompts: its prompts, which `update_prompts` replaces.
-        similarity_top_k: passages that it returns.
-        callback_manager: LlamaIndex's.
-        verbose: LlamaIndex's.
+        backends: answer the requests of its flow.
+        prompts: its prompts; `update_prompts` replaces them.
+        similarity_top_k: passages to return.
+        callback_manager: LlamaIndex's callback manager.
+        verbose: LlamaIndex's flag.
 
     """
 
@@ -94,7 +94,7 @@ class StoreRetriever(HasPrompts, BaseRetriever):
 
     @property
     def filters(self) -> MetadataFilters | None:
-        """What binds every search, the tenant of the store included."""
+        """Metadata filters that bind every search, the store's tenant included."""
         return self._backends.filters
 
     @property
@@ -109,7 +109,7 @@ class StoreRetriever(HasPrompts, BaseRetriever):
 
 
 class HasExpansion:
-    """Shows the settings of a graph expansion."""
+    """Mixin: the settings of a graph expansion as properties."""
 
     _expansion: GraphExpansion
 
@@ -125,16 +125,16 @@ class HasExpansion:
 
 
 class AgentRetriever(StoreRetriever):
-    """What the agents' retrievers have in common: the loop and its trace.
+    """Base class of the agents' retrievers: runs a policy in the agent loop and records the trace.
 
     Args:
         backends: see `StoreRetriever`.
-        policy: the method.
-        prompts: the policy's.
+        policy: the agent's method.
+        prompts: the policy's prompts.
         similarity_top_k: see `StoreRetriever`.
-        budget: what a question may cost; None: no limit.
-        callback_manager: LlamaIndex's.
-        verbose: LlamaIndex's.
+        budget: limits of a question's cost; None: no limit.
+        callback_manager: LlamaIndex's callback manager.
+        verbose: LlamaIndex's flag.
 
     """
 
@@ -156,16 +156,16 @@ class AgentRetriever(StoreRetriever):
 
     @property
     def budget(self) -> Budget:
-        """What a question may cost."""
+        """Limits of a question's cost."""
         return self._budget
 
     @property
     def max_steps(self) -> int:
-        """Steps at most."""
+        """Maximum number of steps."""
         return self._policy.max_steps
 
     def retrieve_with_trace(self, query: QueryType) -> tuple[list[NodeWithScore], Trace]:
-        """`retrieve`, and the record of how it came to its result."""
+        """Retrieve passages, and return them with the trace of the search."""
         trace = new_trace(query)
         return run_traced(trace, lambda: self.retrieve(query)), trace
 
@@ -176,7 +176,7 @@ class AgentRetriever(StoreRetriever):
             return await self.aretrieve(query), trace
 
     def astream_events(self, query: QueryType) -> AsyncIterator[TraceEvent | list[NodeWithScore]]:
-        """The trace, piece by piece, while the agent works; the last item is the result.
+        """Stream the trace, event by event, while the agent works. The last item is the result.
 
         Closing the iterator (`aclose`) stops the work.
         """
@@ -195,14 +195,14 @@ class AgentRetriever(StoreRetriever):
         with trace.subscribe(_report):
             nodes = yield from agent_flow(self._policy, trace, self._budget, query=query_bundle)
         if trace.stopped.startswith("failed"):
-            kind = ": ".join(trace.stopped.split(": ")[:2])  # its words may quote what was asked and read
+            kind = ": ".join(trace.stopped.split(": ")[:2])  # the rest may quote the question or passages
             logger.warning("a search ended early, with what it had found: %s; its trace says more", kind)
             logger.debug("the search for %r ended early: %s", trace.question, trace.stopped)
         return nodes
 
 
 def new_trace(query: QueryType) -> Trace:
-    """A trace of this question, nothing in it."""
+    """Make an empty trace of this question."""
     return Trace(question=(query if isinstance(query, str) else query.query_str).strip())
 
 

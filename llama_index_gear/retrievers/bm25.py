@@ -1,4 +1,4 @@
-"""BM25 over nodes in memory, by `rank-bm25`: for small corpora, and as the yardstick of the store's own BM25."""
+"""BM25 over nodes in memory, by `rank-bm25`: for small corpora, and as a yardstick for the store's own BM25."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ dispatcher = get_dispatcher(__name__)
 
 
 def words(text: str) -> list[str]:
-    """Lower-case runs of letters, digits and underscores."""
+    """Split text into lower-case runs of letters, digits and underscores."""
     return re.findall(r"\w+", text.lower())
 
 
 class RankBM25Retriever(BaseRetriever):
-    r"""BM25 (Okapi) over a fixed list of nodes; for a corpus that grows, or filters, search the store in SPARSE mode.
+    r"""BM25 (Okapi) over a fixed list of nodes. For a growing corpus, or filters, search the store in SPARSE mode.
 
-    A passage that holds no word of the question is never returned; one that does is, also where Okapi's inverse
-    document frequency makes nothing of a word that half of the passages hold.
+    A passage is returned only if it holds a word of the question. It is returned even if Okapi's inverse document
+    frequency of that word is 0, because half of the passages hold it.
 
     Args:
-        nodes: the passages; what the embedding model would see of them is indexed. At a few thousand a query takes
-            milliseconds and grows with their number.
+        nodes: the passages. The text that the embedding model would read is indexed. The time of a query grows with
+            their number: milliseconds for a few thousand.
         similarity_top_k: passages to return. Default 10.
-        tokenizer: text → words, for passages and questions. Default `words`: lower-case `\w+`.
+        tokenizer: splits passages and questions into words. Default `words`: lower-case `\w+`.
         k1: saturation of the term frequency. Default 1.5.
         b: length normalisation, 0 to 1. Default 0.75.
 
@@ -64,9 +64,9 @@ class RankBM25Retriever(BaseRetriever):
         check_question(query_bundle.query_str)
         if self._bm25 is None:
             return []
-        asked = self._tokenizer(query_bundle.query_str)
-        scores = self._bm25.get_scores(asked)
-        matches = (n for n, words_of in enumerate(self._bm25.doc_freqs) if any(word in words_of for word in asked))
+        query = self._tokenizer(query_bundle.query_str)
+        scores = self._bm25.get_scores(query)
+        matches = (n for n, counts in enumerate(self._bm25.doc_freqs) if any(word in counts for word in query))
         best = sorted(matches, key=lambda n: -scores[n])
         return [NodeWithScore(node=self._nodes[n], score=float(scores[n])) for n in best[: self.similarity_top_k]]
 

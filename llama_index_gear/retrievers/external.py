@@ -1,4 +1,4 @@
-"""`ExternalGeARRetriever`: the agent over an external graph behind LlamaIndex's retriever interface."""
+"""`ExternalGeARRetriever`: GeAR's agent over an external graph, behind LlamaIndex's retriever interface."""
 
 from __future__ import annotations
 
@@ -24,37 +24,37 @@ from llama_index_gear.store.vector_store import GeARVectorStore
 
 
 class ExternalGeARRetriever(HasExpansion, AgentRetriever):
-    """GeAR over a knowledge graph that exists already (Millions of GeAR-s): no triple is extracted from the passages.
+    """GeAR over an existing knowledge graph (Millions of GeAR-s): no triple is extracted from the passages.
 
-    What the reader notes in the base passages is linked to the graph's triples; the beam search walks the graph; each
-    triple that it walks over leads to the passage that BM25 ranks first for it. One call then decides whether the facts
-    suffice and writes the next question, and at the end one call ranks the remembered passages and leaves out those
-    that don't help. If it finds that none does, nothing is returned.
+    The facts that the reader notes in the base passages are linked to the graph's triples. The beam search walks the
+    graph, and each triple of a beam leads to the passage that BM25 ranks first for it. One LLM call then decides
+    whether the facts suffice, and writes the next question. At the end one call ranks the remembered passages and drops
+    those that don't help. If it finds that none helps, nothing is returned.
 
-    Results carry `gear_chain` (triples of the graph) and `gear_ranks`; `retrieve_with_trace`, `astream_events`: as for
-    `GeARRetriever`. Language model calls, at most, if all replies can be read: 2 a step (4 in all by default).
+    Results carry `gear_chain` (triples of the graph) and `gear_ranks`. `retrieve_with_trace` and `astream_events` work
+    as in `GeARRetriever`. If all replies can be read, there are at most 2 LLM calls a step (4 in all by default).
 
     Args:
         vector_store: the store that holds the passages; its own triples, if it has any, are not used.
-        graph: the triples. Any number of stores may share it.
+        graph: the knowledge graph. Several stores may share it.
         base_retriever: any LlamaIndex retriever; see `NaiveGERetriever`. Default: the store itself.
         llm: reads, decides and ranks. Default: LlamaIndex's `Settings.llm`.
-        max_steps: steps at most. Default 2 (Millions of GeAR-s §5).
+        max_steps: maximum number of steps. Default 2 (Millions of GeAR-s §5).
         expand_from_step: the first step with graph expansion. Default 2 (§5: simple questions gain little from it); 1
             expands from the first.
         similarity_top_k: passages to return. Default 10.
-        filters: bind all passages; the graph has none.
-        budget: what a question may cost. When a limit is reached, all passages found so far are ranked by fusion,
-            unfiltered. Default None: no limit.
-        beam_search: settings of the beam search. Default `BeamSearch()`. Of `neighbors`, a sparse graph embeds so many
-            a beam when it meets them first.
+        filters: metadata filters that bind all passages; they don't apply to the graph.
+        budget: limits of a question's cost. When a limit is reached, all passages found so far are ranked by fusion,
+            and the last call, which drops passages, is left out. Default None: no limit.
+        beam_search: settings of the beam search. Default `BeamSearch()`. A sparse graph embeds up to `neighbors`
+            triples a beam, each when it is first met.
         base_top_k: base passages of a step, of the store's own search; not with `base_retriever`. Default 10.
         link_top_k: triples that each noted fact is linked to. Default 1 (Eq. 3).
-        check_alignment: drop links to triples that are about something else than the noted fact; the trace shows them.
-            Default True. `shared_name` in this package's `expansion.external` says what that means.
-        rank_top_k: remembered passages that the last call is shown. Default 20; None: no such call.
+        check_alignment: drop links to triples that are about something else than the noted fact (see `shared_name` in
+            this package's `expansion.external`); the trace shows them. Default True.
+        rank_top_k: remembered passages that the last call ranks. Default 20; None: no such call.
         gist_size: facts that the gist memory holds; the first ones stay. Default 100.
-        prompts: your own for some of "read", "decide", "rank"; also reachable through `get_prompts` /
+        prompts: your own prompts for some of "read", "decide", "rank"; also reachable through `get_prompts` /
             `update_prompts`. `PROMPTS` in this package's `agents.gear.external` shows their variables.
         vector_store_query_mode: see `NaiveGERetriever`.
         rrf_k: constant of all fusions. Default 60.

@@ -1,4 +1,4 @@
-"""`GeARRetriever`: the agent behind LlamaIndex's retriever interface."""
+"""`GeARRetriever`: GeAR's agent behind LlamaIndex's retriever interface."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from llama_index_gear.agents.loop import Budget
 from llama_index_gear.errors import ArgumentError, check_counts, shown
 from llama_index_gear.expansion.backends import Backends
 from llama_index_gear.expansion.beam_search import BeamSearch
-from llama_index_gear.expansion.external import expansion_over
+from llama_index_gear.expansion.external import build_expansion
 from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.prompting import Prompts
@@ -27,12 +27,12 @@ from llama_index_gear.store.vector_store import GeARVectorStore
 class GeARRetriever(HasExpansion, AgentRetriever):
     """GeAR (§5): SyncGE, a gist memory, and an agent that searches again until the gist answers the question.
 
-    Each result says why it is there, in metadata that neither the LLM nor the embedding model sees: `gear_chain` (the
-    triples that lead to it) and `gear_ranks` (its rank in each list: "step 1", "fact 2", …). `retrieve_with_trace`
-    returns the whole record besides. `astream_events` and LlamaIndex's instrumentation (`GeAREvent`) give it piece by
-    piece while it comes about. All settings can be read back as properties.
+    Each result says why it was found, in metadata that neither the LLM nor the embedding model sees: `gear_chain` (the
+    triples that lead to it) and `gear_ranks` (its rank in each list: "step 1", "fact 2", …). `retrieve_with_trace` also
+    returns the whole trace. `astream_events` and LlamaIndex's instrumentation (`GeAREvent`) report it event by event
+    during the search. All settings can be read back as properties.
 
-    Language model calls, at most, if all replies can be read (one that can't is asked for once more):
+    Maximum number of LLM calls, if all replies can be read (a reply that can't be read is asked for once more):
 
     ============  ===========================================================  ======================
     `calls`       a step                                                       a question, 4 steps
@@ -48,11 +48,11 @@ class GeARRetriever(HasExpansion, AgentRetriever):
         llm: reads, reasons and rewrites. Default: LlamaIndex's `Settings.llm`.
         graph: a knowledge graph to walk, in place of the passages' own triples; see `NaiveGERetriever`. Links to
             triples about something else than the noted fact are dropped. Default None.
-        max_steps: steps at most. Default 4 (GeAR App. B.1; 2 for questions of two hops).
+        max_steps: maximum number of steps. Default 4 (GeAR App. B.1; 2 for questions of two hops).
         calls: "separate" (default; GeAR §5), "merged", or "single".
         similarity_top_k: passages to return. Default 10.
-        filters: bind every hop; see `NaiveGERetriever`.
-        budget: what a question may cost. When a limit is reached, the best ranking so far is returned, and the trace
+        filters: metadata filters that bind every hop; see `NaiveGERetriever`.
+        budget: limits of a question's cost. When a limit is reached, the best ranking so far is returned, and the trace
             says which limit. Default None: no limit.
         beam_search: settings of the beam search. Default `BeamSearch()`.
         pagerank: see `NaiveGERetriever`. Default None.
@@ -62,7 +62,7 @@ class GeARRetriever(HasExpansion, AgentRetriever):
         passage_link_top_k: passages, and triples, that each fact of the gist is linked to (GeAR Eq. 8; k is not given
             there). Default 3: on MuSiQue, in one step, R@5/10/15 is 79.9/86.2/87.5, with 10 it is 70.2/84.3/89.5.
         gist_size: facts that the gist memory holds; the first ones stay. Default 100.
-        prompts: your own for some of "read", "gist", "reason", "merged", "rewrite"; also reachable through
+        prompts: your own prompts for some of "read", "gist", "reason", "merged", "rewrite"; also reachable through
             `get_prompts` / `update_prompts`. `PROMPTS` in this package's `agents.gear.policy` shows their variables.
         vector_store_query_mode: see `NaiveGERetriever`.
         rrf_k: constant of all fusions. Default 60.
@@ -73,9 +73,9 @@ class GeARRetriever(HasExpansion, AgentRetriever):
         ArgumentError: an argument of the wrong kind, a number outside its range, two arguments of which one would
             overrule the other, or a prompt without its variables; (from `retrieve`) an empty question.
         UnsupportedFilter: (from `retrieve`) a filter that says nothing, or that Qdrant cannot express.
-        Exception: (from `retrieve`) what the language model's client raises, if the first call fails, and what a base
-            retriever or Qdrant raises in the first step. A later failure ends the search with what was found, and the
-            trace's `stopped` names it.
+        Exception: (from `retrieve`) any exception of the LLM's client in the first call, and of a base retriever or
+            Qdrant in the first step. A later failure ends the search with the passages found so far, and the trace's
+            `stopped` names it.
 
     """
 
@@ -122,7 +122,7 @@ class GeARRetriever(HasExpansion, AgentRetriever):
         )
         self._calls: Calls = calls
         own = Prompts(PROMPTS, prompts)
-        self._expansion = expansion_over(
+        self._expansion = build_expansion(
             backends,
             beam_search,
             similarity_top_k=backends.base_top_k,
@@ -146,5 +146,5 @@ class GeARRetriever(HasExpansion, AgentRetriever):
 
     @property
     def calls(self) -> Calls:
-        """The calls of the language model that a step makes."""
+        """The LLM calls of a step: "separate", "merged" or "single"."""
         return self._calls

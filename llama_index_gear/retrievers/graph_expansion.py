@@ -1,4 +1,4 @@
-"""Any base retriever with graph expansion: `NaiveGERetriever` without a language model, `SyncGERetriever` with."""
+"""Base retrieval with one graph expansion: `NaiveGERetriever` without an LLM, `SyncGERetriever` with one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from llama_index_instrumentation import get_dispatcher
 from llama_index_gear.errors import check_counts
 from llama_index_gear.expansion.backends import Backends
 from llama_index_gear.expansion.beam_search import BeamSearch
-from llama_index_gear.expansion.external import expansion_over
+from llama_index_gear.expansion.external import build_expansion
 from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.expansion.pipeline import GraphExpansion
 from llama_index_gear.expansion.reader import READ_PROMPT
@@ -30,9 +30,9 @@ class ExpansionRetriever(HasExpansion, StoreRetriever):
     """Base retrieval and one graph expansion, behind LlamaIndex's retriever interface.
 
     Args:
-        expansion: the flow.
-        callback_manager: LlamaIndex's.
-        verbose: LlamaIndex's.
+        expansion: the graph expansion.
+        callback_manager: LlamaIndex's callback manager.
+        verbose: LlamaIndex's flag.
 
     """
 
@@ -51,28 +51,30 @@ class ExpansionRetriever(HasExpansion, StoreRetriever):
 class NaiveGERetriever(ExpansionRetriever):
     """NaiveGE (GeAR §6.2): base retrieval, beam search from all triples of the base passages, fusion. No LLM.
 
-    Each result says why it is there, in metadata that neither the LLM nor the embedding model sees: `gear_chain` (the
-    triples that lead to it) and `gear_ranks` (its rank in the base list and in the graph's). Its score is the fused
-    one, a sum of 1/(60 + rank): a cut-off made for cosines removes all. `GraphExpansionEvent` reports the walk to
-    LlamaIndex's instrumentation. All settings can be read back as properties.
+    Each result says why it was found, in metadata that neither the LLM nor the embedding model sees: `gear_chain` (the
+    triples that lead to it) and `gear_ranks` (its rank in the base list and in the graph's list). Its score is the
+    fused score, a sum of 1/(60 + rank); a similarity cut-off made for cosines would remove every result.
+    `GraphExpansionEvent` reports the expansion to LlamaIndex's instrumentation. All settings can be read back as
+    properties.
 
     Args:
         vector_store: the store that holds passages and triples.
-        base_retriever: any LlamaIndex retriever. Its nodes are matched to the store's by id; those that the store
-            doesn't know stay in the list, with the score of their base rank alone. Default: the store itself, searched
-            in `vector_store_query_mode`.
+        base_retriever: any LlamaIndex retriever. Its nodes are matched to the store's by id. Nodes that the store
+            doesn't know stay in the list; their score comes from their base rank alone. Default: the store itself,
+            searched in `vector_store_query_mode`.
         graph: a knowledge graph to walk, in place of the passages' own triples. The search then starts from the
             graph's triples that are most similar to the question, and a triple leads to the passage that BM25 ranks
             first for it (Millions of GeAR-s Eq. 4). Default None.
         similarity_top_k: passages to return, and base passages of the store's own search (GeAR App. B.2 takes as many
             base passages as it returns in a single step, and 10 in several). Default 10.
-        filters: metadata filters that bind every hop: base (the store's own; a foreign base's results are checked
-            against the store, and those it doesn't know are dropped), triples, and passages found through them.
+        filters: metadata filters that bind every hop: base passages, triples, and the passages found through them.
+            The results of a foreign base retriever are checked against the store; nodes that it doesn't know are
+            dropped.
         beam_search: settings of the beam search. Default `BeamSearch()`.
-        pagerank: a third list beside the base's and the beam search's: personalized PageRank from the same start, as
-            HippoRAG does, but local. Not with `graph`. Default None: without.
-        vector_store_query_mode: how the store is searched: HYBRID (default; BM25 and dense, fused), SPARSE, or DEFAULT.
-            Not with `base_retriever`.
+        pagerank: settings of a personalized PageRank from the same seeds (HippoRAG's, but local). It gives a third
+            list beside the base's and the beam search's. Not with `graph`. Default None: no such list.
+        vector_store_query_mode: mode of the store's own search: HYBRID (default; BM25 and dense, fused), SPARSE, or
+            DEFAULT. Not with `base_retriever`.
         rrf_k: constant of the fusions. Default 60 (Cormack et al. 2009).
         callback_manager: LlamaIndex's.
         verbose: LlamaIndex's.
@@ -108,45 +110,45 @@ class NaiveGERetriever(ExpansionRetriever):
             filters=filters,
             graph=graph,
         )
-        expansion = expansion_over(
+        expansion = build_expansion(
             backends, beam_search, similarity_top_k=similarity_top_k, pagerank=pagerank, rrf_k=rrf_k
         )
         super().__init__(expansion, callback_manager, verbose)
 
 
 class SyncGERetriever(ExpansionRetriever):
-    """SyncGE (GeAR §4): an LLM notes the facts in the base passages that matter; the beam search starts from those.
+    """SyncGE (GeAR §4): an LLM notes the relevant facts in the base passages, and the beam search starts from them.
 
-    One LLM call a question (a second if the reply can't be read). If the reader notes nothing usable, the search
-    starts as NaiveGE's does, and `GraphExpansionEvent.fallback` says why. An LLM that fails raises. Results say why
-    they are there as NaiveGE's do.
+    There is one LLM call a question, and a second one if the reply can't be read. If the reader notes nothing usable,
+    the search starts as in NaiveGE, and `GraphExpansionEvent.fallback` says why. An exception of the LLM is raised.
+    Results carry the same metadata as NaiveGE's.
 
-    With `graph`, what is noted is linked to the graph's triples (Millions of GeAR-s Eq. 3); nothing usable means no
-    expansion.
+    With `graph`, the noted facts are linked to the graph's triples (Millions of GeAR-s Eq. 3). If nothing usable is
+    noted, the base passages are returned without expansion.
 
     Args:
-        vector_store: see `NaiveGERetriever`, as for all that isn't named here.
-        base_retriever: see there.
+        vector_store: see `NaiveGERetriever`.
+        base_retriever: see `NaiveGERetriever`.
         llm: the reader. Default: LlamaIndex's `Settings.llm`.
-        graph: see there.
-        similarity_top_k: see there.
-        filters: see there.
-        beam_search: see there.
-        pagerank: see there.
+        graph: see `NaiveGERetriever`.
+        similarity_top_k: see `NaiveGERetriever`.
+        filters: see `NaiveGERetriever`.
+        beam_search: see `NaiveGERetriever`.
+        pagerank: see `NaiveGERetriever`.
         link_top_k: stored triples that each noted fact is linked to. Default 1 (GeAR Eq. 2).
         check_alignment: drop links to triples of the graph that are about something else than the noted fact
             (`shared_name` in this package's `expansion.external`). Only with `graph`. Default True there.
-        read_prompt: the reader's prompt, with the variables `question` and `passages` (and, if you like, `problem`:
-            what was wrong with the last reply). Also reachable as `read` through `get_prompts` / `update_prompts`.
-        vector_store_query_mode: see there.
-        rrf_k: see there.
+        read_prompt: the reader's prompt, with the variables `question` and `passages`, and optionally `problem` (what
+            was wrong with the last reply). Also reachable as `read` through `get_prompts` / `update_prompts`.
+        vector_store_query_mode: see `NaiveGERetriever`.
+        rrf_k: see `NaiveGERetriever`.
         callback_manager: LlamaIndex's.
         verbose: LlamaIndex's.
 
     Raises:
-        ArgumentError: see there; or a prompt without its variables.
-        UnsupportedFilter: see there.
-        Exception: (from `retrieve`) what the language model's client raises.
+        ArgumentError: see `NaiveGERetriever`; or a prompt without its variables.
+        UnsupportedFilter: see `NaiveGERetriever`.
+        Exception: (from `retrieve`) any exception of the LLM's client.
 
     """
 
@@ -179,7 +181,7 @@ class SyncGERetriever(ExpansionRetriever):
             llm=Settings.llm if llm is None else llm,
             graph=graph,
         )
-        expansion = expansion_over(
+        expansion = build_expansion(
             backends,
             beam_search,
             similarity_top_k=similarity_top_k,

@@ -21,45 +21,47 @@ from llama_index_gear.store.vector_store import GeARVectorStore
 
 
 class T2RAGRetriever(AgentRetriever):
-    """T²RAG (§4): the question becomes triples with unknowns; triples are searched for them, round by round.
+    """T²RAG (§4): an LLM writes the question as triples with unknowns, and resolves them round by round.
 
-    A language model writes the question as clues, triples with `?name` in the place of what is unknown. A clue with
-    one unknown is searched by its other words among the stored triples; the model fills in what the found triples and
-    their passages say; a value found for an unknown fills it in all clues, which makes others searchable. It ends when
-    no unknown is open, or a round brings nothing new.
+    The LLM writes the question as clues: triples with `?name` in place of an unknown. A clue with one unknown is
+    searched by its other words among the stored triples. The LLM fills in what these triples and their passages say. A
+    value fills its unknown in all clues, which makes other clues searchable. The search ends when no unknown is open,
+    or when a round brings nothing new.
 
-    The trace (`retrieve_with_trace`, `astream_events`, instrumentation as for `GeARRetriever`) shows after each round
-    every clue, which unknowns are open, since when, and what was tried. `gear_chain` of a result is the stored triple
-    that led to it, `gear_ranks` its rank in each round and among the passages that state each resolved fact.
+    The trace shows, after each round, every clue, the open unknowns, the round of each, and the searches tried for it
+    (`retrieve_with_trace`, `astream_events` and instrumentation as in `GeARRetriever`). `gear_chain` of a result is
+    the stored triple that led to it. `gear_ranks` is its rank in each round, and among the passages that state each
+    resolved fact.
 
-    Language model calls: one, and one a round (one more each where a reply can't be read); 4 at most in 3 rounds.
+    There is one LLM call at first, and one a round: at most 4 in 3 rounds. A reply that can't be read is asked for once
+    more.
 
-    Where this differs from the paper: a value counts only if a passage has it (`require_grounding`). Values are bound
-    to unknowns by name, so that what one clue gives fills the others and a clue is in one state only. A clue whose
-    unknowns others have filled, or that had none from the first, is resolved only when something states it; it is
-    searched for that: the former in the next round, the latter where there are only such. A clue that nothing was found
-    for stays in sight of the model, though it isn't searched again.
+    Differences from the paper: A value counts only if a passage holds it (`require_grounding`). Values are bound to
+    unknowns by name, so that the value from one clue fills the others, and a clue has one state only. A clue without
+    an open unknown is resolved only when a passage or triple states it. If other clues filled its unknowns, it is
+    searched in the next round; if it never had any, it is searched only where all clues are such. A clue without hits
+    stays visible to the LLM, but is not searched again.
 
     Args:
         vector_store: the store that holds passages and triples.
         llm: decomposes and resolves. Default: LlamaIndex's `Settings.llm`.
-        max_rounds: rounds at most. Default 3 (T²RAG §5.2); 1 is the ablation "single round" (Table 2).
+        max_rounds: maximum number of rounds. Default 3 (T²RAG §5.2); 1 is the ablation "single round" (Table 2).
         similarity_top_k: passages to return. Default 10.
-        filters: bind every search.
-        budget: what a question may cost; see `GeARRetriever`. Default None: no limit.
+        filters: metadata filters that bind every search.
+        budget: limits of a question's cost; see `GeARRetriever`. Default None: no limit.
         passages_per_round: distinct passages whose triples a round retrieves (k in T²RAG Alg. 2). Default 5.
         search_by: "triples" (default), or "passages": a clue is compared with passages by dense search instead ("chunk-
             based slot-filling", T²RAG App. B.5).
-        show_passages: False shows the model the triples alone ("w/o chunk", T²RAG Table 2). Default True.
-        require_grounding: what the model says a value is counts only if one of the passages that it was shown (with
-            the triples that led there) has all words of the value, and more than half of those of the clue's other
-            name; what was left out for that stands in the trace. Default True. False takes the model's word, as the
-            paper does.
-        expand: settings of a beam search. A round that brings nothing new is then followed, once, by graph expansion
+        show_passages: False shows the LLM the triples alone ("w/o chunk", T²RAG Table 2). Default True.
+        require_grounding: take the LLM's value for an unknown only if one of the passages that it was shown (with the
+            triples that led there) has all words of the value, and more than half of the words of the clue's other
+            name. The trace lists the values that were left out. Default True. False takes every value, as the paper
+            does.
+        expand: settings of a beam search. The first round that brings nothing new is then followed by a graph expansion
             (GeAR §4.2) from the resolved facts towards the open clues, to passages that no round has seen. Default
             None: T²RAG has no graph. With a model of 1.5 B, `expand=BeamSearch()` took 0.6 calls a question more, for
             recall@10 of 58.3 instead of 54.4 (30 questions of MuSiQue, see the guide on choosing).
-        prompts: your own for "decompose" or "resolve"; also reachable through `get_prompts` / `update_prompts`.
+        prompts: your own prompts for "decompose" or "resolve"; also reachable through `get_prompts` / `update_prompts`.
             `PROMPTS` in this package's `agents.t2rag.policy` shows their variables; a "resolve" prompt may leave out
             `known`, and `passages` where `show_passages` is False.
         rrf_k: constant of the final fusion. Default 60.
@@ -69,9 +71,8 @@ class T2RAGRetriever(AgentRetriever):
     Raises:
         ArgumentError: as for `GeARRetriever`.
         UnsupportedFilter: (from `retrieve`) a filter that says nothing, or that Qdrant cannot express.
-        Exception: (from `retrieve`) what the language model's client raises if the first call fails, and what Qdrant
-            raises in the first round. A later failure ends the search with what was found, and the trace's `stopped`
-            names it.
+        Exception: (from `retrieve`) any exception of the LLM's client in the first call, and of Qdrant in the first
+            round. A later failure ends the search with the passages found so far, and the trace's `stopped` names it.
 
     """
 

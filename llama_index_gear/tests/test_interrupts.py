@@ -363,7 +363,7 @@ async def test_a_write_that_is_cancelled_twice_is_waited_for(how: str) -> None:
 def test_a_batch_that_is_interrupted_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also while somebody looks at the interrupt, as a prompt of Python does until the next one."""
     batch = _batch(tmp_path)
-    monkeypatch.setattr("llama_index_gear.extraction.openai_batch._PATIENCE", 0.0)
+    monkeypatch.setattr("llama_index_gear.extraction.openai_batch._LOCK_TIMEOUT", 0.0)
     for name, call in (
         ("answer", lambda: batch.answer(b'{"messages": []}')),
         ("status", lambda: batch.status),
@@ -372,7 +372,7 @@ def test_a_batch_that_is_interrupted_keeps_nobody_waiting(tmp_path: Path, monkey
     ):
         for moment in itertools.count(1):
             if name == "submit":  # nothing waits, so that no server is needed
-                with batch._turn, batch._database as database:
+                with batch._lock, batch._database as database:
                     database.execute("DELETE FROM request")
             with interrupted(moment, modules={"extraction.openai_batch"}) as interrupts:
                 call()
@@ -404,7 +404,7 @@ def test_what_an_interrupted_call_would_have_cost_is_not_set_aside() -> None:
         extractor = GeARTripleExtractor(ScriptedLLM(['[["Ann", "knows", "Bob"]]']), price=(1.0, 1.0), max_cost=1.0)
         with interrupted(moment, modules={"extraction.accounting", "extraction.calls"}) as interrupts:
             run_coroutine(extractor.acall([node]))
-        assert not extractor._purse.reserved, f"moment {moment}"
+        assert not extractor._cost_budget.reserved, f"moment {moment}"
         if interrupts.error is None:
             break
     assert moment > 20 and extractor.spent > 0
@@ -518,7 +518,7 @@ def test_a_forked_child_waits_for_no_thread_of_its_parent(stores: Stores, parent
         locks._lock.acquire,
         stores.one._connection._turn.__enter__,
         remembered._lock.acquire,
-        batch._turn.acquire,
+        batch._lock.acquire,
         llm._turn.acquire,
     )
 
@@ -531,5 +531,5 @@ def test_a_forked_child_waits_for_no_thread_of_its_parent(stores: Stores, parent
     assert _in_child(work) == 0
     assert locks._lock.locked() and stores.claims == 1  # the parent's are as they were
     locks._lock.release()
-    batch._turn.release()
+    batch._lock.release()
     batch.close()

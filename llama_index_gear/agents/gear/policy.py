@@ -147,7 +147,7 @@ class GeARPolicy:
             linked=trace_triples(walk.start.triples),
             fallback=walk.start.fallback,
             beams=trace_beams(walk.beams),
-            pagerank=walk.spread,
+            pagerank=walk.pagerank,
             passages=[passage_id for passage_id, _ in walk.fused],
         )
         trace.note_problem(record, walk.start.reading.problem, "the reading was left out")

@@ -61,7 +61,10 @@ def test_the_form_gives_the_extractor_back(prompt: str) -> None:
     )
     again = made_again(extractor)
     assert again.to_dict() == extractor.to_dict()
-    assert again._asking.fingerprint() == extractor._asking.fingerprint() and again._tenancy == extractor._tenancy
+    assert (
+        again._passage_calls.fingerprint() == extractor._passage_calls.fingerprint()
+        and again._tenancy == extractor._tenancy
+    )
     llm: Any = again.llm
     assert type(llm) is OpenAI and (llm.model, llm.max_tokens, llm.temperature) == ("gpt-4o-mini", 77, 0.3)
     assert llm.additional_kwargs == {"seed": 5}
@@ -172,7 +175,7 @@ def test_a_copy_has_the_settings_and_an_account_of_its_own(tmp_path: Path) -> No
     llm, cache = openai_llm(), SimpleKVStore()
     llm._get_client()  # type: ignore[attr-defined]  # as after its first call: it has locks, which no copy can have
     extractor = GeARTripleExtractor(llm, price=(1, 2), max_cost=3, cache=cache, passages_per_call=4)
-    extractor._purse.spent = 1.0
+    extractor._cost_budget.spent = 1.0
     again = copy.deepcopy(extractor)
     assert again.to_dict() == extractor.to_dict() and (again.llm, again.cache) == (llm, cache)
     assert (again.max_cost, again.passages_per_call, again.spent) == (3, 4, 0.0)
