@@ -1,4 +1,4 @@
-"""Where passages and triples live: two Qdrant collections that change together, as one LlamaIndex vector store."""
+"""Passages and triples in two Qdrant collections that change together, as one LlamaIndex vector store."""
 
 from __future__ import annotations
 

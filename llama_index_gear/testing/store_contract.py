@@ -1071,7 +1071,7 @@ class StoreContract:
         assert len(do.answer(PassageTriples(["p", "q"], vector, None))) == 3
 
     def test_property_graph_extractors_are_understood(self, make_store: Any, mode: str) -> None:
-        """What LlamaIndex's extractors attach is stored as triples: objects, or the dicts of a cache."""
+        """Relations that LlamaIndex's extractors attach are stored as triples: objects, or the dicts of a cache."""
         do = self.drive(make_store(), mode)
         entities = [EntityNode(name="Dell Curry"), EntityNode(name="Charlotte Hornets")]
         relations = [Relation(label="joined", source_id=entities[0].id, target_id=entities[1].id)]
