@@ -113,7 +113,7 @@ def read(path: Path, entities: int, answers: Any) -> None:
     """The index, and then all triples."""
     with tempfile.TemporaryDirectory() as folder:
         dump = WikidataDump(path, folder)
-        parse, memory, seen = dump._entities, [resident()], 0
+        parse, memory, seen = dump._parse, [resident()], 0
 
         def watched(*arguments: Any) -> Any:
             nonlocal seen
@@ -123,7 +123,7 @@ def read(path: Path, entities: int, answers: Any) -> None:
                     memory.append(resident())
                 yield each
 
-        dump._entities = watched  # type: ignore[assignment]
+        dump._parse = watched  # type: ignore[assignment]
         start = time.perf_counter()
         dump.read()
         indexed = time.perf_counter() - start

@@ -1,4 +1,4 @@
-"""Files that hold a graph: read line by line, compressed or not; what cannot be read is counted, never fatal."""
+"""Readers of files that hold a graph: line by line, compressed or not. Lines that cannot be read are counted."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from llama_index_gear.errors import ArgumentError, GraphFileError, TripleError, 
 from llama_index_gear.triple import GraphTriple, Triple
 
 MAX_LINE = 2**24
-"""Bytes of a line, its end included (16 MiB): Wikidata's largest entities have some millions."""
-_EXAMPLES = 10
+"""Maximum bytes of a line, with its end (16 MiB); Wikidata's largest entities have some millions."""
+_MAX_EXAMPLES = 10
 _TICKS = 1000  # lines between two updates of the progress bar
 
 
 @dataclass
 class ReadReport:
-    """What came of reading a file.
+    """The counts of a file that was read.
 
     Attributes:
-        lines: lines read, those of earlier, killed runs included.
-        entities: entities among them (Wikidata only).
-        kept: statements, or triples, that were taken.
-        dropped: why → how many statements or triples were left out.
-        malformed: lines, or statements in them, that could not be read.
-        examples: the first ten of these: "line 7: …".
-        seconds: of all runs.
+        lines: number of lines read, also by earlier runs that were killed.
+        entities: number of entities in them (Wikidata only).
+        kept: number of statements or triples that were taken.
+        dropped: reason → number of statements or triples that were left out.
+        malformed: number of lines, or statements in them, that could not be read.
+        examples: the first ten malformed ones: "line 7: …".
+        seconds: duration of all runs together.
 
     """
 
@@ -48,64 +48,64 @@ class ReadReport:
     examples: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
-    def drop(self, why: str) -> None:
+    def drop(self, reason: str) -> None:
         """Count a statement that is left out."""
-        self.dropped[why] = self.dropped.get(why, 0) + 1
+        self.dropped[reason] = self.dropped.get(reason, 0) + 1
 
     def complain(self, problem: str) -> None:
-        """Count a line, or a part of one, that can't be read."""
+        """Count a malformed line, or a malformed part of one; keep the first ten as examples."""
         self.malformed += 1
-        if len(self.examples) < _EXAMPLES:
+        if len(self.examples) < _MAX_EXAMPLES:
             self.examples.append(f"line {self.lines}: {problem[:200]}")
 
     def complain_of_length(self) -> None:
-        """Count a line that was too long to be read."""
+        """Count a line that is too long to be read."""
         self.complain(f"longer than {MAX_LINE:,} bytes")
 
     def __str__(self) -> str:
-        """One line for people."""
+        """Format the counts as one line."""
         speed = f", {self.lines / self.seconds:,.0f} lines/s" if self.seconds else ""
-        dropped = "".join(f", {count:,} {why}" for why, count in sorted(self.dropped.items()))
+        dropped = "".join(f", {count:,} {reason}" for reason, count in sorted(self.dropped.items()))
         broken = f", {self.malformed:,} malformed (first: {self.examples[0]})" if self.malformed else ""
         return f"{self.lines:,} lines{speed}: {self.kept:,} kept{dropped}{broken}"
 
 
 @dataclass
 class Position:
-    """How far a file has been read: lines, and bytes as they are on the disk before decompression."""
+    """A position in a file: lines read, and bytes read of a plain file."""
 
     lines: int = 0
     offset: int = 0
 
 
-def lines_of(path: Path, show_progress: bool, label: str, start: Position | None = None) -> Iterator[bytes]:
-    """The lines of a plain, `.gz` or `.bz2` file; empty, without even its end, is one that is longer than 16 MiB.
+def read_lines(path: Path, show_progress: bool, label: str, start: Position | None = None) -> Iterator[bytes]:
+    """Read the lines of a plain, `.gz` or `.bz2` file. A line of more than 16 MiB is empty, without a line end.
 
     Args:
         path: the file.
-        show_progress: a progress bar over the bytes of the file.
-        label: stands before it.
-        start: what has been read; kept up to date. A plain file is entered there at once, a compressed one has to be
+        show_progress: show a progress bar over the bytes of the file.
+        label: text before the bar.
+        start: the position to start from; kept up to date. In a plain file it is reached at once; a compressed file is
             decompressed up to it.
 
     Raises:
-        GraphFileError: it is cut short, or damaged.
+        GraphFileError: the file is cut short or damaged.
 
     """
     position = Position() if start is None else start
-    with open(path, "rb") as raw, closing(_decompressed(path, raw)) as stream:
+    with open(path, "rb") as raw, closing(_decompress(path, raw)) as stream:
         is_plain = stream is raw
-        known = 0 if is_plain else position.lines
+        lines_to_skip = 0 if is_plain else position.lines
         if is_plain:
             raw.seek(position.offset)
         total = os.fstat(raw.fileno()).st_size
         bar = tqdm(total=total, initial=raw.tell(), desc=label, unit="B", unit_scale=True, disable=not show_progress)
         with bar:
             try:
-                for number, (line, size) in enumerate(_bounded(stream), start=1):
+                for number, (line, size) in enumerate(_split_lines(stream), start=1):
                     if number % _TICKS == 0:
                         bar.update(raw.tell() - bar.n)
-                    if number <= known:
+                    if number <= lines_to_skip:
                         continue
                     position.lines += 1
                     if is_plain:
@@ -118,8 +118,8 @@ def lines_of(path: Path, show_progress: bool, label: str, start: Position | None
             bar.update(total - bar.n)
 
 
-def _bounded(stream: IO[bytes]) -> Iterator[tuple[bytes, int]]:
-    """Each line and its size; nothing is kept of one that is too long."""
+def _split_lines(stream: IO[bytes]) -> Iterator[tuple[bytes, int]]:
+    """Split a stream into lines, each with its size; the content of a line that is too long is dropped."""
     while line := stream.readline(MAX_LINE + 1):
         size = len(line)
         while len(line) > MAX_LINE and not line.endswith(b"\n"):
@@ -128,7 +128,7 @@ def _bounded(stream: IO[bytes]) -> Iterator[tuple[bytes, int]]:
         yield (line if size <= MAX_LINE else b""), size
 
 
-def _decompressed(path: Path, raw: IO[bytes]) -> Any:
+def _decompress(path: Path, raw: IO[bytes]) -> Any:
     match path.suffix:
         case ".gz":
             return gzip.open(raw)
@@ -140,19 +140,20 @@ def _decompressed(path: Path, raw: IO[bytes]) -> Any:
 class TriplesFile:
     """A graph of your own, to be loaded: `ExternalTripleStore.load(TriplesFile("graph.tsv"))`.
 
-    `.tsv`: subject, predicate, object, and, if you have them, identifiers of subject and object, separated by tabs.
-    `.jsonl`: `{"subject": …, "predicate": …, "object": …, "entities": […]}` (the last optional), or a list of three.
-    Both as they are, or compressed as `.gz` or `.bz2`. Streamed; iterating again reads again.
+    A `.tsv` file has the columns subject, predicate, object and, optionally, the identifiers of subject and object. A
+    line of a `.jsonl` file is `{"subject": …, "predicate": …, "object": …, "entities": […]}`, where `entities` is
+    optional, or a list of three texts. Both may be compressed, as `.gz` or `.bz2`. Files are streamed; iterating again
+    reads the file again.
 
     Args:
         path: the file.
-        show_progress: a progress bar. Default False.
+        show_progress: show a progress bar. Default False.
 
     Attributes:
-        report: of the last time it was read.
+        report: the counts of the last iteration.
 
     Raises:
-        ArgumentError: the name ends otherwise, or is none.
+        ArgumentError: the file's name has another ending, or is no path.
         FileNotFoundError: there is no such file.
 
     """
@@ -162,13 +163,13 @@ class TriplesFile:
         self.path = Path(path)
         self.show_progress = show_progress
         self.report = ReadReport()
-        self._parse = {"tsv": _from_tsv, "jsonl": _from_json}[kind_of(self.path, ("tsv", "jsonl"))]
+        self._parse = {"tsv": _parse_tsv, "jsonl": _parse_json}[get_kind(self.path, ("tsv", "jsonl"))]
 
     def __iter__(self) -> Iterator[GraphTriple]:
-        """The triples."""
+        """Iterate over the triples."""
         self.report = report = ReadReport()
         start = time.perf_counter()
-        for line in lines_of(self.path, self.show_progress, "Reading triples"):
+        for line in read_lines(self.path, self.show_progress, "Reading triples"):
             report.lines += 1
             report.seconds = time.perf_counter() - start
             if not line:
@@ -184,36 +185,36 @@ class TriplesFile:
                 yield triple
 
 
-def kind_of(path: Path, kinds: tuple[str, ...]) -> str:
-    """Which of these kinds of file it is, by its name, compressed or not.
+def get_kind(path: Path, kinds: tuple[str, ...]) -> str:
+    """Return which of these kinds the file has, by its name, compressed or not.
 
     Raises:
-        ArgumentError: none of them.
+        ArgumentError: the file has none of these kinds.
         FileNotFoundError: there is no such file.
 
     """
     name = path.with_suffix("") if path.suffix in (".gz", ".bz2") else path
     kind = name.suffix.removeprefix(".")
     if kind not in kinds:
-        wanted = ", ".join(f".{each}" for each in kinds)
-        raise ArgumentError(f"{path.name}: the name must end in {wanted}, or in one of these and .gz or .bz2")
+        endings = ", ".join(f".{kind}" for kind in kinds)
+        raise ArgumentError(f"{path.name}: the name must end in {endings}, or in one of these and .gz or .bz2")
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
     return kind
 
 
-def _from_tsv(line: str) -> GraphTriple:
+def _parse_tsv(line: str) -> GraphTriple:
     subject, predicate, object_, *ids = line.rstrip("\r\n").split("\t")
     if len(ids) not in (0, 2):
         raise ValueError(f"3 or 5 columns are wanted, here are {3 + len(ids)}")
     return GraphTriple(Triple(subject, predicate, object_), tuple(dict.fromkeys(filter(None, ids))))
 
 
-def _from_json(line: str) -> GraphTriple:
+def _parse_json(line: str) -> GraphTriple:
     value = json.loads(line)
     if isinstance(value, dict):
         entities = value.get("entities") or []
-        if not isinstance(entities, list) or not all(isinstance(each, str) and each for each in entities):
+        if not isinstance(entities, list) or not all(isinstance(entity, str) and entity for entity in entities):
             raise ValueError("entities must be a list of texts")
         return GraphTriple(Triple(value["subject"], value["predicate"], value["object"]), tuple(entities))
     if not isinstance(value, list):

@@ -27,13 +27,13 @@ from llama_index_gear.requests import (
     QdrantCall,
     RunFunction,
 )
-from llama_index_gear.store.collections import TRIPLE_WORDS, Collections, WordEncoder, encoder
-from llama_index_gear.store.connection import NAME_FIRST, BoundToProcess, Connection, embedded_client
+from llama_index_gear.store.collections import TRIPLE_AVG_LEN, Collections, WordEncoder, make_encoder
+from llama_index_gear.store.connection import NAME_FIRST, BoundToProcess, Connection, make_embedded_client
 from llama_index_gear.store.edge.client import EdgeClient
 from llama_index_gear.store.schema import (
     DENSE,
-    FACT,
     SPARSE,
+    TRIPLE_FIELDS,
 )
 from llama_index_gear.store.triples import TripleReads
 from llama_index_gear.triple import GraphTriple, Triple
@@ -41,11 +41,11 @@ from llama_index_gear.triple import GraphTriple, Triple
 
 @dataclass
 class LoadResult:
-    """What a load did.
+    """The result of a load.
 
     Attributes:
-        read: triples that the reader gave.
-        written: those that were not there yet.
+        read: number of triples from the reader.
+        written: number of triples that were new and are now stored.
 
     """
 
@@ -54,31 +54,31 @@ class LoadResult:
 
 
 class ExternalTripleStore(BoundToProcess):
-    """Triples of a knowledge graph in one Qdrant collection: loaded once, then only read, by any number of stores.
+    """Triples of a knowledge graph in one Qdrant collection. They are loaded once; then any number of stores read them.
 
-    Sparse by default (BM25, as in Millions of GeAR-s Eq. 3): no triple is embedded when it is loaded. Facts are linked
-    by their words; the few hundred triples that a beam search looks at are embedded then and there, and remembered.
-    A dense graph stores embeddings, and links by meaning.
+    A graph is sparse by default (BM25, as in Millions of GeAR-s Eq. 3): loading embeds no triple. Facts are linked by
+    their words. The few hundred triples that a beam search reads are embedded at that time, and cached. A dense graph
+    stores embeddings and links by meaning.
 
     Args:
-        collection_name: default "graph".
+        collection_name: name of the collection. Default "graph".
         client: a `QdrantClient`; for an embedded graph use `from_path`.
         aclient: the async client of the same server; without it async calls run `client` in worker threads.
-        url: a server's address, "http://localhost:6333", instead of clients: both are made, and closed with the graph.
-        api_key: the server's, beside `url`. Default: none.
-        embed_model: compares triples with questions; must be the one that embeds the passages. Default: LlamaIndex's
-            `Settings.embed_model`, looked up when first needed.
-        dense: whether triples are embedded when they are loaded. Default False.
-        on_disk_payload: leave the triples' words on disk, of a graph that is loaded into a new collection. Default
-            False: in memory, some 200 bytes a triple, since a hop reads hundreds that nobody has read before.
+        url: a server's address, "http://localhost:6333", in place of clients: the graph makes both and closes them.
+        api_key: the server's API key, for use with `url`. Default: none.
+        embed_model: the model that compares triples with questions. It must be the model that embeds the passages.
+            Default: LlamaIndex's `Settings.embed_model`, looked up when first needed.
+        dense: embed the triples when they are loaded. Default False.
+        on_disk_payload: keep the triples' words on disk, if the load creates the collection. Default False: they are
+            in memory, some 200 bytes a triple, since a hop reads hundreds of triples that were not read before.
         batch_size: triples a write. Default 1000.
         language: of the BM25 stemmer and stop words, as Qdrant names it. Default "english".
 
     Raises:
-        ArgumentError: there is neither a client nor a url, there are both, or an argument is of another kind.
+        ArgumentError: neither a client nor a url is given, or both are, or an argument has the wrong type.
         StoreLockedError: (from any call) another process has the embedded graph open.
-        StoreError: (from any call) there is no graph yet, or it was loaded otherwise (`dense`).
-        EmbeddingError: (from a query) the embedding model has another dimension than the passages'.
+        StoreError: (from any call) there is no graph yet, or it was loaded with another value of `dense`.
+        EmbeddingError: (from a query) the embedding model has another dimension than the passages' model.
 
     """
 
@@ -102,32 +102,33 @@ class ExternalTripleStore(BoundToProcess):
         self.collection_name = collection_name
         self.batch_size = batch_size
         self._connection = Connection("ExternalTripleStore", client, aclient, url, api_key, embed_model)
-        self._graph = _Graph(collection_name, encoder(language, TRIPLE_WORDS), dense, on_disk_payload)
+        self._graph = _Graph(collection_name, make_encoder(language, TRIPLE_AVG_LEN), dense, on_disk_payload)
 
     @classmethod
     def from_path(cls, path: str | Path, **arguments: Any) -> ExternalTripleStore:
-        """An embedded graph in the folder `path`: Qdrant Edge in this process, one process at a time.
+        """Make an embedded graph in the folder `path`: Qdrant Edge in this process, one process at a time.
 
         Close it after use, or write `with ExternalTripleStore.from_path(…) as graph:`. It also closes when the last
-        reference to it goes. The folder must be writable, even to be read. 128 MiB of its disk must be free, besides
-        what is written. Nothing in it that the engine did not make is removed.
+        reference to it goes. The folder must be writable, even for reading. Its disk needs 128 MiB of free space,
+        besides what is written. Files that the engine did not make are never removed.
 
         Args:
             path: the folder; made when the first triple is loaded.
-            **arguments: those of the constructor, without the clients.
+            **arguments: the constructor's arguments, without the clients.
 
         Raises:
-            StoreError: (from any call) the folder holds something else in the collection's place, or one that is
-                damaged; it was moved or deleted while the graph was open; it is read-only; or the disk has too little
-                room.
-            StoreLockedError: (from any call) another process has it open, or had when it forked this one.
+            StoreError: (from any call) the folder holds something else in the collection's place, or a damaged
+                collection; it was moved or deleted while the graph was open; it is read-only; or its disk has too
+                little space.
+            StoreLockedError: (from any call) another process has the graph open, or had it open when it forked this
+                process.
 
         """
-        return cls(client=embedded_client(path, arguments), **arguments)
+        return cls(client=make_embedded_client(path, arguments), **arguments)
 
     @property
     def client(self) -> Any:
-        """The Qdrant client, for what this class doesn't offer."""
+        """The Qdrant client, for calls that this class does not offer."""
         return self._connection.client
 
     @property
@@ -136,14 +137,14 @@ class ExternalTripleStore(BoundToProcess):
         return self._connection.embed_model
 
     def load(self, triples: Iterable[GraphTriple | Triple], *, show_progress: bool = False) -> LoadResult:
-        """Store triples. Those that are there are not written again: a load that was killed goes on when repeated.
+        """Store triples. Stored triples are not written again, so repeating a load that was killed continues it.
 
         Args:
-            triples: of a reader such as `WikidataDump` or `TriplesFile`, or your own.
-            show_progress: a progress bar. Default False.
+            triples: triples of a reader such as `WikidataDump` or `TriplesFile`, or your own.
+            show_progress: show a progress bar. Default False.
 
         Raises:
-            ArgumentError: something in it is neither a `GraphTriple` nor a `Triple`.
+            ArgumentError: an item is neither a `GraphTriple` nor a `Triple`.
 
         """
         return run(self._graph.load_flow(triples, self.batch_size, show_progress), self._connection.answer)
@@ -153,7 +154,7 @@ class ExternalTripleStore(BoundToProcess):
         return await arun(self._graph.load_flow(triples, self.batch_size, show_progress), self._connection.aanswer)
 
     def count(self) -> int:
-        """How many triples there are."""
+        """Return the number of triples."""
         return run(self._graph.count_flow(), self._connection.answer)
 
     async def acount(self) -> int:
@@ -169,11 +170,11 @@ class ExternalTripleStore(BoundToProcess):
         await arun(self._graph.clear_flow(), self._connection.aanswer)
 
     def close(self) -> None:
-        """Write out and release an embedded graph; a server's client is closed, and both if the graph made them."""
+        """Write out and release an embedded graph; close a server's client, or both clients if the graph made them."""
         self._connection.close()
 
     async def aclose(self) -> None:
-        """`close`, and the async client besides."""
+        """Do the same as `close`, and close the async client."""
         await self._connection.aclose()
 
     def __enter__(self) -> Self:
@@ -192,7 +193,7 @@ class ExternalTripleStore(BoundToProcess):
         """Answer a `GraphRequest`: `LinkTriples`, `NeighborTriples`, `FetchTriples` or `ChainSimilarities`.
 
         Raises:
-            StoreError: the request is another one.
+            StoreError: the request is of another type.
 
         """
         return run(self._graph.answer_flow(request), self._connection.answer)  # type: ignore[no-any-return]
@@ -204,14 +205,14 @@ class ExternalTripleStore(BoundToProcess):
 
 @dataclass
 class _Graph:
-    """How it is done: flows of Qdrant calls."""
+    """The flows of an `ExternalTripleStore`, which yield Qdrant calls."""
 
     name: str
     bm25: WordEncoder
     is_dense: bool
     on_disk_payload: bool
     is_known: bool = False
-    is_ready: bool = False  # to be written into
+    is_ready: bool = False  # for writes
     has_vectors: bool = False
     collections: Collections = field(init=False)
     sparse: SparseReads = field(init=False)
@@ -226,11 +227,11 @@ class _Graph:
         return (yield from self._read_flow(request))
 
     def _read_flow(self, request: GraphRequest[Any]) -> Flow[Any]:
-        stored = TripleReads(self.collections)
-        reads = stored if self.is_dense else self.sparse
+        triple_reads = TripleReads(self.collections)
+        reads = triple_reads if self.is_dense else self.sparse
         match request:
             case FetchTriples():
-                return stored.fetch_flow(request)
+                return triple_reads.fetch_flow(request)
             case LinkTriples():
                 return reads.link_flow(request)
             case NeighborTriples():
@@ -247,16 +248,17 @@ class _Graph:
             raise StoreError(f"there is no graph {self.name!r} yet: load triples into it first")
         info = yield from ask(QdrantCall("get_collection", {"collection_name": self.name}))
         vectors = info.config.params.vectors or {}
-        is_ours = SPARSE in (info.config.params.sparse_vectors or {})
-        first = {"collection_name": self.name, "limit": 1, "with_payload": FACT, "with_vectors": False}
-        page = yield from ask(QdrantCall("scroll", first))
-        for point in page[0]:  # a triple of no passage
-            is_ours = is_ours and "subject" in (point.payload or {}) and "passage_id" not in point.payload
-        if not is_ours:
+        is_graph = SPARSE in (info.config.params.sparse_vectors or {})
+        arguments = {"collection_name": self.name, "limit": 1, "with_payload": TRIPLE_FIELDS, "with_vectors": False}
+        page = yield from ask(QdrantCall("scroll", arguments))
+        for point in page[0]:  # a graph's triples belong to no passage
+            is_graph = is_graph and "subject" in (point.payload or {}) and "passage_id" not in point.payload
+        if not is_graph:
             raise StoreError(f"collection {self.name!r} holds no graph: choose another collection_name")
         if self.is_dense and DENSE not in vectors and not any_vectors:
             raise StoreError(
-                f"graph {self.name!r} was loaded with dense=False: open it so, or load into another collection"
+                f"graph {self.name!r} was loaded with dense=False: open it with dense=False, or load into another "
+                "collection_name"
             )
         self.collections.dimension = vectors[DENSE].size if DENSE in vectors else 0
         self.collections.has_triples = self.is_known = True
@@ -269,21 +271,23 @@ class _Graph:
     ) -> Flow[LoadResult]:
         """The flow of `load`."""
         check_kind(Iterable, hint="hand it a WikidataDump, a TriplesFile, or a list of Triple(…)", triples=triples)
-        loaded = LoadResult()
+        result = LoadResult()
         source = iter(get_tqdm_iterable(triples, show_progress, "Loading triples"))
         while True:
-            batch = yield from ask(RunFunction(partial(_next_of, source, batch_size)))  # a reader reads files
+            batch = yield from ask(
+                RunFunction(partial(_take_batch, source, batch_size))
+            )  # in a thread: a reader reads files
             if not batch:
-                return loaded
-            loaded.read += len(batch)
-            loaded.written += yield from self._write_flow({triple.id: triple for triple in batch})
+                return result
+            result.read += len(batch)
+            result.written += yield from self._write_flow({triple.id: triple for triple in batch})
 
     def _write_flow(self, batch: dict[str, GraphTriple]) -> Flow[int]:
         if not self.is_ready:
             yield from self._prepare_flow(next(iter(batch.values())))
-        asked = {"collection_name": self.name, "ids": list(batch), "with_payload": False, "with_vectors": False}
-        there = yield from ask(QdrantCall("retrieve", asked))
-        known = {str(point.id) for point in there}
+        arguments = {"collection_name": self.name, "ids": list(batch), "with_payload": False, "with_vectors": False}
+        stored = yield from ask(QdrantCall("retrieve", arguments))
+        known = {str(point.id) for point in stored}
         new = {point_id: triple for point_id, triple in batch.items() if point_id not in known}
         if not new:
             return 0
@@ -292,16 +296,18 @@ class _Graph:
             vectors = yield from ask(EmbedTexts([triple.triple.text for triple in new.values()]))
             for vector in vectors:
                 self.collections.check_dimension(vector, "the embedding of a triple (embed_model of the graph)")
-        points = yield from ask(RunFunction(partial(self._points, new, vectors)))
+        points = yield from ask(RunFunction(partial(self._build_points, new, vectors)))
         yield from ask(QdrantCall("upsert", {"collection_name": self.name, "points": points, "wait": True}))
         return len(new)
 
     def _prepare_flow(self, first: GraphTriple) -> Flow[None]:
         exists = yield from ask(QdrantCall("collection_exists", {"collection_name": self.name}))
         if exists:
-            yield from self._open_flow()  # nothing is written into what is no graph
+            yield from self._open_flow()  # raises if the collection holds no graph
         if self.has_vectors and not self.is_dense:
-            raise StoreError(f"graph {self.name!r} was loaded with dense=True: open it so to load more into it")
+            raise StoreError(
+                f"graph {self.name!r} was loaded with dense=True: open it with dense=True to load more into it"
+            )
         dense: dict[str, models.VectorParams] = {}
         if self.is_dense and not exists:
             vectors = yield from ask(EmbedTexts([first.triple.text]))
@@ -313,7 +319,7 @@ class _Graph:
         yield from self._open_flow()
         self.is_ready = True
 
-    def _points(
+    def _build_points(
         self, triples: dict[str, GraphTriple], vectors: Sequence[Sequence[float]] | None
     ) -> list[models.PointStruct]:
         points = []
@@ -325,7 +331,7 @@ class _Graph:
                 "subject": triple.triple.subject,
                 "predicate": triple.triple.predicate,
                 "object": triple.triple.object,
-                "entities": [] if triple.is_name else list(triple.entities),  # what neighbors are found by
+                "entities": [] if triple.is_name else list(triple.entities),  # neighbors are found by these
             }
             if triple.is_name:
                 payload["names"] = list(triple.entities)
@@ -349,7 +355,7 @@ class _Graph:
         self.is_known = self.is_ready = self.has_vectors = False
 
 
-def _next_of(source: Iterator[GraphTriple | Triple], size: int) -> list[GraphTriple]:
+def _take_batch(source: Iterator[GraphTriple | Triple], size: int) -> list[GraphTriple]:
     batch = []
     for triple in islice(source, size):
         if not isinstance(triple, GraphTriple | Triple):

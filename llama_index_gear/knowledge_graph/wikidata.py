@@ -1,4 +1,4 @@
-"""Wikidata's own dumps as triples in words (Millions of GeAR-s §5): JSON, one entity a line, or truthy N-Triples."""
+"""Wikidata's dumps as triples in words (Millions of GeAR-s §5): JSON with one entity a line, or truthy N-Triples."""
 
 from __future__ import annotations
 
@@ -8,51 +8,56 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from llama_index_gear.errors import ArgumentError, GraphFileError, check_counts, check_kind, check_kinds
-from llama_index_gear.knowledge_graph.files import Position, ReadReport, kind_of, lines_of
-from llama_index_gear.knowledge_graph.wikidata_formats import Wanted, from_json, from_triples, properties_of
+from llama_index_gear.knowledge_graph.files import Position, ReadReport, get_kind, read_lines
+from llama_index_gear.knowledge_graph.wikidata_formats import (
+    EntitySelection,
+    parse_json_dump,
+    parse_properties,
+    parse_triples_dump,
+)
 from llama_index_gear.knowledge_graph.wikidata_index import Entity, WikidataIndex
 from llama_index_gear.triple import GraphTriple, Triple
 
 CITES_WORK = "P2860"
-"""Papers citing papers: a large part of Wikidata, and what misled the paper's own linking (Table 2)."""
+"""The property "cites work": a large part of Wikidata, which misled the paper's own linking (Table 2)."""
 LANGUAGES = ("en", "mul")
 ALIAS = "alias"
 
-_COMMIT = 5_000  # entities
+_COMMIT = 5_000  # entities a commit
 
 
 class WikidataDump:
     """A Wikidata dump as triples, to be loaded: `ExternalTripleStore.load(WikidataDump("latest-all.json.bz2", …))`.
 
-    Statements between items alone, in words: what a literal stands in is left out, as are "no value", "some value",
-    deprecated statements, and whatever has no label in the languages asked for. `entities` of a triple are Wikidata's
-    identifiers, so that two items of one name stay two. Behind all statements come the aliases, `(label, "alias",
-    alias)`.
+    It gives the statements between items, in words. It leaves out statements with a literal, "no value" and "some
+    value", deprecated statements, and those with an item or property that has no label in the chosen languages.
+    `entities` of a triple are Wikidata's identifiers, so that two items of one name stay two. After all statements come
+    the aliases, `(label, "alias", alias)`.
 
-    The dump names items by number and says what they are called elsewhere, so it is first read into an index on the
-    disk (some 50 bytes a statement, 60 a label), from which the triples are taken. Memory stays the same however large
-    the dump is. What was killed goes on where it was; a plain file at once, a compressed one after decompressing
-    what had been read.
+    A dump refers to items by number and gives their labels elsewhere. So it is first read into an index on the disk
+    (some 50 bytes a statement, 60 a label), and the triples are taken from there. The memory used does not grow with
+    the dump. A killed run is continued by the next one: in a plain file at once, in a compressed one after
+    decompressing what was read.
 
     Args:
-        path: the dump: `.json` (`latest-all.json`) or `.nt` (`latest-truthy.nt`), as it is or `.gz` or `.bz2`.
-        folder: for the index; one a dump and choice of options.
-        languages: of labels and aliases, best first, without regard to case. Default ("en", "mul"); "mul" holds names
+        path: the dump: `.json` (`latest-all.json`) or `.nt` (`latest-truthy.nt`), plain, `.gz` or `.bz2`.
+        folder: folder of the index; each dump and choice of options needs its own.
+        languages: languages of labels and aliases, best first, in any case. Default ("en", "mul"); "mul" holds names
             that are the same in all languages. N-Triples rename some of Wikidata's codes, as "simple" to "en-simple".
-        aliases: at most so many an item. Default 1 (Millions of GeAR-s §5); 0: none.
-        allow: properties to take ("P22"); None (default): all.
+        aliases: maximum number of aliases an item. Default 1 (Millions of GeAR-s §5); 0: none.
+        allow: properties to take ("P22"). Default: None, which takes all.
         deny: properties to leave out. Default ("P2860",), "cites work".
-        show_progress: progress bars. Default False.
+        show_progress: show progress bars. Default False.
 
     Attributes:
-        report: of the index: what was read, kept, dropped (why), malformed (with examples).
-        unlabelled: statements that have no label somewhere; known when all triples have been taken.
+        report: the index's counts: read, kept, dropped (by reason) and malformed (with examples).
+        unlabelled: number of statements with an item or property without label; complete after the last triple.
 
     Raises:
-        ArgumentError: the file's name ends otherwise, a property is none, or (when read) the folder holds the index of
-            another dump or of other options.
+        ArgumentError: the file's name has another ending, a property's name is wrong, or (when read) the folder holds
+            the index of another dump or of other options.
         FileNotFoundError: there is no such file.
-        GraphFileError: (when read) it is cut short or damaged; fetch it anew, and choose another folder.
+        GraphFileError: (when read) the file is cut short or damaged; download it again, and choose another folder.
 
     """
 
@@ -77,12 +82,14 @@ class WikidataDump:
         if not languages:
             raise ArgumentError("languages is a list of codes, best first; it is empty")
         check_counts(least=0, aliases=aliases)
-        allowed = None if allow is None else properties_of(allow)
-        self._wanted = Wanted(tuple(each.lower() for each in languages), aliases, allowed, properties_of(deny))
-        self._entities = {"json": from_json, "nt": from_triples}[kind_of(self.path, ("json", "nt"))]
+        allowed = None if allow is None else parse_properties(allow)
+        self._selection = EntitySelection(
+            tuple(language.lower() for language in languages), aliases, allowed, parse_properties(deny)
+        )
+        self._parse = {"json": parse_json_dump, "nt": parse_triples_dump}[get_kind(self.path, ("json", "nt"))]
 
     def read(self) -> ReadReport:
-        """Make the index, or go on with it; nothing is done if it is complete."""
+        """Make the index, or continue it; do nothing if it is complete."""
         index = WikidataIndex(self.folder / "wikidata.sqlite")
         try:
             self._read(index)
@@ -91,39 +98,39 @@ class WikidataDump:
         return self.report
 
     def __iter__(self) -> Iterator[GraphTriple]:
-        """The triples; the index is made first if need be."""
+        """Iterate over the triples; make the index first if it is not complete."""
         self.read()
         index = WikidataIndex(self.folder / "wikidata.sqlite")
         self.unlabelled = 0
         try:
-            for (subject, its_label), property_, (object_, other_label) in index.statements():
-                if its_label and property_ and other_label:
+            for (subject, subject_label), property_, (object_, object_label) in index.statements():
+                if subject_label and property_ and object_label:
                     ends = dict.fromkeys((f"Q{subject}", f"Q{object_}"))
-                    yield GraphTriple(Triple(its_label, property_, other_label), tuple(ends))
+                    yield GraphTriple(Triple(subject_label, property_, object_label), tuple(ends))
                 else:
                     self.unlabelled += 1
-            for (item, its_label), alias in index.aliases():
-                if its_label:
-                    yield GraphTriple(Triple(its_label, ALIAS, alias), (f"Q{item}",), is_name=True)
+            for (item, subject_label), alias in index.aliases():
+                if subject_label:
+                    yield GraphTriple(Triple(subject_label, ALIAS, alias), (f"Q{item}",), is_name=True)
         finally:
             index.close()
 
     def _read(self, index: WikidataIndex) -> None:
-        options = {"dump": self.path.name, "bytes": self.path.stat().st_size, **self._wanted.noted()}
-        noted = index.about("options")
-        if noted is not None and noted != options:
-            changed = sorted(key for key in options if options[key] != noted.get(key))
+        options = {"dump": self.path.name, "bytes": self.path.stat().st_size, **self._selection.to_json()}
+        stored = index.get_note("options")
+        if stored is not None and stored != options:
+            changed = sorted(key for key in options if options[key] != stored.get(key))
             raise ArgumentError(
-                f"{self.folder} holds an index of {noted['dump']} with other {', '.join(changed)}: "
+                f"{self.folder} holds an index of {stored['dump']} with other {', '.join(changed)}: "
                 "choose another folder"
             )
-        self.report = report = ReadReport(**(index.about("report") or {}))
-        if index.about("complete"):
+        self.report = report = ReadReport(**(index.get_note("report") or {}))
+        if index.get_note("complete"):
             return
-        reading = Position(**(index.about("position") or {}))
+        reading = Position(**(index.get_note("position") or {}))
         start = time.perf_counter() - report.seconds
         batch: list[Entity] = []
-        lines = lines_of(self.path, self.show_progress, "Reading Wikidata", reading)
+        lines = read_lines(self.path, self.show_progress, "Reading Wikidata", reading)
 
         def commit(position: Position, complete: bool) -> None:
             report.seconds = time.perf_counter() - start
@@ -133,7 +140,7 @@ class WikidataDump:
 
         position = replace(reading)
         try:
-            for entity, position in self._entities(lines, self._wanted, report, reading):
+            for entity, position in self._parse(lines, self._selection, report, reading):
                 batch.append(entity)
                 report.kept += len(entity.statements)
                 if len(batch) >= _COMMIT:

@@ -1,4 +1,4 @@
-"""How Wikidata writes entities: a line of JSON, or a block of truthy N-Triples."""
+"""Parsers of Wikidata's entities: a line of JSON each, or a block of truthy N-Triples each."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _SAME = b"<http://www.w3.org/2002/07/owl#sameAs>"
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What is taken of an entity: the options of `WikidataDump`."""
+class EntitySelection:
+    """The selection from each entity, by the options of `WikidataDump`."""
 
     languages: tuple[str, ...]
     aliases: int
     allow: frozenset[int] | None
     deny: frozenset[int]
 
-    def noted(self) -> dict[str, Any]:
-        """As plain JSON."""
+    def to_json(self) -> dict[str, Any]:
+        """Return the options as plain JSON."""
         allow = None if self.allow is None else sorted(self.allow)
         return {
             "languages": list(self.languages),
@@ -42,8 +42,8 @@ class Wanted:
             "deny": sorted(self.deny),
         }
 
-    def state(self, entity: Entity, property_: int, item: int, report: ReadReport) -> None:
-        """Take a statement, or count why not."""
+    def add_statement(self, entity: Entity, property_: int, item: int, report: ReadReport) -> None:
+        """Add a statement to the entity, or count the reason why it is dropped."""
         if property_ in self.deny or (self.allow is not None and property_ not in self.allow):
             report.drop("property left out")
         elif (property_, item) in entity.statements:
@@ -51,25 +51,27 @@ class Wanted:
         else:
             entity.statements[property_, item] = None
 
-    def call(self, entity: Entity, labels: Mapping[str, str], aliases: Mapping[str, Sequence[str]]) -> None:
-        """Give an entity its label and aliases, of the best languages that there are."""
+    def set_names(self, entity: Entity, labels: Mapping[str, str], aliases: Mapping[str, Sequence[str]]) -> None:
+        """Set an entity's label and aliases, each in the best language that has some."""
         labels = {language.lower(): label for language, label in labels.items()}
-        aliases = {language.lower(): several for language, several in aliases.items()}
-        for place, language in reversed(list(enumerate(self.languages))):
+        aliases = {language.lower(): names for language, names in aliases.items()}
+        for rank, language in reversed(list(enumerate(self.languages))):
             if labels.get(language):
-                entity.label, entity.language = labels[language], place
+                entity.label, entity.language = labels[language], rank
             if aliases.get(language):
                 entity.aliases = aliases[language]
-        others = dict.fromkeys(alias for alias in entity.aliases if alias != entity.label)
-        entity.aliases = list(others)[: self.aliases]
+        distinct = dict.fromkeys(alias for alias in entity.aliases if alias != entity.label)
+        entity.aliases = list(distinct)[: self.aliases]
 
 
 Parsed: TypeAlias = Iterator[tuple[Entity, Position]]
-"""Entities, each with how far the file had been read when it ended."""
+"""Entities, each with the position in the file after it."""
 
 
-def from_json(lines: Iterable[bytes], wanted: Wanted, report: ReadReport, position: Position) -> Parsed:
-    """Entities of a JSON dump."""
+def parse_json_dump(
+    lines: Iterable[bytes], selection: EntitySelection, report: ReadReport, position: Position
+) -> Parsed:
+    """Parse the entities of a JSON dump."""
     for line in lines:
         report.lines = position.lines
         if not line:
@@ -78,7 +80,7 @@ def from_json(lines: Iterable[bytes], wanted: Wanted, report: ReadReport, positi
         if text in (b"", b"[", b"]"):
             continue
         try:
-            entity = _entity(json.loads(text), wanted, report)
+            entity = _parse_entity(json.loads(text), selection, report)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             report.complain(f"{type(error).__name__}: {error}")
             continue
@@ -86,27 +88,29 @@ def from_json(lines: Iterable[bytes], wanted: Wanted, report: ReadReport, positi
         yield entity, replace(position)
 
 
-def _entity(found: Mapping[str, Any], wanted: Wanted, report: ReadReport) -> Entity:
-    if "redirect" in found:
-        return Entity(_number(found["entity"]), target=_number(found["redirect"]))
-    entity = Entity(_number(found["id"]))
-    labels = {language: _tidied(each["value"]) for language, each in _named(found, "labels", wanted)}
+def _parse_entity(record: Mapping[str, Any], selection: EntitySelection, report: ReadReport) -> Entity:
+    if "redirect" in record:
+        return Entity(_parse_number(record["entity"]), target=_parse_number(record["redirect"]))
+    entity = Entity(_parse_number(record["id"]))
+    labels = {language: _clean_text(text["value"]) for language, text in _list_entries(record, "labels", selection)}
     aliases = {
-        language: list(filter(None, (_tidied(each["value"]) for each in several)))
-        for language, several in _named(found, "aliases", wanted)
+        language: list(filter(None, (_clean_text(text["value"]) for text in texts)))
+        for language, texts in _list_entries(record, "aliases", selection)
     }
-    wanted.call(entity, labels, aliases)
+    selection.set_names(entity, labels, aliases)
     if entity.id > 0:
-        for name, statements in _named(found, "claims"):
+        for name, statements in _list_entries(record, "claims"):
             for statement in statements:
                 try:
-                    _state(entity, _number(name), statement, wanted, report)
+                    _parse_statement(entity, _parse_number(name), statement, selection, report)
                 except (ValueError, TypeError, KeyError, AttributeError) as error:
-                    report.complain(f"a statement of {found['id']}, {name}: {type(error).__name__}: {error}")
+                    report.complain(f"a statement of {record['id']}, {name}: {type(error).__name__}: {error}")
     return entity
 
 
-def _state(entity: Entity, property_: int, statement: Mapping[str, Any], wanted: Wanted, report: ReadReport) -> None:
+def _parse_statement(
+    entity: Entity, property_: int, statement: Mapping[str, Any], selection: EntitySelection, report: ReadReport
+) -> None:
     snak = statement["mainsnak"]
     if statement["rank"] == "deprecated":
         report.drop("deprecated")
@@ -119,55 +123,59 @@ def _state(entity: Entity, property_: int, statement: Mapping[str, Any], wanted:
         if value["entity-type"] != "item":
             report.drop("not an item")
         else:  # dumps of before 2017 have no "id"
-            item = _number(value["id"] if "id" in value else f"Q{value['numeric-id']}")
-            wanted.state(entity, property_, item, report)
+            item = _parse_number(value["id"] if "id" in value else f"Q{value['numeric-id']}")
+            selection.add_statement(entity, property_, item, report)
 
 
-def _named(found: Mapping[str, Any], name: str, wanted: Wanted | None = None) -> list[tuple[str, Any]]:
-    """An object's entries, by language those that are wanted; an empty object is written as an empty list."""
-    entries = (found.get(name) or {}).items()
-    return [(key, value) for key, value in entries if wanted is None or key.lower() in wanted.languages]
+def _list_entries(
+    record: Mapping[str, Any], name: str, selection: EntitySelection | None = None
+) -> list[tuple[str, Any]]:
+    """List an object's entries; with a selection, only its languages. Dumps write an empty object as an empty list."""
+    entries = (record.get(name) or {}).items()
+    return [(key, value) for key, value in entries if selection is None or key.lower() in selection.languages]
 
 
-def from_triples(lines: Iterable[bytes], wanted: Wanted, report: ReadReport, position: Position) -> Parsed:
-    """Entities of a truthy dump: what stands together of one subject is one."""
+def parse_triples_dump(
+    lines: Iterable[bytes], selection: EntitySelection, report: ReadReport, position: Position
+) -> Parsed:
+    """Parse the entities of a truthy dump, where consecutive lines of one subject make an entity."""
     block: _Block | None = None
     for line in lines:
         subject = _ENTITY.match(line)
-        number = None if subject is None else _number(subject[1].decode())
+        number = None if subject is None else _parse_number(subject[1].decode())
         if block is not None and number != block.entity.id:
-            yield block.ended(wanted), block.end
+            yield block.to_entity(selection), block.end
             block = None
         report.lines = position.lines
         if number is None:
             if not line:
                 report.complain_of_length()
-            elif line.strip() and not line.startswith(b"#") and _parts(line) is None:
+            elif line.strip() and not line.startswith(b"#") and _split_triple(line) is None:
                 report.complain("no N-Triple")
             continue
         if block is None:
             report.entities += 1
             block = _Block(Entity(number), replace(position))
         try:
-            block.take(line, wanted, report)
+            block.add_line(line, selection, report)
         except (ValueError, OverflowError) as error:
             report.complain(f"{type(error).__name__}: {error}")
         block.end = replace(position)
     if block is not None:
-        yield block.ended(wanted), block.end
+        yield block.to_entity(selection), block.end
 
 
 @dataclass
 class _Block:
-    """What stands together of one subject, and where it ends."""
+    """Consecutive lines of one subject: the entity so far, and the position after the last line."""
 
     entity: Entity
     end: Position
     labels: dict[str, str] = field(default_factory=dict)
     aliases: dict[str, list[str]] = field(default_factory=dict)
 
-    def take(self, line: bytes, wanted: Wanted, report: ReadReport) -> None:
-        parts = _parts(line)
+    def add_line(self, line: bytes, selection: EntitySelection, report: ReadReport) -> None:
+        parts = _split_triple(line)
         if parts is None:
             raise ValueError("no N-Triple")
         predicate, object_ = parts
@@ -176,29 +184,29 @@ class _Block:
             if self.entity.id < 0:  # statements about properties are left out
                 return
             if item is not None and item[1].startswith(b"Q"):
-                property_ = _number(predicate[len(_DIRECT) : -1].decode())
-                wanted.state(self.entity, property_, _number(item[1].decode()), report)
+                property_ = _parse_number(predicate[len(_DIRECT) : -1].decode())
+                selection.add_statement(self.entity, property_, _parse_number(item[1].decode()), report)
             else:
-                report.drop(_kind_of(object_))
+                report.drop(_name_drop_reason(object_))
         elif predicate == _SAME and item is not None:
-            self.entity.target = _number(item[1].decode())
+            self.entity.target = _parse_number(item[1].decode())
         elif predicate in (_LABEL, _ALTERNATIVE):
             literal = _LITERAL.fullmatch(object_.decode("utf-8"))
             if literal is None:
                 raise ValueError("no literal with a language")
-            text = _tidied(_ESCAPE.sub(_unescaped, literal[1]))
+            text = _clean_text(_ESCAPE.sub(_unescape, literal[1]))
             if predicate == _LABEL:
                 self.labels[literal[2]] = text
             elif text:
                 self.aliases.setdefault(literal[2], []).append(text)
 
-    def ended(self, wanted: Wanted) -> Entity:
-        wanted.call(self.entity, self.labels, self.aliases)
+    def to_entity(self, selection: EntitySelection) -> Entity:
+        selection.set_names(self.entity, self.labels, self.aliases)
         return self.entity
 
 
-def _parts(line: bytes) -> tuple[bytes, bytes] | None:
-    """Predicate and object of an N-Triple; None if it is none."""
+def _split_triple(line: bytes) -> tuple[bytes, bytes] | None:
+    """Return predicate and object of an N-Triple; None if the line is not one."""
     text = line.strip()
     parts = text[:-1].split(None, 2) if text.endswith(b".") else []
     if len(parts) != 3 or not parts[0].startswith((b"<", b"_:")) or not parts[1].startswith(b"<"):
@@ -206,49 +214,49 @@ def _parts(line: bytes) -> tuple[bytes, bytes] | None:
     return (parts[1], parts[2].rstrip()) if parts[1].endswith(b">") else None
 
 
-def _kind_of(object_: bytes) -> str:
-    """Why an object is not taken."""
+def _name_drop_reason(object_: bytes) -> str:
+    """Return the reason why an object is dropped."""
     if object_.startswith(b"_:") or b"/.well-known/genid/" in object_:
         return "no or some value"
     return "not an item" if _ENTITY.fullmatch(object_) else "literal"
 
 
-def _tidied(text: str) -> str:
-    """White space collapsed, surrogates paired; a lone one, which is no character, replaced."""
+def _clean_text(text: str) -> str:
+    """Collapse white space and pair surrogates; replace a lone surrogate, which is no character."""
     if not text.isascii():
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return " ".join(text.split())
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    code = found[1] or found[2]
-    return chr(int(code, 16)) if code else _ESCAPES.get(found[3], found[3])
+def _unescape(match_: re.Match[str]) -> str:
+    code = match_[1] or match_[2]
+    return chr(int(code, 16)) if code else _ESCAPES.get(match_[3], match_[3])
 
 
-def _number(name: str) -> int:
-    """Q42 is 42, P31 is −31.
+def _parse_number(name: str) -> int:
+    """Return the number of an item or property: Q42 is 42, P31 is −31.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the name is that of neither.
 
     """
-    found = _NUMBER.fullmatch(name)
-    if found is None:
+    match_ = _NUMBER.fullmatch(name)
+    if match_ is None:
         raise ValueError(f"{name!r} names no item and no property")
-    return int(found[2]) if found[1] == "Q" else -int(found[2])
+    return int(match_[2]) if match_[1] == "Q" else -int(match_[2])
 
 
-def properties_of(names: Iterable[str]) -> frozenset[int]:
-    """The numbers of properties.
+def parse_properties(names: Iterable[str]) -> frozenset[int]:
+    """Return the numbers of properties.
 
     Raises:
-        ArgumentError: one is none.
+        ArgumentError: a name is not that of a property.
 
     """
     is_list = isinstance(names, Iterable) and not isinstance(names, str | bytes)
     names = list(names) if is_list else names
     check_kinds(str, hint="they are named like P22, write ['P22']", properties=names)
     numbers = {name: _NUMBER.fullmatch(name) for name in names}
-    if wrong := [name for name, found in numbers.items() if found is None or found[1] != "P"]:
+    if wrong := [name for name, match_ in numbers.items() if match_ is None or match_[1] != "P"]:
         raise ArgumentError(f"properties are named like P22, not {wrong[0]!r}")
-    return frozenset(_number(name) for name in numbers)
+    return frozenset(_parse_number(name) for name in numbers)

@@ -1,4 +1,4 @@
-"""What of a Wikidata dump is needed, on the disk: labels, aliases, redirects, and statements between items."""
+"""An index on the disk of a Wikidata dump: labels, aliases, redirects, and statements between items."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ CREATE TABLE IF NOT EXISTS redirect (id INTEGER PRIMARY KEY, target INTEGER);
 CREATE TABLE IF NOT EXISTS statement (subject INTEGER, property INTEGER, object INTEGER);
 """
 _CHUNK = 5_000
-_MOST_PROPERTIES = 100_000
+_MAX_PROPERTIES = 100_000
 
 
 @dataclass
 class Entity:
-    """An entity of a dump. Items are numbered as Wikidata does (42 is Q42), properties negatively (−31 is P31).
+    """An entity of a dump. Items have Wikidata's numbers (42 is Q42), properties their negatives (−31 is P31).
 
     Attributes:
-        id: its number.
-        label: in the best language that it has one in; empty if in none.
-        language: the language's place among those asked for.
-        aliases: in the best language that it has some in.
-        statements: (property, item), none twice.
-        target: the item that it is redirected to; None: it is none.
+        id: number of the entity.
+        label: label in the best language that has one; empty if none has.
+        language: rank of that language among the chosen ones, from 0.
+        aliases: aliases in the best language that has some.
+        statements: (property, item) pairs, each once.
+        target: number of the item that this one redirects to; None: no redirect.
 
     """
 
@@ -43,22 +43,22 @@ class Entity:
 
 
 class WikidataIndex:
-    """One SQLite file. What is added counts only once it is committed, with how far the dump has been read.
+    """An index in one SQLite file. Entities and the position in the dump are committed together.
 
     Args:
-        path: the file; made if it isn't there.
+        path: the file; made if it does not exist.
 
     """
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # A load iterates in worker threads, one at a time.
+        # A load iterates in worker threads, one at a time, so SQLite need not check the thread.
         self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._file.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -64000;")
         self._file.executescript(_TABLES)
 
-    def about(self, key: str) -> Any:
-        """What was noted under this key; None if nothing was."""
+    def get_note(self, key: str) -> Any:
+        """Return the note under this key; None if there is none."""
         row = self._file.execute("SELECT value FROM about WHERE key = ?", [key]).fetchone()
         return None if row is None else json.loads(row[0])
 
@@ -78,19 +78,19 @@ class WikidataIndex:
         self._file.executemany(
             "INSERT INTO label VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET label = excluded.label, "
             "language = excluded.language WHERE excluded.language < label.language",
-            [(each.id, each.label, each.language) for each in entities if each.label],
+            [(entity.id, entity.label, entity.language) for entity in entities if entity.label],
         )
-        aliases = [(each.id, number, alias) for each in entities for number, alias in enumerate(each.aliases)]
+        aliases = [(entity.id, number, alias) for entity in entities for number, alias in enumerate(entity.aliases)]
         self._file.executemany("INSERT OR IGNORE INTO alias VALUES (?, ?, ?)", aliases)
-        redirects = [(each.id, each.target) for each in entities if each.target is not None]
+        redirects = [(entity.id, entity.target) for entity in entities if entity.target is not None]
         self._file.executemany("INSERT OR REPLACE INTO redirect VALUES (?, ?)", redirects)
-        statements = [(each.id, *statement) for each in entities for statement in each.statements]
+        statements = [(entity.id, *statement) for entity in entities for statement in entity.statements]
         self._file.executemany("INSERT INTO statement VALUES (?, ?, ?)", statements)
 
     def statements(self) -> Iterator[tuple[tuple[int, str], str, tuple[int, str]]]:
-        """((item, label), property's label, (item, label)) of each statement; a label that is not known is empty."""
+        """Iterate over the statements: ((item, label), property's label, (item, label)). A missing label is empty."""
         last = 0
-        properties = _Labels(self, _MOST_PROPERTIES)
+        properties = _Labels(self, _MAX_PROPERTIES)
         while True:
             rows = self._file.execute(
                 "SELECT rowid, subject, property, object FROM statement WHERE rowid > ? ORDER BY rowid LIMIT ?",
@@ -100,12 +100,12 @@ class WikidataIndex:
                 return
             last = rows[-1][0]
             labels = self.labels({number for row in rows for number in (row[1], row[3])})
-            properties.learn(row[2] for row in rows)
+            properties.load(row[2] for row in rows)
             for _, subject, property_, object_ in rows:
                 yield labels[subject], properties.known[property_][1], labels[object_]
 
     def aliases(self) -> Iterator[tuple[tuple[int, str], str]]:
-        """((item, label), alias) of each alias; a label that is not known is empty."""
+        """Iterate over the aliases: ((item, label), alias). A missing label is empty."""
         last = (0, -1)
         while True:
             rows = self._file.execute(
@@ -120,16 +120,16 @@ class WikidataIndex:
                 yield labels[number], alias
 
     def labels(self, numbers: Iterable[int]) -> dict[int, tuple[int, str]]:
-        """For each entity, where it is redirected to, and the label of that."""
+        """Return for each entity the entity that it redirects to (else itself), and its label."""
         wanted = set(numbers)
-        targets = dict(self._of("SELECT id, target FROM redirect", wanted))
-        known = dict(self._of("SELECT id, label FROM label", {targets.get(number, number) for number in wanted}))
+        targets = dict(self._select("SELECT id, target FROM redirect", wanted))
+        known = dict(self._select("SELECT id, label FROM label", {targets.get(number, number) for number in wanted}))
         return {
             number: (target, known.get(target, ""))
             for number, target in ((number, targets.get(number, number)) for number in wanted)
         }
 
-    def _of(self, select: str, numbers: set[int]) -> list[tuple[Any, ...]]:
+    def _select(self, select: str, numbers: set[int]) -> list[tuple[Any, ...]]:
         where = f"{select} WHERE id IN (SELECT value FROM json_each(?))"
         return self._file.execute(where, [json.dumps(list(numbers))]).fetchall()
 
@@ -140,15 +140,15 @@ class WikidataIndex:
 
 @dataclass
 class _Labels:
-    """Labels of properties, of which there are some ten thousand: looked up once."""
+    """Labels of properties, some ten thousand, each looked up once."""
 
     index: WikidataIndex
-    most: int
+    max_labels: int
     known: dict[int, tuple[int, str]] = field(default_factory=dict)
 
-    def learn(self, numbers: Iterable[int]) -> None:
+    def load(self, numbers: Iterable[int]) -> None:
         wanted = set(numbers)
-        if len(self.known) > self.most:
+        if len(self.known) > self.max_labels:
             self.known.clear()
         new = wanted - self.known.keys()
         if new:

@@ -1,1 +1,1 @@
-"""Where passages and triples live: two Qdrant collections that change together."""
+"""Passages and triples in two Qdrant collections that change together."""

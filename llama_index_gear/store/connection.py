@@ -1,4 +1,4 @@
-"""How the requests of a store's flows reach a Qdrant client and an embedding model, in both modes."""
+"""The connection of a store: it answers the flows' requests with a Qdrant client and an embedding model."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from llama_index_gear.requests import EmbedQuery, EmbedTexts, QdrantCall, RunFun
 from llama_index_gear.store.edge.client import EdgeClient, check_process
 from llama_index_gear.store.locks import AcquirePassages
 
-_READING = frozenset({"collection_exists", "get_collection", "count", "retrieve", "scroll", "query_batch_points"})
+_READ_METHODS = frozenset({"collection_exists", "get_collection", "count", "retrieve", "scroll", "query_batch_points"})
 NAME_FIRST = "the name comes first, as in LlamaIndex's QdrantVectorStore: write client=… for a client"
-"""What to write instead of `GeARVectorStore(client)`."""
+"""The hint for those who write `GeARVectorStore(client)`."""
 
 
 class BoundToProcess:
-    """Refuses to be pickled and to be copied deeply: what holds a connection is of use in its own process alone.
+    """An object with a connection, which is of use in its own process only: it cannot be pickled or deeply copied.
 
-    LlamaIndex's components leave out what cannot be pickled, and would come back without their connection.
+    LlamaIndex's components leave out what cannot be pickled, and would lose their connection.
     """
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
@@ -56,15 +56,16 @@ class Connection:
     Nothing is opened before the first call.
 
     Args:
-        owner: name of the class that is connected, for messages.
+        owner: name of the class that has the connection, for messages.
         client: a `QdrantClient`, or the embedded engine.
         aclient: the async client of the same server; without it async calls run `client` in worker threads.
-        url: a server's address, for which both clients are made.
-        api_key: the server's.
-        embed_model: embeds queries and texts. Default: LlamaIndex's `Settings.embed_model`, looked up when needed.
+        url: a server's address; both clients are made for it.
+        api_key: the server's API key.
+        embed_model: the model that embeds queries and texts. Default: LlamaIndex's `Settings.embed_model`, looked up
+            when needed.
 
     Raises:
-        ArgumentError: there is no client and no url, there are both, or one is of another kind.
+        ArgumentError: neither a client nor a url is given, or both are, or one has the wrong type.
 
     """
 
@@ -85,12 +86,12 @@ class Connection:
         )
         _check_clients(owner, client, aclient, url, api_key)
         if url is not None:
-            client, aclient = _clients_of(url, api_key)
+            client, aclient = _make_clients(url, api_key)
         self._has_made_clients = url is not None
         self.sync: Any = client
         self.native = aclient
         self._embed_model = embed_model
-        is_local = isinstance(client, QdrantClient) and isinstance(client._client, QdrantLocal)  # it knows no threads
+        is_local = isinstance(client, QdrantClient) and isinstance(client._client, QdrantLocal)  # it is not thread-safe
         self._turn: AbstractContextManager[Any] = free_in_child(threading.RLock()) if is_local else nullcontext()
 
     @property
@@ -100,12 +101,12 @@ class Connection:
 
     @property
     def client(self) -> Any:
-        """The client that there is; the sync one if there are two."""
+        """The client; the sync one if there are two."""
         return self.sync if self.sync is not None else self.native
 
     @property
     def engine(self) -> Hashable:
-        """What tells this engine from others: a server's address, as the client was given it; else the client."""
+        """The identity of the engine: a server's address as the client was given it, else the client's own."""
         options = self.client.init_options if isinstance(self.client, QdrantClient | AsyncQdrantClient) else {}
         location, url, host, port, prefix = (
             options.get(name) for name in ("location", "url", "host", "port", "prefix")
@@ -115,13 +116,13 @@ class Connection:
 
     def answer(self, request: Request[Answer]) -> Answer:
         """Answer a request."""
-        return self._handler(request).answer()  # type: ignore[no-any-return]
+        return self._make_handler(request).answer()  # type: ignore[no-any-return]
 
     async def aanswer(self, request: Request[Answer]) -> Answer:
         """`answer`, without blocking the event loop."""
-        return await self._handler(request).aanswer()  # type: ignore[no-any-return]
+        return await self._make_handler(request).aanswer()  # type: ignore[no-any-return]
 
-    def _handler(self, request: Request[Any]) -> Handler:
+    def _make_handler(self, request: Request[Any]) -> Handler:
         self._check_process()
         match request:
             case QdrantCall():
@@ -137,25 +138,28 @@ class Connection:
             case RunFunction():
                 return Handler(request.function, partial(asyncio.to_thread, request.function))
             case AcquirePassages():
-                return Handler(request.claim.take, request.claim.atake)
+                return Handler(request.claim.acquire, request.claim.aacquire)
         raise StoreError(f"a store's engine has no answer to {type(request).__name__}")
 
     def close(self) -> None:
-        """Write out and release the embedded engine; a server's client is closed, and both if they were made here."""
+        """Write out and release the embedded engine; close a server's client, or both if they were made here."""
         if self.sync is not None:
             self.sync.close()
         if self._has_made_clients and self.native is not None:
             run_coroutine(self.native.close())
 
     async def aclose(self) -> None:
-        """`close`, and the async client besides."""
+        """Do the same as `close`, and close the async client."""
         if self.native is not None:
             await self.native.close()
         if self.sync is not None:
             self.sync.close()
 
     def _check_process(self) -> None:
-        """Refuse what a parent process has open before waiting for anything that a thread of the parent's may hold."""
+        """Refuse an engine that a parent process has open.
+
+        This comes before waiting for any lock, which a thread of the parent may have held at the fork.
+        """
         if isinstance(self.sync, EdgeClient):
             check_process(self.sync)
 
@@ -166,44 +170,45 @@ class Connection:
             return getattr(self.sync, call.method)(**call.arguments)
 
     async def _acall(self, call: QdrantCall) -> Any:
-        """`_call`, without blocking the event loop. Who is cancelled waits for a write that is under way.
+        """`_call`, without blocking the event loop.
 
-        Otherwise it might land after the next one of the same passages, whose turn it then is.
+        A caller that is cancelled waits for a write that is under way: it could otherwise land after the next write of
+        the same passages, which then has their lock.
         """
         answer: Awaitable[Any]
         if self.native is not None:
             answer = getattr(self.native, call.method)(**call.arguments)
-        else:  # not by to_thread: the end of an event loop cancels its task, and the thread goes on
+        else:  # not to_thread: when the event loop ends, its task is cancelled, and the thread goes on
             work = partial(copy_context().run, self._call, call)
             answer = asyncio.get_running_loop().run_in_executor(None, work)
-        return await (answer if call.method in _READING else _to_its_end(answer))
+        return await (answer if call.method in _READ_METHODS else _await_to_end(answer))
 
 
-def embedded_client(path: str | Path, arguments: Mapping[str, Any]) -> EdgeClient:
-    """The embedded engine in a folder, for a constructor with these arguments.
+def make_embedded_client(path: str | Path, arguments: Mapping[str, Any]) -> EdgeClient:
+    """Make the embedded engine in a folder, for a constructor with these arguments.
 
     Raises:
-        ArgumentError: they name a server or a client.
+        ArgumentError: the arguments name a server or a client.
 
     """
-    if others := [name for name in ("client", "aclient", "url", "api_key") if name in arguments]:
-        raise ArgumentError(f"from_path makes its own client: leave {', '.join(others)} out")
+    if extra := [name for name in ("client", "aclient", "url", "api_key") if name in arguments]:
+        raise ArgumentError(f"from_path makes its own client: leave {', '.join(extra)} out")
     return EdgeClient(path)
 
 
 def _check_clients(owner: str, client: Any, aclient: Any, url: Any, api_key: Any) -> None:
-    """Refuse what leads to no server, or to two.
+    """Refuse arguments that lead to no server, or to two.
 
     Raises:
-        ArgumentError: it does, or something is of another kind.
+        ArgumentError: they do, or one has the wrong type.
 
     """
     check_kind(str, hint="write url='http://localhost:6333'", optional=True, url=url)
     check_kind(str, optional=True, api_key=api_key)
-    for name, given, kind in (("client", client, QdrantClient), ("aclient", aclient, AsyncQdrantClient)):
-        if given is not None and not _is_client(given, is_async=kind is AsyncQdrantClient):
+    for name, value, kind in (("client", client, QdrantClient), ("aclient", aclient, AsyncQdrantClient)):
+        if value is not None and not _is_client(value, is_async=kind is AsyncQdrantClient):
             raise ArgumentError(
-                f"{name} must be a {kind.__name__}, got {shown(given)}: write {name}={kind.__name__}(…)"
+                f"{name} must be a {kind.__name__}, got {shown(value)}: write {name}={kind.__name__}(…)"
             )
     if client is None and aclient is None and url is None:
         raise ArgumentError(
@@ -218,14 +223,16 @@ def _check_clients(owner: str, client: Any, aclient: Any, url: Any, api_key: Any
         raise ArgumentError("the embedded engine has no async client: leave aclient out")
 
 
-def _is_client(given: Any, *, is_async: bool) -> bool:
-    """It has a client's methods, as what wraps a client has."""
-    method = getattr(given, "query_batch_points", None)
-    return callable(method) and not isinstance(given, type) and iscoroutinefunction(method) is is_async
+def _is_client(value: Any, *, is_async: bool) -> bool:
+    """Return True if the value has a client's methods, as wrappers of clients do."""
+    method = getattr(value, "query_batch_points", None)
+    return callable(method) and not isinstance(value, type) and iscoroutinefunction(method) is is_async
 
 
-def _clients_of(url: str, api_key: str | None) -> tuple[QdrantClient, AsyncQdrantClient]:
-    """Both clients of a server, which is not asked for its version: nothing is sent before the first call.
+def _make_clients(url: str, api_key: str | None) -> tuple[QdrantClient, AsyncQdrantClient]:
+    """Make both clients of a server.
+
+    They do not ask the server for its version: nothing is sent before the first call.
 
     Raises:
         ArgumentError: the url names no server.
@@ -243,8 +250,8 @@ def _clients_of(url: str, api_key: str | None) -> tuple[QdrantClient, AsyncQdran
         ) from error
 
 
-async def _to_its_end(work: Awaitable[Any]) -> Any:
-    """The work's result; whoever is cancelled meanwhile, however often, ends when the work has."""
+async def _await_to_end(work: Awaitable[Any]) -> Any:
+    """Return the work's result. If the caller is cancelled meanwhile, even repeatedly, wait for the end, then raise."""
     future = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not future.done():

@@ -1,4 +1,4 @@
-"""LlamaIndex's metadata filters as Qdrant's: a pure translation in which whatever says nothing is refused."""
+"""Translation of LlamaIndex's metadata filters into Qdrant's. A filter without a condition is refused."""
 
 from __future__ import annotations
 
@@ -14,78 +14,78 @@ from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, StoreError, UnsupportedFilter, is_whole
 from llama_index_gear.nodes import EXTRACTION_KEY
-from llama_index_gear.store.schema import OUTCOME, UNSEEN
+from llama_index_gear.store.schema import HIDDEN_FIELDS, OUTCOME
 from llama_index_gear.tenancy import check_filters
 
 METADATA = "metadata."
-"""Where a triple's payload has the metadata of its passage; a passage's own has it at the top."""
-_LOST = 8  # units in the last place: an engine loses up to two when it reads its JSON, and a copy is read again
-_DEEPEST = 40  # groups in groups; a server reads no JSON deeper than some 128 levels
+"""Prefix of the passage's metadata in a triple's payload; in a passage's payload it has none."""
+_TOLERANCE = 8  # units in the last place: an engine loses up to two each time it reads JSON; a copy is read again
+_MAX_DEPTH = 40  # groups in groups; a server reads no JSON deeper than some 128 levels
 _STEP = re.compile(r"([^.\[\]]+)((?:\[[0-9]{0,18}\])*)")
 _PLAIN = re.compile(r"[\w-]+", re.ASCII)
 _GROUPS = {None: "must", FilterCondition.AND: "must", FilterCondition.OR: "should", FilterCondition.NOT: "must_not"}
 
 _Condition: TypeAlias = models.Condition
 _Test: TypeAlias = Callable[[str], _Condition]
-"""What a filter asks of the field at a path."""
+"""A function from the path of a field to the condition that a filter sets on it."""
 
 
-def conditions(filters: MetadataFilters | None, *, under: str = "") -> list[Any]:
-    """Translate filters into conditions all of which must hold; none if there are no filters.
+def build_conditions(filters: MetadataFilters | None, *, under: str = "") -> list[Any]:
+    """Translate filters into conditions that must all hold; an empty list if there are no filters.
 
-    They mean what they mean in LlamaIndex's Qdrant store. Beyond that: a group without a condition is an AND; a key
-    names the field of exactly that name and the nested path alike; floats are equal if they differ by a few units in
-    the last place; CONTAINS, ANY and ALL ask arrays for elements.
+    Filters mean the same as in LlamaIndex's Qdrant store, with these additions. A group without a condition is an AND.
+    A key stands both for the field of exactly that name and for the nested path. Floats are equal if they differ by a
+    few units in the last place. CONTAINS, ANY and ALL look for elements of arrays.
 
     Args:
-        filters: LlamaIndex's. An AND of nothing is no filter.
-        under: the payload field that holds the metadata, with its dot. Default: the payload itself.
+        filters: LlamaIndex's filters. An empty AND is no filter.
+        under: prefix of the metadata in the payload, with its dot. Default: none.
 
     Raises:
-        ArgumentError: `filters` are none.
-        UnsupportedFilter: a part of the filters says nothing, or cannot be expressed; it is named.
+        ArgumentError: `filters` are no `MetadataFilters`.
+        UnsupportedFilter: a part of the filters has no condition, or Qdrant cannot express it; the message names it.
 
     """
     check_filters(filters)
-    if filters is None or (not filters.filters and _clause(filters) == "must"):
+    if filters is None or (not filters.filters and _find_clause(filters) == "must"):
         return []
-    return [_group(filters, under, 1)]
+    return [_translate_group(filters, under, 1)]
 
 
-def triple_filter(
+def build_triple_filter(
     filters: MetadataFilters | None, must: Sequence[Any] = (), exclude: Sequence[str] = ()
 ) -> models.Filter | None:
-    """A filter over triples: conditions of their own, the metadata of their passage, ids left out."""
-    musts = [*must, *conditions(filters, under=METADATA)]
+    """Build a filter over triples, from conditions on them, their passage's metadata and ids to leave out."""
+    musts = [*must, *build_conditions(filters, under=METADATA)]
     if not musts and not exclude:
         return None
-    hidden = models.HasIdCondition(has_id=list(exclude)) if exclude else None
-    return models.Filter(must=musts, must_not=hidden)
+    excluded = models.HasIdCondition(has_id=list(exclude)) if exclude else None
+    return models.Filter(must=musts, must_not=excluded)
 
 
-def bounded(match_: models.Filter) -> models.Filter:
-    """The filter, to delete by.
+def require_conditions(match_: models.Filter) -> models.Filter:
+    """Return the filter, which points are to be deleted by.
 
     Raises:
-        StoreError: every point matches it.
+        StoreError: every point matches the filter.
 
     """
-    if _says_nothing(match_):
+    if _matches_everything(match_):
         raise StoreError("a filter without conditions would delete everything: call clear()")
     return match_
 
 
-def around(value: float) -> tuple[float, float]:
-    """The least and the greatest number that an engine may give back for this one."""
-    lost, greatest = _LOST * math.ulp(value), sys.float_info.max
+def bound_float(value: float) -> tuple[float, float]:
+    """Return the least and the greatest number that an engine may return for a stored float."""
+    lost, greatest = _TOLERANCE * math.ulp(value), sys.float_info.max
     return max(value - lost, -greatest), min(value + lost, greatest)
 
 
-def paths(key: str) -> list[str]:
-    """Both readings of a metadata key, as Qdrant addresses them: the field of that very name, and the nested path.
+def list_paths(key: str) -> list[str]:
+    """List both readings of a metadata key as Qdrant's paths: the field of exactly that name, and the nested path.
 
     Raises:
-        UnsupportedFilter: Qdrant cannot address it, or it is the store's own.
+        UnsupportedFilter: Qdrant cannot address the key, or it is one of the store's own.
 
     """
     if not key or not _is_text(key) or '"' in key or "\\" in key:
@@ -94,22 +94,22 @@ def paths(key: str) -> list[str]:
             "backslashes"
         )
     first = re.split(r"[.\[]", key, maxsplit=1)[0]
-    if first in UNSEEN or (first == EXTRACTION_KEY and key not in (first, f"{first}.{OUTCOME}")):
+    if first in HIDDEN_FIELDS or (first == EXTRACTION_KEY and key not in (first, f"{first}.{OUTCOME}")):
         raise UnsupportedFilter(
             f"filters don't see {key!r}, which is the store's own: of an extraction they see "
             f"'{EXTRACTION_KEY}.{OUTCOME}', of the rest your metadata"
         )
-    readings, steps = [_quoted(key)], [_STEP.fullmatch(part) for part in key.split(".")]
+    readings, steps = [_quote(key)], [_STEP.fullmatch(part) for part in key.split(".")]
     if all(steps):
-        readings.append(".".join(_quoted(step[1]) + step[2] for step in steps if step))
+        readings.append(".".join(_quote(step[1]) + step[2] for step in steps if step))
     return list(dict.fromkeys(readings))
 
 
-def indexed_fields(indexes: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any]]:
-    """The paths to index in a payload, each with its schema, for `payload_indexes`.
+def list_indexed_fields(indexes: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any]]:
+    """List the payload paths to index, each with its schema, for `payload_indexes`.
 
     Raises:
-        ArgumentError: an index lacks its name or schema, or no filter could ask for its field.
+        ArgumentError: an index lacks its name or schema, or no filter can name its field.
 
     """
     fields = []
@@ -117,136 +117,147 @@ def indexed_fields(indexes: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any]
         if set(index) != {"field_name", "field_schema"}:
             raise ArgumentError(f"payload_indexes takes {{'field_name': …, 'field_schema': …}}, got {index!r}")
         try:
-            fields += [(path, index["field_schema"]) for path in paths(index["field_name"])]
+            fields += [(path, index["field_schema"]) for path in list_paths(index["field_name"])]
         except UnsupportedFilter as error:
             raise ArgumentError(f"payload_indexes: {error}") from error
     return fields
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return name if _PLAIN.fullmatch(name) else f'"{name}"'
 
 
-def _clause(filters: MetadataFilters) -> str:
+def _find_clause(filters: MetadataFilters) -> str:
     if filters.condition not in _GROUPS:
         raise UnsupportedFilter(f"filters are joined by AND, OR or NOT, not by {filters.condition!r}")
     return _GROUPS[filters.condition]
 
 
-def _group(filters: MetadataFilters, under: str, depth: int) -> models.Filter:
-    """A group of filters, with all its nested groups."""
-    clause = _clause(filters)
+def _translate_group(filters: MetadataFilters, under: str, depth: int) -> models.Filter:
+    """Translate a group of filters, with all its nested groups."""
+    clause = _find_clause(filters)
     if not filters.filters:
         raise UnsupportedFilter("an empty group of filters (MetadataFilters(filters=[])) says nothing: leave it out")
-    if depth > _DEEPEST:
-        raise UnsupportedFilter(f"filters are nested more than {_DEEPEST} groups deep")
+    if depth > _MAX_DEPTH:
+        raise UnsupportedFilter(f"filters are nested more than {_MAX_DEPTH} groups deep")
     clauses: dict[str, Any] = {
         clause: [
-            _group(part, under, depth + 1) if isinstance(part, MetadataFilters) else _leaf(part, under)
+            _translate_group(part, under, depth + 1)
+            if isinstance(part, MetadataFilters)
+            else _translate_leaf(part, under)
             for part in filters.filters
         ]
     }
     return models.Filter(**clauses)
 
 
-def _leaf(filter_: MetadataFilter, under: str) -> _Condition:
-    """One filter, of both readings of its key: what either excludes is excluded by NE, NIN and IS_EMPTY."""
-    fields = [under + path for path in paths(filter_.key)]
+def _translate_leaf(filter_: MetadataFilter, under: str) -> _Condition:
+    """Translate one filter, with both readings of its key.
+
+    NE, NIN and IS_EMPTY exclude a passage if either reading excludes it.
+    """
+    fields = [under + path for path in list_paths(filter_.key)]
     operator = filter_.operator or FilterOperator.EQ
-    empty = [_is_empty(field) for field in fields]
+    empty = [_match_empty(field) for field in fields]
     if operator == FilterOperator.IS_EMPTY:
         return models.Filter(must=empty)
     if operator not in _TESTS:
-        raise _refused(filter_, "the operator is unknown")
+        raise _make_error(filter_, "the operator is unknown")
     test = _TESTS[operator](filter_)
-    held = [test(field) for field in fields]
+    conditions = [test(field) for field in fields]
     if operator not in (FilterOperator.NE, FilterOperator.NIN):
-        return _any(held)
-    admitted = [_any([holds, nothing]) for holds, nothing in zip(held, empty, strict=True)]
-    return models.Filter(must=[_any(held), *admitted]) if len(held) > 1 else held[0]
+        return _match_any(conditions)
+    or_empty = [_match_any([condition, is_empty]) for condition, is_empty in zip(conditions, empty, strict=True)]
+    return models.Filter(must=[_match_any(conditions), *or_empty]) if len(conditions) > 1 else conditions[0]
 
 
-def _equal(value: Any) -> _Test:
+def _test_equality(value: Any) -> _Test:
     if isinstance(value, float):
-        low, high = around(value)
+        low, high = bound_float(value)
         return lambda field: models.FieldCondition(key=field, range=models.Range(gte=low, lte=high))
     return lambda field: models.FieldCondition(key=field, match=models.MatchValue(value=value))
 
 
-def _among(values: Sequence[Any]) -> _Test:
-    if _are_alike(values):
+def _test_membership(values: Sequence[Any]) -> _Test:
+    if _have_one_type(values):
         return lambda field: models.FieldCondition(key=field, match=models.MatchAny(any=list(values)))
-    tests = [_equal(value) for value in values]
-    return lambda field: _any([test(field) for test in tests])
+    tests = [_test_equality(value) for value in values]
+    return lambda field: _match_any([test(field) for test in tests])
 
 
-def _outside(values: Sequence[Any]) -> _Test:
-    """Some value is none of these: of an array one element is enough, as in Qdrant; among floats it takes all."""
-    if _are_alike(values):
+def _test_exclusion(values: Sequence[Any]) -> _Test:
+    """Test that some value is none of these.
+
+    One such element of an array is enough, as in Qdrant; among floats all elements must be others.
+    """
+    if _have_one_type(values):
         return lambda field: models.FieldCondition(key=field, match=models.MatchExcept(**{"except": list(values)}))
-    among = _among(values)
-    return lambda field: models.Filter(must_not=[_is_empty(field), among(field)])
+    test = _test_membership(values)
+    return lambda field: models.Filter(must_not=[_match_empty(field), test(field)])
 
 
-def _beyond(bound: str, filter_: MetadataFilter) -> _Test:
+def _test_bound(bound: str, filter_: MetadataFilter) -> _Test:
     value: Any = filter_.value
     if not _is_number(value):
-        raise _refused(filter_, "it compares with a finite number of at most 64 bits")
-    low, high = around(value) if isinstance(value, float) else (float(value), float(value))
+        raise _make_error(filter_, "it compares with a finite number of at most 64 bits")
+    low, high = bound_float(value) if isinstance(value, float) else (float(value), float(value))
     limit = models.Range(**{bound: high if bound in ("gt", "lte") else low})
     return lambda field: models.FieldCondition(key=field, range=limit)
 
 
-def _has_words(filter_: MetadataFilter) -> _Test:
+def _test_words(filter_: MetadataFilter) -> _Test:
     text: Any = filter_.value
     if not _is_text(text):
-        raise _refused(filter_, "it compares with text")
+        raise _make_error(filter_, "it compares with text")
     return lambda field: models.FieldCondition(key=field, match=models.MatchText(text=text))
 
 
-def _in_array(test: _Test) -> _Test:
-    """An element of an array passes: `field[]` is blind to what is no array, and `field` to arrays in arrays."""
+def _test_elements(test: _Test) -> _Test:
+    """Test the elements of an array.
+
+    Both conditions are needed: `field[]` does not match what is no array, and `field` does not match arrays in arrays.
+    """
     return lambda field: models.Filter(must=[test(field), test(f"{field}[]")])
 
 
-def _has_all(filter_: MetadataFilter) -> _Test:
-    tests = [_in_array(_equal(value)) for value in _scalars(filter_)]
+def _test_all_elements(filter_: MetadataFilter) -> _Test:
+    tests = [_test_elements(_test_equality(value)) for value in _read_scalars(filter_)]
     if not tests:
-        raise _refused(filter_, "an empty list says nothing")
+        raise _make_error(filter_, "an empty list says nothing")
     return lambda field: models.Filter(must=[test(field) for test in tests])
 
 
-def _any(held: Sequence[_Condition]) -> _Condition:
-    return held[0] if len(held) == 1 else models.Filter(should=list(held))
+def _match_any(conditions: Sequence[_Condition]) -> _Condition:
+    return conditions[0] if len(conditions) == 1 else models.Filter(should=list(conditions))
 
 
-def _is_empty(field: str) -> _Condition:
+def _match_empty(field: str) -> _Condition:
     return models.IsEmptyCondition(is_empty=models.PayloadField(key=field))
 
 
-def _scalar(filter_: MetadataFilter) -> Any:
+def _read_scalar(filter_: MetadataFilter) -> Any:
     if not (_is_text(filter_.value) or _is_number(filter_.value)):
-        raise _refused(filter_, "it compares with text, or with a finite number of at most 64 bits")
+        raise _make_error(filter_, "it compares with text, or with a finite number of at most 64 bits")
     return filter_.value
 
 
-def _scalars(filter_: MetadataFilter, *, splits: bool = False) -> list[Any]:
-    """The filter's list, or its text split at commas."""
+def _read_scalars(filter_: MetadataFilter, *, splits: bool = False) -> list[Any]:
+    """Read the filter's list; with `splits`, also a text, split at commas."""
     values = filter_.value
     if splits and isinstance(values, str):
         values = values.split(",")
     if not isinstance(values, list) or not all(_is_text(value) or _is_number(value) for value in values):
-        raise _refused(filter_, "it compares with a list of texts, or of finite numbers of at most 64 bits")
+        raise _make_error(filter_, "it compares with a list of texts, or of finite numbers of at most 64 bits")
     return values
 
 
-def _are_alike(values: Sequence[Any]) -> bool:
-    """All are texts, or all are whole numbers: Qdrant takes these together."""
+def _have_one_type(values: Sequence[Any]) -> bool:
+    """Return True if all values are texts, or all are integers: Qdrant takes such lists whole."""
     return any(all(isinstance(value, kind) for value in values) for kind in (str, int))
 
 
 def _is_text(value: Any) -> bool:
-    """Text that can be stored."""
+    """Return True for text that can be stored: without lone surrogates."""
     return isinstance(value, str) and is_whole(value)
 
 
@@ -256,38 +267,38 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, float) and math.isfinite(value)
 
 
-def _refused(filter_: MetadataFilter, why: str) -> UnsupportedFilter:
-    return UnsupportedFilter(f"{filter_.operator} cannot be honoured of {filter_.key!r} and {filter_.value!r}: {why}")
+def _make_error(filter_: MetadataFilter, reason: str) -> UnsupportedFilter:
+    return UnsupportedFilter(f"{filter_.operator} cannot filter {filter_.key!r} by {filter_.value!r}: {reason}")
 
 
-def _says_nothing(condition: Any) -> bool:
+def _matches_everything(condition: Any) -> bool:
     if not isinstance(condition, models.Filter):
         return False
-    must, should, must_not = (_listed(clause) for clause in (condition.must, condition.should, condition.must_not))
-    if must_not or condition.min_should is not None or not all(_says_nothing(part) for part in must):
+    must, should, must_not = (_to_list(clause) for clause in (condition.must, condition.should, condition.must_not))
+    if must_not or condition.min_should is not None or not all(_matches_everything(part) for part in must):
         return False
-    return not should or any(_says_nothing(part) for part in should)
+    return not should or any(_matches_everything(part) for part in should)
 
 
-def _listed(clause: Any) -> list[Any]:
+def _to_list(clause: Any) -> list[Any]:
     if clause is None:
         return []
     return clause if isinstance(clause, list) else [clause]
 
 
 _TESTS: dict[FilterOperator, Callable[[MetadataFilter], _Test]] = {
-    FilterOperator.EQ: lambda filter_: _equal(_scalar(filter_)),
-    FilterOperator.NE: lambda filter_: _outside([_scalar(filter_)]),
-    FilterOperator.IN: lambda filter_: _among(_scalars(filter_, splits=True)),
-    FilterOperator.NIN: lambda filter_: _outside(_scalars(filter_, splits=True)),
-    FilterOperator.GT: partial(_beyond, "gt"),
-    FilterOperator.GTE: partial(_beyond, "gte"),
-    FilterOperator.LT: partial(_beyond, "lt"),
-    FilterOperator.LTE: partial(_beyond, "lte"),
-    FilterOperator.TEXT_MATCH: _has_words,
-    FilterOperator.TEXT_MATCH_INSENSITIVE: _has_words,
-    FilterOperator.CONTAINS: lambda filter_: _in_array(_equal(_scalar(filter_))),
-    FilterOperator.ANY: lambda filter_: _in_array(_among(_scalars(filter_))),
-    FilterOperator.ALL: _has_all,
+    FilterOperator.EQ: lambda filter_: _test_equality(_read_scalar(filter_)),
+    FilterOperator.NE: lambda filter_: _test_exclusion([_read_scalar(filter_)]),
+    FilterOperator.IN: lambda filter_: _test_membership(_read_scalars(filter_, splits=True)),
+    FilterOperator.NIN: lambda filter_: _test_exclusion(_read_scalars(filter_, splits=True)),
+    FilterOperator.GT: partial(_test_bound, "gt"),
+    FilterOperator.GTE: partial(_test_bound, "gte"),
+    FilterOperator.LT: partial(_test_bound, "lt"),
+    FilterOperator.LTE: partial(_test_bound, "lte"),
+    FilterOperator.TEXT_MATCH: _test_words,
+    FilterOperator.TEXT_MATCH_INSENSITIVE: _test_words,
+    FilterOperator.CONTAINS: lambda filter_: _test_elements(_test_equality(_read_scalar(filter_))),
+    FilterOperator.ANY: lambda filter_: _test_elements(_test_membership(_read_scalars(filter_))),
+    FilterOperator.ALL: _test_all_elements,
 }
-"""What an operator that takes a value asks of one field."""
+"""The tests of operators that take a value."""

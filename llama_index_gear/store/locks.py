@@ -1,4 +1,4 @@
-"""Who may write what at a time: writers of the same passages take turns, others don't wait for each other.
+"""Locks on passages: writers of the same passages take turns; writers of different passages don't wait for each other.
 
 A flow makes its claim, acquires it inside `try`, and releases it in `finally`:
 
@@ -9,9 +9,10 @@ A flow makes its claim, acquires it inside `try`, and releases it in `finally`:
     finally:
         claim.release()
 
-Python runs the handler of a signal (Ctrl-C) between two bytecodes: when a function of Python begins, when a call has
-returned, when a loop goes round. So giving back is a single call of C, the first of the `finally`, which no interrupt
-can come before; and who waits looks again and again, so that there is nobody to tell, which an interrupt could prevent.
+Python runs the handler of a signal (Ctrl-C) between two bytecodes: when a Python function begins, when a call has
+returned, when a loop repeats. An interrupt can therefore skip any Python code that releases a lock or notifies a
+waiter. So `release` is a single call of a C function, the first in `finally`, which no interrupt can precede. And a
+waiter polls, so that nobody needs to notify it.
 """
 
 from __future__ import annotations
@@ -29,21 +30,21 @@ from llama_index_gear.errors import StoreError
 from llama_index_gear.flow import Request
 from llama_index_gear.fork_safety import free_in_child
 
-_PAUSE = 0.002  # seconds between two looks
+_POLL_SECONDS = 0.002  # between two polls
 
 
 @dataclass(eq=False)
 class Claim:
-    """Passages that somebody wants to write, or writes.
+    """A request for passages to write, waiting or served.
 
     Attributes:
-        locks: those of the passages' collection.
-        ids: of the passages; None: all.
-        ticket: its place among the claims, as they were made.
-        thread: who made it.
-        release: lets others have the passages; safe to repeat, and where nothing was taken. A function of C.
-        is_held: nobody else has the passages now.
-        loop: of an async call that has asked.
+        locks: the locks of the passages' collection.
+        ids: ids of the passages; None: all.
+        ticket: number of the claim; claims count up.
+        thread: id of the thread that made the claim.
+        release: unlocks the passages, by a C function. It may be called again, or without a lock.
+        is_held: True while the claim has the passages locked.
+        loop: event loop of the async call that waits or has waited; None for a sync call.
 
     """
 
@@ -55,96 +56,102 @@ class Claim:
     is_held: bool = False
     loop: asyncio.AbstractEventLoop | None = None
 
-    def take(self) -> None:
-        """Wait until nobody writes these passages, and have them.
+    def acquire(self) -> None:
+        """Wait until nobody else writes these passages, and lock them.
 
         Raises:
-            StoreError: an async call of this very thread writes them, and could not go on while this one waits.
+            StoreError: an async call on this thread's event loop writes them, and could not go on while this call
+                waits.
 
         """
-        while in_the_way := self.locks.try_acquire(self, is_blocking=True):
-            if any(other.thread == self.thread for other in in_the_way):
+        while blockers := self.locks.try_acquire(self, is_blocking=True):
+            if any(other.thread == self.thread for other in blockers):
                 raise StoreError(
                     "an async call writes the same passages on this thread's event loop, which a sync call "
                     "would block: await the async methods (async_add, adelete, …) instead"
                 )
-            while self.locks.has(in_the_way[-1]):
-                time.sleep(_PAUSE)
+            while self.locks.is_active(blockers[-1]):
+                time.sleep(_POLL_SECONDS)
 
-    async def atake(self) -> None:
-        """`take`, without blocking the event loop."""
+    async def aacquire(self) -> None:
+        """`acquire`, without blocking the event loop."""
         self.loop = asyncio.get_running_loop()
-        while in_the_way := self.locks.try_acquire(self, is_blocking=False):
-            while self.locks.has(in_the_way[-1]):  # noqa: ASYNC110 - an interrupt could prevent an event
-                await asyncio.sleep(_PAUSE)
+        while blockers := self.locks.try_acquire(self, is_blocking=False):
+            while self.locks.is_active(blockers[-1]):  # noqa: ASYNC110 - an interrupt could prevent an event
+                await asyncio.sleep(_POLL_SECONDS)
 
     @property
     def is_lost(self) -> bool:
-        """Whether nobody will give it back: a second Ctrl-C can close an event loop with calls that have not ended."""
+        """True if nobody will release the claim.
+
+        A second Ctrl-C can close an event loop whose calls have not ended.
+        """
         return self.loop is not None and self.loop.is_closed()
 
-    def meets(self, other: Claim) -> bool:
-        """Whether both are of the same passage."""
+    def overlaps(self, other: Claim) -> bool:
+        """Return True if both claims have a passage in common."""
         if self.ids is None or other.ids is None:
             return (self.ids is None or bool(self.ids)) and (other.ids is None or bool(other.ids))
         return not self.ids.isdisjoint(other.ids)
 
 
 class PassageLocks:
-    """Passages that are being written, in this process. A writer of all passages (None) has them to itself.
+    """The passages that are being written in this process. A claim to all passages (None) excludes every other.
 
-    Who asks first is served first, so that nobody waits for ever. Whoever has a claim asks for no other one.
+    Claims are served in the order in which they were made, so that none waits for ever. A caller that has a claim asks
+    for no other.
 
     Attributes:
-        clear_count: how often all passages were cleared, collections included.
+        clear_count: number of times that all passages were cleared, collections included.
 
     """
 
     def __init__(self) -> None:
         self.clear_count = 0
         self._tickets = itertools.count()
-        self._claims: dict[int, Claim] = {}  # of those who have passages or wait for them, by ticket
+        self._claims: dict[int, Claim] = {}  # held or waiting, by ticket
         self._lock = free_in_child(threading.Lock())
         free_in_child(self)
 
     @classmethod
-    def of(cls, engine: Hashable, collection_name: str) -> PassageLocks:
-        """Those of a collection, the same for all stores in this process that have it."""
+    def for_collection(cls, engine: Hashable, collection_name: str) -> PassageLocks:
+        """Return a collection's locks, which all its stores in this process share."""
         with _LOCK:
             if (locks := _SHARED.get((engine, collection_name))) is None:
                 locks = _SHARED[engine, collection_name] = cls()
             return locks
 
     def claim(self, ids: Set[str] | None) -> Claim:
-        """A claim to these passages (None: all), which asks for nothing before it is taken."""
+        """Make a claim to these passages (None: all). It is not queued before it is acquired."""
         ticket = next(self._tickets)
         return Claim(self, ids, ticket, threading.get_ident(), partial(self._claims.pop, ticket, None))
 
     def try_acquire(self, claim: Claim, *, is_blocking: bool) -> list[Claim]:
-        """Serve a claim if nobody is in its way; returns who is: who has what it wants, and who asked before it.
+        """Serve a claim if no other blocks it; return the claims that block it.
 
-        A call that blocks the event loop of its thread goes before those who wait: they may wait for that loop.
+        A claim is blocked by overlapping claims that are held, or that were made before it. A call that blocks the
+        event loop of its thread goes before those who wait: they may wait for that loop.
         """
         with self._lock:
             self._claims[claim.ticket] = claim
-            others = [other for other in list(self._claims.values()) if other is not claim and self.has(other)]
+            others = [other for other in list(self._claims.values()) if other is not claim and self.is_active(other)]
             is_urgent = is_blocking and any(other.thread == claim.thread for other in others)
-            in_the_way = [
+            blockers = [
                 other
                 for other in others
-                if other.meets(claim) and (other.is_held or (other.ticket < claim.ticket and not is_urgent))
+                if other.overlaps(claim) and (other.is_held or (other.ticket < claim.ticket and not is_urgent))
             ]
-            claim.is_held = not in_the_way
-        return in_the_way
+            claim.is_held = not blockers
+        return blockers
 
-    def has(self, claim: Claim) -> bool:
-        """Whether a claim was not given back yet; one that is lost is given back."""
+    def is_active(self, claim: Claim) -> bool:
+        """Return True if a claim is not yet released; a lost one is released here."""
         if claim.is_lost:
             claim.release()
         return claim.ticket in self._claims
 
     def _at_fork_reinit(self) -> None:
-        self._claims.clear()  # the child has none of the threads that would give them back
+        self._claims.clear()  # the child has none of the threads that would release them
 
 
 _SHARED: WeakValueDictionary[tuple[Hashable, str], PassageLocks] = WeakValueDictionary()
@@ -153,6 +160,6 @@ _LOCK = free_in_child(threading.Lock())
 
 @dataclass(frozen=True)
 class AcquirePassages(Request[None]):
-    """Wait until nobody writes what is claimed, and have it. Who makes the claim gives it back. Answer: None."""
+    """Wait until nobody else writes the claim's passages, and lock them. The flow releases the claim. Answer: None."""
 
     claim: Claim

@@ -1,4 +1,4 @@
-"""Looking a store over and mending it: what killed calls, other programs or another embedding model left behind."""
+"""Checks and repairs of a store, after killed calls, writes of other programs or another embedding model."""
 
 from __future__ import annotations
 
@@ -19,46 +19,46 @@ from llama_index_gear.flow import Flow, ask
 from llama_index_gear.nodes import DOC_KEYS, read_triples
 from llama_index_gear.requests import EmbedTexts, QdrantCall
 from llama_index_gear.store.collections import Collections
-from llama_index_gear.store.filters import around
+from llama_index_gear.store.filters import bound_float
 from llama_index_gear.store.passages import StoreReads
 from llama_index_gear.store.schema import (
     DENSE,
-    FACT,
-    any_of,
+    TRIPLE_FIELDS,
+    build_passage_payload,
+    build_triple_payload,
     is_triple,
-    passage_payload,
+    match_any,
     read_passages,
     to_stored_triple,
-    triple_payload,
 )
 from llama_index_gear.store.writes import StoreDeletes, StoreWrites
 
 SAMPLE = 16
-"""Passages and triples whose embeddings are made again, to compare."""
-_PASSAGES = 256  # a page
-# Cosines of a stored vector and the one that the model makes, below which another model made it. The words of a triple
-# are known; those that a passage was embedded with may have been others than LlamaIndex's (other metadata, say).
-_ALIKE_PASSAGES, _ALIKE_TRIPLES = 0.5, 0.9
+"""Number of passages, and of triples, that `check` embeds again to compare the vectors."""
+_PAGE = 256  # passages a page
+# If a stored vector's cosine with the model's is below these, another model made it. A triple's text is known; a
+# passage may have been embedded with another text than LlamaIndex's (with other metadata, say).
+_MIN_PASSAGE_COSINE, _MIN_TRIPLE_COSINE = 0.5, 0.9
 
 
 @dataclass(frozen=True)
 class StoreReport:
-    """What `GeARVectorStore.check` found.
+    """The result of `GeARVectorStore.check`.
 
     Attributes:
-        passages: how many there are.
-        triples: how many there are.
-        incomplete: ids of passages that lack triples which they state; mended by `repair`.
-        outdated: ids of passages with triples that they no longer state, or whose metadata, or their triples', is not
-            what filters see; mended by `repair`: what the passage itself has counts.
-        without_tenant: ids of passages that no tenant has though the store has a `tenant_field`: nobody sees them. Add
-            them again with their tenant, to the store itself (not to a tenant's, which may not take them).
-        orphaned: ids of passages that are gone and left triples; these are deleted by `repair`.
+        passages: number of passages.
+        triples: number of triples.
+        incomplete: ids of passages with a triple that is not stored. `repair` stores it.
+        outdated: ids of passages with a stored triple that they no longer state, or with metadata that differs from
+            what filters see of them or of their triples. `repair` makes all follow the passage itself.
+        without_tenant: ids of passages without a tenant, in a store with a `tenant_field`: no tenant sees them. Add
+            them again with their tenant, through the whole store (a tenant's store may not take them).
+        orphaned: ids of deleted passages whose triples are still stored. `repair` deletes these.
         foreign: ids of points, in either collection, that hold no passage or no triple: another program wrote them.
-            Nothing reads them; delete them with the store's `client`, or keep to another `collection_name`.
-        passage_agreement: median cosine, of a sample, of a passage's stored embedding and the store's `embed_model`'s
-            (1 if that made it); None if nothing was compared.
-        triple_agreement: the same of triples, but the lowest.
+            Nothing reads them. Delete them with the store's `client`, or use another `collection_name`.
+        passage_agreement: median cosine, over a sample, between a passage's stored embedding and the one that
+            `embed_model` makes (1 if it made the stored one); None if nothing was compared.
+        triple_agreement: lowest such cosine over a sample of triples; None if nothing was compared.
 
     """
 
@@ -74,21 +74,21 @@ class StoreReport:
 
     @property
     def wrong_embedder(self) -> bool:
-        """Whether another model than the store's embedded passages (agreement below 0.5) or triples (below 0.9)."""
-        bounds = ((self.passage_agreement, _ALIKE_PASSAGES), (self.triple_agreement, _ALIKE_TRIPLES))
-        return any(agreement is not None and agreement < bound for agreement, bound in bounds)
+        """True if another model embedded the passages (agreement below 0.5) or the triples (below 0.9)."""
+        cosines = ((self.passage_agreement, _MIN_PASSAGE_COSINE), (self.triple_agreement, _MIN_TRIPLE_COSINE))
+        return any(agreement is not None and agreement < minimum for agreement, minimum in cosines)
 
     @property
     def ok(self) -> bool:
-        """Whether all is well."""
-        wrong = (self.incomplete, self.outdated, self.orphaned, self.without_tenant, self.foreign)
-        return not (any(wrong) or self.wrong_embedder)
+        """True if nothing is wrong."""
+        faults = (self.incomplete, self.outdated, self.orphaned, self.without_tenant, self.foreign)
+        return not (any(faults) or self.wrong_embedder)
 
     def __str__(self) -> str:
-        """What is there and what is wrong, in one line."""
-        wrong = [
-            f"{len(ids)} {what} ({', '.join(ids[:3])}{', …' if len(ids) > 3 else ''})"
-            for ids, what in (
+        """Format the counts and the faults as one line."""
+        faults = [
+            f"{len(ids)} {fault} ({', '.join(ids[:3])}{', …' if len(ids) > 3 else ''})"
+            for ids, fault in (
                 (self.incomplete, "passages without all of their triples"),
                 (self.outdated, "passages with outdated triples or metadata"),
                 (self.orphaned, "passages gone, whose triples are left"),
@@ -98,16 +98,16 @@ class StoreReport:
             if ids
         ]
         if self.wrong_embedder:
-            wrong.append(
+            faults.append(
                 f"embedded by another model (cosines: passages {self.passage_agreement}, triples "
                 f"{self.triple_agreement})"
             )
-        return f"{self.passages} passages, {self.triples} triples: {'; '.join(wrong) or 'in order'}"
+        return f"{self.passages} passages, {self.triples} triples: {'; '.join(faults) or 'in order'}"
 
 
 @dataclass
-class _Wrong:
-    """Ids of passages that something is wrong with, and how many triples belong to passages that are there."""
+class _Findings:
+    """Ids of passages and points with faults, and the number of triples whose passages are stored."""
 
     incomplete: list[str] = field(default_factory=list)
     outdated: list[str] = field(default_factory=list)
@@ -118,7 +118,7 @@ class _Wrong:
 
 @dataclass(frozen=True)
 class StoreChecks:
-    """The side of a store that looks after it."""
+    """The flows that check and repair a store."""
 
     collections: Collections
     reads: StoreReads
@@ -131,19 +131,21 @@ class StoreChecks:
         check_counts(least=0, sample_size=sample_size)
         passages, has_passages = yield from self._count_flow(self.collections.passages)
         triples, has_triples = yield from self._count_flow(self.collections.triples)
-        wrong = _Wrong()
+        findings = _Findings()
         if has_passages:
-            yield from self.collections.exists_flow()  # or complains of another program's collection
-            wrong = yield from self._compare_flow(has_triples, passages)
-        orphaned = (yield from self._orphans_flow(has_passages, triples, wrong)) if wrong.owned < triples else []
+            yield from self.collections.exists_flow()  # raises if the collection is another program's
+            findings = yield from self._find_faults_flow(has_triples, passages)
+        orphaned = (
+            (yield from self._find_orphans_flow(has_passages, triples, findings)) if findings.owned < triples else []
+        )
         return StoreReport(
             passages,
             triples,
-            tuple(wrong.incomplete),
-            tuple(wrong.outdated),
+            tuple(findings.incomplete),
+            tuple(findings.outdated),
             tuple(orphaned),
-            tuple(wrong.without_tenant),
-            tuple(wrong.foreign),
+            tuple(findings.without_tenant),
+            tuple(findings.foreign),
             (yield from self._compare_passages_flow(sample_size)) if sample_size and has_passages else None,
             (yield from self._compare_triples_flow(sample_size)) if sample_size and has_triples else None,
         )
@@ -159,96 +161,108 @@ class StoreChecks:
             )
         if (
             yield from self.collections.exists_flow()
-        ) and self.collections.dimension:  # LlamaIndex makes passages alone
+        ) and self.collections.dimension:  # LlamaIndex's own store makes no collection of triples
             yield from self.writes.prepare_flow(self.collections.dimension)
         if reembed:
             yield from self._reembed_flow(report.passages)
         else:
-            for some in _slices(sorted({*report.incomplete, *report.outdated}), _PASSAGES):
-                nodes = yield from self.reads.get_flow(list(some), None, None)
+            for passage_ids in _split(sorted({*report.incomplete, *report.outdated}), _PAGE):
+                nodes = yield from self.reads.get_flow(list(passage_ids), None, None)
                 yield from self.writes.rewrite_flow(nodes, embed_triples=False)
-        for some in _slices(report.orphaned, _PASSAGES):
-            yield from self.deletes.delete_triples_flow(some)
+        for passage_ids in _split(report.orphaned, _PAGE):
+            yield from self.deletes.delete_triples_flow(passage_ids)
         return (yield from self.check_flow(SAMPLE))
 
     def _count_flow(self, name: str) -> Flow[tuple[int, bool]]:
-        """How many points a collection has, and whether it is there."""
+        """Count the points of a collection; return also True if it exists."""
         exists = yield from ask(QdrantCall("collection_exists", {"collection_name": name}))
         if not exists:
             return 0, False
         counted = yield from ask(QdrantCall("count", {"collection_name": name, "exact": True}))
         return counted.count, True
 
-    def _compare_flow(self, has_triples: bool, passages: int) -> Flow[_Wrong]:
-        """What is wrong with the passages that are there."""
-        wrong, offset = _Wrong(), None
+    def _find_faults_flow(self, has_triples: bool, passages: int) -> Flow[_Findings]:
+        """Compare every stored passage with its triples; collect the faults."""
+        findings, offset = _Findings(), None
         with tqdm(total=passages, desc="Checking passages", disable=not self.show_progress) as bar:
             while True:
                 points, offset = yield from self.collections.page_flow(
-                    self.collections.passages, None, payload=True, vectors=False, limit=_PASSAGES, offset=offset
+                    self.collections.passages, None, payload=True, vectors=False, limit=_PAGE, offset=offset
                 )
-                read, foreign = read_passages(points)
-                wrong.foreign += foreign
-                stored = (yield from self._triples_flow([node for node, _ in read])) if has_triples and read else {}
-                for node, point in read:
-                    own = stored.get(node.node_id, {})
+                entries, foreign = read_passages(points)
+                findings.foreign += foreign
+                stored = (
+                    (yield from self._read_triples_flow([node for node, _ in entries]))
+                    if has_triples and entries
+                    else {}
+                )
+                for node, point in entries:
+                    payloads = stored.get(node.node_id, {})
                     wanted = {triple.id(node.node_id) for triple in read_triples(node)}
-                    shared = _plain(triple_payload(node))
-                    wrong.owned += len(own)
-                    if not wanted <= own.keys():
-                        wrong.incomplete.append(node.node_id)
+                    shared = _round_trip(build_triple_payload(node))
+                    findings.owned += len(payloads)
+                    if not wanted <= payloads.keys():
+                        findings.incomplete.append(node.node_id)
                     if (
-                        not own.keys() <= wanted
-                        or any(_differs(payload, shared) for payload in own.values())
-                        or _is_mislabelled(point.payload, _plain(passage_payload(node)))
+                        not payloads.keys() <= wanted
+                        or any(_differs(payload, shared) for payload in payloads.values())
+                        or _is_payload_outdated(point.payload, _round_trip(build_passage_payload(node)))
                     ):
-                        wrong.outdated.append(node.node_id)
+                        findings.outdated.append(node.node_id)
                     if not self.writes.tenancy.is_owned(node):
-                        wrong.without_tenant.append(node.node_id)
+                        findings.without_tenant.append(node.node_id)
                 bar.update(len(points))
                 if offset is None:
-                    return wrong
+                    return findings
 
-    def _triples_flow(self, nodes: Sequence[BaseNode]) -> Flow[dict[str, dict[str, dict[str, Any]]]]:
-        """Passage → id of a triple of its → payload."""
-        match_ = models.Filter(must=[any_of("passage_id", [node.node_id for node in nodes])])
+    def _read_triples_flow(self, nodes: Sequence[BaseNode]) -> Flow[dict[str, dict[str, dict[str, Any]]]]:
+        """Read the payloads of the passages' triples: passage id → triple id → payload."""
+        match_ = models.Filter(must=[match_any("passage_id", [node.node_id for node in nodes])])
         points = yield from self.collections.scroll_flow(self.collections.triples, match_, payload=True, vectors=False)
-        found: dict[str, dict[str, dict[str, Any]]] = {}
+        payloads: dict[str, dict[str, dict[str, Any]]] = {}
         for point in points:
-            found.setdefault(point.payload["passage_id"], {})[str(point.id)] = point.payload
-        return found
+            payloads.setdefault(point.payload["passage_id"], {})[str(point.id)] = point.payload
+        return payloads
 
-    def _orphans_flow(self, has_passages: bool, triples: int, wrong: _Wrong) -> Flow[list[str]]:
-        """Passages that triples belong to, and that are not there; what is no triple goes among the foreign points."""
+    def _find_orphans_flow(self, has_passages: bool, triples: int, findings: _Findings) -> Flow[list[str]]:
+        """Find the passage ids that triples name and that are not stored.
+
+        Points that hold no triple are added to the foreign ones.
+        """
         missing: dict[str, None] = {}
         offset = None
         with tqdm(total=triples, desc="Checking triples", disable=not self.show_progress) as bar:
             while True:
                 points, offset = yield from self.collections.page_flow(
-                    self.collections.triples, None, payload=FACT, vectors=False, offset=offset
+                    self.collections.triples, None, payload=TRIPLE_FIELDS, vectors=False, offset=offset
                 )
-                wrong.foreign += [str(point.id) for point in points if not is_triple(point)]
-                owners = list({point.payload["passage_id"]: None for point in points if is_triple(point)})
-                there = (yield from self.collections.present_flow(owners)) if has_passages else set()
-                missing.update(dict.fromkeys(owner for owner in owners if owner not in there))
+                findings.foreign += [str(point.id) for point in points if not is_triple(point)]
+                passage_ids = list({point.payload["passage_id"]: None for point in points if is_triple(point)})
+                present = (yield from self.collections.find_present_flow(passage_ids)) if has_passages else set()
+                missing.update(dict.fromkeys(passage_id for passage_id in passage_ids if passage_id not in present))
                 bar.update(len(points))
                 if offset is None:
                     return list(missing)
 
     def _compare_passages_flow(self, sample_size: int) -> Flow[float | None]:
-        read, _ = read_passages((yield from self._sample_flow(self.collections.passages, sample_size)))
-        texts = [node.get_content(metadata_mode=MetadataMode.EMBED) for node, _ in read]
-        cosines = yield from self._cosines_flow([point for _, point in read], texts)
+        passages, _ = read_passages((yield from self._read_sample_flow(self.collections.passages, sample_size)))
+        texts = [node.get_content(metadata_mode=MetadataMode.EMBED) for node, _ in passages]
+        cosines = yield from self._compute_cosines_flow([point for _, point in passages], texts)
         return round(statistics.median(cosines), 4) if cosines else None
 
     def _compare_triples_flow(self, sample_size: int) -> Flow[float | None]:
-        points = list(filter(is_triple, (yield from self._sample_flow(self.collections.triples, sample_size))))
-        cosines = yield from self._cosines_flow(points, [to_stored_triple(point, 0.0).triple.text for point in points])
+        points = list(filter(is_triple, (yield from self._read_sample_flow(self.collections.triples, sample_size))))
+        cosines = yield from self._compute_cosines_flow(
+            points, [to_stored_triple(point, 0.0).triple.text for point in points]
+        )
         return round(min(cosines), 4) if cosines else None
 
-    def _sample_flow(self, name: str, sample_size: int) -> Flow[list[Any]]:
-        """Points spread evenly over all ids, which are hashes: a repair that was killed leaves none out for long."""
-        found = {}
+    def _read_sample_flow(self, name: str, sample_size: int) -> Flow[list[Any]]:
+        """Read points spread evenly over all ids.
+
+        Ids are hashes, so a sample also has points that a killed repair did not reach.
+        """
+        sample = {}
         for number in range(sample_size):
             points, _ = yield from self.collections.page_flow(
                 name,
@@ -258,17 +272,17 @@ class StoreChecks:
                 limit=1,
                 offset=str(uuid.UUID(int=number * 2**128 // sample_size)),
             )
-            found.update({str(point.id): point for point in points})
-        return [point for point in found.values() if DENSE in (point.vector or {})]
+            sample.update({str(point.id): point for point in points})
+        return [point for point in sample.values() if DENSE in (point.vector or {})]
 
-    def _cosines_flow(self, points: Sequence[Any], texts: Sequence[str]) -> Flow[list[float]]:
+    def _compute_cosines_flow(self, points: Sequence[Any], texts: Sequence[str]) -> Flow[list[float]]:
         if not points:
             return []
         vectors = yield from ask(EmbedTexts(texts))
-        return [_cosine(point.vector[DENSE], vector) for point, vector in zip(points, vectors, strict=True)]
+        return [_compute_cosine(point.vector[DENSE], vector) for point, vector in zip(points, vectors, strict=True)]
 
     def _reembed_flow(self, passages: int) -> Flow[None]:
-        """Every passage's and every triple's vectors, by the store's model; the ids stay, and so does their order."""
+        """Embed all passages and triples again with the store's model; their ids stay, and so does their order."""
         offset = None
         with tqdm(total=passages, desc="Embedding again", disable=not self.show_progress) as bar:
             while passages:
@@ -292,41 +306,44 @@ class StoreChecks:
                     return
 
 
-def _plain(payload: dict[str, Any]) -> dict[str, Any]:
-    """As an engine gives it back."""
+def _round_trip(payload: dict[str, Any]) -> dict[str, Any]:
+    """Return the payload as an engine returns it."""
     return json.loads(json.dumps(payload))  # type: ignore[no-any-return]
 
 
-def _is_mislabelled(payload: dict[str, Any], own: dict[str, Any]) -> bool:
-    """Whether filters see something else than the passage has. LlamaIndex's own store names no document "None"."""
-    keys = (payload.keys() | own.keys()) - {"_node_content", "_node_type"}
+def _is_payload_outdated(payload: dict[str, Any], expected: dict[str, Any]) -> bool:
+    """Return True if filters see another value than the passage has.
+
+    LlamaIndex's own store writes "None" where a passage has no document; that is no fault.
+    """
+    keys = (payload.keys() | expected.keys()) - {"_node_content", "_node_type"}
     keys -= {key for key in DOC_KEYS if payload.get(key) == "None"}
-    return any(not _is_same(payload.get(key), own.get(key)) for key in keys)
+    return any(not _is_equal(payload.get(key), expected.get(key)) for key in keys)
 
 
 def _differs(payload: dict[str, Any], shared: dict[str, Any]) -> bool:
-    return any(not _is_same(payload.get(key), value) for key, value in shared.items())
+    return any(not _is_equal(payload.get(key), value) for key, value in shared.items())
 
 
-def _is_same(stored: Any, own: Any) -> bool:
-    """The engine has what the passage has, but for the last places of floats, which it loses."""
-    match stored, own:
+def _is_equal(stored: Any, expected: Any) -> bool:
+    """Return True if the stored value is the expected one; floats may differ in the last places."""
+    match stored, expected:
         case dict(), dict():
-            return stored.keys() == own.keys() and all(_is_same(stored[key], own[key]) for key in own)
+            return stored.keys() == expected.keys() and all(_is_equal(stored[key], expected[key]) for key in expected)
         case list(), list():
-            return len(stored) == len(own) and all(map(_is_same, stored, own))
+            return len(stored) == len(expected) and all(map(_is_equal, stored, expected))
         case (float(), int() | float()) | (int(), float()):
-            low, high = around(float(own))
+            low, high = bound_float(float(expected))
             return low <= float(stored) <= high
-    return bool(stored == own)
+    return bool(stored == expected)
 
 
-def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
+def _compute_cosine(one: Sequence[float], other: Sequence[float]) -> float:
     if len(one) != len(other):
         return 0.0
     a, b = np.asarray(one), np.asarray(other)
     return float(a @ b / max(float(np.linalg.norm(a) * np.linalg.norm(b)), 1e-12))
 
 
-def _slices(ids: Sequence[str], size: int) -> Iterable[Sequence[str]]:
+def _split(ids: Sequence[str], size: int) -> Iterable[Sequence[str]]:
     return (ids[start : start + size] for start in range(0, len(ids), size))

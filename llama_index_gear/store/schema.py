@@ -1,4 +1,4 @@
-"""How passages and triples look in Qdrant: ids, payloads, vectors; pure translation, no calls."""
+"""The form of passages and triples in Qdrant: ids, payloads and vectors. Pure translation, no calls."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from llama_index_gear.triple import NAMESPACE, StoredTriple, Triple
 DENSE = DEFAULT_DENSE_VECTOR_NAME
 SPARSE = DEFAULT_SPARSE_VECTOR_NAME
 DOC_ID = DOCUMENT_ID_KEY
-NODE = ["_node_content", "_node_type"]
-"""What is read of a passage's payload to make its node."""
-EXTRACTED_NODE = [*NODE, EXTRACTION_KEY]
-"""The same, and how its extraction went."""
-UNSEEN = (*NODE, TRIPLES_KEY)
-"""What filters don't see of a passage."""
+NODE_FIELDS = ["_node_content", "_node_type"]
+"""Payload fields that are read to make a passage's node."""
+EXTRACTED_NODE_FIELDS = [*NODE_FIELDS, EXTRACTION_KEY]
+"""The same fields, and the record of the passage's extraction."""
+HIDDEN_FIELDS = (*NODE_FIELDS, TRIPLES_KEY)
+"""Payload fields of a passage that filters do not see."""
 OUTCOME = "outcome"
-"""What filters see of its extraction."""
-FACT = ["passage_id", "subject", "predicate", "object", "entities", "names"]
-"""What is read of a triple's payload."""
+"""The field of a passage's extraction record that filters see."""
+TRIPLE_FIELDS = ["passage_id", "subject", "predicate", "object", "entities", "names"]
+"""Payload fields that are read to make a triple."""
 
 
-def vectors_config(dimension: int, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Dense cosine vectors and BM25 weights with inverse document frequency, for a new collection."""
+def build_vectors_config(dimension: int, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Build the vectors' settings of a new collection: dense vectors (cosine) and BM25 weights (with IDF)."""
     dense = models.VectorParams(**{**options, "size": dimension, "distance": models.Distance.COSINE})
     return {
         "vectors_config": {DENSE: dense},
@@ -43,7 +43,7 @@ def vectors_config(dimension: int, options: Mapping[str, Any]) -> dict[str, Any]
     }
 
 
-def nearest(
+def build_query(
     vector: Any,
     limit: int,
     match_: models.Filter | None,
@@ -51,19 +51,22 @@ def nearest(
     payload: bool | list[str],
     using: str = DENSE,
 ) -> models.QueryRequest:
-    """One query of a batch: the points nearest to a dense or sparse vector; without one, those that match, by id."""
+    """Build one query of a batch, for the points nearest to a dense or sparse vector.
+
+    Without a vector the query returns the points that match, by id.
+    """
     return models.QueryRequest.model_construct(
         query=vector, using=using, limit=limit, filter=match_, with_payload=payload, with_vector=False
     )
 
 
-def sparse_vector(vector: Any) -> models.SparseVector:
-    """Edge's sparse vector as Qdrant's."""
+def to_sparse_vector(vector: Any) -> models.SparseVector:
+    """Convert Edge's sparse vector to Qdrant's."""
     return models.SparseVector.model_construct(indices=vector.indices, values=vector.values)
 
 
 def point_id_of(node_id: str) -> str:
-    """The node's id if Qdrant takes it (a UUID), else a UUID made of it."""
+    """Return the node's id if Qdrant takes it (a UUID), else a UUID derived from it."""
     check_characters(node_id=node_id)
     try:
         if str(uuid.UUID(node_id)) == node_id:
@@ -74,23 +77,23 @@ def point_id_of(node_id: str) -> str:
 
 
 def to_node(point: Any) -> BaseNode:
-    """The node that a passage point holds, with its embedding if it was asked for.
+    """Read the node from a passage's point, with its embedding if that was requested.
 
     Raises:
-        StoreError: it holds none.
+        StoreError: the point holds no passage.
 
     """
     try:
         node = metadata_dict_to_node(point.payload or {})
     except (TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
-        raise _foreign(point, "passage", error) from error
+        raise _make_foreign_error(point, "passage", error) from error
     if isinstance(point.vector, dict):
         node.embedding = point.vector.get(DENSE)
     return node
 
 
 def read_passages(points: Sequence[Any]) -> tuple[list[tuple[BaseNode, Any]], list[str]]:
-    """The nodes that points hold, each with its point; and the ids of the points that hold none."""
+    """Read the nodes from points, each with its point; return also the ids of points that hold no passage."""
     read, foreign = [], []
     for point in points:
         try:
@@ -100,26 +103,26 @@ def read_passages(points: Sequence[Any]) -> tuple[list[tuple[BaseNode, Any]], li
     return read, foreign
 
 
-def _foreign(point: Any, kind: str, error: Exception) -> StoreError:
-    why = str(error).partition("\n")[0]
+def _make_foreign_error(point: Any, kind: str, error: Exception) -> StoreError:
+    reason = str(error).partition("\n")[0]
     return StoreError(
-        f"point {str(point.id)!r} holds no {kind} ({type(error).__name__}: {why}): another program wrote it. check() "
-        "names all such points: delete them with the store's client, or choose another collection_name and ingest "
-        "into it"
+        f"point {str(point.id)!r} holds no {kind} ({type(error).__name__}: {reason}): another program wrote it. "
+        "check() names all such points: delete them with the store's client, or choose another collection_name and "
+        "ingest into it"
     )
 
 
-def shared_call(point: Any) -> str:
-    """The call of an extractor that a passage shared with others; empty if none."""
+def get_shared_call_id(point: Any) -> str:
+    """Return the id of the extraction call that a passage shared with others; empty if there is none."""
     record = point.payload.get(EXTRACTION_KEY)
     return str(record.get("shared_call_id") or "") if isinstance(record, dict) else ""
 
 
 def to_stored_triple(point: Any, score: float) -> StoredTriple:
-    """The triple that a point holds.
+    """Read the triple from a point.
 
     Raises:
-        StoreError: it holds none.
+        StoreError: the point holds no triple.
 
     """
     payload = point.payload or {}
@@ -127,12 +130,12 @@ def to_stored_triple(point: Any, score: float) -> StoredTriple:
         triple = Triple(payload["subject"], payload["predicate"], payload["object"])
         entities = tuple(payload["entities"] or payload.get("names", ()))
     except (TripleError, TypeError, KeyError) as error:
-        raise _foreign(point, "triple", error) from error
+        raise _make_foreign_error(point, "triple", error) from error
     return StoredTriple(str(point.id), triple, payload.get("passage_id", ""), score, entities)
 
 
 def is_triple(point: Any) -> bool:
-    """Whether a point holds a triple of a passage."""
+    """Return True if the point holds a triple of a passage."""
     try:
         owner: Any = to_stored_triple(point, 0.0).passage_id
     except StoreError:
@@ -140,30 +143,30 @@ def is_triple(point: Any) -> bool:
     return isinstance(owner, str) and bool(owner)
 
 
-def triple_payload(node: BaseNode) -> dict[str, Any]:
-    """What a passage's triples have in common: whose they are, and all that filters see of the passage."""
+def build_triple_payload(node: BaseNode) -> dict[str, Any]:
+    """Build what the payloads of a passage's triples share: the passage's id and what filters see of it."""
     metadata = node_to_metadata_dict(without_explanation(node), remove_text=True, flat_metadata=False)
-    document = document_of(node)
-    for key in (*UNSEEN, *triple_metadata_keys(node)):
+    document = get_document_id(node)
+    for key in (*HIDDEN_FIELDS, *triple_metadata_keys(node)):
         metadata.pop(key, None)
     if isinstance(record := metadata.get(EXTRACTION_KEY), dict):
         metadata[EXTRACTION_KEY] = {OUTCOME: record.get(OUTCOME)}
     return {"passage_id": node.node_id, DOC_ID: document, "metadata": {**metadata, **dict.fromkeys(DOC_KEYS, document)}}
 
 
-def passage_payload(node: BaseNode) -> dict[str, Any]:
-    """What a passage's point holds: the node as JSON, and beside it what filters see."""
+def build_passage_payload(node: BaseNode) -> dict[str, Any]:
+    """Build the payload of a passage's point: the node as JSON, and the fields that filters see."""
     payload = node_to_metadata_dict(without_explanation(node), flat_metadata=False)
-    payload.pop(TRIPLES_KEY, None)  # they stay in the node's own JSON
-    payload.update(dict.fromkeys(DOC_KEYS, document_of(node)))
+    payload.pop(TRIPLES_KEY, None)  # they are in the node's own JSON
+    payload.update(dict.fromkeys(DOC_KEYS, get_document_id(node)))
     return payload
 
 
-def document_of(node: BaseNode) -> str:
-    """The document that a passage belongs to; a passage that was never split from one is its own."""
+def get_document_id(node: BaseNode) -> str:
+    """Return the id of a passage's document; a passage that was never split from one is its own document."""
     return node.ref_doc_id or node.node_id
 
 
-def any_of(key: str, values: Sequence[str]) -> models.FieldCondition:
-    """The field has one of these values."""
+def match_any(key: str, values: Sequence[str]) -> models.FieldCondition:
+    """Build the condition that the field has one of these values."""
     return models.FieldCondition(key=key, match=models.MatchAny(any=list(values)))

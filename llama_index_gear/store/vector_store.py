@@ -1,4 +1,4 @@
-"""Where passages and triples live: two Qdrant collections that change together, as one LlamaIndex vector store."""
+"""Passages and triples in two Qdrant collections that change together, as one LlamaIndex vector store."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from llama_index_gear.requests import (
     RunFunction,
     SearchTriples,
 )
-from llama_index_gear.store.collections import TRIPLE_WORDS, Collections, encoder
-from llama_index_gear.store.connection import NAME_FIRST, BoundToProcess, Connection, embedded_client
-from llama_index_gear.store.copy import check_alike, copy_flow
+from llama_index_gear.store.collections import TRIPLE_AVG_LEN, Collections, make_encoder
+from llama_index_gear.store.connection import NAME_FIRST, BoundToProcess, Connection, make_embedded_client
+from llama_index_gear.store.copy import check_compatible, copy_flow
 from llama_index_gear.store.edge.client import EdgeClient
 from llama_index_gear.store.locks import PassageLocks
 from llama_index_gear.store.maintenance import SAMPLE, StoreChecks, StoreReport
-from llama_index_gear.store.passages import StoreReads, native_filter
+from llama_index_gear.store.passages import StoreReads, read_native_filter
 from llama_index_gear.store.triples import TripleReads
 from llama_index_gear.store.writes import StoreDeletes, StoreWrites
 from llama_index_gear.tenancy import Tenancy
@@ -53,50 +53,50 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
     """Passages and triples in Qdrant, as one LlamaIndex vector store (design: GeAR §3's two aligned indexes).
 
     Use it wherever LlamaIndex takes a vector store: `IngestionPipeline(vector_store=…)`, `VectorStoreIndex`,
-    `StorageContext`. A node that carries triples (see `GeARTripleExtractor`) brings them along; a node that is
-    replaced or deleted takes them away.
+    `StorageContext`. Adding a node also adds the triples that it carries (see `GeARTripleExtractor`). Replacing or
+    deleting a node removes its triples.
 
     - Collection `<collection_name>`: passages, in the layout of LlamaIndex's `QdrantVectorStore`, which can open it.
     - Collection `<collection_name>_triples`: one point a triple, with `passage_id`, `doc_id`, `subject`, `predicate`,
-      `object`, `entities` (the two entity keys) and, under `metadata`, the passage's metadata, so that a filter binds
-      triples as it binds passages.
+      `object`, `entities` (the two entity keys) and, under `metadata`, the passage's metadata, so that filters apply
+      to triples as they do to passages.
 
-    Both hold a dense vector and a BM25 sparse vector a point. `add` writes the new triples, then the passages, and then
-    removes outdated triples: a passage that is there has all its triples, and a call that was killed is mended by
-    repeating it. Nothing is opened or created before the first call.
+    Every point of both collections has a dense vector and a BM25 sparse vector. `add` writes the new triples, then the
+    passages, then removes outdated triples. So a stored passage has all its triples, and repeating a call that was
+    killed repairs what it left behind. Nothing is opened or created before the first call.
 
     Args:
         collection_name: name of the passages' collection. Default "gear".
         client: a `QdrantClient` (a server, a cluster, `":memory:"`); for an embedded store use `from_path`.
         aclient: the async client of the same server; without it async calls run `client` in worker threads.
-        url: a server's address, "http://localhost:6333", instead of clients: both are made, and closed with the store.
-        api_key: the server's, beside `url`. Default: none.
-        embed_model: embeds triples, and queries that come as text. Must be the one that embeds the passages.
-            Default: LlamaIndex's `Settings.embed_model`, looked up when first needed.
+        url: a server's address, "http://localhost:6333", in place of clients: the store makes both and closes them.
+        api_key: the server's API key, for use with `url`. Default: none.
+        embed_model: the model that embeds triples, and queries given as text. It must be the model that embeds the
+            passages. Default: LlamaIndex's `Settings.embed_model`, looked up when first needed.
         batch_size: passages a write. Default 64.
         language: of the BM25 stemmer and stop words, as Qdrant names it. Default "english".
-        bm25_avg_len: what BM25's length normalisation takes for an average passage, stop words left out.
-            Default 60, that is about 100 words of English; for larger chunks set it accordingly before ingesting.
-        tenant_field: the metadata field that names the tenant of a passage, if several share the store. Then nothing is
-            answered, replaced or deleted unless a tenant is named: ask `for_tenant(…)`, or pass filters that name one.
-            Only `check`, `repair`, `copy_to`, `bulk_load` and `clear` are about all tenants. Default: no tenants.
+        bm25_avg_len: length of an average passage, for BM25's length normalization, in words without stop words.
+            Default 60, which is about 100 words of English. Set it to the length of your chunks before ingesting.
+        tenant_field: metadata field that names a passage's tenant, if several tenants share the store. Then every read,
+            replacement and deletion needs a tenant: use `for_tenant(…)`, or pass filters that name one. Only `check`,
+            `repair`, `copy_to`, `bulk_load` and `clear` concern all tenants. Default: no tenants.
         payload_indexes: metadata fields to index, as LlamaIndex's Qdrant store takes them:
-            `[{"field_name": "year", "field_schema": PayloadSchemaType.INTEGER}]`. Filters work without, slower.
-        collection_options: how a server makes both collections: `shard_number`, `replication_factor`,
+            `[{"field_name": "year", "field_schema": PayloadSchemaType.INTEGER}]`. Filters on others work, slower.
+        collection_options: settings with which a server creates both collections: `shard_number`, `replication_factor`,
             `write_consistency_factor`, `on_disk_payload`, `hnsw_config`, `optimizers_config`, `quantization_config`, …;
-            keywords of `QdrantClient.create_collection`. The embedded engine refuses what it has no answer for.
-        vector_options: how it keeps the dense vectors: `on_disk`, `datatype`, …; fields of Qdrant's `VectorParams`.
-        search_params: how it searches dense vectors: `hnsw_ef`, `exact`, and with quantization
+            keywords of `QdrantClient.create_collection`. The embedded engine refuses those that it does not support.
+        vector_options: settings of the dense vectors: `on_disk`, `datatype`, …; fields of Qdrant's `VectorParams`.
+        search_params: settings of dense searches: `hnsw_ef`, `exact`, and with quantization
             `SearchParams(quantization=QuantizationSearchParams(rescore=True, oversampling=2.0))`.
-        show_progress: a progress bar while adding. Default False.
+        show_progress: show a progress bar while adding. Default False.
 
     Raises:
-        ArgumentError: there is neither a client nor a url, there are both, or an argument is of another kind.
+        ArgumentError: neither a client nor a url is given, or both are, or an argument has the wrong type.
         StoreLockedError: (from any call) another process has the embedded store open.
         EmbeddingError: (from `add` and queries) an embedding is missing or has another dimension than the collection.
-        UnsupportedFilter: (from any call with filters) one that says nothing, or that Qdrant cannot express.
-        TenantError: (from any call but those about all tenants) there is a `tenant_field`, and no tenant is named; or
-            another's passages are meant.
+        UnsupportedFilter: (from any call with filters) a filter has no condition, or Qdrant cannot express it.
+        TenantError: (from any call but those about all tenants) there is a `tenant_field`, and the call names no tenant
+            or concerns another tenant's passages.
 
     """
 
@@ -146,7 +146,7 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
         check_kinds(dict, hint=example, payload_indexes=payload_indexes)
         options: dict[str, Any] = {"collection_options": collection_options, "vector_options": vector_options}
         check_kind(Mapping, hint="write {'on_disk': True}, say", optional=True, **options)
-        bm25, triple_bm25 = encoder(language, bm25_avg_len), encoder(language, TRIPLE_WORDS)
+        bm25, triple_bm25 = make_encoder(language, bm25_avg_len), make_encoder(language, TRIPLE_AVG_LEN)
         super().__init__(  # type: ignore[call-arg]  # the fields below; pydantic's plugin is not at work
             collection_name=collection_name,
             batch_size=batch_size,
@@ -167,11 +167,11 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
             search_params,
         )
         self._connection = Connection("GeARVectorStore", client, aclient, url, api_key, embed_model)
-        self._locks = locks = PassageLocks.of(self._connection.engine, collection_name)
+        self._locks = locks = PassageLocks.for_collection(self._connection.engine, collection_name)
         self._collections.clear_count = lambda: locks.clear_count  # not `self`: in a cycle the store would close late
-        self._belong_to(Tenancy(tenant_field, None))
+        self._bind_to(Tenancy(tenant_field, None))
 
-    def _belong_to(self, tenancy: Tenancy) -> None:
+    def _bind_to(self, tenancy: Tenancy) -> None:
         self._tenancy = tenancy
         self._reads = StoreReads(self._collections, TripleReads(self._collections))
         self._writes = StoreWrites(
@@ -181,13 +181,13 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
         self._checks = StoreChecks(self._collections, self._reads, self._writes, self._deletes, self.show_progress)
 
     def for_tenant(self, tenant: str) -> GeARVectorStore:
-        """This store, bound to one tenant: whatever it is asked, by whomever, it sees and changes only that one's.
+        """Return this store, bound to one tenant: it reads and changes only that tenant's passages and triples.
 
-        Give it to pipelines, indexes, retrievers and engines in the store's place. Nodes that it adds get the tenant in
-        their metadata, hidden from models. It shares the clients of the store: close that one.
+        Give it to pipelines, indexes, retrievers and engines in place of the whole store. Nodes that it adds get the
+        tenant in their metadata, hidden from models. It shares the clients of the whole store: close that one.
 
         Args:
-            tenant: its name, as in the metadata.
+            tenant: the tenant's name, as in the metadata.
 
         Raises:
             ArgumentError: the store has no `tenant_field`, or the name is empty or no text.
@@ -195,11 +195,11 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
         """
         check_kind(str, hint="write the tenant's name", tenant=tenant)
         bound = self.model_copy()
-        bound._belong_to(Tenancy(self._tenancy.field, tenant))
+        bound._bind_to(Tenancy(self._tenancy.field, tenant))
         return bound
 
     def scope_filters(self, filters: MetadataFilters | None) -> MetadataFilters | None:
-        """What filters bind, all in all: these and the tenant's; None if nothing does.
+        """Return these filters together with the tenant's; None if there are neither.
 
         Raises:
             TenantError: the store is divided between tenants, and neither it nor the filters name one.
@@ -209,37 +209,39 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
 
     @classmethod
     def from_path(cls, path: str | Path, **arguments: Any) -> GeARVectorStore:
-        """An embedded store in the folder `path`: Qdrant Edge in this process, one process at a time.
+        """Make an embedded store in the folder `path`: Qdrant Edge in this process, one process at a time.
 
         Close it after use, or write `with GeARVectorStore.from_path(…) as store:`. It also closes when the last
-        reference to it goes. The folder must be writable, even to be read. 128 MiB of its disk must be free, besides
-        what is written. Nothing in it that the engine did not make is removed.
+        reference to it goes. The folder must be writable, even for reading. Its disk needs 128 MiB of free space,
+        besides what is written. Files that the engine did not make are never removed.
 
         Args:
             path: the folder; made when the first node is added.
-            **arguments: those of the constructor, without the clients.
+            **arguments: the constructor's arguments, without the clients.
 
         Raises:
-            StoreError: (from any call) the folder holds something else in a collection's place, or one that is damaged;
-                it was moved or deleted while the store was open; it is read-only; or the disk has too little room.
-            StoreLockedError: (from any call) another process has it open, or had when it forked this one.
+            StoreError: (from any call) the folder holds something else in a collection's place, or a damaged
+                collection; it was moved or deleted while the store was open; it is read-only; or its disk has too
+                little space.
+            StoreLockedError: (from any call) another process has the store open, or had it open when it forked this
+                process.
 
         """
-        return cls(client=embedded_client(path, arguments), **arguments)
+        return cls(client=make_embedded_client(path, arguments), **arguments)
 
     @classmethod
     def class_name(cls) -> str:
-        """Name under which LlamaIndex serialises the store."""
+        """Return the name under which LlamaIndex serializes the store."""
         return "GeARVectorStore"
 
     @property
     def client(self) -> Any:
-        """The Qdrant client, for what this class doesn't offer."""
+        """The Qdrant client, for calls that this class does not offer."""
         return self._connection.client
 
     @property
     def triple_collection_name(self) -> str:
-        """Name of the triples' collection."""
+        """The name of the triples' collection."""
         return self._collections.triples
 
     @property
@@ -248,11 +250,11 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
         return self._connection.embed_model
 
     def close(self) -> None:
-        """Write out and release an embedded store; a server's client is closed, and both if the store made them."""
+        """Write out and release an embedded store; close a server's client, or both clients if the store made them."""
         self._connection.close()
 
     async def aclose(self) -> None:
-        """`close`, and the async client besides."""
+        """Do the same as `close`, and close the async client."""
         await self._connection.aclose()
 
     def __enter__(self) -> Self:
@@ -272,21 +274,22 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
     def add(
         self, nodes: Sequence[BaseNode], *, if_unchanged_since: Sequence[BaseNode] = (), **kwargs: Any
     ) -> list[str]:
-        """Store passages with their triples; those whose id is known are replaced, triples included.
+        """Store passages with their triples. A passage whose id is already stored is replaced, with its triples.
 
         Args:
-            nodes: passages with embeddings (the ingestion pipeline sees to that).
-            if_unchanged_since: what `get_nodes` gave, if these come of it: a passage that was edited or deleted since
-                then is left as it is now. Default: all are written.
-            **kwargs: ignored, as LlamaIndex passes some.
+            nodes: passages with embeddings (an ingestion pipeline makes them).
+            if_unchanged_since: the nodes that `get_nodes` returned, if `nodes` are made from them. A passage that was
+                edited or deleted since then is left as it is now. Default: all nodes are written.
+            **kwargs: ignored; LlamaIndex passes some.
 
         Returns:
             The ids of the nodes that were written.
 
         Raises:
-            EmbeddingError: before anything is written, if an embedding is missing or of another dimension.
-            ArgumentError: before anything is written, if an engine could not read a passage back: metadata that nests
-                some 100 levels deep, integers beyond 64 bits, NaN, keys that are no text, half characters.
+            EmbeddingError: before anything is written, if an embedding is missing or has another dimension.
+            ArgumentError: before anything is written, if an engine could not read a passage back: its metadata nests
+                some 100 levels deep, or holds an integer beyond 64 bits, NaN, a key that is not text, or a lone
+                surrogate.
 
         """
         return run(self._writes.add_flow(nodes, if_unchanged_since), self._connection.answer)
@@ -311,7 +314,7 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
         """Delete the passages that have one of these ids and match the filters, and their triples.
 
         Raises:
-            ArgumentError: neither ids nor filters are given (that would be everything: call `clear`).
+            ArgumentError: neither ids nor filters are given (that would delete everything: call `clear`).
 
         """
         run(self._deletes.delete_nodes_flow(node_ids, filters), self._connection.answer)
@@ -323,7 +326,7 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
         await arun(self._deletes.delete_nodes_flow(node_ids, filters), self._connection.aanswer)
 
     def clear(self) -> None:
-        """Delete both collections, all tenants' passages in them; of a tenant's store, that tenant's alone."""
+        """Delete both collections, with all tenants' passages; a tenant's store deletes only that tenant's."""
         run(self._deletes.clear_flow(), self._connection.answer)
 
     async def aclear(self) -> None:
@@ -333,12 +336,13 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
     def get_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, limit: int | None = None
     ) -> list[BaseNode]:
-        """The passages that have one of these ids (default: any) and match the filters, with their embeddings.
+        """Return the passages that have one of these ids (default: any) and match the filters, with their embeddings.
 
         Args:
-            node_ids: the result is in this order; unknown ids are left out.
-            filters: LlamaIndex's, all operators. A key names the field of that very name and the nested path alike.
-            limit: at most so many. Default: all.
+            node_ids: ids of passages; the result has their order. Unknown ids are left out.
+            filters: LlamaIndex's filters, with all operators. A key stands both for the field of that exact name and
+                for the nested path.
+            limit: maximum number of passages. Default: all.
 
         """
         return run(self._reads.get_flow(node_ids, self.scope_filters(filters), limit), self._connection.answer)
@@ -350,19 +354,19 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
         return await arun(self._reads.get_flow(node_ids, self.scope_filters(filters), limit), self._connection.aanswer)
 
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
-        """Dense (DEFAULT), BM25 (SPARSE) or both fused (HYBRID, reciprocal rank fusion) search over passages.
+        """Search passages: dense (DEFAULT), BM25 (SPARSE), or both fused by reciprocal rank fusion (HYBRID).
 
-        Similarities are cosines, BM25 scores, or fused scores. `alpha` (HYBRID) weighs dense against sparse, from 0
-        to 1, default equal; `sparse_top_k` and `hybrid_top_k` default to `similarity_top_k`.
+        Similarities are cosines, BM25 scores or fused scores, by mode. `alpha` (HYBRID) weighs dense against sparse,
+        from 0 to 1; by default both weigh the same. `sparse_top_k` and `hybrid_top_k` default to `similarity_top_k`.
 
         Args:
             query: LlamaIndex's query.
-            **kwargs: `qdrant_filters`, a Qdrant filter that binds besides `query.filters`.
+            **kwargs: `qdrant_filters`, a Qdrant filter that applies in addition to `query.filters`.
 
         Raises:
-            ArgumentError: another mode, a number outside its range (a top-k is 1 to 1,000,000), a question of more than
-                100,000 characters, or another keyword.
-            EmbeddingError: `query_embedding` is no list of finite numbers, or of another dimension.
+            ArgumentError: the mode is another one, a number is out of range (a top-k is 1 to 1,000,000), the question
+                has more than 100,000 characters, or there is another keyword.
+            EmbeddingError: `query_embedding` is not a list of finite numbers, or has another dimension.
 
         """
         return run(self._query_flow(query, kwargs), self._connection.answer)
@@ -374,21 +378,23 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
     def _query_flow(self, query: VectorStoreQuery, options: dict[str, Any]) -> Flow[VectorStoreQueryResult]:
         hint = "write VectorStoreQuery(query_str=…), or ask an index's retriever"
         check_kind(VectorStoreQuery, hint=hint, query=query)
-        return self._reads.query_flow(replace(query, filters=self.scope_filters(query.filters)), native_filter(options))
+        return self._reads.query_flow(
+            replace(query, filters=self.scope_filters(query.filters)), read_native_filter(options)
+        )
 
     # -- looking after it ----------------------------------------------------------------------------------------
 
     def check(self, sample_size: int = SAMPLE) -> StoreReport:
-        """Look for what killed calls, other programs or another embedding model left behind; changes nothing.
+        """Look for what killed calls, other programs or another embedding model left behind. Nothing is changed.
 
-        Reads every passage once, and every triple. Nothing else should write meanwhile.
+        The call reads every passage and every triple once. Nothing else should write meanwhile.
 
         Args:
-            sample_size: passages, and triples, that are embedded again to see whether `embed_model` made the stored
-                vectors. Default 16; with 0 nothing is embedded.
+            sample_size: number of passages, and of triples, that are embedded again, to compare their stored vectors
+                with those of `embed_model`. Default 16; with 0 nothing is embedded.
 
         Returns:
-            What is there and what is wrong; `report.ok` says whether all is well, `print(report)` the rest.
+            The counts and the faults. `report.ok` is True if there are none; `print(report)` lists them.
 
         """
         self._tenancy.require_unscoped("check")
@@ -400,16 +406,16 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
         return await arun(self._checks.check_flow(sample_size), self._connection.aanswer)
 
     def repair(self, *, reembed: bool = False) -> StoreReport:
-        """Mend what `check` finds: missing triples come, outdated ones and those of passages that are gone go.
+        """Repair what `check` finds: add missing triples; delete outdated ones, and those of deleted passages.
 
-        Safe to repeat after a kill. Nothing else should write meanwhile.
+        Repeating it after a kill is safe. Nothing else should write meanwhile.
 
         Args:
-            reembed: make all embeddings again, by the store's `embed_model`. Default False: only missing triples are
-                embedded.
+            reembed: make all embeddings again, with the store's `embed_model`. Default False: only missing triples
+                are embedded.
 
         Returns:
-            What `check` says afterwards.
+            The report of a `check` afterwards.
 
         Raises:
             EmbeddingError: before anything is written, if another model made the stored vectors and `reembed` is False;
@@ -426,11 +432,11 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
 
     @contextmanager
     def bulk_load(self) -> Iterator[None]:
-        """While the block runs, a server builds no vector index; at its end it builds it once, in the background.
+        """Let a server build no vector index within the block; it is built once, afterwards, in the background.
 
-        For a first load of very many passages: `with store.bulk_load(): pipeline.run(…)`. Queries meanwhile are exact
-        and slow. The embedded engine builds none in any case. If the process dies in the block, enter and leave it once
-        more.
+        For the first load of very many passages: `with store.bulk_load(): pipeline.run(…)`. Queries within the block
+        are exact and slow. The embedded engine builds no vector index in any case. If the process dies within the
+        block, enter and leave it once more.
         """
         try:
             run(self._set_loading_flow(True), self._connection.answer)
@@ -452,52 +458,54 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
             yield from self._collections.set_loading_flow(is_loading)
 
     def copy_to(self, target: GeARVectorStore, *, filters: MetadataFilters | None = None) -> int:
-        """Copy passages and triples into another store as they are, vectors included: nothing is embedded or extracted.
+        """Copy passages and triples into another store as they are, with vectors: nothing is embedded or extracted.
 
-        From an embedded store to a server, for one: `store.copy_to(GeARVectorStore(url=…))`. A passage
-        that both have is replaced, triples included; what else the target has stays. Safe to repeat after a kill.
-        `show_progress` of this store shows a bar.
+        Use it, for example, to move from an embedded store to a server: `store.copy_to(GeARVectorStore(url=…))`. A
+        passage that both stores have is replaced in the target, with its triples. The target keeps everything else.
+        Repeating it after a kill is safe. `show_progress` of this store shows a bar.
 
         Args:
-            target: a store of the same language and average passage length; its collections are made if missing.
-            filters: only the passages that match, with their triples. Default: all; of a tenant's store, that tenant's.
+            target: a store with the same `language` and `bm25_avg_len`. Its missing collections are created.
+            filters: copy only the passages that match, with their triples. Default: all passages; of a tenant's store,
+                that tenant's.
 
         Returns:
-            How many passages were copied.
+            The number of passages that were copied.
 
         Raises:
-            ArgumentError: the target reads words otherwise, has another `tenant_field`, or is this store.
-            TenantError: another tenant has a passage of the same id there; or the target is bound to one.
+            ArgumentError: the target has another `language`, `bm25_avg_len` or `tenant_field`, or is this store.
+            TenantError: another tenant of the target has a passage with the same id, or the target is bound to a
+                tenant.
             EmbeddingError: the target has vectors of another dimension.
 
         """
         _check_target(target)
-        answer = [side._connection.answer for side in (self, target)]
-        return run(self._copy_flow(target, filters), lambda sent: answer[sent.to_target](sent.request))
+        answer = [store._connection.answer for store in (self, target)]
+        return run(self._copy_flow(target, filters), lambda routed: answer[routed.to_target](routed.request))
 
     async def acopy_to(self, target: GeARVectorStore, *, filters: MetadataFilters | None = None) -> int:
         """`copy_to`, without blocking the event loop."""
         _check_target(target)
-        answer = [side._connection.aanswer for side in (self, target)]
-        return await arun(self._copy_flow(target, filters), lambda sent: answer[sent.to_target](sent.request))
+        answer = [store._connection.aanswer for store in (self, target)]
+        return await arun(self._copy_flow(target, filters), lambda routed: answer[routed.to_target](routed.request))
 
     def _copy_flow(self, target: GeARVectorStore, filters: MetadataFilters | None) -> Flow[int]:
-        check_alike(self, target)
+        check_compatible(self, target)
         target._tenancy.require_unscoped("copy_to")
-        if self._tenancy.tenant is not None:  # the whole store's: all tenants
+        if self._tenancy.tenant is not None:  # the whole store copies all tenants
             filters = self.scope_filters(filters)
         return copy_flow(self._writes, target._writes, filters, self.show_progress)
 
     # -- the graph side: requests of `flow` ------------------------------------------------------------------
 
     def answer(self, request: Request[Answer], filters: MetadataFilters | None = None) -> Answer:
-        """Answer one of the `requests` for triples, passages, embeddings or computing.
+        """Answer one of the `requests` for triples, passages, embeddings or a function's result.
 
         Args:
             request: `LinkTriples`, `SearchTriples`, `PassageTriples`, `NeighborTriples`, `IncidentTriples`,
                 `FetchTriples`, `ChainSimilarities`, `FetchPassages`, `ExtractionCallIds`, `AlignPassages`,
-                `EmbedQuery`, `EmbedTexts` or `RunFunction`; its docstring says what the answer is.
-            filters: bind what is returned, triples by the metadata of their passage.
+                `EmbedQuery`, `EmbedTexts` or `RunFunction`. Its docstring describes the answer.
+            filters: conditions on what is returned; for triples, on the metadata of their passage.
 
         Raises:
             StoreError: the request is none of these.
@@ -514,7 +522,7 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
             return ask(request)
         reads, triples, filters = self._reads, self._reads.triples, self.scope_filters(filters)
         if isinstance(request, FetchTriples | ChainSimilarities) and not self._tenancy.field:
-            filters = None  # it let these triples through before; tenants don't rely on that
+            filters = None  # these triples passed the filters when they were found; a tenant's are checked again
         flows: dict[type, Callable[[Any, MetadataFilters | None], Flow[Any]]] = {
             LinkTriples: triples.link_flow,
             SearchTriples: triples.search_flow,

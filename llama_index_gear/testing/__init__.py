@@ -1,4 +1,4 @@
-"""For tests of code that uses this package: a scripted language model, an embedding one can reason about."""
+"""Fakes for tests of code that uses this package: a scripted language model, and a transparent embedding."""
 
 from llama_index_gear.testing.fakes import Reply, ScriptedLLM, WordEmbedding
 

@@ -1,4 +1,4 @@
-"""Fakes that one can reason about: real LlamaIndex components that need no model and no network."""
+"""Fakes with known answers: real LlamaIndex components that need no model and no network."""
 
 from __future__ import annotations
 
@@ -21,20 +21,22 @@ from numpy.typing import NDArray
 from llama_index_gear.fork_safety import free_in_child
 
 Reply: TypeAlias = str | BaseException | Callable[[str], str]
-"""What a `ScriptedLLM` says: a text, an exception that it raises, or a function of the prompt."""
+"""A reply of a `ScriptedLLM`: a text, an exception that it raises, or a function from the prompt to a text."""
 
 
 class ScriptedLLM(CustomLLM):
-    """A language model that says what it was told to say, and remembers what it was asked.
+    """A language model that gives scripted replies and records the prompts.
 
-    `complete`, `chat`, `stream_complete`, `predict`, their async twins and threads all take from the same queue.
+    `complete`, `chat`, `stream_complete`, `predict`, their async twins and all threads take replies from the same
+    queue.
 
     Args:
-        replies: one a call, in order: a text, an exception to raise, or a function from the prompt to a text.
-        otherwise: answers every prompt after the last reply. Default: there is no answer left, which is an error.
+        replies: the replies, one a call: a text, an exception to raise, or a function from the prompt to a text.
+        otherwise: a function that answers every prompt after the last reply. Default: none, so that a further call is
+            an error.
 
     Raises:
-        AssertionError: (from a call) the script ran out.
+        AssertionError: (from a call) no reply is left.
 
     """
 
@@ -52,12 +54,12 @@ class ScriptedLLM(CustomLLM):
 
     @classmethod
     def class_name(cls) -> str:
-        """Name under which LlamaIndex serialises the model."""
+        """Return the name under which LlamaIndex serializes the model."""
         return "ScriptedLLM"
 
     @property
     def metadata(self) -> LLMMetadata:
-        """A completion model with a large context window."""
+        """The metadata of a completion model with a large context window."""
         return LLMMetadata(model_name="scripted", context_window=128_000, num_output=4_096)
 
     @property
@@ -68,18 +70,18 @@ class ScriptedLLM(CustomLLM):
 
     @property
     def remaining(self) -> int:
-        """Replies not yet used; 0 at the end of a test says that the script was played out."""
+        """The number of unused replies; 0 at the end of a test shows that the whole script was used."""
         with self._turn:
             return len(self._replies)
 
     @llm_completion_callback()
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        """The next reply of the script."""
+        """Return the next reply of the script."""
         return CompletionResponse(text=self._next(prompt))
 
     @llm_completion_callback()
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
-        """The next reply of the script, word by word."""
+        """Stream the next reply of the script, word by word."""
         reply = self._next(prompt)
 
         def stream() -> CompletionResponseGen:
@@ -93,11 +95,11 @@ class ScriptedLLM(CustomLLM):
     def _next(self, prompt: str) -> str:
         with self._turn:
             self._history.append(prompt)
-            asked = len(self._history)
+            number = len(self._history)
             reply: Reply | None = self._replies.popleft() if self._replies else self._otherwise
         if reply is None:
             raise AssertionError(
-                f"ScriptedLLM has no reply left for call {asked}: add one to its script. The prompt was:\n{prompt}"
+                f"ScriptedLLM has no reply left for call {number}: add one to its script. The prompt was:\n{prompt}"
             )
         if isinstance(reply, BaseException):
             raise reply
@@ -105,14 +107,14 @@ class ScriptedLLM(CustomLLM):
 
 
 class WordEmbedding(BaseEmbedding):
-    r"""Bag-of-words vectors: every lower-cased `\w+` word has a direction of its own, a text is their normalised sum.
+    r"""Bag-of-words vectors: each lower-cased `\w+` word has its own direction; a text is their normalized sum.
 
-    Directions of different words are nearly orthogonal (cosine 0 ± 1/√dimension), the same in every process. So the
-    cosine of two texts is, up to that noise, `|shared words| / √(|words of one| · |words of the other|)`. A text
-    without words has a direction of its own.
+    Directions of different words are nearly orthogonal (cosine 0 ± 1/√dimension), and the same in every process. So the
+    cosine of two texts is, up to that noise, `|shared words| / √(|words of one| · |words of the other|)`. All texts
+    without words share one direction.
 
     Args:
-        dimension: of the vectors. Default 256.
+        dimension: dimension of the vectors. Default 256.
 
     """
 
@@ -123,12 +125,12 @@ class WordEmbedding(BaseEmbedding):
 
     @classmethod
     def class_name(cls) -> str:
-        """Name under which LlamaIndex serialises the model."""
+        """Return the name under which LlamaIndex serializes the model."""
         return "WordEmbedding"
 
     def _get_text_embedding(self, text: str) -> list[float]:
         words = Counter(re.findall(r"\w+", text.lower()) or [""])
-        summed = np.sum([count * _direction(word, self.dimension) for word, count in words.items()], axis=0)
+        summed = np.sum([count * _compute_direction(word, self.dimension) for word, count in words.items()], axis=0)
         return [float(value) for value in summed / np.linalg.norm(summed)]
 
     def _get_query_embedding(self, query: str) -> list[float]:
@@ -139,7 +141,7 @@ class WordEmbedding(BaseEmbedding):
 
 
 @lru_cache(maxsize=65_536)
-def _direction(word: str, dimension: int) -> NDArray[np.float64]:
+def _compute_direction(word: str, dimension: int) -> NDArray[np.float64]:
     digest = hashlib.shake_256(word.encode("utf-8", "surrogatepass")).digest(2 * dimension)
-    centred = np.frombuffer(digest, dtype="<u2").astype(np.float64) - 32_767.5
-    return np.asarray(centred / np.linalg.norm(centred))
+    centered = np.frombuffer(digest, dtype="<u2").astype(np.float64) - 32_767.5
+    return np.asarray(centered / np.linalg.norm(centered))

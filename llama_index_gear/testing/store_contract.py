@@ -1,6 +1,6 @@
-"""The contract of a store, as a test suite: for those who put `GeARVectorStore` on another Qdrant, or change it.
+"""The contract of a store, as a test suite for a `GeARVectorStore` on another Qdrant, or a changed one.
 
-Subclass `StoreContract`, say how a store is made, run pytest:
+Subclass `StoreContract`, provide a fixture that makes stores, and run pytest:
 
     import pytest
     from llama_index_gear import GeARVectorStore
@@ -76,7 +76,7 @@ def passage(
     embed_model: BaseEmbedding | None = None,
     metadata: dict[str, Any] | None = None,
 ) -> BaseNode:
-    """A passage as it reaches a store: with triples, an embedding and, if it has one, its source document."""
+    """Make a passage as it reaches a store: with triples, an embedding and, if it has one, its source document."""
     node = TextNode(
         id_=node_id,
         text=text,
@@ -106,11 +106,11 @@ Contents: TypeAlias = dict[str, dict[str, tuple[dict[str, Any], dict[str, Vector
 
 
 def contents(store: GeARVectorStore) -> Contents:
-    """All that a store holds: collection → point id → (payload, vectors by name); for stores with a sync client.
+    """Return all that a store holds: collection → point id → (payload, vectors by name). The store needs a sync client.
 
-    Compare two of them with `==`: the vectors with a tolerance, everything else exactly.
+    Compare two results with `==`: vectors are compared with a tolerance, everything else exactly.
     """
-    found: Contents = {}
+    collections: Contents = {}
     for name in (store.collection_name, store.triple_collection_name):
         if not store.client.collection_exists(name):
             continue
@@ -122,8 +122,8 @@ def contents(store: GeARVectorStore) -> Contents:
                 points[str(point.id)] = (point.payload, {key: _vector(value) for key, value in point.vector.items()})
             if offset is None:
                 break
-        found[name] = points
-    return found
+        collections[name] = points
+    return collections
 
 
 def _vector(vector: Any) -> Vector:
@@ -133,7 +133,7 @@ def _vector(vector: Any) -> Vector:
 
 
 class Driver:
-    """A store all of whose calls run in one mode: the sync methods, or their async twins on an event loop."""
+    """A store whose calls all run in one mode: the sync methods, or their async twins on an event loop."""
 
     def __init__(self, store: GeARVectorStore, runner: asyncio.Runner | None = None) -> None:
         self.store = store
@@ -185,7 +185,7 @@ class Driver:
         return list(self._call("get_nodes", "aget_nodes", node_ids, filters, **options))
 
     def query(self, text: str, mode: VectorStoreQueryMode, **options: Any) -> VectorStoreQueryResult:
-        """`query` or `aquery`, for a text, 10 passages if not told otherwise."""
+        """`query` or `aquery`, for a text; 10 passages by default."""
         options = {"similarity_top_k": 10, **options}
         result: VectorStoreQueryResult = self._call(
             "query", "aquery", VectorStoreQuery(query_str=text, mode=mode, **options)
@@ -223,7 +223,7 @@ def _not(*filters: MetadataFilter | MetadataFilters) -> MetadataFilters:
 
 
 class _BackwardsEmbedding(WordEmbedding):
-    """Another model of the same dimension: it reads every word backwards."""
+    """Another model of the same dimension, which reads every word backwards."""
 
     def _get_text_embedding(self, text: str) -> list[float]:
         return super()._get_text_embedding(text[::-1])
@@ -238,7 +238,7 @@ _PLAYS = ("Charlotte Hornets", "play in", "North Carolina")
 
 
 def _curry() -> list[BaseNode]:
-    """Three documents; the first and the last state the very same fact, all share entities."""
+    """Make four passages of three documents. The first and the last state the same fact; all share entities."""
     return [
         passage("p-son", "Stephen Curry is a son of Dell Curry.", [_SON], document="d-1", metadata={"year": 1988}),
         passage("p-joined", "Dell Curry joined the Charlotte Hornets.", [_JOINED, _SON], document="d-2"),
@@ -348,15 +348,15 @@ _FILTERS: list[tuple[MetadataFilters, str]] = [
 
 
 class StoreContract:
-    """What a `GeARVectorStore` promises, whichever Qdrant it stands on: a pytest suite.
+    """The contract of a `GeARVectorStore` on any Qdrant, as a pytest suite.
 
-    A subclass provides the fixture `make_store`: a function that returns a `GeARVectorStore` over fresh, empty storage,
-    with `embed_model=WordEmbedding()` unless its keyword arguments say otherwise, and hands them on to the store.
-    Every test runs twice, through the sync and through the async methods.
+    A subclass provides the fixture `make_store`: a function that returns a `GeARVectorStore` over fresh, empty storage.
+    It uses `embed_model=WordEmbedding()` unless its keyword arguments say otherwise, and passes them to the store.
+    Every test runs twice: with the sync methods and with the async methods.
 
     Attributes:
-        many_passages: how many make a store that needs paging.
-        many_triples: how many triples one passage and one entity must bear.
+        many_passages: number of passages in the tests of paging.
+        many_triples: number of triples that one passage, and one entity, must be able to have.
 
     """
 
@@ -369,7 +369,7 @@ class StoreContract:
             metafunc.parametrize("mode", ["sync", "async"])
 
     def setup_method(self) -> None:
-        """One event loop a test, so that an async client's connections live as long."""
+        """Make one event loop a test, so that an async client's connections live as long."""
         self._runner = asyncio.Runner()
 
     def teardown_method(self) -> None:
@@ -377,21 +377,21 @@ class StoreContract:
         self._runner.close()
 
     def drive(self, store: GeARVectorStore, mode: str) -> Driver:
-        """The store, in one mode."""
+        """Return a driver of the store, in one mode."""
         return Driver(store, self._runner if mode == "async" else None)
 
     # -- passages ------------------------------------------------------------------------------------------------
 
     def test_what_is_added_comes_back(self, make_store: Any, mode: str) -> None:
-        """Ids, text, metadata, document and embedding, in the order asked."""
+        """`get_nodes` returns ids, text, metadata, document and embedding, in the order of the ids."""
         do = self.drive(make_store(), mode)
         nodes = _curry()
         assert do.add(nodes) == ["p-son", "p-joined", "p-plays", "p-again"]
         asked = ["p-plays", "p-son", "unknown", "p-again", "p-son"]
-        found = do.get_nodes(asked)
-        assert [node.node_id for node in found] == ["p-plays", "p-son", "p-again"]
+        stored = do.get_nodes(asked)
+        assert [node.node_id for node in stored] == ["p-plays", "p-son", "p-again"]
         by_id = {node.node_id: node for node in nodes}
-        for node in found:
+        for node in stored:
             given = by_id[node.node_id]
             assert type(node) is type(given)
             assert node.get_content() == given.get_content()
@@ -404,7 +404,7 @@ class StoreContract:
         assert [node.node_id for node in fetched] == ["p-plays", "p-son", "p-again"]
 
     def test_node_ids_need_not_be_uuids(self, make_store: Any, mode: str) -> None:
-        """Any text is an id, and comes back unchanged."""
+        """Any text can be an id, and is returned unchanged."""
         do = self.drive(make_store(), mode)
         ids = [
             "passage 1",
@@ -414,9 +414,10 @@ class StoreContract:
             "日本/🎈",
             "a" * 500,
         ]
-        assert do.add([passage(i, f"text {n}", [(f"S{n}", "is", "O")]) for n, i in enumerate(ids)]) == ids
-        assert [(n.node_id, n.get_content()) for n in do.get_nodes(ids)] == [
-            (node_id, f"text {n}") for n, node_id in enumerate(ids)
+        nodes = [passage(node_id, f"text {number}", [(f"S{number}", "is", "O")]) for number, node_id in enumerate(ids)]
+        assert do.add(nodes) == ids
+        assert [(node.node_id, node.get_content()) for node in do.get_nodes(ids)] == [
+            (node_id, f"text {number}") for number, node_id in enumerate(ids)
         ]
         assert set(do.query("text", _DEFAULT).ids or []) == set(ids)
         triples = do.answer(PassageTriples(ids, _EMBED.get_query_embedding("O"), None))
@@ -425,7 +426,7 @@ class StoreContract:
         assert [node.node_id for node in do.get_nodes(ids)] == [*ids[:2], *ids[3:]]
 
     def test_limit(self, make_store: Any, mode: str) -> None:
-        """At most so many, with and without ids."""
+        """`limit` bounds the number of passages, with and without ids."""
         do = self.drive(make_store(), mode)
         do.add(_curry())
         assert len(do.get_nodes(limit=3)) == 3
@@ -434,7 +435,7 @@ class StoreContract:
         assert do.get_nodes([]) == []
 
     def test_more_passages_than_a_page(self, make_store: Any, mode: str) -> None:
-        """All come back: nothing stops at a page's end."""
+        """All passages are read and deleted, not just the first page."""
         small = WordEmbedding(8)
         do = self.drive(make_store(embed_model=small), mode)
         count = self.many_passages
@@ -448,7 +449,7 @@ class StoreContract:
     # -- writing -------------------------------------------------------------------------------------------------
 
     def test_writing_twice_changes_nothing(self, make_store: Any, mode: str) -> None:
-        """The same points, payloads and vectors in both collections."""
+        """A second write leaves the same points, payloads and vectors in both collections."""
         do = self.drive(make_store(), mode)
         do.add(_curry())
         before = contents(do.store)
@@ -462,7 +463,7 @@ class StoreContract:
         assert contents(do.store) == before
 
     def test_a_replaced_passage_replaces_its_triples(self, make_store: Any, mode: str) -> None:
-        """Outdated triples go, kept ones take the new metadata, other passages keep theirs."""
+        """Outdated triples go, kept ones get the new metadata, other passages keep theirs."""
         do = self.drive(make_store(), mode)
         do.add(_curry())
         others = _triples(do, ["p-son", "p-plays", "p-again"])
@@ -480,14 +481,14 @@ class StoreContract:
         assert len(do.get_nodes()) == 3
 
     def test_a_node_named_twice_in_one_call_counts_once(self, make_store: Any, mode: str) -> None:
-        """The last one stands, with its triples only."""
+        """The last of two nodes with one id is stored, with its triples only."""
         do = self.drive(make_store(), mode)
         assert do.add([passage("p", "first", [_SON]), passage("p", "last", [_JOINED])]) == ["p", "p"]
         assert [node.get_content() for node in do.get_nodes()] == ["last"]
         assert _triples(do, ["p"]) == {("p", *_JOINED)}
 
     def test_the_caller_s_nodes_stay_as_they_are(self, make_store: Any, mode: str) -> None:
-        """`add` changes nothing that it was given."""
+        """`add` does not change the nodes that it gets."""
         do = self.drive(make_store(), mode)
         nodes = _curry()
         before = [node.to_dict() for node in nodes]
@@ -495,7 +496,7 @@ class StoreContract:
         assert [node.to_dict() for node in nodes] == before
 
     def test_what_changed_since_it_was_read_is_left(self, make_store: Any, mode: str) -> None:
-        """Told what was read, `add` writes what is still so, and names these alone, in the order given."""
+        """With `if_unchanged_since`, `add` writes only passages that are unchanged, and returns their ids in order."""
         do = self.drive(make_store(batch_size=2), mode)
         do.add(_curry())
         ids = ["p-son", "p-joined", "p-plays", "p-again"]
@@ -504,13 +505,13 @@ class StoreContract:
         do.delete_nodes(["p-plays"])
         given = [passage(node_id, "Come of what was read.", [_JOINED]) for node_id in ids]
         assert do.add(given, if_unchanged_since=read) == ["p-son", "p-again"]
-        found = {node.node_id: node.get_content() for node in do.get_nodes()}
-        assert found == {**dict.fromkeys(["p-son", "p-again"], "Come of what was read."), "p-joined": "Edited."}
+        texts = {node.node_id: node.get_content() for node in do.get_nodes()}
+        assert texts == {**dict.fromkeys(["p-son", "p-again"], "Come of what was read."), "p-joined": "Edited."}
         assert _all_triples(do) == {("p-son", *_JOINED), ("p-joined", *_PLAYS), ("p-again", *_JOINED)}
         assert do.add(given[:2]) == ids[:2]
 
     def test_delete_a_document(self, make_store: Any, mode: str) -> None:
-        """Its passages and their triples go; the same facts and entities of others stay."""
+        """A document's passages and their triples go; other passages keep the same facts and entities."""
         do = self.drive(make_store(), mode)
         do.add(_curry())
         do.delete("d-2")
@@ -520,7 +521,7 @@ class StoreContract:
         assert len(do.get_nodes()) == 2
 
     def test_delete_by_ids(self, make_store: Any, mode: str) -> None:
-        """Passages and triples of these ids, unknown ones ignored."""
+        """Passages with these ids go, with their triples; unknown ids are ignored."""
         do = self.drive(make_store(), mode)
         do.add(_curry())
         do.delete_nodes(["p-son", "unknown"])
@@ -535,7 +536,7 @@ class StoreContract:
         assert len(do.get_nodes()) == 3
 
     def test_delete_by_filters(self, make_store: Any, mode: str) -> None:
-        """Passages that match, and their triples."""
+        """Passages that match go, with their triples."""
         do = self.drive(make_store(), mode)
         do.add(_curry())
         do.delete_nodes(filters=_and(_is("year", 2000, _O.LT)))
@@ -544,7 +545,7 @@ class StoreContract:
         assert len(_all_triples(do)) == 4
 
     def test_delete_by_ids_and_filters(self, make_store: Any, mode: str) -> None:
-        """Only what has one of the ids and matches."""
+        """Only passages that have one of the ids and match go."""
         do = self.drive(make_store(), mode)
         do.add(_curry())
         do.delete_nodes(["p-son", "p-joined"], _and(_is("year", 1900, _O.GT)))
@@ -554,7 +555,7 @@ class StoreContract:
         assert len(_all_triples(do)) == 4
 
     def test_delete_spares_the_triples_of_what_does_not_match(self, make_store: Any, mode: str) -> None:
-        """Also if the filter is true of what a passage lacks."""
+        """A passage keeps its triples, even if the filter matches what their metadata lacks."""
         do = self.drive(make_store(), mode)
         do.add(
             [passage("raw", "x"), passage("done", "x", [_SON], metadata={"gear_extraction": {"outcome": "extracted"}})]
@@ -563,7 +564,7 @@ class StoreContract:
         assert [node.node_id for node in do.get_nodes()] == ["done"] and _all_triples(do) == {("done", *_SON)}
 
     def test_delete_no_ids(self, make_store: Any, mode: str) -> None:
-        """An empty list names nothing, whatever else would match."""
+        """An empty list of ids deletes nothing, whatever the filters match."""
         do = self.drive(make_store(), mode)
         do.add(_curry())
         before = contents(do.store)
@@ -572,7 +573,7 @@ class StoreContract:
             assert contents(do.store) == before
 
     def test_delete_nodes_needs_to_be_told_which(self, make_store: Any, mode: str) -> None:
-        """Neither ids nor filters is a mistake, not a wish to delete everything."""
+        """Neither ids nor filters is an error, not a request to delete everything."""
         do = self.drive(make_store(), mode)
         do.add(_curry())
         for filters in (None, _and(), MetadataFilters(filters=[], condition=None)):
@@ -588,7 +589,7 @@ class StoreContract:
         assert len(do.get_nodes()) == 4
 
     def test_clear(self, make_store: Any, mode: str) -> None:
-        """Nothing is left, and the store can be filled again, even in another dimension."""
+        """Nothing is left, and the store can be filled again, even with another dimension."""
         do = self.drive(make_store(), mode)
         do.add(_curry())
         do.clear()
@@ -599,7 +600,7 @@ class StoreContract:
         assert [node.node_id for node in do.get_nodes()] == ["p"]
 
     def test_an_empty_store_has_an_answer_to_everything(self, make_store: Any, mode: str) -> None:
-        """Empty ones, before anything was stored and after everything was deleted; none of them raises."""
+        """Every call returns an empty answer, before the first write and after everything was deleted."""
         do = self.drive(make_store(), mode)
         vector = _EMBED.get_query_embedding("Curry")
         for _ in range(2):
@@ -631,7 +632,7 @@ class StoreContract:
     # -- base search ---------------------------------------------------------------------------------------------
 
     def test_dense_search(self, make_store: Any, mode: str) -> None:
-        """Best first by cosine; the text or its embedding may be given."""
+        """Passages come best first by cosine, for a text or its embedding."""
         do = self.drive(make_store(), mode)
         do.add([passage(node_id, text) for node_id, text in _LETTERS])
         result = do.query(_QUESTION, _DEFAULT)
@@ -646,7 +647,7 @@ class StoreContract:
         assert given.ids == result.ids
 
     def test_sparse_search(self, make_store: Any, mode: str) -> None:
-        """BM25: rare words weigh more; what shares no word is no hit."""
+        """BM25 weighs rare words more; a passage that shares no word is no hit."""
         do = self.drive(make_store(), mode)
         do.add([passage(node_id, text) for node_id, text in _LETTERS])
         result = do.query(_QUESTION, _SPARSE)
@@ -681,7 +682,7 @@ class StoreContract:
         assert narrow.ids == ["A", "B"] or narrow.ids == ["B", "A"]  # 0.5/61 each
 
     def test_search_within_documents_and_nodes(self, make_store: Any, mode: str) -> None:
-        """`doc_ids`, `node_ids` and filters all bind, in every mode."""
+        """`doc_ids`, `node_ids` and filters all apply, in every mode."""
         do = self.drive(make_store(), mode)
         do.add(
             [
@@ -697,7 +698,7 @@ class StoreContract:
             assert do.query(_QUESTION, query_mode, doc_ids=["even"], node_ids=["B"]).ids == []
 
     def test_what_a_query_cannot_mean_raises(self, make_store: Any, mode: str) -> None:
-        """Modes that the store doesn't know, top-k below 1, nothing to search for."""
+        """Unknown modes, a top-k below 1 and a query without text and embedding raise."""
         do = self.drive(make_store(), mode)
         for _ in range(2):  # also while the store is empty, where a query could answer []
             with _raises(ArgumentError):
@@ -716,32 +717,42 @@ class StoreContract:
     # -- filters -------------------------------------------------------------------------------------------------
 
     def test_filters_bind_passages_and_triples_alike(self, make_store: Any, mode: str) -> None:
-        """Every operator, nested, through every door: exactly the same passages."""
+        """Every operator, also nested, selects the same passages through every call."""
         do = self.drive(make_store(), mode)
-        do.add([passage(i, "stone", [(i, "is", "Hub")], metadata=metadata) for i, metadata in _TABLE.items()])
+        do.add(
+            [
+                passage(node_id, "stone", [(node_id, "is", "Hub")], metadata=metadata)
+                for node_id, metadata in _TABLE.items()
+            ]
+        )
         vector = _EMBED.get_query_embedding("Hub")
-        everyone = list(_TABLE)
+        ids = list(_TABLE)
         for filters, expected in _FILTERS:
             wanted = set(expected.split())
             reached = {
                 "get_nodes": {node.node_id for node in do.get_nodes(filters=filters)},
-                "get_nodes of ids": {node.node_id for node in do.get_nodes(everyone, filters)},
-                "Passages": {node.node_id for node in do.answer(FetchPassages(everyone), filters)},
-                "TriplesOf": {t.passage_id for t in do.answer(PassageTriples(everyone, vector, None), filters)},
-                "TriplesOf, limited": {t.passage_id for t in do.answer(PassageTriples(everyone, vector, 9), filters)},
-                "Neighbours": {
-                    t.passage_id for t in _read(do, do.answer(NeighborTriples([("hub",)], vector, [], 9), filters)[0])
+                "get_nodes of ids": {node.node_id for node in do.get_nodes(ids, filters)},
+                "FetchPassages": {node.node_id for node in do.answer(FetchPassages(ids), filters)},
+                "PassageTriples": {
+                    triple.passage_id for triple in do.answer(PassageTriples(ids, vector, None), filters)
                 },
-                "Touching, an entity": {
-                    t.passage_id for t in do.answer(IncidentTriples([(["hub"], [])], [9]), filters)[0]
+                "PassageTriples, limited": {
+                    triple.passage_id for triple in do.answer(PassageTriples(ids, vector, 9), filters)
                 },
-                "Touching, passages": {
-                    t.passage_id for t in do.answer(IncidentTriples([([], everyone)], [9]), filters)[0]
+                "NeighborTriples": {
+                    triple.passage_id
+                    for triple in _read(do, do.answer(NeighborTriples([("hub",)], vector, [], 9), filters)[0])
                 },
-                "Link": {t.passage_id for t in do.answer(LinkTriples(["Hub"], 9, vector), filters)[0]},
-                "Propositions": {t.passage_id for t in do.answer(SearchTriples(["Hub"], 9), filters)},
-                "Align": {each.node.node_id for each in do.answer(AlignPassages(["stone"], 9), filters)[0]},
-                "SharedCalls": {node_id for node_id, _ in do.answer(ExtractionCallIds(), filters)},
+                "IncidentTriples, an entity": {
+                    triple.passage_id for triple in do.answer(IncidentTriples([(["hub"], [])], [9]), filters)[0]
+                },
+                "IncidentTriples, passages": {
+                    triple.passage_id for triple in do.answer(IncidentTriples([([], ids)], [9]), filters)[0]
+                },
+                "LinkTriples": {triple.passage_id for triple in do.answer(LinkTriples(["Hub"], 9, vector), filters)[0]},
+                "SearchTriples": {triple.passage_id for triple in do.answer(SearchTriples(["Hub"], 9), filters)},
+                "AlignPassages": {scored.node.node_id for scored in do.answer(AlignPassages(["stone"], 9), filters)[0]},
+                "ExtractionCallIds": {node_id for node_id, _ in do.answer(ExtractionCallIds(), filters)},
                 "dense": set(do.query("stone", _DEFAULT, filters=filters).ids or []),
                 "sparse": set(do.query("stone", _SPARSE, filters=filters).ids or []),
                 "hybrid": set(do.query("stone", _HYBRID, filters=filters).ids or []),
@@ -749,7 +760,7 @@ class StoreContract:
             assert reached == dict.fromkeys(reached, wanted), filters
 
     def test_filters_that_cannot_be_honoured_raise(self, make_store: Any, mode: str) -> None:
-        """They are never ignored, through no door, at no depth, and nothing is deleted."""
+        """No call ignores such a filter, at any depth, and nothing is deleted."""
         do = self.drive(make_store(), mode)
         do.add(_curry())
         vector = _EMBED.get_query_embedding("Curry")
@@ -797,20 +808,28 @@ class StoreContract:
         assert len(do.get_nodes()) == 4
 
     def test_metadata_may_be_called_anything(self, make_store: Any, mode: str) -> None:
-        """Keys that the store uses itself do no harm: they come back, they filter, and triples stay what they are."""
+        """Metadata may have the store's own keys: it is returned, it filters, and triples stay intact."""
         do = self.drive(make_store(), mode)
-        mine = ("entities", "subject", "predicate", "object", "passage_id", "metadata", "text", "score", "id")
-        metadata = {key: f"my {key}" for key in mine}
-        ours = {"doc_id": "mine", "ref_doc_id": "mine", "document_id": "mine"}
-        do.add([passage("p", "text", [_SON], document="d", metadata={**metadata, **ours}), passage("q", "x", [_SON])])
+        own_keys = ("entities", "subject", "predicate", "object", "passage_id", "metadata", "text", "score", "id")
+        metadata = {key: f"my {key}" for key in own_keys}
+        document_keys = {"doc_id": "mine", "ref_doc_id": "mine", "document_id": "mine"}
+        do.add(
+            [
+                passage("p", "text", [_SON], document="d", metadata={**metadata, **document_keys}),
+                passage("q", "x", [_SON]),
+            ]
+        )
         (node,) = do.get_nodes(["p"])
-        assert {key: node.metadata[key] for key in {**metadata, **ours}} == {**metadata, **ours}
+        assert {key: node.metadata[key] for key in {**metadata, **document_keys}} == {**metadata, **document_keys}
         for key, value in metadata.items():
             assert _triples(do, ["p", "q"], _and(_is(key, value))) == {("p", *_SON)}, key
-            assert [n.node_id for n in do.get_nodes(filters=_and(_is(key, value)))] == ["p"], key
+            assert [node.node_id for node in do.get_nodes(filters=_and(_is(key, value)))] == ["p"], key
         assert _triples(do, ["p"]) == {("p", *_SON)}
-        (found,) = do.answer(NeighborTriples([("dell curry",)], _EMBED.get_query_embedding("x"), [], 9))
-        assert {(t.passage_id, t.triple) for t in _read(do, found)} == {("p", Triple(*_SON)), ("q", Triple(*_SON))}
+        (neighbors,) = do.answer(NeighborTriples([("dell curry",)], _EMBED.get_query_embedding("x"), [], 9))
+        assert {(triple.passage_id, triple.triple) for triple in _read(do, neighbors)} == {
+            ("p", Triple(*_SON)),
+            ("q", Triple(*_SON)),
+        }
         do.delete("mine")
         assert len(do.get_nodes()) == 2
         do.delete("d")
@@ -819,18 +838,18 @@ class StoreContract:
     # -- the graph side ------------------------------------------------------------------------------------------
 
     def test_triples_of_passages(self, make_store: Any, mode: str) -> None:
-        """All of them or the best, most similar to the query first, with their cosines."""
+        """All triples, or the best, come most similar to the query first, with their cosines."""
         do = self.drive(make_store(), mode)
         do.add(_curry())
         vector = _EMBED.get_query_embedding("where do the Charlotte Hornets play")
-        found = do.answer(PassageTriples(["p-joined", "p-plays", "unknown"], vector, None))
-        assert [triple.triple for triple in found] == [Triple(*_PLAYS), Triple(*_JOINED), Triple(*_SON)]
-        assert [triple.passage_id for triple in found] == ["p-plays", "p-joined", "p-joined"]
-        _check_scores(found, vector)
-        assert do.answer(PassageTriples(["p-joined", "p-plays"], vector, 2)) == found[:2]
+        triples = do.answer(PassageTriples(["p-joined", "p-plays", "unknown"], vector, None))
+        assert [triple.triple for triple in triples] == [Triple(*_PLAYS), Triple(*_JOINED), Triple(*_SON)]
+        assert [triple.passage_id for triple in triples] == ["p-plays", "p-joined", "p-joined"]
+        _check_scores(triples, vector)
+        assert do.answer(PassageTriples(["p-joined", "p-plays"], vector, 2)) == triples[:2]
 
     def test_neighbours(self, make_store: Any, mode: str) -> None:
-        """What shares an entity, whoever says it; not `exclude`; by cosine, then id; at most `limit`."""
+        """Neighbors share an entity, of any passage, and are not in `exclude`; by cosine, then id; at most `limit`."""
         do = self.drive(make_store(), mode)
         do.add(
             [
@@ -846,18 +865,18 @@ class StoreContract:
         dell, north, charlotte, part = do.answer(NeighborTriples(asked, vector, excluded, 50))
         sons = sorted(Triple(*_SON).id(passage_id) for passage_id in ("p-son", "p-joined", "p-again"))
         born = Triple("DELL curry", "was born in", "Harrisonburg").id("p-case")
-        assert [found.id for found in dell] == [*sons, born, Triple(*_PLAYS).id("p-plays")]
-        assert [found.id for found in north] == [Triple(*_PLAYS).id("p-plays")]
-        assert [found.passage_id for found in _read(do, charlotte)] == ["p-far"]
+        assert [candidate.id for candidate in dell] == [*sons, born, Triple(*_PLAYS).id("p-plays")]
+        assert [candidate.id for candidate in north] == [Triple(*_PLAYS).id("p-plays")]
+        assert [candidate.passage_id for candidate in _read(do, charlotte)] == ["p-far"]
         assert part == []
         _check_scores(_read(do, dell), vector)
         (limited,) = do.answer(NeighborTriples([triple.entities], vector, excluded, 4))
         assert limited == dell[:4]
         (without,) = do.answer(NeighborTriples([triple.entities], vector, [*excluded, *sons[:2]], 50))
-        assert [found.id for found in without] == [sons[2], born, Triple(*_PLAYS).id("p-plays")]
+        assert [candidate.id for candidate in without] == [sons[2], born, Triple(*_PLAYS).id("p-plays")]
 
     def test_touching(self, make_store: Any, mode: str) -> None:
-        """Triples with one of the entities or of one of the passages, by id; at most the limit; nothing for nothing."""
+        """Incident triples have one of the entities or are of one of the passages; by id; at most the limit."""
         do = self.drive(make_store(), mode)
         do.add(_curry())
         son, joined, plays = Triple(*_SON), Triple(*_JOINED), Triple(*_PLAYS)
@@ -883,7 +902,9 @@ class StoreContract:
         answers = do.answer(IncidentTriples(groups, [9] * len(groups)))
         for (entities, passage_ids), answer in zip(groups, answers, strict=True):
             assert answer == [
-                each for each in everything if {*each.entities} & {*entities} or each.passage_id in passage_ids
+                incidence
+                for incidence in everything
+                if {*incidence.entities} & {*entities} or incidence.passage_id in passage_ids
             ]
         assert [len(answer) for answer in answers] == [4, 2, 2, 5, 0]
         (few,) = do.answer(IncidentTriples(groups[:1], [3]))
@@ -892,17 +913,19 @@ class StoreContract:
         assert limited == [answers[0][:3], answers[1][:1], answers[2], answers[3][:2], []]
 
     def test_touching_a_hub(self, make_store: Any, mode: str) -> None:
-        """More than is read at once: the same as where there is less, and its neighbors are not starved by it."""
+        """An entity with more triples than one query reads gets as exact an answer, and so do other groups."""
         do = self.drive(make_store(), mode)
-        said = [("hub", "has", f"spoke {number}") for number in range(320)]
-        facts = [Triple(*slots) for slots in said]
-        do.add([passage(f"p{n}", f"spokes {n}", said[32 * n : 32 * n + 32]) for n in range(10)])
-        everything = sorted(Incidence(f.id(f"p{n // 32}"), f.entities, f"p{n // 32}") for n, f in enumerate(facts))
+        slots_of_triples = [("hub", "has", f"spoke {number}") for number in range(320)]
+        facts = [Triple(*slots) for slots in slots_of_triples]
+        do.add([passage(f"p{n}", f"spokes {n}", slots_of_triples[32 * n : 32 * n + 32]) for n in range(10)])
+        everything = sorted(
+            Incidence(fact.id(f"p{n // 32}"), fact.entities, f"p{n // 32}") for n, fact in enumerate(facts)
+        )
         hub, spoke, stated = do.answer(
             IncidentTriples([(["hub"], []), (["spoke 319"], []), ([], ["p3"])], [400, 4, 40])
         )
-        assert hub == everything and [each.entities for each in spoke] == [facts[319].entities]
-        assert stated == [each for each in everything if each.passage_id == "p3"] and len(stated) == 32
+        assert hub == everything and [incidence.entities for incidence in spoke] == [facts[319].entities]
+        assert stated == [incidence for incidence in everything if incidence.passage_id == "p3"] and len(stated) == 32
         (few, again) = do.answer(IncidentTriples([(["hub"], []), (["spoke 319"], [])], [301, 4]))
         assert few == everything[:301] and again == spoke
         (few, again) = do.answer(IncidentTriples([(["hub"], []), (["spoke 319"], [])], [4, 4]))  # too few to be counted
@@ -911,7 +934,7 @@ class StoreContract:
         assert again == spoke and whole == stated
 
     def test_facts(self, make_store: Any, mode: str) -> None:
-        """The triples of these ids, with their passages; unknown ids are left out, repeated ones do no harm."""
+        """Triples are fetched by id, with their passages; unknown ids are left out, repeated ones do no harm."""
         do = self.drive(make_store(), mode)
         do.add(_curry())
         son, plays = Triple(*_SON), Triple(*_PLAYS)
@@ -922,7 +945,7 @@ class StoreContract:
         }
 
     def test_top_k_below_one_is_refused(self, make_store: Any, mode: str) -> None:
-        """By every request that takes one, whatever the store holds."""
+        """Every request with a top-k refuses such a value, whatever the store holds."""
         do = self.drive(make_store(), mode)
         vector = _EMBED.get_query_embedding("Curry")
         for _ in range(2):
@@ -938,7 +961,7 @@ class StoreContract:
             do.add(_curry())
 
     def test_linking(self, make_store: Any, mode: str) -> None:
-        """The triples nearest to each text, most similar first; scored by the query, not by the text."""
+        """Each text gets its nearest triples, most similar first; scores are cosines with the query, not the text."""
         do = self.drive(make_store(), mode)
         do.add(_curry())
         vector = _EMBED.get_query_embedding("In which state do the Charlotte Hornets play")
@@ -957,56 +980,56 @@ class StoreContract:
         assert joined[0].score < plays[0].score  # though each is the best for its own text
 
     def test_propositions(self, make_store: Any, mode: str) -> None:
-        """One list over all texts, most similar first, each triple once, down to the last passage asked for."""
+        """The hits of all texts form one list, most similar first, each triple once, until all passages are reached."""
         do = self.drive(make_store(), mode)
         assert do.answer(SearchTriples(["Dell Curry"], 3)) == []
         do.add(_curry())
         texts = ["Dell Curry joined", "Charlotte Hornets play in"]
-        every = do.answer(SearchTriples(texts, 9))
-        assert len(every) == len({each.id for each in every}) == 5
+        all_hits = do.answer(SearchTriples(texts, 9))
+        assert len(all_hits) == len({triple.id for triple in all_hits}) == 5
         cosines = {
-            each.id: max(
-                float(np.dot(_EMBED.get_text_embedding(text), _EMBED.get_text_embedding(each.triple.text)))
+            triple.id: max(
+                float(np.dot(_EMBED.get_text_embedding(text), _EMBED.get_text_embedding(triple.triple.text)))
                 for text in texts
             )
-            for each in every
+            for triple in all_hits
         }
-        assert all(abs(each.score - cosines[each.id]) < 1e-5 for each in every)
-        assert [each.score for each in every] == sorted((each.score for each in every), reverse=True)
+        assert all(abs(triple.score - cosines[triple.id]) < 1e-5 for triple in all_hits)
+        assert [triple.score for triple in all_hits] == sorted((triple.score for triple in all_hits), reverse=True)
         for passages in (1, 2, 3, 4):
-            found = do.answer(SearchTriples(texts, passages))
-            assert found == every[: len(found)]
-            assert len({each.passage_id for each in found}) == passages
-            assert len({each.passage_id for each in found[:-1]}) == passages - 1
+            hits = do.answer(SearchTriples(texts, passages))
+            assert hits == all_hits[: len(hits)]
+            assert len({triple.passage_id for triple in hits}) == passages
+            assert len({triple.passage_id for triple in hits[:-1]}) == passages - 1
         recent = _and(_is("year", 2000, FilterOperator.GT))
-        assert {each.passage_id for each in do.answer(SearchTriples(texts, 4), recent)} == {"p-again"}
+        assert {triple.passage_id for triple in do.answer(SearchTriples(texts, 4), recent)} == {"p-again"}
         assert do.answer(SearchTriples([], 4)) == []
         vector = _EMBED.get_text_embedding(texts[1])
-        assert do.answer(SearchTriples(texts[:1], 9, [vector])) == every
+        assert do.answer(SearchTriples(texts[:1], 9, [vector])) == all_hits
 
     def test_propositions_of_a_passage_that_says_it_in_a_hundred_ways(self, make_store: Any, mode: str) -> None:
         """However many triples of one passage come first, the next passage is reached."""
         do = self.drive(make_store(), mode)
         often = [("Dell Curry", "joined", f"team number {n}") for n in range(300)]
         do.add([passage("p-often", "Often.", often), passage("p-once", "Once.", [("Dell", "saw", "the sea")])])
-        found = do.answer(SearchTriples(["Dell Curry joined team number", "nothing of this kind"], 2))
-        assert {each.passage_id for each in found} == {"p-often", "p-once"} and found[-1].passage_id == "p-once"
-        assert len(found) == len({each.id for each in found}) == 301
+        hits = do.answer(SearchTriples(["Dell Curry joined team number", "nothing of this kind"], 2))
+        assert {triple.passage_id for triple in hits} == {"p-often", "p-once"} and hits[-1].passage_id == "p-once"
+        assert len(hits) == len({triple.id for triple in hits}) == 301
         assert len(do.answer(SearchTriples(["Dell Curry joined team number"], 1))) == 1
         assert len(do.answer(SearchTriples(["Dell Curry joined team number"], 3))) == 301
 
     def test_propositions_beyond_the_first_hits_of_a_text(self, make_store: Any, mode: str) -> None:
-        """What one text is very similar to comes before what another is a little similar to, however much of it."""
+        """Many close hits of one text all come before a less close hit of another."""
         do = self.drive(make_store(), mode)
         often = [("Dell Curry", "joined", f"team{n}") for n in range(50)]
         near = passage("p-near", "Near.", [("Dell Curry", "joined", "some other team")])
         far = passage("p-far", "Far.", [("milk", "is", "white and very good to drink")])
         do.add([passage("p-often", "Often.", often), near, far])
-        found = do.answer(SearchTriples(["Dell Curry joined", "milk"], 2))
-        assert [each.passage_id for each in found] == ["p-often"] * 50 + ["p-near"]
+        hits = do.answer(SearchTriples(["Dell Curry joined", "milk"], 2))
+        assert [triple.passage_id for triple in hits] == ["p-often"] * 50 + ["p-near"]
 
     def test_similarities(self, make_store: Any, mode: str) -> None:
-        """Dot products with the sum of the chain's vectors, in the order asked."""
+        """Similarities are dot products with the sum of the chain's vectors, in the order of the candidates."""
         do = self.drive(make_store(), mode)
         do.add(_curry())
         facts = [(Triple(*_SON), "p-son"), (Triple(*_JOINED), "p-joined"), (Triple(*_PLAYS), "p-plays")]
@@ -1025,21 +1048,21 @@ class StoreContract:
             np.testing.assert_allclose(answer, products, atol=1e-5)
 
     def test_embedding(self, make_store: Any, mode: str) -> None:
-        """The store embeds for those who only hold the store."""
+        """The store embeds queries and texts for callers that have only the store."""
         do = self.drive(make_store(), mode)
         assert do.answer(EmbedQuery("Dell Curry")) == _EMBED.get_query_embedding("Dell Curry")
         assert do.answer(EmbedTexts(["a", "b"])) == [_EMBED.get_text_embedding("a"), _EMBED.get_text_embedding("b")]
 
     def test_a_passage_and_an_entity_with_very_many_triples(self, make_store: Any, mode: str) -> None:
-        """Nothing is cut off at a page's end, while writing, reading and deleting."""
+        """Writing, reading and deleting handle all triples, not just the first page."""
         small = WordEmbedding(8)
         do = self.drive(make_store(embed_model=small), mode)
         count = self.many_triples if mode == "sync" else min(self.many_triples, 2_100)
         hub = [("Hub", "knows", f"Person {n}") for n in range(count)]
         do.add([passage("p", "Hub", hub, embed_model=small), passage("q", "Hub", hub[:1], embed_model=small)])
         vector = small.get_query_embedding("Hub")
-        found = do.answer(PassageTriples(["p"], vector, None))
-        assert {triple.triple.object for triple in found} == {f"Person {n}" for n in range(count)}
+        triples = do.answer(PassageTriples(["p"], vector, None))
+        assert {triple.triple.object for triple in triples} == {f"Person {n}" for n in range(count)}
         (near,) = do.answer(NeighborTriples([("hub",)], vector, [], count + 5))
         assert len(near) == count + 1
         scores = [triple.score for triple in near]
@@ -1048,7 +1071,7 @@ class StoreContract:
         assert len(do.answer(PassageTriples(["p", "q"], vector, None))) == 3
 
     def test_property_graph_extractors_are_understood(self, make_store: Any, mode: str) -> None:
-        """What LlamaIndex's extractors attach is stored as triples: objects, or the dicts that a cache leaves."""
+        """Relations that LlamaIndex's extractors attach are stored as triples: objects, or the dicts of a cache."""
         do = self.drive(make_store(), mode)
         entities = [EntityNode(name="Dell Curry"), EntityNode(name="Charlotte Hornets")]
         relations = [Relation(label="joined", source_id=entities[0].id, target_id=entities[1].id)]
@@ -1071,7 +1094,7 @@ class StoreContract:
     # -- looking after it ----------------------------------------------------------------------------------------
 
     def test_an_undisturbed_store_is_in_order(self, make_store: Any, mode: str) -> None:
-        """Nothing to mend, before and after passages came, were replaced and went; `repair` changes nothing."""
+        """`check` finds nothing after passages were added, replaced and deleted; `repair` changes nothing."""
         do = self.drive(make_store(), mode)
         assert do.check() == StoreReport() == do.repair()
         do.add(_curry())
@@ -1091,7 +1114,7 @@ class StoreContract:
             do.check(sample_size=-1)
 
     def test_missing_outdated_and_orphaned_triples_are_found_and_mended(self, make_store: Any, mode: str) -> None:
-        """By passage, and only theirs; what is in order is not touched."""
+        """Faults are reported by passage; only those passages are repaired."""
         do = self.drive(make_store(), mode)
         client, passages, triples = do.store.client, do.store.collection_name, do.store.triple_collection_name
         do.add(_curry())
@@ -1107,7 +1130,7 @@ class StoreContract:
         do.add([passage("p-joined", "New.", [_SON, _PLAYS], document="d-2", metadata={"year": 7})])
         client.upsert(
             passages,
-            points=[models.PointStruct(id=each.id, payload=each.payload, vector=each.vector) for each in before],
+            points=[models.PointStruct(id=point.id, payload=point.payload, vector=point.vector) for point in before],
         )
         client.delete(passages, points_selector=[point_id_of("p-son")])
         report = do.check()
@@ -1121,7 +1144,7 @@ class StoreContract:
         assert do.repair() == StoreReport()
 
     def test_triples_with_another_metadata_than_their_passage_are_mended(self, make_store: Any, mode: str) -> None:
-        """A filter would find the one and not the other."""
+        """A filter would match the passage or its triple, but not both."""
         do = self.drive(make_store(), mode)
         client, triples = do.store.client, do.store.triple_collection_name
         do.add(_curry())
@@ -1135,7 +1158,7 @@ class StoreContract:
         assert contents(do.store) == undisturbed
 
     def test_another_embedding_model_is_found_and_nothing_mixed(self, make_store: Any, mode: str) -> None:
-        """`repair` refuses, or embeds everything again; a model of another dimension it always refuses."""
+        """`repair` refuses, or embeds everything again; it always refuses a model of another dimension."""
         do = self.drive(make_store(), mode)
         nodes = _curry()
         for node in nodes:
@@ -1163,7 +1186,7 @@ class StoreContract:
         assert contents(do.store) == before
 
     def test_more_passages_and_triples_than_a_page_are_checked(self, make_store: Any, mode: str) -> None:
-        """None is left out, and progress costs nothing."""
+        """All passages and triples are checked, with a progress bar too."""
         small = WordEmbedding(8)
         do = self.drive(make_store(embed_model=small, show_progress=True), mode)
         count = self.many_passages
@@ -1172,9 +1195,9 @@ class StoreContract:
         )
         assert (do.check().ok, do.check().passages, do.check().triples) == (True, count, count)
         gone = ["n7", f"n{count - 1}"]
-        do.store.client.delete(do.store.collection_name, points_selector=[point_id_of(each) for each in gone])
+        do.store.client.delete(do.store.collection_name, points_selector=[point_id_of(node_id) for node_id in gone])
         lost = [f"n{n}" for n in range(3, count, 100)]
-        ids = [Triple(each, "is", "in order").id(each) for each in lost]
+        ids = [Triple(node_id, "is", "in order").id(node_id) for node_id in lost]
         do.store.client.delete(do.store.triple_collection_name, points_selector=ids)
         report = do.check(sample_size=3)
         assert (set(report.incomplete), set(report.orphaned), report.outdated) == (set(lost), set(gone), ())
@@ -1184,7 +1207,7 @@ class StoreContract:
     # -- copying -------------------------------------------------------------------------------------------------
 
     def test_a_copy_holds_the_same(self, make_store: Any, mode: str) -> None:
-        """Points, payloads and vectors, also when it is made twice, a few passages at a time; nothing is embedded."""
+        """A copy has the same points, payloads and vectors, also when repeated; nothing is embedded."""
         source = make_store(batch_size=3)
         do, target = self.drive(source, mode), make_store(embed_model=_BackwardsEmbedding())
         assert do.copy_to(target) == 0
@@ -1200,7 +1223,7 @@ class StoreContract:
         assert target.check(sample_size=0).ok
 
     def test_a_copy_replaces_what_both_have_and_leaves_the_rest(self, make_store: Any, mode: str) -> None:
-        """Triples that a passage stated in the target go; filters choose what comes."""
+        """Outdated triples of the target go; filters choose the passages."""
         source, target = make_store(), make_store()
         do, there = self.drive(source, mode), self.drive(target, mode)
         there.add([passage("p-joined", "Old.", [_PLAYS, _SON]), passage("own", "Its own.", [_PLAYS])])
@@ -1214,7 +1237,7 @@ class StoreContract:
         assert there.check().ok
 
     def test_a_copy_into_something_else_is_refused(self, make_store: Any, mode: str) -> None:
-        """Another dimension, another language, itself: before anything is written."""
+        """A target of another dimension or language, or the store itself, is refused before anything is written."""
         do = self.drive(make_store(), mode)
         do.add(_curry())
         narrow = make_store(embed_model=WordEmbedding(16))
@@ -1230,7 +1253,7 @@ class StoreContract:
     # -- the layout ----------------------------------------------------------------------------------------------
 
     def test_layout(self, make_store: Any, mode: str) -> None:
-        """What other programs may rely on, and what the promise "writing twice changes nothing" rests on."""
+        """The layout that other programs may rely on, and that "writing twice changes nothing" needs."""
         do = self.drive(make_store(), mode)
         do.add(
             [passage("p", "Dell joined.", [_JOINED], document="d", metadata={"year": 1988, "who": {"name": "Dell"}})]
@@ -1281,22 +1304,27 @@ class StoreContract:
 def _triples(
     do: Driver, passage_ids: Sequence[str], filters: MetadataFilters | None = None
 ) -> set[tuple[str, str, str, str]]:
-    found = do.answer(PassageTriples(passage_ids, _EMBED.get_query_embedding("x"), None), filters)
-    assert all(triple.id == triple.triple.id(triple.passage_id) for triple in found)
-    return {(t.passage_id, t.triple.subject, t.triple.predicate, t.triple.object) for t in found}
+    triples = do.answer(PassageTriples(passage_ids, _EMBED.get_query_embedding("x"), None), filters)
+    assert all(triple.id == triple.triple.id(triple.passage_id) for triple in triples)
+    return {
+        (triple.passage_id, triple.triple.subject, triple.triple.predicate, triple.triple.object) for triple in triples
+    }
 
 
 def _all_triples(do: Driver) -> set[tuple[str, str, str, str]]:
     points = contents(do.store).get(do.store.triple_collection_name, {})
-    return {(p["passage_id"], p["subject"], p["predicate"], p["object"]) for p, _ in points.values()}
+    return {
+        (payload["passage_id"], payload["subject"], payload["predicate"], payload["object"])
+        for payload, _ in points.values()
+    }
 
 
 def _read(do: Driver, candidates: Sequence[Candidate]) -> list[StoredTriple]:
-    facts: dict[str, StoredTriple] = do.answer(FetchTriples([found.id for found in candidates]))
-    return [replace(facts[found.id], score=found.score) for found in candidates]
+    facts: dict[str, StoredTriple] = do.answer(FetchTriples([candidate.id for candidate in candidates]))
+    return [replace(facts[candidate.id], score=candidate.score) for candidate in candidates]
 
 
 def _check_scores(triples: Sequence[StoredTriple], query: Sequence[float]) -> None:
-    """Scores are cosines with the query."""
-    cosines = [float(np.dot(query, _EMBED.get_text_embedding(found.triple.text))) for found in triples]
-    np.testing.assert_allclose([found.score for found in triples], cosines, atol=1e-5)
+    """Check that scores are cosines with the query."""
+    cosines = [float(np.dot(query, _EMBED.get_text_embedding(triple.triple.text))) for triple in triples]
+    np.testing.assert_allclose([triple.score for triple in triples], cosines, atol=1e-5)

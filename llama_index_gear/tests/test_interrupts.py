@@ -36,7 +36,7 @@ from llama_index_gear import GeARTripleExtractor, GeARVectorStore
 from llama_index_gear.flow import Flow, gather, run_coroutine
 from llama_index_gear.knowledge_graph.sparse import EmbeddingCache
 from llama_index_gear.requests import RunFunction
-from llama_index_gear.store.copy import StoreRequest, _of_store_flow
+from llama_index_gear.store.copy import StoreRequest, _route_flow
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.testing.store_contract import passage
 from llama_index_gear.trace.trace import Trace, run_traced, take_trace
@@ -275,7 +275,7 @@ def test_an_async_write_that_is_interrupted_claims_nothing(stores: Stores, name:
 
 def test_who_is_interrupted_while_it_waits_is_in_nobodys_way(stores: Stores) -> None:
     held = _ends(lambda: stores.one._locks.claim({"ann"}))
-    _ends(held.take)
+    _ends(held.acquire)
     for moment in range(1, 80):
         with interrupted(moment) as interrupts:
             stores.one.clear()
@@ -313,7 +313,7 @@ def test_a_flow_among_those_of_two_stores_is_closed_with_these() -> None:
             log.append("closed")
 
     inner = flow()  # held, as a traceback holds it
-    outer = _of_store_flow(inner, to_target=True)
+    outer = _route_flow(inner, to_target=True)
     assert next(outer) == [StoreRequest(True, request)]
     outer.close()
     assert log == ["closed"]
@@ -514,7 +514,7 @@ def test_a_forked_child_waits_for_no_thread_of_its_parent(stores: Stores, parent
     remembered, batch, llm = EmbeddingCache(), _batch(tmp_path / "batch"), ScriptedLLM()
     locks = stores.one._locks
     parent(
-        locks.claim(None).take,
+        locks.claim(None).acquire,
         locks._lock.acquire,
         stores.one._connection._turn.__enter__,
         remembered._lock.acquire,

@@ -1,8 +1,9 @@
 """The embedded engine: Qdrant Edge in this process, behind the `QdrantClient` methods that the store uses.
 
-Qdrant models go in and come out, so `GeARVectorStore` and LlamaIndex's own `QdrantVectorStore` work on it unchanged.
-What Edge cannot answer raises `UnsupportedCall` or `UnsupportedFilter`, naming it; nothing is ignored.
-One folder a collection (see `store.edge.folder`); one process at a time (Edge locks its write-ahead log).
+Arguments and results are Qdrant models, so `GeARVectorStore` and LlamaIndex's own `QdrantVectorStore` work on it
+unchanged. An argument that Edge does not support raises `UnsupportedCall` or `UnsupportedFilter`, which names it; none
+is ignored. Each collection has its own folder (see `store.edge.folder`). One process at a time can open it (Edge locks
+its write-ahead log).
 """
 
 from __future__ import annotations
@@ -18,39 +19,39 @@ from llama_index_gear.errors import StoreError, UnsupportedCall, check_counts, c
 from llama_index_gear.store.edge import folder as edge_folder
 from llama_index_gear.store.edge.models import (
     DISTANCES,
+    estimate_size,
     from_id,
     from_record,
     from_scored,
     refuse,
-    size_of,
     to_filter,
     to_points,
     to_query,
 )
-from llama_index_gear.store.edge.shards import OpenShards, in_plain_words
+from llama_index_gear.store.edge.shards import OpenShards, call_engine
 
 
 class EdgeClient:
-    """The embedded Qdrant, as far as a `QdrantClient` is needed of it.
+    """The part of a `QdrantClient` that a store needs, for the embedded Qdrant.
 
-    Nothing is opened before the first call. Calls may come from any thread: they take turns. Close it after use, or
-    write `with EdgeClient(path) as client:`. It also closes when the last reference to it goes.
+    Nothing is opened before the first call. Any thread may call: calls take turns. Close the client after use, or write
+    `with EdgeClient(path) as client:`. It also closes when the last reference to it goes.
 
-    The folder must be writable, even to be read. 128 MiB of its disk must be free, besides what is written: the engine
-    maps files into memory, and a signal would end the process where the disk has no room for them.
+    The folder must be writable, even for reading. Its disk needs 128 MiB of free space, besides what is written: the
+    engine maps files into memory, and where the disk has no room for them, a signal would end the process.
 
     Args:
-        path: the folder that holds the collections; made when the first collection is.
+        path: the folder that holds the collections; made with the first collection.
 
     Raises:
-        StoreLockedError: (from any call) another process or client has a collection open; so has a process that was
-            forked while it was.
+        StoreLockedError: (from any call) another process or client has a collection open, or this process was forked
+            from one that had.
         StoreError: (from any call) a collection's folder is not whole, or something else stands there; it was moved or
-            deleted while it was open; it is read-only; or the disk has too little room. No file of yours beside the
-            parts of a collection is ever removed.
-        ArgumentError: `path` is no path; (from `upsert` and `upload_points`) a payload could not be read back; nothing
-            is written.
-        UnsupportedCall: (from any call) the method, or an argument of it, has no counterpart in Edge.
+            deleted while it was open; it is read-only; or the disk has too little room. Files beside the parts of a
+            collection are never removed.
+        ArgumentError: `path` is no path; or (from `upsert` and `upload_points`, before anything is written) a payload
+            could not be read back.
+        UnsupportedCall: (from any call) the method, or one of its arguments, has no counterpart in Edge.
         UnsupportedFilter: (from any call with a filter) a condition has no counterpart in Edge.
 
     """
@@ -66,7 +67,7 @@ class EdgeClient:
         raise UnsupportedCall(f"the embedded engine has no `{name}`; use `GeARVectorStore(url=…)` for it")
 
     def close(self) -> None:
-        """Write everything out and release the lock; the next call opens it again."""
+        """Write everything out and release the lock; the next call opens the collections again."""
         with self._shards.lock:
             self._shards.close_all()
 
@@ -79,7 +80,7 @@ class EdgeClient:
     # -- collections ---------------------------------------------------------------------------------------------
 
     def collection_exists(self, collection_name: str) -> bool:
-        """Return whether there is the collection; finish deleting it if that was interrupted."""
+        """Return True if there is such a collection; otherwise finish an interrupted deletion of it."""
         folder = self._folder(collection_name)
         with self._shards.lock:
             self._shards.check()
@@ -89,7 +90,7 @@ class EdgeClient:
         return is_there
 
     def get_collection(self, collection_name: str) -> models.CollectionInfo:
-        """Its vectors' names, sizes and distances, payload indexes and number of points."""
+        """Return its vectors' names, sizes and distances, its payload indexes and its number of points."""
         with self._shards.lock:
             info = self._shard(collection_name).info()
             config = edge_folder.read_config(self._folder(collection_name))
@@ -135,7 +136,7 @@ class EdgeClient:
         on_disk_payload: bool | None = None,
         **options: Any,
     ) -> bool:
-        """Make a collection of named (or one unnamed) dense and sparse vectors; payloads stay on disk by default."""
+        """Create a collection of named dense (or one unnamed) and sparse vectors; payloads are on disk by default."""
         refuse("create_collection", options)
         dense = {"": vectors_config} if isinstance(vectors_config, models.VectorParams) else vectors_config
         for params in [*dense.values(), *(sparse_vectors_config or {}).values()]:
@@ -159,12 +160,12 @@ class EdgeClient:
             if self.collection_exists(collection_name):
                 raise StoreError(f"collection {collection_name!r} already exists")
             create = edge.EdgeShard.create
-            edge_folder.make(folder, lambda draft: in_plain_words(lambda: create(draft, config).close(), folder))
+            edge_folder.make(folder, lambda draft: call_engine(lambda: create(draft, config).close(), folder))
             self._shard(collection_name)
         return True
 
     def delete_collection(self, collection_name: str, **options: Any) -> bool:
-        """Remove the collection and all its points; False if there is none."""
+        """Delete the collection and all its points; return False if there is none."""
         refuse("delete_collection", options)
         with self._shards.lock:
             if not self.collection_exists(collection_name):
@@ -182,7 +183,7 @@ class EdgeClient:
         field_schema: models.PayloadSchemaType | models.KeywordIndexParams,
         **options: Any,
     ) -> None:
-        """Index a payload field; `field_schema` as a plain type (keyword, integer, …) or as a tenant's keyword."""
+        """Index a payload field; `field_schema` is a plain type (keyword, integer, …) or a tenant's keyword."""
         refuse("create_payload_index", options, "wait")
         schema: Any
         if isinstance(field_schema, models.KeywordIndexParams):
@@ -195,24 +196,24 @@ class EdgeClient:
     # -- points --------------------------------------------------------------------------------------------------
 
     def upsert(self, collection_name: str, points: Sequence[models.PointStruct], **options: Any) -> None:
-        """Insert points, or replace those whose id exists."""
+        """Insert points; replace those whose id exists."""
         refuse("upsert", options, "wait")
         self._write(collection_name, to_points(points), points)
 
     def upload_points(
         self, collection_name: str, points: Iterable[models.PointStruct], batch_size: int = 64, **options: Any
     ) -> None:
-        """`upsert`, in batches."""
+        """`upsert` in batches."""
         refuse("upload_points", options, "wait", "parallel", "max_retries")
         check_counts(batch_size=batch_size)
-        given = list(points)
-        checked = to_points(given)  # all of them before any is written
-        for start in range(0, len(given), batch_size):
+        all_points = list(points)
+        converted = to_points(all_points)  # all are checked before any is written
+        for start in range(0, len(all_points), batch_size):
             batch = slice(start, start + batch_size)
-            self._write(collection_name, checked[batch], given[batch])
+            self._write(collection_name, converted[batch], all_points[batch])
 
     def delete(self, collection_name: str, points_selector: Any, **options: Any) -> None:
-        """Delete by ids (a list, `PointIdsList`) or by filter (`Filter`, `FilterSelector`)."""
+        """Delete points by ids (a list, `PointIdsList`) or by filter (`Filter`, `FilterSelector`)."""
         refuse("delete", options, "wait")
         selector = points_selector
         selector = selector.filter if isinstance(selector, models.FilterSelector) else selector
@@ -231,12 +232,12 @@ class EdgeClient:
         with_vectors: Any = False,
         **options: Any,
     ) -> list[models.Record]:
-        """The points with these ids that exist, in the order asked."""
+        """Return the points with these ids that exist, in the order of the ids."""
         refuse("retrieve", options)
         with self._shards.lock:
             records = self._shard(collection_name).retrieve(list(ids), with_payload, with_vectors)
-        found = {record.id: record for record in map(from_record, records)}
-        return [found[point_id] for point_id in dict.fromkeys(ids) if point_id in found]
+        by_id = {record.id: record for record in map(from_record, records)}
+        return [by_id[point_id] for point_id in dict.fromkeys(ids) if point_id in by_id]
 
     def scroll(
         self,
@@ -248,7 +249,7 @@ class EdgeClient:
         with_vectors: Any = False,
         **options: Any,
     ) -> tuple[list[models.Record], Any]:
-        """A page of points in id order, and the offset of the next page (None at the end)."""
+        """Return a page of points, by id, and the offset of the next page (None at the end)."""
         refuse("scroll", options)
         request = edge.ScrollRequest(
             offset=offset,
@@ -258,20 +259,20 @@ class EdgeClient:
             with_vector=with_vectors,
         )
         with self._shards.lock:
-            records, following = self._shard(collection_name).scroll(request)
-        return [from_record(record) for record in records], None if following is None else from_id(following)
+            records, next_offset = self._shard(collection_name).scroll(request)
+        return [from_record(record) for record in records], None if next_offset is None else from_id(next_offset)
 
     def count(
         self, collection_name: str, count_filter: models.Filter | None = None, exact: bool = True, **options: Any
     ) -> models.CountResult:
-        """How many points match."""
+        """Count the points that match."""
         refuse("count", options)
         with self._shards.lock:
             request = edge.CountRequest(filter=None if count_filter is None else to_filter(count_filter), exact=exact)
             return models.CountResult(count=self._shard(collection_name).count(request))
 
     def query_points(self, collection_name: str, query: Any, **arguments: Any) -> models.QueryResponse:
-        """One query; see `query_batch_points`."""
+        """Answer one query; see `query_batch_points`."""
         renamed = {"query_filter": "filter", "search_params": "params", "with_vectors": "with_vector"}
         known = {"with_payload": True, **{renamed.get(name, name): value for name, value in arguments.items()}}
         refuse("query_points", {name: known.pop(name) for name in set(known) - set(models.QueryRequest.model_fields)})
@@ -281,7 +282,7 @@ class EdgeClient:
     def query_batch_points(
         self, collection_name: str, requests: Sequence[models.QueryRequest], **options: Any
     ) -> list[models.QueryResponse]:
-        """Nearest points for each dense or sparse query vector, filtered; best first. Without a vector: by id."""
+        """Return the points nearest to each dense or sparse query vector, best first; without a vector, by id."""
         refuse("query_batch_points", options)
         batch = edge.QueryBatchRequest([to_query(request) for request in requests])
         with self._shards.lock:
@@ -303,9 +304,9 @@ class EdgeClient:
             raise StoreError(f"collection {collection_name!r} not found in {self.path}")
         return self._shards.open(collection_name, self._folder(collection_name))
 
-    def _write(self, collection_name: str, checked: Sequence[edge.Point], points: Sequence[models.PointStruct]) -> None:
-        operation = edge.UpdateOperation.upsert_points(list(checked))
-        self._update(collection_name, operation, lambda: sum(map(size_of, points)))
+    def _write(self, collection_name: str, batch: Sequence[edge.Point], points: Sequence[models.PointStruct]) -> None:
+        operation = edge.UpdateOperation.upsert_points(list(batch))
+        self._update(collection_name, operation, lambda: sum(map(estimate_size, points)))
 
     def _update(self, collection_name: str, operation: edge.UpdateOperation, size: Callable[[], int] = int) -> None:
         with self._shards.lock:
@@ -315,10 +316,10 @@ class EdgeClient:
 
 
 def check_process(client: EdgeClient) -> None:
-    """Refuse a client that the process that this one was forked from has open; takes no lock.
+    """Refuse a client that this process inherited open at a fork. No lock is taken.
 
     Raises:
-        StoreLockedError: it has.
+        StoreLockedError: the parent process had a collection open.
 
     """
     client._shards.check_process()

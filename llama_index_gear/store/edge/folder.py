@@ -1,7 +1,8 @@
-"""The folder of a collection of the embedded engine: whole or absent; what the engine did not make is never removed.
+"""The folder of a collection of the embedded engine, which is whole or absent.
 
-A collection is made beside its place, under a hidden name of ours, and renamed into it; to be deleted, it is renamed
-away first. So a process that is killed leaves a whole collection or none, and hidden folders that a later call removes.
+A collection is made under a hidden name beside its place, then renamed into its place. To be deleted, it is first
+renamed to a hidden name. So a process that is killed leaves a whole collection or none, and hidden folders that a later
+call removes. Files that the engine did not make are never removed.
 """
 
 from __future__ import annotations
@@ -28,28 +29,28 @@ _SEGMENT_PARTS = (
     "payload_storage",
 )  # without one the engine drops the segment, unasked
 _IDS, _VERSIONS = "mutable_id_tracker.mappings", "mutable_id_tracker.versions"
-_WRITING = ".atomicwrite"  # how the names of the engine's unfinished files begin
+_WRITING = ".atomicwrite"  # prefix of the engine's unfinished files
 _UNFINISHED, _DELETED = "unfinished", "deleted"
 _MEBIBYTE = 2**20
 RESERVE = 128 * _MEBIBYTE
-"""Bytes of the disk that are to be free for a call that opens or writes. With 76 MiB, opening a store was killed."""
+"""Free bytes of the disk that a call needs to open or write. With 76 MiB, opening a store was killed."""
 
 PLENTY = 2**30
-"""Bytes of the disk that are room enough for any batch."""
+"""Free bytes of the disk that are enough for any batch."""
 
 Place = tuple[int, int]
-"""What tells a folder from one that takes its path later: device and inode."""
+"""The identity of a folder, whatever takes its path later: device and inode."""
 
 
 def holds_collection(folder: Path) -> bool:
-    """Return whether there is a collection; nothing, or an empty folder, is none.
+    """Return True if the folder holds a collection; an absent or empty folder holds none.
 
     Raises:
-        StoreError: there is something else, or a collection that lacks a part.
+        StoreError: the folder holds something else, or a collection that lacks a part.
 
     """
     try:
-        with plain_words(folder):
+        with raise_store_errors(folder):
             names = os.listdir(folder)
             if names:
                 _check_whole(folder)
@@ -61,25 +62,25 @@ def holds_collection(folder: Path) -> bool:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Read what the engine noted of its vectors.
+    """Read the engine's configuration of the vectors.
 
     Raises:
-        StoreError: it cannot be read.
+        StoreError: the configuration cannot be read.
 
     """
     try:
         config = json.loads((folder / _CONFIG).read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise _damaged(folder, f"{_CONFIG} cannot be read ({error})") from error
+        raise _make_damage_error(folder, f"{_CONFIG} cannot be read ({error})") from error
     if not isinstance(config, dict) or not all(isinstance(config.get(kind, {}), dict) for kind in _KINDS):
-        raise _damaged(folder, f"{_CONFIG} names no vectors")
+        raise _make_damage_error(folder, f"{_CONFIG} names no vectors")
     return config
 
 
 def _check_parts(folder: Path) -> None:
     for part in _PARTS:
-        if not os.path.exists(os.path.join(folder, part)):  # of each call: a `Path` takes four times as long
-            raise _damaged(folder, f"{part} is missing")
+        if not os.path.exists(os.path.join(folder, part)):  # checked at each call: `Path` takes four times as long
+            raise _make_damage_error(folder, f"{part} is missing")
 
 
 def _check_whole(folder: Path) -> None:
@@ -88,31 +89,31 @@ def _check_whole(folder: Path) -> None:
     vectors = sum(len(config.get(kind, {})) for kind in _KINDS)
     segments = [entry for entry in (folder / _SEGMENTS).iterdir() if entry.is_dir() and "." not in entry.name]
     if not segments:
-        raise _damaged(folder, f"{_SEGMENTS} is empty")
+        raise _make_damage_error(folder, f"{_SEGMENTS} is empty")
     for segment in segments:
         names = set(os.listdir(segment))
         missing = [part for part in _SEGMENT_PARTS if part not in names]
         missing += [_IDS] if _IDS not in names and _VERSIONS in names else []  # the ids are written first
         if missing:
-            raise _damaged(folder, f"{_SEGMENTS}/{segment.name}/{missing[0]} is missing")
+            raise _make_damage_error(folder, f"{_SEGMENTS}/{segment.name}/{missing[0]} is missing")
         if sum(name.startswith("vector_storage") for name in names) != vectors:
-            raise _damaged(folder, f"{_SEGMENTS}/{segment.name} has other vectors than {_CONFIG}")
+            raise _make_damage_error(folder, f"{_SEGMENTS}/{segment.name} has other vectors than {_CONFIG}")
     if not any((folder / _LOG).iterdir()):
-        raise _damaged(folder, f"{_LOG} is empty")
+        raise _make_damage_error(folder, f"{_LOG} is empty")
 
 
-def _damaged(folder: Path, fault: str) -> StoreError:
-    """Make the error of a folder that is no whole collection."""
+def _make_damage_error(folder: Path, fault: str) -> StoreError:
+    """Make the error for a folder that is no whole collection."""
     return StoreError(
         f"{folder} is not a whole collection of the embedded engine: {fault}. Restore the folder from a copy, or "
         "choose another folder or collection_name; nothing in it was changed"
     )
 
 
-def place_of(folder: Path) -> Place | None:
-    """Return what tells this collection from another one in its place; None if it isn't there.
+def get_place(folder: Path) -> Place | None:
+    """Return the identity of the collection in this folder; None if there is none.
 
-    That is its log's folder: the engine holds it open, so nothing else is given its inode meanwhile.
+    It is that of its log's folder: the engine holds it open, so no other folder gets its inode meanwhile.
     """
     try:
         status = os.stat(os.path.join(folder, _LOG))
@@ -128,8 +129,8 @@ def check_in_place(folder: Path, place: Place | None) -> None:
         StoreError: it was moved, deleted or replaced, or lost a part.
 
     """
-    with plain_words(folder):
-        if place_of(folder) != place:
+    with raise_store_errors(folder):
+        if get_place(folder) != place:
             raise StoreError(
                 f"{folder} was moved, deleted or replaced while the store was open: call close(), then open the folder "
                 "that you mean"
@@ -152,22 +153,22 @@ def check_writable(folder: Path) -> None:
 
 
 def free_space(folder: Path) -> int:
-    """Return the bytes that this user may still write there."""
+    """Return the number of bytes that this user may still write there."""
     return shutil.disk_usage(folder).free
 
 
 def check_room(folder: Path, size: Callable[[], int] = int) -> None:
-    """Refuse to write when the disk is nearly full: there, a signal of the engine's memory map ends the process.
+    """Refuse to write on a nearly full disk, where a signal of the engine's memory map would end the process.
 
     Args:
-        folder: is on that disk.
-        size: counts the bytes that will be written, besides the `RESERVE`; asked only where the disk is short of room.
+        folder: a folder on that disk.
+        size: counts the bytes that will be written, besides the `RESERVE`; called only if the disk is short of room.
 
     Raises:
         StoreError: there is too little room.
 
     """
-    with plain_words(folder):
+    with raise_store_errors(folder):
         free = free_space(folder)
     if free < PLENTY and free < (needed := RESERVE + size()):
         raise StoreError(
@@ -177,23 +178,23 @@ def check_room(folder: Path, size: Callable[[], int] = int) -> None:
 
 
 def make(folder: Path, build: Callable[[str], object]) -> None:
-    """Make a collection.
+    """Make a collection in its place.
 
     Args:
-        folder: its place; nothing, or an empty folder.
-        build: makes it in an empty folder, whose path it is given, and closes it.
+        folder: place of the collection; absent, or an empty folder.
+        build: makes the collection in an empty folder, whose path it gets, and closes it.
 
     Raises:
         StoreError: the disk is full, or the folder read-only.
-        StoreLockedError: another process or client makes the same.
+        StoreLockedError: another process or client makes the same collection.
 
     """
-    with plain_words(folder):
+    with raise_store_errors(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         check_writable(folder.parent)
         _remove_leftovers(folder, _UNFINISHED, _DELETED)
         check_room(folder.parent)
-        draft = _hidden(folder, _UNFINISHED)
+        draft = _make_hidden_path(folder, _UNFINISHED)
         draft.mkdir()
         try:
             build(str(draft))
@@ -207,62 +208,65 @@ def make(folder: Path, build: Callable[[str], object]) -> None:
 
 
 def check_own(folder: Path) -> None:
-    """Refuse to delete a collection whose folder holds what the engine did not make.
+    """Refuse to delete a collection whose folder also holds files that the engine did not make.
 
     Raises:
-        StoreError: it does, or it is a link.
+        StoreError: there are such files, or the folder is a link.
 
     """
     if folder.is_symlink():
         raise StoreError(f"{folder} is a link, which the embedded engine did not make: remove it yourself")
-    others = sorted(n for n in os.listdir(folder) if n not in _PARTS and not n.startswith(_WRITING))
-    if others:
+    foreign_names = sorted(name for name in os.listdir(folder) if name not in _PARTS and not name.startswith(_WRITING))
+    if foreign_names:
         raise StoreError(
-            f"{folder} also holds what the embedded engine did not make ({', '.join(others[:3])}): move it elsewhere, "
-            "then repeat the call"
+            f"{folder} also holds what the embedded engine did not make ({', '.join(foreign_names[:3])}): move it "
+            "elsewhere, then repeat the call"
         )
 
 
 def remove(folder: Path) -> None:
-    """Delete a collection that is closed."""
-    with plain_words(folder):
-        folder.rename(_hidden(folder, _DELETED))
+    """Delete a closed collection."""
+    with raise_store_errors(folder):
+        folder.rename(_make_hidden_path(folder, _DELETED))
     finish_removing(folder)
 
 
 def finish_removing(folder: Path) -> None:
-    """Delete what a call that was interrupted while it deleted this collection left."""
-    with plain_words(folder):
+    """Delete what an interrupted deletion of this collection left behind."""
+    with raise_store_errors(folder):
         _remove_leftovers(folder, _DELETED)
 
 
-def _own(folder: Path) -> str:
-    """How our hidden names for a collection begin: by its name, or where that is long, by a fingerprint of it."""
+def _make_hidden_prefix(folder: Path) -> str:
+    """Return the prefix of a collection's hidden names: its name, or, if that is long, its fingerprint."""
     return f".{folder.name if len(folder.name) <= 100 else sha256(folder.name.encode()).hexdigest()}"
 
 
-def _hidden(folder: Path, kind: str) -> Path:
-    return folder.with_name(f"{_own(folder)}.{uuid4().hex}.{kind}")
+def _make_hidden_path(folder: Path, kind: str) -> Path:
+    return folder.with_name(f"{_make_hidden_prefix(folder)}.{uuid4().hex}.{kind}")
 
 
 def _remove_leftovers(folder: Path, *kinds: str) -> None:
-    """Remove what our own hidden names tell as left over; whoever makes this very collection just now is told."""
+    """Remove the folders whose hidden names mark them as left over.
+
+    A process that makes this very collection at the same time notices it.
+    """
     if not folder.parent.exists():
         return
-    own = re.compile(rf"{re.escape(_own(folder))}\.[0-9a-f]{{32}}\.({'|'.join(kinds)})")
-    for name in filter(own.fullmatch, os.listdir(folder.parent)):
+    pattern = re.compile(rf"{re.escape(_make_hidden_prefix(folder))}\.[0-9a-f]{{32}}\.({'|'.join(kinds)})")
+    for name in filter(pattern.fullmatch, os.listdir(folder.parent)):
         leftover = folder.with_name(name)
         try:
-            if not name.endswith(_DELETED):  # first out of reach of whoever might rename it into its place
-                leftover = leftover.rename(_hidden(folder, _DELETED))
+            if not name.endswith(_DELETED):  # first out of reach of a process that may rename it into its place
+                leftover = leftover.rename(_make_hidden_path(folder, _DELETED))
             shutil.rmtree(leftover)
-        except FileNotFoundError:  # another process removes it too, or has it in its place by now
+        except FileNotFoundError:  # another process also removes it, or has renamed it into its place
             continue
 
 
 @contextmanager
-def plain_words(folder: Path) -> Iterator[None]:
-    """Turn an error of the file system into one that says which folder it is about."""
+def raise_store_errors(folder: Path) -> Iterator[None]:
+    """Turn an error of the file system into a `StoreError` that names the folder."""
     try:
         yield
     except OSError as error:

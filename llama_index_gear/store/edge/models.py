@@ -1,4 +1,4 @@
-"""Qdrant's models and Qdrant Edge's, translated into each other; what has no counterpart is refused by name."""
+"""Translation between Qdrant's models and Qdrant Edge's. What has no counterpart is refused by name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from llama_index_gear.store.payloads import check_storable
 
 Model = TypeVar("Model", models.Record, models.ScoredPoint)
 
-_ALL = {kind: set(kind.model_fields) for kind in (models.Record, models.ScoredPoint)}
+_FIELD_NAMES = {kind: set(kind.model_fields) for kind in (models.Record, models.ScoredPoint)}
 DISTANCES = {
     models.Distance.COSINE: edge.Distance.Cosine,
     models.Distance.DOT: edge.Distance.Dot,
@@ -24,14 +24,14 @@ DISTANCES = {
 
 
 def refuse(method: str, options: dict[str, Any], *harmless: str) -> None:
-    """Options of a server (shards, replicas, …) may be passed as None; with a value they'd be ignored: refuse."""
+    """Refuse options of a server (shards, replicas, …) that have a value: the engine would ignore them."""
     for name, value in options.items():
         if value is not None and name not in harmless:
-            raise UnsupportedCall(f"the embedded engine cannot honour `{name}={value!r}` of `{method}`")
+            raise UnsupportedCall(f"the embedded engine does not support `{name}={value!r}` of `{method}`")
 
 
 def to_points(points: Sequence[models.PointStruct]) -> list[edge.Point]:
-    """Points to write; their payloads become plain JSON.
+    """Translate points to write; their payloads become plain JSON.
 
     Raises:
         ArgumentError: a payload could not be read back.
@@ -50,22 +50,22 @@ def _to_point(point: models.PointStruct) -> edge.Point:
     return edge.Point(point.id, vector, to_jsonable_python(point.payload or {}))
 
 
-def size_of(point: models.PointStruct) -> int:
-    """Return how many bytes writing the point takes at the most, in the engine's log and files together.
+def estimate_size(point: models.PointStruct) -> int:
+    """Return the maximum number of bytes that writing the point takes, in the engine's log and files together.
 
-    Measured are 2.3 times what the vectors and texts take: 9 bytes a number and 2.3 a character.
+    Measured sizes are 2.3 times those of the vectors and texts: 9 bytes a number and 2.3 a character.
     """
-    return 12 * (_length(point.vector) + _length(point.payload))
+    return 12 * (_count_values(point.vector) + _count_values(point.payload))
 
 
-def _length(value: Any) -> int:
+def _count_values(value: Any) -> int:
     """Count numbers and characters."""
     if isinstance(value, models.SparseVector):
         return 2 * len(value.indices)
     if isinstance(value, dict):
-        return sum(_length(key) + _length(part) for key, part in value.items())
+        return sum(_count_values(key) + _count_values(part) for key, part in value.items())
     if isinstance(value, list | tuple) and value and not isinstance(value[0], int | float):
-        return sum(map(_length, value))
+        return sum(map(_count_values, value))
     return len(value) if hasattr(value, "__len__") else 1
 
 
@@ -76,7 +76,7 @@ def _to_vector(vector: Any) -> Any:
 
 
 def from_vector(vector: Any) -> Any:
-    """A vector, or named vectors, as read."""
+    """Translate a vector, or named vectors, that were read."""
     if isinstance(vector, edge.SparseVector):
         return models.SparseVector.model_construct(indices=vector.indices, values=vector.values)
     if isinstance(vector, dict):
@@ -85,12 +85,12 @@ def from_vector(vector: Any) -> Any:
 
 
 def from_id(point_id: Any) -> int | str:
-    """A point id: an integer, or a UUID as text."""
+    """Translate a point's id: an integer, or a UUID as text."""
     return point_id if isinstance(point_id, int) else str(point_id)
 
 
 def from_record(record: edge.Record) -> models.Record:
-    """A point as `scroll` and `retrieve` return it."""
+    """Translate a point of `scroll` or `retrieve`."""
     fields = {
         "id": from_id(record.id),
         "payload": record.payload,
@@ -98,13 +98,13 @@ def from_record(record: edge.Record) -> models.Record:
         "shard_key": None,
         "order_value": None,
     }
-    return _made(models.Record, fields)
+    return _construct(models.Record, fields)
 
 
 def from_scored(points: Sequence[edge.ScoredPoint], request: models.QueryRequest) -> list[models.ScoredPoint]:
-    """Points as a query returns them, with what the query asked for."""
+    """Translate the points of an answer, with what the query requested."""
     payload, vector = bool(request.with_payload), bool(request.with_vector)
-    made = []
+    scored = []
     for point in points:
         fields = {
             "id": from_id(point.id),
@@ -115,28 +115,29 @@ def from_scored(points: Sequence[edge.ScoredPoint], request: models.QueryRequest
             "shard_key": None,
             "order_value": None,
         }
-        made.append(_made(models.ScoredPoint, fields))
-    return made
+        scored.append(_construct(models.ScoredPoint, fields))
+    return scored
 
 
-def _made(kind: type[Model], fields: dict[str, Any]) -> Model:
-    """What `model_construct` does, without its search for defaults and aliases: a hop reads two thousand points.
+def _construct(kind: type[Model], fields: dict[str, Any]) -> Model:
+    """Construct a model as `model_construct` does, without its search for defaults and aliases.
 
-    All points of a kind share one set of fields' names: every field is set, and Pydantic lets nobody add another.
+    A hop reads two thousand points, so this matters. All points of a kind share one set of field names: every field is
+    set, and Pydantic lets nobody add another.
     """
     model = kind.__new__(kind)
     object.__setattr__(model, "__dict__", fields)
-    object.__setattr__(model, "__pydantic_fields_set__", _ALL[kind])
+    object.__setattr__(model, "__pydantic_fields_set__", _FIELD_NAMES[kind])
     object.__setattr__(model, "__pydantic_extra__", None)
     object.__setattr__(model, "__pydantic_private__", None)
     return model
 
 
 def to_query(request: models.QueryRequest) -> edge.QueryRequest:
-    """One query of a batch; without a vector, the points that match, by id."""
+    """Translate one query of a batch; one without a vector asks for the points that match, by id."""
     refuse("query_batch_points", {"lookup_from": request.lookup_from, "shard_key": request.shard_key})
     return edge.QueryRequest(
-        limit=_limit(request),
+        limit=_get_limit(request),
         offset=request.offset,
         query=_to_vector_query(request),
         prefetches=_to_prefetches(request),
@@ -149,7 +150,7 @@ def to_query(request: models.QueryRequest) -> edge.QueryRequest:
 
 
 def _to_prefetches(request: models.QueryRequest | models.Prefetch) -> list[edge.Prefetch] | None:
-    """The stages before a query: it ranks what they find."""
+    """Translate the stages that come before a query, which ranks their results."""
     if not request.prefetch:
         return None
     stages = request.prefetch if isinstance(request.prefetch, list) else [request.prefetch]
@@ -157,7 +158,7 @@ def _to_prefetches(request: models.QueryRequest | models.Prefetch) -> list[edge.
         refuse("query_batch_points", {"lookup_from": stage.lookup_from})
     return [
         edge.Prefetch(
-            limit=_limit(stage),
+            limit=_get_limit(stage),
             query=_to_vector_query(stage),
             prefetches=_to_prefetches(stage),
             params=_to_params(stage.params),
@@ -168,7 +169,7 @@ def _to_prefetches(request: models.QueryRequest | models.Prefetch) -> list[edge.
     ]
 
 
-def _limit(request: models.QueryRequest | models.Prefetch) -> int:
+def _get_limit(request: models.QueryRequest | models.Prefetch) -> int:
     return 10 if request.limit is None else request.limit
 
 
@@ -184,10 +185,10 @@ def _to_vector_query(request: models.QueryRequest | models.Prefetch) -> edge.Que
 def _to_params(params: models.SearchParams | None) -> edge.SearchParams | None:
     if params is None:
         return None
-    chosen = params.model_dump(exclude_none=True)
-    made = edge.SearchParams(exact=bool(chosen.pop("exact", False)), hnsw_ef=chosen.pop("hnsw_ef", None))
-    refuse("query_batch_points", {name: value or None for name, value in chosen.items()})
-    return made
+    options = params.model_dump(exclude_none=True)
+    converted = edge.SearchParams(exact=bool(options.pop("exact", False)), hnsw_ef=options.pop("hnsw_ef", None))
+    refuse("query_batch_points", {name: value or None for name, value in options.items()})
+    return converted
 
 
 def _to_selector(selector: Any) -> Any:
@@ -196,20 +197,22 @@ def _to_selector(selector: Any) -> Any:
     raise UnsupportedCall("the embedded engine returns the payload whole, not at all, or the fields of a list")
 
 
-def to_filter(rest: models.Filter) -> edge.Filter:
-    """A filter with all its nested conditions."""
+def to_filter(filter_: models.Filter) -> edge.Filter:
+    """Translate a filter with all its nested conditions."""
 
-    def translated(conditions: Any) -> list[Any] | None:
+    def translate(conditions: Any) -> list[Any] | None:
         if conditions is None:
             return None
-        return [_to_condition(each) for each in (conditions if isinstance(conditions, list) else [conditions])]
+        return [
+            _to_condition(condition) for condition in (conditions if isinstance(conditions, list) else [conditions])
+        ]
 
-    minimum = rest.min_should
+    minimum = filter_.min_should
     return edge.Filter(
-        must=translated(rest.must),
-        should=translated(rest.should),
-        must_not=translated(rest.must_not),
-        min_should=None if minimum is None else edge.MinShould(translated(minimum.conditions) or [], minimum.min_count),
+        must=translate(filter_.must),
+        should=translate(filter_.should),
+        must_not=translate(filter_.must_not),
+        min_should=None if minimum is None else edge.MinShould(translate(minimum.conditions) or [], minimum.min_count),
     )
 
 
@@ -233,8 +236,8 @@ def _to_condition(condition: Any) -> Any:
 def _to_field_condition(condition: models.FieldCondition) -> edge.FieldCondition:
     if condition.model_fields_set == {"key", "match"} and condition.match is not None:  # nearly all of the store's
         return edge.FieldCondition(condition.key, match=_to_match(condition.match))
-    asked = {name for name, value in condition if name != "key" and value is not None}
-    if unknown := asked - {"match", "range", "values_count", "is_empty", "is_null"}:
+    tests = {name for name, value in condition if name != "key" and value is not None}
+    if unknown := tests - {"match", "range", "values_count", "is_empty", "is_null"}:
         raise UnsupportedFilter(f"the embedded engine cannot filter by {', '.join(sorted(unknown))}")
     bounds: Any = condition.range
     if bounds is not None:

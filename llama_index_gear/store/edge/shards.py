@@ -1,4 +1,4 @@
-"""The shards that a client of the embedded engine has open: whose they are, and that they stand where they stood."""
+"""The shards that a client of the embedded engine has open, and the checks of their process and their place."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from llama_index_gear.store.edge import folder as edge_folder
 Result = TypeVar("Result")
 
 
-class _Opened(NamedTuple):
-    """A collection that is open: its shard, its folder, and what tells that from another one in its place."""
+class _OpenShard(NamedTuple):
+    """An open collection: its shard, its folder, and the identity of that folder."""
 
     shard: edge.EdgeShard
     folder: Path
@@ -28,28 +28,28 @@ class _Opened(NamedTuple):
 
 
 class OpenShards:
-    """The shards that are open, by their collection's name.
+    """The open shards, by collection name.
 
-    They are closed when the last reference to this goes. A process that was forked while some were open leaves them to
-    its parent: two processes must not write one shard, and not even closing it leaves its files alone.
+    They are closed when the last reference to this object goes. A forked process leaves them to its parent: two
+    processes must not write one shard, and even closing it writes its files.
 
-    No variable here holds a shard: the traceback of an interrupt would keep it, and its lock.
+    No variable here holds a shard: the traceback of an interrupt would keep it, with its lock.
 
     Attributes:
-        lock: to be held by whoever calls; another one in a forked process, where nobody would release the parent's.
+        lock: held by every caller. A forked process has a new one, since nobody would release the parent's there.
 
     """
 
     def __init__(self, path: Path) -> None:
         self.lock = threading.RLock()
         self._path = path
-        self._opened: dict[str, _Opened] = {}
+        self._open_shards: dict[str, _OpenShard] = {}
         self._is_inherited = False
-        finalize(self, _close_all, self._opened)
+        finalize(self, _close_all, self._open_shards)
         free_in_child(self)
 
     def check_process(self) -> None:
-        """Refuse to work in a forked process; takes no lock.
+        """Refuse to work in a forked process; no lock is taken.
 
         Raises:
             StoreLockedError: the process that this one was forked from had a shard open.
@@ -62,7 +62,7 @@ class OpenShards:
             )
 
     def check(self) -> None:
-        """Refuse to work in a forked process, or once a shard was moved.
+        """Refuse to work in a forked process, or after a shard was moved.
 
         Raises:
             StoreLockedError: the process that this one was forked from had a shard open.
@@ -70,59 +70,59 @@ class OpenShards:
 
         """
         self.check_process()
-        for opened in self._opened.values():
-            edge_folder.check_in_place(opened.folder, opened.place)
+        for entry in self._open_shards.values():
+            edge_folder.check_in_place(entry.folder, entry.place)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._opened
+        return name in self._open_shards
 
     def open(self, name: str, folder: Path) -> edge.EdgeShard:
-        """Return the collection's shard, opened if it isn't.
+        """Return the collection's shard; open it if it is not open.
 
         Raises:
             StoreLockedError: another process or client has it open.
-            StoreError: it is read-only or damaged, or the disk has too little room.
+            StoreError: the folder is read-only or damaged, or the disk has too little room.
 
         """
-        if name not in self._opened:
+        if name not in self._open_shards:
             edge_folder.check_writable(folder)
             edge_folder.check_room(folder)
-            place = edge_folder.place_of(folder)
-            self._opened[name] = _Opened(
-                in_plain_words(lambda: edge.EdgeShard.load(str(folder)), folder), folder, place
+            place = edge_folder.get_place(folder)
+            self._open_shards[name] = _OpenShard(
+                call_engine(lambda: edge.EdgeShard.load(str(folder)), folder), folder, place
             )
-        return self._opened[name].shard
+        return self._open_shards[name].shard
 
     def close(self, name: str) -> None:
-        """Close one; forgotten first, so that an interrupt leaves none here that is closed."""
-        self._opened.pop(name).shard.close()
+        """Close a shard. It is forgotten first, so that an interrupt never leaves a closed shard here."""
+        self._open_shards.pop(name).shard.close()
 
     def close_all(self) -> None:
-        """Close all, or forget those of the parent process."""
+        """Close all shards; forget those of the parent process."""
         self._is_inherited = False
-        _close_all(self._opened)
+        _close_all(self._open_shards)
 
     def _at_fork_reinit(self) -> None:
-        """Become a forked child's: see `fork_safety`."""
+        """Reset the state in a forked child; see `fork_safety`."""
         self.lock = threading.RLock()
-        self._is_inherited = self._is_inherited or bool(self._opened)
-        while self._opened:
-            shard, _, place = self._opened.popitem()[1]
-            _keep_for_ever(shard)
-            _let_go_of_lock(place)
+        self._is_inherited = self._is_inherited or bool(self._open_shards)
+        while self._open_shards:
+            shard, _, place = self._open_shards.popitem()[1]
+            _leak_shard(shard)
+            _close_lock(place)
 
 
-def in_plain_words(work: Callable[[], Result], folder: Path) -> Result:
-    """Have the engine make or open a shard.
+def call_engine(work: Callable[[], Result], folder: Path) -> Result:
+    """Have the engine create or open a shard; translate its errors.
 
     Raises:
         StoreLockedError: another process or client has it open.
-        StoreError: it cannot be made or opened for another reason.
+        StoreError: the shard cannot be created or opened for another reason.
 
     """
     try:
         return work()
-    except BaseException as error:  # the engine raises plain Exception, with words, and panics, which are none
+    except BaseException as error:  # the engine raises plain Exception, and panics, which are not an Exception
         if "WouldBlock" in str(error):
             raise StoreLockedError(
                 f"{folder.parent} is open in another process or client, and the embedded engine serves one at a time: "
@@ -136,29 +136,29 @@ def in_plain_words(work: Callable[[], Result], folder: Path) -> Result:
         raise
 
 
-def _close_all(opened: dict[str, _Opened]) -> None:
-    while opened:
-        name = next(iter(opened))
-        if edge_folder.place_of(opened[name].folder) in (opened[name].place, None):
-            opened.pop(name).shard.close()
-        else:  # the shard would write into what stands there now
-            shard, _, place = opened.pop(name)
-            _keep_for_ever(shard)
-            _let_go_of_lock(place)
+def _close_all(open_shards: dict[str, _OpenShard]) -> None:
+    while open_shards:
+        name = next(iter(open_shards))
+        if edge_folder.get_place(open_shards[name].folder) in (open_shards[name].place, None):
+            open_shards.pop(name).shard.close()
+        else:  # closed, the shard would write into what stands there now
+            shard, _, place = open_shards.pop(name)
+            _leak_shard(shard)
+            _close_lock(place)
 
 
-def _keep_for_ever(shard: edge.EdgeShard) -> None:
-    """Never let go of a shard: it would write its files then, be it by close(), `del` or the end of the process."""
+def _leak_shard(shard: edge.EdgeShard) -> None:
+    """Keep a shard alive until the process ends: close(), `del` and a normal exit would all write its files."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(shard))
 
 
-def _let_go_of_lock(place: edge_folder.Place | None) -> None:
-    """Close this process's share of a lock, which nobody could get otherwise while it lives."""
+def _close_lock(place: edge_folder.Place | None) -> None:
+    """Close this process's share of a lock, which nobody could otherwise get while the process lives."""
     for name in os.listdir("/dev/fd") if os.path.isdir("/dev/fd") else ():
         descriptor = int(name)
         try:
             status = os.fstat(descriptor)
-        except OSError:  # the one that listed them
+        except OSError:  # the descriptor that listed the folder
             continue
         if (status.st_dev, status.st_ino) == place:
             os.close(descriptor)

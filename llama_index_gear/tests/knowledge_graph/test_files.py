@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llama_index_gear.knowledge_graph import files as graph_files
-from llama_index_gear.knowledge_graph.files import Position, TriplesFile, lines_of
+from llama_index_gear.knowledge_graph.files import Position, TriplesFile, read_lines
 from llama_index_gear.knowledge_graph.wikidata import WikidataDump
 
 LIMIT = 200
@@ -55,13 +55,13 @@ def test_reading_goes_on_from_any_line(
         lines[-1] = b"x" * sizes[-1]
     path = written(tmp_path_factory.mktemp("lines") / f"graph.tsv{suffix}", lines)
     position, seen, stops = Position(), [], []
-    for line in lines_of(path, False, "", position):
+    for line in read_lines(path, False, "", position):
         seen.append(line)
         stops.append(replace(position))
     assert seen == [line if len(line) <= LIMIT else b"" for line in lines]
     assert [stop.lines for stop in stops] == list(range(1, len(lines) + 1))
     for number, stop in enumerate(stops, start=1):
-        assert list(lines_of(path, False, "", replace(stop))) == seen[number:]
+        assert list(read_lines(path, False, "", replace(stop))) == seen[number:]
 
 
 class Endless:
@@ -86,7 +86,7 @@ class Endless:
 def test_no_more_of_a_line_is_asked_for_at_once_than_may_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graph_files, "MAX_LINE", 2**20)
     stream = Endless()
-    assert list(graph_files._bounded(stream)) == [(b"", 2**30), (b"xxxxx\n", 6)]  # type: ignore[arg-type]
+    assert list(graph_files._split_lines(stream)) == [(b"", 2**30), (b"xxxxx\n", 6)]  # type: ignore[arg-type]
     assert set(stream.asked) == {2**20 + 1}
 
 
@@ -136,7 +136,7 @@ def test_a_dump_that_was_killed_beside_a_line_that_is_too_long_counts_it_once(
     assert example.endswith("longer than 500 bytes")
     for moment in range(5):
         dump = WikidataDump(path, tmp_path / f"killed {moment}")
-        parse, died = dump._entities, 0
+        parse, died = dump._parse, 0
 
         def dying(*arguments: object, until: int = moment, parse: Callable[..., object] = parse) -> object:
             for number, found in enumerate(parse(*arguments)):  # type: ignore[arg-type, var-annotated]
@@ -144,7 +144,7 @@ def test_a_dump_that_was_killed_beside_a_line_that_is_too_long_counts_it_once(
                     raise KeyboardInterrupt
                 yield found
 
-        dump._entities = dying  # type: ignore[assignment]
+        dump._parse = dying  # type: ignore[assignment]
         try:
             dump.read()
         except KeyboardInterrupt:

@@ -255,7 +255,7 @@ def test_a_store_of_passages_is_no_graph(tmp_path: Path) -> None:
 
 async def test_vectors_are_not_left_out_of_a_dense_graph(make: Make, mode: str) -> None:
     await call(mode, make(dense=True), "load", TRIPLES[:1])
-    with pytest.raises(StoreError, match="loaded with dense=True: open it so to load more"):
+    with pytest.raises(StoreError, match="loaded with dense=True: open it with dense=True to load more"):
         await call(mode, make(), "load", TRIPLES)
     assert await call(mode, make(dense=True), "load", TRIPLES) == LoadResult(read=6, written=5)
 
@@ -318,7 +318,7 @@ def test_triples_are_embedded_when_they_are_met_and_then_remembered(tmp_path: Pa
     first = graph.answer(request)
     assert sum(EMBEDDED) == len(first[0]) == 3
     assert graph.answer(request) == first and sum(EMBEDDED) == 3
-    graph._graph.sparse.remembered._vectors.clear()  # forgotten between two requests of one question
+    graph._graph.sparse.cache._vectors.clear()  # forgotten between two requests of one question
     products = graph.answer(ChainSimilarities([([DIRECTOR.id], [BORN.id])]))
     assert products == [[pytest.approx(cosine(DIRECTOR.triple.text, BORN.triple.text), abs=1e-5)]]
     assert graph.answer(ChainSimilarities([(["00000000-0000-0000-0000-000000000000"], [BORN.id])])) == [[0.0]]
@@ -326,13 +326,13 @@ def test_triples_are_embedded_when_they_are_met_and_then_remembered(tmp_path: Pa
 
 
 def test_the_longest_unused_are_forgotten() -> None:
-    remembered = EmbeddingCache(most=3)
+    cache = EmbeddingCache(max_vectors=3)
     vectors = {name: np.array([float(number)], dtype=np.float32) for number, name in enumerate("abcd")}
     for name in "abc":
-        remembered.add({name: vectors[name]})
-    assert list(remembered.known("a")) == ["a"]
-    remembered.add({"d": vectors["d"]})
-    assert sorted(remembered.known("abcd")) == ["a", "c", "d"]
+        cache.add({name: vectors[name]})
+    assert list(cache.get("a")) == ["a"]
+    cache.add({"d": vectors["d"]})
+    assert sorted(cache.get("abcd")) == ["a", "c", "d"]
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -256,7 +256,7 @@ def test_a_killed_read_goes_on_where_it_was(
     for moment in range(1, whole.report.entities + 1):
         dump = WikidataDump(path, tmp_path / f"killed{moment}")
         seen = 0
-        parse = dump._entities
+        parse = dump._parse
 
         def dying(*arguments: Any, until: int = moment, parse: Any = parse) -> Any:
             nonlocal seen
@@ -266,11 +266,11 @@ def test_a_killed_read_goes_on_where_it_was(
                     raise KeyboardInterrupt
                 yield each
 
-        monkeypatch.setattr(dump, "_entities", dying)
+        monkeypatch.setattr(dump, "_parse", dying)
         if moment < whole.report.entities:
             with pytest.raises(KeyboardInterrupt):
                 dump.read()
-        monkeypatch.setattr(dump, "_entities", parse)
+        monkeypatch.setattr(dump, "_parse", parse)
         assert _flat(dump) == expected
         dump.report.seconds = whole.report.seconds
         assert dump.report == whole.report
@@ -280,7 +280,7 @@ def test_what_cannot_be_noted_is_not_added_either(tmp_path: Path) -> None:
     index = WikidataIndex(tmp_path / "wikidata.sqlite")
     with pytest.raises(TypeError, match="not JSON serializable"):
         index.add([Entity(1, "One", statements={(-1, 1): None})], position=object())
-    assert list(index.statements()) == [] and index.about("position") is None
+    assert list(index.statements()) == [] and index.get_note("position") is None
     index.close()
 
 
@@ -440,7 +440,7 @@ def test_a_file_that_breaks_off_says_so_and_keeps_what_was_read(tmp_path: Path, 
     with pytest.raises(GraphFileError, match=r"dump\.json\.\w+ breaks off after line \d+: .*; fetch it anew"):
         dump.read()
     index = WikidataIndex(tmp_path / "index" / "wikidata.sqlite")
-    assert index.about("position")["lines"] == dump.report.lines and not index.about("complete")
+    assert index.get_note("position")["lines"] == dump.report.lines and not index.get_note("complete")
     assert len(index.labels(range(1, 3000))) and ("gz" not in suffix or index.labels([1])[1][1])
     index.close()
     damaged = tmp_path / f"damaged{suffix}"

@@ -35,7 +35,7 @@ from llama_index_gear.flow import run
 from llama_index_gear.requests import IncidentTriples, SearchTriples
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever
 from llama_index_gear.store.edge.client import EdgeClient
-from llama_index_gear.store.filters import around, bounded, conditions
+from llama_index_gear.store.filters import bound_float, build_conditions, require_conditions
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.testing.store_contract import contents, passage
@@ -244,8 +244,8 @@ def test_what_llama_index_s_store_supports_means_the_same(
     engines: list[Any], drawn: list[dict[str, Any]], filters: MetadataFilters
 ) -> None:
     theirs = QdrantVectorStore.model_construct()._build_query_filter(VectorStoreQuery(filters=filters))
-    ours = models.Filter(must=conditions(filters))
-    under = models.Filter(must=conditions(filters, under="metadata."))
+    ours = models.Filter(must=build_conditions(filters))
+    under = models.Filter(must=build_conditions(filters, under="metadata."))
     for client in engines:
         points = [
             models.PointStruct(id=n, vector={"v": [1.0]}, payload={**payload, "metadata": payload})
@@ -324,7 +324,7 @@ def test_a_key_that_cannot_be_addressed_is_refused(make: Callable[..., GeARVecto
 def test_a_key_of_the_store_s_own_is_refused(key: str) -> None:
     for condition in (AND, NOT):
         with pytest.raises(UnsupportedFilter, match="don't see"):
-            conditions(group(condition, is_(key, "x")))
+            build_conditions(group(condition, is_(key, "x")))
 
 
 def test_an_index_serves_both_readings(tmp_path: Path) -> None:
@@ -371,7 +371,7 @@ def test_a_value_of_the_wrong_kind_is_refused_by_name(operator: Any, value: Any)
     for filters in (group(None), group(OR, is_("a", 1), group(NOT, is_("b", 2)))):
         filters.filters.append(wrong)
         with pytest.raises(UnsupportedFilter) as raised:
-            conditions(filters)
+            build_conditions(filters)
         assert "'field'" in str(raised.value) and repr(value) in str(raised.value)
 
 
@@ -408,10 +408,10 @@ def test_an_empty_group_is_refused_and_deletes_nothing(
 def test_filters_are_joined_by_what_llama_index_has(condition: Any) -> None:
     filters = MetadataFilters.model_construct(filters=[is_("a", 1)], condition=condition)
     if condition == "and":  # an enum of texts
-        assert conditions(filters) == conditions(group(AND, is_("a", 1)))
+        assert build_conditions(filters) == build_conditions(group(AND, is_("a", 1)))
     else:
         with pytest.raises(UnsupportedFilter, match="joined"):
-            conditions(filters)
+            build_conditions(filters)
 
 
 def test_a_group_without_a_condition_is_an_and(make: Callable[..., GeARVectorStore]) -> None:
@@ -493,7 +493,7 @@ def test_floats_stand_being_copied(tmp_path: Path) -> None:
 def test_the_greatest_and_the_least_floats(make: Callable[..., GeARVectorStore], value: float) -> None:
     store = make()
     store.add([stone("n", {"f": value}), stone("m", {"f": 7})])
-    assert all(map(math.isfinite, around(value)))  # JSON, in which a server is asked, has no infinity
+    assert all(map(math.isfinite, bound_float(value)))  # JSON, in which a server is asked, has no infinity
     for operator in (O.EQ, O.GTE, O.LTE):
         assert "n" in {node.node_id for node in store.get_nodes(filters=group(AND, is_("f", value, operator)))}
     for operator in (O.NE, O.GT, O.LT):
@@ -563,7 +563,7 @@ def test_points_are_deleted_in_one_place() -> None:
 
 @pytest.mark.parametrize("match_", BOUNDED, ids=repr)
 def test_what_says_something_is_no_accident(match_: models.Filter) -> None:
-    assert bounded(match_) is match_
+    assert require_conditions(match_) is match_
 
 
 # -- tenants -------------------------------------------------------------------------------------------------------

@@ -16,14 +16,14 @@ from llama_index_gear.store.locks import Claim, PassageLocks
 
 def take(locks: PassageLocks, ids: set[str] | None) -> Claim:
     claim = locks.claim(ids)
-    claim.take()
+    claim.acquire()
     return claim
 
 
 async def atake(locks: PassageLocks, ids: set[str] | None) -> Claim:
     claim = locks.claim(ids)
     try:
-        await claim.atake()
+        await claim.aacquire()
     except BaseException:
         claim.release()
         raise
@@ -106,7 +106,7 @@ async def test_a_sync_call_that_would_wait_for_its_own_event_loop_is_refused() -
     for ids in ({"a"}, None):
         claim = locks.claim(ids)
         with pytest.raises(StoreError, match="async_add"):
-            claim.take()
+            claim.acquire()
         claim.release()
     take(locks, {"b"})
 
@@ -165,7 +165,7 @@ def test_what_a_closed_event_loop_has_claimed_keeps_nobody_waiting(ids: set[str]
     """As a second Ctrl-C closes it: with calls that were begun, and that something still refers to."""
     locks, loop = PassageLocks(), asyncio.new_event_loop()
     held = locks.claim(ids)
-    loop.run_until_complete(held.atake())
+    loop.run_until_complete(held.aacquire())
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(take, locks, {"a", "b"})
         asked(locks, 2)

@@ -55,7 +55,7 @@ def test_memory_does_not_grow_with_the_corpus(
     """
     monkeypatch.setattr(Collections.page_flow, "__kwdefaults__", {"limit": PAGE, "offset": None})
     monkeypatch.setattr(extract, "_PAGE", PAGE)
-    monkeypatch.setattr(store_check, "_PASSAGES", PAGE)
+    monkeypatch.setattr(store_check, "_PAGE", PAGE)
 
     def peak(count: int, folder: Path) -> int:
         nodes = [TextNode(id_=f"p{number}", text=f"passage {number}: {LONG}") for number in range(count)]

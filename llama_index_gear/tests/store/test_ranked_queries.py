@@ -134,7 +134,7 @@ def test_of_a_tie_only_what_is_found_is_read(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_tie_beyond_the_limit_is_left_to_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collections, "MOST_TIED", 50)
+    monkeypatch.setattr(collections, "MAX_TIED", 50)
     store = filled(EdgeClient(tmp_path), 1)
     counted = Counted(store, monkeypatch)
     assert len(sparse(store, "Ada knows Bob", 5)) == 5

@@ -26,7 +26,7 @@ from llama_index_gear.retrievers.gear import GeARRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
 from llama_index_gear.store import collections as store_collections
-from llama_index_gear.store.collections import encoder
+from llama_index_gear.store.collections import make_encoder
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.testing.store_contract import passage
@@ -36,7 +36,7 @@ EMBED = WordEmbedding(32)
 LONGEST = 2_000
 RUN = "y" * 300_000
 WORDS = re.compile(r"[^\W_]+")
-BETWEEN = re.compile(f"[{store_collections._BETWEEN}]")
+BETWEEN = re.compile(f"[{store_collections._SEPARATORS}]")
 
 
 def plain(text: str) -> tuple[Any, Any]:
@@ -47,7 +47,7 @@ def plain(text: str) -> tuple[Any, Any]:
 
 
 def ours(text: str) -> tuple[Any, Any]:
-    bm25 = encoder("english", 60.0)
+    bm25 = make_encoder("english", 60.0)
     found = bm25.embed_document(text), bm25.embed_query(text)
     return tuple((vector.indices, vector.values) for vector in found)  # type: ignore[return-value]
 
@@ -81,7 +81,10 @@ def test_texts_of_short_words_do_to_the_digit(text: str, between: str) -> None:
 def test_an_overlong_word_counts_as_its_pieces_and_is_found_by_itself(run: str) -> None:
     pieces = [run[start : start + LONGEST] for start in range(0, len(run), LONGEST)]
     assert ours(f"see {run}, there") == plain(f"see {' '.join(pieces)}, there")
-    asked, stored = encoder("english", 60.0).embed_query(run), encoder("english", 60.0).embed_document(f"x {run} y")
+    asked, stored = (
+        make_encoder("english", 60.0).embed_query(run),
+        make_encoder("english", 60.0).embed_document(f"x {run} y"),
+    )
     assert set(asked.indices) <= set(stored.indices)
 
 
