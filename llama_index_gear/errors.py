@@ -104,7 +104,8 @@ def check_counts(*, least: int = 1, most: int = MAX_COUNT, **counts: Any) -> Non
     for name, value in counts.items():
         if type(value) is not int or not least <= value <= most:
             raise ArgumentError(
-                f"{name} must be a whole number (an int), {least} or more and at most {most:,}; got {shown(value)}"
+                f"{name} must be a whole number (an int), {least} or more and at most {most:,}; "
+                f"got {format_value(value)}"
             )
 
 
@@ -123,7 +124,7 @@ def check_numbers(allowed: str, is_allowed: Callable[[float], bool], **numbers: 
     for name, value in numbers.items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _MAX_FLOAT
         if not is_number or not is_allowed(value):
-            raise ArgumentError(f"{name} must be {allowed}, got {shown(value)}")
+            raise ArgumentError(f"{name} must be {allowed}, got {format_value(value)}")
 
 
 def check_kind(kind: type | tuple[type, ...], *, hint: str = "", optional: bool = False, **values: Any) -> None:
@@ -144,7 +145,7 @@ def check_kind(kind: type | tuple[type, ...], *, hint: str = "", optional: bool 
         if not isinstance(value, kinds) and not (optional and value is None):
             names = " or ".join([class_.__name__ for class_ in kinds] + ["None"] * optional)
             article = "an" if names[0] in "AEIO" or names.startswith("LLM") else "a"
-            raise ArgumentError(f"{name} must be {article} {names}, got {shown(value)}{hint and f': {hint}'}")
+            raise ArgumentError(f"{name} must be {article} {names}, got {format_value(value)}{hint and f': {hint}'}")
 
 
 def check_kinds(kind: type, *, hint: str = "", optional: bool = False, **lists: Any) -> None:
@@ -166,7 +167,7 @@ def check_kinds(kind: type, *, hint: str = "", optional: bool = False, **lists: 
         is_list = isinstance(values, Collection) and not isinstance(values, str | bytes | Mapping)
         wrong = [value for value in values if not isinstance(value, kind)][:1] if is_list else [values]
         if wrong:
-            what = f"{shown(wrong[0])} in it" if is_list else shown(values)
+            what = f"{format_value(wrong[0])} in it" if is_list else format_value(values)
             raise ArgumentError(f"{name} must be a list of {kind.__name__}, got {what}{hint and f': {hint}'}")
 
 
@@ -182,11 +183,11 @@ def check_vector(what: str, vector: Any) -> None:
 
     """
     if not isinstance(vector, list) or not vector:
-        raise EmbeddingError(f"{what} must be a list of numbers that is not empty, got {shown(vector)}")
+        raise EmbeddingError(f"{what} must be a list of numbers that is not empty, got {format_value(vector)}")
     kinds = set(map(type, vector))
     if wrong := [kind for kind in kinds if not _is_number_kind(kind)]:
         first = next(index for index, value in enumerate(vector) if type(value) in wrong)
-        raise EmbeddingError(f"{what} must be a list of numbers, its value {first} is {shown(vector[first])}")
+        raise EmbeddingError(f"{what} must be a list of numbers, its value {first} is {format_value(vector[first])}")
     if not _vector_length(vector) <= _MAX_FLOAT:  # an engine may store such a vector, and never find it again
         raise EmbeddingError(
             f"{what} holds NaN or infinity, or a number beyond 32 bits: the embedding model failed on this text"
@@ -238,7 +239,7 @@ def check_question(question: Any) -> None:
 
     """
     if not isinstance(question, str):
-        raise ArgumentError(f"a question must be text, got {shown(question)}")
+        raise ArgumentError(f"a question must be text, got {format_value(question)}")
     check_characters(question=question)
     if len(question) > MAX_QUESTION:
         raise ArgumentError(
@@ -260,7 +261,7 @@ class _ShortRepr(reprlib.Repr):
         return super().repr_instance(x, level) if is_value else f"<{type(x).__name__}>"  # its repr may hold a secret
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Format a value for a message, cut short."""
     return _ShortRepr().repr(value)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
-from llama_index_gear.errors import ArgumentError, OutOfTime, check_numbers, describe_error, shown
+from llama_index_gear.errors import ArgumentError, OutOfTime, check_numbers, describe_error, format_value
 from llama_index_gear.flow import Flow, Request, relay
 from llama_index_gear.requests import CallLLM
 from llama_index_gear.trace.evidence import Call, Step
@@ -49,7 +49,9 @@ class Budget:
         for name in ("max_llm_calls", "max_tokens"):
             value = getattr(self, name)
             if value is not None and (type(value) is not int or value < 1):
-                raise ArgumentError(f"{name} must be above 0: a whole number, or None for no limit; got {shown(value)}")
+                raise ArgumentError(
+                    f"{name} must be above 0: a whole number, or None for no limit; got {format_value(value)}"
+                )
         if self.timeout is not None:
             allowed = f"above 0 and at most {_MAX_TIMEOUT:,} seconds, or None for no limit"
             check_numbers(allowed, lambda seconds: 0 < seconds <= _MAX_TIMEOUT, timeout=self.timeout)

@@ -16,7 +16,7 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryResult,
 )
 
-from llama_index_gear.errors import ArgumentError, check_counts, check_kind, check_question, shown
+from llama_index_gear.errors import ArgumentError, check_counts, check_kind, check_question, format_value
 from llama_index_gear.flow import Answer, Flow, Handler, Request, ask_all
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.client import aask_llm, ask_llm
@@ -71,7 +71,7 @@ class Backends:
             if base_retriever is not None and value is not None:
                 raise ArgumentError(f"{name} is of the store's own search: leave it out, or leave out base_retriever")
         if mode is not None and mode not in _MODES:
-            raise ArgumentError(f"vector_store_query_mode must be HYBRID, SPARSE or DEFAULT, got {shown(mode)}")
+            raise ArgumentError(f"vector_store_query_mode must be HYBRID, SPARSE or DEFAULT, got {format_value(mode)}")
         self.vector_store = vector_store
         self.base_retriever = base_retriever
         self.mode = VectorStoreQueryMode.HYBRID if mode is None else VectorStoreQueryMode(mode)

@@ -15,7 +15,7 @@ from llama_index.core.schema import BaseNode
 from llama_index.core.utils import get_tokenizer
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 
-from llama_index_gear.errors import ArgumentError, check_kinds, check_numbers, shown
+from llama_index_gear.errors import ArgumentError, check_kinds, check_numbers, format_value
 from llama_index_gear.nodes import EXTRACTION_KEY, ONE_NODE, attach_triples, read_triples, with_metadata
 from llama_index_gear.triple import Triple
 
@@ -238,7 +238,7 @@ class CostBudget:
         if price is not None:
             two = "two numbers, 0 or more: of a million prompt and completion tokens"
             if not isinstance(price, Sequence) or len(price) != 2:
-                raise ArgumentError(f"price must be {two}; got {shown(price)}")
+                raise ArgumentError(f"price must be {two}; got {format_value(price)}")
             for cost in price:
                 check_numbers(two, _is_cost, price=cost)
         if ceiling is not None:

@@ -11,7 +11,7 @@ from llama_index.core.llms import LLM
 from llama_index.core.llms.loading import RECOGNIZED_LLMS, load_llm
 from llama_index.core.prompts import BasePromptTemplate, ChatPromptTemplate, PromptTemplate, RichPromptTemplate
 
-from llama_index_gear.errors import ArgumentError, check_kind, shown
+from llama_index_gear.errors import ArgumentError, check_kind, format_value
 
 _TEXT_PROMPTS: dict[str, tuple[Any, str]] = {
     "PromptTemplate": (PromptTemplate, "template"),
@@ -47,7 +47,7 @@ def llm_from_dict(data: Any) -> LLM:
         return data
     check_kind(Mapping, hint="pass what to_dict gave, or a model", llm=data)
     name = data.get("class_name")
-    problem = f"LlamaIndex can't load a model of class {shown(name)}"
+    problem = f"LlamaIndex can't load a model of class {format_value(name)}"
     if not isinstance(name, str) or name not in RECOGNIZED_LLMS:
         raise ArgumentError(f"{problem}: pass it, from_dict(data, llm=…)")
     try:

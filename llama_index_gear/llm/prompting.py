@@ -10,7 +10,7 @@ from typing import Any
 from llama_index.core.prompts import BasePromptTemplate, SelectorPromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
 
-from llama_index_gear.errors import ArgumentError, ReplyError, shown
+from llama_index_gear.errors import ArgumentError, ReplyError, format_value
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.requests import CallLLM
 
@@ -144,10 +144,12 @@ class Prompts(Mapping[str, BasePromptTemplate]):
 
         """
         if not isinstance(given, Mapping):
-            raise ArgumentError(f'prompts must be a dict such as {{"read": PromptTemplate(…)}}, got {shown(given)}')
+            raise ArgumentError(
+                f'prompts must be a dict such as {{"read": PromptTemplate(…)}}, got {format_value(given)}'
+            )
         for name, prompt in given.items():
             if name not in self._required:
-                raise ArgumentError(f"there is no prompt {shown(name)}; there are {', '.join(self._required)}")
+                raise ArgumentError(f"there is no prompt {format_value(name)}; there are {', '.join(self._required)}")
             check_prompt(prompt, f"the {name} prompt", self._required[name])
         self._prompts.update(given)
 
@@ -183,7 +185,7 @@ def check_prompt(prompt: Any, what: str, variables: set[str]) -> None:
 
     """
     if not isinstance(prompt, BasePromptTemplate):
-        raise ArgumentError(f"{what} must be a LlamaIndex prompt, got {shown(prompt)}: write PromptTemplate(…)")
+        raise ArgumentError(f"{what} must be a LlamaIndex prompt, got {format_value(prompt)}: write PromptTemplate(…)")
     while isinstance(prompt, SelectorPromptTemplate):
         prompt = prompt.default_template
     names = prompt.template_var_mappings or {}

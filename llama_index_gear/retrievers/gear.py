@@ -13,7 +13,7 @@ from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQue
 
 from llama_index_gear.agents.gear.policy import PROMPTS, Calls, GeARPolicy
 from llama_index_gear.agents.loop import Budget
-from llama_index_gear.errors import ArgumentError, check_counts, shown
+from llama_index_gear.errors import ArgumentError, check_counts, format_value
 from llama_index_gear.expansion.backends import Backends
 from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.expansion.external import build_expansion
@@ -110,7 +110,7 @@ class GeARRetriever(HasExpansion, AgentRetriever):
             gist_size=gist_size,
         )
         if calls not in ("separate", "merged", "single"):
-            raise ArgumentError(f"calls must be separate, merged or single; got {shown(calls)}")
+            raise ArgumentError(f"calls must be separate, merged or single; got {format_value(calls)}")
         backends = Backends(
             vector_store,
             base_retriever,

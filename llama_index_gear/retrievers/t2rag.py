@@ -12,7 +12,7 @@ from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQue
 
 from llama_index_gear.agents.loop import Budget
 from llama_index_gear.agents.t2rag.policy import PROMPTS, SearchBy, T2RAGPolicy
-from llama_index_gear.errors import ArgumentError, check_counts, check_kind, check_numbers, shown
+from llama_index_gear.errors import ArgumentError, check_counts, check_kind, check_numbers, format_value
 from llama_index_gear.expansion.backends import Backends
 from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.llm.prompting import Prompts
@@ -99,7 +99,7 @@ class T2RAGRetriever(AgentRetriever):
         check_kind(BeamSearch, hint="write expand=BeamSearch()", optional=True, expand=expand)
         check_kind(bool, show_passages=show_passages, require_grounding=require_grounding)
         if search_by not in ("triples", "passages"):
-            raise ArgumentError(f"search_by must be triples or passages; got {shown(search_by)}")
+            raise ArgumentError(f"search_by must be triples or passages; got {format_value(search_by)}")
         if search_by == "passages" and not show_passages:
             raise ArgumentError(
                 "search_by='passages' finds no triples: show_passages=False would show the model nothing"

@@ -17,7 +17,7 @@ from llama_index_gear.errors import (
     check_kind,
     check_numbers,
     check_vector,
-    shown,
+    format_value,
 )
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.requests import QdrantCall
@@ -81,7 +81,7 @@ def make_encoder(language: str, average_words: float) -> WordEncoder:
     try:
         return WordEncoder(Bm25(Bm25Config(language=language, avg_len=average_words)))
     except (TypeError, ValueError) as error:
-        raise ArgumentError(f"BM25 cannot be set up for language={shown(language)}: {error}") from error
+        raise ArgumentError(f"BM25 cannot be set up for language={format_value(language)}: {error}") from error
 
 
 @dataclass

@@ -18,7 +18,7 @@ from llama_index.core.settings import Settings
 from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.local.qdrant_local import QdrantLocal
 
-from llama_index_gear.errors import ArgumentError, StoreError, check_kind, shown
+from llama_index_gear.errors import ArgumentError, StoreError, check_kind, format_value
 from llama_index_gear.flow import Answer, Handler, Request, run_coroutine
 from llama_index_gear.fork_safety import free_in_child
 from llama_index_gear.requests import EmbedQuery, EmbedTexts, QdrantCall, RunFunction
@@ -208,7 +208,7 @@ def _check_clients(owner: str, client: Any, aclient: Any, url: Any, api_key: Any
     for name, value, kind in (("client", client, QdrantClient), ("aclient", aclient, AsyncQdrantClient)):
         if value is not None and not _is_client(value, is_async=kind is AsyncQdrantClient):
             raise ArgumentError(
-                f"{name} must be a {kind.__name__}, got {shown(value)}: write {name}={kind.__name__}(…)"
+                f"{name} must be a {kind.__name__}, got {format_value(value)}: write {name}={kind.__name__}(…)"
             )
     if client is None and aclient is None and url is None:
         raise ArgumentError(
@@ -245,8 +245,8 @@ def _make_clients(url: str, api_key: str | None) -> tuple[QdrantClient, AsyncQdr
         return QdrantClient(**options), AsyncQdrantClient(**options)
     except ValueError as error:
         raise ArgumentError(
-            f"url must be a server's address like 'http://localhost:6333' (a folder: from_path), got {shown(url)}: "
-            f"{error}"
+            "url must be a server's address like 'http://localhost:6333' (a folder: from_path), "
+            f"got {format_value(url)}: {error}"
         ) from error
 
 

@@ -22,7 +22,7 @@ from llama_index_gear.errors import (
     check_numbers,
     check_question,
     check_vector,
-    shown,
+    format_value,
 )
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.fusion import reciprocal_rank_fusion
@@ -173,7 +173,9 @@ def _check_query(query: VectorStoreQuery) -> _QueryLimits:
     modes = (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.HYBRID)
     if query.mode not in modes:
         known = ", ".join(mode.value for mode in modes)
-        raise ArgumentError(f"query mode {shown(getattr(query.mode, 'value', query.mode))}; this store knows {known}")
+        raise ArgumentError(
+            f"query mode {format_value(getattr(query.mode, 'value', query.mode))}; this store knows {known}"
+        )
     check_kinds(str, hint=ONE_ID, optional=True, doc_ids=query.doc_ids, node_ids=query.node_ids)
     top_k = query.similarity_top_k
     sparse_top_k = top_k if query.sparse_top_k is None else query.sparse_top_k

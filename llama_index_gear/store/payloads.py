@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from pydantic_core import to_jsonable_python
 
-from llama_index_gear.errors import ArgumentError, is_whole, shown
+from llama_index_gear.errors import ArgumentError, format_value, is_whole
 
 MAX_LEVELS = 100
 """Maximum depth of a payload. Qdrant reads 122 levels; it writes a 123rd, and then never opens the collection again."""
@@ -77,7 +77,7 @@ def _check_members(
         return
     for key, member in value.items():
         if not isinstance(key, str):
-            raise _make_error(owner, path, f"has the key {shown(key)}, which is no text: JSON would change it")
+            raise _make_error(owner, path, f"has the key {format_value(key)}, which is no text: JSON would change it")
         if not key.isascii():
             _check_text(owner, key, (*path, key))
         _check(owner, member, (*path, key), checked)
