@@ -121,7 +121,7 @@ def chain_text(chain: Sequence[Triple]) -> str:
     return ". ".join(triple.text for triple in chain)
 
 
-def plain(triples: Iterable[Triple]) -> list[list[str]]:
+def serialize_triples(triples: Iterable[Triple]) -> list[list[str]]:
     """Return triples as plain JSON: `[[subject, predicate, object], …]`."""
     return [[triple.subject, triple.predicate, triple.object] for triple in triples]
 

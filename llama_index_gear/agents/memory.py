@@ -13,7 +13,7 @@ from llama_index_gear.llm.prompting import escape_fences
 from llama_index_gear.nodes import llm_texts, with_explanation
 from llama_index_gear.trace.evidence import Linked, Slots, Source, Walked
 from llama_index_gear.trace.trace import Trace
-from llama_index_gear.triple import StoredTriple, Triple, entity_key, plain
+from llama_index_gear.triple import StoredTriple, Triple, entity_key, serialize_triples
 
 
 @dataclass
@@ -132,7 +132,7 @@ def trace_triples(triples: Iterable[StoredTriple]) -> list[Linked]:
     return [
         Linked(triple=slots, passage_id=stored.passage_id, score=round(stored.score, 4))
         for stored in triples
-        for slots in plain([stored.triple])
+        for slots in serialize_triples([stored.triple])
     ]
 
 
@@ -141,7 +141,7 @@ def trace_beams(beams: Iterable[Beam]) -> list[Walked]:
     return [
         Walked(
             score=round(beam.score, 4),
-            chain=plain(stored.triple for stored in beam.chain),
+            chain=serialize_triples(stored.triple for stored in beam.chain),
             passage_ids=[stored.passage_id for stored in beam.chain],
         )
         for beam in beams

@@ -19,7 +19,7 @@ from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.llm.prompting import Prompts
 from llama_index_gear.nodes import llm_texts, with_explanation
 from llama_index_gear.requests import FetchPassages, LinkTriples, PassageTriples, RetrievePassages
-from llama_index_gear.triple import StoredTriple, Triple, plain
+from llama_index_gear.triple import StoredTriple, Triple, serialize_triples
 
 dispatcher = get_dispatcher(__name__)
 
@@ -92,7 +92,7 @@ class ExpansionResult:
 
     def chain(self, passage_id: str) -> list[list[str]]:
         """Return the triples that lead to a passage, as plain JSON; empty if only base retrieval found it."""
-        return plain(triple.triple for triple in self.chains.get(passage_id, ()))
+        return serialize_triples(triple.triple for triple in self.chains.get(passage_id, ()))
 
     def ranks(self, passage_id: str) -> dict[str, int]:
         """Return the passage's rank, from 1, in each list that has it."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from llama_index.core.storage.kvstore.types import BaseKVStore
 
 from llama_index_gear.extraction.accounting import ExtractionRecord, Outcome
-from llama_index_gear.triple import Triple, plain
+from llama_index_gear.triple import Triple, serialize_triples
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class ExtractionCache:
         """Store a passage's triples and record, unless its extraction failed."""
         if self._cache is None or record.outcome.failure:
             return
-        entry = {"outcome": record.outcome.value, "problem": record.problem, "triples": plain(triples)}
+        entry = {"outcome": record.outcome.value, "problem": record.problem, "triples": serialize_triples(triples)}
         with self._warn_on_failure():
             await self._cache.aput(record.key, entry, collection=_COLLECTION)
 

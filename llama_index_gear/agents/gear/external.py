@@ -23,7 +23,7 @@ from llama_index_gear.nodes import llm_texts
 from llama_index_gear.requests import FetchTriples
 from llama_index_gear.trace.evidence import Misaligned, Step
 from llama_index_gear.trace.trace import Trace
-from llama_index_gear.triple import entity_key, plain
+from llama_index_gear.triple import entity_key, serialize_triples
 
 
 @dataclass
@@ -101,7 +101,7 @@ class ExternalPolicy:
                 misaligned=[
                     Misaligned(fact=slots[0], triple=slots[1], shared=round(shared, 2))
                     for fact, triple, shared in walk.start.misaligned
-                    for slots in [plain([fact, triple.triple])]
+                    for slots in [serialize_triples([fact, triple.triple])]
                 ],
                 fallback=walk.start.fallback,
                 beams=trace_beams(walk.beams),
@@ -109,7 +109,9 @@ class ExternalPolicy:
             )
         state.trace.note_problem(record, reading.problem, "the reading was left out")
         added, left_out = state.gist.add(reading.triples)
-        state.trace.note(record, proximal=plain(reading.triples), gist=plain(added), left_out=left_out)
+        state.trace.note(
+            record, proximal=serialize_triples(reading.triples), gist=serialize_triples(added), left_out=left_out
+        )
         return ""
 
     def _decide_flow(self, state: _State, record: Step) -> Flow[str]:

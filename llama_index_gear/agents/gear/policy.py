@@ -31,7 +31,7 @@ from llama_index_gear.nodes import llm_texts
 from llama_index_gear.requests import EmbedQuery, FetchPassages, LinkTriples, RetrievePassages
 from llama_index_gear.trace.evidence import PassageLink, Step
 from llama_index_gear.trace.trace import Trace
-from llama_index_gear.triple import StoredTriple, Triple, entity_key, plain
+from llama_index_gear.triple import StoredTriple, Triple, entity_key, serialize_triples
 
 PROMPTS = {
     "read": READ_PROMPT,
@@ -143,7 +143,7 @@ class GeARPolicy:
     def _note_walk(self, trace: Trace, record: Step, walk: ExpansionResult) -> None:
         trace.note(
             record,
-            proximal=plain(walk.start.reading.triples),
+            proximal=serialize_triples(walk.start.reading.triples),
             linked=trace_triples(walk.start.triples),
             fallback=walk.start.fallback,
             beams=trace_beams(walk.beams),
@@ -176,7 +176,7 @@ class GeARPolicy:
 
     def _remember(self, state: _State, record: Step, triples: Sequence[Triple]) -> None:
         added, left_out = state.gist.add(triples)
-        state.trace.note(record, gist=plain(added), left_out=left_out)
+        state.trace.note(record, gist=serialize_triples(added), left_out=left_out)
 
     def _rewrite_flow(self, state: _State, record: Step, verdict: Verdict) -> Flow[str]:
         """Ask for the next query (GeAR Eq. 7); return why the loop ends here, or "" to go on."""
@@ -199,7 +199,10 @@ class GeARPolicy:
         if facts:
             linked = yield from self._link_flow(state, facts)
             state.trace.note(
-                links=[PassageLink(triple=slots, passages=ids) for slots, ids in zip(plain(facts), linked, strict=True)]
+                links=[
+                    PassageLink(triple=slots, passages=ids)
+                    for slots, ids in zip(serialize_triples(facts), linked, strict=True)
+                ]
             )
         return state.pool.final_ranking(linked, self.top_k, self.expansion.rrf_k)
 
@@ -227,7 +230,7 @@ class GeARPolicy:
             fetched = yield from ask(FetchPassages(list(dict.fromkeys(missing))))
             state.pool.add({node.node_id: node for node in fetched})
         for stored in stored_triples:
-            state.pool.chains.setdefault(stored.passage_id, plain([stored.triple]))
+            state.pool.chains.setdefault(stored.passage_id, serialize_triples([stored.triple]))
         linked = []
         for triples, results in zip(triple_lists, result_lists, strict=True):
             by_search = [result.node.node_id for result in results if result.node.node_id in admitted]

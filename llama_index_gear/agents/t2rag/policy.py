@@ -44,7 +44,7 @@ from llama_index_gear.requests import (
 )
 from llama_index_gear.trace.evidence import ClueState, PassageLink, Slots, Step, Unknown
 from llama_index_gear.trace.trace import Trace
-from llama_index_gear.triple import StoredTriple, Triple, plain
+from llama_index_gear.triple import StoredTriple, Triple, serialize_triples
 
 PROMPTS = {"decompose": DECOMPOSE_PROMPT, "resolve": RESOLVE_PROMPT}
 """The prompts of T²RAG, by name."""
@@ -179,7 +179,7 @@ class T2RAGPolicy:
         state.trace.note(
             links=[
                 PassageLink(triple=slots, passages=ids)
-                for slots, ids in zip(plain(state.facts.triples), supporting, strict=True)
+                for slots, ids in zip(serialize_triples(state.facts.triples), supporting, strict=True)
             ]
         )
         return state.pool.final_ranking(supporting, self.top_k, self.rrf_k)
@@ -203,7 +203,7 @@ class T2RAGPolicy:
             for name in state.clues.open_unknowns_of(clue):
                 state.tried.setdefault(name, []).append(text)
         if clues:
-            query = "; ".join(" — ".join(plain([state.clues.current(clue)])[0]) for clue in clues)
+            query = "; ".join(" — ".join(serialize_triples([state.clues.current(clue)])[0]) for clue in clues)
             state.trace.note(record, query=query, searched=texts)
             if self.search_by == "passages":
                 return (yield from self._search_passages_flow([QueryBundle(text) for text in texts]))
@@ -260,7 +260,7 @@ class T2RAGPolicy:
         return _Hits(
             new_ids,
             list(propositions.values()),
-            {passage_id: plain(stored.triple for stored in chains[passage_id]) for passage_id in new_ids},
+            {passage_id: serialize_triples(stored.triple for stored in chains[passage_id]) for passage_id in new_ids},
         )
 
     def _resolve_flow(self, state: _State, record: Step, texts: Mapping[str, str]) -> Flow[ResolutionResult]:
@@ -294,7 +294,7 @@ class T2RAGPolicy:
                 known_ids = state.supporting_passages.get(fact, [])
                 new_ids = supporting_passages(statement, texts, propositions)
                 state.supporting_passages[fact] = list(dict.fromkeys([*known_ids, *new_ids]))
-        state.trace.note(record, gist=plain(added), left_out=left_out, values=result.values)
+        state.trace.note(record, gist=serialize_triples(added), left_out=left_out, values=result.values)
         self._note_clues(state, record, record.number)
         for statement in result.ungrounded:
             state.trace.note_problem(record, f"no passage says: {statement.triple.text}", "it was left out")
@@ -346,8 +346,8 @@ class T2RAGPolicy:
         """Write the clues and the open unknowns down; unknowns that are new came up in `round`."""
         for name in state.clues.open_unknowns():
             state.rounds.setdefault(name, round)
-        asked = plain(clue.triple for clue in state.clues.clues)
-        current = plain(state.clues.current(clue) for clue in state.clues.clues)
+        asked = serialize_triples(clue.triple for clue in state.clues.clues)
+        current = serialize_triples(state.clues.current(clue) for clue in state.clues.clues)
         state.trace.note(
             record,
             clues=[
@@ -365,5 +365,5 @@ def _hits_of(propositions: list[StoredTriple]) -> _Hits:
     """Return the passages of propositions, each with the proposition that led to it first."""
     chains: dict[str, list[Slots]] = {}
     for proposition in propositions:
-        chains.setdefault(proposition.passage_id, plain([proposition.triple]))
+        chains.setdefault(proposition.passage_id, serialize_triples([proposition.triple]))
     return _Hits(list(chains), propositions, chains)

@@ -18,7 +18,7 @@ from llama_index_gear.agents.t2rag.clues import (
     unknowns_in,
     unknowns_of,
 )
-from llama_index_gear.triple import StoredTriple, Triple, entity_key, plain
+from llama_index_gear.triple import StoredTriple, Triple, entity_key, serialize_triples
 
 _NO_VALUE = re.compile(
     r"\W*(?:(?:is |was |are )?(?:not|un|in)[ -]?"
@@ -233,7 +233,7 @@ class _Placer:
 
 def fact_key(triple: Triple) -> tuple[str, ...]:
     """Return a key that two triples share if they state the same fact."""
-    return tuple(entity_key(slot) for slots in plain([triple]) for slot in slots)
+    return tuple(entity_key(slot) for slots in serialize_triples([triple]) for slot in slots)
 
 
 def supporting_passages(
