@@ -149,16 +149,16 @@ def check_kind(kind: type | tuple[type, ...], *, hint: str = "", optional: bool 
 
 
 def check_kinds(kind: type, *, hint: str = "", optional: bool = False, **lists: Any) -> None:
-    """Refuse what is no list of such objects: one of them alone, text (which would be taken letter by letter), a dict.
+    """Refuse what is no list of objects of a class. Text, a dict and a single object are no lists.
 
     Args:
         kind: the class of the objects.
         hint: what to write instead, for the message. Default: nothing.
-        optional: None is taken too. Default False.
-        **lists: the lists, by the names of the arguments; any other collection of known size does.
+        optional: True takes None too. Default False.
+        **lists: the lists, by the names of their arguments; any other collection of known size is taken too.
 
     Raises:
-        ArgumentError: one is no list, or holds something else; it is named.
+        ArgumentError: a list is refused; the message names its argument.
 
     """
     for name, values in lists.items():
@@ -208,7 +208,7 @@ def _vector_length(vector: list[Any]) -> float:
 
 
 def is_whole(text: str) -> bool:
-    """Whether a text holds no half characters (lone surrogates), which nothing can store."""
+    """Return True if a text holds no half characters (lone surrogates), which nothing can store."""
     try:
         text.encode()
     except UnicodeEncodeError:

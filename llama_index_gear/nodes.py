@@ -28,7 +28,7 @@ DOC_KEYS = ("doc_id", "document_id", "ref_doc_id")
 """Keys under which LlamaIndex's own vector stores write a passage's document ("None" if there is none)."""
 
 ONE_NODE = "write [node] for one"
-"""What to write instead of `add(node)`."""
+"""Hint for a single node in place of a list."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -101,7 +101,7 @@ def llm_texts(passages: Iterable[BaseNode]) -> list[str]:
 
 
 def attach_triples(node: BaseNode, triples: Iterable[Triple]) -> BaseNode:
-    """A copy of `node` that carries these triples, without repetition, in place of those it had.
+    """Return a copy of `node` that carries these triples, without repetition, in place of those it had.
 
     Raises:
         ArgumentError: `node` is no node, or `triples` are no `Triple`s.
@@ -109,11 +109,11 @@ def attach_triples(node: BaseNode, triples: Iterable[Triple]) -> BaseNode:
     """
     check_kind(BaseNode, node=node)
     check_kind(Iterable, hint=_TRIPLES, triples=triples)
-    several = list(triples)
-    check_kinds(Triple, hint=_TRIPLES, triples=several)
+    attached = list(triples)
+    check_kinds(Triple, hint=_TRIPLES, triples=attached)
     plain = [
         {"subject": triple.subject, "predicate": triple.predicate, "object": triple.object}
-        for triple in dict.fromkeys(several)
+        for triple in dict.fromkeys(attached)
     ]
     return with_metadata(node, {TRIPLES_KEY: plain}, drop=triple_metadata_keys(node))
 
@@ -215,7 +215,7 @@ class ToPropertyGraph(TransformComponent):
         return "GeARToPropertyGraph"
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
-        """Copies of the nodes whose triples stand as `EntityNode` and `Relation` objects in their metadata."""
+        """Return copies of the nodes, with their triples as `EntityNode` and `Relation` objects in the metadata."""
         check_kinds(BaseNode, hint=ONE_NODE, nodes=nodes)
         converted = []
         for node in nodes:

@@ -51,7 +51,7 @@ class Tenancy:
 
         Raises:
             TenantError: there are tenants, and neither the store nor the filters name one.
-            ArgumentError: `filters` are none.
+            ArgumentError: `filters` is no `MetadataFilters`.
 
         """
         check_filters(filters)
@@ -119,10 +119,10 @@ class Tenancy:
 
 
 def check_filters(filters: Any) -> None:
-    """Refuse what are no filters of LlamaIndex.
+    """Refuse filters that are no `MetadataFilters` of LlamaIndex.
 
     Raises:
-        ArgumentError: it is something else.
+        ArgumentError: `filters` is something else.
 
     """
     hint = "write MetadataFilters(filters=[MetadataFilter(key=…, value=…)])"

@@ -101,7 +101,7 @@ class ExtractionLedger:
 
     @classmethod
     def of(cls, nodes: Sequence[BaseNode]) -> ExtractionLedger:
-        """The account of nodes as an extractor returned them, in whatever process it ran."""
+        """Return the account of nodes as an extractor returned them, in any process."""
         check_kinds(BaseNode, hint=ONE_NODE, nodes=nodes)
         records = [(node, record_of(node)) for node in nodes]
         recorded = [(node, record) for node, record in records if record is not None]
@@ -236,11 +236,11 @@ class CostBudget:
 
     def __init__(self, price: tuple[float, float] | None, ceiling: float | None) -> None:
         if price is not None:
-            two = "two numbers, 0 or more: of a million prompt and completion tokens"
+            allowed = "two numbers, 0 or more: of a million prompt and completion tokens"
             if not isinstance(price, Sequence) or len(price) != 2:
-                raise ArgumentError(f"price must be {two}; got {format_value(price)}")
+                raise ArgumentError(f"price must be {allowed}; got {format_value(price)}")
             for cost in price:
-                check_numbers(two, _is_cost, price=cost)
+                check_numbers(allowed, _is_cost, price=cost)
         if ceiling is not None:
             check_numbers("0 or more", _is_cost, max_cost=ceiling)
         if ceiling is not None and price is None:

@@ -97,7 +97,7 @@ class MentionTripleExtractor(TransformComponent):
         return "MentionTripleExtractor"
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
-        """Copies of the nodes that carry their triples, in place of those they had."""
+        """Return copies of the nodes that carry their triples, in place of those they had."""
         check_kinds(BaseNode, hint=ONE_NODE, nodes=nodes)
         show = bool(kwargs.get("show_progress", self.show_progress))
         extracted = []

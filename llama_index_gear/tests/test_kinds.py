@@ -240,13 +240,13 @@ def test_a_batch_takes_no_other_model_folder_client_or_interval(kind: str, tmp_p
     from llama_index_gear.extraction.openai_batch import OpenAIBatch
 
     make: Any = OpenAIBatch
-    with pytest.raises(ArgumentError, match="llm must be a OpenAI"):
+    with pytest.raises(ArgumentError, match="llm must be an OpenAI"):
         make(WRONG[kind], tmp_path / "batch")
     if kind != "text":
         with pytest.raises(ArgumentError, match="folder must be a str or Path"):
             make(model, WRONG[kind])
     if kind != "None":
-        with pytest.raises(ArgumentError, match="client must be a OpenAI or None"):
+        with pytest.raises(ArgumentError, match="client must be an OpenAI or None"):
             make(model, tmp_path / "batch", client=WRONG[kind])
     assert not (tmp_path / "batch").exists()
     batch = make(model, tmp_path / "batch")
