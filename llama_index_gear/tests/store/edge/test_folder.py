@@ -548,6 +548,10 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 FILL = """
 import sys
+from llama_index_gear.errors import StoreError
+from llama_index_gear.store.vector_store import GeARVectorStore
+from llama_index_gear.testing import WordEmbedding
+from llama_index_gear.testing.store_contract import passage
 
 embed = WordEmbedding(16)
 with GeARVectorStore.from_path(sys.argv[1], embed_model=embed) as store:

@@ -187,6 +187,7 @@ import gc, os, sys
 from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from {Path(__file__).stem} import EMBED, NODE, files_of
+from llama_index_gear.store.vector_store import GeARVectorStore
 folder = Path(sys.argv[1])
 store = GeARVectorStore.from_path(folder, embed_model=EMBED)
 store.add([NODE])
