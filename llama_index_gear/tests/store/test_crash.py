@@ -6,6 +6,7 @@ was drawn for it, however slow the machine is: before it, or a drawn time after 
 
 import multiprocessing
 import random
+import shutil
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -201,4 +202,5 @@ def test_a_killed_call_leaves_whole_passages_and_is_mended_by_repeating_it(
             store.close()
         perform(folder, call, lambda: None)
         assert held_by(folder) == expected, f"moment {number}: write {write} of {len(begun)}, {wait} s after it began"
+        shutil.rmtree(folder)
     assert met > moments // 5, "kills are to meet the call half done"

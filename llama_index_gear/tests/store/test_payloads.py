@@ -7,6 +7,7 @@ import re
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import UUID
 
@@ -161,9 +162,13 @@ VALUES = st.recursive(
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(several=st.lists(st.dictionaries(KEYS, VALUES, max_size=3), min_size=1, max_size=6))
 def test_any_metadata_comes_back_after_opening_again_or_is_refused_and_changes_nothing(
-    tmp_path_factory: pytest.TempPathFactory, several: list[dict[str, Any]]
+    several: list[dict[str, Any]],
 ) -> None:
-    folder = tmp_path_factory.mktemp("store")
+    with TemporaryDirectory() as folder:
+        metadata_comes_back_or_is_refused(Path(folder), several)
+
+
+def metadata_comes_back_or_is_refused(folder: Path, several: list[dict[str, Any]]) -> None:
     store = opened(folder)
     kept: dict[str, dict[str, Any]] = {}
     store.add([node("first", {})])

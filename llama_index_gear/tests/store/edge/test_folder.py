@@ -558,7 +558,7 @@ with GeARVectorStore.from_path(sys.argv[1], embed_model=embed) as store:
     try:
         for start in range(0, 6400, 64):
             numbers = range(start, start + 64)
-            store.add([passage(f"p{n}", "x" * 20_000, [(f"E{n}", "is", "B")], embed_model=embed) for n in numbers])
+            store.add([passage(f"p{n}", "x" * 80_000, [(f"E{n}", "is", "B")], embed_model=embed) for n in numbers])
     except StoreError as error:
         print(error)
 """
