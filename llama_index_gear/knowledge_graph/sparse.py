@@ -23,7 +23,8 @@ from llama_index_gear.requests import (
     LinkTriples,
     NeighborTriples,
 )
-from llama_index_gear.store.collections import Collections, WordEncoder
+from llama_index_gear.store.bm25 import WordEncoder
+from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.filters import build_triple_filter
 from llama_index_gear.store.schema import SPARSE, TRIPLE_FIELDS, build_query, match_any, to_stored_triple
 from llama_index_gear.store.triples import TripleReads

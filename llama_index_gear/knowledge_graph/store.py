@@ -27,9 +27,10 @@ from llama_index_gear.requests import (
     QdrantCall,
     RunFunction,
 )
-from llama_index_gear.store.collections import TRIPLE_AVG_LEN, Collections, WordEncoder, make_encoder
+from llama_index_gear.store.bm25 import TRIPLE_AVG_LEN, WordEncoder, make_encoder
+from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.connection import NAME_FIRST, BoundToProcess, Connection, make_embedded_client
-from llama_index_gear.store.edge.client import EdgeClient
+from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.schema import (
     DENSE,
     SPARSE,

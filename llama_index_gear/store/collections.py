@@ -2,86 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from qdrant_client.http import models
-from qdrant_edge import Bm25, Bm25Config
 
 from llama_index_gear.errors import (
-    ArgumentError,
     EmbeddingError,
     StoreError,
-    check_kind,
-    check_numbers,
     check_vector,
-    format_value,
 )
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.requests import QdrantCall
+from llama_index_gear.store.bm25 import WordEncoder
 from llama_index_gear.store.filters import list_indexed_fields, require_conditions
-from llama_index_gear.store.schema import DENSE, point_id_of, to_sparse_vector
+from llama_index_gear.store.schema import DENSE, point_id_of
 
 PAGE = 1000
 """Points a page, when all points that match are wanted."""
 _INDEXING_THRESHOLD = 20_000  # kilobytes: Qdrant's own default
-_MAX_WORD = 2_000  # a million characters in words this long take Qdrant's BM25 0.2 seconds in the worst language
-# What separates words: white space, and the punctuation of scripts that are written without white space.
-_SEPARATORS = (
-    r"\s!-/:-@\[-`{-~\u0964\u0965\u0f04-\u0f14\u104a\u104b\u1361-\u1368\u17d4-\u17d6\u2000-\u206f"
-    r"\u3001-\u3004\u3008-\u3020\u3030\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
-)
-_PIECES = re.compile(rf"[^{_SEPARATORS}]{{1,{_MAX_WORD}}}")
-TRIPLE_AVG_LEN = 8.0
-"""Length of an average triple in words, for BM25's length normalization."""
-
-
-class WordEncoder:
-    """Qdrant's own BM25, in bounded time: a word of more than 2,000 characters counts as several.
-
-    The stemmers' work grows with the square of a word's length: a million times the letter "y" took half a minute, in
-    which no other thread ran. A "word" here is text without white space and common punctuation. A text without such a
-    long word gets exactly Qdrant's vector.
-
-    Args:
-        bm25: Qdrant's encoder.
-
-    """
-
-    def __init__(self, bm25: Bm25) -> None:
-        self._bm25 = bm25
-
-    def embed_document(self, text: str) -> models.SparseVector:
-        """Return the weights of a text that is stored."""
-        return to_sparse_vector(self._bm25.embed_document(_split_long_words(text)))
-
-    def embed_query(self, text: str) -> models.SparseVector:
-        """Return the weights of a text that is searched for."""
-        return to_sparse_vector(self._bm25.embed_query(_split_long_words(text)))
-
-
-def _split_long_words(text: str) -> str:
-    """Return the text with its overlong words split."""
-    if len(text) <= _MAX_WORD or max(map(len, text.split()), default=0) <= _MAX_WORD:
-        return text  # nearly all texts; Chinese, say, separates words by other marks, which the pattern below knows
-    return " ".join(_PIECES.findall(text))
-
-
-def make_encoder(language: str, average_words: float) -> WordEncoder:
-    """Make Qdrant's own BM25, for words of any length.
-
-    Raises:
-        ArgumentError: BM25 does not know the language, or the length is not above 0.
-
-    """
-    check_kind(str, hint="write 'english', say", language=language)
-    check_numbers("above 0", lambda number: number > 0, bm25_avg_len=average_words)
-    try:
-        return WordEncoder(Bm25(Bm25Config(language=language, avg_len=average_words)))
-    except (TypeError, ValueError) as error:
-        raise ArgumentError(f"BM25 cannot be set up for language={format_value(language)}: {error}") from error
 
 
 @dataclass

@@ -22,7 +22,7 @@ from llama_index_gear.errors import ArgumentError, StoreError, check_kind, forma
 from llama_index_gear.flow import Answer, Handler, Request, run_coroutine
 from llama_index_gear.fork_safety import free_in_child
 from llama_index_gear.requests import EmbedQuery, EmbedTexts, QdrantCall, RunFunction
-from llama_index_gear.store.edge.client import EdgeClient, check_process
+from llama_index_gear.store.embedded.client import EdgeClient, check_process
 from llama_index_gear.store.locks import AcquirePassages
 
 _READ_METHODS = frozenset({"collection_exists", "get_collection", "count", "retrieve", "scroll", "query_batch_points"})

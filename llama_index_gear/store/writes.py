@@ -28,7 +28,8 @@ from llama_index_gear.errors import (
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.nodes import ONE_NODE, attach_triples, read_triples
 from llama_index_gear.requests import EmbedTexts, QdrantCall, RunFunction
-from llama_index_gear.store.collections import PAGE, Collections, WordEncoder
+from llama_index_gear.store.bm25 import WordEncoder
+from llama_index_gear.store.collections import PAGE, Collections
 from llama_index_gear.store.filters import METADATA, build_conditions, list_indexed_fields, require_conditions
 from llama_index_gear.store.locks import AcquirePassages, PassageLocks
 from llama_index_gear.store.passages import ONE_ID, StoreReads

@@ -11,7 +11,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from llama_index_gear.agents.memory import GistMemory, PassagePool, trace_beams, trace_triples
 from llama_index_gear.agents.t2rag.clues import Clue, Clues, build_proposition
-from llama_index_gear.agents.t2rag.dialogue import (
+from llama_index_gear.agents.t2rag.prompts import (
     DECOMPOSE_PROMPT,
     RESOLVE_PROMPT,
     decompose_flow,

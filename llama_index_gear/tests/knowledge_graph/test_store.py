@@ -19,7 +19,7 @@ from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError
 from llama_index_gear.knowledge_graph.sparse import EmbeddingCache
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore, LoadResult
 from llama_index_gear.requests import ChainSimilarities, FetchPassages, FetchTriples, LinkTriples, NeighborTriples
-from llama_index_gear.store.edge.client import EdgeClient
+from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.testing.store_contract import passage

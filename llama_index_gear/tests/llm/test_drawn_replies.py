@@ -15,7 +15,7 @@ import pytest
 
 from llama_index_gear.agents.gear.external import parse_decision, parse_ranking
 from llama_index_gear.agents.gear.reasoning import parse_facts_and_verdict, parse_query, parse_verdict
-from llama_index_gear.agents.t2rag.dialogue import DECOMPOSE_PROMPT, parse_decomposition, parse_statements
+from llama_index_gear.agents.t2rag.prompts import DECOMPOSE_PROMPT, parse_decomposition, parse_statements
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.extraction.calls import parse_extraction, parse_shared_extraction
 from llama_index_gear.llm.parsing import MAX_REPLY_LENGTH, parse_numbered, parse_triples

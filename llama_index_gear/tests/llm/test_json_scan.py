@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from llama_index_gear.agents.gear.external import parse_decision, parse_ranking
 from llama_index_gear.agents.gear.reasoning import parse_facts_and_verdict, parse_query, parse_verdict
-from llama_index_gear.agents.t2rag.dialogue import parse_decomposition, parse_statements
+from llama_index_gear.agents.t2rag.prompts import parse_decomposition, parse_statements
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.llm.json_scan import UNSEARCHED, Fields, Number, find_forms, find_objects, find_texts, scan
 from llama_index_gear.llm.parsing import MAX_REPLY_LENGTH, parse_numbered, parse_triples

@@ -34,7 +34,7 @@ from llama_index_gear.errors import ArgumentError, StoreError, TenantError, Unsu
 from llama_index_gear.flow import run
 from llama_index_gear.requests import IncidentTriples, SearchTriples
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever
-from llama_index_gear.store.edge.client import EdgeClient
+from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.filters import bound_float, build_conditions, require_conditions
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding

@@ -16,7 +16,7 @@ from qdrant_client.http import models
 from llama_index_gear.errors import StoreError
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.requests import FetchTriples, PassageTriples
-from llama_index_gear.store.edge.client import EdgeClient
+from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.schema import DENSE
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding

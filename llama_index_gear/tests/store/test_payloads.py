@@ -25,7 +25,7 @@ from llama_index_gear.errors import ArgumentError, EmbeddingError
 from llama_index_gear.nodes import attach_triples
 from llama_index_gear.requests import PassageTriples
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever
-from llama_index_gear.store.edge.client import EdgeClient
+from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.payloads import MAX_LEVELS, check_storable
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing.store_contract import contents, passage

@@ -15,7 +15,7 @@ from qdrant_client import QdrantClient
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.requests import AlignPassages, LinkTriples, NeighborTriples, PassageTriples, SearchTriples
 from llama_index_gear.store import collections
-from llama_index_gear.store.edge.client import EdgeClient
+from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.testing.store_contract import passage

@@ -53,7 +53,7 @@ from llama_index_gear.requests import (
     SearchTriples,
 )
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever
-from llama_index_gear.store.edge.client import EdgeClient
+from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.schema import point_id_of
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding

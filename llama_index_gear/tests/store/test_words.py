@@ -20,13 +20,13 @@ from llama_index_gear.postprocessors.beam_search import DiverseTripleBeamSearch
 from llama_index_gear.query_engines.gear import GeARQueryEngine
 from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
 from llama_index_gear.requests import AlignPassages, LinkTriples, NeighborTriples
-from llama_index_gear.retrievers.bm25 import RankBM25Retriever
 from llama_index_gear.retrievers.external import ExternalGeARRetriever
 from llama_index_gear.retrievers.gear import GeARRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
+from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
-from llama_index_gear.store import collections as store_collections
-from llama_index_gear.store.collections import make_encoder
+from llama_index_gear.store import bm25 as store_bm25
+from llama_index_gear.store.bm25 import make_encoder
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.testing.store_contract import passage
@@ -36,7 +36,7 @@ EMBED = WordEmbedding(32)
 LONGEST = 2_000
 RUN = "y" * 300_000
 WORDS = re.compile(r"[^\W_]+")
-BETWEEN = re.compile(f"[{store_collections._SEPARATORS}]")
+BETWEEN = re.compile(f"[{store_bm25._SEPARATORS}]")
 
 
 def plain(text: str) -> tuple[Any, Any]:
@@ -111,7 +111,7 @@ def test_no_overlong_word_reaches_the_engine_whatever_text_it_stands_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Heard, "longest", 0)
-    monkeypatch.setattr(store_collections, "Bm25", Heard)
+    monkeypatch.setattr(store_bm25, "Bm25", Heard)
     store = GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED)
     question = RUN[:MAX_QUESTION]
     store.add([passage("p", f"a {RUN} b", [(RUN, "is", f"the {RUN}")], embed_model=EMBED)])

@@ -14,7 +14,7 @@ import qdrant_edge as edge
 
 from llama_index_gear.errors import StoreError, StoreLockedError
 from llama_index_gear.fork_safety import free_in_child
-from llama_index_gear.store.edge import folder as edge_folder
+from llama_index_gear.store.embedded import folder as edge_folder
 
 Result = TypeVar("Result")
 

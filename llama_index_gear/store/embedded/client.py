@@ -2,8 +2,8 @@
 
 Arguments and results are Qdrant models, so `GeARVectorStore` and LlamaIndex's own `QdrantVectorStore` work on it
 unchanged. An argument that Edge does not support raises `UnsupportedCall` or `UnsupportedFilter`, which names it; none
-is ignored. Each collection has its own folder (see `store.edge.folder`). One process at a time can open it (Edge locks
-its write-ahead log).
+is ignored. Each collection has its own folder (see `store.embedded.folder`). One process at a time can open it: Edge
+locks its write-ahead log.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import qdrant_edge as edge
 from qdrant_client.http import models
 
 from llama_index_gear.errors import StoreError, UnsupportedCall, check_counts, check_kind
-from llama_index_gear.store.edge import folder as edge_folder
-from llama_index_gear.store.edge.models import (
+from llama_index_gear.store.embedded import folder as edge_folder
+from llama_index_gear.store.embedded.models import (
     DISTANCES,
     estimate_size,
     from_id,
@@ -28,7 +28,7 @@ from llama_index_gear.store.edge.models import (
     to_points,
     to_query,
 )
-from llama_index_gear.store.edge.shards import OpenShards, call_engine
+from llama_index_gear.store.embedded.shards import OpenShards, call_engine
 
 
 class EdgeClient:

@@ -20,7 +20,7 @@ from llama_index_gear.retrievers.external import ExternalGeARRetriever
 from llama_index_gear.retrievers.gear import GeARRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
-from llama_index_gear.store.edge.client import EdgeClient
+from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.testing.store_contract import passage
@@ -203,7 +203,7 @@ for number, end in enumerate({ends!r}):
     assert len(store.get_nodes()) == 1, end
 print("done")
 """
-        command = [sys.executable, "-c", script, tmp_path]
+        command = [sys.executable, "-c", script, str(tmp_path)]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=LIMIT)
         assert done.stdout == "done\n"  # said once: no child went on
 

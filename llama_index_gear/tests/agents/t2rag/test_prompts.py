@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from llama_index.core.prompts import PromptTemplate
 
 from llama_index_gear.agents.t2rag.clues import Clues, slots_of
-from llama_index_gear.agents.t2rag.dialogue import (
+from llama_index_gear.agents.t2rag.prompts import (
     DECOMPOSE_PROMPT,
     RESOLVE_PROMPT,
     decompose_flow,

@@ -15,8 +15,8 @@ from qdrant_client.http import models
 from llama_index_gear.errors import GeARError, StoreError, StoreLockedError
 from llama_index_gear.knowledge_graph.files import TriplesFile
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
-from llama_index_gear.store.edge import folder as edge_folder
-from llama_index_gear.store.edge.client import EdgeClient
+from llama_index_gear.store.embedded import folder as edge_folder
+from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.testing.store_contract import passage

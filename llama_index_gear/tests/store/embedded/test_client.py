@@ -14,7 +14,7 @@ from qdrant_client import QdrantClient
 from qdrant_client.http import models
 
 from llama_index_gear.errors import StoreError, UnsupportedCall, UnsupportedFilter
-from llama_index_gear.store.edge.client import EdgeClient
+from llama_index_gear.store.embedded.client import EdgeClient
 
 NAME = "points"
 COUNT = 120
