@@ -115,19 +115,27 @@ def run_coroutine(coroutine: Coroutine[Any, Any, Result]) -> Result:
     """Run a coroutine and return its result, also inside a running event loop. An interrupt ends the coroutine too.
 
     LlamaIndex's `asyncio_run` keeps its event loop from call to call: a coroutine that an interrupt left unfinished
-    would go on in the next call.
+    would go on in the next call. It also takes a `RuntimeError` for its own, so no exception passes through it.
     """
     tasks: list[asyncio.Task[Any]] = []
+    errors: list[Exception] = []
 
-    async def work() -> Result:
+    async def work() -> Result | None:
         tasks.extend(filter(None, [asyncio.current_task()]))
-        return await coroutine
+        try:
+            return await coroutine
+        except Exception as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+            return None
 
     try:
-        return asyncio_run(work())  # type: ignore[no-any-return]
+        result = asyncio_run(work())
     finally:
         for task in tasks:
             _end(task)
+    if errors:
+        raise errors.pop()
+    return result  # type: ignore[no-any-return]
 
 
 def _end(task: asyncio.Task[Any]) -> None:

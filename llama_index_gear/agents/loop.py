@@ -132,7 +132,7 @@ def agent_flow(
         except Exception as error:
             if error is not meter.failure or record.number == 1:
                 raise
-            reason = _describe_failure(error)
+            reason = describe_failure(error)
         if reason:
             stopped = reason
             break
@@ -237,9 +237,10 @@ class _Meter:
             elif isinstance(error, OutOfTime) and self.budget.timeout is not None:
                 ended = ended or _Ended("timeout")
             elif ended is None or ended.cause is None:
-                ended = _Ended(_describe_failure(error), error)
+                ended = _Ended(describe_failure(error), error)
         return ended
 
 
-def _describe_failure(error: Exception) -> str:
+def describe_failure(error: Exception) -> str:
+    """Return what a trace says of a search that an error ended."""
     return f"failed: {describe_error(error)}"

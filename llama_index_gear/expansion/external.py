@@ -16,7 +16,7 @@ from llama_index_gear.expansion.pipeline import ExpansionSeeds, GraphExpansion
 from llama_index_gear.expansion.reader import Reading, read_facts_flow
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.nodes import llm_texts
-from llama_index_gear.requests import AlignPassages, LinkTriples
+from llama_index_gear.requests import AlignPassages, FetchTriples, LinkTriples
 from llama_index_gear.triple import StoredTriple, Triple, entity_key
 
 _EMPTY_WORDS = frozenset("a an the of in and".split())
@@ -42,9 +42,15 @@ class ExternalGraphExpansion(GraphExpansion):
         self.check_alignment = check_alignment
 
     def read_flow(self, question: str, passages: Mapping[str, BaseNode]) -> Flow[Reading]:
-        """Return the facts that the reader notes in the passages."""
+        """Return the facts that the reader notes in the passages.
+
+        Raises:
+            StoreError: there is no graph. That is found out before the reader is asked.
+
+        """
         if not passages:
             return Reading((), ())
+        yield from ask(FetchTriples([]))
         return (yield from read_facts_flow(question, llm_texts(passages.values()), self.prompts["read"]))
 
     def _seeds_flow(

@@ -186,8 +186,10 @@ def check_prompt(prompt: Any, what: str, variables: set[str]) -> None:
     """
     if not isinstance(prompt, BasePromptTemplate):
         raise ArgumentError(f"{what} must be a LlamaIndex prompt, got {format_value(prompt)}: write PromptTemplate(…)")
-    while isinstance(prompt, SelectorPromptTemplate):
-        prompt = prompt.default_template
+    if isinstance(prompt, SelectorPromptTemplate):
+        for choice in (prompt.default_template, *(template for _, template in prompt.conditionals or ())):
+            check_prompt(choice, what, variables)
+        return
     names = prompt.template_var_mappings or {}
     missing = {variable for variable in variables if names.get(variable, variable) not in prompt.template_vars}
     if missing and not prompt.function_mappings:

@@ -81,7 +81,9 @@ class DiverseTripleBeamSearch(BoundToProcess, HasPrompts, BaseNodePostprocessor,
             if llm is None and value is not None:
                 raise ArgumentError(f"{name} is the reader's: leave it out, or give an llm")
         super().__init__(callback_manager=callback_manager or CallbackManager([]))
-        self._prompts = Prompts({"read": READ_PROMPT}, None if read_prompt is None else {"read": read_prompt})
+        self._prompts = Prompts(
+            {} if llm is None else {"read": READ_PROMPT}, {"read": read_prompt} if read_prompt else {}
+        )
         self._expansion = build_expansion(
             Backends(vector_store, filters=filters, llm=llm, graph=graph),
             beam_search,

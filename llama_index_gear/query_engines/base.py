@@ -105,6 +105,8 @@ class AgentQueryEngine(BaseQueryEngine):
             raise ArgumentError("streaming is of the default synthesizer: give it to your own synthesizer instead")
         if text_qa_template is not None:
             check_prompt(text_qa_template, "text_qa_template", {"context_str", "query_str"})
+            if response_synthesizer is not None and "text_qa_template" not in response_synthesizer.get_prompts():
+                raise ArgumentError("text_qa_template: your response_synthesizer has no such prompt, leave one out")
         super().__init__(callback_manager=callback_manager or Settings.callback_manager)
         self._retriever = retriever
         self._has_own_prompt = response_synthesizer is None

@@ -45,8 +45,10 @@ class GeARQueryEngine(AgentQueryEngine):
     queries, the gist, and the cost; the call that writes the answer is counted neither there nor in the budget.
     `query_with_trace` also returns the whole `Trace`; `astream_events` streams it event by event.
 
-    With `graph=…` the triples come from an existing knowledge graph (Millions of GeAR-s). The default synthesizer then
-    writes the answer from the passages that the agent's last call kept and the facts of the gist (Eq. 7).
+    `from_vector_store(…, graph=graph)` takes an `ExternalGeARRetriever` (Millions of GeAR-s): the triples come from an
+    existing knowledge graph. The default synthesizer then writes the answer from the passages that the agent's last
+    call kept and the facts of the gist (Eq. 7). For GeAR's own agent over a graph pass
+    `GeARRetriever(store, graph=graph)`.
 
     Args:
         retriever: the agent's retriever.
@@ -57,13 +59,13 @@ class GeARQueryEngine(AgentQueryEngine):
         text_qa_template: replaces the synthesizer's prompt; it has the variables `context_str` and `query_str`.
         answer_top_k: passages that the answer is written from. Default 5 (GeAR §6.2). All passages are source nodes.
         reuse_answer: True returns the answer of the agent's reasoner, if it gave one, and saves a call. Not with
-            `graph`. Default False.
+            an `ExternalGeARRetriever`. Default False.
         streaming: True streams the answer of the default synthesizer. Default False.
         callback_manager: LlamaIndex's callback manager.
 
     Raises:
         ArgumentError: an argument of the wrong kind, a number outside its range, `streaming` beside a synthesizer of
-            your own, or `reuse_answer` with a graph.
+            your own, or `reuse_answer` with an `ExternalGeARRetriever`.
 
     """
 

@@ -203,7 +203,9 @@ class AgentRetriever(StoreRetriever):
 
 def new_trace(query: QueryType) -> Trace:
     """Make an empty trace of this question."""
-    return Trace(question=(query if isinstance(query, str) else query.query_str).strip())
+    question = query.query_str if isinstance(query, QueryBundle) else query
+    check_question(question)
+    return Trace(question=question.strip())
 
 
 def _report(event: TraceEvent) -> None:

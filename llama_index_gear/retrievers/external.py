@@ -40,8 +40,8 @@ class ExternalGeARRetriever(HasExpansion, AgentRetriever):
         base_retriever: any LlamaIndex retriever; see `NaiveGERetriever`. Default: the store itself.
         llm: reads, decides and ranks. Default: LlamaIndex's `Settings.llm`.
         max_steps: maximum number of steps. Default 2 (Millions of GeAR-s §5).
-        expand_from_step: the first step with graph expansion. Default 2 (§5: simple questions gain little from it); 1
-            expands from the first.
+        expand_from_step: the first step with graph expansion, `max_steps` at most. Default 2 (§5: simple questions gain
+            little from it), or 1 where there is one step.
         similarity_top_k: passages to return. Default 10.
         filters: metadata filters that bind all passages; they don't apply to the graph.
         budget: limits of a question's cost. When a limit is reached, all passages found so far are ranked by fusion,
@@ -76,7 +76,7 @@ class ExternalGeARRetriever(HasExpansion, AgentRetriever):
         *,
         llm: LLM | None = None,
         max_steps: int = 2,
-        expand_from_step: int = 2,
+        expand_from_step: int | None = None,
         similarity_top_k: int = 10,
         filters: MetadataFilters | None = None,
         budget: Budget | None = None,
@@ -92,12 +92,9 @@ class ExternalGeARRetriever(HasExpansion, AgentRetriever):
         callback_manager: CallbackManager | None = None,
         verbose: bool = False,
     ) -> None:
-        check_counts(
-            max_steps=max_steps,
-            expand_from_step=expand_from_step,
-            similarity_top_k=similarity_top_k,
-            gist_size=gist_size,
-        )
+        check_counts(max_steps=max_steps, similarity_top_k=similarity_top_k, gist_size=gist_size)
+        if expand_from_step is not None:
+            check_counts(most=max_steps, expand_from_step=expand_from_step)
         if rank_top_k is not None:
             check_counts(rank_top_k=rank_top_k)
         check_kind(ExternalTripleStore, hint="write ExternalTripleStore.from_path(folder)", graph=graph)
@@ -123,7 +120,7 @@ class ExternalGeARRetriever(HasExpansion, AgentRetriever):
         policy = ExternalPolicy(
             expansion=self._expansion,
             max_steps=max_steps,
-            expand_from_step=expand_from_step,
+            expand_from_step=min(2, max_steps) if expand_from_step is None else expand_from_step,
             gist_size=gist_size,
             rank_top_k=rank_top_k,
             top_k=similarity_top_k,

@@ -30,7 +30,7 @@ class GeARRetriever(HasExpansion, AgentRetriever):
     Each result says why it was found, in metadata that neither the LLM nor the embedding model sees: `gear_chain` (the
     triples that lead to it) and `gear_ranks` (its rank in each list: "step 1", "fact 2", …). `retrieve_with_trace` also
     returns the whole trace. `astream_events` and LlamaIndex's instrumentation (`GeAREvent`) report it event by event
-    during the search. All settings can be read back as properties.
+    during the search. The main settings can be read back as properties.
 
     Maximum number of LLM calls, if all replies can be read (a reply that can't be read is asked for once more):
 

@@ -54,7 +54,7 @@ class NaiveGERetriever(ExpansionRetriever):
     Each result says why it was found, in metadata that neither the LLM nor the embedding model sees: `gear_chain` (the
     triples that lead to it) and `gear_ranks` (its rank in the base list and in the graph's list). Its score is the
     fused score, a sum of 1/(60 + rank); a similarity cut-off made for cosines would remove every result.
-    `GraphExpansionEvent` reports the expansion to LlamaIndex's instrumentation. All settings can be read back as
+    `GraphExpansionEvent` reports the expansion to LlamaIndex's instrumentation. The main settings can be read back as
     properties.
 
     Args:
@@ -111,7 +111,12 @@ class NaiveGERetriever(ExpansionRetriever):
             graph=graph,
         )
         expansion = build_expansion(
-            backends, beam_search, similarity_top_k=similarity_top_k, pagerank=pagerank, rrf_k=rrf_k
+            backends,
+            beam_search,
+            similarity_top_k=similarity_top_k,
+            pagerank=pagerank,
+            prompts=Prompts({}),  # nobody reads
+            rrf_k=rrf_k,
         )
         super().__init__(expansion, callback_manager, verbose)
 

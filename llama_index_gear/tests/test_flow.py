@@ -6,7 +6,7 @@ from typing import Any, TypeAlias, TypeVar, assert_type
 
 import pytest
 
-from llama_index_gear.flow import Flow, Request, arun, ask, ask_all, relay, run
+from llama_index_gear.flow import Flow, Request, arun, ask, ask_all, relay, run, run_coroutine
 
 Result = TypeVar("Result")
 Numbers: TypeAlias = Generator[Any, Any, Result]
@@ -167,10 +167,27 @@ def test_what_fails_is_raised_where_it_was_asked_for(drive: Drive) -> None:
         try:
             yield from ask(Double(-1))
         except Broken:
-            return (yield from ask_all([]))
+            return (yield from ask_all([Double(2)]))
         return []
 
-    assert drive(flow(), _answered) == []
+    assert drive(flow(), _answered) == [4]
+
+
+@pytest.mark.parametrize("is_running", [False, True], ids=["no loop", "inside a loop"])
+def test_an_error_comes_out_of_a_coroutine_as_it_is(is_running: bool) -> None:
+    """LlamaIndex's runner takes a RuntimeError for its own, and runs the coroutine again."""
+    calls: list[int] = []
+
+    async def fails() -> None:
+        calls.append(1)
+        raise RuntimeError("of the model's client")
+
+    async def outside() -> None:
+        run_coroutine(fails())
+
+    with pytest.raises(RuntimeError, match="of the model's client"):
+        asyncio.run(outside()) if is_running else run_coroutine(fails())
+    assert calls == [1]
 
 
 @pytest.mark.parametrize("ends", ["close", "interrupt"])

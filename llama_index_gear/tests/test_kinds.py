@@ -236,7 +236,7 @@ def test_a_list_is_checked_through_and_so_is_what_stands_in_it() -> None:
 
 @pytest.mark.parametrize("kind", WRONG)
 def test_a_batch_takes_no_other_model_folder_client_or_interval(kind: str, tmp_path: Path) -> None:
-    model = pytest.importorskip("llama_index.llms.openai").OpenAI(api_key="none")
+    model = pytest.importorskip("llama_index.llms.openai", exc_type=ImportError).OpenAI(api_key="none")
     from llama_index_gear.extraction.openai_batch import OpenAIBatch
 
     make: Any = OpenAIBatch

@@ -9,19 +9,18 @@ from dataclasses import dataclass
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from llama_index_gear.agents.gear.policy import SearchState, base_search_flow
+from llama_index_gear.agents.gear.policy import SearchState, base_search_flow, note_walk
 from llama_index_gear.agents.gear.reasoning import parse_query
-from llama_index_gear.agents.memory import GistMemory, PassagePool, trace_beams, trace_triples
+from llama_index_gear.agents.memory import GistMemory, PassagePool
 from llama_index_gear.errors import ArgumentError, ReplyError
 from llama_index_gear.expansion.external import ExternalGraphExpansion
 from llama_index_gear.expansion.reader import READ_PROMPT
-from llama_index_gear.flow import Flow, ask
+from llama_index_gear.flow import Flow
 from llama_index_gear.llm.parsing import strip_thoughts
 from llama_index_gear.llm.prompting import ParsedReply, Prompts, ask_and_parse_flow, escape_fences, number_passages
 from llama_index_gear.llm.verdicts import parse_yes_or_no
 from llama_index_gear.nodes import llm_texts
-from llama_index_gear.requests import FetchTriples
-from llama_index_gear.trace.evidence import Misaligned, Step
+from llama_index_gear.trace.evidence import Step
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import entity_key, serialize_triples
 
@@ -85,8 +84,6 @@ class ExternalPolicy:
         state.trace.note(record, passages=list(passages))
         if not passages:
             return "nothing found" if record.number == 1 else ""
-        if record.number == 1:
-            yield from ask(FetchTriples([]))  # a missing graph raises now, while nothing is lost
         if record.number < self.expand_from_step:
             reading = yield from self.expansion.read_flow(query.query_str, passages)
         else:
@@ -94,19 +91,7 @@ class ExternalPolicy:
             reading = walk.start.reading
             state.pool.lists[-1] = [passage_id for passage_id, _ in walk.fused]
             state.pool.add(walk.nodes, {passage_id: walk.chain(passage_id) for passage_id in walk.chains})
-            aligned = {triple.id: triple for beam in walk.beams for triple in beam.chain}
-            state.trace.note(
-                record,
-                linked=trace_triples(aligned.get(triple.id, triple) for triple in walk.start.triples),
-                misaligned=[
-                    Misaligned(fact=slots[0], triple=slots[1], shared=round(shared, 2))
-                    for fact, triple, shared in walk.start.misaligned
-                    for slots in [serialize_triples([fact, triple.triple])]
-                ],
-                fallback=walk.start.fallback,
-                beams=trace_beams(walk.beams),
-                passages=state.pool.lists[-1],
-            )
+            note_walk(state.trace, record, walk)
         state.trace.note_problem(record, reading.problem, "the reading was left out")
         added, left_out = state.gist.add(reading.triples)
         state.trace.note(

@@ -20,6 +20,7 @@ from llama_index_gear.agents.gear.reasoning import (
     reason_flow,
     rewrite_flow,
 )
+from llama_index_gear.agents.loop import describe_failure
 from llama_index_gear.agents.memory import GistMemory, PassagePool, trace_beams, trace_triples
 from llama_index_gear.expansion.backends import embed_query_flow
 from llama_index_gear.expansion.pipeline import ExpansionResult, GraphExpansion
@@ -29,7 +30,7 @@ from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.llm.prompting import Prompts
 from llama_index_gear.nodes import llm_texts
 from llama_index_gear.requests import EmbedQuery, FetchPassages, LinkTriples, RetrievePassages
-from llama_index_gear.trace.evidence import PassageLink, Step
+from llama_index_gear.trace.evidence import Misaligned, PassageLink, Step
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import StoredTriple, Triple, entity_key, serialize_triples
 
@@ -92,6 +93,25 @@ def base_search_flow(
     return query, passages
 
 
+def note_walk(trace: Trace, record: Step, walk: ExpansionResult) -> None:
+    """Write a graph expansion into the record of its step. A linked triple has the passage that the walk found."""
+    located = {triple.id: triple for beam in walk.beams for triple in beam.chain}
+    trace.note(
+        record,
+        proximal=serialize_triples(walk.start.reading.triples),
+        linked=trace_triples(located.get(triple.id, triple) for triple in walk.start.triples),
+        misaligned=[
+            Misaligned(fact=slots[0], triple=slots[1], shared=round(shared, 2))
+            for fact, triple, shared in walk.start.misaligned
+            for slots in [serialize_triples([fact, triple.triple])]
+        ],
+        fallback=walk.start.fallback,
+        beams=trace_beams(walk.beams),
+        pagerank=walk.pagerank,
+        passages=[passage_id for passage_id, _ in walk.fused],
+    )
+
+
 @dataclass(kw_only=True)
 class GeARPolicy:
     """The steps of GeAR's agent, and the final ranking of their passages (GeAR §5, Eq. 4 to 9).
@@ -129,7 +149,8 @@ class GeARPolicy:
         walk = yield from self.expansion.walk_graph_flow(query, passages)
         state.pool.lists[-1] = [passage_id for passage_id, _ in walk.fused]
         state.pool.add(walk.nodes, {passage_id: walk.chain(passage_id) for passage_id in walk.chains})
-        self._note_walk(state.trace, record, walk)
+        note_walk(state.trace, record, walk)
+        state.trace.note_problem(record, walk.start.reading.problem, "the reading was left out")
         verdict = yield from self._read_flow(state, record, walk)
         if verdict.answerable:
             state.trace.note(answer=verdict.answer)
@@ -139,18 +160,6 @@ class GeARPolicy:
         if record.number == self.max_steps:
             return ""
         return (yield from self._rewrite_flow(state, record, verdict))
-
-    def _note_walk(self, trace: Trace, record: Step, walk: ExpansionResult) -> None:
-        trace.note(
-            record,
-            proximal=serialize_triples(walk.start.reading.triples),
-            linked=trace_triples(walk.start.triples),
-            fallback=walk.start.fallback,
-            beams=trace_beams(walk.beams),
-            pagerank=walk.pagerank,
-            passages=[passage_id for passage_id, _ in walk.fused],
-        )
-        trace.note_problem(record, walk.start.reading.problem, "the reading was left out")
 
     def _read_flow(self, state: _State, record: Step, walk: ExpansionResult) -> Flow[Verdict]:
         """Note facts in the gist and reason on it (GeAR Eq. 4 and 6), in two calls, one, or none."""
@@ -196,8 +205,13 @@ class GeARPolicy:
         """Link the gist to passages (GeAR Eq. 8), and fuse these lists with those of all steps (GeAR Eq. 9)."""
         facts = state.gist.triples
         linked: list[list[str]] = []
-        if facts:
-            linked = yield from self._link_flow(state, facts)
+        try:
+            linked = (yield from self._link_flow(state, facts)) if facts else []
+        except Exception as error:
+            if not any(state.pool.lists):
+                raise
+            state.trace.note(stopped=describe_failure(error))  # the steps' passages are ranked without the gist's
+        if linked:
             state.trace.note(
                 links=[
                     PassageLink(triple=slots, passages=ids)
@@ -209,8 +223,9 @@ class GeARPolicy:
     def _link_flow(self, state: _State, facts: Sequence[Triple]) -> Flow[list[list[str]]]:
         """Return, for each fact, passageLink(t, k) = RRF(h(t, C), passages of h(t, T)) (GeAR Eq. 10), as passage ids.
 
-        h over passages is the base retriever; over triples it is dense search, whatever the base retriever. Passages
-        that don't exist any more, or that the filters exclude, are left out.
+        h over passages is the base retriever; over stored triples it is dense search, whatever the base retriever, and
+        over a graph that exists the graph's own. Passages that don't exist any more, or that the filters exclude, are
+        left out.
         """
         texts = [fact.text for fact in facts]
         bundles = [QueryBundle(text) for text in texts]
@@ -221,9 +236,11 @@ class GeARPolicy:
         names = [f"{fact.subject} {fact.object}" for fact in facts]
         answers = yield [LinkTriples(texts, top_k, state.embedding, names), *map(RetrievePassages, bundles)]
         triple_lists = yield from self._locate_flow(state, facts, answers[0])
-        result_lists: list[list[NodeWithScore]] = [answer[:top_k] for answer in answers[1:]]
-        admitted = yield from self.expansion.apply_filters_flow(list(chain.from_iterable(result_lists)))
-        state.pool.add(admitted)
+        admitted = yield from self.expansion.apply_filters_flow(list(chain.from_iterable(answers[1:])))
+        search_lists = [
+            [n.node.node_id for n in answer if n.node.node_id in admitted][:top_k] for answer in answers[1:]
+        ]
+        state.pool.add({node_id: admitted[node_id] for node_ids in search_lists for node_id in node_ids})
         stored_triples = list(chain.from_iterable(triple_lists))
         missing = [stored.passage_id for stored in stored_triples if stored.passage_id not in state.pool.nodes]
         if missing:
@@ -232,8 +249,7 @@ class GeARPolicy:
         for stored in stored_triples:
             state.pool.chains.setdefault(stored.passage_id, serialize_triples([stored.triple]))
         linked = []
-        for triples, results in zip(triple_lists, result_lists, strict=True):
-            by_search = [result.node.node_id for result in results if result.node.node_id in admitted]
+        for triples, by_search in zip(triple_lists, search_lists, strict=True):
             by_triple = [stored.passage_id for stored in triples if stored.passage_id in state.pool.nodes]
             fused = reciprocal_rank_fusion([by_search, by_triple], k=self.expansion.rrf_k)
             linked.append([passage_id for passage_id, _ in fused])

@@ -25,7 +25,7 @@ from llama_index_gear.extraction.mentions import MentionTripleExtractor
 from llama_index_gear.nodes import ToPropertyGraph, read_triples
 from llama_index_gear.testing import ScriptedLLM
 
-openai = pytest.importorskip("llama_index.llms.openai")
+openai = pytest.importorskip("llama_index.llms.openai", exc_type=ImportError)
 OpenAI = openai.OpenAI
 
 NODES = [TextNode(id_=name, text=f"{name} met Bob in Paris.", metadata={"title": name}) for name in ("Ada", "Eve")]

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from llama_index.core import VectorStoreIndex
+from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.llms import MockLLM
 from llama_index.core.prompts import PromptTemplate, RichPromptTemplate, SelectorPromptTemplate
-from llama_index.core.response_synthesizers import get_response_synthesizer
-from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.response_synthesizers import ResponseMode, get_response_synthesizer
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters, VectorStoreQueryMode
 
 from llama_index_gear import (
@@ -33,7 +34,7 @@ from llama_index_gear import (
     Triple,
     attach_triples,
 )
-from llama_index_gear.errors import ArgumentError
+from llama_index_gear.errors import ArgumentError, StoreError
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 QUESTION = "Where was the director of Gift born?"
@@ -136,6 +137,69 @@ async def test_gear_s_agent_walks_a_graph_that_exists(
     assert "gift" in gift.passages and dog.passages == []  # nothing of the graph is about a dog
 
 
+def test_links_to_something_else_are_dropped_and_shown(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
+    llm = ScriptedLLM([facts(("Curtiz", "made", "Gift"), ("Dog", "director", "Cat"))])
+    _, trace = GeARRetriever(store, llm=llm, graph=graph, calls="single").retrieve_with_trace(QUESTION)
+    (step,) = trace.steps
+    assert [link.fact for link in step.misaligned] == [["Dog", "director", "Cat"]]
+    assert all(link.passage_id for link in step.linked)
+
+
+def test_a_missing_graph_is_found_out_before_the_model_is_asked(store: GeARVectorStore, tmp_path: Path) -> None:
+    with ExternalTripleStore.from_path(tmp_path, embed_model=WordEmbedding()) as empty:
+        retrievers: list[Any] = [
+            SyncGERetriever(store, llm=ScriptedLLM(), graph=empty),
+            GeARRetriever(store, llm=ScriptedLLM(), graph=empty),
+            ExternalGeARRetriever(store, empty, llm=ScriptedLLM()),
+        ]
+        for retriever in retrievers:
+            with pytest.raises(StoreError, match="load triples into it first"):
+                retriever.retrieve(QUESTION)
+            assert retriever.llm.history == []
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_failure_at_the_end_leaves_what_the_steps_found(store: GeARVectorStore, is_async: bool) -> None:
+    """Linking the gist searches again. What ends it is named; the passages of the steps are the result."""
+
+    class Failing(BaseRetriever):
+        calls = 0
+
+        def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+            self.calls += 1
+            if self.calls > 1:
+                raise ConnectionError("refused")
+            return [NodeWithScore(node=TextNode(id_="gift", text="Gift"), score=1.0)]
+
+    llm = ScriptedLLM([facts(("Gift", "directed by", "Curtiz"))])
+    retriever = GeARRetriever(store, Failing(), llm=llm, calls="single")
+    found, trace = (
+        await retriever.aretrieve_with_trace(QUESTION) if is_async else retriever.retrieve_with_trace(QUESTION)
+    )
+    assert {result.node.node_id for result in found} >= {"gift", "curtiz"}
+    assert (trace.stopped, trace.links) == ("failed: ConnectionError: refused", [])
+
+
+def test_a_fact_is_linked_to_as_many_passages_as_filters_admit(store: GeARVectorStore) -> None:
+    """Those that they exclude take nobody's place."""
+    base = RankBM25Retriever(
+        [TextNode(id_=f"out-{n}", text="Gift directed by Curtiz") for n in range(3)]
+        + [TextNode(id_="tea", text="Gift of tea from the gardens of Assam")]
+    )
+    llm = ScriptedLLM([facts(("Gift", "directed by", "Curtiz"))])
+    retriever = GeARRetriever(store, base, llm=llm, calls="single", filters=ONLY, passage_link_top_k=1)
+    (link,) = retriever.retrieve_with_trace(QUESTION)[1].links
+    assert "tea" in link.passages
+
+
+def test_a_question_that_is_none_is_refused_before_a_trace_is_made(store: GeARVectorStore) -> None:
+    retriever = GeARRetriever(store, llm=ScriptedLLM())
+    for question in (5, None, QueryBundle(5)):  # type: ignore[arg-type]
+        for call in (retriever.retrieve_with_trace, GeARQueryEngine(retriever).query_with_trace):
+            with pytest.raises(ArgumentError, match="a question must be text"):
+                call(question)  # type: ignore[arg-type]
+
+
 def test_the_postprocessor_walks_a_graph_that_exists(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
     given = [NodeWithScore(node=TextNode(id_="tea", text="Gift of tea"), score=1.0)]
     found = DiverseTripleBeamSearch(store, graph=graph).postprocess_nodes(given, query_str=QUESTION)
@@ -167,6 +231,11 @@ def test_of_two_arguments_none_overrules_the_other(store: GeARVectorStore, graph
         (DiverseTripleBeamSearch, {"read_prompt": PromptTemplate("{question} {passages}")}, "read_prompt"),
         (DiverseTripleBeamSearch, {"graph": graph, "pagerank": PAGERANK}, "pagerank"),
         (GeARQueryEngine.from_vector_store, {"llm": llm, "graph": graph, "reuse_answer": True}, "reuse_answer"),
+        (
+            ExternalGeARRetriever,
+            {"graph": graph, "llm": llm, "max_steps": 2, "expand_from_step": 3},
+            "expand_from_step",
+        ),
     ]
     for make, arguments, named in pairs:
         with pytest.raises(ArgumentError, match=named):
@@ -174,6 +243,10 @@ def test_of_two_arguments_none_overrules_the_other(store: GeARVectorStore, graph
     synthesizer = get_response_synthesizer(llm=llm)
     with pytest.raises(ArgumentError, match="streaming"):
         GeARQueryEngine(GeARRetriever(store, llm=llm), synthesizer, streaming=True)
+    tree = get_response_synthesizer(llm=llm, response_mode=ResponseMode.TREE_SUMMARIZE)
+    template = PromptTemplate("{context_str} {query_str}")
+    with pytest.raises(ArgumentError, match="text_qa_template"):
+        GeARQueryEngine(GeARRetriever(store, llm=llm), tree, text_qa_template=template)
 
 
 # -- wrong kinds ------------------------------------------------------------------------------------------------------
@@ -282,6 +355,20 @@ def test_prompts_of_every_form_are_asked(store: GeARVectorStore, prompt: Any, be
         assert shown.removeprefix("user: ").startswith(begins) and QUESTION in shown and "Gift" in shown
 
 
+def test_every_choice_of_a_selector_is_checked(store: GeARVectorStore) -> None:
+    whole, partial = PromptTemplate("{question} {passages}"), PromptTemplate("Chat without anything")
+    prompt = SelectorPromptTemplate(default_template=whole, conditionals=[(lambda llm: True, partial)])
+    with pytest.raises(ArgumentError, match="lacks the variable passages and question"):
+        SyncGERetriever(store, llm=ScriptedLLM(), read_prompt=prompt)
+
+
+def test_where_nobody_reads_there_is_no_prompt(store: GeARVectorStore) -> None:
+    for owner in (NaiveGERetriever(store), DiverseTripleBeamSearch(store)):
+        assert owner.get_prompts() == {}
+        with pytest.raises(ArgumentError, match="there is no prompt 'read'"):
+            owner.update_prompts({"read": PromptTemplate("{question} {passages}")})
+
+
 def test_every_prompt_is_shown_and_can_be_replaced(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
     llm = ScriptedLLM()
     owners: list[tuple[Any, set[str]]] = [
@@ -325,7 +412,7 @@ def test_a_prompt_for_resolving_may_leave_out_what_is_not_shown(store: GeARVecto
     T2RAGRetriever(store, llm=ScriptedLLM(), prompts={"resolve": prompt}, show_passages=False)
 
 
-def test_prompts_of_two_retrievers_are_two(store: GeARVectorStore, tmp_path: Path) -> None:
+def test_prompts_of_two_retrievers_are_two(store: GeARVectorStore) -> None:
     one, other = (SyncGERetriever(store, llm=ScriptedLLM()) for _ in range(2))
     one.update_prompts({"read": PromptTemplate("Own {question} {passages}")})
     assert other.get_prompts()["read"].get_template() != one.get_prompts()["read"].get_template()

@@ -167,11 +167,11 @@ async def test_each_call_is_shown_what_it_is_about(
 async def test_a_later_step_without_expansion_reads_for_its_own_query(
     store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode
 ) -> None:
-    llm = ScriptedLLM([facts(JAWS), then(WHERE), facts(BORN)])
-    retriever = ExternalGeARRetriever(store, graph, Told(), llm=llm, max_steps=2, expand_from_step=3, rank_top_k=None)
+    llm = ScriptedLLM([facts(JAWS), then(WHERE), facts(BORN), ENOUGH])
+    retriever = ExternalGeARRetriever(store, graph, Told(), llm=llm, max_steps=3, expand_from_step=3, rank_top_k=None)
     _, trace = await retrieve(mode, retriever)
     assert [step.beams for step in trace.steps] == [[], []]
-    first, _, second = llm.history
+    first, _, second, _ = llm.history
     assert QUESTION in first and WHERE not in first
     assert WHERE in second and QUESTION not in second
 
