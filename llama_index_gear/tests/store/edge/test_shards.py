@@ -203,7 +203,7 @@ for number, end in enumerate({ends!r}):
     assert len(store.get_nodes()) == 1, end
 print("done")
 """
-        command = [sys.executable, "-c", script, tmp_path]
+        command = [sys.executable, "-c", script, str(tmp_path)]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=LIMIT)
         assert done.stdout == "done\n"  # said once: no child went on
 
