@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 import pytest
+from hypothesis import HealthCheck, settings
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.llms import mock
 from llama_index.core.llms.llm import ToolSelection
@@ -15,6 +16,10 @@ from llama_index.core.llms.llm import ToolSelection
 pytest.register_assert_rewrite(
     "llama_index_gear.testing.store_contract"
 )  # its failures are as readable as those of the tests
+
+# No test depends on how fast the machine is.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 LongestPause: TypeAlias = Callable[[Callable[[], Awaitable[Any]]], Awaitable[float]]
 

@@ -188,7 +188,7 @@ def problems(draw: st.DrawFn) -> tuple[World, list[int], BeamSearch]:
     )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(problems())
 def test_same_as_algorithm_1(problem: tuple[World, list[int], BeamSearch]) -> None:
     world, initial, options = problem
@@ -198,7 +198,7 @@ def test_same_as_algorithm_1(problem: tuple[World, list[int], BeamSearch]) -> No
     assert [beam.score for beam in beams] == pytest.approx([score for score, _ in expected], rel=1e-9, abs=1e-9)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(problems())
 def test_what_always_holds(problem: tuple[World, list[int], BeamSearch]) -> None:
     world, initial, options = problem
@@ -217,7 +217,7 @@ def test_what_always_holds(problem: tuple[World, list[int], BeamSearch]) -> None
     assert world.search([*initial, *initial[::-1]], options) == beams
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(problems())
 def test_a_hop_enters_no_triple_that_stands_in_a_beam(problem: tuple[World, list[int], BeamSearch]) -> None:
     world, initial, options = problem
@@ -229,7 +229,7 @@ def test_a_hop_enters_no_triple_that_stands_in_a_beam(problem: tuple[World, list
         assert not set(chain[1:]) & visited
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(problems())
 def test_the_penalty_promotes_nothing_and_raises_no_score(problem: tuple[World, list[int], BeamSearch]) -> None:
     """All extensions of one beam, negative scores or not: the same order with diversity as without, no score higher."""

@@ -188,7 +188,7 @@ def test_half_a_megabyte_of_noise_around_a_triple() -> None:
     assert parse_triples(f'{noise}\n[["a", "b", "c"]]\n{noise}').triples == (Triple("a", "b", "c"),)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.one_of(st.text(), MANGLED, MANGLED.map(lambda text: f'{{"triples": [["a", "b", "c"], {text}')))
 def test_only_reply_errors_are_raised(reply: str) -> None:
     try:
@@ -199,7 +199,6 @@ def test_only_reply_errors_are_raised(reply: str) -> None:
     json.dumps([_slots(triple) for triple in parsed.triples], ensure_ascii=False).encode()  # no half surrogates
 
 
-@settings(deadline=None)
 @given(st.lists(TRIPLES, min_size=1, max_size=8, unique=True), st.booleans(), st.sampled_from([None, 1, 2]))
 def test_json_of_any_triples_comes_back(triples: list[Triple], escaped: bool, indent: int | None) -> None:
     listed = [_slots(triple) for triple in triples]
@@ -211,7 +210,6 @@ def test_json_of_any_triples_comes_back(triples: list[Triple], escaped: bool, in
             assert parsed.triples == tuple(triples) and parsed.malformed == 0
 
 
-@settings(deadline=None)
 @given(st.lists(SIMPLE, min_size=2, max_size=5, unique=True), st.data())
 def test_a_cut_loses_nothing_that_was_whole(triples: list[Triple], data: st.DataObject) -> None:
     """Wherever a reply is cut, the triples whose closing bracket is there are read, and no other is made up."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from llama_index.core.schema import BaseNode
 from llama_index.core.vector_stores.types import (
@@ -238,7 +238,7 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Any]]:
         client.close()
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 @given(drawn=st.lists(payloads(), min_size=4, max_size=4), filters=supported())
 def test_what_llama_index_s_store_supports_means_the_same(
     engines: list[Any], drawn: list[dict[str, Any]], filters: MetadataFilters

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo, TextNode
@@ -159,7 +159,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(several=st.lists(st.dictionaries(KEYS, VALUES, max_size=3), min_size=1, max_size=6))
 def test_any_metadata_comes_back_after_opening_again_or_is_refused_and_changes_nothing(
     several: list[dict[str, Any]],

@@ -261,7 +261,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExternalTripleSt
 
 
 SEEDS = st.integers(0, 2**32 - 1)
-DRAWN = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+DRAWN = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 @settings(DRAWN, max_examples=3)

@@ -745,7 +745,7 @@ NAMES = st.sampled_from(
 SAID = st.tuples(NAMES, st.sampled_from(["directed by", "born in", "?relation"]), NAMES)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(SAID, min_size=1, max_size=5),
     st.lists(

@@ -197,9 +197,7 @@ def group(inner: Any) -> Any:
 FILTERS = group(st.recursive(FIELDS, group, max_leaves=6))
 
 
-@settings(
-    max_examples=120, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=120, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(match_=FILTERS)
 def test_filters_mean_the_same(read_only: tuple[Any, Any], match_: models.Filter) -> None:
     edge, local = read_only
