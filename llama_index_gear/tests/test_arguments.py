@@ -199,6 +199,7 @@ REFUSED: dict[str, dict[str, list[Any]]] = {
     "TriplesOf": {"limit": NO_COUNT},
 }
 MAY_BE_NONE = {
+    "expand_from_step",
     "gamma",
     "base_top_k",
     "rank_top_k",

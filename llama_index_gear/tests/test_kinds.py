@@ -209,7 +209,7 @@ def test_a_wrong_kind_is_refused_and_nothing_is_written(house: House, name: str,
             make(house)(**arguments)
         except (GeARError, ValidationError) as error:
             assert not is_taken, f"{kind} is refused: {error}"
-        except ValueError as error:
+        except (ValueError, ImportError) as error:  # LlamaIndex's own, of a default model that is not there
             assert (name, argument, kind) == ("GeARTripleExtractor", "llm", "None"), error
         else:
             assert is_taken, f"{kind} is taken"
