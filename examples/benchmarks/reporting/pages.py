@@ -183,7 +183,7 @@ def soak_table(results: Results) -> str:
             ["`kill -9`", str(have["kills"])],
             ["of these in the middle of a call", str(have["in_the_middle"])],
             ["passages, triples at the end", f"{have['passages']:,} and {have['triples']:,}"],
-            ["equal to a store written once, without a repair", equal],
+            ["without any repair, the store is equal to one that was written once", equal],
         ],
     )
 
