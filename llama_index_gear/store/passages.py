@@ -43,7 +43,7 @@ from llama_index_gear.store.schema import (
 from llama_index_gear.store.triples import TripleReads
 
 ONE_ID = "write [id] for one"
-"""What to write instead of `get_nodes(node_id)`."""
+"""Hint of an error: the call that `get_nodes(node_id)` should be."""
 
 
 class _QueryLimits(NamedTuple):

@@ -150,7 +150,7 @@ def _answered(request: Any) -> Any:
 
 
 def test_an_answer_has_the_type_that_its_request_names(drive: Drive) -> None:
-    """Which the type checker proves of the flow, and the flow of what comes."""
+    """The type checker proves the types; the flow proves the values."""
 
     def flow() -> Flow[tuple[int, list[str]]]:
         number = yield from ask(Double(3))

@@ -50,7 +50,7 @@ FLAGS = {"show_progress", "is_name"}
 
 @dataclass
 class House:
-    """What the calls are made on; made once, since nothing may change it."""
+    """The objects that the calls are made on. They are made once, since no call may change them."""
 
     folder: Path
     store: GeARVectorStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Literal
+from typing import Any, Literal
 
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 
@@ -25,7 +25,7 @@ from llama_index_gear.agents.memory import GistMemory, PassagePool, trace_beams,
 from llama_index_gear.expansion.backends import embed_query_flow
 from llama_index_gear.expansion.pipeline import ExpansionResult, GraphExpansion
 from llama_index_gear.expansion.reader import READ_PROMPT
-from llama_index_gear.flow import Flow, ask, ask_all
+from llama_index_gear.flow import Flow, Request, ask, ask_all, relay
 from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.llm.prompting import Prompts
 from llama_index_gear.nodes import llm_texts
@@ -205,10 +205,19 @@ class GeARPolicy:
         """Link the gist to passages (GeAR Eq. 8), and fuse these lists with those of all steps (GeAR Eq. 9)."""
         facts = state.gist.triples
         linked: list[list[str]] = []
+        failures: list[Exception] = []
+
+        def answer_batch(batch: Sequence[Request[Any]]) -> Flow[Sequence[Any]]:
+            try:
+                return (yield batch)
+            except Exception as error:
+                failures.append(error)
+                raise
+
         try:
-            linked = (yield from self._link_flow(state, facts)) if facts else []
-        except Exception as error:
-            if not any(state.pool.lists):
+            linked = (yield from relay(self._link_flow(state, facts), answer_batch)) if facts else []
+        except Exception as error:  # a request's failure, as in a step; an error of our own is raised
+            if not any(error is failure for failure in failures) or not any(state.pool.lists):
                 raise
             state.trace.note(stopped=describe_failure(error))  # the steps' passages are ranked without the gist's
         if linked:

@@ -1,4 +1,4 @@
-"""How retrievers, engines and the postprocessor are set up: what can be read back, and what is refused, and how."""
+"""Constructors of retrievers, engines and the postprocessor: settings, graphs, prompts, and refused arguments."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ from llama_index_gear import (
     Triple,
     attach_triples,
 )
+from llama_index_gear.agents.gear.policy import GeARPolicy
 from llama_index_gear.errors import ArgumentError, StoreError
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
@@ -180,6 +181,19 @@ async def test_a_failure_at_the_end_leaves_what_the_steps_found(store: GeARVecto
     assert (trace.stopped, trace.links) == ("failed: ConnectionError: refused", [])
 
 
+def test_an_error_of_our_own_at_the_end_is_raised(store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no request's failure, and must not pass for one."""
+
+    def broken(*arguments: Any) -> Any:
+        raise ZeroDivisionError("a bug")
+        yield
+
+    monkeypatch.setattr(GeARPolicy, "_locate_flow", broken)
+    llm = ScriptedLLM([facts(("Gift", "directed by", "Curtiz"))])
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        GeARRetriever(store, llm=llm, calls="single").retrieve(QUESTION)
+
+
 def test_a_fact_is_linked_to_as_many_passages_as_filters_admit(store: GeARVectorStore) -> None:
     """Those that they exclude take nobody's place."""
     base = RankBM25Retriever(
@@ -255,7 +269,7 @@ WRONG: list[Any] = [5, 1.5, "gpt-4o", ["x"], {"a": 1}, object(), True, dict, lam
 
 
 def good(name: str, value: Any) -> bool:
-    """Whether a value of the list is one that an argument takes."""
+    """Return True if the argument takes this value."""
     whole = type(value) is int
     if name.endswith(("top_k", "_size", "max_steps", "max_rounds", "top_n", "_step", "per_round")):
         return whole

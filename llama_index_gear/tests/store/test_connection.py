@@ -1,4 +1,4 @@
-"""How a store and an external graph reach their engine: LlamaIndex's order of arguments, a server's url, a client."""
+"""The connection of a store and of an external graph: LlamaIndex's order of arguments, a server's url, a client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds a store refuses to be pickled and copied deeply, in plain words, and goes on working afterwards."""
+"""Stores, and what holds one, refuse to be pickled and copied deeply, and go on working afterwards."""
 
 from __future__ import annotations
 
