@@ -207,7 +207,7 @@ class GeARPolicy:
         linked: list[list[str]] = []
         failures: list[Exception] = []
 
-        def answer_batch(batch: Sequence[Request[Any]]) -> Flow[Sequence[Any]]:
+        def answer_batch_flow(batch: Sequence[Request[Any]]) -> Flow[Sequence[Any]]:
             try:
                 return (yield batch)
             except Exception as error:
@@ -215,7 +215,7 @@ class GeARPolicy:
                 raise
 
         try:
-            linked = (yield from relay(self._link_flow(state, facts), answer_batch)) if facts else []
+            linked = (yield from relay(self._link_flow(state, facts), answer_batch_flow)) if facts else []
         except Exception as error:  # a request's failure, as in a step; an error of our own is raised
             if not any(error is failure for failure in failures) or not any(state.pool.lists):
                 raise
