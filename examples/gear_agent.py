@@ -16,7 +16,7 @@ import asyncio
 from pathlib import Path
 
 from openai_model import language_model
-from quickstart import opened
+from quickstart import open_store
 
 from llama_index_gear import GeARQueryEngine, T2RAGQueryEngine, TraceEvent
 from llama_index_gear.testing import ScriptedLLM
@@ -78,7 +78,7 @@ def main() -> None:
     llm = language_model()
     if llm is None and arguments.question != QUESTION:
         parser.error("without OPENAI_API_KEY only the rehearsed question can be asked")
-    store = opened(arguments.store, llm)
+    store = open_store(arguments.store, llm)
 
     kind, rehearsed = METHODS[arguments.method]
 

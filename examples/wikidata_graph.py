@@ -30,7 +30,7 @@ QUESTION = "With which mainland state did the birthplace of the writer of the so
 BEAM_LENGTH = 3  # Wikidata says in two statements what a passage says in one
 
 
-def ranked(prompt: str) -> str:
+def rank_passages(prompt: str) -> str:
     """Of the passages that the prompt shows, the numbers of those that help."""
     numbers = [
         re.search(rf"\[(\d+)\] title: {title}", prompt)
@@ -45,7 +45,7 @@ REHEARSED: list[Reply] = [
     '{"sufficient": false, "query": "Where was Freddie Mercury born?"}',
     # Step 2, with graph expansion; then which of the remembered passages help.
     '{"triples": [["Freddie Mercury", "born in", "Zanzibar"]]}',
-    ranked,
+    rank_passages,
     # The answer.
     "Tanganyika [1]",
 ]

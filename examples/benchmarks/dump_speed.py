@@ -28,7 +28,7 @@ PROPERTIES = 500
 OPENERS: dict[str, Callable[[Path], Any]] = {"": lambda path: path.open("rb"), ".gz": gzip.open, ".bz2": bz2.open}
 
 
-def snak(chance: random.Random, property_: int, items: int) -> dict[str, Any]:
+def draw_snak(chance: random.Random, property_: int, items: int) -> dict[str, Any]:
     """A value of some kind; half of them are items."""
     if chance.random() < 0.5:
         number = chance.randrange(1, items)
@@ -40,25 +40,25 @@ def snak(chance: random.Random, property_: int, items: int) -> dict[str, Any]:
     return {"snaktype": "value", "property": name, "hash": f"{chance.getrandbits(160):040x}", "datavalue": data}
 
 
-def statement(chance: random.Random, property_: int, items: int) -> dict[str, Any]:
+def draw_statement(chance: random.Random, property_: int, items: int) -> dict[str, Any]:
     """With qualifiers and a reference, as most have."""
     return {
-        "mainsnak": snak(chance, property_, items),
+        "mainsnak": draw_snak(chance, property_, items),
         "type": "statement",
         "id": f"{chance.getrandbits(128):032x}",
         "rank": chance.choices(("normal", "preferred", "deprecated"), (90, 5, 5))[0],
-        "qualifiers": {"P580": [snak(chance, 580, items)]},
-        "references": [{"hash": f"{chance.getrandbits(160):040x}", "snaks": {"P248": [snak(chance, 248, items)]}}],
+        "qualifiers": {"P580": [draw_snak(chance, 580, items)]},
+        "references": [{"hash": f"{chance.getrandbits(160):040x}", "snaks": {"P248": [draw_snak(chance, 248, items)]}}],
     }
 
 
-def entity(chance: random.Random, name: str, items: int) -> bytes:
+def draw_entity(chance: random.Random, name: str, items: int) -> bytes:
     """One line of the dump."""
     labels = {code: {"language": code, "value": f"{name} {chance.getrandbits(40):x}"} for code in LANGUAGES}
     claims: dict[str, list[Any]] = {}
     for _ in range(chance.randrange(2, 12) if name[0] == "Q" else 0):
         property_ = chance.randrange(1, PROPERTIES)
-        claims.setdefault(f"P{property_}", []).append(statement(chance, property_, items))
+        claims.setdefault(f"P{property_}", []).append(draw_statement(chance, property_, items))
     found = {
         "type": "item" if name[0] == "Q" else "property",
         "id": name,
@@ -85,7 +85,7 @@ def generate(path: Path, megabytes: int) -> int:
         out.write(b"[\n")
         while written < megabytes * 1_000_000:
             name = f"P{count + 1}" if count < PROPERTIES else f"Q{count - PROPERTIES + 1}"
-            line = entity(chance, name, items) + b",\n"
+            line = draw_entity(chance, name, items) + b",\n"
             out.write(line)
             written += len(line)
             count += 1
@@ -93,12 +93,12 @@ def generate(path: Path, megabytes: int) -> int:
     return count
 
 
-def resident() -> float:
+def measure_resident() -> float:
     """The process's largest resident set so far, in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def bare(path: Path, entities: int, answers: Any) -> None:
+def read_bare(path: Path, entities: int, answers: Any) -> None:
     """Decompression and JSON parsing, nothing else."""
     start = time.perf_counter()
     with OPENERS[path.suffix if path.suffix in OPENERS else ""](path) as stream:
@@ -106,24 +106,24 @@ def bare(path: Path, entities: int, answers: Any) -> None:
             text = line.strip().rstrip(b",")
             if text not in (b"[", b"]"):
                 json.loads(text)
-    answers.put({"seconds": time.perf_counter() - start, "mb": [resident()]})
+    answers.put({"seconds": time.perf_counter() - start, "mb": [measure_resident()]})
 
 
-def read(path: Path, entities: int, answers: Any) -> None:
+def read_dump(path: Path, entities: int, answers: Any) -> None:
     """The index, and then all triples."""
     with tempfile.TemporaryDirectory() as folder:
         dump = WikidataDump(path, folder)
-        parse, memory, seen = dump._parse, [resident()], 0
+        parse, memory, seen = dump._parse, [measure_resident()], 0
 
-        def watched(*arguments: Any) -> Any:
+        def watch(*arguments: Any) -> Any:
             nonlocal seen
             for each in parse(*arguments):
                 seen += 1
                 if seen % (entities // 4) == 0:
-                    memory.append(resident())
+                    memory.append(measure_resident())
                 yield each
 
-        dump._parse = watched  # type: ignore[assignment]
+        dump._parse = watch  # type: ignore[assignment]
         start = time.perf_counter()
         dump.read()
         indexed = time.perf_counter() - start
@@ -133,14 +133,14 @@ def read(path: Path, entities: int, answers: Any) -> None:
                 "seconds": indexed,
                 "triples": triples,
                 "triple_seconds": time.perf_counter() - start - indexed,
-                "mb": [*memory, resident()],
+                "mb": [*memory, measure_resident()],
                 "index_mb": sum(each.stat().st_size for each in Path(folder).iterdir()) / 1e6,
                 "statements": dump.report.kept,
             }
         )
 
 
-def apart(work: Callable[..., None], path: Path, entities: int) -> dict[str, Any]:
+def run_apart(work: Callable[..., None], path: Path, entities: int) -> dict[str, Any]:
     """The work's answer, from a process of its own."""
     context = multiprocessing.get_context("spawn")
     answers = context.Queue()
@@ -163,7 +163,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"dump.json{suffix}"
             entities = generate(path, arguments.megabytes)
-            plain, ours = apart(bare, path, entities), apart(read, path, entities)
+            plain, ours = run_apart(read_bare, path, entities), run_apart(read_dump, path, entities)
         results.append(
             {
                 "file": path.name,

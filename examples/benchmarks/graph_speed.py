@@ -41,7 +41,7 @@ STEPS = 200
 WARM_UP = 20
 
 
-class Nothing(BaseEmbedding):
+class ConstantEmbedding(BaseEmbedding):
     """Vectors that cost nothing, and mean nothing."""
 
     texts: int = 0
@@ -60,12 +60,12 @@ class Nothing(BaseEmbedding):
         return [1.0, 0.0, 0.0]
 
 
-def name(entity: int) -> str:
+def format_entity(entity: int) -> str:
     """Two words."""
     return f"w{entity * 7919 % 50_000} w{entity * 104_729 % 49_999}"
 
 
-def triples(count: int) -> Iterator[GraphTriple]:
+def draw_triples(count: int) -> Iterator[GraphTriple]:
     """Synthetic ones, the same for a count."""
     chance = np.random.default_rng(0)
     entities = count // 5
@@ -73,17 +73,17 @@ def triples(count: int) -> Iterator[GraphTriple]:
     objects = (entities * chance.random(count) ** 4).astype(int)
     predicates = chance.integers(len(PREDICATES), size=count)
     for subject, object_, predicate in zip(subjects.tolist(), objects.tolist(), predicates.tolist(), strict=True):
-        fact = Triple(name(subject), PREDICATES[predicate], name(object_))
+        fact = Triple(format_entity(subject), PREDICATES[predicate], format_entity(object_))
         yield GraphTriple(fact, tuple(dict.fromkeys((f"Q{subject}", f"Q{object_}"))))
 
 
-def resident() -> float:
+def measure_resident() -> float:
     """The process's resident set, in MB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 1e6
 
 
-def step(store: GeARVectorStore, graph: ExternalTripleStore, sample: list[GraphTriple]) -> dict[str, float]:
+def time_step(store: GeARVectorStore, graph: ExternalTripleStore, sample: list[GraphTriple]) -> dict[str, float]:
     """Milliseconds of each request of one step."""
     vector = [1.0, 0.0, 0.0]
     question = f"Which {sample[0].triple.predicate} has the {sample[1].triple.object}?"
@@ -104,28 +104,28 @@ def step(store: GeARVectorStore, graph: ExternalTripleStore, sample: list[GraphT
     return taken
 
 
-def measure(count: int, store: GeARVectorStore, folder: Path) -> dict[str, Any]:
+def measure_graph(count: int, store: GeARVectorStore, folder: Path) -> dict[str, Any]:
     """Load so many triples, and ask."""
-    embed = Nothing()
+    embed = ConstantEmbedding()
     graph = ExternalTripleStore.from_path(folder, embed_model=embed)
     seconds = None
     if graph.count() < 0.99 * count:  # a few of the synthetic triples are equal
         start = time.perf_counter()
-        graph.load(triples(count), show_progress=True)
+        graph.load(draw_triples(count), show_progress=True)
         seconds = time.perf_counter() - start
     graph.close()  # asked as it is found the next day
-    before, start = resident(), time.perf_counter()
+    before, start = measure_resident(), time.perf_counter()
     graph = ExternalTripleStore.from_path(folder, embed_model=embed)
     stored = graph.count()
     reopening = time.perf_counter() - start
     chance = random.Random(1)
-    known = [each for each in triples(count) if chance.random() < 20 * (STEPS + WARM_UP) * 1.2 / count]
+    known = [each for each in draw_triples(count) if chance.random() < 20 * (STEPS + WARM_UP) * 1.2 / count]
     chance.shuffle(known)
     taken = []
     for number in range(STEPS + WARM_UP):
         if number == WARM_UP:
             embed.texts = 0
-        times = step(store, graph, known[20 * number : 20 * (number + 1)])
+        times = time_step(store, graph, known[20 * number : 20 * (number + 1)])
         if number >= WARM_UP:
             taken.append(times)
     totals = sorted(sum(each.values()) for each in taken)
@@ -136,7 +136,7 @@ def measure(count: int, store: GeARVectorStore, folder: Path) -> dict[str, Any]:
         "step_ms_median": round(statistics.median(totals), 1),
         "step_ms_p95": round(totals[int(0.95 * len(totals))], 1),
         "embedded_a_step": round(embed.texts / STEPS),
-        "memory_mb": round(resident() - before),
+        "memory_mb": round(measure_resident() - before),
         "disk_mb": round(sum(each.stat().st_size for each in folder.rglob("*") if each.is_file()) / 1e6),
         "reopen_seconds": round(reopening, 1),
     }
@@ -154,20 +154,20 @@ def main() -> None:
     arguments = parser.parse_args()
     results = []
     with tempfile.TemporaryDirectory() as folder:
-        store = GeARVectorStore.from_path(Path(folder) / "passages", embed_model=Nothing())
+        store = GeARVectorStore.from_path(Path(folder) / "passages", embed_model=ConstantEmbedding())
         chance = random.Random(0)
         store.add(
             [
                 TextNode(
                     id_=f"p{number}",
-                    text=" ".join(name(chance.randrange(200_000)) for _ in range(30)),
+                    text=" ".join(format_entity(chance.randrange(200_000)) for _ in range(30)),
                     embedding=[1.0, 0.0, 0.0],
                 )
                 for number in range(20_000)
             ]
         )
         for count in arguments.triples:
-            results.append(measure(count, store, (arguments.keep or Path(folder)) / f"graph{count}"))
+            results.append(measure_graph(count, store, (arguments.keep or Path(folder)) / f"graph{count}"))
         store.close()
     if arguments.out is not None:
         arguments.out.write_text(json.dumps({"graphs": results}, indent=2) + "\n", "utf-8")

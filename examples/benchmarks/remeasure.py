@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from retrieval import note_of
+from retrieval import note_path
 
 HERE = Path(__file__).parent
 EMBED = {"minilm": "all-MiniLM-L6-v2", "mpnet": "all-mpnet-base-v2"}
@@ -91,42 +91,42 @@ UNCACHED = ("musique_train-minilm-ingest", "musique_train-minilm-offline")
 REPLIES = {"musique_train": "musique_train-minilm-qwen.jsonl", "sample": "sample-minilm-qwen.jsonl"}
 
 
-def words_of(name: str) -> list[str]:
+def build_arguments(name: str) -> list[str]:
     """The arguments that make a file, without places."""
     data, embed, *_ = name.split("-")
     replies = HERE / "replies" / REPLIES.get(data, "")
     return ["--embed-name", EMBED[embed], *shlex.split(RUNS[name].format(replies=shlex.quote(str(replies))))]
 
 
-def command(name: str, options: argparse.Namespace) -> list[str]:
+def build_command(name: str, options: argparse.Namespace) -> list[str]:
     """The command that makes a file."""
     data, embed, *_ = name.split("-")
     folder = HERE.parent / "data" if data == "sample" else options.data / data
-    places = {"data": folder, "embed": getattr(options, embed), "out": part_of(name, options)}
+    places = {"data": folder, "embed": getattr(options, embed), "out": unfinished_path(name, options)}
     if name not in UNCACHED:
         places["cache"] = options.keep / f"{embed}.sqlite"
-    if (store := store_of(name, options)) is not None:
+    if (store := find_store(name, options)) is not None:
         places["store"] = store
     return [
         sys.executable,
         str(HERE / "retrieval.py"),
         *(word for option, place in places.items() for word in (f"--{option}", str(place))),
-        *words_of(name),
+        *build_arguments(name),
     ]
 
 
-def store_of(name: str, options: argparse.Namespace) -> Path | None:
+def find_store(name: str, options: argparse.Namespace) -> Path | None:
     """The store of a file, if it can be another one's too: one of the data's own triples."""
     data, embed, *_ = name.split("-")
     return None if name in UNCACHED or "--triples" in RUNS[name] else Path(options.keep, f"{data}-{embed}")
 
 
-def part_of(name: str, options: argparse.Namespace) -> Path:
+def unfinished_path(name: str, options: argparse.Namespace) -> Path:
     """Where a file is until it is whole."""
     return Path(options.out, f"{name}.part.json")
 
 
-def wanted(options: argparse.Namespace) -> Iterator[str]:
+def find_missing(options: argparse.Namespace) -> Iterator[str]:
     """The files to make."""
     for name in options.only or RUNS:
         if not (options.out / f"{name}.json").exists():
@@ -147,15 +147,15 @@ def main() -> None:
     options = parser.parse_args()
     options.keep = options.keep or options.out / "kept"
     environment = {**os.environ, "OPENAI_MODEL": QWEN}
-    for name in wanted(options):
-        words = command(name, options)
+    for name in find_missing(options):
+        words = build_command(name, options)
         print(shlex.join(words), flush=True)
         if not options.print:
             options.keep.mkdir(parents=True, exist_ok=True)
-            if (store := store_of(name, options)) is not None and not note_of(store).exists():
+            if (store := find_store(name, options)) is not None and not note_path(store).exists():
                 shutil.rmtree(store, ignore_errors=True)  # not filled to the end
             subprocess.run(words, env=environment, check=True)
-            part_of(name, options).replace(options.out / f"{name}.json")
+            unfinished_path(name, options).replace(options.out / f"{name}.json")
 
 
 if __name__ == "__main__":

@@ -46,14 +46,14 @@ from pathlib import Path
 from typing import Any
 
 from harness.cached_embedding import CachedEmbedding
-from harness.command_line import arguments_of_this_run
-from harness.data import Dataset, Question, load, thinned, write_whole
-from harness.evaluation import NoResultError, Row, comparisons, measure, rows_of, usd
+from harness.command_line import parse_arguments
+from harness.data import Dataset, Question, load, thin_triples, write_whole
+from harness.evaluation import NoResultError, Row, add_comparisons, build_rows, measure, usd
 from harness.methods import Workbench, check_needs, to_nodes
 from harness.recorded_llm import NotRecordedError, RecordedLLM
 from harness.settings import BOUNDS, Settings
 from harness.stand_in_readers import READERS
-from harness.usage import EmbeddingClock, spending
+from harness.usage import EmbeddingClock, count_spending
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.llms import LLM
@@ -74,7 +74,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from openai_model import language_model
 
 
-def chosen(dataset: Dataset, options: argparse.Namespace) -> list[Question]:
+def choose_questions(dataset: Dataset, options: argparse.Namespace) -> list[Question]:
     """The questions to ask: all, a seeded sample of them, or the first."""
     questions = dataset.questions
     if options.sample is not None and options.sample > len(questions):
@@ -85,7 +85,7 @@ def chosen(dataset: Dataset, options: argparse.Namespace) -> list[Question]:
     return questions[: options.limit]
 
 
-def model_of(options: argparse.Namespace) -> LLM | None:
+def open_model(options: argparse.Namespace) -> LLM | None:
     """The model that `--llm` names, if it is one, with its replies counted and, with `--replies` or `--out`, kept.
 
     Raises:
@@ -114,7 +114,7 @@ def model_of(options: argparse.Namespace) -> LLM | None:
         raise SystemExit(f"--replies: {error}") from error
 
 
-def price_of(given: list[float | Path] | None, llm: LLM | None) -> list[float] | None:
+def read_price(given: list[float | Path] | None, llm: LLM | None) -> list[float] | None:
     """US dollars that a million prompt and completion tokens cost by `--price`; None where nothing is to be paid.
 
     Raises:
@@ -145,25 +145,25 @@ def refuse_network() -> None:
     """Have Python's sockets fail that connect or send to another machine, or ask for its address."""
     look_up = socket.getaddrinfo
 
-    def local_only(host: Any) -> None:
+    def require_local(host: Any) -> None:
         if host not in ("127.0.0.1", "::1", "localhost", "", None):
             raise OSError(f"--offline: no connection to {host}")
 
-    def here(original: Callable[..., Any]) -> Callable[..., Any]:
-        def checked(self: socket.socket, *arguments: Any) -> Any:
+    def guard(original: Callable[..., Any]) -> Callable[..., Any]:
+        def check_and_call(self: socket.socket, *arguments: Any) -> Any:
             if self.family in (socket.AF_INET, socket.AF_INET6):
-                local_only(arguments[-1][0])  # the address comes last
+                require_local(arguments[-1][0])  # the address comes last
             return original(self, *arguments)
 
-        return checked
+        return check_and_call
 
-    def look_up_here(host: Any, *arguments: Any, **options: Any) -> Any:
-        local_only(host)
+    def look_up_local(host: Any, *arguments: Any, **options: Any) -> Any:
+        require_local(host)
         return look_up(host, *arguments, **options)
 
     for name in ("connect", "connect_ex", "sendto"):
-        setattr(socket.socket, name, here(getattr(socket.socket, name)))
-    socket.getaddrinfo = look_up_here
+        setattr(socket.socket, name, guard(getattr(socket.socket, name)))
+    socket.getaddrinfo = look_up_local
 
 
 def ingest(
@@ -187,7 +187,7 @@ def ingest(
     elif triples == "llm":
         transformations.insert(0, GeARTripleExtractor(llm=llm, passages_per_call=passages_per_call, show_progress=True))
     start = time.perf_counter()
-    with spending() as spent:
+    with count_spending() as spent:
         pipeline = IngestionPipeline(transformations=transformations, vector_store=store, disable_cache=True)
         made = pipeline.run(nodes=nodes, show_progress=True)
     took: dict[str, Any] = {
@@ -211,7 +211,7 @@ def ingest(
     return took
 
 
-def composition(dataset: Dataset, options: argparse.Namespace, embed: str, llm: LLM | None) -> dict[str, Any]:
+def describe_store(dataset: Dataset, options: argparse.Namespace, embed: str, llm: LLM | None) -> dict[str, Any]:
     """What a store is made of: another store is another one's."""
     given = dataset.triples if options.triples == "file" else {}
     texts = hashlib.sha256()
@@ -224,14 +224,14 @@ def composition(dataset: Dataset, options: argparse.Namespace, embed: str, llm: 
     return {**made_of, "sha256": texts.hexdigest()}
 
 
-def opened(folder: Path, embed: BaseEmbedding, made_of: dict[str, Any]) -> tuple[GeARVectorStore, bool]:
+def open_store(folder: Path, embed: BaseEmbedding, made_of: dict[str, Any]) -> tuple[GeARVectorStore, bool]:
     """The store in a folder, and whether it has to be filled.
 
     Raises:
         SystemExit: it was not filled to the end, or is made of something else.
 
     """
-    note = note_of(folder)
+    note = note_path(folder)
     is_new = not folder.exists()
     if not is_new:
         try:
@@ -247,17 +247,17 @@ def opened(folder: Path, embed: BaseEmbedding, made_of: dict[str, Any]) -> tuple
     return GeARVectorStore.from_path(folder, embed_model=embed, show_progress=True), is_new
 
 
-def note_of(folder: Path) -> Path:
+def note_path(folder: Path) -> Path:
     """The file beside a store that says what it is made of, written when it is filled."""
     return folder.with_name(f"{folder.name}.made_of.json")
 
 
-def disk_use(folder: Path) -> int:
+def measure_disk(folder: Path) -> int:
     """Bytes that a folder's files take on the disk; of what is reserved and empty, nothing."""
     return sum(each.stat().st_blocks * 512 for each in folder.rglob("*") if each.is_file())
 
 
-def rows_asked_for(options: argparse.Namespace) -> list[Row]:
+def read_rows(options: argparse.Namespace) -> list[Row]:
     """The rows that the command line names.
 
     Raises:
@@ -265,7 +265,7 @@ def rows_asked_for(options: argparse.Namespace) -> list[Row]:
 
     """
     settings = Settings(**{setting.name: getattr(options, setting.name) for setting in fields(Settings)})
-    rows = list(rows_of(options.methods.split(","), settings, options.sweep))
+    rows = list(build_rows(options.methods.split(","), settings, options.sweep))
     compared = [row.name for row in rows if row.method not in BOUNDS]
     if options.against is not None and options.against not in compared:
         raise SystemExit(f"--against {options.against}: no such row; there are {', '.join(compared)}")
@@ -274,19 +274,19 @@ def rows_asked_for(options: argparse.Namespace) -> list[Row]:
 
 def main() -> None:
     """Ingest, measure, print, write."""
-    options = arguments_of_this_run(__doc__)
+    options = parse_arguments(__doc__)
     if options.offline:
         refuse_network()
-    rows = rows_asked_for(options)
+    rows = read_rows(options)
     dataset = load(options.data)
     for problem, number in dataset.problems.items():
         print(f"{options.data}: {number} {problem}", file=sys.stderr)
-    dataset.triples = thinned(dataset.triples, options.triples_share, options.seed)
+    dataset.triples = thin_triples(dataset.triples, options.triples_share, options.seed)
     for row in rows:
         check_needs(row.method, dataset, options.llm, options.triples)
-    questions = chosen(dataset, options)
-    llm = model_of(options)
-    options.price = price_of(options.price, llm)
+    questions = choose_questions(dataset, options)
+    llm = open_model(options)
+    options.price = read_price(options.price, llm)
     if options.out is not None:
         options.out.parent.mkdir(parents=True, exist_ok=True)
     embed: BaseEmbedding = HuggingFaceEmbedding(model_name=options.embed, embed_batch_size=64, device="cpu")
@@ -298,14 +298,14 @@ def main() -> None:
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder = options.store or scratch / "store"
-        made_of = composition(dataset, options, name, llm)
-        store, is_new = opened(folder, embed, made_of)
+        made_of = describe_store(dataset, options, name, llm)
+        store, is_new = open_store(folder, embed, made_of)
         took = {}
         if is_new:
             with closing(store):
                 took = ingest(nodes, store, options.triples, llm, options.passages_per_call, options.price)
-            write_whole(note_of(folder), json.dumps(made_of))
-            store, _ = opened(folder, embed, made_of)  # as any later run finds it: without the log of its writes
+            write_whole(note_path(folder), json.dumps(made_of))
+            store, _ = open_store(folder, embed, made_of)  # as any later run finds it: without the log of its writes
         stack.callback(store.close)
         if options.triples != "file":  # the passages with the triples that were made
             nodes = store.get_nodes([node.node_id for node in nodes])
@@ -329,7 +329,7 @@ def main() -> None:
             "passages_per_call": options.passages_per_call,
             "offline": options.offline,
             **took,
-            "index_mib": round(disk_use(folder) / 2**20, 1),
+            "index_mib": round(measure_disk(folder) / 2**20, 1),
             "engine": f"qdrant-edge-py {version('qdrant-edge-py')}",
             "python": platform.python_version(),
         }
@@ -356,13 +356,13 @@ def measure_all(
             results.append(measure(row, questions, bench, options))
         except (NotRecordedError, NoResultError) as error:
             raise SystemExit(str(error)) from error
-        print(line_of(results[-1]), flush=True)
-        written(conditions, results, options.out)
-    comparisons(results, questions, options.against)
-    written(conditions, results, options.out)
+        print(format_line(results[-1]), flush=True)
+        write_results(conditions, results, options.out)
+    add_comparisons(results, questions, options.against)
+    write_results(conditions, results, options.out)
 
 
-def written(conditions: dict[str, Any], results: list[dict[str, Any]], out: Path | None) -> None:
+def write_results(conditions: dict[str, Any], results: list[dict[str, Any]], out: Path | None) -> None:
     """Write what is known so far; the memory is that of the whole process at its most, models included."""
     conditions["peak_memory_mib"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10)
     if out is not None:
@@ -370,7 +370,7 @@ def written(conditions: dict[str, Any], results: list[dict[str, Any]], out: Path
         write_whole(out, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
 
 
-def line_of(result: dict[str, Any]) -> str:
+def format_line(result: dict[str, Any]) -> str:
     """A row for the terminal."""
     line = (
         "{method:32} {recall@5:6.1f} {recall@10:6.1f} {recall@15:6.1f} {ms_per_query:9.1f} ms, "

@@ -42,7 +42,7 @@ State = dict[int, int]
 """Document → version."""
 
 
-def nodes_of(document: int, version: int) -> list[BaseNode]:
+def make_nodes(document: int, version: int) -> list[BaseNode]:
     """A document's passages: they share entities with other documents, and whole facts with its other versions."""
     return [
         passage(
@@ -61,7 +61,7 @@ def nodes_of(document: int, version: int) -> list[BaseNode]:
     ]
 
 
-def chosen(rng: random.Random, state: State) -> dict[str, Any]:
+def choose_action(rng: random.Random, state: State) -> dict[str, Any]:
     """Something to do."""
     kind = rng.choices(("add", "delete", "filter", "query"), (4, 2, 0.2, 4))[0]
     if kind == "add":
@@ -72,7 +72,7 @@ def chosen(rng: random.Random, state: State) -> dict[str, Any]:
     return {"kind": kind, "group": rng.randrange(GROUPS), "entity": rng.randrange(DOCUMENTS)}
 
 
-def applied(state: State, action: dict[str, Any]) -> State:
+def apply_action(state: State, action: dict[str, Any]) -> State:
     """What there is once this is done."""
     if action["kind"] == "add":
         return {**state, **{int(document): version for document, version in action["documents"].items()}}
@@ -86,7 +86,7 @@ def applied(state: State, action: dict[str, Any]) -> State:
 def perform(store: GeARVectorStore, action: dict[str, Any]) -> None:
     """Do it."""
     if action["kind"] == "add":
-        store.add([node for document, v in action["documents"].items() for node in nodes_of(int(document), v)])
+        store.add([node for document, v in action["documents"].items() for node in make_nodes(int(document), v)])
     elif action["kind"] == "delete":
         store.delete(f"d{action['document']}")
     elif action["kind"] == "filter":
@@ -97,7 +97,7 @@ def perform(store: GeARVectorStore, action: dict[str, Any]) -> None:
             assert len(said) == 3 and f"V{found.node.metadata['version']}" in said
 
 
-def journal(path: Path) -> tuple[State, dict[str, Any] | None, list[dict[str, Any]]]:
+def read_journal(path: Path) -> tuple[State, dict[str, Any] | None, list[dict[str, Any]]]:
     """What there must be, what was begun and not finished, and what was done, with the seconds and MiB that it took."""
     state: State = {}
     begun: dict[str, Any] | None = None
@@ -109,7 +109,7 @@ def journal(path: Path) -> tuple[State, dict[str, Any] | None, list[dict[str, An
                 begun = entry["action"]
             else:
                 assert begun is not None
-                state = applied(state, begun)
+                state = apply_action(state, begun)
                 done.append({"kind": begun["kind"], **entry})
                 begun = None
     return state, begun, done
@@ -118,7 +118,7 @@ def journal(path: Path) -> tuple[State, dict[str, Any] | None, list[dict[str, An
 def work(folder: Path, path: Path, seed: int, repairs: bool) -> None:
     """The child: finish, look over, and go on until killed."""
     rng = random.Random(seed)
-    state, begun, _ = journal(path)
+    state, begun, _ = read_journal(path)
     store = GeARVectorStore.from_path(folder, embed_model=EMBED, batch_size=8)
     if repairs:
         report = store.repair()
@@ -132,28 +132,28 @@ def work(folder: Path, path: Path, seed: int, repairs: bool) -> None:
             os.fsync(log.fileno())
 
         while True:
-            action, is_repeated = begun or chosen(rng, state), begun is not None
+            action, is_repeated = begun or choose_action(rng, state), begun is not None
             if not is_repeated:
                 note({"action": action})
             start = time.perf_counter()
             perform(store, action)
             mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
             note({"seconds": round(time.perf_counter() - start, 4), "mib": mib})
-            state, begun = applied(state, action), None
+            state, begun = apply_action(state, action), None
             if is_repeated:
-                in_order(store)
+                require_ok(store)
 
 
-def in_order(store: GeARVectorStore) -> StoreReport:
+def require_ok(store: GeARVectorStore) -> StoreReport:
     """Nothing is left to mend."""
     report = store.check(sample_size=0)
     assert report.ok, report
     return report
 
 
-def checked(folder: Path, state: State, begun: dict[str, Any] | None) -> None:
+def check_passages(folder: Path, state: State, begun: dict[str, Any] | None) -> None:
     """Every passage is whole, and of a version that it may have."""
-    after = state if begun is None else applied(state, begun)
+    after = state if begun is None else apply_action(state, begun)
     with closing(GeARVectorStore.from_path(folder, embed_model=EMBED)) as store:
         report = store.check(sample_size=0)
         there = {node.node_id: node.metadata["version"] for node in store.get_nodes()}
@@ -164,7 +164,7 @@ def checked(folder: Path, state: State, begun: dict[str, Any] | None) -> None:
             assert there.get(f"d{document}-{n}") in may_be, (document, n)
 
 
-def kills(folder: Path, path: Path, seconds: float, seed: int) -> Iterator[bool]:
+def kill_children(folder: Path, path: Path, seconds: float, seed: int) -> Iterator[bool]:
     """Have children work and kill them, until the time is over: whether each died in the middle of something."""
     rng, end = random.Random(seed), time.monotonic() + seconds
     number = 0
@@ -172,15 +172,15 @@ def kills(folder: Path, path: Path, seconds: float, seed: int) -> Iterator[bool]
         number += 1
         child = PROCESSES.Process(target=work, args=(folder, path, rng.randrange(2**32), number % 2 == 0))
         child.start()
-        while number == 1 and child.is_alive() and len(journal(path)[2]) < FIRST:
+        while number == 1 and child.is_alive() and len(read_journal(path)[2]) < FIRST:
             child.join(timeout=0.1)
         child.join(timeout=rng.uniform(0.3, 6.0))
         if not child.is_alive():
             raise SystemExit(f"the child failed by itself, after {number - 1} kills")
         child.kill()
         child.join()
-        state, begun, _ = journal(path)
-        checked(folder, state, begun)
+        state, begun, _ = read_journal(path)
+        check_passages(folder, state, begun)
         yield begun is not None
 
 
@@ -195,17 +195,17 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder, path = Path(scratch) / "store", Path(scratch) / "journal.jsonl"
         met = []
-        for in_the_middle in kills(folder, path, 60 * arguments.minutes, arguments.seed):
+        for in_the_middle in kill_children(folder, path, 60 * arguments.minutes, arguments.seed):
             met.append(in_the_middle)
             print(f"{len(met)} kills, {sum(met)} in the middle of something", end="\r", file=sys.stderr, flush=True)
-        state, begun, done = journal(path)
+        state, begun, done = read_journal(path)
         store = GeARVectorStore.from_path(folder, embed_model=EMBED)
         if begun is not None:
             perform(store, begun)
-            state = applied(state, begun)
-        report = in_order(store)
+            state = apply_action(state, begun)
+        report = require_ok(store)
         fresh = GeARVectorStore.from_path(Path(scratch) / "fresh", embed_model=EMBED)
-        fresh.add([node for document, version in state.items() for node in nodes_of(document, version)])
+        fresh.add([node for document, version in state.items() for node in make_nodes(document, version)])
         result = {
             "minutes": arguments.minutes,
             "seed": arguments.seed,

@@ -84,7 +84,7 @@ class TopicEmbedding(BaseEmbedding):
 def fill(folder: Path, graph: str, triples: int, dimension: int) -> dict[str, Any]:
     """A store with so many triples: how long it took."""
     embed = TopicEmbedding(dimension)
-    before, most = resident("Anon"), 0.0
+    before, most = measure_resident("Anon"), 0.0
     store = GeARVectorStore.from_path(folder, embed_model=embed)
     start = time.perf_counter()
     spans: list[tuple[int, float]] = []  # triples, and seconds without embedding
@@ -99,7 +99,7 @@ def fill(folder: Path, graph: str, triples: int, dimension: int) -> dict[str, An
             nodes.append(attach_triples(node, facts))
         store.add(nodes)
         spans.append((10 * len(nodes), time.perf_counter() - embed.seconds - begun))
-        most = max(most, resident("Anon") - before)
+        most = max(most, measure_resident("Anon") - before)
     seconds = time.perf_counter() - start
     stored = store.client.count(store.triple_collection_name).count
     store.close()
@@ -113,7 +113,7 @@ def fill(folder: Path, graph: str, triples: int, dimension: int) -> dict[str, An
     }
 
 
-class Whole:
+class WholeGraph:
     """igraph's PageRank over the graph of all triples.
 
     Args:
@@ -130,11 +130,11 @@ class Whole:
         edges = np.concatenate([facts[facts[:, 0] != facts[:, 1]], np.unique(mentions, axis=0)])
         self.graph = igraph.Graph(n=int(self.entities.max()) + 1, edges=edges)
 
-    def ranked(self, reset: list[float]) -> None:
+    def run_pagerank(self, reset: list[float]) -> None:
         """PageRank from these shares."""
         self.graph.personalized_pagerank(damping=0.5, directed=False, reset=reset, implementation="prpack")
 
-    def seeds(self, passages: list[int]) -> list[float]:
+    def weigh_seeds(self, passages: list[int]) -> list[float]:
         """Shares of the entities of some passages, and of the passages."""
         reset = np.zeros(self.graph.vcount())
         reset[self.entities[passages].reshape(-1)] = 1.0
@@ -143,16 +143,16 @@ class Whole:
         return listed
 
 
-def resident(kind: str) -> float:
+def measure_resident(kind: str) -> float:
     """MiB that this process has in memory: "Anon", its own; "File", pages of files, which it can lose."""
     said = Path("/proc/self/status").read_text().split(f"Rss{kind}:")[1]
     return int(said.split()[0]) / 2**10
 
 
-def measured(folder: Path, graph: str, triples: int, dimension: int, queries: int) -> dict[str, Any]:
+def measure_store(folder: Path, graph: str, triples: int, dimension: int, queries: int) -> dict[str, Any]:
     """Ask a store, and igraph, so many questions."""
     embed = TopicEmbedding(dimension, seed=2)
-    before, before_files = resident("Anon"), resident("File")
+    before, before_files = measure_resident("Anon"), measure_resident("File")
     start = time.perf_counter()
     store = GeARVectorStore.from_path(folder, embed_model=embed)
     store.client.count(store.triple_collection_name)
@@ -167,25 +167,25 @@ def measured(folder: Path, graph: str, triples: int, dimension: int, queries: in
         asked.append((vector, [NodeWithScore(node=node, score=1.0) for node in found.nodes or []]))
         for search in (plain, ranking):
             search.postprocess_nodes(list(asked[-1][1]), query_bundle=QueryBundle("which?", embedding=vector))
-    ours, ours_files = resident("Anon") - before, resident("File") - before_files
-    before = resident("Anon")
-    whole = Whole(graph, triples)
+    ours, ours_files = measure_resident("Anon") - before, measure_resident("File") - before_files
+    before = measure_resident("Anon")
+    whole = WholeGraph(graph, triples)
     times: dict[str, list[float]] = {"plain": [], "ranking": [], "whole": []}
     orders = list(permutations(times))
     for number, (vector, base) in enumerate(asked):
         bundle = QueryBundle("which?", embedding=vector)
-        reset = whole.seeds([int(node.node.node_id.removeprefix("passage-")) for node in base])
+        reset = whole.weigh_seeds([int(node.node.node_id.removeprefix("passage-")) for node in base])
         work: dict[str, Callable[[], object]] = {
             "plain": partial(plain.postprocess_nodes, list(base), query_bundle=bundle),
             "ranking": partial(ranking.postprocess_nodes, list(base), query_bundle=bundle),
-            "whole": partial(whole.ranked, reset),
+            "whole": partial(whole.run_pagerank, reset),
         }
         for name in orders[number % len(orders)]:
             start = time.perf_counter()
             work[name]()
             if number >= WARM:
                 times[name].append(1000 * (time.perf_counter() - start))
-    theirs = resident("Anon") - before
+    theirs = measure_resident("Anon") - before
     stored = store.client.count(store.triple_collection_name).count
     store.close()
     expansion, whole_ms = statistics.median(times["plain"]), statistics.median(times["whole"])
@@ -207,7 +207,7 @@ def measured(folder: Path, graph: str, triples: int, dimension: int, queries: in
     }
 
 
-def alone(work: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+def run_alone(work: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
     """What the work returns, done in a process of its own."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
         return process.submit(work, *arguments).result()
@@ -230,9 +230,9 @@ def main() -> None:
             noted = folder.with_suffix(".json")
             if not noted.exists():
                 shutil.rmtree(folder, ignore_errors=True)  # what a kill left half filled
-                write_whole(noted, json.dumps(alone(fill, folder, arguments.graph, size, arguments.dimension)))
+                write_whole(noted, json.dumps(run_alone(fill, folder, arguments.graph, size, arguments.dimension)))
             took = json.loads(noted.read_text("utf-8"))
-            row = alone(measured, folder, arguments.graph, size, arguments.dimension, arguments.queries)
+            row = run_alone(measure_store, folder, arguments.graph, size, arguments.dimension, arguments.queries)
             rows.append({**row, **took})
             if len(rows) > 1:
                 rows[-1]["ratio_to_previous"] = round(rows[-1]["expansion_ms"] / rows[-2]["expansion_ms"], 2)
@@ -241,15 +241,15 @@ def main() -> None:
         "graph": arguments.graph,
         "dimension": arguments.dimension,
         "queries": arguments.queries,
-        "growth_exponents": growth(rows),
-        "last_exponents": growth(rows[-2:]),
+        "growth_exponents": fit_growth(rows),
+        "last_exponents": fit_growth(rows[-2:]),
     }
     if arguments.out is not None:
         write_whole(arguments.out, json.dumps({**report, "sizes": rows}, indent=2) + "\n")
     print(json.dumps(report))
 
 
-def growth(rows: list[dict[str, Any]]) -> dict[str, float]:
+def fit_growth(rows: list[dict[str, Any]]) -> dict[str, float]:
     """To which power of the size the times grow (least squares on logarithms)."""
     if len(rows) < 2:
         return {}

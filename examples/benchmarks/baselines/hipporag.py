@@ -85,7 +85,7 @@ class HippoRAGRetriever(BaseRetriever):
         self._fact_weight = fact_weight
         self.similarity_top_k = similarity_top_k
         self._nodes = list(nodes)
-        self._most_facts = facts
+        self._max_facts = facts
         self._embed_model = embed_model
         triples = {number: read_triples(node) for number, node in enumerate(self._nodes)}
         self._facts = list(dict.fromkeys(triple for several in triples.values() for triple in several))
@@ -94,17 +94,17 @@ class HippoRAGRetriever(BaseRetriever):
             for name in fact.entities:
                 self._phrases.setdefault(name, len(self._nodes) + len(self._phrases))
         self._mentions: dict[int, set[int]] = defaultdict(set)
-        weights = self._edges(triples)
-        self._fact_vectors = _unit(embed_model.get_text_embedding_batch([fact.text for fact in self._facts]))
+        weights = self._weigh_edges(triples)
+        self._fact_vectors = _normalize(embed_model.get_text_embedding_batch([fact.text for fact in self._facts]))
         texts = [node.get_content(MetadataMode.EMBED) for node in self._nodes]
-        self._passage_vectors = _unit(embed_model.get_text_embedding_batch(texts))
+        self._passage_vectors = _normalize(embed_model.get_text_embedding_batch(texts))
         if synonyms:
-            for pair, likeness in self._alike().items():
+            for pair, likeness in self._find_synonyms().items():
                 weights.setdefault(pair, likeness)
         self.graph = igraph.Graph(n=len(self._nodes) + len(self._phrases), edges=list(weights))
         self._weights = list(weights.values())
 
-    def _edges(self, triples: Mapping[int, Sequence[Triple]]) -> dict[tuple[int, int], float]:
+    def _weigh_edges(self, triples: Mapping[int, Sequence[Triple]]) -> dict[tuple[int, int], float]:
         weights: dict[tuple[int, int], float] = defaultdict(float)
         for passage, several in triples.items():
             for triple in several:
@@ -116,9 +116,9 @@ class HippoRAGRetriever(BaseRetriever):
                     self._mentions[phrase].add(passage)
         return dict(weights)
 
-    def _alike(self) -> dict[tuple[int, int], float]:
+    def _find_synonyms(self) -> dict[tuple[int, int], float]:
         numbers = np.fromiter(self._phrases.values(), dtype=np.int64)
-        vectors = _unit(self._embed_model.get_text_embedding_batch(list(self._phrases)))
+        vectors = _normalize(self._embed_model.get_text_embedding_batch(list(self._phrases)))
         pairs: dict[tuple[int, int], float] = {}
         for start in range(0, len(vectors), _ROWS):
             cosines = vectors[start : start + _ROWS] @ vectors.T
@@ -130,23 +130,23 @@ class HippoRAGRetriever(BaseRetriever):
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         embedding = query_bundle.embedding or self._embed_model.get_query_embedding(query_bundle.query_str)
         query = np.asarray(embedding, dtype=np.float32)
-        scores = _scaled(self._fact_vectors @ query)
-        best = [int(number) for number in np.argsort(-scores, kind="stable")[: self._most_facts]]
-        facts = best if self._llm is None else self._recognised(self._llm, query_bundle.query_str, best)
+        scores = _scale(self._fact_vectors @ query)
+        best = [int(number) for number in np.argsort(-scores, kind="stable")[: self._max_facts]]
+        facts = best if self._llm is None else self._filter_facts(self._llm, query_bundle.query_str, best)
         passages = self._passage_vectors @ query
         if facts:
             shares: Any = self.graph.personalized_pagerank(
                 damping=DAMPING,
                 directed=False,
                 weights=self._weights,
-                reset=self._seeds(passages, {number: float(scores[number]) for number in facts}),
+                reset=self._weigh_seeds(passages, {number: float(scores[number]) for number in facts}),
                 implementation="prpack",
             )
             passages = np.asarray(shares[: len(self._nodes)])
         first = np.argsort(-passages, kind="stable")[: self.similarity_top_k]
         return [NodeWithScore(node=self._nodes[n], score=float(passages[n])) for n in first]
 
-    def _recognised(self, llm: LLM, question: str, facts: Sequence[int]) -> list[int]:
+    def _filter_facts(self, llm: LLM, question: str, facts: Sequence[int]) -> list[int]:
         shown = (f"{place}. {self._facts[number].text}" for place, number in enumerate(facts, start=1))
         said = _NUMBERS.search(llm.predict(FILTER_PROMPT, facts="\n".join(shown), question=question))
         if said is None:
@@ -154,9 +154,9 @@ class HippoRAGRetriever(BaseRetriever):
         places = set(map(int, re.findall(r"\d+", said[0])))
         return [number for place, number in enumerate(facts, start=1) if place in places]
 
-    def _seeds(self, passages: Array, facts: Mapping[int, float]) -> list[float]:
+    def _weigh_seeds(self, passages: Array, facts: Mapping[int, float]) -> list[float]:
         reset = np.zeros(self.graph.vcount())
-        reset[: len(self._nodes)] = PASSAGE_WEIGHT * _scaled(passages)
+        reset[: len(self._nodes)] = PASSAGE_WEIGHT * _scale(passages)
         shares: dict[int, list[float]] = defaultdict(list)
         for number, score in facts.items():
             for name in self._facts[number].entities:
@@ -167,13 +167,13 @@ class HippoRAGRetriever(BaseRetriever):
         return list(reset)
 
 
-def _unit(embeddings: Sequence[Sequence[float]]) -> Array:
+def _normalize(embeddings: Sequence[Sequence[float]]) -> Array:
     vectors = np.asarray(embeddings, dtype=np.float32)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(vectors / np.where(lengths > 0, lengths, 1), dtype=np.float32)
 
 
-def _scaled(scores: Array) -> Array:
+def _scale(scores: Array) -> Array:
     """To 0 … 1."""
     spread = scores.max() - scores.min()
     return np.asarray((scores - scores.min()) / spread if spread else np.ones_like(scores), dtype=np.float32)

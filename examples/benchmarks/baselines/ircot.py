@@ -35,7 +35,7 @@ looked up next. Write one sentence, and nothing else.
 Thoughts so far: {thoughts}
 Next sentence:"""
 )
-MOST_PASSAGES = 15  # that the model is shown (IRCoT §4)
+MAX_PASSAGES = 15  # that the model is shown (IRCoT §4)
 _ANSWER = re.compile(r"\bthe answer is\b", re.IGNORECASE)
 
 
@@ -61,8 +61,8 @@ class IRCoTRetriever(BaseRetriever):
         lists = [self._base.retrieve(query_bundle)]
         thoughts: list[str] = []
         while len(lists) < self._max_steps:
-            texts = [each.node.get_content(MetadataMode.LLM) for each in _fused(lists)[:MOST_PASSAGES]]
-            thought = first_sentence(
+            texts = [each.node.get_content(MetadataMode.LLM) for each in _fuse(lists)[:MAX_PASSAGES]]
+            thought = take_first_sentence(
                 self._llm.predict(
                     THOUGHT_PROMPT,
                     passages="\n\n".join(texts),
@@ -74,16 +74,16 @@ class IRCoTRetriever(BaseRetriever):
                 break
             thoughts.append(thought)
             lists.append(self._base.retrieve(thought))
-        return _fused(lists)[: self._top_k]
+        return _fuse(lists)[: self._top_k]
 
 
-def _fused(lists: Sequence[Sequence[NodeWithScore]]) -> list[NodeWithScore]:
+def _fuse(lists: Sequence[Sequence[NodeWithScore]]) -> list[NodeWithScore]:
     nodes = {each.node_id: each.node for found in lists for each in found}
     ranked = reciprocal_rank_fusion([[each.node_id for each in found] for found in lists])
     return [NodeWithScore(node=nodes[node_id], score=score) for node_id, score in ranked]
 
 
-def first_sentence(text: str) -> str:
+def take_first_sentence(text: str) -> str:
     """The first sentence of a reply's first line."""
     lines = text.strip().splitlines()
     return split_by_sentence_tokenizer()(lines[0])[0].strip() if lines else ""

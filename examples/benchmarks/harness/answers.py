@@ -50,27 +50,27 @@ _LABEL = re.compile(r"^\s*(?:(?:final|shortest)\s+)?answer\s*:\s*", re.IGNORECAS
 Agent = ExternalGeARRetriever | T2RAGRetriever
 
 
-def answered(llm: LLM, question: str, found: Sequence[NodeWithScore]) -> str:
+def answer_from_passages(llm: LLM, question: str, found: Sequence[NodeWithScore]) -> str:
     """The model's answer from the first passages, or from nothing."""
     if not found:
-        return final(llm.predict(CLOSED_BOOK_PROMPT, query_str=question))
+        return clean_answer(llm.predict(CLOSED_BOOK_PROMPT, query_str=question))
     texts = [each.node.get_content(MetadataMode.LLM) for each in found[:TOP_K]]
-    return final(llm.predict(ANSWER_PROMPT, context_str="\n\n".join(texts), query_str=question))
+    return clean_answer(llm.predict(ANSWER_PROMPT, context_str="\n\n".join(texts), query_str=question))
 
 
-def agent_answered(
+def answer_with_agent(
     llm: LLM, agent: Agent, bundle: QueryBundle, when_found: Callable[[], None]
 ) -> tuple[str, list[NodeWithScore], Trace]:
     """The answer of the agent's own engine, the passages, and the trace; `when_found` is called between the two."""
     kind = T2RAGQueryEngine if isinstance(agent, T2RAGRetriever) else GeARQueryEngine
-    engine: Any = kind(agent, text_qa_template=ANSWER_PROMPT, node_postprocessors=[Found(when_found)])  # type: ignore[arg-type]
+    engine: Any = kind(agent, text_qa_template=ANSWER_PROMPT, node_postprocessors=[FoundSignal(when_found)])  # type: ignore[arg-type]
     response, trace = engine.query_with_trace(bundle)
     if not response.source_nodes:  # the engine has nothing to write an answer from
-        return answered(llm, bundle.query_str, []), [], trace
-    return final(str(response)), response.source_nodes, trace
+        return answer_from_passages(llm, bundle.query_str, []), [], trace
+    return clean_answer(str(response)), response.source_nodes, trace
 
 
-class Found(BaseNodePostprocessor):
+class FoundSignal(BaseNodePostprocessor):
     """Leaves the passages as they are, and says that they are found."""
 
     _when_found: Callable[[], None] = PrivateAttr()
@@ -86,7 +86,7 @@ class Found(BaseNodePostprocessor):
         return nodes
 
 
-def final(reply: str) -> str:
+def clean_answer(reply: str) -> str:
     """A reply's first line, without a label, marks of passages, and quotation marks around it."""
     lines = [line for line in _LABEL.sub("", reply).splitlines() if line.strip()]
     return _MARKS.sub("", lines[0]).strip().strip("\"'“”*").strip() if lines else ""

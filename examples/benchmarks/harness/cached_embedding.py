@@ -37,12 +37,12 @@ class CachedEmbedding(BaseEmbedding):
         self._db.execute("CREATE TABLE IF NOT EXISTS embedding (key BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID")
         self._lock = threading.Lock()
 
-    def _key(self, kind: str, text: str) -> bytes:
+    def _make_key(self, kind: str, text: str) -> bytes:
         return hashlib.sha256(f"{self.model_name}\0{kind}\0{text}".encode()).digest()
 
-    def _cached(self, kind: str, texts: Sequence[str], embed: Embed) -> list[list[float]]:
+    def _embed_missing(self, kind: str, texts: Sequence[str], embed: Embed) -> list[list[float]]:
         with self._lock:
-            keys = [self._key(kind, text) for text in texts]
+            keys = [self._make_key(kind, text) for text in texts]
             found: dict[bytes, list[float]] = {}
             for key in keys:
                 row = self._db.execute("SELECT vector FROM embedding WHERE key = ?", (key,)).fetchone()
@@ -58,13 +58,15 @@ class CachedEmbedding(BaseEmbedding):
             return [found[key] for key in keys]
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
-        return self._cached("text", texts, self._model._get_text_embeddings)
+        return self._embed_missing("text", texts, self._model._get_text_embeddings)
 
     def _get_text_embedding(self, text: str) -> list[float]:
         return self._get_text_embeddings([text])[0]
 
     def _get_query_embedding(self, query: str) -> list[float]:
-        return self._cached("query", [query], lambda texts: [self._model._get_query_embedding(t) for t in texts])[0]
+        return self._embed_missing(
+            "query", [query], lambda texts: [self._model._get_query_embedding(t) for t in texts]
+        )[0]
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
         return self._get_query_embedding(query)

@@ -34,7 +34,7 @@ def at_least_one(value: str) -> int:
     return number
 
 
-def parser(description: str | None = None) -> argparse.ArgumentParser:
+def build_parser(description: str | None = None) -> argparse.ArgumentParser:
     """The command line."""
     result = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = result.add_argument
@@ -88,14 +88,14 @@ def parser(description: str | None = None) -> argparse.ArgumentParser:
     return result
 
 
-def arguments_of_this_run(description: str | None) -> argparse.Namespace:
+def parse_arguments(description: str | None) -> argparse.Namespace:
     """What the command line says.
 
     Raises:
         SystemExit: it says what doesn't go together.
 
     """
-    arguments = parser(description)
+    arguments = build_parser(description)
     options = arguments.parse_args()
     if options.llm != "openai" and (options.answers or options.triples == "llm"):
         arguments.error("--answers and --triples llm need a model: --llm openai")

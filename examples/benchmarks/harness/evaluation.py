@@ -17,12 +17,12 @@ from typing import Any
 from llama_index.core.schema import QueryBundle
 from tqdm import tqdm
 
-from harness.answers import agent_answered, answered
+from harness.answers import answer_from_passages, answer_with_agent
 from harness.data import Dataset, Question
-from harness.measures import compared, corrected, exact_match, f1, interval, recall
+from harness.measures import compare, correct_p_values, exact_match, f1, interval, recall
 from harness.methods import Workbench
-from harness.settings import BOUNDS, CUTS, MODES, Settings, is_of_one_list, parts_of
-from harness.usage import Spent, spending
+from harness.settings import BOUNDS, CUTS, MODES, Settings, is_of_one_list, split_method
+from harness.usage import Spent, count_spending
 from llama_index_gear import ExternalGeARRetriever, GeARRetriever, T2RAGRetriever, Trace
 
 RECALLS = (2, *CUTS)  # at 2, the first of the list for 5: no hypothesis of its own
@@ -63,7 +63,7 @@ class Row:
         return f"{self.method}[{changed}]" if changed else self.method
 
 
-def rows_of(methods: Sequence[str], settings: Settings, sweeps: Sequence[str]) -> Iterator[Row]:
+def build_rows(methods: Sequence[str], settings: Settings, sweeps: Sequence[str]) -> Iterator[Row]:
     """Each method as it is set, then, setting by setting, with each other swept value of those that it has.
 
     Raises:
@@ -74,7 +74,7 @@ def rows_of(methods: Sequence[str], settings: Settings, sweeps: Sequence[str]) -
         if not any(Settings.applies(sweep.partition("=")[0], method) for method in methods):
             raise SystemExit(f"--sweep {sweep}: no method has it")
     for method in methods:
-        parts_of(method)
+        split_method(method)
         yield Row(method, settings)
         for sweep in sweeps:
             name, equals, values = sweep.partition("=")
@@ -82,14 +82,16 @@ def rows_of(methods: Sequence[str], settings: Settings, sweeps: Sequence[str]) -
                 raise SystemExit(f"--sweep wants NAME=VALUE,VALUE,…, not {sweep!r}")
             for value in values.split(",") if Settings.applies(name, method) else ():
                 try:
-                    changed = settings.swept(name, value)
+                    changed = settings.with_value(name, value)
                 except ValueError as error:
                     raise SystemExit(f"--sweep: {error}") from error
-                if changed.of(method) != settings.of(method):
+                if changed.with_defaults_of(method) != settings.with_defaults_of(method):
                     yield Row(method, changed, {name: value})
 
 
-def asked(row: Row, cut: int, questions: Sequence[Question], bench: Workbench, options: Namespace) -> list[Outcome]:
+def ask_questions(
+    row: Row, cut: int, questions: Sequence[Question], bench: Workbench, options: Namespace
+) -> list[Outcome]:
     """All questions, by one retriever, `--workers` at a time; answered once, at 10 or for all cuts.
 
     Raises:
@@ -101,7 +103,7 @@ def asked(row: Row, cut: int, questions: Sequence[Question], bench: Workbench, o
 
     def ask(question: Question) -> Outcome:
         answer, trace, ends = "", None, []
-        with spending() as spent:
+        with count_spending() as spent:
             start = time.perf_counter()
             embedding = bench.store.embed_model.get_query_embedding(question.question)
             bundle = QueryBundle(question.question, embedding=embedding)
@@ -110,7 +112,7 @@ def asked(row: Row, cut: int, questions: Sequence[Question], bench: Workbench, o
                 ends.append((time.perf_counter() - start, spent + Spent()))
 
             if with_answers and isinstance(retriever, ExternalGeARRetriever | T2RAGRetriever):
-                answer, found, trace = agent_answered(bench.llm, retriever, bundle, found_them)  # type: ignore[arg-type]
+                answer, found, trace = answer_with_agent(bench.llm, retriever, bundle, found_them)  # type: ignore[arg-type]
             else:
                 if isinstance(retriever, GeARRetriever | ExternalGeARRetriever | T2RAGRetriever):
                     found, trace = retriever.retrieve_with_trace(bundle)
@@ -118,7 +120,7 @@ def asked(row: Row, cut: int, questions: Sequence[Question], bench: Workbench, o
                     found = retriever.retrieve(bundle)
                 found_them()
                 if with_answers:
-                    answer = answered(bench.llm, question.question, found)  # type: ignore[arg-type]
+                    answer = answer_from_passages(bench.llm, question.question, found)  # type: ignore[arg-type]
         if trace is not None and trace.stopped.startswith("failed"):
             raise NoResultError(f"{row.name}, question {question.id!r}: {trace.stopped}")
         seconds, before = ends[0]
@@ -134,7 +136,9 @@ def measure(row: Row, questions: Sequence[Question], bench: Workbench, options: 
     of_one_list = is_of_one_list(row.method, row.settings)
     outcomes: dict[int, list[Outcome]] = {}
     for cut in reversed(CUTS):
-        outcomes[cut] = outcomes[CUTS[-1]] if of_one_list and outcomes else asked(row, cut, questions, bench, options)
+        outcomes[cut] = (
+            outcomes[CUTS[-1]] if of_one_list and outcomes else ask_questions(row, cut, questions, bench, options)
+        )
     outcomes[RECALLS[0]] = outcomes[CUTS[0]]
     recalls = {
         cut: [recall(each.ids, question.gold, cut) for each, question in zip(outcomes[cut], questions, strict=True)]
@@ -144,10 +148,10 @@ def measure(row: Row, questions: Sequence[Question], bench: Workbench, options: 
     result = {
         "method": row.name,
         **({"swept": row.swept} if row.swept else {}),
-        **{f"recall@{cut}": _percent(recalls[cut]) for cut in RECALLS},
+        **{f"recall@{cut}": _to_percent(recalls[cut]) for cut in RECALLS},
         **{f"interval@{cut}": [round(100 * end, 1) for end in interval(recalls[cut])] for cut in RECALLS},
-        **times(timed, row.method),
-        **costs([each.spent for each in timed], "", options),
+        **summarize_times(timed, row.method),
+        **summarize_costs([each.spent for each in timed], "", options),
     }
     if traces := [each.trace for each in timed if each.trace is not None]:
         result["steps"] = round(statistics.fmean(len(trace.steps) for trace in traces), 2)
@@ -158,14 +162,14 @@ def measure(row: Row, questions: Sequence[Question], bench: Workbench, options: 
         pairs = [(each.answer, question.answers) for each, question in zip(timed, questions, strict=True)]
         for name, score in (("em", exact_match), ("f1", f1)):
             scores[name] = [score(*pair) for pair in pairs]
-            result[name] = _percent(scores[name])
+            result[name] = _to_percent(scores[name])
             result[f"{name}_interval"] = [round(100 * end, 1) for end in interval(scores[name])]
-        result.update(costs([each.answering for each in timed], "answer_", options))
+        result.update(summarize_costs([each.answering for each in timed], "answer_", options))
     hops = [question.hops for question in questions]
-    triples = [_density(question, bench.dataset) for question in questions]
-    result["by_hops"] = {str(n): _group([h == n for h in hops], scores) for n in sorted(set(hops)) if n}
+    triples = [_count_triples(question, bench.dataset) for question in questions]
+    result["by_hops"] = {str(n): _summarize_group([h == n for h in hops], scores) for n in sorted(set(hops)) if n}
     result["by_triples"] = {
-        name: _group([low <= density < high for density in triples], scores)
+        name: _summarize_group([low <= density < high for density in triples], scores)
         for name, low, high in zip(DENSITY_NAMES, (0, *DENSITIES), (*DENSITIES, math.inf), strict=True)
     }
     # How many gold passages each question found, a digit (a letter from ten on) a question.
@@ -179,7 +183,7 @@ def measure(row: Row, questions: Sequence[Question], bench: Workbench, options: 
     return result
 
 
-def times(outcomes: Sequence[Outcome], method: str) -> dict[str, float]:
+def summarize_times(outcomes: Sequence[Outcome], method: str) -> dict[str, float]:
     """Milliseconds a question, each a median of its own; the model's as it took when it first replied."""
     wall = [each.seconds - each.spent.waited_seconds + each.spent.llm_seconds for each in outcomes]
     embedding = [each.spent.embedding_seconds for each in outcomes]
@@ -190,7 +194,7 @@ def times(outcomes: Sequence[Outcome], method: str) -> dict[str, float]:
     return {f"{name}ms_per_query": round(1000 * statistics.median(each), 2) for name, each in several.items()}
 
 
-def costs(spent: Sequence[Spent], prefix: str, options: Namespace) -> dict[str, Any]:
+def summarize_costs(spent: Sequence[Spent], prefix: str, options: Namespace) -> dict[str, Any]:
     """Means a question; nothing where no model was called."""
     if not any(each.calls for each in spent):
         return {}
@@ -213,22 +217,22 @@ def usd(prompt_tokens: float, completion_tokens: float, price: Sequence[float]) 
     return (prompt_tokens * price[0] + completion_tokens * price[1]) / 1_000_000
 
 
-def _percent(values: Sequence[float]) -> float:
+def _to_percent(values: Sequence[float]) -> float:
     return round(100 * statistics.fmean(values), 2)
 
 
-def _density(question: Question, dataset: Dataset) -> float:
+def _count_triples(question: Question, dataset: Dataset) -> float:
     return statistics.fmean(len(dataset.triples.get(gold, ())) for gold in question.gold)
 
 
-def _group(chosen: Sequence[bool], scores: dict[str, Sequence[float]]) -> dict[str, Any]:
+def _summarize_group(chosen: Sequence[bool], scores: dict[str, Sequence[float]]) -> dict[str, Any]:
     if not any(chosen):
         return {"questions": 0}
-    means = {name: _percent(list(compress(values, chosen))) for name, values in scores.items()}
+    means = {name: _to_percent(list(compress(values, chosen))) for name, values in scores.items()}
     return {"questions": sum(chosen), **means}
 
 
-def comparisons(results: list[dict[str, Any]], questions: Sequence[Question], against: str | None) -> None:
+def add_comparisons(results: list[dict[str, Any]], questions: Sequence[Question], against: str | None) -> None:
     """Write into each result, bounds apart, how it compares with the one it is measured against."""
     known = {result["method"]: result for result in results if result["method"] not in BOUNDS}
     sizes = [len(set(question.gold)) for question in questions]
@@ -245,19 +249,19 @@ def comparisons(results: list[dict[str, Any]], questions: Sequence[Question], ag
                 [int(hits, 36) / size for hits, size in zip(each[f"hits@{cut}"], sizes, strict=True)]
                 for each in (result, other)
             )
-            test = compared(mine, its)
+            test = compare(mine, its)
             result[f"gain@{cut}"] = {
                 "points": round(100 * test.difference, 2),
                 "interval": [round(100 * test.low, 1), round(100 * test.high, 1)],
-                "p": _two_digits(test.p_value),
+                "p": _round_to_two_digits(test.p_value),
                 "wins": test.wins,
                 "losses": test.losses,
             }
             gains.append(result[f"gain@{cut}"])
             p_values.append(test.p_value)
-    for gain, p_value in zip(gains, corrected(p_values), strict=True):
-        gain["p_corrected"] = _two_digits(p_value)
+    for gain, p_value in zip(gains, correct_p_values(p_values), strict=True):
+        gain["p_corrected"] = _round_to_two_digits(p_value)
 
 
-def _two_digits(p_value: float) -> float:
+def _round_to_two_digits(p_value: float) -> float:
     return float(f"{p_value:.1e}")

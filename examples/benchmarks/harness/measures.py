@@ -36,14 +36,14 @@ def recall(found: Sequence[str], gold: Iterable[str], k: int) -> float:
     return len(wanted & set(found[:k])) / len(wanted)
 
 
-def normalised(answer: str) -> str:
+def normalize(answer: str) -> str:
     """As SQuAD's, HotpotQA's and MuSiQue's scripts do: lower case, no punctuation, no articles, single spaces."""
     return " ".join(_ARTICLES.sub(" ", answer.lower().translate(_PUNCTUATION)).split())
 
 
 def exact_match(answer: str, accepted: Sequence[str]) -> float:
     """1 if the answer equals one of the accepted ones after normalisation, else 0."""
-    return float(any(normalised(answer) == normalised(each) for each in accepted))
+    return float(any(normalize(answer) == normalize(each) for each in accepted))
 
 
 def f1(answer: str, accepted: Sequence[str]) -> float:
@@ -51,10 +51,10 @@ def f1(answer: str, accepted: Sequence[str]) -> float:
 
     As in HotpotQA's script, "yes", "no" and "noanswer" score only when both sides say the same.
     """
-    return max((_f1(normalised(answer), normalised(each)) for each in accepted), default=0.0)
+    return max((_token_f1(normalize(answer), normalize(each)) for each in accepted), default=0.0)
 
 
-def _f1(answer: str, accepted: str) -> float:
+def _token_f1(answer: str, accepted: str) -> float:
     if answer != accepted and (answer in _CLOSED or accepted in _CLOSED):
         return 0.0
     mine, its = answer.split(), accepted.split()
@@ -99,7 +99,7 @@ class Comparison:
     losses: int
 
 
-def compared(mine: Sequence[float], its: Sequence[float], seed: int = 0) -> Comparison:
+def compare(mine: Sequence[float], its: Sequence[float], seed: int = 0) -> Comparison:
     """The paired comparison of two methods' values on the same questions, in the same order.
 
     Raises:
@@ -111,10 +111,10 @@ def compared(mine: Sequence[float], its: Sequence[float], seed: int = 0) -> Comp
     differences = np.asarray(mine, dtype=float) - np.asarray(its, dtype=float)
     low, high = interval(differences.tolist(), seed)
     wins, losses = int((differences > 0).sum()), int((differences < 0).sum())
-    return Comparison(float(differences.mean()), low, high, chance(differences.tolist()), wins, losses)
+    return Comparison(float(differences.mean()), low, high, permutation_p_value(differences.tolist()), wins, losses)
 
 
-def chance(differences: Sequence[float]) -> float:
+def permutation_p_value(differences: Sequence[float]) -> float:
     """How often the sum of these differences of recalls would be as far from 0 if their signs were drawn by chance.
 
     Exact, by the distribution of the sum over all signs; never 0. Where recalls have so many denominators that the sums
@@ -138,7 +138,7 @@ def chance(differences: Sequence[float]) -> float:
     return max(min(1.0, 2 * beyond), sys.float_info.min) if observed > 2 * slack else 1.0
 
 
-def corrected(p_values: Sequence[float]) -> list[float]:
+def correct_p_values(p_values: Sequence[float]) -> list[float]:
     """Holm's correction for as many tests, in the order given: below 0.05, even the best of them is no accident."""
     result = [0.0] * len(p_values)
     highest = 0.0

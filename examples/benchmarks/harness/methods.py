@@ -27,7 +27,7 @@ from harness.settings import (
     MODES,
     OF_AGENTS,
     Settings,
-    parts_of,
+    split_method,
 )
 from harness.stand_in_readers import READERS, StandIn
 from harness.usage import TimedRetriever
@@ -113,12 +113,12 @@ class Workbench:
             SystemExit: there is no such method.
 
         """
-        base, expansion, extra = parts_of(method)
-        settings = settings.of(method)
+        base, expansion, extra = split_method(method)
+        settings = settings.with_defaults_of(method)
         if method in BOUNDS:
             known = {node.node_id: node for node in self.nodes} if method == "gold" else {}
             return Fixed({q.question: [known[g] for g in q.gold if g in known] for q in self.dataset.questions})
-        shared = self._shared(cut, settings, extra)
+        shared = self._collect_settings(cut, settings, extra)
         if expansion == "t2rag":
             return T2RAGRetriever(
                 self.store,
@@ -129,24 +129,24 @@ class Workbench:
                 expand=shared["beam_search"] if settings.expand else None,
             )
         if not expansion:
-            return self._base(base, cut, settings)
-        start = self._base(base, settings.base_top_k or cut, settings)
+            return self._make_base(base, cut, settings)
+        start = self._make_base(base, settings.base_top_k or cut, settings)
         if expansion == "naive":
             return NaiveGERetriever(self.store, start, **shared)
         if expansion == "ircot":
             return IRCoTRetriever(start, self.llm, max_steps=settings.max_steps, similarity_top_k=cut)  # type: ignore[arg-type]
-        return self._reading(expansion, start, settings, shared)
+        return self._make_reading(expansion, start, settings, shared)
 
-    def _shared(self, cut: int, settings: Settings, extra: str) -> dict[str, Any]:
+    def _collect_settings(self, cut: int, settings: Settings, extra: str) -> dict[str, Any]:
         names = ("scorer", "diversity", "beam_size", "beam_length", "neighbors", "gamma")
         shared: dict[str, Any] = {"beam_search": BeamSearch(**{name: getattr(settings, name) for name in names})}
         if extra == "pagerank":
             shared["pagerank"] = LocalPageRank(epsilon=settings.epsilon)
         if extra == "external":
-            shared["graph"] = self._graph(settings)
+            shared["graph"] = self._get_graph(settings)
         return {"similarity_top_k": cut, **shared}
 
-    def _reading(
+    def _make_reading(
         self, expansion: str, start: BaseRetriever, settings: Settings, shared: dict[str, Any]
     ) -> BaseRetriever:
         shared = {**shared, "base_retriever": start, "llm": self.llm, "link_top_k": settings.link_top_k}
@@ -169,10 +169,10 @@ class Workbench:
         for graph in self._graphs.values():
             graph.close()
 
-    def _base(self, name: str, top_k: int, settings: Settings) -> BaseRetriever:
+    def _make_base(self, name: str, top_k: int, settings: Settings) -> BaseRetriever:
         base: BaseRetriever
         if name in HIPPORAG:
-            return First(self._hipporag(name, settings.fact_weight), top_k)
+            return First(self._get_hipporag(name, settings.fact_weight), top_k)
         if name == "rank-bm25":
             base = RankBM25Retriever(self.nodes, similarity_top_k=top_k)
         elif name == "rank-hybrid":  # LlamaIndex's own fusion of rank-bm25 and dense
@@ -191,7 +191,7 @@ class Workbench:
     def _index(self) -> VectorStoreIndex:
         return VectorStoreIndex.from_vector_store(self.store, embed_model=self.store.embed_model)
 
-    def _hipporag(self, name: str, fact_weight: float) -> HippoRAGRetriever:
+    def _get_hipporag(self, name: str, fact_weight: float) -> HippoRAGRetriever:
         key = (name, fact_weight)
         if key not in self._hipporags:
             self._hipporags[key] = HippoRAGRetriever(
@@ -204,7 +204,7 @@ class Workbench:
             )
         return self._hipporags[key]
 
-    def _graph(self, settings: Settings) -> ExternalTripleStore:
+    def _get_graph(self, settings: Settings) -> ExternalTripleStore:
         key = (settings.graph, settings.graph_share)
         if key not in self._graphs:
             triples = sorted({Triple(*s) for several in self.dataset.triples.values() for s in several}, key=str)
@@ -229,7 +229,7 @@ def check_needs(method: str, dataset: Dataset, llm: str, triples: str) -> None:
         SystemExit: there is no such method; it needs a language model, one that does more than read, or triples.
 
     """
-    base, expansion, extra = parts_of(method)
+    base, expansion, extra = split_method(method)
     is_asking = expansion in ("sync", *OF_AGENTS) or base.endswith("-filter")
     if is_asking and llm == "none":
         raise SystemExit(f"{method} needs a language model: --llm")

@@ -71,7 +71,7 @@ class RecordedLLM(LLM):
     _model: str = PrivateAttr()
     _path: Path | None = PrivateAttr()
     _window: int = PrivateAttr()
-    _most: int | None = PrivateAttr()
+    _max_tokens: int | None = PrivateAttr()
     _replies: dict[str, Reply] = PrivateAttr()
     _lock: threading.Lock = PrivateAttr(default_factory=threading.Lock)
 
@@ -89,8 +89,8 @@ class RecordedLLM(LLM):
             llm = llm.model_copy(update={"max_tokens": max_tokens})  # its own would overrule the call's
         self._llm = llm
         self._path = path
-        self._window, self._most = context_window, max_tokens
-        self._replies = _read(path, is_kept=llm is None) if path is not None else {}
+        self._window, self._max_tokens = context_window, max_tokens
+        self._replies = _read_replies(path, is_kept=llm is None) if path is not None else {}
         if not model and llm is not None:
             model = llm.metadata.model_name
         elif not model:
@@ -107,29 +107,29 @@ class RecordedLLM(LLM):
 
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """The recorded reply, or a new one."""
-        kwargs = self._limited(kwargs)
-        key, start = self._key(messages, kwargs), time.perf_counter()
+        kwargs = self._limit_tokens(kwargs)
+        key, start = self._make_key(messages, kwargs), time.perf_counter()
         reply = self._replies.get(key)
         if reply is None:
-            reply = self._record(key, messages, self._asked(key).chat(messages, **kwargs), start)
-        return _accounted(reply, start)
+            reply = self._record(key, messages, self._require_llm(key).chat(messages, **kwargs), start)
+        return _spend_reply(reply, start)
 
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """The recorded reply, or a new one."""
-        kwargs = self._limited(kwargs)
-        key, start = self._key(messages, kwargs), time.perf_counter()
+        kwargs = self._limit_tokens(kwargs)
+        key, start = self._make_key(messages, kwargs), time.perf_counter()
         reply = self._replies.get(key)
         if reply is None:
-            reply = self._record(key, messages, await self._asked(key).achat(messages, **kwargs), start)
-        return _accounted(reply, start)
+            reply = self._record(key, messages, await self._require_llm(key).achat(messages, **kwargs), start)
+        return _spend_reply(reply, start)
 
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         """The reply to a conversation of this one message."""
-        return _text_of(self.chat([ChatMessage(role=MessageRole.USER, content=prompt)], **kwargs))
+        return _to_completion(self.chat([ChatMessage(role=MessageRole.USER, content=prompt)], **kwargs))
 
     async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         """The reply to a conversation of this one message."""
-        return _text_of(await self.achat([ChatMessage(role=MessageRole.USER, content=prompt)], **kwargs))
+        return _to_completion(await self.achat([ChatMessage(role=MessageRole.USER, content=prompt)], **kwargs))
 
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
         """The reply in one piece."""
@@ -155,14 +155,14 @@ class RecordedLLM(LLM):
 
         return pieces()
 
-    def _limited(self, options: dict[str, Any]) -> dict[str, Any]:
-        return options if self._most is None else {"max_tokens": self._most, **options}
+    def _limit_tokens(self, options: dict[str, Any]) -> dict[str, Any]:
+        return options if self._max_tokens is None else {"max_tokens": self._max_tokens, **options}
 
-    def _key(self, messages: Sequence[ChatMessage], options: dict[str, Any]) -> str:
+    def _make_key(self, messages: Sequence[ChatMessage], options: dict[str, Any]) -> str:
         asked = [self._model, [[message.role.value, message.content] for message in messages], sorted(options.items())]
         return hashlib.sha256(json.dumps(asked, ensure_ascii=False).encode()).hexdigest()
 
-    def _asked(self, key: str) -> LLM:
+    def _require_llm(self, key: str) -> LLM:
         if self._llm is None:
             raise NotRecordedError(
                 f"no reply of {self._model or 'the model'} is recorded for {key[:12]}…: compare --max-steps, --sample, "
@@ -176,9 +176,9 @@ class RecordedLLM(LLM):
             key=key,
             model=self._model,
             text=text,
-            finish=ending_of(response),
-            prompt_tokens=usage.get("prompt_tokens") or sum(_count(each.content or "") for each in messages),
-            completion_tokens=usage.get("completion_tokens") or _count(text),
+            finish=finish_reason(response),
+            prompt_tokens=usage.get("prompt_tokens") or sum(_count_tokens(each.content or "") for each in messages),
+            completion_tokens=usage.get("completion_tokens") or _count_tokens(text),
             seconds=round(time.perf_counter() - start, 3),
         )
         with self._lock:
@@ -189,18 +189,18 @@ class RecordedLLM(LLM):
         return reply
 
 
-def _read(path: Path, is_kept: bool) -> dict[str, Reply]:
+def _read_replies(path: Path, is_kept: bool) -> dict[str, Reply]:
     """The replies; unless the file is kept as it is, it can be added to afterwards."""
     if not is_kept:  # before a call is paid whose reply can't be written
         path.parent.mkdir(parents=True, exist_ok=True)
         path.open("a").close()
     content = path.read_bytes()
     *lines, last = content.split(b"\n")
-    replies = {reply["key"]: reply for reply in (_parsed(path, *each) for each in enumerate(lines, start=1))}
+    replies = {reply["key"]: reply for reply in (_parse_line(path, *each) for each in enumerate(lines, start=1))}
     if not last:
         return replies
     try:
-        reply = _parsed(path, len(lines) + 1, last)
+        reply = _parse_line(path, len(lines) + 1, last)
         replies[reply["key"]] = reply
         ending = b"\n"
     except ValueError:
@@ -215,7 +215,7 @@ def _read(path: Path, is_kept: bool) -> dict[str, Reply]:
     return replies
 
 
-def _parsed(path: Path, number: int, line: bytes) -> Reply:
+def _parse_line(path: Path, number: int, line: bytes) -> Reply:
     try:
         reply: Reply = json.loads(line)
         if missing := Reply.__required_keys__ - reply.keys():
@@ -225,7 +225,7 @@ def _parsed(path: Path, number: int, line: bytes) -> Reply:
     return reply
 
 
-def ending_of(response: ChatResponse) -> str:
+def finish_reason(response: ChatResponse) -> str:
     """Why the model stopped, as OpenAI's clients say it; empty if it is not said."""
     choices = getattr(response.raw, "choices", None) or (
         response.raw.get("choices") if isinstance(response.raw, dict) else None
@@ -234,11 +234,11 @@ def ending_of(response: ChatResponse) -> str:
     return str((first.get("finish_reason") if isinstance(first, dict) else first.finish_reason) or "")
 
 
-def _count(text: str) -> int:
+def _count_tokens(text: str) -> int:
     return len(get_tokenizer()(text))
 
 
-def _accounted(reply: Reply, start: float) -> ChatResponse:
+def _spend_reply(reply: Reply, start: float) -> ChatResponse:
     tokens = {name: reply[name] for name in ("prompt_tokens", "completion_tokens")}
     spend(calls=1, llm_seconds=reply["seconds"], waited_seconds=time.perf_counter() - start, **tokens)
     message = ChatMessage(role=MessageRole.ASSISTANT, content=reply["text"])
@@ -247,7 +247,7 @@ def _accounted(reply: Reply, start: float) -> ChatResponse:
     )
 
 
-def _text_of(response: ChatResponse) -> CompletionResponse:
+def _to_completion(response: ChatResponse) -> CompletionResponse:
     return CompletionResponse(
         text=response.message.content or "", additional_kwargs=response.additional_kwargs, raw=response.raw
     )

@@ -49,14 +49,14 @@ def recorded_reader(dataset: Dataset, _: GeARVectorStore) -> StandIn:
 
 def own_reader(dataset: Dataset, store: GeARVectorStore) -> StandIn:
     """Notes, of the triples of the first ten passages by hybrid retrieval, those most similar to the question."""
-    facts = {each.question.strip(): _own_facts(dataset, store, each.question) for each in dataset.questions}
+    facts = {each.question.strip(): _choose_facts(dataset, store, each.question) for each in dataset.questions}
     return StandIn(replies={question: json.dumps({"triples": noted}) for question, noted in facts.items()})
 
 
 READERS = {"recorded": recorded_reader, "own": own_reader}
 
 
-def _own_facts(dataset: Dataset, store: GeARVectorStore, question: str) -> list[list[str]]:
+def _choose_facts(dataset: Dataset, store: GeARVectorStore, question: str) -> list[list[str]]:
     embedding = store.embed_model.get_query_embedding(question)
     found = store.query(
         VectorStoreQuery(

@@ -21,12 +21,12 @@ _MENTIONS = 12  # of a passage
 _DISCOUNT, _CONCENTRATION = 0.89, 2_000  # 77,194 entities, 90 % in one passage, 7.5, after HotpotQA's mentions
 
 
-def _batches(triples: int) -> Iterator[range]:
+def _split_passages(triples: int) -> Iterator[range]:
     for start in range(0, triples // 10, BATCH):
         yield range(start, min(start + BATCH, triples // 10))
 
 
-def hubs(triples: int) -> Batches:
+def draw_hubs(triples: int) -> Batches:
     """Two entities a triple by Zipf's law, from a quarter as many as there are triples.
 
     The most frequent one stands in 3.6 % of 10,000 triples, in 2.0 % of 1,000,000; that of a mention drawn by chance
@@ -35,11 +35,11 @@ def hubs(triples: int) -> Batches:
     chance = np.random.default_rng(1)
     weights = 1 / np.arange(10, max(triples // 4, 100) + 10)
     cumulated = np.cumsum(weights / weights.sum())
-    for numbers in _batches(triples):
+    for numbers in _split_passages(triples):
         yield numbers, np.searchsorted(cumulated, chance.random((len(numbers), 10, 2)))
 
 
-def extracted(triples: int) -> Batches:
+def draw_extracted(triples: int) -> Batches:
     """Twelve mentions a passage, drawn by a Pitman-Yor process: its entities are about as frequent as HotpotQA's.
 
     Seven triples join a passage's first entity with others, three join others. A new entity is met with chance
@@ -51,7 +51,7 @@ def extracted(triples: int) -> Batches:
     chance = random.Random(1).random
     mentions, times = array("i"), array("i")
     joined = [(0, each) for each in range(1, 8)] + [(8, 9), (9, 10), (10, 11)]
-    for numbers in _batches(triples):
+    for numbers in _split_passages(triples):
         for _ in range(_MENTIONS * len(numbers)):
             entity = len(times)
             if chance() * (_CONCENTRATION + len(mentions)) < _CONCENTRATION + _DISCOUNT * entity:
@@ -66,4 +66,4 @@ def extracted(triples: int) -> Batches:
         yield numbers, last[:, joined]
 
 
-GRAPHS: dict[str, Callable[[int], Batches]] = {"hubs": hubs, "extracted": extracted}
+GRAPHS: dict[str, Callable[[int], Batches]] = {"hubs": draw_hubs, "extracted": draw_extracted}

@@ -59,7 +59,7 @@ _ACCOUNT: ContextVar[Spent | None] = ContextVar("spent", default=None)
 
 
 @contextlib.contextmanager
-def spending() -> Iterator[Spent]:
+def count_spending() -> Iterator[Spent]:
     """Open an account for what this context spends."""
     spent = Spent()
     token = _ACCOUNT.set(spent)
