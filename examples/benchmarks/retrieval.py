@@ -1,27 +1,33 @@
-"""What each retrieval method gives and costs on a data folder: recall, answers, calls, tokens, time, intervals, tests.
+"""Measure retrieval methods on a data folder: recall, answers, calls, tokens, time, intervals, tests.
 
     python examples/benchmarks/retrieval.py --data DIR --embed MODEL_DIR --out results.json
 
-Through the public API, store included. Methods are named in `harness/settings.py`; `--llm` is "recorded" (the data's
-`reader.jsonl`), "own" (a stand-in that notes triples of the base passages), or "openai", a model behind such a server
-(OPENAI_API_KEY, OPENAI_BASE_URL, OPENAI_MODEL), whose replies are kept, in `--replies` or beside `--out`: a killed run
-goes on where it was, and `--offline` with `--replies` repeats it without a model or a network.
+Ingestion and queries go through the public API. `harness/settings.py` names the methods. `--llm` is one of:
+- "recorded": the data's `reader.jsonl`;
+- "own": a stand-in that notes triples of the base passages;
+- "openai": a model behind a server of OpenAI's protocol (OPENAI_API_KEY, OPENAI_BASE_URL, OPENAI_MODEL). Its replies
+  are kept in `--replies`, or beside `--out`. A killed run goes on where it was, and `--offline` with `--replies`
+  repeats it without a model or a network.
 
-R@k is measured as GeAR does (App. B.2): in a single step the base returns k passages at each cut k, and the method
-returns k; in agents 10 passages a step, and one list for all cuts. R@2 is of the list for 5.
+R@k is measured as in GeAR (App. B.2). In a single step the base returns k passages at each cut k, and the method
+returns k. An agent's base returns 10 passages a step, and the agent makes one list for all cuts. R@2 is of the list
+for 5.
 
-Times are medians at k = 10 (of one list: at 15), in milliseconds a question until its passages are found; a recorded
-reply counts with what it took when it was given. `wall_ms_per_query` is all of it. `embedding_ms_per_query` is all
-embedding in it: of the question (once, also for a method that needs none), of noted facts, of each candidate with
-`--scorer exact`; of what `--cache` holds, the look-up. `ms_per_query` leaves that out, `graph_ms_per_query` base
-retrieval and the language model too (of "hipporag" the model alone).
+Times are medians at k = 10 (at 15 for methods of one list), in milliseconds from a question to its passages. A recorded
+reply counts with the time of the first call.
+- `wall_ms_per_query`: the whole time.
+- `embedding_ms_per_query`: the embedding in it: of the question (once, also for a method that needs none), of noted
+  facts, and of each candidate with `--scorer exact`. For texts in `--cache` it is the look-up.
+- `ms_per_query`: the whole time without embedding.
+- `graph_ms_per_query`: the same without base retrieval and the language model ("hipporag": without the model alone).
 
-`--price` prices questions (`usd_per_1000`, `answer_usd_per_1000`) and, with `--triples llm`, extraction (`ingest_cost`
-in the conditions, in US dollars, what was recorded before included).
+`--price` prices questions (`usd_per_1000`, `answer_usd_per_1000`) and, with `--triples llm`, extraction: `ingest_cost`
+in the conditions, in US dollars, calls whose replies were recorded before included.
 
-Every recall has its 95 % bootstrap interval, and every method is compared with `--against` (default: itself without its
-last part; for a swept setting, itself without it) by a paired permutation test at each cut (exact), also corrected for
-the number of tests in the file (Holm); bounds apart. What each question found stays in the file.
+Every recall has its 95 % bootstrap interval. Every method but the bounds is compared with `--against` by an exact
+paired permutation test at each cut; p is also corrected for the number of tests in the file (Holm). The default of
+`--against` is the method without its last part, and for a swept setting the method without it. The hits of each
+question stay in the file.
 """
 
 from __future__ import annotations
@@ -75,21 +81,21 @@ from openai_model import language_model
 
 
 def choose_questions(dataset: Dataset, options: argparse.Namespace) -> list[Question]:
-    """The questions to ask: all, a seeded sample of them, or the first."""
+    """Choose the questions to ask: all, a seeded sample of them, or the first."""
     questions = dataset.questions
     if options.sample is not None and options.sample > len(questions):
         raise SystemExit(f"--sample {options.sample}: there are {len(questions)} questions")
     if options.sample is not None:
         numbers = sorted(random.Random(options.seed).sample(range(len(questions)), options.sample))
-        questions = [questions[n] for n in numbers]
+        questions = [questions[number] for number in numbers]
     return questions[: options.limit]
 
 
 def open_model(options: argparse.Namespace) -> LLM | None:
-    """The model that `--llm` names, if it is one, with its replies counted and, with `--replies` or `--out`, kept.
+    """Open the model of `--llm openai`, or return None. Its replies are counted and, with `--replies` or `--out`, kept.
 
     Raises:
-        SystemExit: the environment doesn't say where it is; the file can't be written or, offline, replayed.
+        SystemExit: the environment names no model; the file of replies can't be written or, offline, replayed.
 
     """
     if options.llm != "openai":
@@ -115,10 +121,10 @@ def open_model(options: argparse.Namespace) -> LLM | None:
 
 
 def read_price(given: list[float | Path] | None, llm: LLM | None) -> list[float] | None:
-    """US dollars that a million prompt and completion tokens cost by `--price`; None where nothing is to be paid.
+    """Read `--price`: US dollars of a million prompt and completion tokens; None if there is nothing to pay.
 
     Raises:
-        SystemExit: it is neither two numbers nor a table that can be read and has the model.
+        SystemExit: the price is neither two numbers nor a readable table that has the model.
 
     """
     if given is None:
@@ -136,13 +142,13 @@ def read_price(given: list[float | Path] | None, llm: LLM | None) -> list[float]
             raise SystemExit(f"--price: {given[0]} has no price of {name}; it has {', '.join(table)}")
         price = table[name]
     match price:
-        case [int() | float(), int() | float()] if all(0 <= each < math.inf for each in price):
-            return [float(each) for each in price]
+        case [int() | float(), int() | float()] if all(0 <= amount < math.inf for amount in price):
+            return [float(amount) for amount in price]
     raise SystemExit(f"--price: two numbers, 0 or more, or a file of them by model, not {price}")
 
 
 def refuse_network() -> None:
-    """Have Python's sockets fail that connect or send to another machine, or ask for its address."""
+    """Make Python's sockets fail if they connect or send to another machine, or look up its address."""
     look_up = socket.getaddrinfo
 
     def require_local(host: Any) -> None:
@@ -174,11 +180,18 @@ def ingest(
     passages_per_call: int,
     price: Sequence[float] | None = None,
 ) -> dict[str, Any]:
-    """Bring the passages into the store: what it took, and cost by a price of a million tokens.
+    """Bring the passages into the store, and return the time and the cost.
+
+    Args:
+        nodes: the passages.
+        store: the store, empty.
+        triples: the value of `--triples`.
+        llm: the model that extracts, with `--triples llm`.
+        passages_per_call: passages that share a call of the model.
+        price: US dollars of a million prompt and completion tokens. Default None: no cost is returned.
 
     Raises:
-        SystemExit: the model could not be asked of a passage; what it said so far is kept where replies are. (A reply
-            that can't be read is the model's doing, and is counted.)
+        SystemExit: the call for a passage failed. Recorded replies are kept. (An unreadable reply is only counted.)
 
     """
     transformations: list[TransformComponent] = [store.embed_model]
@@ -212,11 +225,12 @@ def ingest(
 
 
 def describe_store(dataset: Dataset, options: argparse.Namespace, embed: str, llm: LLM | None) -> dict[str, Any]:
-    """What a store is made of: another store is another one's."""
-    given = dataset.triples if options.triples == "file" else {}
+    """Describe the data, model and settings that a store is made of, so that a run can't use another store."""
+    triples = dataset.triples if options.triples == "file" else {}
     texts = hashlib.sha256()
-    for each in dataset.passages:
-        texts.update(json.dumps([each.id, each.title, each.text, given.get(each.id, [])]).encode())
+    for passage in dataset.passages:
+        row = [passage.id, passage.title, passage.text, triples.get(passage.id, [])]
+        texts.update(json.dumps(row).encode())
     made_of = {"data": dataset.name, "passages": len(dataset.passages), "triples": options.triples, "embed": embed}
     if options.triples == "llm" and llm is not None:
         made_of |= {"llm": llm.metadata.model_name, "max_tokens": options.max_tokens}
@@ -225,10 +239,10 @@ def describe_store(dataset: Dataset, options: argparse.Namespace, embed: str, ll
 
 
 def open_store(folder: Path, embed: BaseEmbedding, made_of: dict[str, Any]) -> tuple[GeARVectorStore, bool]:
-    """The store in a folder, and whether it has to be filled.
+    """Open the store in a folder, and say if it is new and has to be filled.
 
     Raises:
-        SystemExit: it was not filled to the end, or is made of something else.
+        SystemExit: the store was not filled to the end, or is made of something else.
 
     """
     note = note_path(folder)
@@ -243,22 +257,22 @@ def open_store(folder: Path, embed: BaseEmbedding, made_of: dict[str, Any]) -> t
         if before != made_of:
             raise SystemExit(f"--store: {folder} is made of {before}, not of {made_of}")
     else:
-        note.unlink(missing_ok=True)  # of a store that is gone
+        note.unlink(missing_ok=True)  # left by a store that was deleted
     return GeARVectorStore.from_path(folder, embed_model=embed, show_progress=True), is_new
 
 
 def note_path(folder: Path) -> Path:
-    """The file beside a store that says what it is made of, written when it is filled."""
+    """Return the path of the file that describes a store. It is beside the store, and written when that is filled."""
     return folder.with_name(f"{folder.name}.made_of.json")
 
 
 def measure_disk(folder: Path) -> int:
-    """Bytes that a folder's files take on the disk; of what is reserved and empty, nothing."""
-    return sum(each.stat().st_blocks * 512 for each in folder.rglob("*") if each.is_file())
+    """Return the bytes that a folder's files take on the disk, without reserved and empty space."""
+    return sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file())
 
 
 def read_rows(options: argparse.Namespace) -> list[Row]:
-    """The rows that the command line names.
+    """Read the rows that the command line names.
 
     Raises:
         SystemExit: there is no such method, setting or row.
@@ -266,9 +280,9 @@ def read_rows(options: argparse.Namespace) -> list[Row]:
     """
     settings = Settings(**{setting.name: getattr(options, setting.name) for setting in fields(Settings)})
     rows = list(build_rows(options.methods.split(","), settings, options.sweep))
-    compared = [row.name for row in rows if row.method not in BOUNDS]
-    if options.against is not None and options.against not in compared:
-        raise SystemExit(f"--against {options.against}: no such row; there are {', '.join(compared)}")
+    names = [row.name for row in rows if row.method not in BOUNDS]
+    if options.against is not None and options.against not in names:
+        raise SystemExit(f"--against {options.against}: no such row; there are {', '.join(names)}")
     return rows
 
 
@@ -305,11 +319,14 @@ def main() -> None:
             with closing(store):
                 took = ingest(nodes, store, options.triples, llm, options.passages_per_call, options.price)
             write_whole(note_path(folder), json.dumps(made_of))
-            store, _ = open_store(folder, embed, made_of)  # as any later run finds it: without the log of its writes
+            store, _ = open_store(folder, embed, made_of)  # without the log of its writes, as in any later run
         stack.callback(store.close)
-        if options.triples != "file":  # the passages with the triples that were made
+        if options.triples != "file":  # the extracted triples are in the store
             nodes = store.get_nodes([node.node_id for node in nodes])
-            dataset.triples = {n.node_id: [(t.subject, t.predicate, t.object) for t in read_triples(n)] for n in nodes}
+            dataset.triples = {
+                node.node_id: [(triple.subject, triple.predicate, triple.object) for triple in read_triples(node)]
+                for node in nodes
+            }
         if options.llm in READERS:
             llm = READERS[options.llm](dataset, store)
         bench = Workbench(dataset, store, nodes, llm, scratch)
@@ -322,7 +339,7 @@ def main() -> None:
             "problems": dict(dataset.problems),
             "embed": name,
             "llm": llm.metadata.model_name if options.llm == "openai" and llm is not None else options.llm,
-            **{each: getattr(options, each) for each in ("max_tokens", "limit", "sample", "seed", "price", "workers")},
+            **{key: getattr(options, key) for key in ("max_tokens", "limit", "sample", "seed", "price", "workers")},
             **asdict(rows[0].settings),
             "triples_from": options.triples,
             "triples_share": options.triples_share,
@@ -344,7 +361,7 @@ def measure_all(
     options: argparse.Namespace,
     conditions: dict[str, Any],
 ) -> None:
-    """Each row, printed and written as soon as it is known.
+    """Measure the rows. Each is printed and written as soon as it is measured.
 
     Raises:
         SystemExit: a replay lacks a reply, or an agent failed.
@@ -363,7 +380,7 @@ def measure_all(
 
 
 def write_results(conditions: dict[str, Any], results: list[dict[str, Any]], out: Path | None) -> None:
-    """Write what is known so far; the memory is that of the whole process at its most, models included."""
+    """Write the results so far, with the peak memory of the whole process, models included."""
     conditions["peak_memory_mib"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10)
     if out is not None:
         report = {"conditions": conditions, "methods": results}
@@ -371,7 +388,7 @@ def write_results(conditions: dict[str, Any], results: list[dict[str, Any]], out
 
 
 def format_line(result: dict[str, Any]) -> str:
-    """A row for the terminal."""
+    """Format a row for the terminal."""
     line = (
         "{method:32} {recall@5:6.1f} {recall@10:6.1f} {recall@15:6.1f} {ms_per_query:9.1f} ms, "
         "graph {graph_ms_per_query:7.1f} ms"

@@ -1,4 +1,4 @@
-"""Retrievers by the names of methods (`settings.py`), over one store."""
+"""Retrievers over one store, by the names of methods (`settings.py`)."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ from llama_index_gear import (
 
 
 class Fixed(BaseRetriever):
-    """Finds, for each question, what it is told: a bound."""
+    """Retriever that returns given passages for each question: a bound."""
 
-    def __init__(self, found: Mapping[str, Sequence[BaseNode]]) -> None:
+    def __init__(self, passages: Mapping[str, Sequence[BaseNode]]) -> None:
         super().__init__()
-        self._found = found
+        self._passages = passages
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return [NodeWithScore(node=node) for node in self._found.get(query_bundle.query_str, [])]
+        return [NodeWithScore(node=node) for node in self._passages.get(query_bundle.query_str, [])]
 
 
 class First(BaseRetriever):
-    """The first passages of another retriever's."""
+    """Retriever that returns the first passages of another retriever."""
 
     def __init__(self, retriever: BaseRetriever, top_k: int) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class First(BaseRetriever):
 
 
 def to_nodes(dataset: Dataset, with_triples: bool) -> list[BaseNode]:
-    """One node a passage; the title stands above the text, as in HippoRAG's and GeAR's corpora."""
+    """Make a node of each passage. The title stands above the text, as in HippoRAG's and GeAR's corpora."""
     nodes: list[BaseNode] = []
     for passage in dataset.passages:
         node = TextNode(
@@ -87,14 +87,14 @@ def to_nodes(dataset: Dataset, with_triples: bool) -> list[BaseNode]:
 
 @dataclass
 class Workbench:
-    """What methods are made of.
+    """The data, store and model from which methods' retrievers are made.
 
     Attributes:
-        dataset: passages, questions, triples.
-        store: the passages and triples, ingested.
+        dataset: the passages, questions and triples.
+        store: the store with the ingested passages and triples.
         nodes: the passages as they were ingested.
-        llm: the language model, a stand-in for its reading, or None.
-        scratch: a folder for external graphs.
+        llm: the language model, a stand-in reader, or None.
+        scratch: the folder for external graphs.
 
     """
 
@@ -107,7 +107,7 @@ class Workbench:
     _hipporags: dict[tuple[str, float], HippoRAGRetriever] = field(default_factory=dict)
 
     def retriever(self, method: str, cut: int, settings: Settings) -> BaseRetriever:
-        """The retriever of a method, for a recall cut.
+        """Make the retriever of a method, for a recall cut.
 
         Raises:
             SystemExit: there is no such method.
@@ -207,7 +207,7 @@ class Workbench:
     def _get_graph(self, settings: Settings) -> ExternalTripleStore:
         key = (settings.graph, settings.graph_share)
         if key not in self._graphs:
-            triples = sorted({Triple(*s) for several in self.dataset.triples.values() for s in several}, key=str)
+            triples = sorted({Triple(*slots) for facts in self.dataset.triples.values() for slots in facts}, key=str)
             random.Random(0).shuffle(triples)
             self._graphs[key] = ExternalTripleStore.from_path(
                 self.scratch / "-".join(map(str, key)), embed_model=self.store.embed_model, dense=key[0] == "dense"
@@ -217,13 +217,13 @@ class Workbench:
 
 
 def check_needs(method: str, dataset: Dataset, llm: str, triples: str) -> None:
-    """See to it that there is what a method needs, before anything is measured.
+    """Check, before anything is measured, that a method has the language model and the triples that it needs.
 
     Args:
-        method: its name.
+        method: the method's name.
         dataset: the data as loaded.
-        llm: what `--llm` is.
-        triples: what `--triples` is.
+        llm: the value of `--llm`.
+        triples: the value of `--triples`.
 
     Raises:
         SystemExit: there is no such method; it needs a language model, one that does more than read, or triples.
@@ -238,5 +238,6 @@ def check_needs(method: str, dataset: Dataset, llm: str, triples: str) -> None:
         raise SystemExit(f"{method} needs a language model that does more than read: --llm openai")
     if (base in HIPPORAG or expansion not in ("", "ircot")) and triples == "file" and not dataset.triples:
         raise SystemExit(f"{method} needs triples: triples.jsonl, or --triples offline")
-    if llm == "recorded" and expansion and (silent := [q.id for q in dataset.questions if q.id not in dataset.reader]):
+    silent = [question.id for question in dataset.questions if question.id not in dataset.reader]
+    if llm == "recorded" and expansion and silent:
         raise SystemExit(f"reader.jsonl says nothing of {len(silent)} questions, {silent[0]!r} among them")

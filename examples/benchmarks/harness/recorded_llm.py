@@ -1,4 +1,4 @@
-"""A language model whose replies are kept on disk: a run that was killed goes on, and others replay it for nothing."""
+"""A language model whose replies are kept on disk, so that a killed run goes on and any run can be replayed."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _START = b'{"key": "'
 
 
 class NotRecordedError(LookupError):
-    """A replay asked for something that was never asked before."""
+    """A replay's prompt has no recorded reply."""
 
 
 class Reply(TypedDict):
-    """A line of the file."""
+    """A recorded reply: a line of the file."""
 
     key: str
     model: str
@@ -48,20 +48,21 @@ class Reply(TypedDict):
 
 
 class RecordedLLM(LLM):
-    """Replies from a file; what is not there is asked of the model, and written down at once.
+    """Model that replies from a file, and asks another model for the replies that the file lacks.
 
-    The file is JSON Lines; a reply's key is the SHA-256 of model, messages and options. A line that a kill cut off is
-    dropped when the file is next opened with a model; without one it stays as it is. One process writes at a time.
+    A new reply is written at once. The file is JSON Lines; a reply's key is the SHA-256 of model, messages and options.
+    A line that a kill cut off is dropped when the file is next opened with a model; without one the file stays as it
+    is. One process writes at a time.
 
     Args:
-        llm: the model to ask; None: replies from the file alone.
+        llm: the model to ask. None: replies come from the file alone.
         path: the file; made, with its folder, if absent. None: no file, replies are kept for as long as the object.
-        model: its name in the file. Default: the name that `llm` gives; without `llm`, the only one in the file.
+        model: the model's name in the file. Default: that of `llm`; without `llm`, the only one in the file.
         context_window: tokens, the same with and without `llm`, so that the same prompts are written. Default 32,768.
-        max_tokens: that a reply may have, whatever `llm` has; part of the key. Default None: as `llm` has it.
+        max_tokens: maximum tokens of a reply, instead of that of `llm`; part of the key. Default None: as `llm` has it.
 
     Raises:
-        NotRecordedError: by a call, without a model, that the file has no reply to.
+        NotRecordedError: by a call, if there is no model and the file has no reply to the prompt.
         OSError: the file can't be written or, without a model, is not there.
         ValueError: a line of the file is no reply, or no model is named and the file has several.
 
@@ -102,11 +103,11 @@ class RecordedLLM(LLM):
 
     @property
     def metadata(self) -> LLMMetadata:
-        """The same for asking and for replaying; without function calling: what is recorded is text."""
+        """The model's description, the same for asking and replaying; no function calling, since replies are text."""
         return LLMMetadata(model_name=self._model, context_window=self._window, is_chat_model=True)
 
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
-        """The recorded reply, or a new one."""
+        """Return the recorded reply, or ask for a new one."""
         kwargs = self._limit_tokens(kwargs)
         key, start = self._make_key(messages, kwargs), time.perf_counter()
         reply = self._replies.get(key)
@@ -115,7 +116,7 @@ class RecordedLLM(LLM):
         return _spend_reply(reply, start)
 
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
-        """The recorded reply, or a new one."""
+        """Return the recorded reply, or ask for a new one."""
         kwargs = self._limit_tokens(kwargs)
         key, start = self._make_key(messages, kwargs), time.perf_counter()
         reply = self._replies.get(key)
@@ -124,43 +125,43 @@ class RecordedLLM(LLM):
         return _spend_reply(reply, start)
 
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        """The reply to a conversation of this one message."""
+        """Return the reply to a conversation of this one message."""
         return _to_completion(self.chat([ChatMessage(role=MessageRole.USER, content=prompt)], **kwargs))
 
     async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        """The reply to a conversation of this one message."""
+        """Return the reply to a conversation of this one message."""
         return _to_completion(await self.achat([ChatMessage(role=MessageRole.USER, content=prompt)], **kwargs))
 
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
-        """The reply in one piece."""
+        """Yield the reply in one piece."""
         yield self.chat(messages, **kwargs)
 
     async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
-        """The reply in one piece."""
+        """Return a generator of the reply in one piece."""
 
-        async def pieces() -> ChatResponseAsyncGen:
+        async def generate() -> ChatResponseAsyncGen:
             yield await self.achat(messages, **kwargs)
 
-        return pieces()
+        return generate()
 
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
-        """The reply in one piece."""
+        """Yield the reply in one piece."""
         yield self.complete(prompt, **kwargs)
 
     async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseAsyncGen:
-        """The reply in one piece."""
+        """Return a generator of the reply in one piece."""
 
-        async def pieces() -> CompletionResponseAsyncGen:
+        async def generate() -> CompletionResponseAsyncGen:
             yield await self.acomplete(prompt, **kwargs)
 
-        return pieces()
+        return generate()
 
     def _limit_tokens(self, options: dict[str, Any]) -> dict[str, Any]:
         return options if self._max_tokens is None else {"max_tokens": self._max_tokens, **options}
 
     def _make_key(self, messages: Sequence[ChatMessage], options: dict[str, Any]) -> str:
-        asked = [self._model, [[message.role.value, message.content] for message in messages], sorted(options.items())]
-        return hashlib.sha256(json.dumps(asked, ensure_ascii=False).encode()).hexdigest()
+        call = [self._model, [[message.role.value, message.content] for message in messages], sorted(options.items())]
+        return hashlib.sha256(json.dumps(call, ensure_ascii=False).encode()).hexdigest()
 
     def _require_llm(self, key: str) -> LLM:
         if self._llm is None:
@@ -177,7 +178,8 @@ class RecordedLLM(LLM):
             model=self._model,
             text=text,
             finish=finish_reason(response),
-            prompt_tokens=usage.get("prompt_tokens") or sum(_count_tokens(each.content or "") for each in messages),
+            prompt_tokens=usage.get("prompt_tokens")
+            or sum(_count_tokens(message.content or "") for message in messages),
             completion_tokens=usage.get("completion_tokens") or _count_tokens(text),
             seconds=round(time.perf_counter() - start, 3),
         )
@@ -190,13 +192,14 @@ class RecordedLLM(LLM):
 
 
 def _read_replies(path: Path, is_kept: bool) -> dict[str, Reply]:
-    """The replies; unless the file is kept as it is, it can be added to afterwards."""
-    if not is_kept:  # before a call is paid whose reply can't be written
+    """Return the replies of a file, by key. Unless the file is kept as it is, make it ready for new lines."""
+    if not is_kept:  # fails before a call is paid for whose reply can't be written
         path.parent.mkdir(parents=True, exist_ok=True)
         path.open("a").close()
     content = path.read_bytes()
     *lines, last = content.split(b"\n")
-    replies = {reply["key"]: reply for reply in (_parse_line(path, *each) for each in enumerate(lines, start=1))}
+    parsed = (_parse_line(path, number, line) for number, line in enumerate(lines, start=1))
+    replies = {reply["key"]: reply for reply in parsed}
     if not last:
         return replies
     try:
@@ -226,7 +229,7 @@ def _parse_line(path: Path, number: int, line: bytes) -> Reply:
 
 
 def finish_reason(response: ChatResponse) -> str:
-    """Why the model stopped, as OpenAI's clients say it; empty if it is not said."""
+    """Return the reason for which the model stopped, in OpenAI's words; empty if it gives none."""
     choices = getattr(response.raw, "choices", None) or (
         response.raw.get("choices") if isinstance(response.raw, dict) else None
     )
@@ -239,6 +242,7 @@ def _count_tokens(text: str) -> int:
 
 
 def _spend_reply(reply: Reply, start: float) -> ChatResponse:
+    """Add a reply's cost to the open account, and return the reply as a response."""
     tokens = {name: reply[name] for name in ("prompt_tokens", "completion_tokens")}
     spend(calls=1, llm_seconds=reply["seconds"], waited_seconds=time.perf_counter() - start, **tokens)
     message = ChatMessage(role=MessageRole.ASSISTANT, content=reply["text"])

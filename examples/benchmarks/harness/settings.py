@@ -1,10 +1,10 @@
-"""The names of methods: a base, and what is built on it; and the settings of both.
+"""The names and settings of methods. A method is a base retriever, and may have an expansion on top.
 
     BASE = bm25 | dense | hybrid | rank-bm25 | rank-hybrid | hipporag[-synonyms][-filter]
     METHOD = BASE[+naive | +sync | +gear | +ircot][+pagerank | +external] | t2rag | gold | closed-book
 
-"+external" walks an external graph, made of the data's own triples without their passages; "gold" finds what is gold,
-"closed-book" nothing: bounds.
+"+external" walks an external graph, made of the data's own triples without their passages. "gold" finds the gold
+passages, "closed-book" finds nothing: they are bounds.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ STEPS = {"gear": 4, "ircot": 4, "t2rag": 3, "gear+external": 2}  # the papers'
 
 
 def _define_setting(default: Any, parse: Any, of: str, help_: str) -> Any:
-    """A setting of some bases, expansions, or what is added to them."""
+    """Define a setting of the bases, expansions or additions that `of` names."""
     return field(default=default, metadata={"parse": parse, "of": of.split(), "help": help_})
 
 
 def flag(value: str) -> bool:
-    """Whether a text says yes."""
+    """Parse "true", "on", "false" or "off"."""
     return {"true": True, "on": True, "false": False, "off": False}[value.lower()]
 
 
@@ -59,7 +59,7 @@ def _parse_one_of(*values: str) -> Any:
 
 @dataclass(frozen=True)
 class Settings:
-    """What can be set for all methods, and swept over; what a method doesn't have, it ignores."""
+    """The settings of all methods, which can also be swept over. A method ignores those that it doesn't have."""
 
     scorer: Scorer = _define_setting(
         "novelty", _parse_one_of("novelty", "composed", "additive", "exact"), BEAMS, "of chains"
@@ -94,24 +94,24 @@ class Settings:
 
     @classmethod
     def applies(cls, name: str, method: str) -> bool:
-        """Whether a method has this setting, as far as there is one of this name."""
+        """Say if a method has this setting; true as well if no setting has this name."""
         known = cls.__dataclass_fields__.get(name)
         return known is None or bool({*split_method(method)} & {*known.metadata["of"]})
 
     def with_defaults_of(self, method: str) -> Settings:
-        """With what a method takes where nothing is said."""
+        """Return the settings with a method's own defaults where none is given."""
         _, expansion, extra = split_method(method)
         steps = STEPS.get(f"{expansion}+{extra}", STEPS.get(expansion))
-        most = OF_PASSAGES if expansion in OF_AGENTS else None
+        base_top_k = OF_PASSAGES if expansion in OF_AGENTS else None
         return replace(
             self,
             gamma=2.0 * self.beam_size if self.gamma is None else self.gamma,
             max_steps=self.max_steps or steps,
-            base_top_k=self.base_top_k or most,
+            base_top_k=self.base_top_k or base_top_k,
         )
 
     def with_value(self, name: str, value: str) -> Settings:
-        """With one of them set to what this text says.
+        """Return the settings with one of them parsed from a text.
 
         Raises:
             ValueError: there is no such setting, or it can't have that value.
@@ -127,7 +127,7 @@ class Settings:
 
 
 def split_method(method: str) -> tuple[str, str, str]:
-    """Base, expansion and what is added, each empty if there is none.
+    """Split a method's name into base, expansion and addition, each empty if there is none.
 
     Raises:
         SystemExit: there is no such method.
@@ -143,8 +143,8 @@ def split_method(method: str) -> tuple[str, str, str]:
     return base, expansion, extra
 
 
-def is_of_one_list(method: str, settings: Settings) -> bool:
-    """Whether its list is the same for every recall cut, but for where it ends."""
+def makes_one_list(method: str, settings: Settings) -> bool:
+    """Say if a method makes one list for all recall cuts, which is only shortened."""
     base, expansion, extra = split_method(method)
     if method in WHOLE or base in HIPPORAG or expansion in OF_AGENTS:
         return True
