@@ -95,7 +95,8 @@ def fill(folder: Path, graph: str, triples: int, dimension: int) -> dict[str, An
         for number, entities, vector in zip(numbers, pairs, vectors, strict=True):
             text = f"Passage {number} on entity {entities[0][0]}"
             node = TextNode(id_=f"passage-{number}", text=text, embedding=vector)
-            facts = [Triple(f"entity {a}", f"relation {number % 97}", f"entity {b}") for a, b in entities]
+            relation = f"relation {number % 97}"
+            facts = [Triple(f"entity {subject}", relation, f"entity {object_}") for subject, object_ in entities]
             nodes.append(attach_triples(node, facts))
         store.add(nodes)
         spans.append((10 * len(nodes), time.perf_counter() - embed.seconds - batch_start))

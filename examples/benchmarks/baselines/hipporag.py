@@ -145,8 +145,8 @@ class HippoRAGRetriever(BaseRetriever):
                 implementation="prpack",
             )
             passages = np.asarray(shares[: len(self._nodes)])
-        first = np.argsort(-passages, kind="stable")[: self.similarity_top_k]
-        return [NodeWithScore(node=self._nodes[n], score=float(passages[n])) for n in first]
+        best_passages = np.argsort(-passages, kind="stable")[: self.similarity_top_k]
+        return [NodeWithScore(node=self._nodes[number], score=float(passages[number])) for number in best_passages]
 
     def _filter_facts(self, llm: LLM, question: str, facts: Sequence[int]) -> list[int]:
         lines = (f"{place}. {self._facts[number].text}" for place, number in enumerate(facts, start=1))

@@ -65,7 +65,7 @@ class CachedEmbedding(BaseEmbedding):
 
     def _get_query_embedding(self, query: str) -> list[float]:
         return self._embed_missing(
-            "query", [query], lambda texts: [self._model._get_query_embedding(t) for t in texts]
+            "query", [query], lambda texts: [self._model._get_query_embedding(text) for text in texts]
         )[0]
 
     async def _aget_query_embedding(self, query: str) -> list[float]:

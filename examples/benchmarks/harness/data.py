@@ -143,8 +143,8 @@ def _read_hipporag(folder: Path, corpus_file: Path) -> Dataset:
     corpus = json.loads(corpus_file.read_text("utf-8"))
     if isinstance(corpus, dict):  # HotpotQA: title → sentences
         corpus = [{"title": title, "text": "".join(sentences)} for title, sentences in corpus.items()]
-    passages = [Passage(f"{name}-{n:05d}", row["title"], row["text"]) for n, row in enumerate(corpus)]
-    by_text = {f"{p.title}\n{p.text}".strip(): p.id for p in passages}
+    passages = [Passage(f"{name}-{number:05d}", row["title"], row["text"]) for number, row in enumerate(corpus)]
+    by_text = {f"{passage.title}\n{passage.text}".strip(): passage.id for passage in passages}
     by_title: dict[str, str] = {}
     for passage in passages:
         by_title.setdefault(passage.title, passage.id)
@@ -178,8 +178,12 @@ def _find_gold(row: Mapping[str, Any], by_text: Mapping[str, str], by_title: Map
     if place == "supporting_facts":
         return [by_title.get(fact[0], fact[0]) for fact in row[place]]
     # Titles repeat, so the text decides. Paragraphs without `is_supporting` are gold, as in HippoRAG 2's program.
-    gold = [p for p in row[place] if (p["is_supporting"] if place == "contexts" else p.get("is_supporting", True))]
-    keys = [f"{p['title']}\n{p[_find_name(p, 'text', 'paragraph_text')]}" for p in gold]
+    gold = [
+        paragraph
+        for paragraph in row[place]
+        if (paragraph["is_supporting"] if place == "contexts" else paragraph.get("is_supporting", True))
+    ]
+    keys = [f"{paragraph['title']}\n{paragraph[_find_name(paragraph, 'text', 'paragraph_text')]}" for paragraph in gold]
     return [by_text.get(key.strip(), key) for key in keys]
 
 
@@ -229,14 +233,15 @@ def _check(dataset: Dataset) -> None:
     if repeated := [passage_id for passage_id, count in ids.items() if count > 1]:
         raise ValueError(f"{len(repeated)} passage ids repeat, {repeated[0]!r} among them")
     problems = dataset.problems
-    problems["questions with the id of another"] += len(dataset.questions) - len({q.id for q in dataset.questions})
-    asked = [question for question in dataset.questions if question.gold]
-    problems["questions without gold passages, left out"] += len(dataset.questions) - len(asked)
-    dataset.questions = asked
-    if (most := max((len(question.gold) for question in asked), default=0)) > MAX_GOLD:
-        raise ValueError(f"a question has {most} gold passages; at most {MAX_GOLD} can be counted")
+    question_ids = {question.id for question in dataset.questions}
+    problems["questions with the id of another"] += len(dataset.questions) - len(question_ids)
+    answerable = [question for question in dataset.questions if question.gold]
+    problems["questions without gold passages, left out"] += len(dataset.questions) - len(answerable)
+    dataset.questions = answerable
+    if (count := max((len(question.gold) for question in answerable), default=0)) > MAX_GOLD:
+        raise ValueError(f"a question has {count} gold passages; at most {MAX_GOLD} can be counted")
     for question in dataset.questions:
-        problems["gold passages that the corpus doesn't hold"] += sum(g not in ids for g in question.gold)
+        problems["gold passages that the corpus doesn't hold"] += sum(gold not in ids for gold in question.gold)
     problems["triples of passages that the corpus doesn't hold"] += sum(
         len(triples) for passage_id, triples in dataset.triples.items() if passage_id not in ids
     )

@@ -116,8 +116,13 @@ class Workbench:
         base, expansion, extra = split_method(method)
         settings = settings.with_defaults_of(method)
         if method in BOUNDS:
-            known = {node.node_id: node for node in self.nodes} if method == "gold" else {}
-            return Fixed({q.question: [known[g] for g in q.gold if g in known] for q in self.dataset.questions})
+            nodes = {node.node_id: node for node in self.nodes} if method == "gold" else {}
+            return Fixed(
+                {
+                    question.question: [nodes[node_id] for node_id in question.gold if node_id in nodes]
+                    for question in self.dataset.questions
+                }
+            )
         shared = self._collect_settings(cut, settings, extra)
         if expansion == "t2rag":
             return T2RAGRetriever(

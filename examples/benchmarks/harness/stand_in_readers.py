@@ -50,7 +50,7 @@ class StandIn(CustomLLM):
 def recorded_reader(dataset: Dataset, _: GeARVectorStore) -> StandIn:
     """Return a reader with the notes of a strong model on ten passages of hybrid retrieval (MiniLM), for any base."""
     facts = {question.question.strip(): dataset.reader.get(question.id, []) for question in dataset.questions}
-    return StandIn(replies={question: json.dumps({"triples": noted}) for question, noted in facts.items()})
+    return StandIn(replies={question: json.dumps({"triples": triples}) for question, triples in facts.items()})
 
 
 def own_reader(dataset: Dataset, store: GeARVectorStore) -> StandIn:
@@ -58,7 +58,7 @@ def own_reader(dataset: Dataset, store: GeARVectorStore) -> StandIn:
     facts = {
         question.question.strip(): _choose_facts(dataset, store, question.question) for question in dataset.questions
     }
-    return StandIn(replies={question: json.dumps({"triples": noted}) for question, noted in facts.items()})
+    return StandIn(replies={question: json.dumps({"triples": triples}) for question, triples in facts.items()})
 
 
 READERS = {"recorded": recorded_reader, "own": own_reader}
@@ -71,9 +71,10 @@ def _choose_facts(dataset: Dataset, store: GeARVectorStore, question: str) -> li
             query_str=question, query_embedding=embedding, similarity_top_k=10, mode=VectorStoreQueryMode.HYBRID
         )
     )
-    triples = list(dict.fromkeys(Triple(*s) for node_id in result.ids or [] for s in dataset.triples.get(node_id, ())))
+    facts = [fact for node_id in result.ids or [] for fact in dataset.triples.get(node_id, ())]
+    triples = list(dict.fromkeys(Triple(*fact) for fact in facts))
     if not triples:
         return []
     vectors = np.asarray(store.embed_model.get_text_embedding_batch([triple.text for triple in triples]))
     best = np.argsort(-vectors @ np.asarray(embedding), kind="stable")[:OWN_FACTS]
-    return [[triples[n].subject, triples[n].predicate, triples[n].object] for n in best]
+    return [[triple.subject, triple.predicate, triple.object] for triple in (triples[number] for number in best)]

@@ -47,7 +47,7 @@ def draw_plots(results: Results, folder: Path) -> Iterator[str]:
     steps: dict[str, tuple[list[float], list[float]]] = {}
     tokens: dict[str, tuple[list[float], list[float]]] = {}
     for label, method in (("GeAR", "hybrid+gear"), ("IRCoT", "hybrid+ircot"), ("T²RAG", "t2rag")):
-        rows = {n: row for n in range(1, 5) if (row := results.of_steps(LLM_FILE, method, n))}
+        rows = {number: row for number in range(1, 5) if (row := results.of_steps(LLM_FILE, method, number))}
         if rows:
             steps[label] = (list(rows), [row["recall@15"] for row in rows.values()])
             used = [row.get("prompt_tokens", 0) + row.get("completion_tokens", 0) for row in rows.values()]

@@ -118,7 +118,7 @@ def format_shared_calls(results: Results, number: int) -> list[str]:
         str(have["retried_alone"]),
         f"{prompt:.0f} + {completion:.0f}",
         f"{have['triples']:,}",
-        *(format_recalls(results.row(file, f"hybrid+naive{more}")) for more in ("", "+pagerank")),
+        *(format_recalls(results.row(file, f"hybrid+naive{addition}")) for addition in ("", "+pagerank")),
     ]
 
 

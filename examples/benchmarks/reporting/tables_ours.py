@@ -137,7 +137,7 @@ def last_fifth(results: Results, whole: str) -> str:
         if len(recalls) < len(places):
             return ""
         whole_recall, share_recall, ours, our_base = recalls
-        paper, paper_base = (papers.G_TABLE_2[base + more]["HotpotQA"][place] for more in (" + NaiveGE", ""))
+        paper, paper_base = (papers.G_TABLE_2[base + part]["HotpotQA"][place] for part in (" + NaiveGE", ""))
         figures = (paper, ours, paper_base, our_base)
         gain = f"{whole_recall - share_recall:+.1f}"
         rows.append([f"{base} + NaiveGE, R@{cut}", gain, *(f"{figure:.1f}" for figure in figures)])

@@ -71,7 +71,7 @@ def okapi(results: Results) -> str:
         names = {"Qdrant's BM25": "bm25", "rank_bm25's": "rank-bm25"}
         names |= {"hybrid of Qdrant's": "hybrid", "hybrid of rank_bm25's": "rank-hybrid"}
         rows = [
-            [label, *(format_recalls(results.row(file, f"{method}{more}")) for more in ("", "+naive"))]
+            [label, *(format_recalls(results.row(file, f"{method}{expansion}")) for expansion in ("", "+naive"))]
             for label, method in names.items()
         ]
         body.append(table([f"R@5 / 10 / 15, MuSiQue, {embed}", "alone", "+ NaiveGE"], rows))

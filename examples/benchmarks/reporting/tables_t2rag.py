@@ -52,8 +52,8 @@ def by_hops(results: Results) -> str:
         + "\n\n"
         + table(["R@15, ours, mpnet", *hops], recall),
         *(
-            f"Our questions, {what}: {results.groups(file)}."
-            for what, file in (("answers", LLM_FILE), ("recall", "musique_train-mpnet"))
+            f"Our questions, {measure}: {results.groups(file)}."
+            for measure, file in (("answers", LLM_FILE), ("recall", "musique_train-mpnet"))
             if file in results.files
         ),
         sources(results, LLM_FILE, "musique_train-mpnet"),
