@@ -1,12 +1,12 @@
-"""An agent on the sample passages: it searches, notes facts, and searches again until they answer the question.
+"""Ask an agent about the sample passages: it searches, notes facts, and searches again until they answer the question.
 
     python examples/gear_agent.py
     python examples/gear_agent.py --method t2rag
     python examples/gear_agent.py "Which river flows through the city where the author of … was born?"
 
 With OPENAI_API_KEY (and OPENAI_BASE_URL, OPENAI_MODEL for a compatible server) a real model extracts, reads, reasons
-and answers. Without a key the passages' triples are made by rule, and a rehearsed model, whose replies stand below,
-plays one question through: what the store finds and how it is ranked is real, what the model says is not.
+and answers. Without a key the passages' triples are made by rule, and a scripted model answers one question with the
+replies below: retrieval and ranking are real, the model's replies are not.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import asyncio
 from pathlib import Path
 
 from openai_model import language_model
-from quickstart import opened
+from quickstart import open_store
 
 from llama_index_gear import GeARQueryEngine, T2RAGQueryEngine, TraceEvent
 from llama_index_gear.testing import ScriptedLLM
@@ -25,7 +25,7 @@ QUESTION = (
     "What year did the father of Stephen Curry join the team from which he started his college basketball career?"
 )
 GEAR = [
-    # Step 1: what the base passages say (the beam search starts from it), what all passages say, and a verdict.
+    # Step 1: triples of the base passages (the beam search starts from them), triples of all passages, and a verdict.
     '{"triples": [["Dell Curry", "father of", "Stephen Curry"], '
     '["Dell Curry", "played college basketball for", "Virginia Tech Hokies"]]}',
     '{"triples": [["Dell Curry", "father of", "Stephen Curry"], '
@@ -43,7 +43,7 @@ T2RAG = [
     # The question as triples with unknowns.
     '{"triples": [["Stephen Curry", "son of", "?father"], ["?father", "played college basketball for", "?team"], '
     '["?father", "joined ?team in", "?year"]]}',
-    # A round each.
+    # One reply a round.
     '{"facts": [{"clue": 1, "triple": ["Stephen Curry", "son of", "Dell Curry"]}]}',
     '{"facts": [{"clue": 2, "triple": ["Dell Curry", "played college basketball for", "Virginia Tech Hokies"]}]}',
     '{"facts": [{"clue": 3, "triple": ["Dell Curry", "joined Virginia Tech Hokies in", "1982"]}]}',
@@ -57,7 +57,7 @@ METHODS: dict[str, tuple[type[GeARQueryEngine | T2RAGQueryEngine], list[str]]] =
 
 
 async def ask(engine: GeARQueryEngine | T2RAGQueryEngine, question: str) -> None:
-    """Ask, and tell what becomes known as it does."""
+    """Ask, and print events as they come."""
     print(f"\nQ: {question}")
     async for event in engine.astream_events(question):
         if not isinstance(event, TraceEvent):
@@ -67,7 +67,7 @@ async def ask(engine: GeARQueryEngine | T2RAGQueryEngine, question: str) -> None
 
 
 def main() -> None:
-    """Ingest, ask, show the evidence."""
+    """Ingest, ask, and show the evidence."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("question", nargs="?", default=QUESTION)
     parser.add_argument("--method", choices=METHODS, default="gear")
@@ -78,20 +78,20 @@ def main() -> None:
     llm = language_model()
     if llm is None and arguments.question != QUESTION:
         parser.error("without OPENAI_API_KEY only the rehearsed question can be asked")
-    store = opened(arguments.store, llm)
+    store = open_store(arguments.store, llm)
 
-    kind, rehearsed = METHODS[arguments.method]
+    engine_class, replies = METHODS[arguments.method]
 
-    def engine() -> GeARQueryEngine | T2RAGQueryEngine:
-        return kind.from_vector_store(store, llm=ScriptedLLM(rehearsed) if llm is None else llm)
+    def make_engine() -> GeARQueryEngine | T2RAGQueryEngine:
+        return engine_class.from_vector_store(store, llm=ScriptedLLM(replies) if llm is None else llm)
 
-    asyncio.run(ask(engine(), arguments.question))
-    response, trace = engine().query_with_trace(arguments.question)
+    asyncio.run(ask(make_engine(), arguments.question))
+    response, trace = make_engine().query_with_trace(arguments.question)
     print()
     trace.show()
     print(f"\nThe same as a page to click through: {trace.to_html(arguments.html)}")
-    for number, each in enumerate(response.source_nodes[:5], start=1):
-        print(f"[{number}] {each.node.metadata['title']}")
+    for number, passage in enumerate(response.source_nodes[:5], start=1):
+        print(f"[{number}] {passage.node.metadata['title']}")
     store.close()
 
 

@@ -1,4 +1,4 @@
-"""The language model of the examples and benchmarks: whichever speaks OpenAI's protocol, named by the environment."""
+"""The language model of the examples and benchmarks: any that speaks OpenAI's protocol, named by the environment."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from llama_index.llms.openai import OpenAI
 
 
 class AnyOpenAI(OpenAI):
-    """OpenAI's protocol with a model name that LlamaIndex needn't know."""
+    """LlamaIndex's OpenAI client for models whose names LlamaIndex doesn't know."""
 
     @property
     def metadata(self) -> LLMMetadata:
-        """What LlamaIndex wants to know of a model."""
+        """The model's description for LlamaIndex."""
         try:
             return super().metadata
         except ValueError:
@@ -21,11 +21,11 @@ class AnyOpenAI(OpenAI):
 
 
 def language_model() -> LLM | None:
-    """The model that the environment names, if any."""
+    """Return the model that the environment names, or None without OPENAI_API_KEY."""
     if not os.environ.get("OPENAI_API_KEY"):
         return None
     name = os.environ.get("OPENAI_MODEL", "gpt-4o-mini")
-    # A model on one's own machine may take minutes for a page, and one that repeats itself must come to an end.
+    # A local model may take minutes for a page. The limit of tokens ends a reply that repeats itself.
     return AnyOpenAI(
         model=name, api_base=os.environ.get("OPENAI_BASE_URL"), temperature=0.0, max_tokens=2048, timeout=900.0
     )

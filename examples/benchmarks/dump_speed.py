@@ -1,9 +1,9 @@
-"""How fast a Wikidata dump is read, beside bare decompression and JSON parsing, and what memory it takes.
+"""Measure the speed and the memory of reading a Wikidata dump, beside bare decompression and JSON parsing.
 
     python examples/benchmarks/dump_speed.py --megabytes 200 --out dump_speed.json
 
-The dump is generated: entities in Wikidata's shape, in several languages, with statements of all kinds. Both readings
-happen in this run, in processes of their own; memory is the process's largest resident set, after each quarter.
+The dump is generated: entities in Wikidata's format, in several languages, with statements of all kinds. Each of the
+two readings has a process of its own. Memory is the process's largest resident set, after each quarter of the dump.
 """
 
 from __future__ import annotations
@@ -28,38 +28,38 @@ PROPERTIES = 500
 OPENERS: dict[str, Callable[[Path], Any]] = {"": lambda path: path.open("rb"), ".gz": gzip.open, ".bz2": bz2.open}
 
 
-def snak(chance: random.Random, property_: int, items: int) -> dict[str, Any]:
-    """A value of some kind; half of them are items."""
-    if chance.random() < 0.5:
-        number = chance.randrange(1, items)
+def draw_snak(rng: random.Random, property_: int, items: int) -> dict[str, Any]:
+    """Draw the value of a statement. Half of the values are items, half are texts."""
+    if rng.random() < 0.5:
+        number = rng.randrange(1, items)
         value = {"entity-type": "item", "numeric-id": number, "id": f"Q{number}"}
         data = {"type": "wikibase-entityid", "value": value}
     else:
-        data = {"type": "string", "value": f"{chance.getrandbits(64):x}"}
+        data = {"type": "string", "value": f"{rng.getrandbits(64):x}"}
     name = f"P{property_}"
-    return {"snaktype": "value", "property": name, "hash": f"{chance.getrandbits(160):040x}", "datavalue": data}
+    return {"snaktype": "value", "property": name, "hash": f"{rng.getrandbits(160):040x}", "datavalue": data}
 
 
-def statement(chance: random.Random, property_: int, items: int) -> dict[str, Any]:
-    """With qualifiers and a reference, as most have."""
+def draw_statement(rng: random.Random, property_: int, items: int) -> dict[str, Any]:
+    """Draw a statement with qualifiers and a reference, as most have."""
     return {
-        "mainsnak": snak(chance, property_, items),
+        "mainsnak": draw_snak(rng, property_, items),
         "type": "statement",
-        "id": f"{chance.getrandbits(128):032x}",
-        "rank": chance.choices(("normal", "preferred", "deprecated"), (90, 5, 5))[0],
-        "qualifiers": {"P580": [snak(chance, 580, items)]},
-        "references": [{"hash": f"{chance.getrandbits(160):040x}", "snaks": {"P248": [snak(chance, 248, items)]}}],
+        "id": f"{rng.getrandbits(128):032x}",
+        "rank": rng.choices(("normal", "preferred", "deprecated"), (90, 5, 5))[0],
+        "qualifiers": {"P580": [draw_snak(rng, 580, items)]},
+        "references": [{"hash": f"{rng.getrandbits(160):040x}", "snaks": {"P248": [draw_snak(rng, 248, items)]}}],
     }
 
 
-def entity(chance: random.Random, name: str, items: int) -> bytes:
-    """One line of the dump."""
-    labels = {code: {"language": code, "value": f"{name} {chance.getrandbits(40):x}"} for code in LANGUAGES}
+def draw_entity(rng: random.Random, name: str, items: int) -> bytes:
+    """Draw an entity, as a line of the dump."""
+    labels = {code: {"language": code, "value": f"{name} {rng.getrandbits(40):x}"} for code in LANGUAGES}
     claims: dict[str, list[Any]] = {}
-    for _ in range(chance.randrange(2, 12) if name[0] == "Q" else 0):
-        property_ = chance.randrange(1, PROPERTIES)
-        claims.setdefault(f"P{property_}", []).append(statement(chance, property_, items))
-    found = {
+    for _ in range(rng.randrange(2, 12) if name[0] == "Q" else 0):
+        property_ = rng.randrange(1, PROPERTIES)
+        claims.setdefault(f"P{property_}", []).append(draw_statement(rng, property_, items))
+    fields = {
         "type": "item" if name[0] == "Q" else "property",
         "id": name,
         "labels": labels,
@@ -68,24 +68,24 @@ def entity(chance: random.Random, name: str, items: int) -> bytes:
         "claims": claims,
         "sitelinks": {f"{code}wiki": {"site": f"{code}wiki", "title": name, "badges": []} for code in LANGUAGES},
     }
-    return json.dumps(found, ensure_ascii=False).encode()
+    return json.dumps(fields, ensure_ascii=False).encode()
 
 
 def generate(path: Path, megabytes: int) -> int:
-    """A dump of so many megabytes, decompressed; returns how many entities it has."""
-    chance = random.Random(0)
+    """Generate a dump of so many megabytes, decompressed, and return its number of entities."""
+    rng = random.Random(0)
     items = megabytes * 100
     written = count = 0
-    opened: dict[str, Callable[[], Any]] = {
+    writers: dict[str, Callable[[], Any]] = {
         "": lambda: path.open("wb"),
         ".gz": lambda: gzip.open(path, "wb"),
         ".bz2": lambda: bz2.open(path, "wb"),
     }
-    with opened[path.suffix if path.suffix in OPENERS else ""]() as out:
+    with writers[path.suffix if path.suffix in OPENERS else ""]() as out:
         out.write(b"[\n")
         while written < megabytes * 1_000_000:
             name = f"P{count + 1}" if count < PROPERTIES else f"Q{count - PROPERTIES + 1}"
-            line = entity(chance, name, items) + b",\n"
+            line = draw_entity(rng, name, items) + b",\n"
             out.write(line)
             written += len(line)
             count += 1
@@ -93,37 +93,37 @@ def generate(path: Path, megabytes: int) -> int:
     return count
 
 
-def resident() -> float:
-    """The process's largest resident set so far, in MB."""
+def measure_resident() -> float:
+    """Return the process's largest resident set so far, in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def bare(path: Path, entities: int, answers: Any) -> None:
-    """Decompression and JSON parsing, nothing else."""
+def read_bare(path: Path, entities: int, answers: Any) -> None:
+    """Decompress the dump and parse its JSON, nothing else."""
     start = time.perf_counter()
     with OPENERS[path.suffix if path.suffix in OPENERS else ""](path) as stream:
         for line in stream:
             text = line.strip().rstrip(b",")
             if text not in (b"[", b"]"):
                 json.loads(text)
-    answers.put({"seconds": time.perf_counter() - start, "mb": [resident()]})
+    answers.put({"seconds": time.perf_counter() - start, "mb": [measure_resident()]})
 
 
-def read(path: Path, entities: int, answers: Any) -> None:
-    """The index, and then all triples."""
+def read_dump(path: Path, entities: int, answers: Any) -> None:
+    """Read the dump as `WikidataDump` does: build the index, and then yield all triples."""
     with tempfile.TemporaryDirectory() as folder:
         dump = WikidataDump(path, folder)
-        parse, memory, seen = dump._parse, [resident()], 0
+        parse, memory, seen = dump._parse, [measure_resident()], 0
 
-        def watched(*arguments: Any) -> Any:
+        def watch(*arguments: Any) -> Any:
             nonlocal seen
-            for each in parse(*arguments):
+            for parsed in parse(*arguments):
                 seen += 1
                 if seen % (entities // 4) == 0:
-                    memory.append(resident())
-                yield each
+                    memory.append(measure_resident())
+                yield parsed
 
-        dump._parse = watched  # type: ignore[assignment]
+        dump._parse = watch  # type: ignore[assignment]
         start = time.perf_counter()
         dump.read()
         indexed = time.perf_counter() - start
@@ -133,15 +133,15 @@ def read(path: Path, entities: int, answers: Any) -> None:
                 "seconds": indexed,
                 "triples": triples,
                 "triple_seconds": time.perf_counter() - start - indexed,
-                "mb": [*memory, resident()],
-                "index_mb": sum(each.stat().st_size for each in Path(folder).iterdir()) / 1e6,
+                "mb": [*memory, measure_resident()],
+                "index_mb": sum(file.stat().st_size for file in Path(folder).iterdir()) / 1e6,
                 "statements": dump.report.kept,
             }
         )
 
 
-def apart(work: Callable[..., None], path: Path, entities: int) -> dict[str, Any]:
-    """The work's answer, from a process of its own."""
+def run_apart(work: Callable[..., None], path: Path, entities: int) -> dict[str, Any]:
+    """Do the work in a process of its own, and return its answer."""
     context = multiprocessing.get_context("spawn")
     answers = context.Queue()
     process = context.Process(target=work, args=(path, entities, answers))
@@ -163,7 +163,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"dump.json{suffix}"
             entities = generate(path, arguments.megabytes)
-            plain, ours = apart(bare, path, entities), apart(read, path, entities)
+            plain, ours = run_apart(read_bare, path, entities), run_apart(read_dump, path, entities)
         results.append(
             {
                 "file": path.name,

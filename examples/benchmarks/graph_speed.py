@@ -1,11 +1,12 @@
-"""One step over a large external graph in the embedded engine: link, neighbors, passages; and what the graph takes.
+"""Measure a step over a large external graph in the embedded engine (link, neighbors, passages), and the graph's size.
 
     python examples/benchmarks/graph_speed.py --triples 1000000 5000000 --out graph_speed.json
 
-The triples are synthetic: names of two words out of 50,000, object entities by a skewed distribution, so that some have
-tens of thousands of triples. A step links 5 facts, takes the neighbors of 10 triples, 100 each, and the first passage
-for 20 triples, out of 20,000 passages: what one hop of `ExternalGeARRetriever` asks of Qdrant. Embedding is left out
-(a model that costs nothing stands in), and counted: triples met for the first time have to be embedded.
+The triples are synthetic. An entity's name is two of 50,000 words. Object entities have a skewed distribution, so that
+some have tens of thousands of triples. A step is what one hop of `ExternalGeARRetriever` asks of Qdrant: it links 5
+facts, takes 100 neighbors of each of 10 triples, and the first passage for each of 20 triples, out of 20,000 passages.
+Embedding takes no time, since a constant model stands in; the texts to embed are counted instead: a triple has to be
+embedded when it is first met.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ STEPS = 200
 WARM_UP = 20
 
 
-class Nothing(BaseEmbedding):
-    """Vectors that cost nothing, and mean nothing."""
+class ConstantEmbedding(BaseEmbedding):
+    """Model that embeds any text as the same vector, and counts the texts."""
 
     texts: int = 0
 
@@ -60,84 +61,82 @@ class Nothing(BaseEmbedding):
         return [1.0, 0.0, 0.0]
 
 
-def name(entity: int) -> str:
-    """Two words."""
+def format_entity(entity: int) -> str:
+    """Format an entity's name: two words."""
     return f"w{entity * 7919 % 50_000} w{entity * 104_729 % 49_999}"
 
 
-def triples(count: int) -> Iterator[GraphTriple]:
-    """Synthetic ones, the same for a count."""
-    chance = np.random.default_rng(0)
+def draw_triples(count: int) -> Iterator[GraphTriple]:
+    """Draw synthetic triples, always the same for a count."""
+    rng = np.random.default_rng(0)
     entities = count // 5
-    subjects = chance.integers(entities, size=count)
-    objects = (entities * chance.random(count) ** 4).astype(int)
-    predicates = chance.integers(len(PREDICATES), size=count)
+    subjects = rng.integers(entities, size=count)
+    objects = (entities * rng.random(count) ** 4).astype(int)
+    predicates = rng.integers(len(PREDICATES), size=count)
     for subject, object_, predicate in zip(subjects.tolist(), objects.tolist(), predicates.tolist(), strict=True):
-        fact = Triple(name(subject), PREDICATES[predicate], name(object_))
+        fact = Triple(format_entity(subject), PREDICATES[predicate], format_entity(object_))
         yield GraphTriple(fact, tuple(dict.fromkeys((f"Q{subject}", f"Q{object_}"))))
 
 
-def resident() -> float:
-    """The process's resident set, in MB."""
+def measure_resident() -> float:
+    """Return the process's resident set, in MB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 1e6
 
 
-def step(store: GeARVectorStore, graph: ExternalTripleStore, sample: list[GraphTriple]) -> dict[str, float]:
-    """Milliseconds of each request of one step."""
+def time_step(store: GeARVectorStore, graph: ExternalTripleStore, sample: list[GraphTriple]) -> dict[str, float]:
+    """Return the milliseconds of each request of one step."""
     vector = [1.0, 0.0, 0.0]
     question = f"Which {sample[0].triple.predicate} has the {sample[1].triple.object}?"
-    facts = [each.triple for each in sample[:5]]
-    asks: dict[str, Any] = {
-        "link": (
-            graph,
-            LinkTriples([each.text for each in facts], 1, vector, [f"{each.subject} {each.object}" for each in facts]),
-        ),
-        "neighbors": (graph, NeighborTriples([each.entities for each in sample[:10]], vector, [], 100, question)),
-        "passages": (store, AlignPassages([each.triple.text for each in sample], 1)),
+    facts = [stored.triple for stored in sample[:5]]
+    names = [f"{fact.subject} {fact.object}" for fact in facts]
+    requests: dict[str, Any] = {
+        "link": (graph, LinkTriples([fact.text for fact in facts], 1, vector, names)),
+        "neighbors": (graph, NeighborTriples([stored.entities for stored in sample[:10]], vector, [], 100, question)),
+        "passages": (store, AlignPassages([stored.triple.text for stored in sample], 1)),
     }
-    taken = {}
-    for asked, (answerer, request) in asks.items():
+    times = {}
+    for part, (backend, request) in requests.items():
         start = time.perf_counter()
-        answerer.answer(request)
-        taken[asked] = 1000 * (time.perf_counter() - start)
-    return taken
+        backend.answer(request)
+        times[part] = 1000 * (time.perf_counter() - start)
+    return times
 
 
-def measure(count: int, store: GeARVectorStore, folder: Path) -> dict[str, Any]:
-    """Load so many triples, and ask."""
-    embed = Nothing()
+def measure_graph(count: int, store: GeARVectorStore, folder: Path) -> dict[str, Any]:
+    """Load so many triples, ask, and return times, memory and disk."""
+    embed = ConstantEmbedding()
     graph = ExternalTripleStore.from_path(folder, embed_model=embed)
     seconds = None
     if graph.count() < 0.99 * count:  # a few of the synthetic triples are equal
         start = time.perf_counter()
-        graph.load(triples(count), show_progress=True)
+        graph.load(draw_triples(count), show_progress=True)
         seconds = time.perf_counter() - start
-    graph.close()  # asked as it is found the next day
-    before, start = resident(), time.perf_counter()
+    graph.close()  # measured as a later process finds it
+    before, start = measure_resident(), time.perf_counter()
     graph = ExternalTripleStore.from_path(folder, embed_model=embed)
     stored = graph.count()
     reopening = time.perf_counter() - start
-    chance = random.Random(1)
-    known = [each for each in triples(count) if chance.random() < 20 * (STEPS + WARM_UP) * 1.2 / count]
-    chance.shuffle(known)
-    taken = []
+    rng = random.Random(1)
+    known = [triple for triple in draw_triples(count) if rng.random() < 20 * (STEPS + WARM_UP) * 1.2 / count]
+    rng.shuffle(known)
+    steps = []
     for number in range(STEPS + WARM_UP):
         if number == WARM_UP:
             embed.texts = 0
-        times = step(store, graph, known[20 * number : 20 * (number + 1)])
+        times = time_step(store, graph, known[20 * number : 20 * (number + 1)])
         if number >= WARM_UP:
-            taken.append(times)
-    totals = sorted(sum(each.values()) for each in taken)
+            steps.append(times)
+    totals = sorted(sum(times.values()) for times in steps)
     result = {
         "triples": stored,
-        "load_triples_per_second": None if seconds is None else round(count / seconds),  # None: it was kept
-        "step_ms": {key: round(statistics.median(each[key] for each in taken), 1) for key in taken[0]},
+        "load_triples_per_second": None if seconds is None else round(count / seconds),  # None: a kept graph
+        "step_ms": {part: round(statistics.median(times[part] for times in steps), 1) for part in steps[0]},
         "step_ms_median": round(statistics.median(totals), 1),
         "step_ms_p95": round(totals[int(0.95 * len(totals))], 1),
         "embedded_a_step": round(embed.texts / STEPS),
-        "memory_mb": round(resident() - before),
-        "disk_mb": round(sum(each.stat().st_size for each in folder.rglob("*") if each.is_file()) / 1e6),
+        "memory_mb": round(measure_resident() - before),
+        "disk_mb": round(sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6),
         "reopen_seconds": round(reopening, 1),
     }
     graph.close()
@@ -154,20 +153,20 @@ def main() -> None:
     arguments = parser.parse_args()
     results = []
     with tempfile.TemporaryDirectory() as folder:
-        store = GeARVectorStore.from_path(Path(folder) / "passages", embed_model=Nothing())
-        chance = random.Random(0)
+        store = GeARVectorStore.from_path(Path(folder) / "passages", embed_model=ConstantEmbedding())
+        rng = random.Random(0)
         store.add(
             [
                 TextNode(
                     id_=f"p{number}",
-                    text=" ".join(name(chance.randrange(200_000)) for _ in range(30)),
+                    text=" ".join(format_entity(rng.randrange(200_000)) for _ in range(30)),
                     embedding=[1.0, 0.0, 0.0],
                 )
                 for number in range(20_000)
             ]
         )
         for count in arguments.triples:
-            results.append(measure(count, store, (arguments.keep or Path(folder)) / f"graph{count}"))
+            results.append(measure_graph(count, store, (arguments.keep or Path(folder)) / f"graph{count}"))
         store.close()
     if arguments.out is not None:
         arguments.out.write_text(json.dumps({"graphs": results}, indent=2) + "\n", "utf-8")

@@ -1,10 +1,10 @@
-"""Every committed result of `retrieval.py`, measured anew: the commands behind the tables.
+"""Measure every committed result of `retrieval.py` anew, by the commands behind the tables.
 
     python examples/benchmarks/remeasure.py --data DIR --out DIR [--only NAME …] [--print]
 
-`--data` has the data folders `musique_train` and `hotpotqa`. Stores and embeddings are kept in `--keep`: a second run
-embeds little (`UNCACHED`). What lies in `--out` is not made again, and what a killed run left half made is: it goes on.
-`--print` only shows the commands.
+`--data` has the data folders `musique_train` and `hotpotqa`. Stores and embeddings are kept in `--keep`, so that a
+second run embeds little (only the files of `UNCACHED` embed everything anew). Files that are in `--out` are not made
+again; a file that a killed run left unfinished is. `--print` only shows the commands.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from retrieval import note_of
+from retrieval import note_path
 
 HERE = Path(__file__).parent
 EMBED = {"minilm": "all-MiniLM-L6-v2", "mpnet": "all-mpnet-base-v2"}
@@ -65,8 +65,8 @@ OF_QWEN = "--sample 30 --max-steps 4 --against hybrid --answers --llm openai --o
 OF_SAMPLE = "--triples llm --max-tokens 2048 --llm openai --offline --replies {replies} --methods"
 
 RUNS = {
-    **{f"musique_train-{embed}{which}": run for embed in EMBED for which, run in OF_MUSIQUE.items()},
-    **{f"hotpotqa-{embed}{which}": run for embed in EMBED for which, run in OF_HOTPOTQA.items()},
+    **{f"musique_train-{embed}{kind}": run for embed in EMBED for kind, run in OF_MUSIQUE.items()},
+    **{f"hotpotqa-{embed}{kind}": run for embed in EMBED for kind, run in OF_HOTPOTQA.items()},
     "musique_train-minilm-offline": f"--triples offline --methods {BASES},{NAIVE},{NAIVE_PAGERANK}",
     "musique_train-minilm-external": f"--llm recorded {EXTERNAL} --sweep graph_share=0.5",
     "musique_train-minilm-external-unchecked": "--llm recorded --no-check-alignment --methods hybrid+sync+external "
@@ -79,62 +79,62 @@ RUNS = {
     "--sweep expand=true --sweep search_by=passages --sweep max_steps=1,2,3",
     "musique_train-minilm-qwen-ircot": f"{OF_QWEN} hybrid,bm25+ircot,hipporag+ircot",
     **{
-        f"sample-minilm-qwen-{each}": f"{OF_SAMPLE} hybrid,hybrid+naive,hybrid+naive+pagerank,hipporag "
-        f"--passages-per-call {each}"
-        for each in (1, 5)
+        f"sample-minilm-qwen-{count}": f"{OF_SAMPLE} hybrid,hybrid+naive,hybrid+naive+pagerank,hipporag "
+        f"--passages-per-call {count}"
+        for count in (1, 5)
     },
     "musique_train-minilm-ingest": "--methods hybrid,hybrid+naive",
 }
-"""By file; its name begins with the data and the embedding model."""
+"""File → arguments of `retrieval.py`. A file's name begins with the data and the embedding model."""
 UNCACHED = ("musique_train-minilm-ingest", "musique_train-minilm-offline")
-"""What ingestion takes is of interest: nothing is ready."""
+"""Files that measure ingestion, and so use no cache and no kept store."""
 REPLIES = {"musique_train": "musique_train-minilm-qwen.jsonl", "sample": "sample-minilm-qwen.jsonl"}
 
 
-def words_of(name: str) -> list[str]:
-    """The arguments that make a file, without places."""
+def build_arguments(name: str) -> list[str]:
+    """Build the arguments that make a file, without the paths."""
     data, embed, *_ = name.split("-")
     replies = HERE / "replies" / REPLIES.get(data, "")
     return ["--embed-name", EMBED[embed], *shlex.split(RUNS[name].format(replies=shlex.quote(str(replies))))]
 
 
-def command(name: str, options: argparse.Namespace) -> list[str]:
-    """The command that makes a file."""
+def build_command(name: str, options: argparse.Namespace) -> list[str]:
+    """Build the command that makes a file."""
     data, embed, *_ = name.split("-")
     folder = HERE.parent / "data" if data == "sample" else options.data / data
-    places = {"data": folder, "embed": getattr(options, embed), "out": part_of(name, options)}
+    places = {"data": folder, "embed": getattr(options, embed), "out": unfinished_path(name, options)}
     if name not in UNCACHED:
         places["cache"] = options.keep / f"{embed}.sqlite"
-    if (store := store_of(name, options)) is not None:
+    if (store := find_store(name, options)) is not None:
         places["store"] = store
     return [
         sys.executable,
         str(HERE / "retrieval.py"),
         *(word for option, place in places.items() for word in (f"--{option}", str(place))),
-        *words_of(name),
+        *build_arguments(name),
     ]
 
 
-def store_of(name: str, options: argparse.Namespace) -> Path | None:
-    """The store of a file, if it can be another one's too: one of the data's own triples."""
+def find_store(name: str, options: argparse.Namespace) -> Path | None:
+    """Return the path of a file's kept store, shared by all files of the data's own triples, or None."""
     data, embed, *_ = name.split("-")
     return None if name in UNCACHED or "--triples" in RUNS[name] else Path(options.keep, f"{data}-{embed}")
 
 
-def part_of(name: str, options: argparse.Namespace) -> Path:
-    """Where a file is until it is whole."""
+def unfinished_path(name: str, options: argparse.Namespace) -> Path:
+    """Return the path at which a file is until it is complete."""
     return Path(options.out, f"{name}.part.json")
 
 
-def wanted(options: argparse.Namespace) -> Iterator[str]:
-    """The files to make."""
+def find_missing(options: argparse.Namespace) -> Iterator[str]:
+    """Yield the names of the files to make."""
     for name in options.only or RUNS:
         if not (options.out / f"{name}.json").exists():
             yield name
 
 
 def main() -> None:
-    """Make each file that isn't there yet; stop at the first that fails."""
+    """Make each missing file; stop at the first that fails."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder of the data folders")
     parser.add_argument("--out", type=Path, required=True, help="folder for the files")
@@ -147,15 +147,15 @@ def main() -> None:
     options = parser.parse_args()
     options.keep = options.keep or options.out / "kept"
     environment = {**os.environ, "OPENAI_MODEL": QWEN}
-    for name in wanted(options):
-        words = command(name, options)
+    for name in find_missing(options):
+        words = build_command(name, options)
         print(shlex.join(words), flush=True)
         if not options.print:
             options.keep.mkdir(parents=True, exist_ok=True)
-            if (store := store_of(name, options)) is not None and not note_of(store).exists():
-                shutil.rmtree(store, ignore_errors=True)  # not filled to the end
+            if (store := find_store(name, options)) is not None and not note_path(store).exists():
+                shutil.rmtree(store, ignore_errors=True)  # a killed run didn't fill it to the end
             subprocess.run(words, env=environment, check=True)
-            part_of(name, options).replace(options.out / f"{name}.json")
+            unfinished_path(name, options).replace(options.out / f"{name}.json")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python examples/benchmarks/report.py
 
-Every figure of ours comes from a file in `results/`. In README and guides, figures stand between
-`<!-- figures: NAME -->` and `<!-- /figures -->`: edit what is around them, and run this.
+Every figure of ours comes from a file in `results/`. In README and guides, this command writes the figures between
+`<!-- figures: NAME -->` and `<!-- /figures -->`; the text around them is written by hand.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from reporting.legend import legend
 from reporting.pages import fill
-from reporting.plots import plotted
+from reporting.plots import draw_plots
 from reporting.results import Results
 from reporting.tables_gear import differences, diversity, hipporag, table_2, table_3, table_7, table_8, table_11
 from reporting.tables_ours import costs, shared_calls, shares, triples_table
@@ -53,18 +53,18 @@ TABLES: tuple[Callable[[Results], str], ...] = (
 
 
 def report(results: Results, plots: Sequence[str]) -> str:
-    """The whole report, in Markdown."""
+    """Return the whole report, in Markdown."""
     head = "# Results beside the papers'\n\nMade by `report.py` from the files in `results/`; don't edit.\n"
     pictures = "\n".join(f"![{name}](plots/{name}.svg)" for name in plots)
     return "\n".join([head, *(part for make in TABLES if (part := make(results))), pictures]).rstrip() + "\n"
 
 
 def main() -> None:
-    """Write the report, and the figures of README and guides."""
+    """Write the report, the plots, and the figures of README and guides."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.parse_args()
     results = Results(HERE / "results")
-    plots = list(plotted(results, HERE / "plots"))
+    plots = list(draw_plots(results, HERE / "plots"))
     (HERE / "REPORT.md").write_text(report(results, plots), "utf-8")
     for page in PAGES:
         page.write_text(fill(page.read_text("utf-8"), results), "utf-8")

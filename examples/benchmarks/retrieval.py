@@ -1,27 +1,33 @@
-"""What each retrieval method gives and costs on a data folder: recall, answers, calls, tokens, time, intervals, tests.
+"""Measure retrieval methods on a data folder: recall, answers, calls, tokens, time, intervals, tests.
 
     python examples/benchmarks/retrieval.py --data DIR --embed MODEL_DIR --out results.json
 
-Through the public API, store included. Methods are named in `harness/settings.py`; `--llm` is "recorded" (the data's
-`reader.jsonl`), "own" (a stand-in that notes triples of the base passages), or "openai", a model behind such a server
-(OPENAI_API_KEY, OPENAI_BASE_URL, OPENAI_MODEL), whose replies are kept, in `--replies` or beside `--out`: a killed run
-goes on where it was, and `--offline` with `--replies` repeats it without a model or a network.
+Ingestion and queries go through the public API. `harness/settings.py` names the methods. `--llm` is one of:
+- "recorded": the data's `reader.jsonl`;
+- "own": a stand-in that notes triples of the base passages;
+- "openai": a model behind a server of OpenAI's protocol (OPENAI_API_KEY, OPENAI_BASE_URL, OPENAI_MODEL). Its replies
+  are kept in `--replies`, or beside `--out`. A killed run goes on where it was, and `--offline` with `--replies`
+  repeats it without a model or a network.
 
-R@k is measured as GeAR does (App. B.2): in a single step the base returns k passages at each cut k, and the method
-returns k; in agents 10 passages a step, and one list for all cuts. R@2 is of the list for 5.
+R@k is measured as in GeAR (App. B.2). In a single step the base returns k passages at each cut k, and the method
+returns k. An agent's base returns 10 passages a step, and the agent makes one list for all cuts. R@2 is of the list
+for 5.
 
-Times are medians at k = 10 (of one list: at 15), in milliseconds a question until its passages are found; a recorded
-reply counts with what it took when it was given. `wall_ms_per_query` is all of it. `embedding_ms_per_query` is all
-embedding in it: of the question (once, also for a method that needs none), of noted facts, of each candidate with
-`--scorer exact`; of what `--cache` holds, the look-up. `ms_per_query` leaves that out, `graph_ms_per_query` base
-retrieval and the language model too (of "hipporag" the model alone).
+Times are medians at k = 10 (at 15 for methods of one list), in milliseconds from a question to its passages. A recorded
+reply counts with the time of the first call.
+- `wall_ms_per_query`: the whole time.
+- `embedding_ms_per_query`: the embedding in it: of the question (once, also for a method that needs none), of noted
+  facts, and of each candidate with `--scorer exact`. For texts in `--cache` it is the look-up.
+- `ms_per_query`: the whole time without embedding.
+- `graph_ms_per_query`: the same without base retrieval and the language model ("hipporag": without the model alone).
 
-`--price` prices questions (`usd_per_1000`, `answer_usd_per_1000`) and, with `--triples llm`, extraction (`ingest_cost`
-in the conditions, in US dollars, what was recorded before included).
+`--price` prices questions (`usd_per_1000`, `answer_usd_per_1000`) and, with `--triples llm`, extraction: `ingest_cost`
+in the conditions, in US dollars, calls whose replies were recorded before included.
 
-Every recall has its 95 % bootstrap interval, and every method is compared with `--against` (default: itself without its
-last part; for a swept setting, itself without it) by a paired permutation test at each cut (exact), also corrected for
-the number of tests in the file (Holm); bounds apart. What each question found stays in the file.
+Every recall has its 95 % bootstrap interval. Every method but the bounds is compared with `--against` by an exact
+paired permutation test at each cut; p is also corrected for the number of tests in the file (Holm). The default of
+`--against` is the method without its last part, and for a swept setting the method without it. The hits of each
+question stay in the file.
 """
 
 from __future__ import annotations
@@ -46,14 +52,14 @@ from pathlib import Path
 from typing import Any
 
 from harness.cached_embedding import CachedEmbedding
-from harness.command_line import arguments_of_this_run
-from harness.data import Dataset, Question, load, thinned, write_whole
-from harness.evaluation import NoResultError, Row, comparisons, measure, rows_of, usd
+from harness.command_line import parse_arguments
+from harness.data import Dataset, Question, load, thin_triples, write_whole
+from harness.evaluation import NoResultError, Row, add_comparisons, build_rows, measure, usd
 from harness.methods import Workbench, check_needs, to_nodes
 from harness.recorded_llm import NotRecordedError, RecordedLLM
 from harness.settings import BOUNDS, Settings
 from harness.stand_in_readers import READERS
-from harness.usage import EmbeddingClock, spending
+from harness.usage import EmbeddingClock, count_spending
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.llms import LLM
@@ -74,22 +80,22 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from openai_model import language_model
 
 
-def chosen(dataset: Dataset, options: argparse.Namespace) -> list[Question]:
-    """The questions to ask: all, a seeded sample of them, or the first."""
+def choose_questions(dataset: Dataset, options: argparse.Namespace) -> list[Question]:
+    """Choose the questions to ask: all, a seeded sample of them, or the first."""
     questions = dataset.questions
     if options.sample is not None and options.sample > len(questions):
         raise SystemExit(f"--sample {options.sample}: there are {len(questions)} questions")
     if options.sample is not None:
         numbers = sorted(random.Random(options.seed).sample(range(len(questions)), options.sample))
-        questions = [questions[n] for n in numbers]
+        questions = [questions[number] for number in numbers]
     return questions[: options.limit]
 
 
-def model_of(options: argparse.Namespace) -> LLM | None:
-    """The model that `--llm` names, if it is one, with its replies counted and, with `--replies` or `--out`, kept.
+def open_model(options: argparse.Namespace) -> LLM | None:
+    """Open the model of `--llm openai`, or return None. Its replies are counted and, with `--replies` or `--out`, kept.
 
     Raises:
-        SystemExit: the environment doesn't say where it is; the file can't be written or, offline, replayed.
+        SystemExit: the environment names no model; the file of replies can't be written or, offline, replayed.
 
     """
     if options.llm != "openai":
@@ -114,11 +120,11 @@ def model_of(options: argparse.Namespace) -> LLM | None:
         raise SystemExit(f"--replies: {error}") from error
 
 
-def price_of(given: list[float | Path] | None, llm: LLM | None) -> list[float] | None:
-    """US dollars that a million prompt and completion tokens cost by `--price`; None where nothing is to be paid.
+def read_price(given: list[float | Path] | None, llm: LLM | None) -> list[float] | None:
+    """Read `--price`: US dollars of a million prompt and completion tokens; None if there is nothing to pay.
 
     Raises:
-        SystemExit: it is neither two numbers nor a table that can be read and has the model.
+        SystemExit: the price is neither two numbers nor a readable table that has the model.
 
     """
     if given is None:
@@ -136,34 +142,34 @@ def price_of(given: list[float | Path] | None, llm: LLM | None) -> list[float] |
             raise SystemExit(f"--price: {given[0]} has no price of {name}; it has {', '.join(table)}")
         price = table[name]
     match price:
-        case [int() | float(), int() | float()] if all(0 <= each < math.inf for each in price):
-            return [float(each) for each in price]
+        case [int() | float(), int() | float()] if all(0 <= amount < math.inf for amount in price):
+            return [float(amount) for amount in price]
     raise SystemExit(f"--price: two numbers, 0 or more, or a file of them by model, not {price}")
 
 
 def refuse_network() -> None:
-    """Have Python's sockets fail that connect or send to another machine, or ask for its address."""
+    """Make Python's sockets fail if they connect or send to another machine, or look up its address."""
     look_up = socket.getaddrinfo
 
-    def local_only(host: Any) -> None:
+    def require_local(host: Any) -> None:
         if host not in ("127.0.0.1", "::1", "localhost", "", None):
             raise OSError(f"--offline: no connection to {host}")
 
-    def here(original: Callable[..., Any]) -> Callable[..., Any]:
-        def checked(self: socket.socket, *arguments: Any) -> Any:
+    def guard(original: Callable[..., Any]) -> Callable[..., Any]:
+        def check_and_call(self: socket.socket, *arguments: Any) -> Any:
             if self.family in (socket.AF_INET, socket.AF_INET6):
-                local_only(arguments[-1][0])  # the address comes last
+                require_local(arguments[-1][0])  # the address comes last
             return original(self, *arguments)
 
-        return checked
+        return check_and_call
 
-    def look_up_here(host: Any, *arguments: Any, **options: Any) -> Any:
-        local_only(host)
+    def look_up_local(host: Any, *arguments: Any, **options: Any) -> Any:
+        require_local(host)
         return look_up(host, *arguments, **options)
 
     for name in ("connect", "connect_ex", "sendto"):
-        setattr(socket.socket, name, here(getattr(socket.socket, name)))
-    socket.getaddrinfo = look_up_here
+        setattr(socket.socket, name, guard(getattr(socket.socket, name)))
+    socket.getaddrinfo = look_up_local
 
 
 def ingest(
@@ -174,11 +180,18 @@ def ingest(
     passages_per_call: int,
     price: Sequence[float] | None = None,
 ) -> dict[str, Any]:
-    """Bring the passages into the store: what it took, and cost by a price of a million tokens.
+    """Bring the passages into the store, and return the time and the cost.
+
+    Args:
+        nodes: the passages.
+        store: the store, empty.
+        triples: the value of `--triples`.
+        llm: the model that extracts, with `--triples llm`.
+        passages_per_call: passages that share a call of the model.
+        price: US dollars of a million prompt and completion tokens. Default None: no cost is returned.
 
     Raises:
-        SystemExit: the model could not be asked of a passage; what it said so far is kept where replies are. (A reply
-            that can't be read is the model's doing, and is counted.)
+        SystemExit: the call for a passage failed. Recorded replies are kept. (An unreadable reply is only counted.)
 
     """
     transformations: list[TransformComponent] = [store.embed_model]
@@ -187,7 +200,7 @@ def ingest(
     elif triples == "llm":
         transformations.insert(0, GeARTripleExtractor(llm=llm, passages_per_call=passages_per_call, show_progress=True))
     start = time.perf_counter()
-    with spending() as spent:
+    with count_spending() as spent:
         pipeline = IngestionPipeline(transformations=transformations, vector_store=store, disable_cache=True)
         made = pipeline.run(nodes=nodes, show_progress=True)
     took: dict[str, Any] = {
@@ -211,12 +224,13 @@ def ingest(
     return took
 
 
-def composition(dataset: Dataset, options: argparse.Namespace, embed: str, llm: LLM | None) -> dict[str, Any]:
-    """What a store is made of: another store is another one's."""
-    given = dataset.triples if options.triples == "file" else {}
+def describe_store(dataset: Dataset, options: argparse.Namespace, embed: str, llm: LLM | None) -> dict[str, Any]:
+    """Describe the data, model and settings that a store is made of, so that a run can't use another store."""
+    triples = dataset.triples if options.triples == "file" else {}
     texts = hashlib.sha256()
-    for each in dataset.passages:
-        texts.update(json.dumps([each.id, each.title, each.text, given.get(each.id, [])]).encode())
+    for passage in dataset.passages:
+        row = [passage.id, passage.title, passage.text, triples.get(passage.id, [])]
+        texts.update(json.dumps(row).encode())
     made_of = {"data": dataset.name, "passages": len(dataset.passages), "triples": options.triples, "embed": embed}
     if options.triples == "llm" and llm is not None:
         made_of |= {"llm": llm.metadata.model_name, "max_tokens": options.max_tokens}
@@ -224,14 +238,14 @@ def composition(dataset: Dataset, options: argparse.Namespace, embed: str, llm: 
     return {**made_of, "sha256": texts.hexdigest()}
 
 
-def opened(folder: Path, embed: BaseEmbedding, made_of: dict[str, Any]) -> tuple[GeARVectorStore, bool]:
-    """The store in a folder, and whether it has to be filled.
+def open_store(folder: Path, embed: BaseEmbedding, made_of: dict[str, Any]) -> tuple[GeARVectorStore, bool]:
+    """Open the store in a folder, and say if it is new and has to be filled.
 
     Raises:
-        SystemExit: it was not filled to the end, or is made of something else.
+        SystemExit: the store was not filled to the end, or is made of something else.
 
     """
-    note = note_of(folder)
+    note = note_path(folder)
     is_new = not folder.exists()
     if not is_new:
         try:
@@ -243,50 +257,50 @@ def opened(folder: Path, embed: BaseEmbedding, made_of: dict[str, Any]) -> tuple
         if before != made_of:
             raise SystemExit(f"--store: {folder} is made of {before}, not of {made_of}")
     else:
-        note.unlink(missing_ok=True)  # of a store that is gone
+        note.unlink(missing_ok=True)  # left by a store that was deleted
     return GeARVectorStore.from_path(folder, embed_model=embed, show_progress=True), is_new
 
 
-def note_of(folder: Path) -> Path:
-    """The file beside a store that says what it is made of, written when it is filled."""
+def note_path(folder: Path) -> Path:
+    """Return the path of the file that describes a store. It is beside the store, and written when that is filled."""
     return folder.with_name(f"{folder.name}.made_of.json")
 
 
-def disk_use(folder: Path) -> int:
-    """Bytes that a folder's files take on the disk; of what is reserved and empty, nothing."""
-    return sum(each.stat().st_blocks * 512 for each in folder.rglob("*") if each.is_file())
+def measure_disk(folder: Path) -> int:
+    """Return the bytes that a folder's files take on the disk, without reserved and empty space."""
+    return sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file())
 
 
-def rows_asked_for(options: argparse.Namespace) -> list[Row]:
-    """The rows that the command line names.
+def read_rows(options: argparse.Namespace) -> list[Row]:
+    """Read the rows that the command line names.
 
     Raises:
         SystemExit: there is no such method, setting or row.
 
     """
     settings = Settings(**{setting.name: getattr(options, setting.name) for setting in fields(Settings)})
-    rows = list(rows_of(options.methods.split(","), settings, options.sweep))
-    compared = [row.name for row in rows if row.method not in BOUNDS]
-    if options.against is not None and options.against not in compared:
-        raise SystemExit(f"--against {options.against}: no such row; there are {', '.join(compared)}")
+    rows = list(build_rows(options.methods.split(","), settings, options.sweep))
+    names = [row.name for row in rows if row.method not in BOUNDS]
+    if options.against is not None and options.against not in names:
+        raise SystemExit(f"--against {options.against}: no such row; there are {', '.join(names)}")
     return rows
 
 
 def main() -> None:
     """Ingest, measure, print, write."""
-    options = arguments_of_this_run(__doc__)
+    options = parse_arguments(__doc__)
     if options.offline:
         refuse_network()
-    rows = rows_asked_for(options)
+    rows = read_rows(options)
     dataset = load(options.data)
     for problem, number in dataset.problems.items():
         print(f"{options.data}: {number} {problem}", file=sys.stderr)
-    dataset.triples = thinned(dataset.triples, options.triples_share, options.seed)
+    dataset.triples = thin_triples(dataset.triples, options.triples_share, options.seed)
     for row in rows:
         check_needs(row.method, dataset, options.llm, options.triples)
-    questions = chosen(dataset, options)
-    llm = model_of(options)
-    options.price = price_of(options.price, llm)
+    questions = choose_questions(dataset, options)
+    llm = open_model(options)
+    options.price = read_price(options.price, llm)
     if options.out is not None:
         options.out.parent.mkdir(parents=True, exist_ok=True)
     embed: BaseEmbedding = HuggingFaceEmbedding(model_name=options.embed, embed_batch_size=64, device="cpu")
@@ -298,18 +312,21 @@ def main() -> None:
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder = options.store or scratch / "store"
-        made_of = composition(dataset, options, name, llm)
-        store, is_new = opened(folder, embed, made_of)
+        made_of = describe_store(dataset, options, name, llm)
+        store, is_new = open_store(folder, embed, made_of)
         took = {}
         if is_new:
             with closing(store):
                 took = ingest(nodes, store, options.triples, llm, options.passages_per_call, options.price)
-            write_whole(note_of(folder), json.dumps(made_of))
-            store, _ = opened(folder, embed, made_of)  # as any later run finds it: without the log of its writes
+            write_whole(note_path(folder), json.dumps(made_of))
+            store, _ = open_store(folder, embed, made_of)  # without the log of its writes, as in any later run
         stack.callback(store.close)
-        if options.triples != "file":  # the passages with the triples that were made
+        if options.triples != "file":  # the extracted triples are in the store
             nodes = store.get_nodes([node.node_id for node in nodes])
-            dataset.triples = {n.node_id: [(t.subject, t.predicate, t.object) for t in read_triples(n)] for n in nodes}
+            dataset.triples = {
+                node.node_id: [(triple.subject, triple.predicate, triple.object) for triple in read_triples(node)]
+                for node in nodes
+            }
         if options.llm in READERS:
             llm = READERS[options.llm](dataset, store)
         bench = Workbench(dataset, store, nodes, llm, scratch)
@@ -322,14 +339,14 @@ def main() -> None:
             "problems": dict(dataset.problems),
             "embed": name,
             "llm": llm.metadata.model_name if options.llm == "openai" and llm is not None else options.llm,
-            **{each: getattr(options, each) for each in ("max_tokens", "limit", "sample", "seed", "price", "workers")},
+            **{key: getattr(options, key) for key in ("max_tokens", "limit", "sample", "seed", "price", "workers")},
             **asdict(rows[0].settings),
             "triples_from": options.triples,
             "triples_share": options.triples_share,
             "passages_per_call": options.passages_per_call,
             "offline": options.offline,
             **took,
-            "index_mib": round(disk_use(folder) / 2**20, 1),
+            "index_mib": round(measure_disk(folder) / 2**20, 1),
             "engine": f"qdrant-edge-py {version('qdrant-edge-py')}",
             "python": platform.python_version(),
         }
@@ -344,7 +361,7 @@ def measure_all(
     options: argparse.Namespace,
     conditions: dict[str, Any],
 ) -> None:
-    """Each row, printed and written as soon as it is known.
+    """Measure the rows. Each is printed and written as soon as it is measured.
 
     Raises:
         SystemExit: a replay lacks a reply, or an agent failed.
@@ -356,22 +373,22 @@ def measure_all(
             results.append(measure(row, questions, bench, options))
         except (NotRecordedError, NoResultError) as error:
             raise SystemExit(str(error)) from error
-        print(line_of(results[-1]), flush=True)
-        written(conditions, results, options.out)
-    comparisons(results, questions, options.against)
-    written(conditions, results, options.out)
+        print(format_line(results[-1]), flush=True)
+        write_results(conditions, results, options.out)
+    add_comparisons(results, questions, options.against)
+    write_results(conditions, results, options.out)
 
 
-def written(conditions: dict[str, Any], results: list[dict[str, Any]], out: Path | None) -> None:
-    """Write what is known so far; the memory is that of the whole process at its most, models included."""
+def write_results(conditions: dict[str, Any], results: list[dict[str, Any]], out: Path | None) -> None:
+    """Write the results so far, with the peak memory of the whole process, models included."""
     conditions["peak_memory_mib"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10)
     if out is not None:
         report = {"conditions": conditions, "methods": results}
         write_whole(out, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
 
 
-def line_of(result: dict[str, Any]) -> str:
-    """A row for the terminal."""
+def format_line(result: dict[str, Any]) -> str:
+    """Format a row for the terminal."""
     line = (
         "{method:32} {recall@5:6.1f} {recall@10:6.1f} {recall@15:6.1f} {ms_per_query:9.1f} ms, "
         "graph {graph_ms_per_query:7.1f} ms"

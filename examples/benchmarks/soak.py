@@ -1,12 +1,12 @@
-"""A store under random work and random kills: ingest, update, delete and query, `kill -9` every few seconds.
+"""Test a store under random work and random kills: add, update, delete and query, with `kill -9` every few seconds.
 
     python examples/benchmarks/soak.py --minutes 10 --out soak.json
 
-A child process works on an embedded store and writes down, before and after, what it is about to do. It is killed at
-random moments; the next one repeats what was begun and not finished (every second time it also repairs the store
-first), looks the store over, and goes on. After each kill the store must hold what the list says, passages and triples
-whole; after each repetition nothing may be left to mend; and at the end the store, which is not repaired then, must
-equal, point by point, one into which the last version of everything was written once.
+A child process works on an embedded store, and notes each action in a journal before and after it. It is killed at
+random moments. The next child repeats the unfinished action (every second child repairs the store first), checks the
+store, and goes on. After each kill the store must hold what the journal says, with whole passages and triples. After
+each repetition there must be nothing to repair. At the end the store, which is not repaired then, must be equal, point
+by point, to one into which the last version of every document was written once.
 """
 
 from __future__ import annotations
@@ -35,21 +35,23 @@ from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.testing.store_contract import contents, passage
 
 EMBED = WordEmbedding(64)
-DOCUMENTS, PASSAGES, GROUPS = 300, 4, 10  # at most; a document; of documents, to delete by a filter
-FIRST = 10  # actions, before the first kill
+DOCUMENTS = 300  # at most
+PASSAGES = 4  # a document
+GROUPS = 10  # of documents, which a filter deletes together
+FIRST = 10  # actions before the first kill
 PROCESSES = multiprocessing.get_context("forkserver")
 State = dict[int, int]
 """Document → version."""
 
 
-def nodes_of(document: int, version: int) -> list[BaseNode]:
-    """A document's passages: they share entities with other documents, and whole facts with its other versions."""
+def make_nodes(document: int, version: int) -> list[BaseNode]:
+    """Make a document's passages. They share entities with other documents, and facts with its other versions."""
     return [
         passage(
-            f"d{document}-{n}",
-            f"Entity {document} knows Entity {(document * 7 + n) % DOCUMENTS} since version V{version}.",
+            f"d{document}-{number}",
+            f"Entity {document} knows Entity {(document * 7 + number) % DOCUMENTS} since version V{version}.",
             [
-                (f"Entity {document}", "knows", f"Entity {(document * 7 + n) % DOCUMENTS}"),
+                (f"Entity {document}", "knows", f"Entity {(document * 7 + number) % DOCUMENTS}"),
                 (f"Entity {document}", "has version", f"V{version}"),
                 (f"Entity {document}", "is in", f"Hub {document % GROUPS}"),
             ],
@@ -57,23 +59,24 @@ def nodes_of(document: int, version: int) -> list[BaseNode]:
             embed_model=EMBED,
             metadata={"version": version, "group": document % GROUPS},
         )
-        for n in range(PASSAGES)
+        for number in range(PASSAGES)
     ]
 
 
-def chosen(rng: random.Random, state: State) -> dict[str, Any]:
-    """Something to do."""
+def choose_action(rng: random.Random, state: State) -> dict[str, Any]:
+    """Choose a random action."""
     kind = rng.choices(("add", "delete", "filter", "query"), (4, 2, 0.2, 4))[0]
     if kind == "add":
         documents = rng.sample(range(DOCUMENTS), rng.randint(1, 12))
-        return {"kind": kind, "documents": {each: state.get(each, 0) + rng.randint(0, 1) + 1 for each in documents}}
+        versions = {document: state.get(document, 0) + rng.randint(0, 1) + 1 for document in documents}
+        return {"kind": kind, "documents": versions}
     if kind == "delete":
         return {"kind": kind, "document": rng.randrange(DOCUMENTS)}
     return {"kind": kind, "group": rng.randrange(GROUPS), "entity": rng.randrange(DOCUMENTS)}
 
 
-def applied(state: State, action: dict[str, Any]) -> State:
-    """What there is once this is done."""
+def apply_action(state: State, action: dict[str, Any]) -> State:
+    """Return the state after an action."""
     if action["kind"] == "add":
         return {**state, **{int(document): version for document, version in action["documents"].items()}}
     if action["kind"] == "delete":
@@ -84,47 +87,48 @@ def applied(state: State, action: dict[str, Any]) -> State:
 
 
 def perform(store: GeARVectorStore, action: dict[str, Any]) -> None:
-    """Do it."""
+    """Perform an action on the store. A query's passages must be whole."""
     if action["kind"] == "add":
-        store.add([node for document, v in action["documents"].items() for node in nodes_of(int(document), v)])
+        versions = action["documents"].items()
+        store.add([node for document, version in versions for node in make_nodes(int(document), version)])
     elif action["kind"] == "delete":
         store.delete(f"d{action['document']}")
     elif action["kind"] == "filter":
         store.delete_nodes(filters=MetadataFilters(filters=[MetadataFilter(key="group", value=action["group"])]))
     else:
-        for found in NaiveGERetriever(store).retrieve(f"Whom does Entity {action['entity']} know?"):
-            said = {triple.object for triple in read_triples(found.node)}
-            assert len(said) == 3 and f"V{found.node.metadata['version']}" in said
+        for result in NaiveGERetriever(store).retrieve(f"Whom does Entity {action['entity']} know?"):
+            objects = {triple.object for triple in read_triples(result.node)}
+            assert len(objects) == 3 and f"V{result.node.metadata['version']}" in objects
 
 
-def journal(path: Path) -> tuple[State, dict[str, Any] | None, list[dict[str, Any]]]:
-    """What there must be, what was begun and not finished, and what was done, with the seconds and MiB that it took."""
+def read_journal(path: Path) -> tuple[State, dict[str, Any] | None, list[dict[str, Any]]]:
+    """Read the expected state, the unfinished action, and the finished ones with their seconds and MiB."""
     state: State = {}
     begun: dict[str, Any] | None = None
     done: list[dict[str, Any]] = []
     for line in path.read_text("utf-8").split("\n") if path.exists() else []:
-        if line.endswith("}"):  # the last may be torn
+        if line.endswith("}"):  # a kill may have cut off the last line
             entry = json.loads(line)
             if "action" in entry:
                 begun = entry["action"]
             else:
                 assert begun is not None
-                state = applied(state, begun)
+                state = apply_action(state, begun)
                 done.append({"kind": begun["kind"], **entry})
                 begun = None
     return state, begun, done
 
 
 def work(folder: Path, path: Path, seed: int, repairs: bool) -> None:
-    """The child: finish, look over, and go on until killed."""
+    """Finish the unfinished action, check the store, and go on until killed: the child process."""
     rng = random.Random(seed)
-    state, begun, _ = journal(path)
+    state, begun, _ = read_journal(path)
     store = GeARVectorStore.from_path(folder, embed_model=EMBED, batch_size=8)
     if repairs:
         report = store.repair()
         assert report.ok, report
     with path.open("a", encoding="utf-8") as log:
-        log.write("\n")  # ends a torn line
+        log.write("\n")  # ends a line that a kill cut off
 
         def note(entry: dict[str, Any]) -> None:
             log.write(json.dumps(entry) + "\n")
@@ -132,60 +136,60 @@ def work(folder: Path, path: Path, seed: int, repairs: bool) -> None:
             os.fsync(log.fileno())
 
         while True:
-            action, is_repeated = begun or chosen(rng, state), begun is not None
+            action, is_repeated = begun or choose_action(rng, state), begun is not None
             if not is_repeated:
                 note({"action": action})
             start = time.perf_counter()
             perform(store, action)
             mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
             note({"seconds": round(time.perf_counter() - start, 4), "mib": mib})
-            state, begun = applied(state, action), None
+            state, begun = apply_action(state, action), None
             if is_repeated:
-                in_order(store)
+                require_ok(store)
 
 
-def in_order(store: GeARVectorStore) -> StoreReport:
-    """Nothing is left to mend."""
+def require_ok(store: GeARVectorStore) -> StoreReport:
+    """Assert that nothing is left to repair, and return the report."""
     report = store.check(sample_size=0)
     assert report.ok, report
     return report
 
 
-def checked(folder: Path, state: State, begun: dict[str, Any] | None) -> None:
-    """Every passage is whole, and of a version that it may have."""
-    after = state if begun is None else applied(state, begun)
+def check_passages(folder: Path, state: State, begun: dict[str, Any] | None) -> None:
+    """Assert that every passage is whole, and of the version before or after the unfinished action."""
+    after = state if begun is None else apply_action(state, begun)
     with closing(GeARVectorStore.from_path(folder, embed_model=EMBED)) as store:
         report = store.check(sample_size=0)
-        there = {node.node_id: node.metadata["version"] for node in store.get_nodes()}
+        versions = {node.node_id: node.metadata["version"] for node in store.get_nodes()}
     assert not report.incomplete, report
-    for document in {*state, *after} | {int(node_id[1:].partition("-")[0]) for node_id in there}:
-        may_be = {state.get(document), after.get(document)}
-        for n in range(PASSAGES):
-            assert there.get(f"d{document}-{n}") in may_be, (document, n)
+    for document in {*state, *after} | {int(node_id[1:].partition("-")[0]) for node_id in versions}:
+        allowed = {state.get(document), after.get(document)}
+        for number in range(PASSAGES):
+            assert versions.get(f"d{document}-{number}") in allowed, (document, number)
 
 
-def kills(folder: Path, path: Path, seconds: float, seed: int) -> Iterator[bool]:
-    """Have children work and kill them, until the time is over: whether each died in the middle of something."""
+def kill_children(folder: Path, path: Path, seconds: float, seed: int) -> Iterator[bool]:
+    """Start children and kill them until the time is over. Yield, for each kill, if an action was unfinished."""
     rng, end = random.Random(seed), time.monotonic() + seconds
     number = 0
     while time.monotonic() < end:
         number += 1
         child = PROCESSES.Process(target=work, args=(folder, path, rng.randrange(2**32), number % 2 == 0))
         child.start()
-        while number == 1 and child.is_alive() and len(journal(path)[2]) < FIRST:
+        while number == 1 and child.is_alive() and len(read_journal(path)[2]) < FIRST:
             child.join(timeout=0.1)
         child.join(timeout=rng.uniform(0.3, 6.0))
         if not child.is_alive():
             raise SystemExit(f"the child failed by itself, after {number - 1} kills")
         child.kill()
         child.join()
-        state, begun, _ = journal(path)
-        checked(folder, state, begun)
+        state, begun, _ = read_journal(path)
+        check_passages(folder, state, begun)
         yield begun is not None
 
 
 def main() -> None:
-    """Soak, compare, report."""
+    """Run the children, compare the store with a fresh one, print and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=0)
@@ -194,32 +198,32 @@ def main() -> None:
     PROCESSES.set_forkserver_preload(["llama_index_gear.testing.store_contract"])
     with tempfile.TemporaryDirectory() as scratch:
         folder, path = Path(scratch) / "store", Path(scratch) / "journal.jsonl"
-        met = []
-        for in_the_middle in kills(folder, path, 60 * arguments.minutes, arguments.seed):
-            met.append(in_the_middle)
-            print(f"{len(met)} kills, {sum(met)} in the middle of something", end="\r", file=sys.stderr, flush=True)
-        state, begun, done = journal(path)
+        kills = []
+        for in_the_middle in kill_children(folder, path, 60 * arguments.minutes, arguments.seed):
+            kills.append(in_the_middle)
+            print(f"{len(kills)} kills, {sum(kills)} in the middle of something", end="\r", file=sys.stderr, flush=True)
+        state, begun, done = read_journal(path)
         store = GeARVectorStore.from_path(folder, embed_model=EMBED)
         if begun is not None:
             perform(store, begun)
-            state = applied(state, begun)
-        report = in_order(store)
+            state = apply_action(state, begun)
+        report = require_ok(store)
         fresh = GeARVectorStore.from_path(Path(scratch) / "fresh", embed_model=EMBED)
-        fresh.add([node for document, version in state.items() for node in nodes_of(document, version)])
+        fresh.add([node for document, version in state.items() for node in make_nodes(document, version)])
         result = {
             "minutes": arguments.minutes,
             "seed": arguments.seed,
-            "kills": len(met),
-            "in_the_middle": sum(met),
-            "actions": dict(Counter(each["kind"] for each in done)),
+            "kills": len(kills),
+            "in_the_middle": sum(kills),
+            "actions": dict(Counter(action["kind"] for action in done)),
             "median_ms": {
-                kind: round(1000 * statistics.median(each["seconds"] for each in done if each["kind"] == kind), 1)
-                for kind in sorted({each["kind"] for each in done})
+                kind: round(1000 * statistics.median(action["seconds"] for action in done if action["kind"] == kind), 1)
+                for kind in sorted({action["kind"] for action in done})
             },
             "passages": report.passages,
             "triples": report.triples,
             "equal_unrepaired": contents(store) == contents(fresh),
-            "peak_memory_mib": max(each["mib"] for each in done),
+            "peak_memory_mib": max(action["mib"] for action in done),
         }
         store.close()
         fresh.close()

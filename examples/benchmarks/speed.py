@@ -1,23 +1,23 @@
-"""How graph expansion, PageRank and ingest grow with the store, beside igraph's PageRank over the same graph.
+"""Measure graph expansion, PageRank and ingestion by the size of the store, beside igraph's PageRank over the graph.
 
     python examples/benchmarks/speed.py --sizes 10000,100000,1000000 --out speed.json
     python examples/benchmarks/speed.py --graph extracted --sizes 10000,100000,1000000 --out speed-extracted.json
 
-Synthetic: vectors are random unit vectors around a few thousand topics, ten triples a passage, entities drawn so that
-many are hubs or, with `--graph extracted`, that they are as frequent as HotpotQA's (`harness/synthetic_graphs.py`).
-Each store is opened anew by a process of its own, which warms everything up and then asks every question of all, in all
-orders by turns:
-- the base search: the ten passages whose vectors are nearest to the question's, before the others have their turns;
-- our beam search: NaiveGE through the public postprocessor, ten base passages, the question's embedding given;
-- our PageRank: what `LocalPageRank` adds to that;
+The data are synthetic. Vectors are random unit vectors around a few thousand topics. A passage has ten triples. Many
+entities are hubs or, with `--graph extracted`, entities are as frequent as HotpotQA's (`harness/synthetic_graphs.py`).
+A process of its own opens each store, warms everything up, and then measures for every question:
+- the base search: the ten passages whose vectors are nearest to the question's;
+- our beam search: NaiveGE through the public postprocessor, with ten base passages and the question's embedding given;
+- our PageRank: the time that `LocalPageRank` adds to the beam search;
 - igraph's PageRank (prpack) over all entities and passages of the same triples, from the same base passages and their
-  entities; the call alone, in memory: finding the seeds and sorting the passages are left out.
+  entities. Only the call is measured, in memory, without finding the seeds and sorting the passages.
+The base search comes first, for all questions; the others take turns, in all orders.
 
-Memory is what the process grows by, until the questions are answered: with the store (the pages of its files apart,
-which are given up when memory is short), and with igraph's graph; and, in a process of its own, the most that it grows
-by while a store is loaded. HippoRAG needs, besides the graph, the vectors of all facts and passages: their size is
-arithmetic. The rate of loading leaves out the time in which vectors and entities are drawn; that of the last tenth
-stands beside it.
+Memory is the growth of the process until the questions are answered: with the store, and with igraph's graph. The pages
+of the store's files are counted apart, since they are given up when memory is short. The memory of loading is the
+largest growth while a store is loaded, in a process of its own. Besides the graph, HippoRAG needs the vectors of all
+facts and passages; their size is calculated. The rate of loading leaves out the time for drawing vectors and entities;
+the rate of the last tenth is measured too.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from llama_index.core.vector_stores.types import VectorStoreQuery
 
 from llama_index_gear import DiverseTripleBeamSearch, GeARVectorStore, LocalPageRank, Triple, attach_triples
 
-WARM = 5  # questions that are not counted
+WARM = 5  # first questions, which are not counted
 
 
 class TopicEmbedding(BaseEmbedding):
-    """A random unit vector near one of the topics; the seconds spent are known."""
+    """Model that embeds any text as a random unit vector near one of the topics, and counts its seconds."""
 
     seconds: float = 0.0
     _random: Any = PrivateAttr()
@@ -82,43 +82,46 @@ class TopicEmbedding(BaseEmbedding):
 
 
 def fill(folder: Path, graph: str, triples: int, dimension: int) -> dict[str, Any]:
-    """A store with so many triples: how long it took."""
+    """Fill a store with so many triples, and return the time, the rate, the memory and the disk that it took."""
     embed = TopicEmbedding(dimension)
-    before, most = resident("Anon"), 0.0
+    before, growth = measure_resident("Anon"), 0.0
     store = GeARVectorStore.from_path(folder, embed_model=embed)
     start = time.perf_counter()
     spans: list[tuple[int, float]] = []  # triples, and seconds without embedding
     for numbers, pairs in GRAPHS[graph](triples):
-        begun = time.perf_counter() - embed.seconds
+        batch_start = time.perf_counter() - embed.seconds
         nodes = []
         vectors = embed._get_text_embeddings([""] * len(numbers))
-        for number, several, vector in zip(numbers, pairs, vectors, strict=True):
-            text = f"Passage {number} on entity {several[0][0]}"
+        for number, entities, vector in zip(numbers, pairs, vectors, strict=True):
+            text = f"Passage {number} on entity {entities[0][0]}"
             node = TextNode(id_=f"passage-{number}", text=text, embedding=vector)
-            facts = [Triple(f"entity {a}", f"relation {number % 97}", f"entity {b}") for a, b in several]
+            relation = f"relation {number % 97}"
+            facts = [Triple(f"entity {subject}", relation, f"entity {object_}") for subject, object_ in entities]
             nodes.append(attach_triples(node, facts))
         store.add(nodes)
-        spans.append((10 * len(nodes), time.perf_counter() - embed.seconds - begun))
-        most = max(most, resident("Anon") - before)
+        spans.append((10 * len(nodes), time.perf_counter() - embed.seconds - batch_start))
+        growth = max(growth, measure_resident("Anon") - before)
     seconds = time.perf_counter() - start
     stored = store.client.count(store.triple_collection_name).count
     store.close()
     last = spans[-max(1, len(spans) // 10) :]
     return {
         "ingest_seconds": round(seconds, 1),
-        "triples_per_second_without_embedding": round(stored / sum(each[1] for each in spans)),
-        "triples_per_second_in_the_last_tenth": round(sum(each[0] for each in last) / sum(each[1] for each in last)),
-        "ingest_mib": round(most),
+        "triples_per_second_without_embedding": round(stored / sum(seconds for _, seconds in spans)),
+        "triples_per_second_in_the_last_tenth": round(
+            sum(count for count, _ in last) / sum(seconds for _, seconds in last)
+        ),
+        "ingest_mib": round(growth),
         "disk_mib": round(sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file()) / 2**20),
     }
 
 
-class Whole:
+class WholeGraph:
     """igraph's PageRank over the graph of all triples.
 
     Args:
-        graph: how it was drawn.
-        triples: their number.
+        graph: the kind of synthetic graph.
+        triples: the number of triples.
 
     """
 
@@ -130,12 +133,12 @@ class Whole:
         edges = np.concatenate([facts[facts[:, 0] != facts[:, 1]], np.unique(mentions, axis=0)])
         self.graph = igraph.Graph(n=int(self.entities.max()) + 1, edges=edges)
 
-    def ranked(self, reset: list[float]) -> None:
-        """PageRank from these shares."""
+    def run_pagerank(self, reset: list[float]) -> None:
+        """Run PageRank from the shares of the seeds."""
         self.graph.personalized_pagerank(damping=0.5, directed=False, reset=reset, implementation="prpack")
 
-    def seeds(self, passages: list[int]) -> list[float]:
-        """Shares of the entities of some passages, and of the passages."""
+    def weigh_seeds(self, passages: list[int]) -> list[float]:
+        """Return the shares of the seeds: base passages and their entities."""
         reset = np.zeros(self.graph.vcount())
         reset[self.entities[passages].reshape(-1)] = 1.0
         reset[passages] = LocalPageRank().passage_weight
@@ -143,16 +146,16 @@ class Whole:
         return listed
 
 
-def resident(kind: str) -> float:
-    """MiB that this process has in memory: "Anon", its own; "File", pages of files, which it can lose."""
-    said = Path("/proc/self/status").read_text().split(f"Rss{kind}:")[1]
-    return int(said.split()[0]) / 2**10
+def measure_resident(kind: str) -> float:
+    """Return the MiB that this process has in memory: its own ("Anon"), or pages of files ("File")."""
+    line = Path("/proc/self/status").read_text().split(f"Rss{kind}:")[1]
+    return int(line.split()[0]) / 2**10
 
 
-def measured(folder: Path, graph: str, triples: int, dimension: int, queries: int) -> dict[str, Any]:
-    """Ask a store, and igraph, so many questions."""
+def measure_store(folder: Path, graph: str, triples: int, dimension: int, queries: int) -> dict[str, Any]:
+    """Ask a store and igraph so many questions, and return times and memory."""
     embed = TopicEmbedding(dimension, seed=2)
-    before, before_files = resident("Anon"), resident("File")
+    before, before_files = measure_resident("Anon"), measure_resident("File")
     start = time.perf_counter()
     store = GeARVectorStore.from_path(folder, embed_model=embed)
     store.client.count(store.triple_collection_name)
@@ -162,30 +165,30 @@ def measured(folder: Path, graph: str, triples: int, dimension: int, queries: in
     for _ in range(queries + WARM):
         vector = embed._get_query_embedding("")
         start = time.perf_counter()
-        found = store.query(VectorStoreQuery(query_embedding=vector, similarity_top_k=10))
+        result = store.query(VectorStoreQuery(query_embedding=vector, similarity_top_k=10))
         searching.append(1000 * (time.perf_counter() - start))
-        asked.append((vector, [NodeWithScore(node=node, score=1.0) for node in found.nodes or []]))
+        asked.append((vector, [NodeWithScore(node=node, score=1.0) for node in result.nodes or []]))
         for search in (plain, ranking):
             search.postprocess_nodes(list(asked[-1][1]), query_bundle=QueryBundle("which?", embedding=vector))
-    ours, ours_files = resident("Anon") - before, resident("File") - before_files
-    before = resident("Anon")
-    whole = Whole(graph, triples)
+    ours, ours_files = measure_resident("Anon") - before, measure_resident("File") - before_files
+    before = measure_resident("Anon")
+    whole = WholeGraph(graph, triples)
     times: dict[str, list[float]] = {"plain": [], "ranking": [], "whole": []}
     orders = list(permutations(times))
     for number, (vector, base) in enumerate(asked):
         bundle = QueryBundle("which?", embedding=vector)
-        reset = whole.seeds([int(node.node.node_id.removeprefix("passage-")) for node in base])
+        reset = whole.weigh_seeds([int(node.node.node_id.removeprefix("passage-")) for node in base])
         work: dict[str, Callable[[], object]] = {
             "plain": partial(plain.postprocess_nodes, list(base), query_bundle=bundle),
             "ranking": partial(ranking.postprocess_nodes, list(base), query_bundle=bundle),
-            "whole": partial(whole.ranked, reset),
+            "whole": partial(whole.run_pagerank, reset),
         }
         for name in orders[number % len(orders)]:
             start = time.perf_counter()
             work[name]()
             if number >= WARM:
                 times[name].append(1000 * (time.perf_counter() - start))
-    theirs = resident("Anon") - before
+    whole_mib = measure_resident("Anon") - before
     stored = store.client.count(store.triple_collection_name).count
     store.close()
     expansion, whole_ms = statistics.median(times["plain"]), statistics.median(times["whole"])
@@ -202,13 +205,13 @@ def measured(folder: Path, graph: str, triples: int, dimension: int, queries: in
         "opening_seconds": round(opening, 1),
         "ours_mib": round(ours),
         "ours_files_mib": round(ours_files),
-        "whole_mib": round(theirs),
+        "whole_mib": round(whole_mib),
         "whole_vectors_mib": round((stored + stored // 10) * dimension * 4 / 2**20),
     }
 
 
-def alone(work: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
-    """What the work returns, done in a process of its own."""
+def run_alone(work: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+    """Do the work in a process of its own, and return its result."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
         return process.submit(work, *arguments).result()
 
@@ -227,12 +230,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for size in map(int, arguments.sizes.split(",")):
             folder = (arguments.stores or Path(scratch)) / f"{arguments.graph}-{size}"
-            noted = folder.with_suffix(".json")
-            if not noted.exists():
-                shutil.rmtree(folder, ignore_errors=True)  # what a kill left half filled
-                write_whole(noted, json.dumps(alone(fill, folder, arguments.graph, size, arguments.dimension)))
-            took = json.loads(noted.read_text("utf-8"))
-            row = alone(measured, folder, arguments.graph, size, arguments.dimension, arguments.queries)
+            note = folder.with_suffix(".json")
+            if not note.exists():
+                shutil.rmtree(folder, ignore_errors=True)  # a killed run may have left it half filled
+                write_whole(note, json.dumps(run_alone(fill, folder, arguments.graph, size, arguments.dimension)))
+            took = json.loads(note.read_text("utf-8"))
+            row = run_alone(measure_store, folder, arguments.graph, size, arguments.dimension, arguments.queries)
             rows.append({**row, **took})
             if len(rows) > 1:
                 rows[-1]["ratio_to_previous"] = round(rows[-1]["expansion_ms"] / rows[-2]["expansion_ms"], 2)
@@ -241,16 +244,16 @@ def main() -> None:
         "graph": arguments.graph,
         "dimension": arguments.dimension,
         "queries": arguments.queries,
-        "growth_exponents": growth(rows),
-        "last_exponents": growth(rows[-2:]),
+        "growth_exponents": fit_growth(rows),
+        "last_exponents": fit_growth(rows[-2:]),
     }
     if arguments.out is not None:
         write_whole(arguments.out, json.dumps({**report, "sizes": rows}, indent=2) + "\n")
     print(json.dumps(report))
 
 
-def growth(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """To which power of the size the times grow (least squares on logarithms)."""
+def fit_growth(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """Return the powers of the size to which the times grow, by least squares on logarithms."""
     if len(rows) < 2:
         return {}
     sizes = np.log([row["triples"] for row in rows])

@@ -27,14 +27,23 @@ from baselines.hipporag import HippoRAGRetriever
 from baselines.ircot import IRCoTRetriever
 from harness import command_line, synthetic_graphs
 from harness.answers import ANSWER_PROMPT
-from harness.data import Dataset, Passage, Question, load, thinned, write_whole
-from harness.evaluation import NoResultError, asked, comparisons, measure, rows_of
-from harness.measures import chance, compared, corrected, exact_match, f1, interval, normalised, recall
+from harness.data import Dataset, Passage, Question, load, thin_triples, write_whole
+from harness.evaluation import NoResultError, add_comparisons, ask_questions, build_rows, measure
+from harness.measures import (
+    compare,
+    correct_p_values,
+    exact_match,
+    f1,
+    interval,
+    normalize,
+    permutation_p_value,
+    recall,
+)
 from harness.methods import Fixed, Workbench, check_needs, to_nodes
 from harness.recorded_llm import RecordedLLM
-from harness.settings import BOUNDS, Settings, parts_of
+from harness.settings import BOUNDS, Settings, split_method
 from harness.stand_in_readers import own_reader, recorded_reader
-from harness.usage import EmbeddingClock, TimedRetriever, spending
+from harness.usage import EmbeddingClock, TimedRetriever, count_spending
 from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -82,7 +91,7 @@ def test_exact_match_and_f1(answer: str, accepted: Sequence[str], match: float, 
 def test_a_closed_answer_scores_only_if_both_sides_say_it() -> None:
     """As in HotpotQA's script, which looks at the normalised answers as wholes."""
     assert f1("no", ["No"]) == 1.0 and f1("no way", ["way no"]) == 1.0
-    assert normalised("The U.S.A. — an idea") == "usa — idea"
+    assert normalize("The U.S.A. — an idea") == "usa — idea"
 
 
 def test_an_interval_holds_the_mean_and_shrinks_with_more_questions() -> None:
@@ -94,17 +103,17 @@ def test_an_interval_holds_the_mean_and_shrinks_with_more_questions() -> None:
 
 
 def test_a_paired_comparison() -> None:
-    same = compared([0.5, 1.0, 0.0], [0.5, 1.0, 0.0])
+    same = compare([0.5, 1.0, 0.0], [0.5, 1.0, 0.0])
     assert (same.difference, same.low, same.high, same.p_value, same.wins, same.losses) == (0, 0, 0, 1, 0, 0)
-    better = compared([1.0] * 8 + [0.0] * 2, [0.0] * 8 + [0.0] * 2)
+    better = compare([1.0] * 8 + [0.0] * 2, [0.0] * 8 + [0.0] * 2)
     assert better.difference == pytest.approx(0.8) and (better.wins, better.losses) == (8, 0)
     assert better.p_value == pytest.approx(2 / 2**8)  # all eight signs the same, either way
-    worse = compared([0.0] * 10, [1.0] * 8 + [0.0] * 2)
+    worse = compare([0.0] * 10, [1.0] * 8 + [0.0] * 2)
     assert worse.difference == pytest.approx(-0.8) and worse.p_value == pytest.approx(better.p_value)
-    alone = compared([1.0], [0.0])
+    alone = compare([1.0], [0.0])
     assert (alone.difference, alone.p_value, alone.wins) == (1.0, 1.0, 1)
     with pytest.raises(ValueError, match="paired"):
-        compared([1.0], [])
+        compare([1.0], [])
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(1, 4)), min_size=1, max_size=9))
@@ -115,19 +124,19 @@ def test_the_paired_test_is_exact(cases: list[tuple[int, int, int]]) -> None:
     sums = [abs(sum(sign * step for sign, step in zip(signs, steps, strict=True)))
             for signs in product((1, -1), repeat=len(steps))]  # fmt: skip
     expected = sum(each >= abs(sum(steps)) for each in sums) / len(sums)
-    p_value = chance([mine / gold - its / gold for mine, its, gold in pairs])
+    p_value = permutation_p_value([mine / gold - its / gold for mine, its, gold in pairs])
     assert p_value == pytest.approx(expected, rel=1e-12) and (sum(steps) != 0 or p_value == 1.0)
 
 
 def test_how_small_a_p_value_can_be() -> None:
-    assert chance([0.5] * 3 + [1 / 3] * 37 + [0.0] * 60) == pytest.approx(2 / 2**40, rel=1e-12)
-    assert chance([1 / 3, 2 / 3, -1.0]) == 1.0 == chance([])  # a tie
-    assert 0 < chance([1.0] * 2000) < 1e-300
+    assert permutation_p_value([0.5] * 3 + [1 / 3] * 37 + [0.0] * 60) == pytest.approx(2 / 2**40, rel=1e-12)
+    assert permutation_p_value([1 / 3, 2 / 3, -1.0]) == 1.0 == permutation_p_value([])  # a tie
+    assert 0 < permutation_p_value([1.0] * 2000) < 1e-300
     primes = [1 / n for n in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31)]  # more sums than can be told apart
     sums = [abs(np.dot(signs, primes)) for signs in product((1, -1), repeat=len(primes))]
     for turned in (0, 1, 3):
         signed = [-each if n < turned else each for n, each in enumerate(reversed(primes))]
-        assert chance(signed) == np.mean([each >= abs(sum(signed)) - 1e-12 for each in sums])
+        assert permutation_p_value(signed) == np.mean([each >= abs(sum(signed)) - 1e-12 for each in sums])
 
 
 # -- data -------------------------------------------------------------------------------------------------------------
@@ -298,11 +307,11 @@ def bench(tmp_path: Path, dataset: Dataset, nodes: list[BaseNode]) -> Iterator[W
 
 
 def options(*arguments: str) -> argparse.Namespace:
-    return command_line.parser().parse_args(["--data", "d", "--embed", "e", *arguments])
+    return command_line.build_parser().parse_args(["--data", "d", "--embed", "e", *arguments])
 
 
 def measured(bench: Workbench, *methods: str, sweep: Sequence[str] = (), arguments: Sequence[str] = ()) -> list[Any]:
-    rows = rows_of(methods, Settings(), sweep)
+    rows = build_rows(methods, Settings(), sweep)
     return [measure(row, bench.dataset.questions, bench, options(*arguments)) for row in rows]
 
 
@@ -326,7 +335,7 @@ def test_recall_at_2_is_of_the_list_for_5_and_no_test(bench: Workbench, monkeypa
     (result,) = measured(bench, "hybrid+naive")
     assert not lists and [result[f"hits@{cut}"] for cut in (2, 5, 10)] == ["1", "2", "2"]
     assert (result["recall@2"], result["recall@5"], result["by_hops"]["2"]["recall@2"]) == (50.0, 100.0, 50.0)
-    comparisons([result, none | {"method": "hybrid"}], ASKED[:1], "hybrid")
+    add_comparisons([result, none | {"method": "hybrid"}], ASKED[:1], "hybrid")
     assert [name for name in result if name.startswith("gain@")] == ["gain@5", "gain@10", "gain@15"]
 
 
@@ -353,25 +362,25 @@ def test_more_than_nine_gold_passages(bench: Workbench) -> None:
     results = measured(bench, "gold", "closed-book")
     assert [row["hits@15"] for row in results] == ["c", "0"] and results[0]["hits@10"] == "a"
     results[0]["method"], results[1]["method"] = "some", "none"
-    comparisons(results, bench.dataset.questions, "none")
+    add_comparisons(results, bench.dataset.questions, "none")
     assert results[0]["gain@15"]["points"] == 100.0 and results[0]["gain@10"]["points"] == pytest.approx(83.33)
 
 
 def test_bounds_are_no_hypotheses(bench: Workbench) -> None:
     results = measured(bench, "gold", "closed-book", "bm25", "hybrid")
-    comparisons(results, ASKED, "bm25")
+    add_comparisons(results, ASKED, "bm25")
     assert [result.get("against") for result in results] == [None, None, None, "bm25"]
 
 
 def test_methods_by_name(bench: Workbench) -> None:
     names = ("bm25", "hybrid", "hybrid+naive", "hybrid+naive+pagerank", "hipporag", "rank-hybrid+naive")
     results = measured(bench, *names, "hybrid+naive+external")
-    comparisons(results, ASKED, None)
+    add_comparisons(results, ASKED, None)
     against = [None, None, "hybrid", "hybrid+naive", None, None, "hybrid+naive"]
     assert [result.get("against") for result in results] == against
     assert all(result["recall@15"] == 100.0 for result in results[2:])
     assert results[3]["gain@5"]["points"] == 0.0 and results[0]["graph_ms_per_query"] == 0.0
-    comparisons(results, ASKED, "hipporag")
+    add_comparisons(results, ASKED, "hipporag")
     assert [result["against"] for result in results[:4]] == ["hipporag"] * 4
 
 
@@ -380,7 +389,7 @@ def test_methods_by_name(bench: Workbench) -> None:
 )
 def test_no_such_method(name: str) -> None:
     with pytest.raises(SystemExit, match=f"unknown method '{re.escape(name)}': BASE ="):
-        parts_of(name)
+        split_method(name)
 
 
 @pytest.mark.parametrize(
@@ -440,7 +449,7 @@ def test_sweeps_change_one_setting_of_what_can_be_set(bench: Workbench, monkeypa
     assert used == [("hybrid", "novelty", None), ("hybrid+naive", "novelty", None)] + [
         ("hybrid+naive", *each) for each in others
     ]
-    comparisons(results, ASKED, None)
+    add_comparisons(results, ASKED, None)
     assert [result["against"] for result in results[1:]] == ["hybrid", *["hybrid+naive"] * 3]
     for sweep, said in (
         ("scorer", "wants NAME=VALUE"),
@@ -448,7 +457,7 @@ def test_sweeps_change_one_setting_of_what_can_be_set(bench: Workbench, monkeypa
         ("speed=1", "no setting"),
     ):
         with pytest.raises(SystemExit, match=said):
-            list(rows_of(["hybrid+naive"], Settings(), [sweep]))
+            list(build_rows(["hybrid+naive"], Settings(), [sweep]))
 
 
 @pytest.mark.parametrize(
@@ -467,19 +476,23 @@ def test_sweeps_change_one_setting_of_what_can_be_set(bench: Workbench, monkeypa
 def test_a_swept_value_that_is_set_anyway_is_no_other_row(
     method: str, set_: dict[str, Any], sweep: str, others: list[str]
 ) -> None:
-    rows = list(rows_of([method], Settings(**set_), [sweep]))
+    rows = list(build_rows([method], Settings(**set_), [sweep]))
     name = sweep.partition("=")[0]
     assert [row.name for row in rows] == [method, *(f"{method}[{name}={value}]" for value in others)]
 
 
 def test_settings_read_what_a_command_line_says() -> None:
     settings = (
-        Settings().swept("gamma", "none").swept("diversity", "off").swept("base_top_k", "7").swept("expand", "on")
+        Settings()
+        .with_value("gamma", "none")
+        .with_value("diversity", "off")
+        .with_value("base_top_k", "7")
+        .with_value("expand", "on")
     )
     assert (settings.gamma, settings.diversity, settings.base_top_k, settings.expand) == (None, False, 7, True)
     for name, value in (("diversity", "maybe"), ("beam_size", "ten"), ("graph", "wide")):
         with pytest.raises(ValueError, match=f"{name} cannot be '{value}'"):
-            Settings().swept(name, value)
+            Settings().with_value(name, value)
     given = options("--no-diversity", "--gamma", "3", "--graph-share", "0.5")
     assert (given.diversity, given.gamma, given.graph_share, given.beam_size) == (False, 3.0, 0.5, 10)
 
@@ -487,11 +500,12 @@ def test_settings_read_what_a_command_line_says() -> None:
 def test_a_sample_is_drawn_by_its_seed(dataset: Dataset) -> None:
     dataset.questions = [Question(str(n), str(n), ("milk",)) for n in range(50)]
     first, again, other = (
-        [each.id for each in retrieval.chosen(dataset, options("--sample", "9", "--seed", seed))] for seed in "001"
+        [each.id for each in retrieval.choose_questions(dataset, options("--sample", "9", "--seed", seed))]
+        for seed in "001"
     )
     assert first == again != other and len(set(first)) == 9
-    assert [each.id for each in retrieval.chosen(dataset, options("--limit", "2"))] == ["0", "1"]
-    assert len(retrieval.chosen(dataset, options())) == 50
+    assert [each.id for each in retrieval.choose_questions(dataset, options("--limit", "2"))] == ["0", "1"]
+    assert len(retrieval.choose_questions(dataset, options())) == 50
 
 
 def test_what_answers_and_calls_cost(bench: Workbench) -> None:
@@ -511,8 +525,8 @@ def test_gear_answers_as_plain_retrievers_do(bench: Workbench) -> None:
     """From the first five passages, as they stand there."""
     bench.llm = ScriptedLLM(["Stephen | father | Dell Curry", "Dell Curry"])
     bench.dataset.questions = ASKED[:1]
-    row = next(rows_of(["hybrid+gear"], Settings(calls="single"), []))
-    (found,) = asked(row, 15, bench.dataset.questions, bench, options("--answers"))
+    row = next(build_rows(["hybrid+gear"], Settings(calls="single"), []))
+    (found,) = ask_questions(row, 15, bench.dataset.questions, bench, options("--answers"))
     texts = {node.node_id: node.get_content(MetadataMode.LLM) for node in bench.nodes}
     context = "\n\n".join(texts[name] for name in found.ids)
     assert len(found.ids) == 5 and found.answer == "Dell Curry"
@@ -537,7 +551,7 @@ def test_agents_answer_by_their_own_engines(bench: Workbench, tmp_path: Path) ->
     bench.dataset.questions = [replace(ASKED[0], answers=("Dell Curry",))]
     gear, t2rag, ircot = [
         measure(row, bench.dataset.questions, bench, options("--answers", "--price", "1000", "0"))
-        for row in rows_of(["hybrid+gear", "t2rag", "hybrid+ircot"], Settings(calls="single"), [])
+        for row in build_rows(["hybrid+gear", "t2rag", "hybrid+ircot"], Settings(calls="single"), [])
     ]
     assert (gear["calls"], gear["answer_calls"], gear["steps"]) == (1.0, 1.0, 1.0)
     assert gear["em"] == t2rag["em"] == 100.0 and t2rag["answer_calls"] == 1.0 and t2rag["calls"] == 2.0
@@ -547,7 +561,7 @@ def test_agents_answer_by_their_own_engines(bench: Workbench, tmp_path: Path) ->
     # Replayed from the file, without a model, it is the same.
     bench.llm = RecordedLLM(None, tmp_path / "replies.jsonl")
     for before in (gear, t2rag, ircot):
-        row = next(rows_of([before["method"]], Settings(calls="single"), []))
+        row = next(build_rows([before["method"]], Settings(calls="single"), []))
         again = measure(row, bench.dataset.questions, bench, options("--answers", "--price", "1000", "0"))
         timed = [name for name in before if name.endswith("ms_per_query")]
         assert {k: v for k, v in again.items() if k not in timed} == {k: v for k, v in before.items() if k not in timed}
@@ -593,22 +607,22 @@ def test_a_store_that_is_not_what_is_asked_for(tmp_path: Path) -> None:
     folder, made_of = tmp_path / "store", {"data": "d", "triples": "file"}
     note = tmp_path / "store.made_of.json"
     note.write_text(json.dumps(made_of), "utf-8")  # of a store that is gone
-    store, is_new = retrieval.opened(folder, WordEmbedding(), made_of)
+    store, is_new = retrieval.open_store(folder, WordEmbedding(), made_of)
     store.add([TextNode(id_="a", text="a", embedding=WordEmbedding().get_text_embedding("a"))])
     store.close()
     assert is_new
     with pytest.raises(SystemExit, match="was not filled to the end: delete it"):
-        retrieval.opened(folder, WordEmbedding(), made_of)
+        retrieval.open_store(folder, WordEmbedding(), made_of)
     note.write_text("", "utf-8")
     with pytest.raises(SystemExit, match=r"store.made_of.json can't be read: delete it and .*store$"):
-        retrieval.opened(folder, WordEmbedding(), made_of)
+        retrieval.open_store(folder, WordEmbedding(), made_of)
     note.write_text(json.dumps(made_of), "utf-8")
-    store, is_new = retrieval.opened(folder, WordEmbedding(), made_of)
+    store, is_new = retrieval.open_store(folder, WordEmbedding(), made_of)
     store.close()
     assert not is_new
     with pytest.raises(SystemExit, match="is made of .*'file'.*, not of .*'offline'"):
-        retrieval.opened(folder, WordEmbedding(), {**made_of, "triples": "offline"})
-    assert len({retrieval.note_of(tmp_path / name) for name in ("s.minilm", "s.mpnet", "s", "s.json")}) == 4
+        retrieval.open_store(folder, WordEmbedding(), {**made_of, "triples": "offline"})
+    assert len({retrieval.note_path(tmp_path / name) for name in ("s.minilm", "s.mpnet", "s", "s.json")}) == 4
 
 
 @given(
@@ -620,7 +634,7 @@ def test_fewer_triples_are_a_part_of_more(triples: dict[str, list[Any]], one: fl
     """As many as asked for, of the passages that had them, in their order; all of them if all are wanted."""
 
     def placed(share: float) -> Counter[tuple[str, Any]]:
-        kept = thinned(triples, share, seed=1)
+        kept = thin_triples(triples, share, seed=1)
         assert kept.keys() == triples.keys()
         for passage_id, several in kept.items():
             rest = iter(triples[passage_id])
@@ -630,7 +644,7 @@ def test_fewer_triples_are_a_part_of_more(triples: dict[str, list[Any]], one: fl
     whole = sum(map(len, triples.values()))
     fewer, more = placed(min(one, other)), placed(max(one, other))
     assert fewer <= more and (fewer.total(), more.total()) == tuple(round(s * whole) for s in sorted((one, other)))
-    assert thinned(triples, 1.0, seed=1) == triples
+    assert thin_triples(triples, 1.0, seed=1) == triples
 
 
 def test_a_share_of_the_triples_is_of_ready_ones(
@@ -653,7 +667,7 @@ def test_a_store_is_made_of_texts_triples_and_what_a_model_was_asked(dataset: Da
 
     def made_of(llm: RecordedLLM | None = llm, **changed: Any) -> str:
         arguments = [word for name, value in changed.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-        return json.dumps(retrieval.composition(dataset, options(*arguments), "MiniLM", llm))
+        return json.dumps(retrieval.describe_store(dataset, options(*arguments), "MiniLM", llm))
 
     by_rule, ready = made_of(triples="offline"), made_of()
     assert ready == made_of(None) == made_of(max_tokens=7) and "one" not in ready
@@ -686,8 +700,8 @@ def test_a_half_filled_store_of_synthetic_triples_is_filled_anew(
     (tmp_path / "extracted-200").mkdir()
     (tmp_path / "extracted-200" / "left").write_text("by a kill", "utf-8")
     times = {"expansion_ms": 1.0, "local_ms": 2.0, "whole_ms": 3.0}
-    monkeypatch.setattr(speed, "measured", lambda _, graph, size, *__: {"triples": size, "of": graph, **times})
-    monkeypatch.setattr(speed, "alone", lambda work, *arguments: work(*arguments))
+    monkeypatch.setattr(speed, "measure_store", lambda _, graph, size, *__: {"triples": size, "of": graph, **times})
+    monkeypatch.setattr(speed, "run_alone", lambda work, *arguments: work(*arguments))
     out = tmp_path / "speed.json"
     arguments = ["speed.py", "--sizes", "100,200", "--dimension", "8", "--stores", str(tmp_path), "--out", str(out)]
     arguments += ["--graph", "extracted"]
@@ -710,15 +724,15 @@ def test_synthetic_entities_are_as_frequent_as_is_said() -> None:
         assert sum(len(several) for _, several in draw(triples)) == triples // 10
         return counted, (counted**2).sum() / counted.sum()
 
-    counted, by_mention = frequencies(synthetic_graphs.extracted, 91_720)
+    counted, by_mention = frequencies(synthetic_graphs.draw_extracted, 91_720)
     assert (len(counted), counted.sum()) == (77_194, 110_023)  # nearly as many mentions as HotpotQA has
     assert (counted == 1).mean() == pytest.approx(0.9, abs=0.005) and by_mention == pytest.approx(7.5, abs=0.05)
-    counted, by_mention = frequencies(synthetic_graphs.hubs, 100_000)
+    counted, by_mention = frequencies(synthetic_graphs.draw_hubs, 100_000)
     assert by_mention == pytest.approx(304, abs=1)
     assert counted[counted >= 10].sum() / counted.sum() == pytest.approx(0.75, abs=0.03)
-    ((_, pairs),) = synthetic_graphs.hubs(10_000)
+    ((_, pairs),) = synthetic_graphs.draw_hubs(10_000)
     assert np.bincount(pairs.ravel()).max() / 10_000 == pytest.approx(0.036, abs=0.003)
-    ((_, pairs),) = synthetic_graphs.extracted(1_000)
+    ((_, pairs),) = synthetic_graphs.draw_extracted(1_000)
     assert max(Counter(pairs[0].ravel().tolist()).values()) == 7  # one entity joins seven of a passage's ten triples
 
 
@@ -803,7 +817,7 @@ def test_all_embedding_is_put_down_apart(bench: Workbench, clock: None, tmp_path
 
 def test_embedding_is_no_time_of_the_base(clock: None) -> None:
     start = time.perf_counter()
-    with spending() as spent:
+    with count_spending() as spent:
         TimedRetriever(Embedding()).retrieve("Which?")
     assert spent.embedding_seconds >= 0.05 and spent.base_seconds >= 0.02
     assert spent.embedding_seconds + spent.base_seconds <= time.perf_counter() - start  # no moment counts twice
@@ -816,8 +830,8 @@ def test_a_model_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys: pyte
         (["--llm", "openai", "--offline"], "--replies names the file"),
     ):
         with pytest.raises(SystemExit, match=said):
-            retrieval.model_of(options(*arguments))
-    assert retrieval.model_of(options("--llm", "own")) is None
+            retrieval.open_model(options(*arguments))
+    assert retrieval.open_model(options("--llm", "own")) is None
     for argument in (["--answers"], ["--triples", "llm"]):
         monkeypatch.setattr(sys, "argv", ["retrieval.py", "--data", "d", "--embed", "e", *argument])
         with pytest.raises(SystemExit):
@@ -832,23 +846,23 @@ def test_a_paid_run_keeps_its_replies_beside_its_results(monkeypatch: pytest.Mon
         (["--out", str(out)], tmp_path / "mine.replies.jsonl"),
         (["--out", str(out), "--replies", str(elsewhere)], elsewhere),
     ):
-        assert retrieval.model_of(options("--llm", "openai", *arguments)) is not None
+        assert retrieval.open_model(options("--llm", "openai", *arguments)) is not None
         assert list(tmp_path.iterdir()) == [kept]
         kept.unlink()
-    retrieval.model_of(options("--llm", "openai"))
-    retrieval.model_of(options("--out", str(out)))
+    retrieval.open_model(options("--llm", "openai"))
+    retrieval.open_model(options("--out", str(out)))
     assert not list(tmp_path.iterdir())
     with pytest.raises(SystemExit, match="--replies names the file"):
-        retrieval.model_of(options("--llm", "openai", "--offline", "--out", str(out)))
+        retrieval.open_model(options("--llm", "openai", "--offline", "--out", str(out)))
 
 
 def test_a_price_is_two_numbers_or_a_table_by_model(tmp_path: Path) -> None:
     llm, file = RecordedLLM(None, None, "small"), tmp_path / "prices.json"
 
     def price(*words: str, llm: RecordedLLM | None = llm) -> list[float] | None:
-        return retrieval.price_of(options("--price", *words).price, llm)
+        return retrieval.read_price(options("--price", *words).price, llm)
 
-    assert retrieval.price_of(options().price, llm) is None
+    assert retrieval.read_price(options().price, llm) is None
     assert price("0.15", "6e-1") == price("0.15", "6e-1", llm=None) == [0.15, 0.6]
     file.write_text('{"large": [1, 2], "small": [0.5, 1]}', "utf-8")
     assert price(str(file)) == [0.5, 1.0] and price(str(file), llm=None) is None
@@ -950,8 +964,8 @@ def test_every_committed_file_has_its_command() -> None:
 @pytest.mark.parametrize("name", sorted(COMMITTED))
 def test_a_committed_file_is_what_its_command_makes(name: str) -> None:
     """The same rows, compared with the same, of the same data, model and settings."""
-    said = command_line.parser().parse_args([*remeasure.words_of(name), "--data", "", "--embed", ""])
-    rows, has = retrieval.rows_asked_for(said), COMMITTED[name]["conditions"]
+    said = command_line.build_parser().parse_args([*remeasure.build_arguments(name), "--data", "", "--embed", ""])
+    rows, has = retrieval.read_rows(said), COMMITTED[name]["conditions"]
     assert [row.name for row in rows] == [row["method"] for row in COMMITTED[name]["methods"]]
     names = {row.name for row in rows if row.method not in BOUNDS}
     for row, measured_row in zip(rows, COMMITTED[name]["methods"], strict=True):
@@ -973,7 +987,7 @@ def test_a_committed_file_is_what_its_command_makes(name: str) -> None:
         "offline",
         *vars(rows[0].settings),
     ):
-        assert getattr(said, each) == has.get(each, command_line.parser().get_default(each)), each
+        assert getattr(said, each) == has.get(each, command_line.build_parser().get_default(each)), each
 
 
 def test_committed_replies_repeat_what_was_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -1004,7 +1018,7 @@ def test_a_store_that_a_killed_run_left_is_filled_anew(monkeypatch: pytest.Monke
     half, whole = tmp_path / "kept" / "musique_train-minilm", tmp_path / "kept" / "musique_train-mpnet"
     for each in (half, whole):
         each.mkdir(parents=True)
-    retrieval.note_of(whole).write_text("{}")
+    retrieval.note_path(whole).write_text("{}")
 
     def run(words: list[str], **_: Any) -> None:
         Path(words[words.index("--out") + 1]).write_text("made")
@@ -1039,8 +1053,8 @@ def test_ircot_searches_for_its_thoughts(bench: Workbench) -> None:
 
 
 def test_holms_correction() -> None:
-    assert corrected([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert corrected([0.9, 0.8]) == [1.0, 1.0] and corrected([]) == []
+    assert correct_p_values([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert correct_p_values([0.9, 0.8]) == [1.0, 1.0] and correct_p_values([]) == []
 
 
 @pytest.mark.parametrize(("synonyms", "fact_weight"), [(False, 1.0), (True, 1.0), (False, 2.0)])
@@ -1101,7 +1115,7 @@ def test_hipporag_is_pagerank_over_the_whole_graph(nodes: list[BaseNode], synony
 
 def test_how_much_a_fact_weighs_can_be_swept_over(bench: Workbench) -> None:
     sweep = ["fact_weight=1,2"]
-    rows = list(rows_of(["hybrid+naive", "hipporag", "hipporag-synonyms"], Settings(), sweep))
+    rows = list(build_rows(["hybrid+naive", "hipporag", "hipporag-synonyms"], Settings(), sweep))
     names = [f"{base}{swept}" for base in ("hipporag", "hipporag-synonyms") for swept in ("", "[fact_weight=2]")]
     assert [row.name for row in rows] == ["hybrid+naive", *names]
     found = [bench.retriever("hipporag", 5, row.settings).retrieve(ASKED[0].question) for row in rows[1:3]]

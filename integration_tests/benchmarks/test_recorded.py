@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import retrieval
-from harness.recorded_llm import NotRecordedError, RecordedLLM, ending_of
-from harness.usage import spending
+from harness.recorded_llm import NotRecordedError, RecordedLLM, finish_reason
+from harness.usage import count_spending
 from llama_index.core.llms import ChatMessage
 from openai_server import OpenAIServer, Reply
 
@@ -133,15 +133,15 @@ def test_a_reply_belongs_to_its_limit_and_says_that_it_was_cut_off(server: OpenA
         server.requests == [] and first.metadata.context_window == RecordedLLM(None, path, "m").metadata.context_window
     )
     cut = [first.chat([ChatMessage("Say")]), RecordedLLM(None, path, max_tokens=1).chat([ChatMessage("Say")])]
-    assert [ending_of(each) for each in cut] == ["length", "length"] and server.requests[0]["max_tokens"] == 1
+    assert [finish_reason(each) for each in cut] == ["length", "length"] and server.requests[0]["max_tokens"] == 1
     more = RecordedLLM(server.llm(max_tokens=7), path, max_tokens=9).chat([ChatMessage("Say")])
-    assert (more.message.content, ending_of(more)) == ("whole", "stop") and server.requests[1]["max_tokens"] == 9
+    assert (more.message.content, finish_reason(more)) == ("whole", "stop") and server.requests[1]["max_tokens"] == 9
 
 
 def test_without_a_file_replies_are_counted_all_the_same(server: OpenAIServer) -> None:
     server.script(Reply("one"))
     llm = RecordedLLM(server.llm(), None)
-    with spending() as spent:
+    with count_spending() as spent:
         assert str(llm.complete("1?")) == str(llm.complete("1?")) == "one"
     assert spent.calls == 2 and len(server.requests) == 1 and spent.prompt_tokens > 0
 
@@ -149,9 +149,9 @@ def test_without_a_file_replies_are_counted_all_the_same(server: OpenAIServer) -
 def test_what_is_replayed_is_accounted_as_it_was(server: OpenAIServer, tmp_path: Path) -> None:
     server.script(Reply("Dell Curry", delay=0.2))
     path = tmp_path / "replies.jsonl"
-    with spending() as first:
+    with count_spending() as first:
         RecordedLLM(server.llm(), path).complete("Who is the father?")
-    with spending() as outer, spending() as again:
+    with count_spending() as outer, count_spending() as again:
         replaying = RecordedLLM(None, path)
         replaying.complete("Who is the father?"), replaying.complete("Who is the father?")
     assert (first.calls, again.calls, outer.calls) == (1, 2, 0)

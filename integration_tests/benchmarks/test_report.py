@@ -13,9 +13,9 @@ import matplotlib
 import pytest
 import report
 from reporting import papers
-from reporting.plots import plotted
+from reporting.plots import draw_plots
 from reporting.results import Results
-from reporting.tables import published
+from reporting.tables import format_published
 from repository import BENCHMARKS
 
 from llama_index_gear.expansion.beam_search import BeamSearch
@@ -23,7 +23,7 @@ from llama_index_gear.expansion.beam_search import BeamSearch
 
 def test_the_committed_report_is_that_of_the_committed_results(tmp_path: Path) -> None:
     results = Results(BENCHMARKS / "results")
-    plots = list(plotted(results, tmp_path))
+    plots = list(draw_plots(results, tmp_path))
     assert report.report(results, plots) == (BENCHMARKS / "REPORT.md").read_text("utf-8"), "run report.py"
     committed = {path.stem for path in (BENCHMARKS / "plots").glob("*.svg")}
     assert committed == set(plots) and all((tmp_path / f"{name}.svg").stat().st_size > 5000 for name in plots)
@@ -248,7 +248,9 @@ def figures_of(table: Any) -> Iterator[str]:
     if isinstance(table, dict):
         table = tuple(table.values())
     if isinstance(table[0], float):
-        yield published([figure for figure in table if isinstance(figure, float)])  # calls are counted, an integer
+        yield format_published(
+            [figure for figure in table if isinstance(figure, float)]
+        )  # calls are counted, an integer
     else:
         for each in table:
             yield from figures_of(each)
@@ -264,14 +266,14 @@ def test_every_figure_of_the_papers_is_printed(tmp_path: Path) -> None:
 
 
 def test_without_results_there_are_only_the_papers(tmp_path: Path) -> None:
-    text = report.report(Results(tmp_path), list(plotted(Results(tmp_path), tmp_path / "plots")))
+    text = report.report(Results(tmp_path), list(draw_plots(Results(tmp_path), tmp_path / "plots")))
     assert "| GeAR | 19.0 / 35.6 | – | – |" in text and "- Files: none, not run." in text and ".svg" not in text
 
 
 def test_plots_are_drawn_from_the_figures(folder: Path) -> None:
-    names = list(plotted(Results(folder), folder / "plots"))
+    names = list(draw_plots(Results(folder), folder / "plots"))
     assert names == ["recall-by-hops", "recall-by-step", "tokens-by-step", "latency-by-size"]
     first = (folder / "plots" / "recall-by-hops.svg").read_bytes()
     assert b"hops" in first and b">GeAR (one step with one call)<" in first and b"no model, no synonyms" in first
-    list(plotted(Results(folder), folder / "plots"))
+    list(draw_plots(Results(folder), folder / "plots"))
     assert (folder / "plots" / "recall-by-hops.svg").read_bytes() == first

@@ -8,8 +8,8 @@ from itertools import product
 
 import pytest
 import report
-from harness.measures import compared
-from reporting.pages import BLOCKS, COSTS, fill, outside_markers
+from harness.measures import compare
+from reporting.pages import BLOCKS, COSTS, fill, remove_figures
 from reporting.results import EMBED, LLM_FILE, SHARED_FILES, Results
 from repository import BENCHMARKS
 
@@ -30,13 +30,13 @@ def test_every_marker_is_closed_and_every_table_is_on_one_page() -> None:
     text = "\n".join(PAGES.values())
     named = re.findall(r"<!-- figures: ([\w-]+) -->", text)
     assert sorted(named) == sorted(BLOCKS) and text.count("<!-- /figures -->") == len(named)
-    assert "<!--" not in "".join(outside_markers(page) for page in PAGES.values())
+    assert "<!--" not in "".join(remove_figures(page) for page in PAGES.values())
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_no_figure_of_a_result_is_written_by_hand(name: str) -> None:
     """No recall, no p, no interval stands outside the markers."""
-    by_hand = outside_markers(PAGES[name])
+    by_hand = remove_figures(PAGES[name])
     assert re.findall(r"\d+\.\d / \d+\.\d|\bp [=≥≤<>] ?\d|± ?\d|\d\.\d points", by_hand) == []
 
 
@@ -173,7 +173,7 @@ def test_shared_calls_of_a_small_model_are_cut_off_and_differ_by_no_more_than_ch
         one, several = (RESULTS.row(file, method) for file in SHARED_FILES.values())
         assert one is not None and several is not None
         shared_hits, single_hits = ([float(hit) for hit in row[f"hits@{cut}"]] for row in (several, one))
-        assert compared(shared_hits, single_hits).p_value >= 0.05
+        assert compare(shared_hits, single_hits).p_value >= 0.05
     replies = (BENCHMARKS / "replies" / "sample-minilm-qwen.jsonl").read_text("utf-8")
     shared = [reply for reply in map(json.loads, replies.splitlines()) if reply["prompt_tokens"] > 1_000]
     assert sum(reply["finish"] == "length" for reply in shared) > len(shared) / 2

@@ -24,34 +24,34 @@ def test_a_store_outlives_kills(tmp_path: Path) -> None:
 def test_what_is_not_as_it_must_be_is_noticed(tmp_path: Path) -> None:
     state = {3: 1, 4: 2}
     store = GeARVectorStore.from_path(tmp_path / "store", embed_model=soak.EMBED)
-    store.add([node for document, version in state.items() for node in soak.nodes_of(document, version)])
+    store.add([node for document, version in state.items() for node in soak.make_nodes(document, version)])
     store.close()
-    soak.checked(tmp_path / "store", state, None)
-    soak.checked(tmp_path / "store", {3: 1}, {"kind": "add", "documents": {"4": 2}})
+    soak.check_passages(tmp_path / "store", state, None)
+    soak.check_passages(tmp_path / "store", {3: 1}, {"kind": "add", "documents": {"4": 2}})
     for wrong in ({3: 1}, {3: 1, 4: 1}, {3: 1, 4: 2, 5: 1}):
         with pytest.raises(AssertionError):
-            soak.checked(tmp_path / "store", wrong, None)
+            soak.check_passages(tmp_path / "store", wrong, None)
     store = GeARVectorStore.from_path(tmp_path / "store", embed_model=soak.EMBED)
     store.client.delete(store.triple_collection_name, points_selector=[next(iter(triples_of(store)))])
     store.close()
     with pytest.raises(AssertionError):
-        soak.checked(tmp_path / "store", state, None)
+        soak.check_passages(tmp_path / "store", state, None)
 
 
 def test_what_is_left_to_mend_is_noticed(tmp_path: Path) -> None:
     """Passages that are gone while their triples are not, which looking at passages alone doesn't show."""
     store = GeARVectorStore.from_path(tmp_path / "store", embed_model=soak.EMBED)
-    store.add([*soak.nodes_of(3, 1), *soak.nodes_of(4, 2)])
-    assert soak.in_order(store).passages == 2 * soak.PASSAGES
+    store.add([*soak.make_nodes(3, 1), *soak.make_nodes(4, 2)])
+    assert soak.require_ok(store).passages == 2 * soak.PASSAGES
     gone, _ = store.client.scroll(store.collection_name, limit=100)
     store.client.delete(
         store.collection_name, points_selector=[point.id for point in gone if point.payload["version"] == 2]
     )
     store.close()
-    soak.checked(tmp_path / "store", {3: 1}, None)
+    soak.check_passages(tmp_path / "store", {3: 1}, None)
     store = GeARVectorStore.from_path(tmp_path / "store", embed_model=soak.EMBED)
     with pytest.raises(AssertionError, match="triples are left"):
-        soak.in_order(store)
+        soak.require_ok(store)
     store.close()
 
 
@@ -64,6 +64,6 @@ def test_a_torn_line_is_no_action(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     first = {"action": {"kind": "add", "documents": {"3": 1}}}
     path.write_text(f'{json.dumps(first)}\n{json.dumps({"seconds": 1, "mib": 2})}\n{{"action": {{"kind": "del', "utf-8")
-    assert soak.journal(path) == ({3: 1}, None, [{"kind": "add", "seconds": 1, "mib": 2}])
+    assert soak.read_journal(path) == ({3: 1}, None, [{"kind": "add", "seconds": 1, "mib": 2}])
     path.write_text(f"{json.dumps(first)}\n", "utf-8")
-    assert soak.journal(path) == ({}, first["action"], [])
+    assert soak.read_journal(path) == ({}, first["action"], [])

@@ -20,12 +20,12 @@ def test_two_workers_do_what_one_process_does(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=300)
     assert done.returncode == 0, done.stderr.decode()[-2000:]
-    from ray_extraction import embedding_model, sample
+    from ray_extraction import load_embedding_model, read_sample
 
-    embed_model = embedding_model()
+    embed_model = load_embedding_model()
     with_ray = GeARVectorStore.from_path(tmp_path / "ray", embed_model=embed_model)
     alone = GeARVectorStore.from_path(tmp_path / "alone", embed_model=embed_model)
-    nodes: list[TextNode] = sample()
+    nodes: list[TextNode] = read_sample()
     IngestionPipeline(transformations=[MentionTripleExtractor(), embed_model], vector_store=alone).run(nodes=nodes)
     assert done.stdout.decode().strip().endswith(str(alone.check()))
     assert contents(with_ray) == contents(alone)

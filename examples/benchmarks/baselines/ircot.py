@@ -1,11 +1,14 @@
 """IRCoT (Trivedi et al. 2023), to compare with: a chain of thought whose last sentence is the next query.
 
-Written from its paper: the question is searched for; then, in turn, the model adds one sentence to its thoughts from
-all passages so far, and that sentence is searched for, until one says "the answer is" or the steps are used up.
+It is written from the paper. The first query is the question. Then the model reads all passages so far and adds one
+sentence to its thoughts, and that sentence is the next query. This ends when a sentence says "the answer is", or when
+the steps are used up.
 
-What its authors' program does and this doesn't: no examples stand in the prompt (they are the data set's), the lists of
-the steps are fused by reciprocal rank fusion, for the model's eyes too (theirs are cut at 15 as they come, HippoRAG's
-version sorts by score, and scores of a hybrid base can't be compared from query to query).
+Differences from the authors' program:
+- The prompt has no examples, since the program's are from the data set.
+- The lists of the steps are fused by reciprocal rank fusion, also for the prompt. The program takes passages in the
+  order in which they come, up to 15. HippoRAG's version sorts by score, but a hybrid base's scores can't be compared
+  between queries.
 """
 
 from __future__ import annotations
@@ -35,18 +38,18 @@ looked up next. Write one sentence, and nothing else.
 Thoughts so far: {thoughts}
 Next sentence:"""
 )
-MOST_PASSAGES = 15  # that the model is shown (IRCoT §4)
+MAX_PASSAGES = 15  # in the prompt (IRCoT §4)
 _ANSWER = re.compile(r"\bthe answer is\b", re.IGNORECASE)
 
 
 class IRCoTRetriever(BaseRetriever):
-    """Retrieval and reasoning in turn.
+    """Retriever that searches and reasons in turn.
 
     Args:
-        base: searched at every step.
-        llm: thinks.
-        max_steps: searches at most. Default 4 (GeAR App. B.1).
-        similarity_top_k: passages to return. Default 10.
+        base: the retriever that is asked at every step.
+        llm: the model that writes the thoughts.
+        max_steps: maximum of searches. Default 4 (GeAR App. B.1).
+        similarity_top_k: number of passages to return. Default 10.
 
     """
 
@@ -61,8 +64,8 @@ class IRCoTRetriever(BaseRetriever):
         lists = [self._base.retrieve(query_bundle)]
         thoughts: list[str] = []
         while len(lists) < self._max_steps:
-            texts = [each.node.get_content(MetadataMode.LLM) for each in _fused(lists)[:MOST_PASSAGES]]
-            thought = first_sentence(
+            texts = [passage.node.get_content(MetadataMode.LLM) for passage in _fuse(lists)[:MAX_PASSAGES]]
+            thought = take_first_sentence(
                 self._llm.predict(
                     THOUGHT_PROMPT,
                     passages="\n\n".join(texts),
@@ -74,16 +77,16 @@ class IRCoTRetriever(BaseRetriever):
                 break
             thoughts.append(thought)
             lists.append(self._base.retrieve(thought))
-        return _fused(lists)[: self._top_k]
+        return _fuse(lists)[: self._top_k]
 
 
-def _fused(lists: Sequence[Sequence[NodeWithScore]]) -> list[NodeWithScore]:
-    nodes = {each.node_id: each.node for found in lists for each in found}
-    ranked = reciprocal_rank_fusion([[each.node_id for each in found] for found in lists])
+def _fuse(lists: Sequence[Sequence[NodeWithScore]]) -> list[NodeWithScore]:
+    nodes = {passage.node_id: passage.node for passages in lists for passage in passages}
+    ranked = reciprocal_rank_fusion([[passage.node_id for passage in passages] for passages in lists])
     return [NodeWithScore(node=nodes[node_id], score=score) for node_id, score in ranked]
 
 
-def first_sentence(text: str) -> str:
-    """The first sentence of a reply's first line."""
+def take_first_sentence(text: str) -> str:
+    """Return the first sentence of a reply's first line."""
     lines = text.strip().splitlines()
     return split_by_sentence_tokenizer()(lines[0])[0].strip() if lines else ""

@@ -1,10 +1,10 @@
-"""From passages to a short answer, the same way for every method, so that only what was found makes the difference.
+"""Short answers from passages. Every method answers in the same way, so that only its passages make a difference.
 
 Retrievers, GeAR, IRCoT and the bounds: one call of the model with the first five passages (GeAR §6.2), or with the
-question alone if there are none. Two agents answer through their own query engine with the same instructions, since
-they answer from something else than passages: T²RAG from what it resolved, an external graph's agent from the kept
-passages, numbered, and the gist. The prompt says what to do and names nothing else: a small model that is told what not
-to write, or offered "yes" and "no", writes just that.
+question alone if there are none. Two agents answer from more than passages, and so through their own query engine, with
+the same instructions: T²RAG from the triples that it resolved, an external graph's agent from the kept passages,
+numbered, and the gist. The prompt only says what to do: a small model that is told what not to write, or is offered
+"yes" and "no", writes just that.
 """
 
 from __future__ import annotations
@@ -50,28 +50,36 @@ _LABEL = re.compile(r"^\s*(?:(?:final|shortest)\s+)?answer\s*:\s*", re.IGNORECAS
 Agent = ExternalGeARRetriever | T2RAGRetriever
 
 
-def answered(llm: LLM, question: str, found: Sequence[NodeWithScore]) -> str:
-    """The model's answer from the first passages, or from nothing."""
-    if not found:
-        return final(llm.predict(CLOSED_BOOK_PROMPT, query_str=question))
-    texts = [each.node.get_content(MetadataMode.LLM) for each in found[:TOP_K]]
-    return final(llm.predict(ANSWER_PROMPT, context_str="\n\n".join(texts), query_str=question))
+def answer_from_passages(llm: LLM, question: str, passages: Sequence[NodeWithScore]) -> str:
+    """Ask the model for an answer from the first five passages, or without passages if there are none."""
+    if not passages:
+        return clean_answer(llm.predict(CLOSED_BOOK_PROMPT, query_str=question))
+    texts = [passage.node.get_content(MetadataMode.LLM) for passage in passages[:TOP_K]]
+    return clean_answer(llm.predict(ANSWER_PROMPT, context_str="\n\n".join(texts), query_str=question))
 
 
-def agent_answered(
+def answer_with_agent(
     llm: LLM, agent: Agent, bundle: QueryBundle, when_found: Callable[[], None]
 ) -> tuple[str, list[NodeWithScore], Trace]:
-    """The answer of the agent's own engine, the passages, and the trace; `when_found` is called between the two."""
+    """Return the answer of the agent's own engine, the passages, and the trace.
+
+    Args:
+        llm: the model that answers from nothing if the agent finds no passage.
+        agent: the agent that is asked.
+        bundle: the question, with its embedding.
+        when_found: called when the passages are found, before the answer is written.
+
+    """
     kind = T2RAGQueryEngine if isinstance(agent, T2RAGRetriever) else GeARQueryEngine
-    engine: Any = kind(agent, text_qa_template=ANSWER_PROMPT, node_postprocessors=[Found(when_found)])  # type: ignore[arg-type]
+    engine: Any = kind(agent, text_qa_template=ANSWER_PROMPT, node_postprocessors=[FoundSignal(when_found)])  # type: ignore[arg-type]
     response, trace = engine.query_with_trace(bundle)
-    if not response.source_nodes:  # the engine has nothing to write an answer from
-        return answered(llm, bundle.query_str, []), [], trace
-    return final(str(response)), response.source_nodes, trace
+    if not response.source_nodes:  # the engine writes no answer without passages
+        return answer_from_passages(llm, bundle.query_str, []), [], trace
+    return clean_answer(str(response)), response.source_nodes, trace
 
 
-class Found(BaseNodePostprocessor):
-    """Leaves the passages as they are, and says that they are found."""
+class FoundSignal(BaseNodePostprocessor):
+    """Postprocessor that calls a function when the passages are found, and leaves them as they are."""
 
     _when_found: Callable[[], None] = PrivateAttr()
 
@@ -86,7 +94,7 @@ class Found(BaseNodePostprocessor):
         return nodes
 
 
-def final(reply: str) -> str:
-    """A reply's first line, without a label, marks of passages, and quotation marks around it."""
+def clean_answer(reply: str) -> str:
+    """Return a reply's first line, without its label, the numbers of passages, and surrounding quotation marks."""
     lines = [line for line in _LABEL.sub("", reply).splitlines() if line.strip()]
     return _MARKS.sub("", lines[0]).strip().strip("\"'“”*").strip() if lines else ""

@@ -1,4 +1,4 @@
-"""An embedding model that remembers on disk what it has embedded, so that a benchmark can be repeated for nothing."""
+"""An embedding model with a cache on disk, so that a repeated benchmark embeds nothing anew."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CachedEmbedding(BaseEmbedding):
     """`embed_model` behind a SQLite file; key = SHA-256 of (model name, kind of text, text).
 
     Args:
-        embed_model: the model that embeds what the file doesn't hold yet.
+        embed_model: the model that embeds the texts that the file doesn't hold yet.
         path: the SQLite file; made if absent. Every batch is committed, so a killed run loses one batch at most.
 
     """
@@ -37,34 +37,36 @@ class CachedEmbedding(BaseEmbedding):
         self._db.execute("CREATE TABLE IF NOT EXISTS embedding (key BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID")
         self._lock = threading.Lock()
 
-    def _key(self, kind: str, text: str) -> bytes:
+    def _make_key(self, kind: str, text: str) -> bytes:
         return hashlib.sha256(f"{self.model_name}\0{kind}\0{text}".encode()).digest()
 
-    def _cached(self, kind: str, texts: Sequence[str], embed: Embed) -> list[list[float]]:
+    def _embed_missing(self, kind: str, texts: Sequence[str], embed: Embed) -> list[list[float]]:
         with self._lock:
-            keys = [self._key(kind, text) for text in texts]
-            found: dict[bytes, list[float]] = {}
+            keys = [self._make_key(kind, text) for text in texts]
+            vectors: dict[bytes, list[float]] = {}
             for key in keys:
                 row = self._db.execute("SELECT vector FROM embedding WHERE key = ?", (key,)).fetchone()
                 if row is not None:
-                    found[key] = np.frombuffer(row[0], dtype=np.float32).tolist()
-            missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
+                    vectors[key] = np.frombuffer(row[0], dtype=np.float32).tolist()
+            missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in vectors}
             if missing:
                 for key, vector in zip(missing, embed(list(missing.values())), strict=True):
                     stored = np.asarray(vector, dtype=np.float32)
                     self._db.execute("INSERT OR REPLACE INTO embedding VALUES (?, ?)", (key, stored.tobytes()))
-                    found[key] = stored.tolist()
+                    vectors[key] = stored.tolist()
                 self._db.commit()
-            return [found[key] for key in keys]
+            return [vectors[key] for key in keys]
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
-        return self._cached("text", texts, self._model._get_text_embeddings)
+        return self._embed_missing("text", texts, self._model._get_text_embeddings)
 
     def _get_text_embedding(self, text: str) -> list[float]:
         return self._get_text_embeddings([text])[0]
 
     def _get_query_embedding(self, query: str) -> list[float]:
-        return self._cached("query", [query], lambda texts: [self._model._get_query_embedding(t) for t in texts])[0]
+        return self._embed_missing(
+            "query", [query], lambda texts: [self._model._get_query_embedding(text) for text in texts]
+        )[0]
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
         return self._get_query_embedding(query)

@@ -13,7 +13,7 @@ METHODS = "bm25,dense,hybrid,bm25+naive,dense+naive,hybrid+naive"
 
 
 def number_or_file(value: str) -> float | Path:
-    """A number, or else the name of a file."""
+    """Parse a number, or else the name of a file."""
     try:
         return float(value)
     except ValueError:
@@ -21,21 +21,21 @@ def number_or_file(value: str) -> float | Path:
 
 
 def a_share(value: str) -> float:
-    """A part of something: more than nothing, at most all of it."""
+    """Parse a share: a number above 0 and at most 1."""
     if not 0 < (number := float(value)) <= 1:
         raise argparse.ArgumentTypeError(f"{value} is not above 0 and at most 1")
     return number
 
 
 def at_least_one(value: str) -> int:
-    """A number of things that there must be one of."""
+    """Parse a whole number of at least 1."""
     if (number := int(value)) < 1:
         raise argparse.ArgumentTypeError(f"{value} is below 1")
     return number
 
 
-def parser(description: str | None = None) -> argparse.ArgumentParser:
-    """The command line."""
+def build_parser(description: str | None = None) -> argparse.ArgumentParser:
+    """Build the parser of the command line; its options include every field of `Settings`."""
     result = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = result.add_argument
     add("--data", type=Path, required=True, help="folder with the corpus, questions and triples")
@@ -88,14 +88,14 @@ def parser(description: str | None = None) -> argparse.ArgumentParser:
     return result
 
 
-def arguments_of_this_run(description: str | None) -> argparse.Namespace:
-    """What the command line says.
+def parse_arguments(description: str | None) -> argparse.Namespace:
+    """Parse the command line.
 
     Raises:
-        SystemExit: it says what doesn't go together.
+        SystemExit: an option is unknown, or options contradict one another.
 
     """
-    arguments = parser(description)
+    arguments = build_parser(description)
     options = arguments.parse_args()
     if options.llm != "openai" and (options.answers or options.triples == "llm"):
         arguments.error("--answers and --triples llm need a model: --llm openai")

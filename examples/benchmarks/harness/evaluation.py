@@ -1,4 +1,4 @@
-"""A method asked all questions: what it finds at each cut, what it takes, and how it compares with another."""
+"""The evaluation of a method on all questions: its recall at each cut, its costs, and its comparison with another."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from typing import Any
 from llama_index.core.schema import QueryBundle
 from tqdm import tqdm
 
-from harness.answers import agent_answered, answered
+from harness.answers import answer_from_passages, answer_with_agent
 from harness.data import Dataset, Question
-from harness.measures import compared, corrected, exact_match, f1, interval, recall
+from harness.measures import compare, correct_p_values, exact_match, f1, interval, recall
 from harness.methods import Workbench
-from harness.settings import BOUNDS, CUTS, MODES, Settings, is_of_one_list, parts_of
-from harness.usage import Spent, spending
+from harness.settings import BOUNDS, CUTS, MODES, Settings, makes_one_list, split_method
+from harness.usage import Spent, count_spending
 from llama_index_gear import ExternalGeARRetriever, GeARRetriever, T2RAGRetriever, Trace
 
-RECALLS = (2, *CUTS)  # at 2, the first of the list for 5: no hypothesis of its own
-TIMED = 10  # the cut whose times and answers count, where they depend on it
+RECALLS = (2, *CUTS)  # the recall at 2 is of the list for 5, and is not tested by itself
+TIMED = 10  # the cut at which times and answers are taken, where they depend on the cut
 DIGITS = string.digits + string.ascii_lowercase
 DENSITIES = (9, 11, 13)  # triples a gold passage, as GeAR groups them (Table 11)
 DENSITY_NAMES = ("<9", "9-11", "11-13", ">=13")
 
 
 class NoResultError(RuntimeError):
-    """An agent ended early since a model or a store failed: nothing that is worth a figure."""
+    """An agent ended early since a model or a store failed, so that its figures would mean nothing."""
 
 
 @dataclass
 class Outcome:
-    """One question with one method."""
+    """The outcome of one question with one method."""
 
     ids: list[str]
     seconds: float
@@ -58,23 +58,23 @@ class Row:
 
     @property
     def name(self) -> str:
-        """The method, and what is set otherwise than in the rest of the run."""
+        """The method, with the settings that differ from the rest of the run."""
         changed = ",".join(f"{name}={value}" for name, value in self.swept.items())
         return f"{self.method}[{changed}]" if changed else self.method
 
 
-def rows_of(methods: Sequence[str], settings: Settings, sweeps: Sequence[str]) -> Iterator[Row]:
-    """Each method as it is set, then, setting by setting, with each other swept value of those that it has.
+def build_rows(methods: Sequence[str], settings: Settings, sweeps: Sequence[str]) -> Iterator[Row]:
+    """Yield a row for each method, and one for each swept value of a setting that the method has.
 
     Raises:
-        SystemExit: a sweep that isn't `name=value,value,…`, or a setting that is not to be had.
+        SystemExit: a sweep isn't `name=value,value,…`, or no method has its setting.
 
     """
     for sweep in sweeps:
         if not any(Settings.applies(sweep.partition("=")[0], method) for method in methods):
             raise SystemExit(f"--sweep {sweep}: no method has it")
     for method in methods:
-        parts_of(method)
+        split_method(method)
         yield Row(method, settings)
         for sweep in sweeps:
             name, equals, values = sweep.partition("=")
@@ -82,47 +82,50 @@ def rows_of(methods: Sequence[str], settings: Settings, sweeps: Sequence[str]) -
                 raise SystemExit(f"--sweep wants NAME=VALUE,VALUE,…, not {sweep!r}")
             for value in values.split(",") if Settings.applies(name, method) else ():
                 try:
-                    changed = settings.swept(name, value)
+                    changed = settings.with_value(name, value)
                 except ValueError as error:
                     raise SystemExit(f"--sweep: {error}") from error
-                if changed.of(method) != settings.of(method):
+                if changed.with_defaults_of(method) != settings.with_defaults_of(method):
                     yield Row(method, changed, {name: value})
 
 
-def asked(row: Row, cut: int, questions: Sequence[Question], bench: Workbench, options: Namespace) -> list[Outcome]:
-    """All questions, by one retriever, `--workers` at a time; answered once, at 10 or for all cuts.
+def ask_questions(
+    row: Row, cut: int, questions: Sequence[Question], bench: Workbench, options: Namespace
+) -> list[Outcome]:
+    """Ask one retriever all questions, `--workers` at a time. Answers are written once, at the cut 10 or for all cuts.
 
     Raises:
         NoResultError: an agent ended early since a model or a store failed.
 
     """
-    with_answers = options.answers and (cut == TIMED or is_of_one_list(row.method, row.settings))
+    with_answers = options.answers and (cut == TIMED or makes_one_list(row.method, row.settings))
     retriever = bench.retriever(row.method, cut, row.settings)
 
     def ask(question: Question) -> Outcome:
         answer, trace, ends = "", None, []
-        with spending() as spent:
+        with count_spending() as spent:
             start = time.perf_counter()
             embedding = bench.store.embed_model.get_query_embedding(question.question)
             bundle = QueryBundle(question.question, embedding=embedding)
 
-            def found_them() -> None:
+            def note_found() -> None:
                 ends.append((time.perf_counter() - start, spent + Spent()))
 
             if with_answers and isinstance(retriever, ExternalGeARRetriever | T2RAGRetriever):
-                answer, found, trace = agent_answered(bench.llm, retriever, bundle, found_them)  # type: ignore[arg-type]
+                answer, passages, trace = answer_with_agent(bench.llm, retriever, bundle, note_found)  # type: ignore[arg-type]
             else:
                 if isinstance(retriever, GeARRetriever | ExternalGeARRetriever | T2RAGRetriever):
-                    found, trace = retriever.retrieve_with_trace(bundle)
+                    passages, trace = retriever.retrieve_with_trace(bundle)
                 else:
-                    found = retriever.retrieve(bundle)
-                found_them()
+                    passages = retriever.retrieve(bundle)
+                note_found()
                 if with_answers:
-                    answer = answered(bench.llm, question.question, found)  # type: ignore[arg-type]
+                    answer = answer_from_passages(bench.llm, question.question, passages)  # type: ignore[arg-type]
         if trace is not None and trace.stopped.startswith("failed"):
             raise NoResultError(f"{row.name}, question {question.id!r}: {trace.stopped}")
         seconds, before = ends[0]
-        return Outcome([each.node.node_id for each in found][:cut], seconds, before, spent - before, answer, trace)
+        ids = [passage.node.node_id for passage in passages][:cut]
+        return Outcome(ids, seconds, before, spent - before, answer, trace)
 
     with ThreadPoolExecutor(options.workers) as pool:
         title = f"{row.name} @{cut}"
@@ -130,45 +133,55 @@ def asked(row: Row, cut: int, questions: Sequence[Question], bench: Workbench, o
 
 
 def measure(row: Row, questions: Sequence[Question], bench: Workbench, options: Namespace) -> dict[str, Any]:
-    """A row of the results: what a method finds at each cut, and what it takes."""
-    of_one_list = is_of_one_list(row.method, row.settings)
+    """Measure a row of the results: a method's recall at each cut, and its costs."""
+    of_one_list = makes_one_list(row.method, row.settings)
     outcomes: dict[int, list[Outcome]] = {}
     for cut in reversed(CUTS):
-        outcomes[cut] = outcomes[CUTS[-1]] if of_one_list and outcomes else asked(row, cut, questions, bench, options)
+        outcomes[cut] = (
+            outcomes[CUTS[-1]] if of_one_list and outcomes else ask_questions(row, cut, questions, bench, options)
+        )
     outcomes[RECALLS[0]] = outcomes[CUTS[0]]
     recalls = {
-        cut: [recall(each.ids, question.gold, cut) for each, question in zip(outcomes[cut], questions, strict=True)]
+        cut: [
+            recall(outcome.ids, question.gold, cut) for outcome, question in zip(outcomes[cut], questions, strict=True)
+        ]
         for cut in RECALLS
     }
     timed = outcomes[TIMED]
     result = {
         "method": row.name,
         **({"swept": row.swept} if row.swept else {}),
-        **{f"recall@{cut}": _percent(recalls[cut]) for cut in RECALLS},
+        **{f"recall@{cut}": _to_percent(recalls[cut]) for cut in RECALLS},
         **{f"interval@{cut}": [round(100 * end, 1) for end in interval(recalls[cut])] for cut in RECALLS},
-        **times(timed, row.method),
-        **costs([each.spent for each in timed], "", options),
+        **summarize_times(timed, row.method),
+        **summarize_costs([outcome.spent for outcome in timed], "", options),
     }
-    if traces := [each.trace for each in timed if each.trace is not None]:
+    if traces := [outcome.trace for outcome in timed if outcome.trace is not None]:
         result["steps"] = round(statistics.fmean(len(trace.steps) for trace in traces), 2)
         result["stopped"] = dict(Counter(trace.stopped for trace in traces).most_common())
-        result["unread_replies"] = sum("reply" in each for t in traces for step in t.steps for each in step.problems)
+        result["unread_replies"] = sum(
+            "reply" in problem for trace in traces for step in trace.steps for problem in step.problems
+        )
     scores: dict[str, Sequence[float]] = {f"recall@{cut}": recalls[cut] for cut in RECALLS}
     if options.answers:
-        pairs = [(each.answer, question.answers) for each, question in zip(timed, questions, strict=True)]
+        pairs = [(outcome.answer, question.answers) for outcome, question in zip(timed, questions, strict=True)]
         for name, score in (("em", exact_match), ("f1", f1)):
             scores[name] = [score(*pair) for pair in pairs]
-            result[name] = _percent(scores[name])
+            result[name] = _to_percent(scores[name])
             result[f"{name}_interval"] = [round(100 * end, 1) for end in interval(scores[name])]
-        result.update(costs([each.answering for each in timed], "answer_", options))
+        result.update(summarize_costs([outcome.answering for outcome in timed], "answer_", options))
     hops = [question.hops for question in questions]
-    triples = [_density(question, bench.dataset) for question in questions]
-    result["by_hops"] = {str(n): _group([h == n for h in hops], scores) for n in sorted(set(hops)) if n}
+    triples = [_count_triples(question, bench.dataset) for question in questions]
+    result["by_hops"] = {
+        str(number): _summarize_group([count == number for count in hops], scores)
+        for number in sorted(set(hops))
+        if number
+    }
     result["by_triples"] = {
-        name: _group([low <= density < high for density in triples], scores)
+        name: _summarize_group([low <= density < high for density in triples], scores)
         for name, low, high in zip(DENSITY_NAMES, (0, *DENSITIES), (*DENSITIES, math.inf), strict=True)
     }
-    # How many gold passages each question found, a digit (a letter from ten on) a question.
+    # One character a question: the number of gold passages found, as a digit, or a letter from ten on.
     for cut in RECALLS:
         result[f"hits@{cut}"] = "".join(
             DIGITS[round(share * len(set(question.gold)))]
@@ -179,22 +192,22 @@ def measure(row: Row, questions: Sequence[Question], bench: Workbench, options: 
     return result
 
 
-def times(outcomes: Sequence[Outcome], method: str) -> dict[str, float]:
-    """Milliseconds a question, each a median of its own; the model's as it took when it first replied."""
-    wall = [each.seconds - each.spent.waited_seconds + each.spent.llm_seconds for each in outcomes]
-    embedding = [each.spent.embedding_seconds for each in outcomes]
-    total = [whole - its for whole, its in zip(wall, embedding, strict=True)]
-    others = [each.spent.llm_seconds + each.spent.base_seconds for each in outcomes]
-    graph = [0.0 if method in MODES else taken - its for taken, its in zip(total, others, strict=True)]
-    several = {"": total, "graph_": graph, "embedding_": embedding, "wall_": wall}
-    return {f"{name}ms_per_query": round(1000 * statistics.median(each), 2) for name, each in several.items()}
+def summarize_times(outcomes: Sequence[Outcome], method: str) -> dict[str, float]:
+    """Return medians of the milliseconds a question. A recorded reply counts with the time of the first call."""
+    wall = [outcome.seconds - outcome.spent.waited_seconds + outcome.spent.llm_seconds for outcome in outcomes]
+    embedding = [outcome.spent.embedding_seconds for outcome in outcomes]
+    total = [seconds - part for seconds, part in zip(wall, embedding, strict=True)]
+    others = [outcome.spent.llm_seconds + outcome.spent.base_seconds for outcome in outcomes]
+    graph = [0.0 if method in MODES else seconds - part for seconds, part in zip(total, others, strict=True)]
+    by_kind = {"": total, "graph_": graph, "embedding_": embedding, "wall_": wall}
+    return {f"{kind}ms_per_query": round(1000 * statistics.median(times), 2) for kind, times in by_kind.items()}
 
 
-def costs(spent: Sequence[Spent], prefix: str, options: Namespace) -> dict[str, Any]:
-    """Means a question; nothing where no model was called."""
-    if not any(each.calls for each in spent):
+def summarize_costs(spent: Sequence[Spent], prefix: str, options: Namespace) -> dict[str, Any]:
+    """Return the mean costs of a question, or nothing if no model was called."""
+    if not any(account.calls for account in spent):
         return {}
-    means = {name: statistics.fmean(getattr(each, name) for each in spent) for name in asdict(spent[0])}
+    means = {name: statistics.fmean(getattr(account, name) for account in spent) for name in asdict(spent[0])}
     prompt, completion = means["prompt_tokens"], means["completion_tokens"]
     result = {
         "calls": round(means["calls"], 2),
@@ -209,27 +222,36 @@ def costs(spent: Sequence[Spent], prefix: str, options: Namespace) -> dict[str, 
 
 
 def usd(prompt_tokens: float, completion_tokens: float, price: Sequence[float]) -> float:
-    """What so many tokens cost, by the US dollars that a million prompt and completion tokens cost."""
+    """Return the price of tokens in US dollars.
+
+    Args:
+        prompt_tokens: number of prompt tokens.
+        completion_tokens: number of completion tokens.
+        price: US dollars of a million prompt tokens, and of a million completion tokens.
+
+    """
     return (prompt_tokens * price[0] + completion_tokens * price[1]) / 1_000_000
 
 
-def _percent(values: Sequence[float]) -> float:
+def _to_percent(values: Sequence[float]) -> float:
     return round(100 * statistics.fmean(values), 2)
 
 
-def _density(question: Question, dataset: Dataset) -> float:
+def _count_triples(question: Question, dataset: Dataset) -> float:
+    """Return the mean number of triples of a question's gold passages."""
     return statistics.fmean(len(dataset.triples.get(gold, ())) for gold in question.gold)
 
 
-def _group(chosen: Sequence[bool], scores: dict[str, Sequence[float]]) -> dict[str, Any]:
+def _summarize_group(chosen: Sequence[bool], scores: dict[str, Sequence[float]]) -> dict[str, Any]:
+    """Return the number and the mean scores of the chosen questions."""
     if not any(chosen):
         return {"questions": 0}
-    means = {name: _percent(list(compress(values, chosen))) for name, values in scores.items()}
+    means = {name: _to_percent(list(compress(values, chosen))) for name, values in scores.items()}
     return {"questions": sum(chosen), **means}
 
 
-def comparisons(results: list[dict[str, Any]], questions: Sequence[Question], against: str | None) -> None:
-    """Write into each result, bounds apart, how it compares with the one it is measured against."""
+def add_comparisons(results: list[dict[str, Any]], questions: Sequence[Question], against: str | None) -> None:
+    """Add to each result, bounds apart, its comparison with the result that it is measured against."""
     known = {result["method"]: result for result in results if result["method"] not in BOUNDS}
     sizes = [len(set(question.gold)) for question in questions]
     gains, p_values = [], []
@@ -241,23 +263,23 @@ def comparisons(results: list[dict[str, Any]], questions: Sequence[Question], ag
             continue
         result["against"] = other["method"]
         for cut in CUTS:
-            mine, its = (
-                [int(hits, 36) / size for hits, size in zip(each[f"hits@{cut}"], sizes, strict=True)]
-                for each in (result, other)
+            recalls, other_recalls = (
+                [int(hits, 36) / size for hits, size in zip(row[f"hits@{cut}"], sizes, strict=True)]
+                for row in (result, other)
             )
-            test = compared(mine, its)
+            test = compare(recalls, other_recalls)
             result[f"gain@{cut}"] = {
                 "points": round(100 * test.difference, 2),
                 "interval": [round(100 * test.low, 1), round(100 * test.high, 1)],
-                "p": _two_digits(test.p_value),
+                "p": _round_to_two_digits(test.p_value),
                 "wins": test.wins,
                 "losses": test.losses,
             }
             gains.append(result[f"gain@{cut}"])
             p_values.append(test.p_value)
-    for gain, p_value in zip(gains, corrected(p_values), strict=True):
-        gain["p_corrected"] = _two_digits(p_value)
+    for gain, p_value in zip(gains, correct_p_values(p_values), strict=True):
+        gain["p_corrected"] = _round_to_two_digits(p_value)
 
 
-def _two_digits(p_value: float) -> float:
+def _round_to_two_digits(p_value: float) -> float:
     return float(f"{p_value:.1e}")

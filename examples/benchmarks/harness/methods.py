@@ -1,4 +1,4 @@
-"""Retrievers by the names of methods (`settings.py`), over one store."""
+"""Retrievers over one store, by the names of methods (`settings.py`)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from harness.settings import (
     MODES,
     OF_AGENTS,
     Settings,
-    parts_of,
+    split_method,
 )
 from harness.stand_in_readers import READERS, StandIn
 from harness.usage import TimedRetriever
@@ -48,18 +48,18 @@ from llama_index_gear import (
 
 
 class Fixed(BaseRetriever):
-    """Finds, for each question, what it is told: a bound."""
+    """Retriever that returns given passages for each question: a bound."""
 
-    def __init__(self, found: Mapping[str, Sequence[BaseNode]]) -> None:
+    def __init__(self, passages: Mapping[str, Sequence[BaseNode]]) -> None:
         super().__init__()
-        self._found = found
+        self._passages = passages
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return [NodeWithScore(node=node) for node in self._found.get(query_bundle.query_str, [])]
+        return [NodeWithScore(node=node) for node in self._passages.get(query_bundle.query_str, [])]
 
 
 class First(BaseRetriever):
-    """The first passages of another retriever's."""
+    """Retriever that returns the first passages of another retriever."""
 
     def __init__(self, retriever: BaseRetriever, top_k: int) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class First(BaseRetriever):
 
 
 def to_nodes(dataset: Dataset, with_triples: bool) -> list[BaseNode]:
-    """One node a passage; the title stands above the text, as in HippoRAG's and GeAR's corpora."""
+    """Make a node of each passage. The title stands above the text, as in HippoRAG's and GeAR's corpora."""
     nodes: list[BaseNode] = []
     for passage in dataset.passages:
         node = TextNode(
@@ -87,14 +87,14 @@ def to_nodes(dataset: Dataset, with_triples: bool) -> list[BaseNode]:
 
 @dataclass
 class Workbench:
-    """What methods are made of.
+    """The data, store and model from which methods' retrievers are made.
 
     Attributes:
-        dataset: passages, questions, triples.
-        store: the passages and triples, ingested.
+        dataset: the passages, questions and triples.
+        store: the store with the ingested passages and triples.
         nodes: the passages as they were ingested.
-        llm: the language model, a stand-in for its reading, or None.
-        scratch: a folder for external graphs.
+        llm: the language model, a stand-in reader, or None.
+        scratch: the folder for external graphs.
 
     """
 
@@ -107,18 +107,23 @@ class Workbench:
     _hipporags: dict[tuple[str, float], HippoRAGRetriever] = field(default_factory=dict)
 
     def retriever(self, method: str, cut: int, settings: Settings) -> BaseRetriever:
-        """The retriever of a method, for a recall cut.
+        """Make the retriever of a method, for a recall cut.
 
         Raises:
             SystemExit: there is no such method.
 
         """
-        base, expansion, extra = parts_of(method)
-        settings = settings.of(method)
+        base, expansion, extra = split_method(method)
+        settings = settings.with_defaults_of(method)
         if method in BOUNDS:
-            known = {node.node_id: node for node in self.nodes} if method == "gold" else {}
-            return Fixed({q.question: [known[g] for g in q.gold if g in known] for q in self.dataset.questions})
-        shared = self._shared(cut, settings, extra)
+            nodes = {node.node_id: node for node in self.nodes} if method == "gold" else {}
+            return Fixed(
+                {
+                    question.question: [nodes[node_id] for node_id in question.gold if node_id in nodes]
+                    for question in self.dataset.questions
+                }
+            )
+        shared = self._collect_settings(cut, settings, extra)
         if expansion == "t2rag":
             return T2RAGRetriever(
                 self.store,
@@ -129,24 +134,24 @@ class Workbench:
                 expand=shared["beam_search"] if settings.expand else None,
             )
         if not expansion:
-            return self._base(base, cut, settings)
-        start = self._base(base, settings.base_top_k or cut, settings)
+            return self._make_base(base, cut, settings)
+        start = self._make_base(base, settings.base_top_k or cut, settings)
         if expansion == "naive":
             return NaiveGERetriever(self.store, start, **shared)
         if expansion == "ircot":
             return IRCoTRetriever(start, self.llm, max_steps=settings.max_steps, similarity_top_k=cut)  # type: ignore[arg-type]
-        return self._reading(expansion, start, settings, shared)
+        return self._make_reading(expansion, start, settings, shared)
 
-    def _shared(self, cut: int, settings: Settings, extra: str) -> dict[str, Any]:
+    def _collect_settings(self, cut: int, settings: Settings, extra: str) -> dict[str, Any]:
         names = ("scorer", "diversity", "beam_size", "beam_length", "neighbors", "gamma")
         shared: dict[str, Any] = {"beam_search": BeamSearch(**{name: getattr(settings, name) for name in names})}
         if extra == "pagerank":
             shared["pagerank"] = LocalPageRank(epsilon=settings.epsilon)
         if extra == "external":
-            shared["graph"] = self._graph(settings)
+            shared["graph"] = self._get_graph(settings)
         return {"similarity_top_k": cut, **shared}
 
-    def _reading(
+    def _make_reading(
         self, expansion: str, start: BaseRetriever, settings: Settings, shared: dict[str, Any]
     ) -> BaseRetriever:
         shared = {**shared, "base_retriever": start, "llm": self.llm, "link_top_k": settings.link_top_k}
@@ -169,10 +174,10 @@ class Workbench:
         for graph in self._graphs.values():
             graph.close()
 
-    def _base(self, name: str, top_k: int, settings: Settings) -> BaseRetriever:
+    def _make_base(self, name: str, top_k: int, settings: Settings) -> BaseRetriever:
         base: BaseRetriever
         if name in HIPPORAG:
-            return First(self._hipporag(name, settings.fact_weight), top_k)
+            return First(self._get_hipporag(name, settings.fact_weight), top_k)
         if name == "rank-bm25":
             base = RankBM25Retriever(self.nodes, similarity_top_k=top_k)
         elif name == "rank-hybrid":  # LlamaIndex's own fusion of rank-bm25 and dense
@@ -191,7 +196,7 @@ class Workbench:
     def _index(self) -> VectorStoreIndex:
         return VectorStoreIndex.from_vector_store(self.store, embed_model=self.store.embed_model)
 
-    def _hipporag(self, name: str, fact_weight: float) -> HippoRAGRetriever:
+    def _get_hipporag(self, name: str, fact_weight: float) -> HippoRAGRetriever:
         key = (name, fact_weight)
         if key not in self._hipporags:
             self._hipporags[key] = HippoRAGRetriever(
@@ -204,10 +209,10 @@ class Workbench:
             )
         return self._hipporags[key]
 
-    def _graph(self, settings: Settings) -> ExternalTripleStore:
+    def _get_graph(self, settings: Settings) -> ExternalTripleStore:
         key = (settings.graph, settings.graph_share)
         if key not in self._graphs:
-            triples = sorted({Triple(*s) for several in self.dataset.triples.values() for s in several}, key=str)
+            triples = sorted({Triple(*slots) for facts in self.dataset.triples.values() for slots in facts}, key=str)
             random.Random(0).shuffle(triples)
             self._graphs[key] = ExternalTripleStore.from_path(
                 self.scratch / "-".join(map(str, key)), embed_model=self.store.embed_model, dense=key[0] == "dense"
@@ -217,19 +222,19 @@ class Workbench:
 
 
 def check_needs(method: str, dataset: Dataset, llm: str, triples: str) -> None:
-    """See to it that there is what a method needs, before anything is measured.
+    """Check, before anything is measured, that a method has the language model and the triples that it needs.
 
     Args:
-        method: its name.
+        method: the method's name.
         dataset: the data as loaded.
-        llm: what `--llm` is.
-        triples: what `--triples` is.
+        llm: the value of `--llm`.
+        triples: the value of `--triples`.
 
     Raises:
         SystemExit: there is no such method; it needs a language model, one that does more than read, or triples.
 
     """
-    base, expansion, extra = parts_of(method)
+    base, expansion, extra = split_method(method)
     is_asking = expansion in ("sync", *OF_AGENTS) or base.endswith("-filter")
     if is_asking and llm == "none":
         raise SystemExit(f"{method} needs a language model: --llm")
@@ -238,5 +243,6 @@ def check_needs(method: str, dataset: Dataset, llm: str, triples: str) -> None:
         raise SystemExit(f"{method} needs a language model that does more than read: --llm openai")
     if (base in HIPPORAG or expansion not in ("", "ircot")) and triples == "file" and not dataset.triples:
         raise SystemExit(f"{method} needs triples: triples.jsonl, or --triples offline")
-    if llm == "recorded" and expansion and (silent := [q.id for q in dataset.questions if q.id not in dataset.reader]):
+    silent = [question.id for question in dataset.questions if question.id not in dataset.reader]
+    if llm == "recorded" and expansion and silent:
         raise SystemExit(f"reader.jsonl says nothing of {len(silent)} questions, {silent[0]!r} among them")

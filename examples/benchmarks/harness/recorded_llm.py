@@ -1,4 +1,4 @@
-"""A language model whose replies are kept on disk: a run that was killed goes on, and others replay it for nothing."""
+"""A language model whose replies are kept on disk, so that a killed run goes on and any run can be replayed."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _START = b'{"key": "'
 
 
 class NotRecordedError(LookupError):
-    """A replay asked for something that was never asked before."""
+    """A replay's prompt has no recorded reply."""
 
 
 class Reply(TypedDict):
-    """A line of the file."""
+    """A recorded reply: a line of the file."""
 
     key: str
     model: str
@@ -48,20 +48,21 @@ class Reply(TypedDict):
 
 
 class RecordedLLM(LLM):
-    """Replies from a file; what is not there is asked of the model, and written down at once.
+    """Model that replies from a file, and asks another model for the replies that the file lacks.
 
-    The file is JSON Lines; a reply's key is the SHA-256 of model, messages and options. A line that a kill cut off is
-    dropped when the file is next opened with a model; without one it stays as it is. One process writes at a time.
+    A new reply is written at once. The file is JSON Lines; a reply's key is the SHA-256 of model, messages and options.
+    A line that a kill cut off is dropped when the file is next opened with a model; without one the file stays as it
+    is. One process writes at a time.
 
     Args:
-        llm: the model to ask; None: replies from the file alone.
+        llm: the model to ask. None: replies come from the file alone.
         path: the file; made, with its folder, if absent. None: no file, replies are kept for as long as the object.
-        model: its name in the file. Default: the name that `llm` gives; without `llm`, the only one in the file.
+        model: the model's name in the file. Default: that of `llm`; without `llm`, the only one in the file.
         context_window: tokens, the same with and without `llm`, so that the same prompts are written. Default 32,768.
-        max_tokens: that a reply may have, whatever `llm` has; part of the key. Default None: as `llm` has it.
+        max_tokens: maximum tokens of a reply, instead of that of `llm`; part of the key. Default None: as `llm` has it.
 
     Raises:
-        NotRecordedError: by a call, without a model, that the file has no reply to.
+        NotRecordedError: by a call, if there is no model and the file has no reply to the prompt.
         OSError: the file can't be written or, without a model, is not there.
         ValueError: a line of the file is no reply, or no model is named and the file has several.
 
@@ -71,7 +72,7 @@ class RecordedLLM(LLM):
     _model: str = PrivateAttr()
     _path: Path | None = PrivateAttr()
     _window: int = PrivateAttr()
-    _most: int | None = PrivateAttr()
+    _max_tokens: int | None = PrivateAttr()
     _replies: dict[str, Reply] = PrivateAttr()
     _lock: threading.Lock = PrivateAttr(default_factory=threading.Lock)
 
@@ -89,8 +90,8 @@ class RecordedLLM(LLM):
             llm = llm.model_copy(update={"max_tokens": max_tokens})  # its own would overrule the call's
         self._llm = llm
         self._path = path
-        self._window, self._most = context_window, max_tokens
-        self._replies = _read(path, is_kept=llm is None) if path is not None else {}
+        self._window, self._max_tokens = context_window, max_tokens
+        self._replies = _read_replies(path, is_kept=llm is None) if path is not None else {}
         if not model and llm is not None:
             model = llm.metadata.model_name
         elif not model:
@@ -102,67 +103,67 @@ class RecordedLLM(LLM):
 
     @property
     def metadata(self) -> LLMMetadata:
-        """The same for asking and for replaying; without function calling: what is recorded is text."""
+        """The model's description, the same for asking and replaying; no function calling, since replies are text."""
         return LLMMetadata(model_name=self._model, context_window=self._window, is_chat_model=True)
 
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
-        """The recorded reply, or a new one."""
-        kwargs = self._limited(kwargs)
-        key, start = self._key(messages, kwargs), time.perf_counter()
+        """Return the recorded reply, or ask for a new one."""
+        kwargs = self._limit_tokens(kwargs)
+        key, start = self._make_key(messages, kwargs), time.perf_counter()
         reply = self._replies.get(key)
         if reply is None:
-            reply = self._record(key, messages, self._asked(key).chat(messages, **kwargs), start)
-        return _accounted(reply, start)
+            reply = self._record(key, messages, self._require_llm(key).chat(messages, **kwargs), start)
+        return _spend_reply(reply, start)
 
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
-        """The recorded reply, or a new one."""
-        kwargs = self._limited(kwargs)
-        key, start = self._key(messages, kwargs), time.perf_counter()
+        """Return the recorded reply, or ask for a new one."""
+        kwargs = self._limit_tokens(kwargs)
+        key, start = self._make_key(messages, kwargs), time.perf_counter()
         reply = self._replies.get(key)
         if reply is None:
-            reply = self._record(key, messages, await self._asked(key).achat(messages, **kwargs), start)
-        return _accounted(reply, start)
+            reply = self._record(key, messages, await self._require_llm(key).achat(messages, **kwargs), start)
+        return _spend_reply(reply, start)
 
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        """The reply to a conversation of this one message."""
-        return _text_of(self.chat([ChatMessage(role=MessageRole.USER, content=prompt)], **kwargs))
+        """Return the reply to a conversation of this one message."""
+        return _to_completion(self.chat([ChatMessage(role=MessageRole.USER, content=prompt)], **kwargs))
 
     async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        """The reply to a conversation of this one message."""
-        return _text_of(await self.achat([ChatMessage(role=MessageRole.USER, content=prompt)], **kwargs))
+        """Return the reply to a conversation of this one message."""
+        return _to_completion(await self.achat([ChatMessage(role=MessageRole.USER, content=prompt)], **kwargs))
 
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
-        """The reply in one piece."""
+        """Yield the reply in one piece."""
         yield self.chat(messages, **kwargs)
 
     async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
-        """The reply in one piece."""
+        """Return a generator of the reply in one piece."""
 
-        async def pieces() -> ChatResponseAsyncGen:
+        async def generate() -> ChatResponseAsyncGen:
             yield await self.achat(messages, **kwargs)
 
-        return pieces()
+        return generate()
 
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
-        """The reply in one piece."""
+        """Yield the reply in one piece."""
         yield self.complete(prompt, **kwargs)
 
     async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseAsyncGen:
-        """The reply in one piece."""
+        """Return a generator of the reply in one piece."""
 
-        async def pieces() -> CompletionResponseAsyncGen:
+        async def generate() -> CompletionResponseAsyncGen:
             yield await self.acomplete(prompt, **kwargs)
 
-        return pieces()
+        return generate()
 
-    def _limited(self, options: dict[str, Any]) -> dict[str, Any]:
-        return options if self._most is None else {"max_tokens": self._most, **options}
+    def _limit_tokens(self, options: dict[str, Any]) -> dict[str, Any]:
+        return options if self._max_tokens is None else {"max_tokens": self._max_tokens, **options}
 
-    def _key(self, messages: Sequence[ChatMessage], options: dict[str, Any]) -> str:
-        asked = [self._model, [[message.role.value, message.content] for message in messages], sorted(options.items())]
-        return hashlib.sha256(json.dumps(asked, ensure_ascii=False).encode()).hexdigest()
+    def _make_key(self, messages: Sequence[ChatMessage], options: dict[str, Any]) -> str:
+        call = [self._model, [[message.role.value, message.content] for message in messages], sorted(options.items())]
+        return hashlib.sha256(json.dumps(call, ensure_ascii=False).encode()).hexdigest()
 
-    def _asked(self, key: str) -> LLM:
+    def _require_llm(self, key: str) -> LLM:
         if self._llm is None:
             raise NotRecordedError(
                 f"no reply of {self._model or 'the model'} is recorded for {key[:12]}…: compare --max-steps, --sample, "
@@ -176,9 +177,10 @@ class RecordedLLM(LLM):
             key=key,
             model=self._model,
             text=text,
-            finish=ending_of(response),
-            prompt_tokens=usage.get("prompt_tokens") or sum(_count(each.content or "") for each in messages),
-            completion_tokens=usage.get("completion_tokens") or _count(text),
+            finish=finish_reason(response),
+            prompt_tokens=usage.get("prompt_tokens")
+            or sum(_count_tokens(message.content or "") for message in messages),
+            completion_tokens=usage.get("completion_tokens") or _count_tokens(text),
             seconds=round(time.perf_counter() - start, 3),
         )
         with self._lock:
@@ -189,18 +191,19 @@ class RecordedLLM(LLM):
         return reply
 
 
-def _read(path: Path, is_kept: bool) -> dict[str, Reply]:
-    """The replies; unless the file is kept as it is, it can be added to afterwards."""
-    if not is_kept:  # before a call is paid whose reply can't be written
+def _read_replies(path: Path, is_kept: bool) -> dict[str, Reply]:
+    """Return the replies of a file, by key. Unless the file is kept as it is, make it ready for new lines."""
+    if not is_kept:  # fails before a call is paid for whose reply can't be written
         path.parent.mkdir(parents=True, exist_ok=True)
         path.open("a").close()
     content = path.read_bytes()
     *lines, last = content.split(b"\n")
-    replies = {reply["key"]: reply for reply in (_parsed(path, *each) for each in enumerate(lines, start=1))}
+    parsed = (_parse_line(path, number, line) for number, line in enumerate(lines, start=1))
+    replies = {reply["key"]: reply for reply in parsed}
     if not last:
         return replies
     try:
-        reply = _parsed(path, len(lines) + 1, last)
+        reply = _parse_line(path, len(lines) + 1, last)
         replies[reply["key"]] = reply
         ending = b"\n"
     except ValueError:
@@ -215,7 +218,7 @@ def _read(path: Path, is_kept: bool) -> dict[str, Reply]:
     return replies
 
 
-def _parsed(path: Path, number: int, line: bytes) -> Reply:
+def _parse_line(path: Path, number: int, line: bytes) -> Reply:
     try:
         reply: Reply = json.loads(line)
         if missing := Reply.__required_keys__ - reply.keys():
@@ -225,8 +228,8 @@ def _parsed(path: Path, number: int, line: bytes) -> Reply:
     return reply
 
 
-def ending_of(response: ChatResponse) -> str:
-    """Why the model stopped, as OpenAI's clients say it; empty if it is not said."""
+def finish_reason(response: ChatResponse) -> str:
+    """Return the reason for which the model stopped, in OpenAI's words; empty if it gives none."""
     choices = getattr(response.raw, "choices", None) or (
         response.raw.get("choices") if isinstance(response.raw, dict) else None
     )
@@ -234,11 +237,12 @@ def ending_of(response: ChatResponse) -> str:
     return str((first.get("finish_reason") if isinstance(first, dict) else first.finish_reason) or "")
 
 
-def _count(text: str) -> int:
+def _count_tokens(text: str) -> int:
     return len(get_tokenizer()(text))
 
 
-def _accounted(reply: Reply, start: float) -> ChatResponse:
+def _spend_reply(reply: Reply, start: float) -> ChatResponse:
+    """Add a reply's cost to the open account, and return the reply as a response."""
     tokens = {name: reply[name] for name in ("prompt_tokens", "completion_tokens")}
     spend(calls=1, llm_seconds=reply["seconds"], waited_seconds=time.perf_counter() - start, **tokens)
     message = ChatMessage(role=MessageRole.ASSISTANT, content=reply["text"])
@@ -247,7 +251,7 @@ def _accounted(reply: Reply, start: float) -> ChatResponse:
     )
 
 
-def _text_of(response: ChatResponse) -> CompletionResponse:
+def _to_completion(response: ChatResponse) -> CompletionResponse:
     return CompletionResponse(
         text=response.message.content or "", additional_kwargs=response.additional_kwargs, raw=response.raw
     )

@@ -1,10 +1,10 @@
-"""The names of methods: a base, and what is built on it; and the settings of both.
+"""The names and settings of methods. A method is a base retriever, and may have an expansion on top.
 
     BASE = bm25 | dense | hybrid | rank-bm25 | rank-hybrid | hipporag[-synonyms][-filter]
     METHOD = BASE[+naive | +sync | +gear | +ircot][+pagerank | +external] | t2rag | gold | closed-book
 
-"+external" walks an external graph, made of the data's own triples without their passages; "gold" finds what is gold,
-"closed-book" nothing: bounds.
+"+external" walks an external graph, made of the data's own triples without their passages. "gold" finds the gold
+passages, "closed-book" finds nothing: they are bounds.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ GEAR_OUTSIDE = ("gear", "external")
 STEPS = {"gear": 4, "ircot": 4, "t2rag": 3, "gear+external": 2}  # the papers'
 
 
-def _setting(default: Any, parse: Any, of: str, help_: str) -> Any:
-    """A setting of some bases, expansions, or what is added to them."""
+def _define_setting(default: Any, parse: Any, of: str, help_: str) -> Any:
+    """Define a setting of the bases, expansions or additions that `of` names."""
     return field(default=default, metadata={"parse": parse, "of": of.split(), "help": help_})
 
 
 def flag(value: str) -> bool:
-    """Whether a text says yes."""
+    """Parse "true", "on", "false" or "off"."""
     return {"true": True, "on": True, "false": False, "off": False}[value.lower()]
 
 
-def _or_none(parse: Any) -> Any:
+def _parse_or_none(parse: Any) -> Any:
     return lambda value: None if value.lower() == "none" else parse(value)
 
 
-def _one_of(*values: str) -> Any:
+def _parse_one_of(*values: str) -> Any:
     def parse(value: str) -> str:
         if value not in values:
             raise ValueError(f"{value!r} is none of {', '.join(values)}")
@@ -59,53 +59,59 @@ def _one_of(*values: str) -> Any:
 
 @dataclass(frozen=True)
 class Settings:
-    """What can be set for all methods, and swept over; what a method doesn't have, it ignores."""
+    """The settings of all methods, which can also be swept over. A method ignores those that it doesn't have."""
 
-    scorer: Scorer = _setting("novelty", _one_of("novelty", "composed", "additive", "exact"), BEAMS, "of chains")
-    diversity: bool = _setting(True, flag, BEAMS, "diverse, or plain, beam search")
-    beam_size: int = _setting(10, int, BEAMS, "chains kept")
-    beam_length: int = _setting(2, int, BEAMS, "triples a chain")
-    neighbors: int = _setting(100, int, BEAMS, "candidates a chain")
-    gamma: float | None = _setting(None, _or_none(float), BEAMS, "of the penalty; none: twice the beam size")
-    epsilon: float = _setting(LocalPageRank().epsilon, float, "pagerank", "exactness")
-    base_top_k: int | None = _setting(
-        None, _or_none(int), f"{BEAMS} ircot", "base passages; none: the recall cut, or 10 in an agent"
+    scorer: Scorer = _define_setting(
+        "novelty", _parse_one_of("novelty", "composed", "additive", "exact"), BEAMS, "of chains"
     )
-    fact_weight: float = _setting(
+    diversity: bool = _define_setting(True, flag, BEAMS, "diverse, or plain, beam search")
+    beam_size: int = _define_setting(10, int, BEAMS, "chains kept")
+    beam_length: int = _define_setting(2, int, BEAMS, "triples a chain")
+    neighbors: int = _define_setting(100, int, BEAMS, "candidates a chain")
+    gamma: float | None = _define_setting(
+        None, _parse_or_none(float), BEAMS, "of the penalty; none: twice the beam size"
+    )
+    epsilon: float = _define_setting(LocalPageRank().epsilon, float, "pagerank", "exactness")
+    base_top_k: int | None = _define_setting(
+        None, _parse_or_none(int), f"{BEAMS} ircot", "base passages; none: the recall cut, or 10 in an agent"
+    )
+    fact_weight: float = _define_setting(
         1.0, float, " ".join(HIPPORAG), "of a fact's edge; 2 in its authors' program (see baselines/hipporag.py)"
     )
-    link_top_k: int = _setting(1, int, "sync gear", "triples that a noted fact is linked to")
-    passage_link_top_k: int = _setting(3, int, "gear", "passages that a fact of the gist is linked to")
-    max_steps: int | None = _setting(
-        None, _or_none(int), "gear ircot t2rag", "none: the papers' 4 (gear, ircot), 3 (t2rag), 2 (gear+external)"
+    link_top_k: int = _define_setting(1, int, "sync gear", "triples that a noted fact is linked to")
+    passage_link_top_k: int = _define_setting(3, int, "gear", "passages that a fact of the gist is linked to")
+    max_steps: int | None = _define_setting(
+        None, _parse_or_none(int), "gear ircot t2rag", "none: the papers' 4 (gear, ircot), 3 (t2rag), 2 (gear+external)"
     )
-    calls: str = _setting("separate", _one_of("separate", "merged", "single"), "gear", "a stand-in makes one")
-    search_by: Any = _setting("triples", _one_of("triples", "passages"), "t2rag", "what is searched")
-    expand: bool = _setting(False, flag, "t2rag", "a graph expansion each round")
-    graph: str = _setting("sparse", _one_of("sparse", "dense"), "external", "kind of external graph")
-    graph_share: float = _setting(1.0, float, "external", "of the data's triples that the external graph has")
-    check_alignment: bool = _setting(True, flag, "external", "drop links to triples about something else")
+    calls: str = _define_setting(
+        "separate", _parse_one_of("separate", "merged", "single"), "gear", "a stand-in makes one"
+    )
+    search_by: Any = _define_setting("triples", _parse_one_of("triples", "passages"), "t2rag", "what is searched")
+    expand: bool = _define_setting(False, flag, "t2rag", "a graph expansion each round")
+    graph: str = _define_setting("sparse", _parse_one_of("sparse", "dense"), "external", "kind of external graph")
+    graph_share: float = _define_setting(1.0, float, "external", "of the data's triples that the external graph has")
+    check_alignment: bool = _define_setting(True, flag, "external", "drop links to triples about something else")
 
     @classmethod
     def applies(cls, name: str, method: str) -> bool:
-        """Whether a method has this setting, as far as there is one of this name."""
+        """Say if a method has this setting; true as well if no setting has this name."""
         known = cls.__dataclass_fields__.get(name)
-        return known is None or bool({*parts_of(method)} & {*known.metadata["of"]})
+        return known is None or bool({*split_method(method)} & {*known.metadata["of"]})
 
-    def of(self, method: str) -> Settings:
-        """With what a method takes where nothing is said."""
-        _, expansion, extra = parts_of(method)
+    def with_defaults_of(self, method: str) -> Settings:
+        """Return the settings with a method's own defaults where none is given."""
+        _, expansion, extra = split_method(method)
         steps = STEPS.get(f"{expansion}+{extra}", STEPS.get(expansion))
-        most = OF_PASSAGES if expansion in OF_AGENTS else None
+        base_top_k = OF_PASSAGES if expansion in OF_AGENTS else None
         return replace(
             self,
             gamma=2.0 * self.beam_size if self.gamma is None else self.gamma,
             max_steps=self.max_steps or steps,
-            base_top_k=self.base_top_k or most,
+            base_top_k=self.base_top_k or base_top_k,
         )
 
-    def swept(self, name: str, value: str) -> Settings:
-        """With one of them set to what this text says.
+    def with_value(self, name: str, value: str) -> Settings:
+        """Return the settings with one of them parsed from a text.
 
         Raises:
             ValueError: there is no such setting, or it can't have that value.
@@ -120,8 +126,8 @@ class Settings:
             raise ValueError(f"{name} cannot be {value!r}") from error
 
 
-def parts_of(method: str) -> tuple[str, str, str]:
-    """Base, expansion and what is added, each empty if there is none.
+def split_method(method: str) -> tuple[str, str, str]:
+    """Split a method's name into base, expansion and addition, each empty if there is none.
 
     Raises:
         SystemExit: there is no such method.
@@ -137,9 +143,9 @@ def parts_of(method: str) -> tuple[str, str, str]:
     return base, expansion, extra
 
 
-def is_of_one_list(method: str, settings: Settings) -> bool:
-    """Whether its list is the same for every recall cut, but for where it ends."""
-    base, expansion, extra = parts_of(method)
+def makes_one_list(method: str, settings: Settings) -> bool:
+    """Say if a method makes one list for all recall cuts, which is only shortened."""
+    base, expansion, extra = split_method(method)
     if method in WHOLE or base in HIPPORAG or expansion in OF_AGENTS:
         return True
     return bool(expansion) and settings.base_top_k is not None and extra != "pagerank"

@@ -1,10 +1,10 @@
-"""What a question costs, counted where it is spent: calls and tokens of the language model, seconds of it and the base.
+"""The cost of a question: calls and tokens of the language model, and seconds of models and base retrieval.
 
-    with spending() as spent:
+    with count_spending() as spent:
         retriever.retrieve(question)
     print(spent.calls, spent.prompt_tokens)
 
-The count belongs to the context (thread or task) that opened it, so that questions can be worked on side by side.
+The account belongs to the context (thread or task) that opened it, so that questions can be asked side by side.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Spent:
 
     Attributes:
         calls: of the language model.
-        prompt_tokens: as its client counts them, else by LlamaIndex's tokenizer.
+        prompt_tokens: as the model's client counts them, else by LlamaIndex's tokenizer.
         completion_tokens: likewise.
-        llm_seconds: that the model took for these replies, when they were first given.
-        waited_seconds: for replies, now; next to nothing for recorded ones.
-        base_seconds: of base retrieval, embedding left out.
-        embedding_seconds: of the embedding model.
+        llm_seconds: seconds that the model took when it first gave these replies.
+        waited_seconds: seconds of waiting for replies in this run; next to nothing for recorded ones.
+        base_seconds: seconds of base retrieval, embedding left out.
+        embedding_seconds: seconds of the embedding model.
 
     """
 
@@ -59,8 +59,8 @@ _ACCOUNT: ContextVar[Spent | None] = ContextVar("spent", default=None)
 
 
 @contextlib.contextmanager
-def spending() -> Iterator[Spent]:
-    """Open an account for what this context spends."""
+def count_spending() -> Iterator[Spent]:
+    """Open an account, to which `spend` adds in this context."""
     spent = Spent()
     token = _ACCOUNT.set(spent)
     try:
@@ -78,7 +78,7 @@ def spend(**amounts: float) -> None:
 
 
 class TimedRetriever(BaseRetriever):
-    """A base retriever whose seconds are put down."""
+    """Retriever that adds the seconds of a base retriever to the open account."""
 
     def __init__(self, base: BaseRetriever) -> None:
         super().__init__()
@@ -94,12 +94,12 @@ class TimedRetriever(BaseRetriever):
 
 
 class EmbeddingClock(BaseEventHandler):
-    """Puts down the seconds that embedding models take, by LlamaIndex's own events."""
+    """Event handler that adds the seconds of embedding models to the open account, by LlamaIndex's own events."""
 
     _started: Any = PrivateAttr(default_factory=threading.local)
 
     def handle(self, event: BaseEvent, **kwargs: Any) -> None:
-        """Start and end of a batch."""
+        """Start the clock when a batch starts, and add its seconds when it ends."""
         if isinstance(event, EmbeddingStartEvent):
             self._started.at = time.perf_counter()
         elif isinstance(event, EmbeddingEndEvent):

@@ -1,9 +1,9 @@
-"""The report's legend: what stands under every table, said once."""
+"""The report's legend: the notes that hold for every table."""
 
 from __future__ import annotations
 
 from reporting import papers
-from reporting.results import LLM_FILE, NONE, Results, recalls
+from reporting.results import LLM_FILE, NONE, Results, format_recalls
 from reporting.tables import table
 
 MODELS = {
@@ -15,8 +15,8 @@ TRIPLES = {"file": "GPT-3.5's", "offline": "by rule", "llm": "the reader's"}
 
 
 def legend(results: Results) -> str:
-    """Figures, bases, cuts, models and set-ups of the whole report, explained."""
-    said = [
+    """Explain the figures, bases, cuts, models and set-ups of the whole report."""
+    notes = [
         '**Figures.** "R@5 / 10 / 15" is recall@5, @10 and @15 in percent. "–": the paper doesn\'t print it, or it was '
         "not run here.",
         "**Beyond chance.** p < 0.05 by an exact paired permutation test, after Holm's correction over all comparisons "
@@ -28,7 +28,7 @@ def legend(results: Results) -> str:
         "`novelty`, the default, unless a row says otherwise. HippoRAG is HippoRAG 2's PageRank over the same triples, "
         "written from its paper. The HippoRAG of GeAR's paper is the first one, whose model names the question's "
         "entities.",
-        lists(results),
+        explain_cuts(results),
         "**Models.** mpnet is all-mpnet-base-v2, minilm is all-MiniLM-L6-v2. A recorded reader is a strong model. It "
         "was asked once, about the ten passages that hybrid retrieval with minilm finds; its notes are given to every "
         "base. A stand-in reader takes the five triples of hybrid's ten passages that resemble the question most. "
@@ -44,21 +44,22 @@ def legend(results: Results) -> str:
         f"**GeAR's set-up.** {papers.G_SETUP}",
         f"**T²RAG's set-up.** {papers.T_SETUP}",
     ]
-    return "## Legend\n\n" + "\n".join(f"- {line}" for line in said) + "\n\n" + files(results)
+    return "## Legend\n\n" + "\n".join(f"- {line}" for line in notes) + "\n\n" + set_ups_table(results)
 
 
-def lists(results: Results) -> str:
-    """The length of the lists that R@5 is taken of, and how much it matters."""
-    cut, asked = results.of_steps(LLM_FILE, "hybrid+ircot", 1), results.row(LLM_FILE, "hybrid")
-    worth = f" In `{LLM_FILE}` hybrid's list of ten, cut, has {recalls(cut)}; hybrid itself has {recalls(asked)}."
+def explain_cuts(results: Results) -> str:
+    """Explain how long the lists are that R@5 is taken of, and how much that matters."""
+    cut = results.of_steps(LLM_FILE, "hybrid+ircot", 1)
+    alone = format_recalls(results.row(LLM_FILE, "hybrid"))
+    worth = f" In `{LLM_FILE}` hybrid's list of ten, cut, has {format_recalls(cut)}; hybrid itself has {alone}."
     return (
         "**Cuts.** GeAR, IRCoT, T²RAG and HippoRAG make one list for all cuts. Other methods ask their base for as "
         "many passages as the cut: a short list fuses otherwise than a long list's beginning." + worth * bool(cut)
     )
 
 
-def files(results: Results) -> str:
-    """The set-up of every file, a row each."""
+def set_ups_table(results: Results) -> str:
+    """Return a table of the files' set-ups."""
     rows = []
     for file, content in results.files.items():
         if "methods" not in content:

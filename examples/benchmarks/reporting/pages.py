@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from reporting.results import LLM_FILE, NONE, SHARED_FILES, Results, recalls, scores, shared_cells
+from reporting.results import LLM_FILE, NONE, SHARED_FILES, Results, format_recalls, format_scores, format_shared_calls
 from reporting.tables import table
 
 CUTS = (5, 10, 15)
@@ -45,17 +45,17 @@ _MARKED = re.compile(r"(<!-- figures: ([\w-]+) -->\n).*?(<!-- /figures -->)", re
 
 
 def fill(text: str, results: Results) -> str:
-    """A page with the figures between its markers made anew."""
-    return _MARKED.sub(lambda found: f"{found[1]}\n{BLOCKS[found[2]](results)}\n\n{found[3]}", text)
+    """Return a page with the tables between its markers made anew."""
+    return _MARKED.sub(lambda match: f"{match[1]}\n{BLOCKS[match[2]](results)}\n\n{match[3]}", text)
 
 
-def outside_markers(text: str) -> str:
-    """The text that is written by hand: a page without its code and without its tables between markers."""
+def remove_figures(text: str) -> str:
+    """Return what is written by hand: a page without its code and without the tables between its markers."""
     return re.sub(r"```.*?```", "", _MARKED.sub("", text), flags=re.DOTALL)
 
 
 def readme_table(results: Results) -> str:
-    """The main methods on both corpora, with all-mpnet-base-v2."""
+    """Return the recall of the main methods on both corpora, with all-mpnet-base-v2."""
     files = {"MuSiQue": "musique_train-mpnet", "HotpotQA": "hotpotqa-mpnet"}
     head = ["recall@5 / @10 / @15, in percent"]
     for data, file in files.items():
@@ -64,24 +64,24 @@ def readme_table(results: Results) -> str:
     rows = []
     for label, method in README_ROWS.items():
         synonyms = "-synonyms" * method.endswith("synonyms")
-        rows.append([label, *(starred(results.row(f"{file}{synonyms}", method)) for file in files.values())])
+        rows.append([label, *(format_starred(results.row(f"{file}{synonyms}", method)) for file in files.values())])
     return table(head, rows)
 
 
-def starred(row: dict[str, Any] | None) -> str:
-    """R@5 / 10 / 15 of a row, a star where it is beyond chance above what it is measured against."""
+def format_starred(row: dict[str, Any] | None) -> str:
+    """Return R@5 / 10 / 15 of a row, with a star at each cut where it gains beyond chance on its comparison."""
     if row is None:
         return NONE
-    return " / ".join(f"{row[f'recall@{cut}']:.1f}{star(row.get(f'gain@{cut}'))}" for cut in CUTS)
+    return " / ".join(f"{row[f'recall@{cut}']:.1f}{format_star(row.get(f'gain@{cut}'))}" for cut in CUTS)
 
 
-def star(gain: dict[str, float] | None) -> str:
-    """A star for a gain beyond chance."""
+def format_star(gain: dict[str, float] | None) -> str:
+    """Return a star if a gain is beyond chance, else an empty text."""
     return "\\*" * (gain is not None and gain["points"] > 0 and gain["p_corrected"] < 0.05)
 
 
 def costs_table(results: Results) -> str:
-    """Calls, tokens, recall and answers of every method with a small model."""
+    """Return calls, tokens, recall and answers of every method with a small model."""
     rows = []
     for label, method in COSTS.items():
         row = results.row(LLM_FILE, method)
@@ -89,32 +89,32 @@ def costs_table(results: Results) -> str:
         if row is not None and row.get("calls"):
             calls = f"{row['calls']:.1f}"
             tokens = f"{row['prompt_tokens']:,.0f} + {row['completion_tokens']:,.0f}"
-        rows.append([label, calls, tokens, recalls(row), scores(row)])
+        rows.append([label, calls, tokens, format_recalls(row), format_scores(row)])
     have = results.files[LLM_FILE]["conditions"]
     head = [f"{have['questions']} questions, at most {have['max_steps']} steps", "calls"]
     return table([*head, "tokens, prompt + completion", "R@5 / 10 / 15", "exact match / F1"], rows)
 
 
 def triples_by_source(results: Results) -> str:
-    """Hybrid + NaiveGE with triples by rule and by a model."""
-    rows = [[label, recalls(results.row(*place))] for label, place in TRIPLES.items()]
+    """Return the recall of hybrid + NaiveGE with triples by rule and by a model."""
+    rows = [[label, format_recalls(results.row(*place))] for label, place in TRIPLES.items()]
     return table(["triples", "R@5 / 10 / 15"], rows)
 
 
 def shared_table(results: Results) -> str:
-    """Calls, tokens and recall where passages share a call of the extractor."""
+    """Return calls, tokens and recall where passages share a call of the extractor."""
     first = results.files[SHARED_FILES[1]]["conditions"]
-    alone = recalls(results.row(SHARED_FILES[1], "hybrid"))
+    alone = format_recalls(results.row(SHARED_FILES[1], "hybrid"))
     head = ["passages a call", "calls", "asked again", "tokens a passage, prompt + completion", "triples"]
     head += ["NaiveGE, R@5 / 10 / 15", "NaiveGE + PageRank"]
-    rows = [shared_cells(results, number) for number in SHARED_FILES]
+    rows = [format_shared_calls(results, number) for number in SHARED_FILES]
     rows.append([f"none: hybrid alone, {first['passages']} passages, {first['questions']} questions", *[NONE] * 4,
                  alone, alone])  # fmt: skip
     return table(head, rows)
 
 
 def scale_table(results: Results) -> str:
-    """Loading, memory, disk and the time of a query, by the size of a store."""
+    """Return the loading rate, memory, disk and time of a query, by the size of a store."""
     fewer_hubs = {f"{row['triples']:.0e}": row for row in results.files["speed-extracted"]["sizes"]}
     rows = []
     for row in (row for file in ("speed", "speed-10m") for row in results.files[file]["sizes"]):
@@ -125,8 +125,8 @@ def scale_table(results: Results) -> str:
                 *(f"{row[key] / 1024:.2f} GiB" for key in ("ingest_mib", "ours_mib", "disk_mib")),
                 f"{row['opening_seconds']} s",
                 f"{row['search_ms']:.0f} ms",
-                milliseconds(row),
-                milliseconds(fewer_hubs.get(f"{row['triples']:.0e}")),
+                format_milliseconds(row),
+                format_milliseconds(fewer_hubs.get(f"{row['triples']:.0e}")),
             ]
         )
     head = ["triples", "loading, triples a second (its last tenth)", "memory while loading", "memory in use", "disk"]
@@ -134,13 +134,13 @@ def scale_table(results: Results) -> str:
     return table(head, rows)
 
 
-def milliseconds(row: dict[str, Any] | None) -> str:
-    """Median and 95th percentile of a graph expansion."""
+def format_milliseconds(row: dict[str, Any] | None) -> str:
+    """Return the median and the 95th percentile of a graph expansion."""
     return NONE if row is None else f"{row['expansion_ms']:.0f} / {row['expansion_ms_p95']:.0f} ms"
 
 
 def billion_table(results: Results) -> str:
-    """A billion triples, by extrapolation from the largest store that was measured."""
+    """Return the needs of a billion triples, extrapolated from the largest store that was measured."""
     file = results.files["speed-10m"]
     (row,) = file["sizes"]
     disk, memory = (1e9 / row["triples"] * row[key] / 2**20 for key in ("disk_mib", "ours_mib"))
@@ -158,7 +158,7 @@ def billion_table(results: Results) -> str:
 
 
 def ingest_table(results: Results) -> str:
-    """The share of an ingest that the embedding model takes."""
+    """Return the share of an ingest that the embedding model takes."""
     have = results.files["musique_train-minilm-ingest"]["conditions"]
     return table(
         ["ingest of MuSiQue, its triples ready, all-MiniLM-L6-v2", ""],
@@ -173,7 +173,7 @@ def ingest_table(results: Results) -> str:
 
 
 def soak_table(results: Results) -> str:
-    """A store under random work and kills."""
+    """Return what a store went through under random work and kills, and its state at the end."""
     have = results.files["soak"]
     equal = "yes" if have["equal_unrepaired"] else "no"
     return table(
@@ -189,7 +189,7 @@ def soak_table(results: Results) -> str:
 
 
 def graph_table(results: Results) -> str:
-    """The time of a step of beam search on an external graph, its memory and disk, by size."""
+    """Return the time of a step on an external graph, its memory and its disk, by size."""
     rows = []
     for graph in results.files["graph_speed"]["graphs"]:
         loading = graph["load_triples_per_second"]
@@ -210,7 +210,7 @@ def graph_table(results: Results) -> str:
 
 
 def dump_table(results: Results) -> str:
-    """The speed at which a dump of Wikidata is read."""
+    """Return the speed at which a dump of Wikidata is read."""
     rows = [
         [
             f"`{dump['file']}`, {dump['megabytes']} MB",

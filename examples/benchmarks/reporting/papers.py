@@ -1,10 +1,10 @@
-"""Figures that the papers publish, for `report.py`: all that stand here are printed.
+"""Figures that the papers publish, for `report.py`, which prints all of them.
 
 G is "GeAR: Graph-enhanced Agent for Retrieval-augmented Generation" (Shen et al. 2024, ACL version), T is "Beyond
 Chunks and Graphs: Retrieval-Augmented Generation through Triplet-Driven Thinking" (T²RAG). Recalls are R@5, R@10,
-R@15. Left out of the tables are the data that nothing of ours stands beside (2WikiMultiHopQA, PopQA, Story, Medical,
-and HotpotQA but for G's Table 2), methods that are not run here (ColBERTv2 and IRCoT over it, RAPTOR), and T's
-rows of Gemini 2.5 Flash.
+R@15. The tables leave out the data on which nothing of ours is measured (2WikiMultiHopQA, PopQA, Story, Medical, and
+HotpotQA except in G's Table 2), the methods that are not run here (ColBERTv2 and IRCoT over it, RAPTOR), and T's rows
+of Gemini 2.5 Flash.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The committed results, and what the rows are called in tables and plots."""
+"""The committed results, and the names of their rows in tables and plots."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ METHODS = {
     "HippoRAG": "hipporag",
 }
 ALONE = "HippoRAG 2's PageRank, no model, no synonyms"
-OURS = {  # what stands in these rows, where it is not what the paper's are
+OURS = {  # rows of ours that are set up otherwise than the paper's
     "GeAR": "one step with one call",
     "GeAR + PageRank": "one step with one call",
     "HippoRAG": ALONE,
 }
 LLM_FILE = "musique_train-minilm-qwen"
 IRCOT_FILE = f"{LLM_FILE}-ircot"
-"""The same questions and model: IRCoT over other bases than hybrid."""
+"""IRCoT over other bases than hybrid, with the questions and the model of `LLM_FILE`."""
 SHARED_FILES = {number: f"sample-minilm-qwen-{number}" for number in (1, 5)}
-"""The files of runs with so many passages a call."""
+"""Passages a call → the file of the run."""
 LLM_METHODS = {
     "no passages": "closed-book",
     "gold passages": "gold",
@@ -63,10 +63,10 @@ LLM_OURS = {
 
 
 class Results:
-    """The files of a folder.
+    """The result files of a folder.
 
     Args:
-        folder: with what `retrieval.py` and `speed.py` wrote.
+        folder: the folder of the files that the benchmarks wrote.
 
     """
 
@@ -76,19 +76,19 @@ class Results:
         }
 
     def row(self, file: str, method: str) -> dict[str, Any] | None:
-        """A method's row in a file, if there is one."""
+        """Return a method's row in a file, or None."""
         rows = self.files.get(file, {}).get("methods", [])
         return next((row for row in rows if row["method"] == method), None)
 
-    def answered(self, label: str) -> dict[str, Any] | None:
-        """The row, with a model's answers, of what a paper's table calls so."""
+    def answers_row(self, label: str) -> dict[str, Any] | None:
+        """Return the row with a model's answers for a label of a paper's table, or None."""
         method = LLM_METHODS.get(label, "")
         return self.row(LLM_FILE, method) or self.row(IRCOT_FILE, method)
 
-    def of_steps(self, file: str, method: str, most: int) -> dict[str, Any] | None:
-        """An agent's row with so many steps at most: the plain one where the whole file has as many."""
-        has_as_many = self.files.get(file, {}).get("conditions", {}).get("max_steps") == most
-        return self.row(file, method if has_as_many else f"{method}[max_steps={most}]")
+    def of_steps(self, file: str, method: str, max_steps: int) -> dict[str, Any] | None:
+        """Return an agent's row with so many steps at most: the plain row if that is the whole file's setting."""
+        is_setting = self.files.get(file, {}).get("conditions", {}).get("max_steps") == max_steps
+        return self.row(file, method if is_setting else f"{method}[max_steps={max_steps}]")
 
     def walks(self, file: str) -> bool:
         """Say if a method of a file walks the graph, so that chains are scored."""
@@ -96,18 +96,18 @@ class Results:
         return not parts.isdisjoint({"naive", "sync", "gear"})
 
     def half_width(self, file: str) -> float:
-        """Half of a 95 % interval of R@10, in points: the mean over a file's methods, bounds apart."""
+        """Return half of a 95 % interval of R@10, in points: the mean over a file's methods, bounds apart."""
         rows = [row for row in self.files[file]["methods"] if row["method"] not in ("gold", "closed-book")]
         return statistics.fmean((row["interval@10"][1] - row["interval@10"][0]) / 2 for row in rows)
 
     def groups(self, file: str) -> str:
-        """The numbers of questions of a file by hops."""
+        """Return the numbers of questions of a file by hops, as text."""
         row = self.files[file]["methods"][0]
         return ", ".join(f"{group['questions']} of {hops} hops" for hops, group in row["by_hops"].items())
 
 
-def shared_cells(results: Results, number: int) -> list[str]:
-    """Cost and recall with so many passages a call; empty if that was not run."""
+def format_shared_calls(results: Results, number: int) -> list[str]:
+    """Return the cells on cost and recall with so many passages a call; none if that was not run."""
     if (file := SHARED_FILES[number]) not in results.files:
         return []
     have = results.files[file]["conditions"]
@@ -118,20 +118,20 @@ def shared_cells(results: Results, number: int) -> list[str]:
         str(have["retried_alone"]),
         f"{prompt:.0f} + {completion:.0f}",
         f"{have['triples']:,}",
-        *(recalls(results.row(file, f"hybrid+naive{more}")) for more in ("", "+pagerank")),
+        *(format_recalls(results.row(file, f"hybrid+naive{addition}")) for addition in ("", "+pagerank")),
     ]
 
 
-def named(label: str, ours: Mapping[str, str], says: str = "ours: ") -> str:
-    """A row's label, and what stands in it if that is something else."""
+def format_label(label: str, ours: Mapping[str, str], says: str = "ours: ") -> str:
+    """Return a row's label, with a note if our row is set up otherwise than the paper's."""
     return f"{label} ({says}{ours[label]})" if label in ours else label
 
 
-def recalls(row: dict[str, Any] | None) -> str:
-    """R@5 / 10 / 15 of a row."""
+def format_recalls(row: dict[str, Any] | None) -> str:
+    """Return R@5 / 10 / 15 of a row."""
     return NONE if row is None else " / ".join(f"{row[f'recall@{cut}']:.1f}" for cut in (5, 10, 15))
 
 
-def scores(row: dict[str, Any] | None) -> str:
-    """Exact match / F1 of a row."""
+def format_scores(row: dict[str, Any] | None) -> str:
+    """Return exact match / F1 of a row."""
     return NONE if row is None or "em" not in row else f"{row['em']:.1f} / {row['f1']:.1f}"

@@ -5,28 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 from reporting import papers
-from reporting.results import DATA, EMBED, LLM_FILE, METHODS, NONE, OURS, Results, named, recalls
-from reporting.tables import answers_table, published, section, sources, table
+from reporting.results import DATA, EMBED, LLM_FILE, METHODS, NONE, OURS, Results, format_label, format_recalls
+from reporting.tables import answers_table, format_published, section, sources, table
 
 
 def table_2(results: Results) -> str:
-    """Retrieval, single and multi-step (GeAR Table 2)."""
+    """Return the section on single- and multi-step retrieval (GeAR Table 2)."""
     head = ["R@5 / 10 / 15"]
     for data in DATA:
         head += [f"{data}: paper", *(f"ours, {embed}" for embed in EMBED)]
     rows = []
     for label in dict.fromkeys([*METHODS, *papers.G_TABLE_2]):
-        row = [named(label, OURS)]
+        row = [format_label(label, OURS)]
         for data, folder in DATA.items():
-            row.append(published(papers.G_TABLE_2.get(label, {}).get(data)))
-            row += [recalls(results.row(f"{folder}-{embed}", METHODS.get(label, ""))) for embed in EMBED]
+            row.append(format_published(papers.G_TABLE_2.get(label, {}).get(data)))
+            row += [format_recalls(results.row(f"{folder}-{embed}", METHODS.get(label, ""))) for embed in EMBED]
         rows.append(row)
     files = [f"{folder}-{embed}" for folder in DATA.values() for embed in EMBED]
     return section("Retrieval (GeAR Table 2)", table(head, rows), sources(results, *files))
 
 
 def hipporag(results: Results) -> str:
-    """HippoRAG's PageRank with and without synonym edges, by the weight of facts."""
+    """Return the section on HippoRAG's PageRank, with and without synonym edges, by the weight of facts."""
     variants = {
         "facts weigh once": ("hipporag", ""),
         "facts weigh once, with synonym edges": ("synonyms", "hipporag-synonyms"),
@@ -37,7 +37,10 @@ def hipporag(results: Results) -> str:
     rows = [
         [
             label,
-            *(recalls(results.row(f"{DATA[data]}-{embed}-{kind}", method or "hipporag")) for data, embed in columns),
+            *(
+                format_recalls(results.row(f"{DATA[data]}-{embed}-{kind}", method or "hipporag"))
+                for data, embed in columns
+            ),
         ]
         for label, (kind, method) in variants.items()
     ]
@@ -53,7 +56,7 @@ def hipporag(results: Results) -> str:
 
 
 def differences(results: Results) -> str:
-    """Differences between methods and those they are measured against, with their p."""
+    """Return the section on the differences between methods and those they are measured against, with their p."""
     kinds = ("", "-gear", "-hipporag", "-synonyms", "-facts")
     columns = {f"{data}, {embed}": f"{folder}-{embed}" for data, folder in DATA.items() for embed in EMBED}
     cells: dict[tuple[str, str], dict[str, str]] = {}
@@ -61,8 +64,8 @@ def differences(results: Results) -> str:
         for kind in kinds:
             for row in results.files.get(f"{file}{kind}", {}).get("methods", []):
                 if "gain@5" in row and row.get("against"):
-                    cells.setdefault((row["method"], row["against"]), {})[column] = differs(row)
-    rows = [[*names, *(found.get(column, NONE) for column in columns)] for names, found in cells.items()]
+                    cells.setdefault((row["method"], row["against"]), {})[column] = format_gains(row)
+    rows = [[*names, *(gains.get(column, NONE) for column in columns)] for names, gains in cells.items()]
     if not rows:
         return ""
     return section(
@@ -72,8 +75,8 @@ def differences(results: Results) -> str:
     )
 
 
-def differs(row: dict[str, Any]) -> str:
-    """The points between a row and the one it is measured against, and their p."""
+def format_gains(row: dict[str, Any]) -> str:
+    """Return the points between a row and the one it is measured against, and their p."""
     gains = [row[f"gain@{cut}"] for cut in (5, 10, 15)]
     points = " / ".join(f"{gain['points']:+.1f}" for gain in gains)
     p_values = " / ".join(f"{gain['p_corrected']:.2g}" for gain in gains)
@@ -81,21 +84,21 @@ def differs(row: dict[str, Any]) -> str:
 
 
 def table_3(results: Results) -> str:
-    """Answers (GeAR Table 3)."""
+    """Return the section on answers (GeAR Table 3)."""
     return answers_table(results, "Answers (GeAR Table 3)", papers.G_TABLE_3)
 
 
 def diversity(results: Results) -> str:
-    """Diverse against plain beam search (GeAR Tables 4 and 10)."""
+    """Return the section on diverse against plain beam search (GeAR Tables 4 and 10)."""
     names = {"with diversity": "hybrid+sync", "without": "hybrid+sync[diversity=off]"}
     head = ["R@5 / 10 / 15", "MuSiQue: paper, GPT-4o mini", "Llama-3.1-8B", *(f"ours, {embed}" for embed in EMBED)]
     rows = []
     for label, method in names.items():
-        ours = [recalls(results.row(f"musique_train-{embed}-sweeps", method)) for embed in EMBED]
-        both = [published(each[label]) for each in (papers.G_TABLE_4, papers.G_TABLE_10)]
-        rows.append([f"hybrid + SyncGE {label}", *both, *ours])
+        ours = [format_recalls(results.row(f"musique_train-{embed}-sweeps", method)) for embed in EMBED]
+        paper = [format_published(figures[label]) for figures in (papers.G_TABLE_4, papers.G_TABLE_10)]
+        rows.append([f"hybrid + SyncGE {label}", *paper, *ours])
     for label, method in (("with diversity", "hybrid+naive"), ("without", "hybrid+naive[diversity=off]")):
-        ours = [recalls(results.row(f"musique_train-{embed}-sweeps", method)) for embed in EMBED]
+        ours = [format_recalls(results.row(f"musique_train-{embed}-sweeps", method)) for embed in EMBED]
         rows.append([f"hybrid + NaiveGE {label}", NONE, NONE, *ours])
     return section(
         "Diversity (GeAR Tables 4 and 10)",
@@ -105,12 +108,12 @@ def diversity(results: Results) -> str:
 
 
 def table_7(results: Results) -> str:
-    """GPT-3.5's triples (GeAR Table 7)."""
+    """Return the section on recall with GPT-3.5's triples (GeAR Table 7)."""
     rows = [
         [
-            named(label, OURS),
-            published(papers.G_TABLE_7.get(label)),
-            *(recalls(results.row(f"musique_train-{embed}", METHODS.get(label, ""))) for embed in EMBED),
+            format_label(label, OURS),
+            format_published(papers.G_TABLE_7.get(label)),
+            *(format_recalls(results.row(f"musique_train-{embed}", METHODS.get(label, ""))) for embed in EMBED),
         ]
         for label in ("hybrid + SyncGE", "HippoRAG + IRCoT", "GeAR")
     ]
@@ -122,17 +125,17 @@ def table_7(results: Results) -> str:
 
 
 def table_8(results: Results) -> str:
-    """Steps and beam length (GeAR Table 8)."""
+    """Return the section on steps and beam length (GeAR Table 8)."""
     rows = []
     for length, steps in papers.G_TABLE_8.items():
         name = "hybrid+gear" if length == 2 else f"hybrid+gear[beam_length={length}]"
-        ours = recalls(results.row("musique_train-mpnet-sweeps", name))
-        rows.append([f"beam length {length}", *(published(each) for each in steps), ours])
+        ours = format_recalls(results.row("musique_train-mpnet-sweeps", name))
+        rows.append([f"beam length {length}", *(format_published(figures) for figures in steps), ours])
     llm = []
     for number in range(1, 5):
         row = results.of_steps(LLM_FILE, "hybrid+gear", number)
         tokens = NONE if row is None else f"{row['calls']:.1f} / {row['prompt_tokens']:,.0f}"
-        llm.append([f"at most {number}", recalls(row), tokens, NONE if row is None else f"{row['steps']:.2f}"])
+        llm.append([f"at most {number}", format_recalls(row), tokens, NONE if row is None else f"{row['steps']:.2f}"])
     body = table(["R@5 / 10 / 15, MuSiQue", "paper: 1 step", "2", "3", "4", "ours, mpnet: 1 step, 1 call"], rows)
     if any(set(row[1:]) != {NONE} for row in llm):
         body += "\n\n" + table(["steps, ours", "R@5 / 10 / 15", "calls / prompt tokens", "mean steps"], llm)
@@ -144,18 +147,18 @@ def table_8(results: Results) -> str:
 
 
 def table_11(results: Results) -> str:
-    """By triples a gold passage (GeAR Table 11)."""
+    """Return the section on recall by triples a gold passage (GeAR Table 11)."""
     groups = ("<9", "9-11", "11-13", ">=13")
     rows = []
     for label, method in METHODS.items():
         row = results.row("musique_train-mpnet", method)
         if label not in papers.G_TABLE_11 and "PageRank" not in label and label != "HippoRAG":
             continue
-        paper = published(papers.G_TABLE_11.get(label))
-        found = [] if row is None else [row["by_triples"][group].get("recall@15") for group in groups]
-        ours = " / ".join(NONE if each is None else f"{each:.1f}" for each in found) or NONE
-        rows.append([named(label, OURS), paper, ours])
-    rows.append(["HippoRAG + IRCoT", published(papers.G_TABLE_11["HippoRAG + IRCoT"]), NONE])
+        paper = format_published(papers.G_TABLE_11.get(label))
+        recalls = [] if row is None else [row["by_triples"][group].get("recall@15") for group in groups]
+        ours = " / ".join(NONE if recall is None else f"{recall:.1f}" for recall in recalls) or NONE
+        rows.append([format_label(label, OURS), paper, ours])
+    rows.append(["HippoRAG + IRCoT", format_published(papers.G_TABLE_11["HippoRAG + IRCoT"]), NONE])
     sizes = results.row("musique_train-mpnet", "hybrid")
     counted = "" if sizes is None else " / ".join(str(sizes["by_triples"][group]["questions"]) for group in groups)
     return section(

@@ -1,23 +1,32 @@
-"""Our tables beside no paper's table: calls and tokens, and what triples give."""
+"""Tables of ours that no paper has: calls and tokens, and recall by the source of the triples."""
 
 from __future__ import annotations
 
 from reporting import papers
-from reporting.results import EMBED, IRCOT_FILE, LLM_FILE, NONE, SHARED_FILES, Results, recalls, shared_cells
-from reporting.tables import published, section, sources, table
+from reporting.results import (
+    EMBED,
+    IRCOT_FILE,
+    LLM_FILE,
+    NONE,
+    SHARED_FILES,
+    Results,
+    format_recalls,
+    format_shared_calls,
+)
+from reporting.tables import format_published, section, sources, table
 
 SYNC = "hybrid + SyncGE"
 
 
 def costs(results: Results) -> str:
-    """Calls and tokens of a question with a model."""
+    """Return the section on calls and tokens of a question with a model."""
     rows = [
         [
             row["method"],
             f"{row['calls']:.1f}",
             f"{row['prompt_tokens']:,.0f} + {row['completion_tokens']:,.0f}",
             f"{row['weighted_tokens']:,.0f}",
-            recalls(row),
+            format_recalls(row),
         ]
         for file in (LLM_FILE, IRCOT_FILE)
         for row in results.files.get(file, {}).get("methods", [])
@@ -33,10 +42,10 @@ def costs(results: Results) -> str:
 
 
 def triples_table(results: Results) -> str:
-    """Whose triples: a language model's, a rule's, or those of a graph that knows nothing of the passages."""
+    """Return the section on recall by the triples' source: a language model, a rule, or a graph without passages."""
     given, offline = "musique_train-minilm", "musique_train-minilm-offline"
     outside, unchecked = "musique_train-minilm-external", "musique_train-minilm-external-unchecked"
-    said = {
+    musique = {
         ("none", "none"): (given, "hybrid"),
         ("GPT-3.5's", "none (NaiveGE)"): (given, "hybrid+naive"),
         ("by rule", "none (NaiveGE)"): (offline, "hybrid+naive"),
@@ -51,7 +60,7 @@ def triples_table(results: Results) -> str:
         ("of half a graph, checked", "recorded"): (outside, "hybrid+sync+external[graph_share=0.5]"),
         ("of half a graph, unchecked", "recorded"): (unchecked, "hybrid+sync+external[graph_share=0.5]"),
     }
-    rows = [[*labels, recalls(results.row(*place))] for labels, place in said.items()]
+    rows = [[*labels, format_recalls(results.row(*place))] for labels, place in musique.items()]
     hotpotqa = {
         ("GPT-3.5's", "none (NaiveGE)"): "hybrid+naive",
         ("of a sparse graph", "none"): "hybrid+naive+external",
@@ -60,7 +69,9 @@ def triples_table(results: Results) -> str:
         ("of a sparse graph, checked", "stand-in"): "hybrid+sync+external",
         ("of a dense graph, checked", "stand-in"): "hybrid+sync+external[graph=dense]",
     }
-    more = [[*labels, recalls(results.row("hotpotqa-minilm-external", name))] for labels, name in hotpotqa.items()]
+    more = [
+        [*labels, format_recalls(results.row("hotpotqa-minilm-external", name))] for labels, name in hotpotqa.items()
+    ]
     return section(
         "Whose triples (Millions of GeAR-s)",
         table(["triples", "reader", "R@5 / 10 / 15, MuSiQue, minilm"], [row for row in rows if row[2] != NONE])
@@ -73,23 +84,23 @@ def triples_table(results: Results) -> str:
 
 
 def shared_calls(results: Results) -> str:
-    """Cost and recall where passages share a call of the extractor."""
-    rows = [cells for number in SHARED_FILES if (cells := shared_cells(results, number))]
+    """Return the section on cost and recall where passages share a call of the extractor."""
+    rows = [cells for number in SHARED_FILES if (cells := format_shared_calls(results, number))]
     if not rows:
         return ""
     file, *_ = (file for file in SHARED_FILES.values() if file in results.files)
+    alone = format_recalls(results.row(file, "hybrid"))
     head = ["passages a call", "calls", "asked again", "tokens a passage, prompt + completion", "triples"]
     return section(
         "Passages that share a call of the extractor",
         table([*head, "NaiveGE, R@5 / 10 / 15", "NaiveGE + PageRank"], rows),
-        f"hybrid alone has {recalls(results.row(file, 'hybrid'))}. A passage is asked for again, alone, if a shared "
-        "reply says nothing of it.",
+        f"hybrid alone has {alone}. A passage is asked for again, alone, if a shared reply says nothing of it.",
         sources(results, *SHARED_FILES.values()),
     )
 
 
 def shares(results: Results) -> str:
-    """Recall with a share of the triples; the paper has more of them than we."""
+    """Return the section on recall with a share of the triples, since the paper has more of them than we have."""
     embed = next((embed for embed in EMBED if f"hotpotqa-{embed}-share80" in results.files), None)
     if embed is None:
         return ""
@@ -101,15 +112,15 @@ def shares(results: Results) -> str:
     for share, file in files.items():
         number = 0 if share == "none" else results.files[file]["conditions"]["triples"]
         names = [base.lower() if share == "none" else f"{base.lower()}+naive" for base in bases]
-        rows.append([share, f"{number:,}", *(recalls(results.row(file, name)) for name in names)])
-    theirs = [published(papers.G_TABLE_2[f"{base} + NaiveGE"]["HotpotQA"]) for base in bases]
-    rows.append(["the paper's, with mpnet", f"{papers.G_TRIPLES['HotpotQA']:,}", *theirs])
-    both = [published(each) for each in (papers.G_TABLE_2[SYNC]["MuSiQue"], papers.G_TABLE_7[SYNC])]
+        rows.append([share, f"{number:,}", *(format_recalls(results.row(file, name)) for name in names)])
+    paper = [format_published(papers.G_TABLE_2[f"{base} + NaiveGE"]["HotpotQA"]) for base in bases]
+    rows.append(["the paper's, with mpnet", f"{papers.G_TRIPLES['HotpotQA']:,}", *paper])
+    by_model = [format_published(figures) for figures in (papers.G_TABLE_2[SYNC]["MuSiQue"], papers.G_TABLE_7[SYNC])]
     return section(
         "A share of the triples",
         table([f"R@5 / 10 / 15, HotpotQA, {embed}", "triples", *(f"{base} + NaiveGE" for base in bases)], rows)
         + last_fifth(results, whole),
-        f"The paper's {SYNC} has {both[0]} on MuSiQue (Table 2), and {both[1]} if GPT-3.5 extracts and reads "
+        f"The paper's {SYNC} has {by_model[0]} on MuSiQue (Table 2), and {by_model[1]} if GPT-3.5 extracts and reads "
         "(Table 7).",
         "Shares are drawn at random from GPT-3.5's triples; each share is part of the next.",
         sources(results, *dict.fromkeys(files.values())),
@@ -117,17 +128,18 @@ def shares(results: Results) -> str:
 
 
 def last_fifth(results: Results, whole: str) -> str:
-    """A table of what the last fifth gives, beside what is between the paper's row and ours."""
+    """Return a table of the gain from the last fifth of the triples, beside the paper's rows and ours."""
     rows = []
     for base, cut in (("BM25", 5), ("dense", 15)):
         name, place = f"{base.lower()}+naive", (5, 10, 15).index(cut)
         places = ((whole, name), (f"{whole}-share80", name), ("hotpotqa-mpnet", name), ("hotpotqa-mpnet", base.lower()))
-        found = [row[f"recall@{cut}"] for file, method in places if (row := results.row(file, method))]
-        if len(found) < len(places):
+        recalls = [row[f"recall@{cut}"] for file, method in places if (row := results.row(file, method))]
+        if len(recalls) < len(places):
             return ""
-        every, most, ours, alone = found
-        theirs, theirs_alone = (papers.G_TABLE_2[base + more]["HotpotQA"][place] for more in (" + NaiveGE", ""))
-        figures = (theirs, ours, theirs_alone, alone)
-        rows.append([f"{base} + NaiveGE, R@{cut}", f"{every - most:+.1f}", *(f"{figure:.1f}" for figure in figures)])
+        whole_recall, share_recall, ours, our_base = recalls
+        paper, paper_base = (papers.G_TABLE_2[base + part]["HotpotQA"][place] for part in (" + NaiveGE", ""))
+        figures = (paper, ours, paper_base, our_base)
+        gain = f"{whole_recall - share_recall:+.1f}"
+        rows.append([f"{base} + NaiveGE, R@{cut}", gain, *(f"{figure:.1f}" for figure in figures)])
     head = ["HotpotQA", "the last fifth gives", "paper", "ours, mpnet", "paper's base alone", "our base alone, mpnet"]
     return "\n\n" + table(head, rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reporting.results import DATA, EMBED, METHODS, NONE, OURS, Results, named
+from reporting.results import DATA, EMBED, METHODS, NONE, OURS, Results, format_label
 from reporting.tables import section, sources, table
 
 AIM = 20
@@ -13,15 +13,15 @@ LARGER = "-10m"
 
 
 def times(results: Results) -> str:
-    """Milliseconds a question, and how long HippoRAG's retrieval takes beside each method."""
+    """Return the section on milliseconds a question, with HippoRAG's time as a multiple of each method's."""
     files = {f"{data}, {embed}": f"{folder}-{embed}" for data, folder in DATA.items() for embed in EMBED}
     rows = []
     for label, method in METHODS.items():
-        row = [named(label, OURS, "")]
+        row = [format_label(label, OURS, "")]
         for file in files.values():
-            found, its = results.row(file, method), results.row(file, "hipporag")
-            beside = f"; {its['ms_per_query'] / found['ms_per_query']:.1f}" if found and its else ""
-            row.append(NONE if found is None else f"{found['ms_per_query']:.1f}{beside}")
+            measured, hipporag = results.row(file, method), results.row(file, "hipporag")
+            multiple = f"; {hipporag['ms_per_query'] / measured['ms_per_query']:.1f}" if measured and hipporag else ""
+            row.append(NONE if measured is None else f"{measured['ms_per_query']:.1f}{multiple}")
         rows.append(row)
     return section(
         "Milliseconds a question",
@@ -34,15 +34,15 @@ def times(results: Results) -> str:
 
 
 def memory(results: Results) -> str:
-    """Disk of an index, and memory of the run that measured it."""
+    """Return the section on the disk of an index, and on the memory of the run that measured it."""
     rows = []
     for folder in DATA.values():
         for embed in EMBED:
             have = results.files.get(f"{folder}-{embed}", {}).get("conditions", {})
             if "index_mib" in have:
                 counts = [f"{have[name]:,}" for name in ("passages", "triples")]
-                sizes = [f"{have[name]:,.0f}" for name in ("index_mib", "peak_memory_mib")]
-                rows.append([f"`{folder}-{embed}`", *counts, *sizes])
+                mebibytes = [f"{have[name]:,.0f}" for name in ("index_mib", "peak_memory_mib")]
+                rows.append([f"`{folder}-{embed}`", *counts, *mebibytes])
     if not rows:
         return ""
     return section(
@@ -54,20 +54,20 @@ def memory(results: Results) -> str:
 
 
 def speed(results: Results) -> str:
-    """Time and memory against the size of the graph."""
+    """Return the section on time and memory against the size of the graph."""
     rows = [
         [
             name,
             f"{row['triples']:,}",
             f"{row['whole_to_expansion']:.2f}",
             f"{row['whole_to_local']:.2f}",
-            aim(row),
+            judge_aim(row),
             f"{row['whole_mib'] / row['ours_mib']:.2f}",
             f"{(row['whole_mib'] + row['whole_vectors_mib']) / row['ours_mib']:.2f}",
             f"{(row['whole_mib'] + row['whole_vectors_mib']) / (row['ours_mib'] + row['ours_files_mib']):.2f}",
         ]
         for file, name in GRAPHS.items()
-        for row in sizes(results, file)
+        for row in find_sizes(results, file)
     ]
     if not rows:
         return ""
@@ -83,7 +83,7 @@ def speed(results: Results) -> str:
     ]
     return section(
         "igraph's PageRank over the whole graph, as multiples of ours",
-        table(head, rows) + growth(results),
+        table(head, rows) + growth_table(results),
         f"The aim is that igraph's PageRank takes at least {AIM} times as long as ours. It is out of reach where our "
         "base search alone takes more than that share of igraph's time.",
         *(
@@ -100,18 +100,18 @@ def speed(results: Results) -> str:
     )
 
 
-def sizes(results: Results, file: str) -> list[dict[str, Any]]:
-    """The rows of a file, and of the larger store that was measured by itself."""
+def find_sizes(results: Results, file: str) -> list[dict[str, Any]]:
+    """Return the rows of a file, and those of the larger store that was measured by itself."""
     return [row for name in (file, f"{file}{LARGER}") for row in results.files.get(name, {}).get("sizes", [])]
 
 
-def growth(results: Results) -> str:
-    """A table of the powers of the size to which the times grow."""
+def growth_table(results: Results) -> str:
+    """Return a table of the powers of the size to which the times grow."""
     files = {name: results.files[file] for file, name in GRAPHS.items() if file in results.files}
     rows = [
         [
             name,
-            *(f"{power:.2f} ({file['last_exponents'][what]:.2f})" for what, power in file["growth_exponents"].items()),
+            *(f"{power:.2f} ({file['last_exponents'][part]:.2f})" for part, power in file["growth_exponents"].items()),
         ]
         for name, file in files.items()
     ]
@@ -122,8 +122,8 @@ def growth(results: Results) -> str:
     return "\n\n" + table(head, rows)
 
 
-def aim(row: dict[str, Any]) -> str:
-    """Say if our PageRank takes at most a twentieth of igraph's time, or can't."""
+def judge_aim(row: dict[str, Any]) -> str:
+    """Say if our PageRank takes at most a twentieth of igraph's time, or if the base search alone takes more."""
     if row["whole_ms"] / row["local_ms"] >= AIM:
         return "yes"
     return "out of reach" if row["whole_ms"] / AIM < row["search_ms"] else "no"
