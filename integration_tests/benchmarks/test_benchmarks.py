@@ -110,12 +110,12 @@ def test_a_paired_comparison() -> None:
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(1, 4)), min_size=1, max_size=9))
 def test_the_paired_test_is_exact(cases: list[tuple[int, int, int]]) -> None:
     """As counted over all signs, in whole numbers."""
-    pairs = [(min(mine, gold), min(its, gold), gold) for mine, its, gold in cases]
-    steps = [12 * (mine - its) // gold for mine, its, gold in pairs]
+    pairs = [(min(hits, gold), min(base_hits, gold), gold) for hits, base_hits, gold in cases]
+    steps = [12 * (hits - base_hits) // gold for hits, base_hits, gold in pairs]
     sums = [abs(sum(sign * step for sign, step in zip(signs, steps, strict=True)))
             for signs in product((1, -1), repeat=len(steps))]  # fmt: skip
-    expected = sum(each >= abs(sum(steps)) for each in sums) / len(sums)
-    p_value = chance([mine / gold - its / gold for mine, its, gold in pairs])
+    expected = sum(total >= abs(sum(steps)) for total in sums) / len(sums)
+    p_value = chance([hits / gold - base_hits / gold for hits, base_hits, gold in pairs])
     assert p_value == pytest.approx(expected, rel=1e-12) and (sum(steps) != 0 or p_value == 1.0)
 
 
@@ -126,8 +126,8 @@ def test_how_small_a_p_value_can_be() -> None:
     primes = [1 / n for n in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31)]  # more sums than can be told apart
     sums = [abs(np.dot(signs, primes)) for signs in product((1, -1), repeat=len(primes))]
     for turned in (0, 1, 3):
-        signed = [-each if n < turned else each for n, each in enumerate(reversed(primes))]
-        assert chance(signed) == np.mean([each >= abs(sum(signed)) - 1e-12 for each in sums])
+        signed = [-prime if n < turned else prime for n, prime in enumerate(reversed(primes))]
+        assert chance(signed) == np.mean([total >= abs(sum(signed)) - 1e-12 for total in sums])
 
 
 # -- data -------------------------------------------------------------------------------------------------------------
@@ -224,10 +224,10 @@ def test_hipporag_2s_further_files(tmp_path: Path, row: dict[str, Any], gold: li
     corpus = [{"title": title, "text": text} for title, text in (("A", "one"), ("A", "two"), ("B", "three"))]
     (tmp_path / "set_corpus.json").write_text(json.dumps(corpus), "utf-8")
     for name in {"contexts", "paragraphs"} & row.keys():
-        row = row | {name: [dict(zip(("title", "text", "is_supporting"), each, strict=True)) for each in row[name]]}
-        for each in row[name]:
-            if each["is_supporting"] is None:
-                del each["is_supporting"]
+        row = row | {name: [dict(zip(("title", "text", "is_supporting"), values, strict=True)) for values in row[name]]}
+        for paragraph in row[name]:
+            if paragraph["is_supporting"] is None:
+                del paragraph["is_supporting"]
     whole = {"question": "?", "supporting_facts": [["A", 0, "more"]]} | row
     if {"contexts", "paragraphs"} & row.keys():
         del whole["supporting_facts"]
@@ -418,7 +418,7 @@ def test_the_recorded_reader_says_what_was_recorded(bench: Workbench) -> None:
     bench.llm = recorded_reader(bench.dataset, bench.store)
     retriever = bench.retriever("bm25+sync", 5, Settings(base_top_k=1))
     first = retriever.retrieve(ASKED[0].question)
-    assert {each.node_id for each in first} >= {"stephen", "dell"}  # BM25's one passage, and where the fact leads
+    assert {node.node_id for node in first} >= {"stephen", "dell"}  # BM25's one passage, and where the fact leads
     assert first[0].node.metadata["gear_chain"]
 
 
@@ -433,12 +433,12 @@ def test_sweeps_change_one_setting_of_what_can_be_set(bench: Workbench, monkeypa
     monkeypatch.setattr(bench, "retriever", noted)
     results = measured(bench, "hybrid", "hybrid+naive", sweep=["scorer=composed,additive", "gamma=5"])
     names = [result["method"] for result in results]
-    swept = [f"hybrid+naive[{each}]" for each in ("scorer=composed", "scorer=additive", "gamma=5")]
+    swept = [f"hybrid+naive[{setting}]" for setting in ("scorer=composed", "scorer=additive", "gamma=5")]
     assert names == ["hybrid", "hybrid+naive", *swept]
     used = list(dict.fromkeys((name, settings.scorer, settings.gamma) for name, _, settings in seen))
     others = [("composed", None), ("additive", None), ("novelty", 5.0)]
     assert used == [("hybrid", "novelty", None), ("hybrid+naive", "novelty", None)] + [
-        ("hybrid+naive", *each) for each in others
+        ("hybrid+naive", *values) for values in others
     ]
     comparisons(results, ASKED, None)
     assert [result["against"] for result in results[1:]] == ["hybrid", *["hybrid+naive"] * 3]
@@ -487,10 +487,11 @@ def test_settings_read_what_a_command_line_says() -> None:
 def test_a_sample_is_drawn_by_its_seed(dataset: Dataset) -> None:
     dataset.questions = [Question(str(n), str(n), ("milk",)) for n in range(50)]
     first, again, other = (
-        [each.id for each in retrieval.chosen(dataset, options("--sample", "9", "--seed", seed))] for seed in "001"
+        [question.id for question in retrieval.chosen(dataset, options("--sample", "9", "--seed", seed))]
+        for seed in "001"
     )
     assert first == again != other and len(set(first)) == 9
-    assert [each.id for each in retrieval.chosen(dataset, options("--limit", "2"))] == ["0", "1"]
+    assert [question.id for question in retrieval.chosen(dataset, options("--limit", "2"))] == ["0", "1"]
     assert len(retrieval.chosen(dataset, options())) == 50
 
 
@@ -503,7 +504,7 @@ def test_what_answers_and_calls_cost(bench: Workbench) -> None:
     assert closed["answers"] == ["Dell Curry.", "sour milk"] and gold["answers"] == ["Dell Curry", "milk"]
     assert "calls" not in gold  # retrieval itself called no model
     closed_prompts, gold_prompts = bench.llm.history[:2], bench.llm.history[2:]
-    assert all("Stephen plays" not in each for each in closed_prompts) and "Stephen plays" in gold_prompts[0]
+    assert all("Stephen plays" not in prompt for prompt in closed_prompts) and "Stephen plays" in gold_prompts[0]
     assert [gold["by_hops"][hops]["em"] for hops in ("2", "3")] == [100.0, 100.0]
 
 
@@ -963,7 +964,7 @@ def test_a_committed_file_is_what_its_command_makes(name: str) -> None:
     llm = remeasure.QWEN if said.llm == "openai" else said.llm
     assert (has["data"], has["embed"], has["llm"]) == (data.replace("sample", "data"), said.embed_name, llm)
     assert has["triples_from"] == said.triples
-    for each in (
+    for option in (
         "sample",
         "seed",
         "limit",
@@ -973,7 +974,7 @@ def test_a_committed_file_is_what_its_command_makes(name: str) -> None:
         "offline",
         *vars(rows[0].settings),
     ):
-        assert getattr(said, each) == has.get(each, command_line.parser().get_default(each)), each
+        assert getattr(said, option) == has.get(option, command_line.parser().get_default(option)), option
 
 
 def test_committed_replies_repeat_what_was_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -992,18 +993,18 @@ def test_committed_replies_repeat_what_was_measured(monkeypatch: pytest.MonkeyPa
     assert (tmp_path / f"{there}.json").read_text() == "as it was"
     for name in names:
         again, before = json.loads((tmp_path / f"{name}.json").read_text("utf-8")), COMMITTED[name]
-        for each in ("triples", "ingest_calls", "ingest_outcomes", "retried_alone", "prompt_tokens_per_passage"):
-            assert again["conditions"][each] == before["conditions"][each], each
-        for mine, its in zip(again["methods"], before["methods"], strict=True):
-            assert mine["method"] == its["method"]
+        for key in ("triples", "ingest_calls", "ingest_outcomes", "retried_alone", "prompt_tokens_per_passage"):
+            assert again["conditions"][key] == before["conditions"][key], key
+        for row, committed_row in zip(again["methods"], before["methods"], strict=True):
+            assert row["method"] == committed_row["method"]
             for cut in (5, 10, 15):  # another processor may part equals otherwise: half of one question's passages
-                assert mine[f"recall@{cut}"] == pytest.approx(its[f"recall@{cut}"], abs=2.6)
+                assert row[f"recall@{cut}"] == pytest.approx(committed_row[f"recall@{cut}"], abs=2.6)
 
 
 def test_a_store_that_a_killed_run_left_is_filled_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     half, whole = tmp_path / "kept" / "musique_train-minilm", tmp_path / "kept" / "musique_train-mpnet"
-    for each in (half, whole):
-        each.mkdir(parents=True)
+    for folder in (half, whole):
+        folder.mkdir(parents=True)
     retrieval.note_of(whole).write_text("{}")
 
     def run(words: list[str], **_: Any) -> None:
@@ -1027,7 +1028,7 @@ def test_ircot_searches_for_its_thoughts(bench: Workbench) -> None:
     )
     retriever = IRCoTRetriever(bench.retriever("bm25", 1, Settings()), llm, similarity_top_k=3)
     found = retriever.retrieve("Stephen plays")
-    assert [each.node_id for each in found] == ["stephen", "dell"]  # RRF of stephen; stephen or dell; dell
+    assert [node.node_id for node in found] == ["stephen", "dell"]  # RRF of stephen; stephen or dell; dell
     assert "Thoughts so far: none" in llm.history[0] and "Stephen plays basketball" in llm.history[0]
     assert "Thoughts so far: Stephen's father is Dell Curry. Dell Curry went" in llm.history[2]  # said again: the end
     assert "Virginia Tech" in llm.history[2] and llm.remaining == 0
@@ -1058,7 +1059,7 @@ def test_hipporag_is_pagerank_over_the_whole_graph(nodes: list[BaseNode], synony
     facts = [(node_id, slots) for node_id, (_, triples) in TEXTS.items() for slots in triples]
     facts += [("extra", ("curry dell", "is", "son")), ("extra", ("Stephen", "is son of", "his father"))]
     phrases = sorted({slot.lower() for _, (subject, _, object_) in facts for slot in (subject, object_)})
-    number = {name: n for n, name in enumerate([*names, *(f"phrase {each}" for each in phrases)])}
+    number = {name: n for n, name in enumerate([*names, *(f"phrase {slot}" for slot in phrases)])}
     weights = np.zeros((len(number), len(number)))
     for node_id, (subject, _, object_) in facts:
         one, other = number[f"phrase {subject.lower()}"], number[f"phrase {object_.lower()}"]
@@ -1094,9 +1095,9 @@ def test_hipporag_is_pagerank_over_the_whole_graph(nodes: list[BaseNode], synony
         lost = shares[degrees == 0].sum()  # where there is no way on, the walk starts anew
         shares = 0.5 * start + 0.5 * (moving + lost * start)
     expected = {name: shares[number[name]] for name in names}
-    assert {each.node.node_id: each.score for each in found} == pytest.approx(expected, abs=1e-6)
-    assert [each.node.node_id for each in found] == sorted(names, key=lambda name: -expected[name])
-    assert {each.node.node_id for each in found[:2]} == {"stephen", "extra"}
+    assert {result.node.node_id: result.score for result in found} == pytest.approx(expected, abs=1e-6)
+    assert [result.node.node_id for result in found] == sorted(names, key=lambda name: -expected[name])
+    assert {result.node.node_id for result in found[:2]} == {"stephen", "extra"}
 
 
 def test_how_much_a_fact_weighs_can_be_swept_over(bench: Workbench) -> None:
@@ -1105,7 +1106,7 @@ def test_how_much_a_fact_weighs_can_be_swept_over(bench: Workbench) -> None:
     names = [f"{base}{swept}" for base in ("hipporag", "hipporag-synonyms") for swept in ("", "[fact_weight=2]")]
     assert [row.name for row in rows] == ["hybrid+naive", *names]
     found = [bench.retriever("hipporag", 5, row.settings).retrieve(ASKED[0].question) for row in rows[1:3]]
-    once, twice = ({each.node_id: each.score for each in several} for several in found)
+    once, twice = ({node.node_id: node.score for node in several} for several in found)
     assert once.keys() == twice.keys() and once != pytest.approx(twice)
 
 
@@ -1114,7 +1115,7 @@ def test_hipporags_model_drops_facts(nodes: list[BaseNode]) -> None:
 
     def found(llm: ScriptedLLM | None, facts: int = 2) -> dict[str, float | None]:
         retriever = HippoRAGRetriever(nodes, embed, facts=facts, llm=llm)
-        return {each.node_id: each.score for each in retriever.retrieve(question)}
+        return {node.node_id: node.score for node in retriever.retrieve(question)}
 
     llm = ScriptedLLM(["Of these: [1]", "[2, 7]", "all of them", "[]"])
     assert found(llm) == pytest.approx(found(None, facts=1))
@@ -1137,6 +1138,6 @@ def test_hipporag_2_in_full_has_synonyms_and_its_filters_recorded_replies(bench:
     for name in ("hipporag-filter", "hipporag-synonyms-filter", "hipporag-synonyms"):
         bench.llm = llm if name == "hipporag-filter" else RecordedLLM(None, tmp_path / "replies.jsonl")
         several = bench.retriever(name, 5, Settings()).retrieve(ASKED[0].question)
-        found.append({each.node_id: each.get_score() for each in several})
+        found.append({node.node_id: node.get_score() for node in several})
     once, whole, unfiltered = found
     assert whole != pytest.approx(unfiltered) and whole["bare"] > 1.5 * once["bare"]

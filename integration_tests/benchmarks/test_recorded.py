@@ -133,7 +133,7 @@ def test_a_reply_belongs_to_its_limit_and_says_that_it_was_cut_off(server: OpenA
         server.requests == [] and first.metadata.context_window == RecordedLLM(None, path, "m").metadata.context_window
     )
     cut = [first.chat([ChatMessage("Say")]), RecordedLLM(None, path, max_tokens=1).chat([ChatMessage("Say")])]
-    assert [ending_of(each) for each in cut] == ["length", "length"] and server.requests[0]["max_tokens"] == 1
+    assert [ending_of(reply) for reply in cut] == ["length", "length"] and server.requests[0]["max_tokens"] == 1
     more = RecordedLLM(server.llm(max_tokens=7), path, max_tokens=9).chat([ChatMessage("Say")])
     assert (more.message.content, ending_of(more)) == ("whole", "stop") and server.requests[1]["max_tokens"] == 9
 

@@ -184,7 +184,9 @@ def test_our_figures_stand_beside_the_papers(folder: Path) -> None:
 
 
 def test_settings_over_other_bases_have_the_columns_that_were_run(folder: Path) -> None:
-    (part,) = (each for each in report.report(Results(folder), []).split("\n## ") if each.startswith("Settings over"))
+    (part,) = (
+        section for section in report.report(Results(folder), []).split("\n## ") if section.startswith("Settings over")
+    )
     head, _, *rows = [line for line in part.splitlines() if line.startswith("| ")]
     assert head == "| R@5 / 10 / 15, MuSiQue, mpnet | bm25+naive | dense+sync |"
     assert rows == [
@@ -250,8 +252,8 @@ def figures_of(table: Any) -> Iterator[str]:
     if isinstance(table[0], float):
         yield published([figure for figure in table if isinstance(figure, float)])  # calls are counted, an integer
     else:
-        for each in table:
-            yield from figures_of(each)
+        for part in table:
+            yield from figures_of(part)
 
 
 def test_every_figure_of_the_papers_is_printed(tmp_path: Path) -> None:
