@@ -82,7 +82,7 @@ def test_the_page_can_be_clicked_through_and_no_request_leaves(browser: webdrive
     assert browser.find_element(By.ID, "read").text.startswith("Stephen Curry — son of — Dell Curry")
     assert "stated by: Stephen Curry" in browser.find_element(By.ID, "read").text
     lit_passages = browser.find_elements(By.CSS_SELECTOR, ".passage.lit")
-    assert [each.get_attribute("data-passage") for each in lit_passages] == ["p-1"]
+    assert [element.get_attribute("data-passage") for element in lit_passages] == ["p-1"]
 
     step = browser.find_element(By.CSS_SELECTOR, ".step")
     step.find_element(By.TAG_NAME, "summary").click()
