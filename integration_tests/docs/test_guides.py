@@ -144,7 +144,9 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert linked.exists(), f"{page.name}: {target}"
         if anchor:
             headings = re.findall(r"^#+ (.*)$", linked.read_text("utf-8"), re.MULTILINE)
-            assert anchor in {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}, target
+            assert anchor in {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}, (
+                target
+            )
 
 
 def status_of(address: str) -> int:
@@ -155,7 +157,9 @@ def status_of(address: str) -> int:
 
 
 @pytest.mark.skipif("CHECK_LINKS" not in os.environ, reason="needs the web: CHECK_LINKS=1")
-@pytest.mark.parametrize("address", sorted({each for page in PAGES for each in links_of(page) if is_on_the_web(each)}))
+@pytest.mark.parametrize(
+    "address", sorted({target for page in PAGES for target in links_of(page) if is_on_the_web(target)})
+)
 def test_every_link_to_the_web_is_answered(address: str) -> None:
     assert status_of(address) < 400
 
@@ -166,18 +170,18 @@ def test_a_dead_link_would_be_noticed(server: OpenAIServer) -> None:
 
 def test_how_much_of_a_prompt_stands_before_what_changes() -> None:
     """Every prompt of the package begins with as much as the page on cost says."""
-    modules = [importlib.import_module(each.name) for each in
+    modules = [importlib.import_module(module.name) for module in
                pkgutil.walk_packages(llama_index_gear.__path__, "llama_index_gear.")
-               if not each.name.startswith("llama_index_gear.tests")]  # fmt: skip
-    prompts = {name: each for module in modules for name, each in vars(module).items()
-               if isinstance(each, BasePromptTemplate)}  # fmt: skip
+               if not module.name.startswith("llama_index_gear.tests")]  # fmt: skip
+    prompts = {name: value for module in modules for name, value in vars(module).items()
+               if isinstance(value, BasePromptTemplate)}  # fmt: skip
     assert len(prompts) > 12
     long = {"EXTRACT", "EXTRACT_SEVERAL", "READ", "GIST", "READ_AND_REASON", "DECOMPOSE", "RESOLVE"}
     shares: dict[bool, list[float]] = {True: [], False: []}
     for name, prompt in prompts.items():
         pieces = re.split("|".join(f"{{{variable}}}" for variable in prompt.template_vars), prompt.get_template())
         shares[name.removesuffix("_PROMPT") in long].append(100 * len(pieces[0]) / len("".join(pieces)))
-    (least, most), (fewest, highest) = ((min(shares[each]), max(shares[each])) for each in (True, False))
+    (least, most), (fewest, highest) = ((min(shares[is_long]), max(shares[is_long])) for is_long in (True, False))
     assert len(shares[True]) == len(long)
     rows = (EXAMPLES / "guides" / "cost.md").read_text("utf-8").split("| prompts |")[1].splitlines()[2:4]
     assert [row.split("|")[2].strip() for row in rows] == [

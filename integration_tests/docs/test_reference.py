@@ -26,13 +26,13 @@ def test_everything_public_is_in_the_reference(tmp_path: Path) -> None:
         module = importlib.import_module(name)
         page = (tmp_path / f"{name.replace('.', '/')}.html").read_text("utf-8")
         public = getattr(module, "__all__", None) or [
-            each
-            for each, value in vars(module).items()
-            if inspect.isclass(value) and value.__module__ == name and not each.startswith("_")
+            attribute
+            for attribute, value in vars(module).items()
+            if inspect.isclass(value) and value.__module__ == name and not attribute.startswith("_")
         ]
         assert public
-        for each in public:
-            assert f'id="{each}"' in page, f"{name}.{each}"
+        for member in public:
+            assert f'id="{member}"' in page, f"{name}.{member}"
         text = re.sub(r"<[^>]+>", "", page)
         assert "Args:" not in text
         headings += text.count("Arguments:")
