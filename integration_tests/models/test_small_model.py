@@ -107,7 +107,7 @@ def test_bad_replies_break_nothing(store: GeARVectorStore, small_model: SmolLM2)
     assert {node.node_id for node in store.get_nodes()} == {node.node_id for node in nodes}
     found = SyncGERetriever(store, llm=llm, similarity_top_k=1).retrieve("Who is the father of Stephen Curry?")
     assert len(found) == 1
-    assert all("gear_chain" in each.node.metadata for each in found)
+    assert all("gear_chain" in node.node.metadata for node in found)
 
 
 @pytest.mark.filterwarnings("default")
