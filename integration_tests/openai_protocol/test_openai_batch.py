@@ -194,7 +194,7 @@ def test_a_batch_whose_making_was_not_heard_of_is_not_made_again(
     assert batch.status.waiting == 3 and len(server.batches) == (0 if before else 1)
     extractor(batch)(passages(5))
     assert batch.submit().under_way == 5
-    assert [len(server.batch_requests(each["id"])) for each in server.batches] == [2, 3]
+    assert [len(server.batch_requests(made_batch["id"])) for made_batch in server.batches] == [2, 3]
     batch.close()
 
 
@@ -204,11 +204,11 @@ def test_calls_at_the_same_time_wait_for_one_another(server: OpenAIServer, tmp_p
     batches = [OpenAIBatch(server.llm(), tmp_path) for _ in range(2)]
     extractor(batches[0])(passages(9))
     with ThreadPoolExecutor(4) as pool:
-        assert [each.under_way for each in pool.map(OpenAIBatch.submit, 2 * batches)] == [9] * 4
+        assert [status.under_way for status in pool.map(OpenAIBatch.submit, 2 * batches)] == [9] * 4
         assert len(server.batches) == 1
         server.script(Reply(status=500, text="overloaded"))
         server.end_batches()
-        assert [each.answered for each in pool.map(OpenAIBatch.collect, 2 * batches)] == [8] * 4
+        assert [status.answered for status in pool.map(OpenAIBatch.collect, 2 * batches)] == [8] * 4
     for batch in batches:
         batch.close()
 
@@ -281,15 +281,15 @@ def test_a_batch_is_no_larger_than_it_may_be(server: OpenAIServer, tmp_path: Pat
     batch = OpenAIBatch(server.llm(), tmp_path / "a", requests_per_batch=2)
     extractor(batch)(passages(5))
     batch.submit()
-    sizes = [len(server.batch_requests(each["id"])) for each in server.batches]
+    sizes = [len(server.batch_requests(made_batch["id"])) for made_batch in server.batches]
     assert sorted(sizes) == [1, 2, 2]
-    line = max(len(json.dumps(each)) for each in server.batch_requests(server.batches[0]["id"]))
+    line = max(len(json.dumps(request)) for request in server.batch_requests(server.batches[0]["id"]))
     small = OpenAIBatch(server.llm(), tmp_path / "b", bytes_per_batch=3 * line)
     extractor(small)(passages(12)[5:])
     small.submit()
     made = server.batches[: len(server.batches) - 3]
     assert len(made) >= 3
-    assert sum(len(server.batch_requests(each["id"])) for each in made) == 7
+    assert sum(len(server.batch_requests(made_batch["id"])) for made_batch in made) == 7
     server.end_batches()
     assert batch.collect().answered == 5 and small.collect().answered == 7
     batch.close()

@@ -40,7 +40,7 @@ def test_several_passages_share_a_call(server: OpenAIServer, structured: bool) -
     def answer(body: dict[str, Any]) -> Reply:
         texts = re.findall(r"Text number (\d)\.", body["messages"][-1]["content"])
         fact = [{**FACT, "object": f"number {text}"} for text in texts]
-        told = [{"passage": n, "entities": [], "triples": [each]} for n, each in enumerate(fact, start=1)][:2]
+        told = [{"passage": n, "entities": [], "triples": [triple]} for n, triple in enumerate(fact, start=1)][:2]
         said = {"entities": [], "triples": fact} if len(texts) == 1 else {"passages": told}
         assert ("PassagesFacts" in json.dumps(body.get("tools", ""))) == (structured and len(texts) > 1)
         return Reply(tool_arguments=said) if structured else Reply(json.dumps(said))
