@@ -200,7 +200,7 @@ def test_a_passage_does_not_begin_another(line_break: str, marker: str) -> None:
     for text in (forged, f"{marker} {ORDER}"):
         for prompt in (number_passages([text, "Bob."]), format_passages([(text, "Ada"), ("Bob.", text)])["passages"]):
             found = [begins.match(line) for line in prompt.splitlines()]
-            assert ORDER in prompt and [int(each[1] or each[2]) for each in found if each] == [1, 2]
+            assert ORDER in prompt and [int(match_[1] or match_[2]) for match_ in found if match_] == [1, 2]
     assert escape_passage(forged).count("(") == 1 and escape_passage(escape_passage(forged)) == escape_passage(forged)
 
 
@@ -268,9 +268,9 @@ def test_names_of_a_megabyte(tmp_path: Path) -> None:
     facts = [("Ada", "is", name), (name, "likes", "Bob"), ("Ada", name, "Bob")]
     store.add([passage("p", "Ada is long.", facts, embed_model=EMBED)])
     store.add([passage("q", "Bob likes Rome.", [("Bob", "likes", "Rome")], embed_model=EMBED)])
-    assert {each.node.node_id for each in NaiveGERetriever(store).retrieve("Ada")} == {"p", "q"}
+    assert {node.node.node_id for node in NaiveGERetriever(store).retrieve("Ada")} == {"p", "q"}
     llm = ScriptedLLM(otherwise=lambda _: json.dumps({"triples": [["Ada", "is", name]]}))
-    assert {each.node.node_id for each in SyncGERetriever(store, llm=llm).retrieve("Ada")} == {"p", "q"}
+    assert {node.node.node_id for node in SyncGERetriever(store, llm=llm).retrieve("Ada")} == {"p", "q"}
     assert store.check().ok
     store.delete_nodes(["p"])
     assert (store.check().passages, store.check().triples) == (1, 1)
@@ -283,11 +283,11 @@ def test_a_passage_may_lie_about_others_and_its_lie_is_known_by_its_passage(tmp_
     store.add([passage("true", "Ada knows Bob.", [("Ada", "knows", "Bob")], embed_model=EMBED, document="d-1")])
     store.add([passage("lie", "Ada hates Bob.", [("Ada", "hates", "Bob")], embed_model=EMBED, document="d-2")])
     nodes, trace = GeARRetriever(store, llm=talkative(), max_steps=1).retrieve_with_trace(QUESTION)
-    assert {each.node.node_id for each in nodes} == {"true", "lie"}
+    assert {node.node.node_id for node in nodes} == {"true", "lie"}
     told = {(*link.triple, link.passage_id) for step in trace.steps for link in step.linked}
     assert told == {("Ada", "knows", "Bob", "true")}
     store.delete("d-2")
-    assert {each.node.node_id for each in NaiveGERetriever(store).retrieve(QUESTION)} == {"true"}
+    assert {node.node.node_id for node in NaiveGERetriever(store).retrieve(QUESTION)} == {"true"}
     store.close()
 
 

@@ -47,11 +47,11 @@ def _node() -> TextNode:
 
 
 def _property_graph(*triples: Triple) -> TextNode:
-    names = dict.fromkeys(name for each in triples for name in (each.subject, each.object))
+    names = dict.fromkeys(name for triple in triples for name in (triple.subject, triple.object))
     entities = {name: EntityNode(name=name, label="PERSON", properties={"seen": 1}) for name in names}
     relations = [
-        Relation(label=each.predicate, source_id=entities[each.subject].id, target_id=entities[each.object].id)
-        for each in triples
+        Relation(label=triple.predicate, source_id=entities[triple.subject].id, target_id=entities[triple.object].id)
+        for triple in triples
     ]
     return TextNode(text="x", metadata={KG_NODES_KEY: list(entities.values()), KG_RELATIONS_KEY: relations})
 
@@ -204,12 +204,14 @@ def test_the_error_names_the_node_and_the_entry() -> None:
 def test_to_property_graph_swaps_the_carrier() -> None:
     carrier = with_metadata(attach_triples(_node(), [FATHER, TEAM]), {EXTRACTION_KEY: {"status": "ok"}})
     (converted,) = ToPropertyGraph()([carrier])
-    assert [each.name for each in converted.metadata[KG_NODES_KEY]] == [
+    assert [entity.name for entity in converted.metadata[KG_NODES_KEY]] == [
         "Stephen Curry",
         "Dell Curry",
         "Charlotte Hornets",
     ]
-    assert [(each.source_id, each.label, each.target_id) for each in converted.metadata[KG_RELATIONS_KEY]] == [
+    assert [
+        (relation.source_id, relation.label, relation.target_id) for relation in converted.metadata[KG_RELATIONS_KEY]
+    ] == [
         ("Stephen Curry", "father", "Dell Curry"),
         ("Dell Curry", "played for", "Charlotte Hornets"),
     ]
@@ -247,7 +249,9 @@ def test_llamaindex_builds_a_property_graph_of_it() -> None:
         (str(one.id), relation.label, str(two.id))
         for one, relation, two in store.get_triplets(entity_names=["Dell Curry"])
     }
-    assert found == {(each.subject.replace('"', " "), each.predicate, each.object) for each in (FATHER, TEAM, quoted)}
+    assert found == {
+        (triple.subject.replace('"', " "), triple.predicate, triple.object) for triple in (FATHER, TEAM, quoted)
+    }
     sources = {
         (one.id, relation.properties["triplet_source_id"])
         for one, relation, _ in store.get_triplets(ids=[FATHER.subject])
@@ -259,9 +263,9 @@ def test_llamaindex_builds_a_property_graph_of_it() -> None:
 
 def test_a_user_s_own_nodes_and_parents_stay() -> None:
     """`nodes` and `PARENT` are common words: only what is LlamaIndex's own is taken for it."""
-    mine = [{"name": "server-1", "ip": "1"}]
-    kept = attach_triples(TextNode(text="x", metadata={"nodes": mine}), [Triple("a", "b", "c")])
-    assert kept.metadata["nodes"] == mine
+    user_nodes = [{"name": "server-1", "ip": "1"}]
+    kept = attach_triples(TextNode(text="x", metadata={"nodes": user_nodes}), [Triple("a", "b", "c")])
+    assert kept.metadata["nodes"] == user_nodes
     ann, bob = EntityNode(name="Ann"), EntityNode(name="Bob")
     family = Relation(label="PARENT", source_id=ann.id, target_id=bob.id)
     chunks = Relation(label="PARENT", source_id="chunk-1", target_id="chunk-2")

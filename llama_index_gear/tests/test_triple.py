@@ -99,7 +99,7 @@ def test_id_tells_apart_what_is_split_differently() -> None:
         ("a,b", "c", "d"),
         ("A b", "c", "d"),
     ]
-    ids = [Triple(*each).id(passage) for each, passage in itertools.product(slots, ["p", "p a", 'p", "a b', "P", ""])]
+    ids = [Triple(*texts).id(passage) for texts, passage in itertools.product(slots, ["p", "p a", 'p", "a b', "P", ""])]
     assert len(set(ids)) == len(ids)
 
 
@@ -111,9 +111,9 @@ def test_id_is_a_function_of_passage_and_slots(one: tuple[str, ...], two: tuple[
         except TripleError:
             return None, passage
 
-    (first, its), (second, other) = made(*one), made(*two)
+    (first, passage_id), (second, other) = made(*one), made(*two)
     if first and second:
-        assert (first.id(its) == second.id(other)) == ((first, its) == (second, other))
+        assert (first.id(passage_id) == second.id(other)) == ((first, passage_id) == (second, other))
 
 
 def test_white_space_collapses_and_nothing_else_changes() -> None:

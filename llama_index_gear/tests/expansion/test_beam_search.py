@@ -71,14 +71,16 @@ class World:
             case NeighborTriples():
                 return [
                     [
-                        Candidate(each.id, each.score)
-                        for each in sorted(map(self.stored, by_id.values()), key=lambda each: (-each.score, each.id))
-                        if each.id not in request.exclude and set(each.triple.entities) & set(keys)
+                        Candidate(triple.id, triple.score)
+                        for triple in sorted(
+                            map(self.stored, by_id.values()), key=lambda triple: (-triple.score, triple.id)
+                        )
+                        if triple.id not in request.exclude and set(triple.triple.entities) & set(keys)
                     ][: request.limit]
                     for keys in request.triple_entities
                 ]
             case FetchTriples():
-                return {each: replace(self.stored(by_id[each]), score=0.0) for each in request.ids}
+                return {triple_id: replace(self.stored(by_id[triple_id]), score=0.0) for triple_id in request.ids}
             case ChainSimilarities():
                 return [
                     [float(sum(self.vectors[by_id[c]] for c in chain) @ self.vectors[by_id[n]]) for n in near]
@@ -96,7 +98,7 @@ class World:
 
 
 def _numbers(beams: Sequence[Beam]) -> list[Chain]:
-    return [tuple(int(each.id.removeprefix("id")) for each in beam.chain) for beam in beams]
+    return [tuple(int(triple.id.removeprefix("id")) for triple in beam.chain) for beam in beams]
 
 
 # -- GeAR Alg. 1, word for word ---------------------------------------------------------------------------------------
@@ -137,14 +139,14 @@ def algorithm_1(world: World, initial: Sequence[int], options: BeamSearch) -> li
                 if t not in in_a_beam and set(world.ends[t]) & set(world.ends[chain[-1]])
             ]
             near = sorted(near, key=lambda t: -_cosine(world.query, world.vectors[t]))[: options.neighbors]
-            mine = [(s + _score(world, options.scorer, (*chain, t)), (*chain, t)) for t in near]
-            mine.sort(key=lambda entry: -entry[0])
+            longer = [(s + _score(world, options.scorer, (*chain, t)), (*chain, t)) for t in near]
+            longer.sort(key=lambda entry: -entry[0])
             if options.diversity:
-                for n in range(len(mine)):
+                for n in range(len(longer)):
                     penalty = math.exp(-min(n, gamma) / gamma)
-                    value = mine[n][0]
-                    mine[n] = (value * penalty if value >= 0 else value / penalty, mine[n][1])  # negative: divided
-            extensions += mine
+                    value = longer[n][0]
+                    longer[n] = (value * penalty if value >= 0 else value / penalty, longer[n][1])  # negative: divided
+            extensions += longer
         if not extensions:  # the last non-empty set is the answer
             break
         beams = sorted(extensions, key=lambda entry: -entry[0])[:b]
@@ -530,7 +532,7 @@ def _beam(*places: str) -> Beam:
 
 
 def _flat(*beams: Beam) -> list[tuple[str, str]]:
-    return [(passage, "".join(each.id for each in chain)) for passage, chain in flatten(beams).items()]
+    return [(passage, "".join(triple.id for triple in chain)) for passage, chain in flatten(beams).items()]
 
 
 def test_flatten_is_breadth_first_and_keeps_the_first_occurrence() -> None:

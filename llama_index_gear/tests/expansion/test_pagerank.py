@@ -100,7 +100,7 @@ def test_it_is_the_solution_of_the_linear_system(seed: int, restart: float) -> N
     seeds = {entity: float(np.mean(several)) / len(mentions[entity]) for entity, several in shares.items()}
     seeds.update({passage: 0.1 / rank**0.5 for rank, passage in enumerate(base, start=1)})
     truth = exact(rows, seeds, restart)
-    assert found == sorted(found, key=lambda each: -each[1])
+    assert found == sorted(found, key=lambda entry: -entry[1])
     for passage, share in found:
         assert share == pytest.approx(truth[passage], abs=1e-6)
     assert {passage for passage, _ in found} == {name for name, share in truth.items() if name[0] != "e" and share} | {

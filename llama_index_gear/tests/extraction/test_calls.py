@@ -360,9 +360,11 @@ def test_a_ceiling_that_admits_no_shared_call_admits_single_ones() -> None:
 
 def test_a_prompt_of_one_s_own(tmp_path: Path) -> None:
     llm, cache = ScriptedLLM(otherwise=numbered(f"{line('Ada', 'Ada')}\n{line('Bob', 'Bob')}")), SimpleKVStore()
-    mine = PromptTemplate("Note facts.\n#####\n{passages}\n#####\n")
+    prompt = PromptTemplate("Note facts.\n#####\n{passages}\n#####\n")
     for _ in range(2):
-        GeARTripleExtractor(llm, extract_several_prompt=mine, passages_per_call=2, cache=cache)(passages("Ada", "Bob"))
+        GeARTripleExtractor(llm, extract_several_prompt=prompt, passages_per_call=2, cache=cache)(
+            passages("Ada", "Bob")
+        )
     assert len(llm.history) == 1 and "Note facts.\n#####\nPassage 1. Title: On " in llm.history[0]
     GeARTripleExtractor(llm, passages_per_call=2, cache=cache)(passages("Ada", "Bob"))
     assert len(llm.history) == 2

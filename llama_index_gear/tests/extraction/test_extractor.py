@@ -373,10 +373,10 @@ def test_property_graphs_take_our_triples_and_we_take_theirs(tmp_path: Path) -> 
         ("Ada", "is", "here"),
         ("Bob", "is", "here"),
     }
-    theirs = SimpleLLMPathExtractor(llm=ScriptedLLM(["(Ada, knows, Bob)"]), num_workers=1)
+    path_extractor = SimpleLLMPathExtractor(llm=ScriptedLLM(["(Ada, knows, Bob)"]), num_workers=1)
     embed_model = WordEmbedding()
     store = GeARVectorStore.from_path(tmp_path / "gear", embed_model=embed_model)
-    IngestionPipeline(transformations=[theirs, embed_model], vector_store=store).run(nodes=passages("Ada"))
+    IngestionPipeline(transformations=[path_extractor, embed_model], vector_store=store).run(nodes=passages("Ada"))
     assert read_triples(store.get_nodes()[0]) == [Triple("Ada", "Knows", "Bob")]
     assert store.client.count(store.triple_collection_name).count == 1
     store.close()
@@ -601,7 +601,7 @@ def calling(*arguments: Any) -> Any:
         def get_tool_calls_from_response(self, response: Any, error_on_no_tool_call: bool = True, **kwargs: Any) -> Any:
             if None in arguments:
                 raise json.JSONDecodeError("no JSON", "", 0)
-            return [ToolSelection(tool_id="1", tool_name="facts", tool_kwargs=each) for each in arguments]
+            return [ToolSelection(tool_id="1", tool_name="facts", tool_kwargs=call) for call in arguments]
 
     return Calling()
 

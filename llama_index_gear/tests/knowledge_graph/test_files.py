@@ -41,7 +41,7 @@ def test_a_line_that_is_too_long_is_malformed_and_the_others_are_read(tmp_path: 
     sizes = [LIMIT + 1, 20, LIMIT, 10 * LIMIT, 3 * (LIMIT + 1), 20, 2 * LIMIT]
     lines = [of_size(size) for size in sizes]
     file = TriplesFile(written(tmp_path / f"graph.tsv{suffix}", [*lines, b"c" * 1000]))
-    assert [6 + len(each.triple.object) for each in file] == [20, LIMIT, 20]
+    assert [6 + len(triple.triple.object) for triple in file] == [20, LIMIT, 20]
     assert (file.report.lines, file.report.kept, file.report.malformed) == (8, 3, 5)
     assert file.report.examples == [f"line {number}: longer than 200 bytes" for number in (1, 4, 5, 7, 8)]
 

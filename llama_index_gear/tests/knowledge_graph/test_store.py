@@ -89,7 +89,7 @@ async def test_load_link_and_walk(make: Make, mode: str, dense: bool) -> None:
     assert await call(mode, graph, "count") == 6
     texts = ["Spielberg is the director of Jaws", "The river of Cincinnati"]
     linked = await call(mode, graph, "answer", LinkTriples(texts, 1, embedded(QUESTION)))
-    assert [[each.triple for each in answer] for answer in linked] == [[DIRECTOR.triple], [RIVER.triple]]
+    assert [[triple.triple for triple in answer] for answer in linked] == [[DIRECTOR.triple], [RIVER.triple]]
     names = ["Jaws Steven Spielberg", "Cincinnati river"]
     assert await call(mode, graph, "answer", LinkTriples(texts, 1, embedded(QUESTION), names)) == linked
     (start,), _ = linked
@@ -98,14 +98,14 @@ async def test_load_link_and_walk(make: Make, mode: str, dense: bool) -> None:
 
     request = NeighborTriples([start.entities, RIVER.entities], embedded(QUESTION), [start.id], 10, QUESTION)
     near, of_river = await call(mode, graph, "answer", request)
-    assert {each.id for each in near} == {BORN.id, SPOUSE.id}  # no alias, and not the one of the same name
+    assert {triple.id for triple in near} == {BORN.id, SPOUSE.id}  # no alias, and not the one of the same name
     (alias,) = (await call(mode, graph, "answer", LinkTriples(["alias Spielberg"], 1, embedded(QUESTION))))[0]
     assert (alias.id, alias.entities) == (ALIAS.id, ("Q2",))
-    assert {each.id for each in of_river} == {BORN.id, RIVER.id}
+    assert {triple.id for triple in of_river} == {BORN.id, RIVER.id}
     for found in (near, of_river):
-        texts_of = {each.id: each.triple.text for each in TRIPLES}
-        expected = [cosine(QUESTION, texts_of[each.id]) for each in found]
-        assert [each.score for each in found] == pytest.approx(expected, abs=1e-5)
+        texts_of = {triple.id: triple.triple.text for triple in TRIPLES}
+        expected = [cosine(QUESTION, texts_of[triple.id]) for triple in found]
+        assert [triple.score for triple in found] == pytest.approx(expected, abs=1e-5)
         assert expected == sorted(expected, reverse=True)
     assert near[0].id == BORN.id
 
@@ -113,8 +113,8 @@ async def test_load_link_and_walk(make: Make, mode: str, dense: bool) -> None:
     assert facts == {BORN.id: StoredTriple(BORN.id, BORN.triple, "", 0.0, BORN.entities)}
     pairs = [([start.id], [BORN.id, SPOUSE.id]), ([start.id, BORN.id], [RIVER.id]), ([RIVER.id], [])]
     products = await call(mode, graph, "answer", ChainSimilarities(pairs))
-    assert [list(map(float, each)) for each in products] == [
-        pytest.approx([cosine(DIRECTOR.triple.text, each.triple.text) for each in (BORN, SPOUSE)], abs=1e-5),
+    assert [list(map(float, row)) for row in products] == [
+        pytest.approx([cosine(DIRECTOR.triple.text, triple.triple.text) for triple in (BORN, SPOUSE)], abs=1e-5),
         pytest.approx(
             [cosine(DIRECTOR.triple.text, RIVER.triple.text) + cosine(BORN.triple.text, RIVER.triple.text)], abs=1e-5
         ),
@@ -156,7 +156,7 @@ async def test_what_shares_no_word_with_the_question_is_a_neighbour_too(make: Ma
     hub = [GraphTriple(Triple("Hub", f"p{n}", f"thing{n}"), ("Q0", f"Q{n + 1}")) for n in range(30)]
     await call(mode, graph, "load", [*hub, GraphTriple(Triple("Hub", "born", "Rome"), ("Q0", "Q99"))])
     (near,) = await call(mode, graph, "answer", NeighborTriples([("Q0",)], embedded(QUESTION), [], 10, QUESTION))
-    facts = await call(mode, graph, "answer", FetchTriples([each.id for each in near]))
+    facts = await call(mode, graph, "answer", FetchTriples([triple.id for triple in near]))
     assert len(near) == 10 and facts[near[0].id].triple.predicate == "born"
 
 
@@ -347,26 +347,26 @@ def test_sparse_and_dense_graphs_find_the_same_neighbours(tmp_path: Path, seed: 
         )
         for s, o in ((chance.randrange(20), chance.randrange(20, 40)) for _ in range(150))
     ]
-    unique = {each.id: each for each in triples}
+    unique = {triple.id: triple for triple in triples}
     graphs = [
         ExternalTripleStore.from_path(tmp_path / str(dense), embed_model=EMBED, dense=dense) for dense in (False, True)
     ]
     for graph in graphs:
         assert graph.load(triples) == LoadResult(150, len(unique))
     query = "red river of the king"
-    asked = [tuple(each.entities) for each in chance.sample(triples, 5)]
-    exclude = [each.id for each in chance.sample(triples, 10)]
+    asked = [tuple(triple.entities) for triple in chance.sample(triples, 5)]
+    exclude = [triple.id for triple in chance.sample(triples, 10)]
     found: list[Sequence[Any]] = [
         graph.answer(NeighborTriples(asked, embedded(query), exclude, 100, query)) for graph in graphs
     ]
     for entities, sparse, dense in zip(asked, *found, strict=True):
         expected = {
-            triple_id: cosine(query, each.triple.text)
-            for triple_id, each in unique.items()
-            if set(each.entities) & set(entities) and triple_id not in exclude
+            triple_id: cosine(query, triple.triple.text)
+            for triple_id, triple in unique.items()
+            if set(triple.entities) & set(entities) and triple_id not in exclude
         }
         for near in (sparse, dense):
-            assert {each.id: each.score for each in near} == pytest.approx(expected, abs=1e-5)
+            assert {triple.id: triple.score for triple in near} == pytest.approx(expected, abs=1e-5)
     for graph in graphs:
         graph.close()
 

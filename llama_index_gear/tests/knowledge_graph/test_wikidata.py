@@ -104,7 +104,7 @@ TRIPLES = [
 
 
 def _dump(path: Path, entities: Sequence[Any] = ENTITIES, broken: dict[int, str] | None = None) -> Path:
-    lines = ["[", *(json.dumps(each, ensure_ascii=False) + "," for each in entities)]
+    lines = ["[", *(json.dumps(entity, ensure_ascii=False) + "," for entity in entities)]
     lines[-1] = lines[-1].removesuffix(",")
     for number, text in sorted((broken or {}).items()):
         lines.insert(number, text)
@@ -115,7 +115,9 @@ def _dump(path: Path, entities: Sequence[Any] = ENTITIES, broken: dict[int, str]
 
 
 def _flat(triples: Any) -> list[tuple[Any, ...]]:
-    return [(each.triple.subject, each.triple.predicate, each.triple.object, each.entities) for each in triples]
+    return [
+        (triple.triple.subject, triple.triple.predicate, triple.triple.object, triple.entities) for triple in triples
+    ]
 
 
 @pytest.mark.parametrize("suffix", [".json", ".json.gz", ".json.bz2"])
@@ -138,7 +140,7 @@ def test_exact_triples(tmp_path: Path, suffix: str) -> None:
 
 def test_an_alias_is_a_name_and_no_way_to_anything_else(tmp_path: Path) -> None:
     triples = list(WikidataDump(_dump(tmp_path / "dump.json"), tmp_path / "index"))
-    assert [each.is_name for each in triples] == [False] * 4 + [True]
+    assert [triple.is_name for triple in triples] == [False] * 4 + [True]
 
 
 def test_what_has_no_label_is_left_out_and_counted(tmp_path: Path) -> None:
@@ -180,9 +182,9 @@ def test_options(tmp_path: Path) -> None:
         return _flat(WikidataDump(path, tmp_path / f"index{next(count)}", **options))
 
     assert taken(aliases=0) == TRIPLES[:-1]
-    assert [each[2] for each in taken(aliases=5)[4:]] == ["Spielberg", "Steven Allan Spielberg"]
+    assert [slots[2] for slots in taken(aliases=5)[4:]] == ["Spielberg", "Steven Allan Spielberg"]
     assert ("Steven Spielberg", "cites work", "Cincinnati", ("Q8877", "Q43196")) in taken(deny=())
-    assert [each[1] for each in taken(allow=["P26"])] == ["spouse", "spouse", "alias"]
+    assert [slots[1] for slots in taken(allow=["P26"])] == ["spouse", "spouse", "alias"]
     assert taken(allow=["P26"], deny=["P26"]) == [TRIPLES[-1]]
     german = taken(languages=["de", "en", "mul"])
     assert german[0][1] == "Geburtsort" and german[-1][2] == "Spielberg, S."
@@ -260,11 +262,11 @@ def test_a_killed_read_goes_on_where_it_was(
 
         def dying(*arguments: Any, until: int = moment, parse: Any = parse) -> Any:
             nonlocal seen
-            for each in parse(*arguments):
+            for entity in parse(*arguments):
                 seen += 1
                 if seen > until:
                     raise KeyboardInterrupt
-                yield each
+                yield entity
 
         monkeypatch.setattr(dump, "_parse", dying)
         if moment < whole.report.entities:
@@ -372,7 +374,7 @@ def test_malformed_n_triples(tmp_path: Path) -> None:
     broken += [_direct("Q8877", "P0", _q(1)), _line("Q8877", "http://www.w3.org/2000/01/rdf-schema#label", '"bare"')]
     path = _truthy(tmp_path / "truthy.nt", [*LINES[:7], *broken, *LINES[7:]])
     dump = WikidataDump(path, tmp_path / "index")
-    assert [each[2] for each in _flat(dump)] == ["Zürich", "George 😀 Lucas", "Spielberg"]
+    assert [slots[2] for slots in _flat(dump)] == ["Zürich", "George 😀 Lucas", "Spielberg"]
     assert dump.report.malformed == 5
 
 
@@ -392,7 +394,7 @@ def test_half_characters_and_numbers_without_end_are_no_end(tmp_path: Path) -> N
         _entity("Q1", {"en": "A\ud83d"}, born),
         _entity("Q2", {"en": "\ud83d\ude00"}),
     ]
-    whole = "\n".join(["[", *(json.dumps(each) + "," for each in entities), "]"])
+    whole = "\n".join(["[", *(json.dumps(entity) + "," for entity in entities), "]"])
     (tmp_path / "dump.json").write_text(whole, "utf-8")
     assert _flat(WikidataDump(tmp_path / "dump.json", tmp_path / "json", aliases=0)) == [
         ("A\ufffd", "born", "😀", ("Q1", "Q2"))
@@ -481,10 +483,10 @@ def test_a_file_of_triples(tmp_path: Path) -> None:
     ]
     (tmp_path / "graph.jsonl").write_text("\n".join(rows), "utf-8")
     file = TriplesFile(tmp_path / "graph.jsonl")
-    assert [each.entities for each in file] == [("jaws", "steven spielberg"), ("a", "c"), ("Q1", "Q2")]
+    assert [triple.entities for triple in file] == [("jaws", "steven spielberg"), ("a", "c"), ("Q1", "Q2")]
     assert file.report.malformed == 5
     (tmp_path / "odd.jsonl").write_text('{"subject": "a", "predicate": "b", "object": "c", "entities": "Q42"}\n"abc"\n')
     odd = TriplesFile(tmp_path / "odd.jsonl")
     assert list(odd) == [] and odd.report.malformed == 2
     (tmp_path / "mark.tsv").write_text("a\tb\tc\n", "utf-8-sig")
-    assert [each.triple.subject for each in TriplesFile(tmp_path / "mark.tsv")] == ["a"]
+    assert [triple.triple.subject for triple in TriplesFile(tmp_path / "mark.tsv")] == ["a"]

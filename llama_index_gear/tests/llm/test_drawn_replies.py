@@ -112,7 +112,7 @@ def strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif is_dataclass(value) and not isinstance(value, type):
-        yield from strings([getattr(value, each.name) for each in fields(value)])
+        yield from strings([getattr(value, field.name) for field in fields(value)])
     elif isinstance(value, dict):
         yield from strings([*value, *value.values()])
     elif isinstance(value, list | tuple):

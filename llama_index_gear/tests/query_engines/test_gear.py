@@ -117,7 +117,7 @@ async def text_of(response: Any) -> str:
 
 
 def ids(found: Sequence[NodeWithScore]) -> list[str]:
-    return [each.node.node_id for each in found]
+    return [node.node.node_id for node in found]
 
 
 def told(response: Any) -> dict[str, Any]:
@@ -159,11 +159,11 @@ async def test_the_sources_are_the_passages_themselves(store: GeARVectorStore, m
     response = await ask(mode, GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT)))
     found = GeARRetriever(store, llm=ScriptedLLM(SEARCH)).retrieve(QUESTION)
     assert response.source_nodes == found and len(found) == len(PASSAGES)
-    chains = {each.node.node_id: each.node.metadata["gear_chain"] for each in response.source_nodes}
+    chains = {source.node.node_id: source.node.metadata["gear_chain"] for source in response.source_nodes}
     assert chains["bob"] == [FATHER, LIVES]
-    for each in response.source_nodes:
-        assert each.node.get_content(metadata_mode=MetadataMode.LLM) == PASSAGES[each.node.node_id][0]
-        assert response.metadata[each.node.node_id] == each.node.metadata
+    for node in response.source_nodes:
+        assert node.node.get_content(metadata_mode=MetadataMode.LLM) == PASSAGES[node.node.node_id][0]
+        assert response.metadata[node.node.node_id] == node.node.metadata
 
 
 @MODES
@@ -197,8 +197,8 @@ async def test_the_response_is_json(store: GeARVectorStore, mode: Mode) -> None:
     response = await ask(mode, GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT)))
     metadata = json.loads(json.dumps(response.metadata))
     assert metadata == response.metadata and metadata["gear_gist"] == [FATHER, LIVES, LIES]
-    back = [TextNode.from_json(each.node.to_json()) for each in response.source_nodes]
-    assert [node.metadata for node in back] == [each.node.metadata for each in response.source_nodes]
+    back = [TextNode.from_json(source.node.to_json()) for source in response.source_nodes]
+    assert [node.metadata for node in back] == [source.node.metadata for source in response.source_nodes]
 
 
 @MODES
@@ -367,8 +367,8 @@ async def test_a_postprocessor_that_asks_for_itself_has_no_part_in_the_trace(
 def test_prompts_are_visible_and_replaceable_through_the_engine(store: GeARVectorStore) -> None:
     llm = ScriptedLLM(SCRIPT)
     engine = GeARQueryEngine.from_vector_store(store, llm=llm)
-    mine = ["retriever:read", "retriever:gist", "retriever:reason", "retriever:merged", "retriever:rewrite"]
-    assert {*mine, "response_synthesizer:text_qa_template"} <= engine.get_prompts().keys()
+    prompt_names = ["retriever:read", "retriever:gist", "retriever:reason", "retriever:merged", "retriever:rewrite"]
+    assert {*prompt_names, "response_synthesizer:text_qa_template"} <= engine.get_prompts().keys()
     assert engine.get_prompts()["response_synthesizer:text_qa_template"] == ANSWER_PROMPT
     engine.update_prompts(
         {
@@ -385,8 +385,8 @@ def test_prompts_are_visible_and_replaceable_through_the_engine(store: GeARVecto
 
 def test_an_answer_prompt_in_the_one_line(store: GeARVectorStore) -> None:
     llm = ScriptedLLM(SCRIPT)
-    mine = PromptTemplate("Answer in Greek: {context_str} {query_str}")
-    GeARQueryEngine.from_vector_store(store, llm=llm, text_qa_template=mine).query(QUESTION)
+    prompt = PromptTemplate("Answer in Greek: {context_str} {query_str}")
+    GeARQueryEngine.from_vector_store(store, llm=llm, text_qa_template=prompt).query(QUESTION)
     assert llm.history[-1].startswith("Answer in Greek: [1] ")
 
 
@@ -460,7 +460,7 @@ async def test_instrumentation_and_callbacks_see_one_query(store: GeARVectorStor
     names = [span.id_.split("-")[0] for span in spans.completed_spans]
     prefix = "" if mode == "sync" else "a"
     for name in (f"BaseQueryEngine.{prefix}query", f"BaseRetriever.{prefix}retrieve"):
-        assert sum(each.split(".")[1] == name.split(".")[1] for each in names) == 1
+        assert sum(span_name.split(".")[1] == name.split(".")[1] for span_name in names) == 1
     assert names.count(f"GeARQueryEngine._{prefix}query") == names.count(f"GeARRetriever._{prefix}retrieve") == 1
     for kind in (CBEventType.QUERY, CBEventType.RETRIEVE, CBEventType.SYNTHESIZE):
         ((begun, ended),) = debug.get_event_pairs(kind)
@@ -577,10 +577,10 @@ def sub_questions(store: GeARVectorStore, use_async: bool) -> SubQuestionQueryEn
 
 def check_sub_questions(response: Any) -> None:
     assert str(response) == "both"
-    texts = [each.node.get_content() for each in response.source_nodes[:2]]
+    texts = [source.node.get_content() for source in response.source_nodes[:2]]
     assert texts == ["Sub question: Who is Ann\nResponse: one", "Sub question: Tea\nResponse: two"]
     sources = response.source_nodes[2:]
-    assert len(sources) == 2 * len(PASSAGES) and all("gear_chain" in each.node.metadata for each in sources)
+    assert len(sources) == 2 * len(PASSAGES) and all("gear_chain" in source.node.metadata for source in sources)
 
 
 @pytest.mark.parametrize("use_async", [False, True])

@@ -88,15 +88,15 @@ def store(tmp_path: Path, embed_model: WordEmbedding) -> Iterator[GeARVectorStor
 
 
 def ids(found: list[NodeWithScore]) -> list[str]:
-    return [each.node.node_id for each in found]
+    return [node.node.node_id for node in found]
 
 
 async def both(retriever: BaseRetriever, question: str | QueryBundle = QUESTION) -> list[NodeWithScore]:
     """The result of a retriever, after checking that sync and async agree on it to the last digit."""
     found = retriever.retrieve(question)
     awaited = await retriever.aretrieve(question)
-    assert [(each.node.node_id, each.score, each.node.metadata) for each in found] == [
-        (each.node.node_id, each.score, each.node.metadata) for each in awaited
+    assert [(node.node.node_id, node.score, node.node.metadata) for node in found] == [
+        (node.node.node_id, node.score, node.node.metadata) for node in awaited
     ]
     return found
 
@@ -106,10 +106,10 @@ async def test_the_graph_finds_what_the_base_cannot(store: GeARVectorStore, embe
     base = index.as_retriever(similarity_top_k=4, vector_store_query_mode="hybrid")
     assert "tech" not in ids(base.retrieve(QUESTION)) and "dell" not in ids(base.retrieve(QUESTION))
     found = await both(NaiveGERetriever(store, similarity_top_k=6))
-    base_ranks = {each.node.node_id: each.node.metadata["gear_ranks"].get("base") for each in found}
+    base_ranks = {node.node.node_id: node.node.metadata["gear_ranks"].get("base") for node in found}
     assert base_ranks["dell"] is None or base_ranks["tech"] is None
     assert {"stephen", "dell"} <= set(ids(found))
-    chains = {each.node.node_id: each.node.metadata["gear_chain"] for each in found}
+    chains = {node.node.node_id: node.node.metadata["gear_chain"] for node in found}
     assert chains["dell"] == [["Stephen", "father", "Dell Curry"], ["Dell Curry", "went to", "Virginia Tech"]]
 
 
@@ -119,16 +119,16 @@ async def test_three_triples_reach_three_hops(store: GeARVectorStore) -> None:
 
 
 async def test_the_score_is_the_arithmetic_of_the_two_ranks(store: GeARVectorStore) -> None:
-    for each in await both(NaiveGERetriever(store, similarity_top_k=6, rrf_k=7)):
-        ranks = each.node.metadata["gear_ranks"]
-        assert each.score == pytest.approx(sum(1 / (7 + rank) for rank in ranks.values()), abs=1e-12)
+    for node in await both(NaiveGERetriever(store, similarity_top_k=6, rrf_k=7)):
+        ranks = node.node.metadata["gear_ranks"]
+        assert node.score == pytest.approx(sum(1 / (7 + rank) for rank in ranks.values()), abs=1e-12)
 
 
 async def test_the_explanation_is_hidden_from_models(store: GeARVectorStore) -> None:
-    for each in await both(NaiveGERetriever(store)):
+    for node in await both(NaiveGERetriever(store)):
         for mode in (MetadataMode.LLM, MetadataMode.EMBED):
-            assert "gear_" not in each.node.get_content(metadata_mode=mode)
-        assert json.loads(each.node.to_json())["metadata"]["gear_ranks"] == each.node.metadata["gear_ranks"]
+            assert "gear_" not in node.node.get_content(metadata_mode=mode)
+        assert json.loads(node.node.to_json())["metadata"]["gear_ranks"] == node.node.metadata["gear_ranks"]
 
 
 @pytest.mark.parametrize(
@@ -227,14 +227,14 @@ async def test_pagerank_is_a_third_list(store: GeARVectorStore, embed_model: Wor
     found = await both(
         NaiveGERetriever(store, base, beam_search=BeamSearch(beam_length=1), rrf_k=7, pagerank=LocalPageRank())
     )
-    ranks = {each.node.node_id: each.node.metadata["gear_ranks"] for each in found}
+    ranks = {result.node.node_id: result.node.metadata["gear_ranks"] for result in found}
     assert ranks == {
         "stephen": {"base": 1, "graph": 1, "pagerank": 1},
         "dell": {"pagerank": 2},
         "tech": {"pagerank": 3},
     }
-    for each in found:
-        assert each.score == pytest.approx(sum(1 / (7 + rank) for rank in ranks[each.node.node_id].values()), abs=1e-12)
+    for node in found:
+        assert node.score == pytest.approx(sum(1 / (7 + rank) for rank in ranks[node.node.node_id].values()), abs=1e-12)
     assert ids(await both(NaiveGERetriever(store, base, beam_search=BeamSearch(beam_length=1)))) == ["stephen"]
     few = NaiveGERetriever(
         store, base, beam_search=BeamSearch(beam_length=1), similarity_top_k=2, pagerank=LocalPageRank()
@@ -250,7 +250,7 @@ async def test_pagerank_starts_from_what_the_reader_notes(store: GeARVectorStore
             store, llm=llm, similarity_top_k=7, beam_search=BeamSearch(beam_length=1), pagerank=LocalPageRank()
         )
     )
-    ranks = {each.node.node_id: each.node.metadata["gear_ranks"] for each in found}
+    ranks = {node.node.node_id: node.node.metadata["gear_ranks"] for node in found}
     assert ranks["dell"]["pagerank"] == 1 and ranks["tech"]["pagerank"] <= 3
 
 
@@ -284,7 +284,7 @@ async def test_a_filter_binds_pagerank(store: GeARVectorStore, embed_model: Word
     for filters, expected in ((None, {"stephen", "dell", "tech"}), (only, {"stephen"})):
         found = await both(NaiveGERetriever(store, base, filters=filters, pagerank=LocalPageRank()))
         assert set(ids(found)) == expected
-        assert all("pagerank" in each.node.metadata["gear_ranks"] for each in found)
+        assert all("pagerank" in node.node.metadata["gear_ranks"] for node in found)
 
 
 async def test_pagerank_everywhere(store: GeARVectorStore, embed_model: WordEmbedding, tmp_path: Path) -> None:
@@ -325,7 +325,7 @@ async def test_a_filter_binds_every_hop(store: GeARVectorStore) -> None:
     only = MetadataFilters(filters=[MetadataFilter(key="group", operator=FilterOperator.NE, value="dell")])
     found = await both(NaiveGERetriever(store, similarity_top_k=7, beam_search=BeamSearch(beam_length=3), filters=only))
     assert "dell" not in ids(found)
-    assert all(["Dell Curry", "went to", "Virginia Tech"] not in each.node.metadata["gear_chain"] for each in found)
+    assert all(["Dell Curry", "went to", "Virginia Tech"] not in node.node.metadata["gear_chain"] for node in found)
 
 
 async def test_a_filter_binds_a_foreign_base_too(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
@@ -397,21 +397,23 @@ def test_a_dangling_triple_is_left_out(store: GeARVectorStore) -> None:
     found = NaiveGERetriever(store, similarity_top_k=7, beam_search=BeamSearch(beam_length=3)).retrieve(QUESTION)
     assert "dell" not in ids(found)
     assert sorted(
-        each.node.metadata["gear_ranks"]["graph"] for each in found if "graph" in each.node.metadata["gear_ranks"]
-    ) == list(range(1, 1 + sum("graph" in each.node.metadata["gear_ranks"] for each in found)))
+        node.node.metadata["gear_ranks"]["graph"] for node in found if "graph" in node.node.metadata["gear_ranks"]
+    ) == list(range(1, 1 + sum("graph" in node.node.metadata["gear_ranks"] for node in found)))
 
 
 # -- manners ----------------------------------------------------------------------------------------------------------
 
 
 def test_the_caller_s_bundle_and_nodes_stay_as_they_are(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
-    mine = nodes(embed_model)
-    before = [node.to_json() for node in mine]
+    own_nodes = nodes(embed_model)
+    before = [node.to_json() for node in own_nodes]
     bundle = QueryBundle(QUESTION)
-    NaiveGERetriever(store, RankBM25Retriever(mine)).retrieve(bundle)
-    DiverseTripleBeamSearch(store).postprocess_nodes([NodeWithScore(node=node) for node in mine], query_bundle=bundle)
+    NaiveGERetriever(store, RankBM25Retriever(own_nodes)).retrieve(bundle)
+    DiverseTripleBeamSearch(store).postprocess_nodes(
+        [NodeWithScore(node=node) for node in own_nodes], query_bundle=bundle
+    )
     assert bundle.embedding is None
-    assert [node.to_json() for node in mine] == before
+    assert [node.to_json() for node in own_nodes] == before
 
 
 class ThinkingLLM(ScriptedLLM):
@@ -481,11 +483,11 @@ def test_a_fusion_knows_a_passage_again(store: GeARVectorStore, embed_model: Wor
     )
     ranks: dict[str, float] = {}
     for part in parts:
-        for rank, each in enumerate(part.retrieve(QUESTION)):  # LlamaIndex counts from 0
-            ranks[each.node.node_id] = ranks.get(each.node.node_id, 0.0) + 1 / (60 + rank)
-    assert {each.node.node_id: each.score for each in fusion.retrieve(QUESTION)} == pytest.approx(ranks)
-    (one,) = [each.node for each in retriever_of(store).retrieve(QUESTION) if each.node.node_id == "dell"]
-    (other,) = [each.node for each in base.retrieve(QUESTION) if each.node.node_id == "dell"]
+        for rank, result in enumerate(part.retrieve(QUESTION)):  # LlamaIndex counts from 0
+            ranks[result.node.node_id] = ranks.get(result.node.node_id, 0.0) + 1 / (60 + rank)
+    assert {node.node.node_id: node.score for node in fusion.retrieve(QUESTION)} == pytest.approx(ranks)
+    (one,) = [node.node for node in retriever_of(store).retrieve(QUESTION) if node.node.node_id == "dell"]
+    (other,) = [node.node for node in base.retrieve(QUESTION) if node.node.node_id == "dell"]
     assert one.hash == other.hash
     assert one.metadata["gear_chain"] and json.loads(one.to_json())["metadata"]["gear_chain"]
 
@@ -511,7 +513,7 @@ async def test_a_foreign_base_embeds_the_question_itself(store: GeARVectorStore)
     retriever.retrieve(QUESTION)
     retriever.retrieve(QueryBundle(QUESTION, custom_embedding_strs=["a", "b"]))
     retriever.retrieve(QueryBundle(QUESTION, embedding=[1.0] + [0.0] * 255))
-    assert [(each.embedding, each.custom_embedding_strs) for each in seen] == [
+    assert [(bundle.embedding, bundle.custom_embedding_strs) for bundle in seen] == [
         (None, None),
         (None, ["a", "b"]),
         ([1.0] + [0.0] * 255, None),

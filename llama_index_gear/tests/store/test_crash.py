@@ -142,18 +142,18 @@ def in_a_process(folder: Path, call: str, connection: Connection) -> None:
 
 def kill(folder: Path, call: str, write: int, wait: float | None) -> None:
     """Run the call in a process of its own and kill it `wait` seconds after a write began, or before it (None)."""
-    ours, theirs = PROCESSES.Pipe()
-    process = PROCESSES.Process(target=in_a_process, args=(folder, call, theirs))
+    connection, far_end = PROCESSES.Pipe()
+    process = PROCESSES.Process(target=in_a_process, args=(folder, call, far_end))
     process.start()
-    theirs.close()  # so that we are told if the process ends by itself
+    far_end.close()  # so that we are told if the process ends by itself
     for number in range(1, write + 1):
-        assert ours.poll(120) and ours.recv() == "may I?"
+        assert connection.poll(120) and connection.recv() == "may I?"
         if number < write or wait is not None:
-            ours.send("yes")
+            connection.send("yes")
     time.sleep(wait or 0)
     process.kill()
     process.join()
-    for opened in (ours, process):
+    for opened in (connection, process):
         opened.close()
 
 

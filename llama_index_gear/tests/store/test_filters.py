@@ -243,8 +243,8 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Any]]:
 def test_what_llama_index_s_store_supports_means_the_same(
     engines: list[Any], drawn: list[dict[str, Any]], filters: MetadataFilters
 ) -> None:
-    theirs = QdrantVectorStore.model_construct()._build_query_filter(VectorStoreQuery(filters=filters))
-    ours = models.Filter(must=build_conditions(filters))
+    qdrant_filter = QdrantVectorStore.model_construct()._build_query_filter(VectorStoreQuery(filters=filters))
+    own_filter = models.Filter(must=build_conditions(filters))
     under = models.Filter(must=build_conditions(filters, under="metadata."))
     for client in engines:
         points = [
@@ -253,7 +253,8 @@ def test_what_llama_index_s_store_supports_means_the_same(
         ]
         client.upsert("c", points=points)
         found, same_, triples = (
-            [point.id for point in client.scroll("c", scroll_filter=match_)[0]] for match_ in (theirs, ours, under)
+            [point.id for point in client.scroll("c", scroll_filter=match_)[0]]
+            for match_ in (qdrant_filter, own_filter, under)
         )
         assert found == same_ == triples
 
@@ -639,7 +640,7 @@ def test_drawn_calls_answer_what_the_oracle_says(make: Callable[..., GeARVectorS
     whole = make(tenant_field="who" if tenant else None)
     nodes = {f"n{n}": stone(f"n{n}", drawn_metadata(rng, n if tenant else None)) for n in range(24)}
     whole.add(list(nodes.values()))
-    mine = {node_id: node for node_id, node in nodes.items() if node.metadata.get("who") == tenant}
+    visible = {node_id: node for node_id, node in nodes.items() if node.metadata.get("who") == tenant}
     store = whole.for_tenant(tenant) if tenant else whole
     before, sizes = contents(whole), set()
 
@@ -649,7 +650,7 @@ def test_drawn_calls_answer_what_the_oracle_says(make: Callable[..., GeARVectorS
 
     def deleted(filters: MetadataFilters) -> set[str]:
         store.delete_nodes(filters=filters)
-        gone = set(mine) - {node.node_id for node in store.get_nodes()}
+        gone = set(visible) - {node.node_id for node in store.get_nodes()}
         store.add([nodes[node_id] for node_id in gone])
         assert contents(whole) == before
         return gone
@@ -668,7 +669,7 @@ def test_drawn_calls_answer_what_the_oracle_says(make: Callable[..., GeARVectorS
     ]
     for call in range(CALLS):
         filters, door = drawn_filters(rng), call % len(doors)
-        wanted = {node_id for node_id, node in mine.items() if holds(filters, node.metadata)}
+        wanted = {node_id for node_id, node in visible.items() if holds(filters, node.metadata)}
         sizes.add(len(wanted))
         assert doors[door](filters) == wanted, (SEED, call, door, filters)
     assert len(sizes) > 5  # neither all nor nothing

@@ -189,8 +189,8 @@ def metadata_comes_back_or_is_refused(folder: Path, several: list[dict[str, Any]
         assert is_same(kept[found.node_id], metadata)
     for payload, _ in contents(store)["gear_triples"].values():
         metadata = kept.get(payload["passage_id"], {})
-        ours = ("doc_id", "_node_content")  # the store's own values stand there
-        seen = {key: value for key, value in metadata.items() if key not in ours}
+        reserved = ("doc_id", "_node_content")  # the store's own values stand there
+        seen = {key: value for key, value in metadata.items() if key not in reserved}
         assert is_same(seen, {key: payload["metadata"][key] for key in seen})
     store.close()
 

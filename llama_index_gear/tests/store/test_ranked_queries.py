@@ -36,7 +36,7 @@ def filled(client: Any, seed: int) -> GeARVectorStore:
     random.Random(seed).shuffle(said)
     store = GeARVectorStore(client=client, embed_model=EMBED, batch_size=20)
     for start in range(0, len(said), 40):
-        store.add([passage(*each, embed_model=EMBED) for each in said[start : start + 40]])
+        store.add([passage(*arguments, embed_model=EMBED) for arguments in said[start : start + 40]])
     return store
 
 
@@ -59,9 +59,9 @@ def asked_of(store: GeARVectorStore) -> Iterator[Any]:
     for linked in store.answer(LinkTriples(["Ada knows Bob", "Ada sleeps"], 4, QUERY)):
         yield [triple.id for triple in linked]
     yield [near.id for near in store.answer(NeighborTriples([("bob",)], QUERY, [], 6))[0]]
-    yield [each.node.node_id for each in store.answer(AlignPassages(["Ada knows Bob"], 8))[0]]
-    yield [each.id for each in store.answer(SearchTriples(["Ada knows Bob", "Bob knows Ada"], 9))]
-    yield [each.id for each in store.answer(PassageTriples([f"p{n}" for n in range(MANY)], QUERY, 10))]
+    yield [node.node.node_id for node in store.answer(AlignPassages(["Ada knows Bob"], 8))[0]]
+    yield [triple.id for triple in store.answer(SearchTriples(["Ada knows Bob", "Bob knows Ada"], 9))]
+    yield [triple.id for triple in store.answer(PassageTriples([f"p{n}" for n in range(MANY)], QUERY, 10))]
 
 
 def asked_of_graph(graph: ExternalTripleStore) -> Iterator[Any]:

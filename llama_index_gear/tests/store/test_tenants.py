@@ -127,34 +127,34 @@ def filters() -> st.SearchStrategy[MetadataFilters]:
         ),
         max_leaves=5,
     )
-    return nested.map(lambda each: each if isinstance(each, MetadataFilters) else all_of(each))
+    return nested.map(lambda drawn: drawn if isinstance(drawn, MetadataFilters) else all_of(drawn))
 
 
 def admits(filters: MetadataFilter | MetadataFilters, metadata: dict[str, Any]) -> bool:
     """What Qdrant is to do, in Python."""
     if isinstance(filters, MetadataFilters):
-        held = [admits(each, metadata) for each in filters.filters]
+        held = [admits(filter_, metadata) for filter_ in filters.filters]
         by_condition = {
             FilterCondition.AND: all(held),
             FilterCondition.OR: any(held),
             FilterCondition.NOT: not any(held),
         }
         return by_condition[filters.condition or FilterCondition.AND]
-    mine: Any = metadata[filters.key]
+    held_value: Any = metadata[filters.key]
     value: Any = filters.value
-    several = mine if isinstance(mine, list) else [mine]
+    several = held_value if isinstance(held_value, list) else [held_value]
     tests: dict[FilterOperator, Callable[[], bool]] = {
-        O.EQ: lambda: mine == value,
-        O.NE: lambda: mine != value,
-        O.GT: lambda: mine > value,
-        O.GTE: lambda: mine >= value,
-        O.LT: lambda: mine < value,
-        O.LTE: lambda: mine <= value,
-        O.IN: lambda: any(each in value for each in several),
-        O.NIN: lambda: not any(each in value for each in several),
-        O.TEXT_MATCH: lambda: value in mine,
-        O.TEXT_MATCH_INSENSITIVE: lambda: value.lower() in mine.lower(),
-        O.IS_EMPTY: lambda: not mine,
+        O.EQ: lambda: held_value == value,
+        O.NE: lambda: held_value != value,
+        O.GT: lambda: held_value > value,
+        O.GTE: lambda: held_value >= value,
+        O.LT: lambda: held_value < value,
+        O.LTE: lambda: held_value <= value,
+        O.IN: lambda: any(element in value for element in several),
+        O.NIN: lambda: not any(element in value for element in several),
+        O.TEXT_MATCH: lambda: value in held_value,
+        O.TEXT_MATCH_INSENSITIVE: lambda: value.lower() in held_value.lower(),
+        O.IS_EMPTY: lambda: not held_value,
     }
     return tests[filters.operator]()
 
@@ -175,7 +175,7 @@ def fail(prompt: str) -> str:
 
 
 def text_of(nodes: Sequence[BaseNode] | Sequence[NodeWithScore]) -> str:
-    return "\n".join(each.node_id + each.get_content(MetadataMode.ALL) for each in nodes)
+    return "\n".join(node.node_id + node.get_content(MetadataMode.ALL) for node in nodes)
 
 
 async def text_of_events(events: AsyncIterator[Any]) -> str:
@@ -411,12 +411,14 @@ def test_a_tenant_sees_its_own(make: Make) -> None:
             assert query.filters is filters
         for request in REQUESTS[2:4]:
             assert asked.answer(request, filters)
-        assert set(asked.answer(FetchTriples([Triple(*FACT).id(each) for each in ("1-a", "2-a")]), filters)) == {
-            Triple(*FACT).id("1-a")
-        }
+        assert set(
+            asked.answer(FetchTriples([Triple(*FACT).id(passage_id) for passage_id in ("1-a", "2-a")]), filters)
+        ) == {Triple(*FACT).id("1-a")}
         assert len(asked.answer(REQUESTS[0], filters)[0]) == 2
-        mine, its = (Triple(*FACT).id(each) for each in ("1-a", "2-a"))
-        similar = asked.answer(ChainSimilarities([([mine], [mine, its]), ([its], [mine, its])]), filters)
+        triple_id, other_id = (Triple(*FACT).id(passage_id) for passage_id in ("1-a", "2-a"))
+        similar = asked.answer(
+            ChainSimilarities([([triple_id], [triple_id, other_id]), ([other_id], [triple_id, other_id])]), filters
+        )
         assert similar == [[pytest.approx(1.0), 0.0], [0.0, 0.0]]
     assert one.get_nodes(filters=all_of(is_("who", "other"))) == []
     assert ids(one.get_nodes(["1-a", "1-b", "2-a"], all_of(is_("doc_id", "d-2")))) == ["1-b"]
@@ -571,7 +573,7 @@ async def test_two_tenants_who_write_one_id_at_a_time_do_not_share_it(make: Make
     written = await asyncio.gather(
         *(store.for_tenant(who).async_add([letter("same")]) for who in ("one", "other")), return_exceptions=True
     )
-    assert sorted(type(each).__name__ for each in written) == ["TenantError", "list"]
+    assert sorted(type(outcome).__name__ for outcome in written) == ["TenantError", "list"]
     assert sum("same" in ids(store.for_tenant(who).get_nodes()) for who in ("one", "other")) == 1
     assert store.check().ok
 

@@ -119,7 +119,7 @@ class OverGrpc(QdrantClient):
 
     def upsert(self, *arguments: Any, **options: Any) -> Any:
         sent = [RestToGrpc.convert_point_struct(point).SerializeToString() for point in options["points"]]
-        options["points"] = [GrpcToRest.convert_point_struct(grpc.PointStruct.FromString(each)) for each in sent]
+        options["points"] = [GrpcToRest.convert_point_struct(grpc.PointStruct.FromString(point)) for point in sent]
         return super().upsert(*arguments, **options)
 
     def delete(self, *arguments: Any, **options: Any) -> Any:
@@ -132,8 +132,8 @@ class OverGrpc(QdrantClient):
         return super().delete(*arguments, **options)
 
     def query_batch_points(self, *arguments: Any, **options: Any) -> Any:
-        sent = [RestToGrpc.convert_query_request(each, "").SerializeToString() for each in options["requests"]]
-        options["requests"] = [GrpcToRest.convert_query_points(grpc.QueryPoints.FromString(each)) for each in sent]
+        sent = [RestToGrpc.convert_query_request(request, "").SerializeToString() for request in options["requests"]]
+        options["requests"] = [GrpcToRest.convert_query_points(grpc.QueryPoints.FromString(query)) for query in sent]
         return super().query_batch_points(*arguments, **options)
 
     def scroll(self, *arguments: Any, **options: Any) -> Any:
@@ -224,7 +224,7 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeS
 
 
 def ids_of(found: Sequence[NodeWithScore]) -> list[str]:
-    return [each.node.node_id for each in found]
+    return [node.node.node_id for node in found]
 
 
 def dense(text: str, **options: Any) -> VectorStoreQuery:
@@ -250,7 +250,7 @@ class Listening(OverGrpc):
         return super().update_collection(*arguments, **options)
 
     def query_batch_points(self, *arguments: Any, **options: Any) -> Any:
-        self.told += [("query", {"using": each.using, "params": each.params}) for each in options["requests"]]
+        self.told += [("query", {"using": request.using, "params": request.params}) for request in options["requests"]]
         return super().query_batch_points(*arguments, **options)
 
 
@@ -289,8 +289,8 @@ def test_a_server_is_told_how_to_make_and_search_collections(quantization: str) 
         assert (vector.on_disk, vector.datatype, vector.size) == (True, models.Datatype.FLOAT16, 256)
     assert ids_of(NaiveGERetriever(store).retrieve("Ada")) == ["p"]
     queries = [options for name, options in client.told if name == "query"]
-    assert {str(each["using"]) for each in queries} == {"text-dense", "text-sparse-new"}
-    assert all((each["params"] is RESCORED) == (each["using"] == "text-dense") for each in queries)
+    assert {str(search["using"]) for search in queries} == {"text-dense", "text-sparse-new"}
+    assert all((search["params"] is RESCORED) == (search["using"] == "text-dense") for search in queries)
 
 
 def test_what_is_read_without_a_vector_is_no_search() -> None:
@@ -859,7 +859,7 @@ def test_passages_that_mostly_another_model_embedded(make_store: MakeStore) -> N
     first, *rest = sorted((f"p{n}" for n in range(12)), key=point_id_of)
     for others, is_wrong in ((rest, True), ([first], False)):
         store = make_store()
-        store.add([*told([each for each in (first, *rest) if each not in others], EMBED), *told(others, Backwards())])
+        store.add([*told([name for name in (first, *rest) if name not in others], EMBED), *told(others, Backwards())])
         report = store.check()
         assert (report.wrong_embedder, report.triple_agreement) == (is_wrong, 1.0), report
         assert report.passage_agreement is not None and (report.passage_agreement > 0.999) != is_wrong
@@ -987,10 +987,10 @@ async def test_two_async_writers_and_readers_beside_them(make_store: MakeStore) 
             found = await NaiveGERetriever(store, similarity_top_k=9).aretrieve(
                 "Which version has Entity 3 in the Hub?"
             )
-            for each in found:
-                stated = {triple.object for triple in read_triples(each.node)}
-                assert stated == {"Hub", f"V{each.node.metadata['version']}"}
-                assert f"V{each.node.metadata['version']}." in each.node.get_content()
+            for node in found:
+                stated = {triple.object for triple in read_triples(node.node)}
+                assert stated == {"Hub", f"V{node.node.metadata['version']}"}
+                assert f"V{node.node.metadata['version']}." in node.node.get_content()
             rounds += 1
         return rounds
 
@@ -1234,9 +1234,11 @@ def test_what_llama_index_s_own_store_wrote_is_in_order() -> None:
         return [[1]] * len(texts), [[1.0]] * len(texts)
 
     client = QdrantClient(":memory:")
-    theirs = QdrantVectorStore("gear", client=client, enable_hybrid=True, sparse_doc_fn=words, sparse_query_fn=words)
+    qdrant_store = QdrantVectorStore(
+        "gear", client=client, enable_hybrid=True, sparse_doc_fn=words, sparse_query_fn=words
+    )
     one, other = (str(uuid.UUID(int=number)) for number in (1, 2))  # it takes no other ids
-    theirs.add([passage(one, "Ada met Bob.", metadata={"year": 1}), passage(other, "Bob met Cid.", document="d")])
+    qdrant_store.add([passage(one, "Ada met Bob.", metadata={"year": 1}), passage(other, "Bob met Cid.", document="d")])
     report = GeARVectorStore(client=client, embed_model=EMBED).check()
     assert report.ok and report.passages == 2, report
 
@@ -1298,7 +1300,7 @@ def test_ties_do_not_load_the_collection(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(store.client, "query_batch_points", asked)
     found = store.answer(SearchTriples(["It is film"], 5))
-    assert len({each.passage_id for each in found}) == 5 and limits == [(33, True), (500, False)]
+    assert len({triple.passage_id for triple in found}) == 5 and limits == [(33, True), (500, False)]
     store.close()
 
 
@@ -1316,10 +1318,13 @@ def test_nothing_is_read_to_be_thrown_away(tmp_path: Path, monkeypatch: pytest.M
         return answers
 
     monkeypatch.setattr(store.client, "query_batch_points", asked)
-    assert [len(each) for each in store.answer(IncidentTriples([(["hub"], []), ([], ["p3"])], [350, 50]))] == [350, 40]
+    assert [len(answer) for answer in store.answer(IncidentTriples([(["hub"], []), ([], ["p3"])], [350, 50]))] == [
+        350,
+        40,
+    ]
     assert read == [350, 40]
     read.clear()
-    assert [len(each) for each in store.answer(IncidentTriples([(["spoke 7"], []), ([], ["p3"])], [350, 50]))] == [
+    assert [len(answer) for answer in store.answer(IncidentTriples([(["spoke 7"], []), ([], ["p3"])], [350, 50]))] == [
         1,
         40,
     ]
@@ -1327,5 +1332,8 @@ def test_nothing_is_read_to_be_thrown_away(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(
         store.client, "count", lambda **_: models.CountResult(count=10)
     )  # about, or more are written meanwhile
-    assert [len(each) for each in store.answer(IncidentTriples([(["hub"], []), ([], ["p3"])], [350, 50]))] == [350, 40]
+    assert [len(answer) for answer in store.answer(IncidentTriples([(["hub"], []), ([], ["p3"])], [350, 50]))] == [
+        350,
+        40,
+    ]
     store.close()

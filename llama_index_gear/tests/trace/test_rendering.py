@@ -26,7 +26,7 @@ def large() -> Trace:
         links = [[f"Place {number}-{n}", "lies in", f"Person {number + 1}-{n}"] for n in range(4)]
         ids = [f"p{number}-{n}" for n in range(5)]
         step = trace.open_step()
-        trace.titles.update({each: f"Title of {each}" for each in ids})
+        trace.titles.update({passage_id: f"Title of {passage_id}" for passage_id in ids})
         trace.note(
             step,
             query=f"query {number}",
@@ -106,14 +106,14 @@ def test_every_triple_entity_step_and_passage_is_there_once() -> None:
     entities = {name for slots in facts for name in (slots[0], slots[2])}
     assert len(page.with_class("entity")) == len(entities)
     assert len(page.with_class("step")) == 4
-    assert [each["data-passage"] for each in page.with_class("passage")] == [s.passage_id for s in trace.passages]
+    assert [element["data-passage"] for element in page.with_class("passage")] == [s.passage_id for s in trace.passages]
 
 
 def test_no_two_entities_stand_in_one_place() -> None:
     page = Page(picture.to_html(large()))
-    places = [(each["cx"], each["cy"]) for tag, each in page.seen if tag == "circle"]
+    places = [(attributes["cx"], attributes["cy"]) for tag, attributes in page.seen if tag == "circle"]
     assert len(set(places)) == len(places) > 40
-    (size,) = [each for tag, each in page.seen if tag == "svg"]
+    (size,) = [attributes for tag, attributes in page.seen if tag == "svg"]
     assert all(
         0 < int(x or 0) < int(size["width"] or 0) and 0 < int(y or 0) < int(size["height"] or 0) for x, y in places
     )
@@ -123,11 +123,11 @@ def test_a_passage_points_to_the_facts_that_it_states() -> None:
     trace = large()
     page = Page(picture.to_html(trace))
     facts = json.loads(page.data["script"].split("\n", 1)[0])["facts"]
-    for each in page.with_class("passage"):
-        numbers = [int(number) for number in (each["data-facts"] or "").split()]
-        stated = [number for number, fact in enumerate(facts) if each["data-passage"] in fact["passages"]]
+    for element in page.with_class("passage"):
+        numbers = [int(number) for number in (element["data-facts"] or "").split()]
+        stated = [number for number, fact in enumerate(facts) if element["data-passage"] in fact["passages"]]
         assert numbers == stated
-    assert any(each["data-facts"] for each in page.with_class("passage"))
+    assert any(attributes["data-facts"] for attributes in page.with_class("passage"))
 
 
 def test_text_stays_text() -> None:

@@ -114,7 +114,7 @@ async def retrieve(mode: Mode, retriever: ExternalGeARRetriever, question: str =
         found, trace = retriever.retrieve_with_trace(question)
     else:
         found, trace = await retriever.aretrieve_with_trace(question)
-    return [each.node.node_id for each in found], trace
+    return [node.node.node_id for node in found], trace
 
 
 def purposes(trace: Trace) -> list[str]:
@@ -132,7 +132,7 @@ async def test_two_steps(store: GeARVectorStore, graph: ExternalTripleStore, mod
     assert (one.query, one.base, one.passages, one.gist) == (QUESTION, ["jaws", "milk"], ["jaws", "milk"], [JAWS])
     assert (one.linked, one.beams, one.ranked, one.answerable, one.next_query) == ([], [], None, False, WHERE)
     assert (two.query, two.base, two.proximal, two.gist) == (WHERE, ["spielberg"], [BORN], [BORN])
-    assert [(each.triple, each.passage_id) for each in two.linked] == [
+    assert [(link.triple, link.passage_id) for link in two.linked] == [
         (["Steven Spielberg", "place of birth", "Cincinnati"], "spielberg")
     ]
     chains = {tuple(beam.chain[-1]): beam.passage_ids for beam in two.beams}
@@ -254,7 +254,7 @@ async def test_no_model_at_all(store: GeARVectorStore, graph: ExternalTripleStor
     """The search starts from the graph's triples nearest to the question."""
     retriever = NaiveGERetriever(store, Told(), graph=graph)
     found = retriever.retrieve(QUESTION) if mode == "sync" else await retriever.aretrieve(QUESTION)
-    chains = {each.node.node_id: each.node.metadata["gear_chain"] for each in found}
+    chains = {node.node.node_id: node.node.metadata["gear_chain"] for node in found}
     assert set(chains) == {"jaws", "milk", "spielberg", "river"}
     assert chains["milk"] == [] and chains["river"][-1][2] == "Ohio River"
 
@@ -266,7 +266,7 @@ async def test_one_call(store: GeARVectorStore, graph: ExternalTripleStore, mode
     retriever = SyncGERetriever(store, Told(), llm=llm, graph=graph)
     for expected in ({"jaws", "milk", "spielberg", "river"}, {"jaws", "milk"}):
         found = retriever.retrieve(QUESTION) if mode == "sync" else await retriever.aretrieve(QUESTION)
-        assert {each.node.node_id for each in found} == expected
+        assert {node.node.node_id for node in found} == expected
 
 
 @MODES
@@ -279,7 +279,7 @@ async def test_links_to_something_else_are_dropped_and_shown(
     checked = ExternalGeARRetriever(store, graph, Told(), llm=ScriptedLLM([facts(geoduck)]), **one_step)
     found, trace = await retrieve(mode, checked)
     (step,) = trace.steps
-    assert [(each.fact, each.triple[0]) for each in step.misaligned] == [(geoduck, "Pacific oyster")]
+    assert [(link.fact, link.triple[0]) for link in step.misaligned] == [(geoduck, "Pacific oyster")]
     assert step.misaligned[0].shared <= 0.5 and (step.linked, step.beams) == ([], [])
     assert step.fallback == "no linked triple is about the same: no expansion" and found == ["jaws", "milk"]
     assert "Pacific oyster" in to_html(trace) and Trace.model_validate_json(trace.model_dump_json()) == trace
@@ -288,7 +288,7 @@ async def test_links_to_something_else_are_dropped_and_shown(
         store, graph, Told(), llm=ScriptedLLM([facts(geoduck)]), check_alignment=False, **one_step
     )
     _, trace = await retrieve(mode, unchecked)
-    assert trace.steps[0].misaligned == [] and [each.triple[0] for each in trace.steps[0].linked] == ["Pacific oyster"]
+    assert trace.steps[0].misaligned == [] and [link.triple[0] for link in trace.steps[0].linked] == ["Pacific oyster"]
 
 
 @pytest.mark.parametrize(
@@ -391,9 +391,9 @@ async def test_as_many_calls_as_the_docstring_says(store: GeARVectorStore, graph
 
 async def test_sync_and_async_transcripts_are_equal(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
     traces = []
-    for each in ("sync", "async"):
+    for mode in ("sync", "async"):
         llm = ScriptedLLM([facts(JAWS, NOISE), then(WHERE), facts(BORN), "[3] > [1] > [2]"])
-        _, trace = await retrieve(each, ExternalGeARRetriever(store, graph, Told(), llm=llm))
+        _, trace = await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=llm))
         plain = trace.model_dump(exclude={"ms", "calls"})
         traces.append((plain, llm.history, purposes(trace)))
     assert traces[0] == traces[1]
@@ -410,7 +410,7 @@ async def test_the_engine_takes_the_graph_by_one_argument(
     response, trace = ask(QUESTION) if ask else await engine.aquery_with_trace(QUESTION)
     assert str(response) == "The Ohio River [1]" and llm.remaining == 0
     (kept,) = trace.steps[-1].ranked or []
-    assert [each.node.node_id for each in response.source_nodes] == [kept]
+    assert [node.node.node_id for node in response.source_nodes] == [kept]
     prompt = llm.history[-1]
     assert f"[1] kind: film\n\n{PASSAGES[kept]}" in prompt and "[2]" not in prompt.split("#####")[1]
     assert (
@@ -435,7 +435,7 @@ async def test_nothing_kept_is_answered_from_the_gist(
 
 async def test_events_come_as_for_gear(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
     llm = ScriptedLLM([facts(JAWS), ENOUGH, "[1]"])
-    events = [each async for each in ExternalGeARRetriever(store, graph, Told(), llm=llm).astream_events(QUESTION)]
+    events = [event async for event in ExternalGeARRetriever(store, graph, Told(), llm=llm).astream_events(QUESTION)]
     kinds = [event.kind for event in events[:-1] if not isinstance(event, list)]
     assert "ranked" in kinds and "gist" in kinds and isinstance(events[-1], list)
 
@@ -490,7 +490,7 @@ async def test_stores_share_a_graph_that_a_dump_was_loaded_into(tmp_path: Path, 
         store.add([passage("jaws", "Jaws is a film."), passage(f"city{number}", text)])
         retriever = NaiveGERetriever(store, Told({QUESTION: ["jaws"]}), graph=graph)
         found = retriever.retrieve(QUESTION) if mode == "sync" else await retriever.aretrieve(QUESTION)
-        assert {each.node.node_id for each in found} == {"jaws", f"city{number}"}
+        assert {node.node.node_id for node in found} == {"jaws", f"city{number}"}
         store.close()
     graph.close()
 

@@ -252,7 +252,7 @@ def gear(store: GeARVectorStore, replies: Sequence[Any] = (), **arguments: Any) 
 
 
 def ids(found: Sequence[NodeWithScore]) -> list[str]:
-    return [each.node.node_id for each in found]
+    return [result.node.node_id for result in found]
 
 
 def purposes(trace: Trace) -> list[str]:
@@ -265,7 +265,7 @@ def transcript(trace: Trace) -> dict[str, Any]:
 
 
 def told(found: Sequence[NodeWithScore]) -> list[tuple[str, float | None, Any]]:
-    return [(each.node.node_id, each.score, each.node.metadata) for each in found]
+    return [(result.node.node_id, result.score, result.node.metadata) for result in found]
 
 
 # -- transcripts ------------------------------------------------------------------------------------------------------
@@ -457,7 +457,7 @@ async def test_a_later_call_that_fails_loses_nothing(
     found, trace = await retrieve(mode, retriever)
     assert trace.stopped == "failed: ConnectionError: down"
     assert "ended early, with what it had found: failed: ConnectionError; its trace" in caplog.text
-    assert [each.error for each in trace.calls] == [""] * call + ["ConnectionError: down"]
+    assert [logged_call.error for logged_call in trace.calls] == [""] * call + ["ConnectionError: down"]
     assert purposes(trace) == [*FOUR, *FOUR][: call + 1]
     # The gist is noted in calls 2 and 6.
     assert trace.gist == [] if call < 2 else trace.gist == [FATHER] if call < 6 else trace.gist == [FATHER, LIVES]
@@ -527,7 +527,7 @@ async def test_the_ranking_is_arithmetic_that_one_can_check_by_eye(store: GeARVe
         ["ann", "bob"],  # RRF of searched [ann] and, by the facts that are most like it, [ann, bob]
         ["rome", "milk", "bob"],  # RRF of searched [rome, milk] and, by facts, [rome, bob]
     ]
-    scores: list[tuple[str, Any]] = [(each.node.node_id, each.score) for each in found]
+    scores: list[tuple[str, Any]] = [(result.node.node_id, result.score) for result in found]
     assert scores == [
         ("bob", pytest.approx(1 / 63 + 1 / 62 + 1 / 62 + 1 / 63, abs=1e-12)),  # in every list, at the top of none
         ("ann", pytest.approx(1 / 61 + 1 / 61, abs=1e-12)),
@@ -535,14 +535,14 @@ async def test_the_ranking_is_arithmetic_that_one_can_check_by_eye(store: GeARVe
         ("milk", pytest.approx(1 / 62 + 1 / 62, abs=1e-12)),
         ("italy", pytest.approx(1 / 63, abs=1e-12)),
     ]
-    assert [each.node.metadata["gear_ranks"] for each in found] == [
+    assert [result.node.metadata["gear_ranks"] for result in found] == [
         {"step 1": 3, "step 2": 2, "fact 1": 2, "fact 2": 3},
         {"step 1": 1, "fact 1": 1},
         {"step 2": 1, "fact 2": 1},
         {"step 1": 2, "fact 2": 2},
         {"step 2": 3},
     ]
-    assert [each.node.metadata["gear_chain"] for each in found] == [
+    assert [result.node.metadata["gear_chain"] for result in found] == [
         [FATHER, LIVES], [FATHER], [LIES], [], [LIES, BORDERS],
     ]  # fmt: skip
 
@@ -552,16 +552,20 @@ async def test_the_ranking_is_arithmetic_that_one_can_check_by_eye(store: GeARVe
 async def test_every_score_is_the_sum_over_its_ranks(store: GeARVectorStore, mode: Mode, rrf_k: int) -> None:
     retriever, _ = gear(store, FOUR_STEPS, rrf_k=rrf_k)
     found, trace = await retrieve(mode, retriever)
-    for each, source in zip(found, trace.passages, strict=True):
-        ranks = each.node.metadata["gear_ranks"]
-        assert each.score == pytest.approx(sum(1 / (rrf_k + rank) for rank in ranks.values()), abs=1e-12)
+    for result, source in zip(found, trace.passages, strict=True):
+        ranks = result.node.metadata["gear_ranks"]
+        assert result.score == pytest.approx(sum(1 / (rrf_k + rank) for rank in ranks.values()), abs=1e-12)
         assert (source.passage_id, source.score, source.ranks, source.chain, source.text) == (
-            each.node.node_id, each.score, ranks, each.node.metadata["gear_chain"], PASSAGES[each.node.node_id][0],
-        )  # fmt: skip
+            result.node.node_id,
+            result.score,
+            ranks,
+            result.node.metadata["gear_chain"],
+            PASSAGES[result.node.node_id][0],
+        )
         for number, step in enumerate(trace.steps, start=1):
             assert ranks.get(f"step {number}", 0) == (step.passages.index(source.passage_id) + 1
                                                       if source.passage_id in step.passages else 0)  # fmt: skip
-    scores = [each.score or 0 for each in found]
+    scores = [entry.score or 0 for entry in found]
     assert scores == sorted(scores, reverse=True)
 
 
@@ -573,7 +577,7 @@ async def test_a_fact_leads_to_passages_that_no_step_saw(store: GeARVectorStore,
     found, trace = await retrieve(mode, retriever)
     assert trace.steps[0].passages == ["ann", "bob"]
     assert [(link.triple, link.passages) for link in trace.links] == [(MADE, ["milk"])]
-    (milk,) = [each for each in found if each.node.node_id == "milk"]
+    (milk,) = [result for result in found if result.node.node_id == "milk"]
     assert milk.node.metadata["gear_ranks"] == {"fact 1": 1} and milk.node.metadata["gear_chain"] == [MADE]
     assert milk.node.get_content(metadata_mode=MetadataMode.LLM) == PASSAGES["milk"][0]
     assert trace.titles["milk"] == PASSAGES["milk"][0]
@@ -591,10 +595,10 @@ async def test_the_store_itself_is_the_default_base_and_base_top_k_its_size(stor
 
 
 async def test_the_explanation_is_hidden_from_models(store: GeARVectorStore) -> None:
-    for each in gear(store, FOUR_STEPS)[0].retrieve(QUESTION):
+    for result in gear(store, FOUR_STEPS)[0].retrieve(QUESTION):
         for mode in (MetadataMode.LLM, MetadataMode.EMBED):
-            assert each.node.get_content(metadata_mode=mode) == PASSAGES[each.node.node_id][0]
-        assert json.loads(each.node.to_json())["metadata"]["gear_ranks"] == each.node.metadata["gear_ranks"]
+            assert result.node.get_content(metadata_mode=mode) == PASSAGES[result.node.node_id][0]
+        assert json.loads(result.node.to_json())["metadata"]["gear_ranks"] == result.node.metadata["gear_ranks"]
 
 
 async def test_a_title_is_the_passage_s_own_or_the_beginning_of_its_text(tmp_path: Path) -> None:
@@ -670,7 +674,7 @@ async def test_a_single_call_whose_facts_are_the_gist(store: GeARVectorStore, mo
     assert trace.gist == trace.steps[0].proximal == [FATHER, LIES]
     assert [(link.triple, link.passages) for link in trace.links] == [(FATHER, ["ann"]), (LIES, ["rome"])]
     assert (trace.steps[0].answerable, trace.answer) == (None, "")
-    ranks = {each.node.node_id: each.node.metadata["gear_ranks"] for each in found}
+    ranks = {result.node.node_id: result.node.metadata["gear_ranks"] for result in found}
     assert ranks["rome"]["fact 2"] == ranks["ann"]["fact 1"] == 1 and "fact 1" not in ranks["rome"]
     assert ranks["milk"].keys() == {"step 1"}
 
@@ -919,7 +923,7 @@ async def test_a_stream_that_nobody_reads_leaves_nothing_behind(store: GeARVecto
         await stream.aclose()  # type: ignore[attr-defined]
         del stream
         gc.collect()
-    assert [str(each.message) for each in caught] == []
+    assert [str(warning.message) for warning in caught] == []
 
 
 async def test_an_error_comes_out_of_the_stream(store: GeARVectorStore) -> None:
@@ -952,9 +956,9 @@ async def test_llama_index_s_instrumentation_is_told_everything(store: GeARVecto
     finally:
         root.event_handlers.remove(recorder)
         root.span_handlers.remove(spans)
-    events = [TraceEvent(step=each.step, kind=each.kind, value=each.value) for each in recorder.seen]
+    events = [TraceEvent(step=event.step, kind=event.kind, value=event.value) for event in recorder.seen]
     assert replayed(events) == {**transcript(trace), "titles": {}}
-    assert {each.class_name() for each in recorder.seen} == {"GeAREvent"}
+    assert {event.class_name() for event in recorder.seen} == {"GeAREvent"}
     names = [span.id_.split("-")[0] for span in spans.completed_spans]
     method = "GeARRetriever._retrieve" if mode == "sync" else "GeARRetriever._aretrieve"
     assert names.count(method) == 1
@@ -980,7 +984,7 @@ async def test_a_filter_binds_every_hop_and_the_linking(store: GeARVectorStore, 
     assert not {"bob", "stranger"} & {name for link in trace.links for name in link.passages}
     assert [step.base for step in trace.steps] == [["milk", "ann"], ["rome"]]
     walked = [slots for step in trace.steps for beam in step.beams for slots in beam.chain]
-    chains = [slots for each in found for slots in each.node.metadata["gear_chain"]]
+    chains = [slots for result in found for slots in result.node.metadata["gear_chain"]]
     assert walked and LIVES not in walked and chains and LIVES not in chains
 
 
@@ -1014,7 +1018,7 @@ async def test_passages_without_facts_are_ranked_by_the_base_alone(tmp_path: Pat
     llm = ScriptedLLM([facts(FATHER), facts(), answered("2")])
     found, trace = await retrieve(mode, GeARRetriever(store, llm=llm), "two")
     assert trace.steps[0].fallback == "no triple to link to" and trace.steps[0].beams == []
-    assert [(each.node.node_id, each.score) for each in found][0] == ("a", 1 / 61)
+    assert [(result.node.node_id, result.score) for result in found][0] == ("a", 1 / 61)
     assert found[0].node.metadata["gear_chain"] == [] and trace.answer == "2"
     store.close()
 
@@ -1054,7 +1058,7 @@ async def test_a_question_in_another_script(tmp_path: Path, mode: Mode) -> None:
     llm = ScriptedLLM([facts(father), facts(father), missing("πού ζει"), then(question.upper())])
     found, trace = await retrieve(mode, GeARRetriever(store, llm=llm, base_top_k=1), question)
     assert trace.steps[0].base == ["anna"] and set(ids(found)) >= {"anna", "vasilis"}
-    chains = {each.node.node_id: each.node.metadata["gear_chain"] for each in found}
+    chains = {result.node.node_id: result.node.metadata["gear_chain"] for result in found}
     assert chains["vasilis"] == [father, lives]
     assert trace.stopped == "repeated query"  # ΠΟΎ ΖΕΙ … is the question again
     assert question in llm.history[0] and "- Άννα πατέρας Βασίλης" in llm.history[2]
@@ -1069,13 +1073,13 @@ async def test_white_space_around_the_question_is_none_of_it(store: GeARVectorSt
 
 
 async def test_the_caller_s_bundle_and_nodes_stay_as_they_are(store: GeARVectorStore) -> None:
-    mine = nodes()
-    before = {name: each.to_json() for name, each in mine.items()}
+    nodes_by_id = nodes()
+    before = {name: text_node.to_json() for name, text_node in nodes_by_id.items()}
     bundle = QueryBundle(QUESTION)
-    found, trace = gear(store, FOUR_STEPS, base=Told(FOUND, mine))[0].retrieve_with_trace(bundle)
+    found, trace = gear(store, FOUR_STEPS, base=Told(FOUND, nodes_by_id))[0].retrieve_with_trace(bundle)
     assert found and trace.question == QUESTION
     assert bundle == QueryBundle(QUESTION)
-    assert {name: each.to_json() for name, each in mine.items()} == before
+    assert {name: text_node.to_json() for name, text_node in nodes_by_id.items()} == before
 
 
 @pytest.mark.parametrize(
@@ -1205,27 +1209,28 @@ VARIABLES = {
 @pytest.mark.parametrize("way", ["update_prompts", "prompts"])
 @pytest.mark.parametrize("calls", ["separate", "merged"])
 async def test_prompts_are_visible_and_replaceable(store: GeARVectorStore, way: str, calls: Any) -> None:
-    mine: dict[str, BasePromptTemplate] = {
+    own_prompts: dict[str, BasePromptTemplate] = {
         name: PromptTemplate(f"Mine, {name}: {text}") for name, text in VARIABLES.items()
     }
     said = [facts(FATHER), json.dumps({"triples": [FATHER], "answerable": False})]
     llm = ScriptedLLM([said[0], said[1], *([said[1]] if calls == "separate" else []), then(QUESTION)])
-    prompts = mine if way == "prompts" else None
+    prompts = own_prompts if way == "prompts" else None
     retriever = GeARRetriever(store, Told(), llm=llm, calls=calls, prompts=prompts)
     assert retriever.get_prompts().keys() == VARIABLES.keys()
     if way == "update_prompts":
         assert retriever.get_prompts()["gist"] == GIST_PROMPT
-        retriever.update_prompts(mine)
+        retriever.update_prompts(own_prompts)
     retriever.retrieve(QUESTION)
     used = ["read", "gist", "reason", "rewrite"] if calls == "separate" else ["read", "merged", "rewrite"]
     assert [prompt.split(":")[0] for prompt in llm.history] == [f"Mine, {name}" for name in used]
-    assert retriever.get_prompts() == mine
+    assert retriever.get_prompts() == own_prompts
     # Another retriever has its own.
     assert GeARRetriever(store, llm=llm).get_prompts()["reason"] == REASON_PROMPT
 
 
 @pytest.mark.parametrize(
-    ("name", "variable"), [(name, each) for name, text in VARIABLES.items() for each in re.findall(r"\w+", text)]
+    ("name", "variable"),
+    [(name, variable) for name, text in VARIABLES.items() for variable in re.findall(r"\w+", text)],
 )
 def test_a_prompt_that_lacks_a_variable_is_refused(store: GeARVectorStore, name: str, variable: str) -> None:
     lacking = PromptTemplate(VARIABLES[name].replace(f"{{{variable}}}", ""))
@@ -1306,11 +1311,11 @@ async def test_on_graph_expansion_and_on_itself_without_mixing_traces(store: GeA
     ):
         found, trace = await retrieve(mode, gear(store, ONE_STEP, base=inner)[0])
         assert trace.llm_calls == 3 and [step.query for step in trace.steps] == [QUESTION]
-        for each in found:  # the outer explanation, not the inner one
-            ranks = each.node.metadata["gear_ranks"]
+        for result in found:  # the outer explanation, not the inner one
+            ranks = result.node.metadata["gear_ranks"]
             assert {name.split()[0] for name in ranks} <= {"step", "fact"} and "step 2" not in ranks
-            assert each.score == pytest.approx(sum(1 / (60 + rank) for rank in ranks.values()), abs=1e-12)
-            assert "gear_" not in each.node.get_content(metadata_mode=MetadataMode.LLM)
+            assert result.score == pytest.approx(sum(1 / (60 + rank) for rank in ranks.values()), abs=1e-12)
+            assert "gear_" not in result.node.get_content(metadata_mode=MetadataMode.LLM)
 
 
 async def test_as_a_base_and_in_a_fusion(store: GeARVectorStore) -> None:
@@ -1318,7 +1323,7 @@ async def test_as_a_base_and_in_a_fusion(store: GeARVectorStore) -> None:
     naive = NaiveGERetriever(store, gear(store, twice)[0])
     found = naive.retrieve(QUESTION)
     assert told(found) == told(await naive.aretrieve(QUESTION))
-    assert {"base", "graph"} == {name for each in found for name in each.node.metadata["gear_ranks"]}
+    assert {"base", "graph"} == {name for result in found for name in result.node.metadata["gear_ranks"]}
     sync_ge = SyncGERetriever(store, gear(store, ONE_STEP)[0], llm=ScriptedLLM([facts(FATHER)]))
     assert {"ann", "bob"} <= set(ids(sync_ge.retrieve(QUESTION)))
     parts = [gear(store, twice)[0], RankBM25Retriever(list(nodes().values()))]

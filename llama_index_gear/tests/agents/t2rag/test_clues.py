@@ -34,7 +34,10 @@ def said(*texts: str) -> list[Statement]:
 
 
 def now(known: Clues) -> list[str]:
-    return [" | ".join((each.subject, each.predicate, each.object)) for each in map(known.current, known.clues)]
+    return [
+        " | ".join((clue_triple.subject, clue_triple.predicate, clue_triple.object))
+        for clue_triple in map(known.current, known.clues)
+    ]
 
 
 def states(known: Clues) -> list[str]:
@@ -107,7 +110,7 @@ def test_one_unknown_of_several_may_be_filled() -> None:
     learnt = apply_statements(known, said("1: Dell Curry | joined | ?club"), 1, 32)
     assert (learnt.facts, states(known), known.open_unknowns()) == ([], ["searchable"], ["?club"])
     learnt = apply_statements(known, said("1: Dell Curry | joined | the Hornets"), 2, 32)
-    assert [each.triple for each in learnt.facts] == [triple("Dell Curry | joined | the Hornets")]
+    assert [fact.triple for fact in learnt.facts] == [triple("Dell Curry | joined | the Hornets")]
 
 
 def test_a_value_inside_a_slot() -> None:
@@ -117,7 +120,7 @@ def test_a_value_inside_a_slot() -> None:
     other = clues("the father of ?x | lives in | Rome")
     learnt = apply_statements(other, said("1: Bob | lives in | Rome"), 1, 32)  # says it, but not who ?x is
     assert (other.values, states(other)) == ({}, ["resolved"])
-    assert [each.triple for each in learnt.facts] == [triple("Bob | lives in | Rome")]
+    assert [fact.triple for fact in learnt.facts] == [triple("Bob | lives in | Rome")]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +173,7 @@ def test_without_numbers_names_and_predicate_say_where() -> None:
 def test_without_a_number_another_predicate_is_another_fact() -> None:
     known = clues("Curtiz | born in | ?year")
     learnt = apply_statements(known, said("Curtiz | nationality | Hungarian"), 1, 32)
-    assert known.open_unknowns() == ["?year"] and [(each.number, each.triple.object) for each in learnt.facts] == [
+    assert known.open_unknowns() == ["?year"] and [(fact.number, fact.triple.object) for fact in learnt.facts] == [
         (None, "Hungarian")
     ]
 
@@ -178,7 +181,7 @@ def test_without_a_number_another_predicate_is_another_fact() -> None:
 def test_a_numbered_statement_about_other_names_is_not_an_answer() -> None:
     known = clues("Gift | directed by | ?a")
     learnt = apply_statements(known, said("1: Casablanca | directed by | Curtiz"), 1, 32)
-    assert known.open_unknowns() == ["?a"] and [each.number for each in learnt.facts] == [None]
+    assert known.open_unknowns() == ["?a"] and [fact.number for fact in learnt.facts] == [None]
 
 
 def test_a_name_may_be_written_in_another_way() -> None:
@@ -191,7 +194,7 @@ def test_a_statement_the_other_way_round() -> None:
     known = clues("?who | director of | Gift")
     learnt = apply_statements(known, said("1: Gift | directed by | Curtiz"), 1, 32)
     assert known.values == {"who": "Curtiz"}
-    assert [each.triple for each in learnt.facts] == [triple("Curtiz | director of | Gift")]
+    assert [fact.triple for fact in learnt.facts] == [triple("Curtiz | director of | Gift")]
 
 
 def test_the_first_word_stands() -> None:
@@ -202,14 +205,14 @@ def test_the_first_word_stands() -> None:
     learnt = apply_statements(
         known, said("1: curtiz | born in | 1886"), 2, 32
     )  # the same again: another passage may state it
-    assert [each.triple for each in learnt.facts] == [triple("Curtiz | born in | 1886")]
+    assert [fact.triple for fact in learnt.facts] == [triple("Curtiz | born in | 1886")]
 
 
 def test_two_statements_that_meet_in_one_value() -> None:
     """Who directed Gift and married Bess: the second clue is answered by the value that the first gave it."""
     known = clues("Gift | directed by | ?who", "Bess | married | ?who")
     learnt = apply_statements(known, said("1: Gift | directed by | Curtiz", "2: Bess | married | Curtiz"), 1, 32)
-    assert [each.number for each in learnt.facts] == [1, 2]
+    assert [fact.number for fact in learnt.facts] == [1, 2]
 
 
 def test_a_given_clue_is_a_fact_when_it_is_stated() -> None:
@@ -265,7 +268,7 @@ def test_only_what_the_material_states_is_learnt() -> None:
     told = said("1: Gift | directed by | Curtiz", "2: Curtiz | born in | Rome", "Curtiz | died in | Rome")
     learnt = apply_statements(known, told, 1, 32, material)
     assert known.values == {"who": "Curtiz"} and len(learnt.facts) == 1
-    assert [each.triple.predicate for each in learnt.ungrounded] == ["born in", "died in"]
+    assert [statement.triple.predicate for statement in learnt.ungrounded] == ["born in", "died in"]
 
 
 @pytest.mark.parametrize(
@@ -298,7 +301,7 @@ def test_a_clue_that_others_filled_is_not_confirmed_by_that() -> None:
 def test_a_clue_without_a_name_does_not_tell_what_an_anchored_one_asks() -> None:
     known = clues("Gift | directed by | ?who", "?who | born in | ?year")
     learnt = apply_statements(known, said("2: Carlmar | born in | 1911"), 1, 32)
-    assert known.open_unknowns() == ["?who", "?year"] and [each.number for each in learnt.facts] == [None]
+    assert known.open_unknowns() == ["?who", "?year"] and [fact.number for fact in learnt.facts] == [None]
     apply_statements(known, said("2: Curtiz | born in | 1886", "1: Gift | directed by | Curtiz"), 2, 32)
     assert known.values == {"who": "Curtiz", "year": "1886"}
 
@@ -307,7 +310,7 @@ def test_a_resolved_clue_said_again_fills_no_sibling() -> None:
     known = clues("Curtiz | born in | ?place", "Curtiz | born on | ?date")
     told = said("1: Curtiz | born in | Budapest", "1: Curtiz | born in | Budapest", "1: Curtiz | born in | Vienna")
     learnt = apply_statements(known, told, 1, 32)
-    assert known.open_unknowns() == ["?date"] and [each.number for each in learnt.facts] == [1, 1]
+    assert known.open_unknowns() == ["?date"] and [fact.number for fact in learnt.facts] == [1, 1]
     apply_statements(known, said("Curtiz | born in | Budapest"), 2, 32)
     assert known.open_unknowns() == ["?date"]
 
@@ -315,7 +318,7 @@ def test_a_resolved_clue_said_again_fills_no_sibling() -> None:
 def test_one_shared_surname_is_not_the_same_name() -> None:
     known = clues("Dell Curry | born in | ?place")
     learnt = apply_statements(known, said("1: Stephen Curry | born in | Akron"), 1, 32)
-    assert known.open_unknowns() == ["?place"] and [each.triple.subject for each in learnt.facts] == ["Stephen Curry"]
+    assert known.open_unknowns() == ["?place"] and [fact.triple.subject for fact in learnt.facts] == ["Stephen Curry"]
     for name in ("Curry", "Wardell Dell Curry", "Dell Curry (basketball player)"):
         known = clues("Dell Curry | born in | ?place")
         apply_statements(known, said(f"1: {name} | born in | Grottoes"), 1, 32)
@@ -419,8 +422,8 @@ def test_what_always_holds(asked: list[Triple], rounds: list[list[Statement]]) -
         assert values.items() <= known.values.items()
         new_clues = _names(known, (clue.triple for clue in learnt.new_clues))
         assert set(known.open_unknowns()) <= names | new_clues
-        assert not any(unknowns_of(each.triple) for each in learnt.facts)
-        told = [(each.number, each.triple) for each in learnt.facts]
+        assert not any(unknowns_of(fact.triple) for fact in learnt.facts)
+        told = [(fact.number, fact.triple) for fact in learnt.facts]
         for clue in known.clues:  # what is resolved was stated, now or before
             if known.state(clue) == "resolved" and clue.number not in resolved:
                 assert (clue.number, known.current(clue)) in told

@@ -108,7 +108,7 @@ async def ask(mode: Mode, engine: T2RAGQueryEngine, question: str = QUESTION) ->
 
 
 def ids(found: Sequence[NodeWithScore]) -> list[str]:
-    return [each.node.node_id for each in found]
+    return [node.node.node_id for node in found]
 
 
 def states(trace: Trace, number: int) -> list[tuple[str, str]]:
@@ -136,7 +136,7 @@ async def test_two_films_two_directors_two_years(store: GeARVectorStore, mode: M
         ("Carlmar born in 1911", "resolved"),
     ]
     assert one.values == {"?directorA": "Curtiz", "?directorB": "Carlmar", "?yearB": "1911"}
-    assert [(each.name, each.round, each.tried) for each in one.open] == [("?yearA", 0, [])]
+    assert [(unknown.name, unknown.round, unknown.tried) for unknown in one.open] == [("?yearA", 0, [])]
     assert [state for _, state in states(trace, 2)] == ["resolved"] * 4
     assert two.values == {"?yearA": "1886"} and two.open == [] and trace.open == []
     assert trace.gist == [
@@ -149,11 +149,11 @@ async def test_two_films_two_directors_two_years(store: GeARVectorStore, mode: M
     assert set(one.passages) == {"gift", "annet", "carlmar"} and "curtiz" in two.passages
     # By eye: a passage is in the list of its round, and, all four, first in that of a fact.
     expected = {
-        each: 1 / 61 + sum(1 / (61 + step.passages.index(each)) for step in trace.steps if each in step.passages)
-        for each in ("gift", "annet", "carlmar", "curtiz")
+        name: 1 / 61 + sum(1 / (61 + step.passages.index(name)) for step in trace.steps if name in step.passages)
+        for name in ("gift", "annet", "carlmar", "curtiz")
     }
-    assert ids(found)[:4] == sorted(expected, key=lambda each: -expected[each])
-    assert [each.score for each in found][:4] == pytest.approx(sorted(expected.values(), reverse=True))
+    assert ids(found)[:4] == sorted(expected, key=lambda name: -expected[name])
+    assert [node.score for node in found][:4] == pytest.approx(sorted(expected.values(), reverse=True))
     assert Trace.model_validate_json(trace.model_dump_json()) == trace
 
 
@@ -177,7 +177,7 @@ async def test_the_answer_is_written_from_the_facts(store: GeARVectorStore, mode
     llm = ScriptedLLM([*TWO_FILMS, "Gift [1]"])
     response, trace = await ask(mode, T2RAGQueryEngine.from_vector_store(store, llm=llm, passages_per_round=3))
     assert str(response) == "Gift [1]" and llm.remaining == 0
-    numbers = {each: number for number, each in enumerate(ids(response.source_nodes), start=1)}
+    numbers = {node_id: number for number, node_id in enumerate(ids(response.source_nodes), start=1)}
     context = llm.history[-1].split("#####")[2].strip().splitlines()
     assert context == [
         f"- Gift directed by Curtiz [{numbers['gift']}]",
@@ -209,7 +209,7 @@ async def test_a_chain_of_three(store: GeARVectorStore, mode: Mode) -> None:
         ["resolved", "resolved", "searchable"],
         ["resolved", "resolved", "resolved"],
     ]
-    assert [[(each.name, each.tried) for each in step.open] for step in trace.steps] == [
+    assert [[(unknown.name, unknown.tried) for unknown in step.open] for step in trace.steps] == [
         [("?town", []), ("?river", [])],
         [("?river", [])],
         [],
@@ -290,7 +290,7 @@ async def test_a_round_that_resolves_nothing_ends_it(store: GeARVectorStore, mod
     response, trace = await ask(mode, T2RAGQueryEngine.from_vector_store(store, llm=llm), "Who paid for Gift?")
     assert (trace.stopped, len(trace.steps), trace.llm_calls, llm.remaining) == ("nothing new", 1, 2, 0)
     assert response.metadata["gear_open"] == ["?sum", "?who"]
-    assert [(each.name, each.round, each.tried) for each in trace.steps[0].open] == [
+    assert [(unknown.name, unknown.round, unknown.tried) for unknown in trace.steps[0].open] == [
         ("?sum", 0, ["Gift costs"]),
         ("?who", 0, []),
     ]
@@ -372,11 +372,11 @@ async def test_a_clue_that_the_model_brings_up_is_shown_with_its_round(store: Ge
         facts((2, ["Curtiz", "grew up in", "Budapest"], [])),
     ]  # fmt: skip
     _, trace = await search(mode, T2RAGRetriever(store, llm=ScriptedLLM(replies)))
-    assert [(each.asked, each.round) for each in trace.steps[0].clues] == [
+    assert [(clue.asked, clue.round) for clue in trace.steps[0].clues] == [
         (["Gift", "directed by", "?who"], 0),
         (["Curtiz", "grew up in", "?town"], 1),
     ]
-    assert [(each.name, each.round) for each in trace.steps[0].open] == [("?town", 1)]
+    assert [(unknown.name, unknown.round) for unknown in trace.steps[0].open] == [("?town", 1)]
     assert trace.stopped == "resolved" and trace.steps[1].searched == ["Curtiz grew up in"]
 
 
@@ -412,7 +412,7 @@ async def test_the_model_is_shown_so_many_propositions_and_no_more(
         monkeypatch.setattr(t2rag, "MAX_PROPOSITIONS", most)
         llm = ScriptedLLM([clues(["Gift", "directed by", "?who"]), NOTHING])
         _, trace = await search(mode, T2RAGRetriever(store, llm=llm, max_rounds=1))
-        shown.append(sum(" ".join(each.triple) in llm.history[1] for each in trace.steps[0].linked))
+        shown.append(sum(" ".join(link.triple) in llm.history[1] for link in trace.steps[0].linked))
     assert shown[0] > 1 and shown[1] == 1
 
 
@@ -496,9 +496,9 @@ async def test_expansion_reaches_what_no_round_has_seen(store: GeARVectorStore, 
     _, trace = await search(mode, expanding)
     last = trace.steps[-1]
     assert last.fallback.startswith("nothing new: graph expansion") and last.beams
-    assert not set(last.passages) & {each for step in trace.steps[:-1] for each in step.passages}
+    assert not set(last.passages) & {passage_id for step in trace.steps[:-1] for passage_id in step.passages}
     assert {"danube", "again"} & set(last.passages) and trace.stopped == "resolved"
-    assert [each.tried for step in trace.steps[1:2] for each in step.open] == [["Curtiz known stream"]]
+    assert [unknown.tried for step in trace.steps[1:2] for unknown in step.open] == [["Curtiz known stream"]]
 
 
 @MODES
@@ -652,7 +652,7 @@ async def test_streams_of_words_and_of_events(store: GeARVectorStore) -> None:
     events = [event async for event in engine().astream_events(QUESTION)]
     kinds = [(event.step, event.kind) for event in events if isinstance(event, TraceEvent)]
     order = [(1, "clues"), (1, "searched"), (1, "linked"), (1, "gist"), (1, "values"), (2, "searched"), (0, "stopped")]
-    places = [kinds.index(each) for each in order]
+    places = [kinds.index(kind) for kind in order]
     assert places == sorted(places)
     assert str(events[-1]) == "Gift of course"
 
@@ -763,7 +763,7 @@ def test_what_always_holds(store: GeARVectorStore, asked: list[Any], rounds: lis
     before: Any = None
     for step in trace.steps:
         resolved = [clue.triple for clue in step.clues if clue.state == "resolved"]
-        names = {each.name for each in step.open}
+        names = {unknown.name for unknown in step.open}
         assert all(not re.search(r"\?\w", " ".join(slots)) for slots in resolved)
         if before is not None:
             old = [clue for clue in step.clues if clue.round < step.number]
@@ -776,19 +776,19 @@ def test_what_always_holds(store: GeARVectorStore, asked: list[Any], rounds: lis
                 if clue.round == step.number
                 for word in re.findall(r"\?\w+", str(clue.asked))
             }
-            assert names <= {each.name for each in before.open} | new_clues
+            assert names <= {unknown.name for unknown in before.open} | new_clues
         assert len(set(step.passages)) == len(step.passages) <= 2
         before = step
     assert len(trace.gist) == len(trace.links)
     for link in trace.links:
         words = set(re.findall(r"\w+", f"{link.triple[0]} {link.triple[2]}"))
-        for each in link.passages:
-            told = f"{PASSAGES[each][0]} {PASSAGES[each][1]}"
+        for node_id in link.passages:
+            told = f"{PASSAGES[node_id][0]} {PASSAGES[node_id][1]}"
             assert words <= set(re.findall(r"\w+", told))
     for clue in trace.steps[-1].clues:
         assert clue.state != "resolved" or clue.triple in trace.gist
     assert len(set(ids(found))) == len(found) <= 10
-    assert set(ids(found)) <= {each for step in trace.steps for each in step.passages}
+    assert set(ids(found)) <= {passage_id for step in trace.steps for passage_id in step.passages}
 
 
 @MODES
@@ -798,9 +798,9 @@ async def test_as_many_distinct_passages_as_asked_for_or_all(store: GeARVectorSt
         _, trace = await search(mode, T2RAGRetriever(store, llm=llm, passages_per_round=count))
         (step,) = trace.steps
         assert len(step.passages) == min(count, len(PASSAGES))
-        scores = [each.score for each in step.linked]
+        scores = [link.score for link in step.linked]
         assert scores == sorted(scores, reverse=True)
-        assert len({(*each.triple, each.passage_id) for each in step.linked}) == len(step.linked)
+        assert len({(*link.triple, link.passage_id) for link in step.linked}) == len(step.linked)
 
 
 def test_a_bundle_s_embedding_is_used_when_the_question_is_searched(store: GeARVectorStore) -> None:

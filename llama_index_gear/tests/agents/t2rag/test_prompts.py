@@ -34,7 +34,10 @@ def parts(reply: str) -> list[tuple[str, str, str]]:
 
 
 def said(reply: str) -> list[tuple[int | None, str, tuple[int, ...]]]:
-    return [(each.number, " | ".join(slots_of(each.triple)), each.passages) for each in parse_statements(reply)]
+    return [
+        (statement.number, " | ".join(slots_of(statement.triple)), statement.passages)
+        for statement in parse_statements(reply)
+    ]
 
 
 DIRECTOR = ("Gift", "directed by", "?director")

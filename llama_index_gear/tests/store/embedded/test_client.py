@@ -104,9 +104,9 @@ def plain(vectors: Any) -> dict[str, Any]:
     }
 
 
-def same_ranking(ours: Any, theirs: Any, limit: int) -> None:
+def same_ranking(answer: Any, expected: Any, limit: int) -> None:
     """Equal scores rank by rank; the same ids for each score. Which of several equals a limit cuts off is left open."""
-    left, right = ours.points, theirs.points
+    left, right = answer.points, expected.points
     assert len(left) == len(right)
     np.testing.assert_allclose([p.score for p in left], [p.score for p in right], rtol=TOLERANCE, atol=TOLERANCE)
     cut = right[-1].score + TOLERANCE * 10 if len(right) == limit else -np.inf
@@ -201,14 +201,14 @@ FILTERS = group(st.recursive(FIELDS, group, max_leaves=6))
 @given(match_=FILTERS)
 def test_filters_mean_the_same(read_only: tuple[Any, Any], match_: models.Filter) -> None:
     edge, local = read_only
-    ours, theirs = (
+    answer, expected = (
         {record.id for record in client.scroll(NAME, scroll_filter=match_, limit=COUNT)[0]} for client in (edge, local)
     )
-    assert ours == theirs
-    assert edge.count(NAME, count_filter=match_).count == len(theirs)
+    assert answer == expected
+    assert edge.count(NAME, count_filter=match_).count == len(expected)
     vector = [1.0] * DENSE
     found = edge.query_points(NAME, query=vector, using="text-dense", query_filter=match_, limit=COUNT)
-    assert {point.id for point in found.points} == theirs
+    assert {point.id for point in found.points} == expected
 
 
 def test_a_nested_condition_means_the_same(tmp_path: Path) -> None:
@@ -288,12 +288,12 @@ def test_conditions_without_counterpart_are_refused_by_name(read_only: tuple[Any
 @pytest.mark.parametrize("limit", [1, 7, COUNT])
 def test_dense_search_is_the_same(read_only: tuple[Any, Any], seed: int, limit: int) -> None:
     vector = np.random.default_rng(seed).standard_normal(DENSE).tolist()
-    ours, theirs = (
+    answer, expected = (
         client.query_points(NAME, query=vector, using="text-dense", limit=limit, with_payload=True)
         for client in read_only
     )
-    same_ranking(ours, theirs, limit)
-    assert all(-1 - TOLERANCE <= point.score <= 1 + TOLERANCE for point in ours.points)
+    same_ranking(answer, expected, limit)
+    assert all(-1 - TOLERANCE <= point.score <= 1 + TOLERANCE for point in answer.points)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -304,8 +304,8 @@ def test_sparse_search_with_inverse_document_frequency_is_the_same(
     rng = random.Random(seed)
     words = sorted(rng.sample(range(33), 4))  # 30 to 32 are in no point
     vector = models.SparseVector(indices=words, values=[rng.uniform(0.1, 1) for _ in words])
-    ours, theirs = (client.query_points(NAME, query=vector, using="sparse", limit=limit) for client in read_only)
-    same_ranking(ours, theirs, limit)
+    answer, expected = (client.query_points(NAME, query=vector, using="sparse", limit=limit) for client in read_only)
+    same_ranking(answer, expected, limit)
 
 
 def test_batches_answer_each_query_with_what_was_asked_of_it(read_only: tuple[Any, Any]) -> None:
@@ -321,9 +321,9 @@ def test_batches_answer_each_query_with_what_was_asked_of_it(read_only: tuple[An
         models.QueryRequest(query=[1.0] * DENSE, using="text-dense", limit=COUNT, score_threshold=0.3),
     ]
     edge, local = (client.query_batch_points(NAME, requests=requests) for client in read_only)
-    for ours, theirs, limit in zip(edge, local, [5, 3, 4, 4, 10, COUNT], strict=True):
-        if limit != 4 or ours.points[0].vector is not None:  # an offset may start amid ties: scores only
-            same_ranking(ours, theirs, limit)
+    for answer, expected, limit in zip(edge, local, [5, 3, 4, 4, 10, COUNT], strict=True):
+        if limit != 4 or answer.points[0].vector is not None:  # an offset may start amid ties: scores only
+            same_ranking(answer, expected, limit)
     np.testing.assert_allclose([p.score for p in edge[3].points], [p.score for p in local[3].points], atol=TOLERANCE)
     assert all(set(point.payload) <= {"kind"} for point in edge[0].points)
     assert all(point.payload["kind"] == "a" for point in edge[1].points)
@@ -348,9 +348,9 @@ def test_a_query_ranks_what_the_stages_before_it_found(read_only: tuple[Any, Any
     few = models.Prefetch(prefetch=[worded, near], **dense, limit=7)
     far = models.Prefetch(**dense, limit=3, score_threshold=2.0)
     for prefetch, least, most in ((worded, 6, COUNT), ([worded, near], 6, COUNT), (few, 7, 7), (far, 0, 0)):
-        ours, theirs = (client.query_points(NAME, prefetch=prefetch, **dense, limit=COUNT) for client in read_only)
-        same_ranking(ours, theirs, most or COUNT)
-        assert least <= len(ours.points) <= most
+        answer, expected = (client.query_points(NAME, prefetch=prefetch, **dense, limit=COUNT) for client in read_only)
+        same_ranking(answer, expected, most or COUNT)
+        assert least <= len(answer.points) <= most
     stage = read_only[0].query_points(NAME, query=words, using="sparse", limit=COUNT, query_filter=only_a)
     ranked = read_only[0].query_points(NAME, prefetch=worded, **dense, limit=COUNT)
     assert {point.id for point in ranked.points} == {point.id for point in stage.points} != set()
@@ -420,11 +420,11 @@ def test_retrieve_is_in_the_order_asked(read_only: tuple[Any, Any], points: list
     asked = [ids[0], ids[1], 4_000, ids[2], str(uuid.UUID(int=5)), ids[3]]
     edge, local = read_only
     for options in ({}, {"with_payload": False}, {"with_vectors": True}, {"with_vectors": ["text-dense"]}):
-        ours, theirs = (client.retrieve(NAME, ids=asked, **options) for client in (edge, local))
-        assert [record.id for record in ours] == ids
-        assert {record.id for record in theirs} == set(ids)
-        by_id = {record.id: record for record in theirs}
-        for record in ours:
+        answer, expected = (client.retrieve(NAME, ids=asked, **options) for client in (edge, local))
+        assert [record.id for record in answer] == ids
+        assert {record.id for record in expected} == set(ids)
+        by_id = {record.id: record for record in expected}
+        for record in answer:
             assert record.payload == by_id[record.id].payload
             assert (record.vector is None) == (by_id[record.id].vector is None)
             if record.vector is not None:
@@ -434,11 +434,11 @@ def test_retrieve_is_in_the_order_asked(read_only: tuple[Any, Any], points: list
 
 def test_all_points_are_the_same(read_only: tuple[Any, Any]) -> None:
     edge, local = read_only
-    ours, theirs = everything(edge), everything(local)
-    assert len(ours) == COUNT
-    assert {key: payload for key, (payload, _) in ours.items()} == {key: p for key, (p, _) in theirs.items()}
+    answer, expected = everything(edge), everything(local)
+    assert len(answer) == COUNT
+    assert {key: payload for key, (payload, _) in answer.items()} == {key: p for key, (p, _) in expected.items()}
     for record in local.scroll(NAME, limit=COUNT, with_vectors=True)[0]:
-        vectors = ours[str(record.id)][1]
+        vectors = answer[str(record.id)][1]
         assert list(record.vector["text-dense"]) == vectors["text-dense"]
         sparse = record.vector["sparse"]
         assert sorted(zip(sparse.indices, sparse.values, strict=True)) == vectors["sparse"]
@@ -568,11 +568,11 @@ def test_every_index_type_gives_the_answers_of_a_search_without_index(
     for _ in range(40):
         a, b = rng.sample(pool, 2)
         for match_ in (models.Filter(must=[a, b]), models.Filter(should=[a, b]), models.Filter(must=[a], must_not=[b])):
-            ours, theirs = (
+            answer, expected = (
                 {record.id for record in client.scroll(NAME, scroll_filter=match_, limit=COUNT)[0]}
                 for client in (edge, local)
             )
-            assert ours == theirs, match_
+            assert answer == expected, match_
     edge.close()
     local.close()
 
