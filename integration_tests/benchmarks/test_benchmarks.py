@@ -297,18 +297,20 @@ def bench(tmp_path: Path, dataset: Dataset, nodes: list[BaseNode]) -> Iterator[W
     store.close()
 
 
-def options(*arguments: str) -> argparse.Namespace:
+def parse_options(*arguments: str) -> argparse.Namespace:
     return command_line.parser().parse_args(["--data", "d", "--embed", "e", *arguments])
 
 
-def measured(bench: Workbench, *methods: str, sweep: Sequence[str] = (), arguments: Sequence[str] = ()) -> list[Any]:
+def measure_methods(
+    bench: Workbench, *methods: str, sweep: Sequence[str] = (), arguments: Sequence[str] = ()
+) -> list[Any]:
     rows = rows_of(methods, Settings(), sweep)
-    return [measure(row, bench.dataset.questions, bench, options(*arguments)) for row in rows]
+    return [measure(row, bench.dataset.questions, bench, parse_options(*arguments)) for row in rows]
 
 
 @pytest.mark.parametrize(("name", "recalls", "hits"), [("gold", 100.0, "21"), ("closed-book", 0.0, "00")])
 def test_gold_scores_100_and_nothing_scores_0(bench: Workbench, name: str, recalls: float, hits: str) -> None:
-    (result,) = measured(bench, name)
+    (result,) = measure_methods(bench, name)
     assert [result[f"recall@{cut}"] for cut in (2, 5, 10, 15)] == [recalls] * 4
     assert [result[f"interval@{cut}"] for cut in (2, 5, 10, 15)] == [[recalls, recalls]] * 4
     assert [result[f"hits@{cut}"] for cut in (2, 5, 10, 15)] == [hits] * 4
@@ -317,13 +319,13 @@ def test_gold_scores_100_and_nothing_scores_0(bench: Workbench, name: str, recal
 def test_recall_at_2_is_of_the_list_for_5_and_no_test(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     lists = {5: ["bare", "dell", "stephen"], 10: ["stephen", "dell"], 15: ["stephen", "dell"]}
 
-    def listed(_: str, cut: int, __: Settings) -> Fixed:
+    def make_listed(_: str, cut: int, __: Settings) -> Fixed:
         return Fixed({ASKED[0].question: [TextNode(id_=name) for name in lists.pop(cut)]})
 
     bench.dataset.questions = ASKED[:1]
-    (none,) = measured(bench, "closed-book")
-    monkeypatch.setattr(bench, "retriever", listed)
-    (result,) = measured(bench, "hybrid+naive")
+    (none,) = measure_methods(bench, "closed-book")
+    monkeypatch.setattr(bench, "retriever", make_listed)
+    (result,) = measure_methods(bench, "hybrid+naive")
     assert not lists and [result[f"hits@{cut}"] for cut in (2, 5, 10)] == ["1", "2", "2"]
     assert (result["recall@2"], result["recall@5"], result["by_hops"]["2"]["recall@2"]) == (50.0, 100.0, 50.0)
     comparisons([result, none | {"method": "hybrid"}], ASKED[:1], "hybrid")
@@ -333,7 +335,7 @@ def test_recall_at_2_is_of_the_list_for_5_and_no_test(bench: Workbench, monkeypa
 def test_breakdowns_are_means_over_their_questions(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {ASKED[0].question: [TextNode(id_="dell")], ASKED[1].question: [TextNode(id_="milk")]}
     monkeypatch.setattr(bench, "retriever", lambda *_: Fixed(found))
-    (result,) = measured(bench, "hybrid")
+    (result,) = measure_methods(bench, "hybrid")
     assert result["recall@5"] == 75.0 and result["hits@5"] == "11"
     assert [result["by_hops"][hops]["recall@5"] for hops in ("2", "3")] == [50.0, 100.0]
     few = result["by_triples"].pop("<9")
@@ -342,7 +344,7 @@ def test_breakdowns_are_means_over_their_questions(bench: Workbench, monkeypatch
     fact = ("s", "p", "o")
     for most, group in ((8, "<9"), (9, "9-11"), (11, "11-13"), (13, ">=13"), (40, ">=13")):
         bench.dataset.triples = {"stephen": [fact] * 2 * most, "milk": [fact]}  # of dell none: as many a passage
-        (result,) = measured(bench, "hybrid")
+        (result,) = measure_methods(bench, "hybrid")
         shared = result["by_triples"].pop(group)
         assert shared["recall@5"] == (75.0 if most == 8 else 50.0), group
 
@@ -350,7 +352,7 @@ def test_breakdowns_are_means_over_their_questions(bench: Workbench, monkeypatch
 def test_more_than_nine_gold_passages(bench: Workbench) -> None:
     bench.nodes = [TextNode(id_=f"p{n}") for n in range(12)]
     bench.dataset.questions = [replace(ASKED[0], gold=tuple(f"p{n}" for n in range(12)))]
-    results = measured(bench, "gold", "closed-book")
+    results = measure_methods(bench, "gold", "closed-book")
     assert [row["hits@15"] for row in results] == ["c", "0"] and results[0]["hits@10"] == "a"
     results[0]["method"], results[1]["method"] = "some", "none"
     comparisons(results, bench.dataset.questions, "none")
@@ -358,14 +360,14 @@ def test_more_than_nine_gold_passages(bench: Workbench) -> None:
 
 
 def test_bounds_are_no_hypotheses(bench: Workbench) -> None:
-    results = measured(bench, "gold", "closed-book", "bm25", "hybrid")
+    results = measure_methods(bench, "gold", "closed-book", "bm25", "hybrid")
     comparisons(results, ASKED, "bm25")
     assert [result.get("against") for result in results] == [None, None, None, "bm25"]
 
 
 def test_methods_by_name(bench: Workbench) -> None:
     names = ("bm25", "hybrid", "hybrid+naive", "hybrid+naive+pagerank", "hipporag", "rank-hybrid+naive")
-    results = measured(bench, *names, "hybrid+naive+external")
+    results = measure_methods(bench, *names, "hybrid+naive+external")
     comparisons(results, ASKED, None)
     against = [None, None, "hybrid", "hybrid+naive", None, None, "hybrid+naive"]
     assert [result.get("against") for result in results] == against
@@ -409,7 +411,7 @@ def test_a_stand_in_notes_what_the_passages_have(bench: Workbench) -> None:
     bench.dataset.questions = [replace(ASKED[0], question="Who is the\nfather of Stephen"), ASKED[1]]
     bench.llm = own_reader(bench.dataset, bench.store)
     for name in ("hybrid+sync", "hybrid+gear"):
-        (result,) = measured(bench, name)
+        (result,) = measure_methods(bench, name)
         assert result["calls"] == 1.0 and result["prompt_tokens"] == 0.0 and result["recall@5"] == 100.0
 
 
@@ -426,12 +428,12 @@ def test_sweeps_change_one_setting_of_what_can_be_set(bench: Workbench, monkeypa
     seen = []
     retriever = bench.retriever
 
-    def noted(name: str, cut: int, settings: Settings) -> Any:
+    def note_and_retrieve(name: str, cut: int, settings: Settings) -> Any:
         seen.append((name, cut, settings))
         return retriever(name, cut, settings)
 
-    monkeypatch.setattr(bench, "retriever", noted)
-    results = measured(bench, "hybrid", "hybrid+naive", sweep=["scorer=composed,additive", "gamma=5"])
+    monkeypatch.setattr(bench, "retriever", note_and_retrieve)
+    results = measure_methods(bench, "hybrid", "hybrid+naive", sweep=["scorer=composed,additive", "gamma=5"])
     names = [result["method"] for result in results]
     swept = [f"hybrid+naive[{setting}]" for setting in ("scorer=composed", "scorer=additive", "gamma=5")]
     assert names == ["hybrid", "hybrid+naive", *swept]
@@ -480,25 +482,25 @@ def test_settings_read_what_a_command_line_says() -> None:
     for name, value in (("diversity", "maybe"), ("beam_size", "ten"), ("graph", "wide")):
         with pytest.raises(ValueError, match=f"{name} cannot be '{value}'"):
             Settings().swept(name, value)
-    given = options("--no-diversity", "--gamma", "3", "--graph-share", "0.5")
+    given = parse_options("--no-diversity", "--gamma", "3", "--graph-share", "0.5")
     assert (given.diversity, given.gamma, given.graph_share, given.beam_size) == (False, 3.0, 0.5, 10)
 
 
 def test_a_sample_is_drawn_by_its_seed(dataset: Dataset) -> None:
     dataset.questions = [Question(str(n), str(n), ("milk",)) for n in range(50)]
     first, again, other = (
-        [question.id for question in retrieval.chosen(dataset, options("--sample", "9", "--seed", seed))]
+        [question.id for question in retrieval.chosen(dataset, parse_options("--sample", "9", "--seed", seed))]
         for seed in "001"
     )
     assert first == again != other and len(set(first)) == 9
-    assert [question.id for question in retrieval.chosen(dataset, options("--limit", "2"))] == ["0", "1"]
-    assert len(retrieval.chosen(dataset, options())) == 50
+    assert [question.id for question in retrieval.chosen(dataset, parse_options("--limit", "2"))] == ["0", "1"]
+    assert len(retrieval.chosen(dataset, parse_options())) == 50
 
 
 def test_what_answers_and_calls_cost(bench: Workbench) -> None:
     bench.llm = ScriptedLLM(["Dell Curry.", "sour milk", 'Answer: "Dell Curry"', "milk [1]"])
     bench.dataset.questions = [replace(ASKED[0], answers=("Dell Curry",)), replace(ASKED[1], answers=("milk",))]
-    closed, gold = measured(bench, "closed-book", "gold", arguments=["--answers", "--price", "1", "2"])
+    closed, gold = measure_methods(bench, "closed-book", "gold", arguments=["--answers", "--price", "1", "2"])
     assert (closed["em"], gold["em"], gold["f1"]) == (50.0, 100.0, 100.0)
     assert closed["f1"] == pytest.approx(100 * (1 + 2 / 3) / 2, abs=0.01)
     assert closed["answers"] == ["Dell Curry.", "sour milk"] and gold["answers"] == ["Dell Curry", "milk"]
@@ -513,7 +515,7 @@ def test_gear_answers_as_plain_retrievers_do(bench: Workbench) -> None:
     bench.llm = ScriptedLLM(["Stephen | father | Dell Curry", "Dell Curry"])
     bench.dataset.questions = ASKED[:1]
     row = next(rows_of(["hybrid+gear"], Settings(calls="single"), []))
-    (found,) = asked(row, 15, bench.dataset.questions, bench, options("--answers"))
+    (found,) = asked(row, 15, bench.dataset.questions, bench, parse_options("--answers"))
     texts = {node.node_id: node.get_content(MetadataMode.LLM) for node in bench.nodes}
     context = "\n\n".join(texts[name] for name in found.ids)
     assert len(found.ids) == 5 and found.answer == "Dell Curry"
@@ -537,7 +539,7 @@ def test_agents_answer_by_their_own_engines(bench: Workbench, tmp_path: Path) ->
     bench.llm = RecordedLLM(ScriptedLLM(script), tmp_path / "replies.jsonl")
     bench.dataset.questions = [replace(ASKED[0], answers=("Dell Curry",))]
     gear, t2rag, ircot = [
-        measure(row, bench.dataset.questions, bench, options("--answers", "--price", "1000", "0"))
+        measure(row, bench.dataset.questions, bench, parse_options("--answers", "--price", "1000", "0"))
         for row in rows_of(["hybrid+gear", "t2rag", "hybrid+ircot"], Settings(calls="single"), [])
     ]
     assert (gear["calls"], gear["answer_calls"], gear["steps"]) == (1.0, 1.0, 1.0)
@@ -549,7 +551,7 @@ def test_agents_answer_by_their_own_engines(bench: Workbench, tmp_path: Path) ->
     bench.llm = RecordedLLM(None, tmp_path / "replies.jsonl")
     for before in (gear, t2rag, ircot):
         row = next(rows_of([before["method"]], Settings(calls="single"), []))
-        again = measure(row, bench.dataset.questions, bench, options("--answers", "--price", "1000", "0"))
+        again = measure(row, bench.dataset.questions, bench, parse_options("--answers", "--price", "1000", "0"))
         timed = [name for name in before if name.endswith("ms_per_query")]
         assert {k: v for k, v in again.items() if k not in timed} == {k: v for k, v in before.items() if k not in timed}
 
@@ -557,7 +559,7 @@ def test_agents_answer_by_their_own_engines(bench: Workbench, tmp_path: Path) ->
 def test_questions_side_by_side_keep_their_own_accounts(bench: Workbench) -> None:
     bench.llm = own_reader(bench.dataset, bench.store)
     bench.dataset.questions = ASKED * 8
-    one, four = (measured(bench, "hybrid+sync", arguments=["--workers", workers]) for workers in "14")
+    one, four = (measure_methods(bench, "hybrid+sync", arguments=["--workers", workers]) for workers in "14")
     assert one[0]["calls"] == four[0]["calls"] == 1.0 and one[0]["hits@5"] == four[0]["hits@5"]
 
 
@@ -587,7 +589,7 @@ def test_a_model_that_fails_is_no_result(bench: Workbench, tmp_path: Path) -> No
     recording.complete("warm up the file")
     bench.llm = RecordedLLM(ScriptedLLM(['{"triples": [["Stephen", "father", "Dell Curry"]]}']), None)
     with pytest.raises(NoResultError, match="hybrid\\+gear, question '1': failed: "):
-        measured(bench, "hybrid+gear")
+        measure_methods(bench, "hybrid+gear")
 
 
 def test_a_store_that_is_not_what_is_asked_for(tmp_path: Path) -> None:
@@ -620,7 +622,7 @@ def test_a_store_that_is_not_what_is_asked_for(tmp_path: Path) -> None:
 def test_fewer_triples_are_a_part_of_more(triples: dict[str, list[Any]], one: float, other: float) -> None:
     """As many as asked for, of the passages that had them, in their order; all of them if all are wanted."""
 
-    def placed(share: float) -> Counter[tuple[str, Any]]:
+    def count_placed(share: float) -> Counter[tuple[str, Any]]:
         kept = thinned(triples, share, seed=1)
         assert kept.keys() == triples.keys()
         for passage_id, several in kept.items():
@@ -629,7 +631,7 @@ def test_fewer_triples_are_a_part_of_more(triples: dict[str, list[Any]], one: fl
         return Counter((passage_id, fact) for passage_id, several in kept.items() for fact in several)
 
     whole = sum(map(len, triples.values()))
-    fewer, more = placed(min(one, other)), placed(max(one, other))
+    fewer, more = count_placed(min(one, other)), count_placed(max(one, other))
     assert fewer <= more and (fewer.total(), more.total()) == tuple(round(s * whole) for s in sorted((one, other)))
     assert thinned(triples, 1.0, seed=1) == triples
 
@@ -637,10 +639,10 @@ def test_fewer_triples_are_a_part_of_more(triples: dict[str, list[Any]], one: fl
 def test_a_share_of_the_triples_is_of_ready_ones(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert options("--triples-share", "0.8").triples_share == 0.8
+    assert parse_options("--triples-share", "0.8").triples_share == 0.8
     for share in ("0", "1.1", "-1"):
         with pytest.raises(SystemExit):
-            options("--triples-share", share)
+            parse_options("--triples-share", share)
         assert "is not above 0 and at most 1" in capsys.readouterr().err
     words = ["--data", "d", "--embed", "e", "--triples", "offline", "--triples-share", "0.5"]
     monkeypatch.setattr(sys, "argv", ["retrieval.py", *words])
@@ -652,30 +654,30 @@ def test_a_share_of_the_triples_is_of_ready_ones(
 def test_a_store_is_made_of_texts_triples_and_what_a_model_was_asked(dataset: Dataset) -> None:
     llm = RecordedLLM(None, None, "one")
 
-    def made_of(llm: RecordedLLM | None = llm, **changed: Any) -> str:
+    def describe_composition(llm: RecordedLLM | None = llm, **changed: Any) -> str:
         arguments = [word for name, value in changed.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-        return json.dumps(retrieval.composition(dataset, options(*arguments), "MiniLM", llm))
+        return json.dumps(retrieval.composition(dataset, parse_options(*arguments), "MiniLM", llm))
 
-    by_rule, ready = made_of(triples="offline"), made_of()
-    assert ready == made_of(None) == made_of(max_tokens=7) and "one" not in ready
-    extracted = [made_of(triples="llm", max_tokens=most) for most in (7, 8)]
-    extracted += [made_of(RecordedLLM(None, None, "other"), triples="llm", max_tokens=7)]
-    extracted += [made_of(triples="llm", max_tokens=7, passages_per_call=2)]
+    by_rule, ready = describe_composition(triples="offline"), describe_composition()
+    assert ready == describe_composition(None) == describe_composition(max_tokens=7) and "one" not in ready
+    extracted = [describe_composition(triples="llm", max_tokens=most) for most in (7, 8)]
+    extracted += [describe_composition(RecordedLLM(None, None, "other"), triples="llm", max_tokens=7)]
+    extracted += [describe_composition(triples="llm", max_tokens=7, passages_per_call=2)]
     assert len({by_rule, ready, *extracted}) == 6
     dataset.triples = {**dataset.triples, "bare": [("nothing", "is", "said")]}
-    assert made_of() != ready and made_of(triples="offline") == by_rule
+    assert describe_composition() != ready and describe_composition(triples="offline") == by_rule
     dataset.passages = [replace(dataset.passages[0], text="Other"), *dataset.passages[1:]]
-    assert made_of(triples="offline") != by_rule
+    assert describe_composition(triples="offline") != by_rule
 
 
 def test_a_kill_leaves_a_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "results.json"
     write_whole(path, "before")
 
-    def killed(*_: Any) -> None:
+    def kill(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("os.replace", killed)
+    monkeypatch.setattr("os.replace", kill)
     with pytest.raises(KeyboardInterrupt):
         write_whole(path, "after")
     assert path.read_text("utf-8") == "before"
@@ -704,17 +706,17 @@ def test_a_half_filled_store_of_synthetic_triples_is_filled_anew(
 
 
 def test_synthetic_entities_are_as_frequent_as_is_said() -> None:
-    def frequencies(draw: Any, triples: int) -> Any:
+    def measure_frequencies(draw: Any, triples: int) -> Any:
         """In how many passages each entity stands."""
         passages = (set(pairs.ravel().tolist()) for _, several in draw(triples) for pairs in several)
         counted = np.array(list(Counter(entity for entities in passages for entity in entities).values()))
         assert sum(len(several) for _, several in draw(triples)) == triples // 10
         return counted, (counted**2).sum() / counted.sum()
 
-    counted, by_mention = frequencies(synthetic_graphs.extracted, 91_720)
+    counted, by_mention = measure_frequencies(synthetic_graphs.extracted, 91_720)
     assert (len(counted), counted.sum()) == (77_194, 110_023)  # nearly as many mentions as HotpotQA has
     assert (counted == 1).mean() == pytest.approx(0.9, abs=0.005) and by_mention == pytest.approx(7.5, abs=0.05)
-    counted, by_mention = frequencies(synthetic_graphs.hubs, 100_000)
+    counted, by_mention = measure_frequencies(synthetic_graphs.hubs, 100_000)
     assert by_mention == pytest.approx(304, abs=1)
     assert counted[counted >= 10].sum() / counted.sum() == pytest.approx(0.75, abs=0.03)
     ((_, pairs),) = synthetic_graphs.hubs(10_000)
@@ -726,7 +728,7 @@ def test_synthetic_entities_are_as_frequent_as_is_said() -> None:
 @pytest.mark.parametrize("argument", ["--limit", "--sample", "--workers", "--passages-per-call"])
 def test_nothing_is_asked_of_nothing(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        options(argument, "0")
+        parse_options(argument, "0")
     assert "0 is below 1" in capsys.readouterr().err
 
 
@@ -787,15 +789,15 @@ def test_all_embedding_is_put_down_apart(bench: Workbench, clock: None, tmp_path
     """The question's and a thought's; the model's time counts again when it is replayed."""
     thoughts = iter(["He plays.", "So the answer is: Dell"])
 
-    def thinking(_: str) -> str:
+    def think(_: str) -> str:
         time.sleep(0.1)
         return next(thoughts)
 
     bench.store = GeARVectorStore.from_path(tmp_path / "slow", embed_model=Slow())
     bench.dataset.questions = ASKED[:1]
-    for llm in (ScriptedLLM([thinking, thinking]), None):
+    for llm in (ScriptedLLM([think, think]), None):
         bench.llm = RecordedLLM(llm, tmp_path / "replies.jsonl")
-        (result,) = measured(bench, "dense+ircot")
+        (result,) = measure_methods(bench, "dense+ircot")
         wall, own, graph, embedding = (result[f"{name}ms_per_query"] for name in ("wall_", "", "graph_", "embedding_"))
         assert embedding >= 100 and own >= 200 and graph <= own - 200
         assert wall == pytest.approx(own + embedding, abs=0.02)
@@ -817,8 +819,8 @@ def test_a_model_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys: pyte
         (["--llm", "openai", "--offline"], "--replies names the file"),
     ):
         with pytest.raises(SystemExit, match=said):
-            retrieval.model_of(options(*arguments))
-    assert retrieval.model_of(options("--llm", "own")) is None
+            retrieval.model_of(parse_options(*arguments))
+    assert retrieval.model_of(parse_options("--llm", "own")) is None
     for argument in (["--answers"], ["--triples", "llm"]):
         monkeypatch.setattr(sys, "argv", ["retrieval.py", "--data", "d", "--embed", "e", *argument])
         with pytest.raises(SystemExit):
@@ -833,30 +835,30 @@ def test_a_paid_run_keeps_its_replies_beside_its_results(monkeypatch: pytest.Mon
         (["--out", str(out)], tmp_path / "mine.replies.jsonl"),
         (["--out", str(out), "--replies", str(elsewhere)], elsewhere),
     ):
-        assert retrieval.model_of(options("--llm", "openai", *arguments)) is not None
+        assert retrieval.model_of(parse_options("--llm", "openai", *arguments)) is not None
         assert list(tmp_path.iterdir()) == [kept]
         kept.unlink()
-    retrieval.model_of(options("--llm", "openai"))
-    retrieval.model_of(options("--out", str(out)))
+    retrieval.model_of(parse_options("--llm", "openai"))
+    retrieval.model_of(parse_options("--out", str(out)))
     assert not list(tmp_path.iterdir())
     with pytest.raises(SystemExit, match="--replies names the file"):
-        retrieval.model_of(options("--llm", "openai", "--offline", "--out", str(out)))
+        retrieval.model_of(parse_options("--llm", "openai", "--offline", "--out", str(out)))
 
 
 def test_a_price_is_two_numbers_or_a_table_by_model(tmp_path: Path) -> None:
     llm, file = RecordedLLM(None, None, "small"), tmp_path / "prices.json"
 
-    def price(*words: str, llm: RecordedLLM | None = llm) -> list[float] | None:
-        return retrieval.price_of(options("--price", *words).price, llm)
+    def read_price(*words: str, llm: RecordedLLM | None = llm) -> list[float] | None:
+        return retrieval.price_of(parse_options("--price", *words).price, llm)
 
-    assert retrieval.price_of(options().price, llm) is None
-    assert price("0.15", "6e-1") == price("0.15", "6e-1", llm=None) == [0.15, 0.6]
+    assert retrieval.price_of(parse_options().price, llm) is None
+    assert read_price("0.15", "6e-1") == read_price("0.15", "6e-1", llm=None) == [0.15, 0.6]
     file.write_text('{"large": [1, 2], "small": [0.5, 1]}', "utf-8")
-    assert price(str(file)) == [0.5, 1.0] and price(str(file), llm=None) is None
+    assert read_price(str(file)) == [0.5, 1.0] and read_price(str(file), llm=None) is None
     for words, said in ((["1"], "two numbers"), (["1", "nan"], "two numbers"), (["-1", "1"], "two numbers"),
                         (["1", str(file)], "two numbers"), ([str(tmp_path / "gone")], "is no table")):  # fmt: skip
         with pytest.raises(SystemExit, match=f"--price: .*{said}"):
-            price(*words)
+            read_price(*words)
     for text, said in (
         ('{"large": [1, 2]}', "prices.json has no price of small; it has large$"),
         ('{"small": [1]}', "two numbers"),
@@ -866,7 +868,7 @@ def test_a_price_is_two_numbers_or_a_table_by_model(tmp_path: Path) -> None:
     ):
         file.write_text(text, "utf-8")
         with pytest.raises(SystemExit, match=said):
-            price(str(file))
+            read_price(str(file))
 
 
 def test_what_extraction_costs(tmp_path: Path, nodes: list[BaseNode]) -> None:
@@ -882,12 +884,12 @@ def test_what_extraction_costs(tmp_path: Path, nodes: list[BaseNode]) -> None:
     assert store.client.count(store.triple_collection_name).count == len(nodes)
     store.close()
 
-    def of_each(prompt: str) -> str:
+    def state_of_each(prompt: str) -> str:
         words = [block.partition("\n\n")[2].split()[0] for block in prompt.split("\n#####\n")[1:-1]]
         return "\n".join(json.dumps({"passage": n, "triples": [[w, "is", "told of"]]}) for n, w in enumerate(words, 1))
 
     store = GeARVectorStore.from_path(tmp_path / "shared", embed_model=WordEmbedding())
-    shared = RecordedLLM(ScriptedLLM([of_each]), tmp_path / "shared.jsonl")
+    shared = RecordedLLM(ScriptedLLM([state_of_each]), tmp_path / "shared.jsonl")
     fewer = retrieval.ingest(bare, store, "llm", shared, passages_per_call=len(nodes))
     assert fewer["ingest_calls"] == 1 and "ingest_cost" not in fewer
     assert fewer["prompt_tokens_per_passage"] < took["prompt_tokens_per_passage"]
@@ -1007,10 +1009,10 @@ def test_a_store_that_a_killed_run_left_is_filled_anew(monkeypatch: pytest.Monke
         folder.mkdir(parents=True)
     retrieval.note_of(whole).write_text("{}")
 
-    def run(words: list[str], **_: Any) -> None:
+    def write_out(words: list[str], **_: Any) -> None:
         Path(words[words.index("--out") + 1]).write_text("made")
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", write_out)
     names = ["musique_train-minilm-facts", "musique_train-mpnet-facts"]
     monkeypatch.setattr(sys, "argv", ["remeasure.py", "--data", "d", "--out", str(tmp_path), "--only", *names])
     remeasure.main()
@@ -1073,15 +1075,15 @@ def test_hipporag_is_pagerank_over_the_whole_graph(nodes: list[BaseNode], synony
         weights[one, other] = weights[other, one] = 1
     query = np.asarray(embed.get_query_embedding("Who is the father of Stephen"))
 
-    def scaled(texts: list[str]) -> Any:
+    def scale_cosines(texts: list[str]) -> Any:
         cosines = np.asarray(embed.get_text_embedding_batch(texts)) @ query
         return (cosines - cosines.min()) / (cosines.max() - cosines.min())
 
-    scores = scaled([" ".join(slots) for _, slots in facts])
+    scores = scale_cosines([" ".join(slots) for _, slots in facts])
     best = sorted(range(len(facts)), key=lambda n: -scores[n])[:2]
     assert {facts[n][1][0] for n in best} == {"Stephen"}  # one phrase of two facts, in two passages
     start = np.zeros(len(number))
-    start[: len(names)] = 0.05 * scaled([node.get_content(MetadataMode.EMBED) for node in whole])
+    start[: len(names)] = 0.05 * scale_cosines([node.get_content(MetadataMode.EMBED) for node in whole])
     start[number["phrase stephen"]] = (scores[best[0]] + scores[best[1]]) / 2 / 2
     for n in best:
         name = facts[n][1][2].lower()
@@ -1113,21 +1115,21 @@ def test_how_much_a_fact_weighs_can_be_swept_over(bench: Workbench) -> None:
 def test_hipporags_model_drops_facts(nodes: list[BaseNode]) -> None:
     embed, question = WordEmbedding(), "Who is the father of Stephen"
 
-    def found(llm: ScriptedLLM | None, facts: int = 2) -> dict[str, float | None]:
+    def score_nodes(llm: ScriptedLLM | None, facts: int = 2) -> dict[str, float | None]:
         retriever = HippoRAGRetriever(nodes, embed, facts=facts, llm=llm)
         return {node.node_id: node.score for node in retriever.retrieve(question)}
 
     llm = ScriptedLLM(["Of these: [1]", "[2, 7]", "all of them", "[]"])
-    assert found(llm) == pytest.approx(found(None, facts=1))
+    assert score_nodes(llm) == pytest.approx(score_nodes(None, facts=1))
     (shown,) = llm.history
     assert "\n1. Stephen" in shown and "\n2. " in shown and "\n3. " not in shown and question in shown
-    second = found(llm)
-    assert second != pytest.approx(found(None, facts=1)) and second != pytest.approx(found(None))
-    assert found(llm) == pytest.approx(found(None))
+    second = score_nodes(llm)
+    assert second != pytest.approx(score_nodes(None, facts=1)) and second != pytest.approx(score_nodes(None))
+    assert score_nodes(llm) == pytest.approx(score_nodes(None))
     query = np.asarray(embed.get_query_embedding(question))
     texts = {node.node_id: node.get_content(MetadataMode.EMBED) for node in nodes}
     cosines = {name: float(np.asarray(embed.get_text_embedding(text)) @ query) for name, text in texts.items()}
-    assert found(llm) == pytest.approx(cosines, abs=1e-6)
+    assert score_nodes(llm) == pytest.approx(cosines, abs=1e-6)
 
 
 def test_hipporag_2_in_full_has_synonyms_and_its_filters_recorded_replies(bench: Workbench, tmp_path: Path) -> None:

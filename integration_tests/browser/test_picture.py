@@ -61,7 +61,7 @@ def browser() -> Iterator[webdriver.Chrome]:
     opened.quit()
 
 
-def requested(browser: webdriver.Chrome) -> list[str]:
+def list_requests(browser: webdriver.Chrome) -> list[str]:
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]  # type: ignore[no-untyped-call]
     return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
 
@@ -87,7 +87,7 @@ def test_the_page_can_be_clicked_through_and_no_request_leaves(browser: webdrive
     step = browser.find_element(By.CSS_SELECTOR, ".step")
     step.find_element(By.TAG_NAME, "summary").click()
     assert "Dell Curry went to Virginia Tech" in step.text
-    assert {url for url in requested(browser) if not url.startswith("data:")} == {page.as_uri()}
+    assert {url for url in list_requests(browser) if not url.startswith("data:")} == {page.as_uri()}
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []  # type: ignore[no-untyped-call]
 
 

@@ -23,21 +23,21 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("store")
 
 
-def agent(script: Script, store: Path, page: Path, *arguments: str) -> str:
+def run_agent(script: Script, store: Path, page: Path, *arguments: str) -> str:
     said = script("gear_agent.py", "--store", str(store), "--html", str(page), *arguments)
     assert "Virginia Tech Hokies" in page.read_text("utf-8")
     return said
 
 
 def test_the_example_without_a_key(script: Script, filled: Path, tmp_path: Path) -> None:
-    said = agent(script, filled, tmp_path / "t.html")
+    said = run_agent(script, filled, tmp_path / "t.html")
     assert "A: 1982 [3]\n   answered" in said
     assert "2. query: When did Dell Curry join the Virginia Tech Hokies?" in said
     assert "[3] Virginia Tech Hokies men's basketball" in said
 
 
 def test_the_example_with_t2rag(script: Script, filled: Path, tmp_path: Path) -> None:
-    said = agent(script, filled, tmp_path / "t.html", "--method", "t2rag")
+    said = run_agent(script, filled, tmp_path / "t.html", "--method", "t2rag")
     assert "A: 1982 [3]\n   resolved" in said
     assert "3. values: {'?year': '1982'}" in said
     assert "[3] Virginia Tech Hokies men's basketball" in said

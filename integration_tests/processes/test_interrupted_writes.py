@@ -51,7 +51,7 @@ class Write(NamedTuple):
     native: Callable[[Stores], Coroutine[Any, Any, object]]
 
 
-def nodes(version: int) -> list[BaseNode]:
+def make_nodes(version: int) -> list[BaseNode]:
     return [
         passage(
             f"d{document}-{n}",
@@ -65,8 +65,8 @@ def nodes(version: int) -> list[BaseNode]:
     ]
 
 
-def writes(version: int) -> dict[str, Write]:
-    new, document, some = nodes(version), f"d{version % DOCUMENTS}", [f"d{n}-0" for n in range(DOCUMENTS)]
+def list_writes(version: int) -> dict[str, Write]:
+    new, document, some = make_nodes(version), f"d{version % DOCUMENTS}", [f"d{n}-0" for n in range(DOCUMENTS)]
     return {
         "add": Write(lambda of: of.source.add(new), lambda of: of.source.async_add(new)),
         "delete": Write(lambda of: of.source.delete(document), lambda of: of.source.adelete(document)),
@@ -76,7 +76,7 @@ def writes(version: int) -> dict[str, Write]:
     }
 
 
-def interrupted(work: Callable[[], object], delay: float, again: float) -> bool:
+def run_interrupted(work: Callable[[], object], delay: float, again: float) -> bool:
     """Whether work was interrupted, after so many seconds, and (unless 0) once more so long after that.
 
     An event loop has its own way with Ctrl-C: it cancels what it runs, and raises at the second one; wherever that is,
@@ -108,7 +108,7 @@ def interrupted(work: Callable[[], object], delay: float, again: float) -> bool:
     return False
 
 
-async def cancelled(work: Coroutine[Any, Any, object], delay: float, again: float) -> bool:
+async def run_cancelled(work: Coroutine[Any, Any, object], delay: float, again: float) -> bool:
     """Whether work was cancelled, after so many seconds, and once more so long after that."""
     task, loop = asyncio.create_task(work), asyncio.get_running_loop()
     for seconds in (delay, delay + again):
@@ -120,7 +120,7 @@ async def cancelled(work: Coroutine[Any, Any, object], delay: float, again: floa
     return task.cancelled()
 
 
-def ends(work: Callable[[], object]) -> None:
+def run_in_thread(work: Callable[[], object]) -> None:
     """Do this in another thread, which ends: for what stays claimed or locked it would wait for ever."""
     future: Future[None] = Future()
 
@@ -145,30 +145,30 @@ def test_writes_that_are_interrupted_keep_nobody_waiting_and_are_mended_by_repea
     )
     outside = [passage("outside", "Somebody else", [("Somebody", "is", "else")], embed_model=EMBED)]
     for store in stores:
-        store.add([*nodes(0), *outside])
+        store.add([*make_nodes(0), *outside])
     number = 0
     while counts["interrupted"] < INTERRUPTS:
         number += 1
-        name, write = rng.choice(sorted(writes(number).items()))
+        name, write = rng.choice(sorted(list_writes(number).items()))
         way = rng.choice(("sync", "async", "cancelled"))
         if number % 2 or f"{way} {name}" not in seconds:  # there is something to delete, clear and copy
-            stores.source.add([*nodes(0), *outside])
+            stores.source.add([*make_nodes(0), *outside])
         start = time.perf_counter()
         delay = rng.uniform(1e-5, 1.1 * seconds.get(f"{way} {name}", 0.01))
         again = rng.choice((0, rng.uniform(1e-5, 2e-3)))
         if way == "sync":
-            is_met = interrupted(lambda: write.sync(stores), delay, again)  # noqa: B023
+            is_met = run_interrupted(lambda: write.sync(stores), delay, again)  # noqa: B023
         elif way == "async":
-            is_met = interrupted(lambda: asyncio.run(write.native(stores)), delay, 0)  # noqa: B023
+            is_met = run_interrupted(lambda: asyncio.run(write.native(stores)), delay, 0)  # noqa: B023
         else:
-            is_met = asyncio.run(cancelled(write.native(stores), delay, again))
+            is_met = asyncio.run(run_cancelled(write.native(stores), delay, again))
         if not is_met:
             seconds[f"{way} {name}"] = min(time.perf_counter() - start, seconds.get(f"{way} {name}", 60.0))
         seconds.setdefault(f"{way} {name}", 2 * delay)
         counts["interrupted"] += is_met
         about = f"round {number} of seed {SEED}: {way} {name} after {delay:.6f} s, and {again:.6f} s later"
         for store in stores:
-            ends(lambda: store.add(outside))  # noqa: B023
+            run_in_thread(lambda: store.add(outside))  # noqa: B023
         assert not any(store._locks._claims for store in stores), about
         is_whole = all(store.check(sample_size=0).ok for store in stores)
         counts[f"{way} {name}"] += is_met

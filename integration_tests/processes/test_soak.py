@@ -32,7 +32,7 @@ def test_what_is_not_as_it_must_be_is_noticed(tmp_path: Path) -> None:
         with pytest.raises(AssertionError):
             soak.checked(tmp_path / "store", wrong, None)
     store = GeARVectorStore.from_path(tmp_path / "store", embed_model=soak.EMBED)
-    store.client.delete(store.triple_collection_name, points_selector=[next(iter(triples_of(store)))])
+    store.client.delete(store.triple_collection_name, points_selector=[next(iter(list_triples(store)))])
     store.close()
     with pytest.raises(AssertionError):
         soak.checked(tmp_path / "store", state, None)
@@ -55,7 +55,7 @@ def test_what_is_left_to_mend_is_noticed(tmp_path: Path) -> None:
     store.close()
 
 
-def triples_of(store: GeARVectorStore) -> list[str]:
+def list_triples(store: GeARVectorStore) -> list[str]:
     points, _ = store.client.scroll(store.triple_collection_name, limit=1)
     return [str(point.id) for point in points]
 
