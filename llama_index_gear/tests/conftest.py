@@ -69,10 +69,10 @@ def tool_caller() -> Callable[[str, str], tuple[Any, list[str]]]:
 
         seen: list[str] = []
 
-        def reply(messages: Any, **kwargs: Any) -> Any:
+        def record_and_reply(messages: Any, **kwargs: Any) -> Any:
             seen.extend(str(message.content) for message in messages)
             return ChatMessage(role="assistant", content="done")
 
-        return Agentic(response_generator=reply), seen  # type: ignore[call-arg]
+        return Agentic(response_generator=record_and_reply), seen  # type: ignore[call-arg]
 
     return make

@@ -105,13 +105,13 @@ def test_id_tells_apart_what_is_split_differently() -> None:
 
 @given(st.tuples(ANY, ANY, ANY, ANY), st.tuples(ANY, ANY, ANY, ANY))
 def test_id_is_a_function_of_passage_and_slots(one: tuple[str, ...], two: tuple[str, ...]) -> None:
-    def made(passage: str, *slots: str) -> tuple[Triple | None, str]:
+    def try_triple(passage: str, *slots: str) -> tuple[Triple | None, str]:
         try:
             return Triple(*slots), passage
         except TripleError:
             return None, passage
 
-    (first, passage_id), (second, other) = made(*one), made(*two)
+    (first, passage_id), (second, other) = try_triple(*one), try_triple(*two)
     if first and second:
         assert (first.id(passage_id) == second.id(other)) == ((first, passage_id) == (second, other))
 

@@ -107,17 +107,17 @@ def drawn_reply(chance: random.Random) -> str:
     return reply
 
 
-def strings(value: Any) -> Iterator[str]:
+def list_strings(value: Any) -> Iterator[str]:
     """Every text in what a parser returns."""
     if isinstance(value, str):
         yield value
     elif is_dataclass(value) and not isinstance(value, type):
-        yield from strings([getattr(value, field.name) for field in fields(value)])
+        yield from list_strings([getattr(value, field.name) for field in fields(value)])
     elif isinstance(value, dict):
-        yield from strings([*value, *value.values()])
+        yield from list_strings([*value, *value.values()])
     elif isinstance(value, list | tuple):
         for part in value:
-            yield from strings(part)
+            yield from list_strings(part)
 
 
 @pytest.mark.parametrize("parser", PARSERS)
@@ -133,7 +133,7 @@ def test_whatever_a_model_says_is_read_or_refused(parser: str) -> None:
             value = str(error)
         except Exception as error:
             raise AssertionError(f"seed {SEED}, reply {number}: {reply[:500]!r}") from error
-        for text in strings(value):
+        for text in list_strings(value):
             assert not any("\ud800" <= mark <= "\udfff" for mark in text), f"seed {SEED}, reply {number}: {reply!r}"
     assert read > DRAWN // 100  # some say something
 

@@ -47,7 +47,7 @@ def graph(tmp_path: Path) -> Iterator[ExternalTripleStore]:
         yield graph
 
 
-def holders(store: GeARVectorStore, graph: ExternalTripleStore) -> dict[str, Any]:
+def make_holders(store: GeARVectorStore, graph: ExternalTripleStore) -> dict[str, Any]:
     llm, bound = MockLLM(), store.for_tenant("me")
     gear, t2rag = GeARRetriever(bound, llm=llm), T2RAGRetriever(bound, llm=llm)
     return {
@@ -76,7 +76,7 @@ def test_they_refuse_and_say_what_to_do(
     how: str, store: GeARVectorStore, graph: ExternalTripleStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Settings, "_llm", MockLLM())
-    for name, holder in holders(store, graph).items():
+    for name, holder in make_holders(store, graph).items():
         try:
             COPIES[how](holder)
         except StoreError as error:

@@ -104,12 +104,12 @@ def run_pipeline(store: GeARVectorStore, documents: Path, versions: dict[str, st
     kept.persist(str(documents))
 
 
-def first_run(store: GeARVectorStore, documents: Path) -> None:
+def run_first(store: GeARVectorStore, documents: Path) -> None:
     """Six documents of three passages each."""
     run_pipeline(store, documents, dict.fromkeys("abcdef", "one"))
 
 
-def second_run(store: GeARVectorStore, documents: Path) -> None:
+def run_second(store: GeARVectorStore, documents: Path) -> None:
     """Two documents are as they were, two have changed, two are gone, two are new."""
     run_pipeline(store, documents, {**dict.fromkeys("ab", "one"), **dict.fromkeys("cdgh", "two")})
 
@@ -119,8 +119,8 @@ CALLS: dict[str, Callable[[GeARVectorStore, Path], None]] = {
     "update": lambda store, _: ingest(store, 2),
     "delete": lambda store, _: delete(store),
     "clear": lambda store, _: store.clear(),
-    "pipeline": first_run,
-    "pipeline again": second_run,
+    "pipeline": run_first,
+    "pipeline again": run_second,
 }
 BEFORE = {"update": "ingest", "delete": "ingest", "clear": "ingest", "pipeline again": "pipeline"}
 
@@ -132,7 +132,7 @@ def perform(folder: Path, call: str, ask: Callable[[], object]) -> None:
     store.close()
 
 
-def in_a_process(folder: Path, call: str, connection: Connection) -> None:
+def run_in_process(folder: Path, call: str, connection: Connection) -> None:
     def ask() -> None:
         connection.send("may I?")
         connection.recv()
@@ -143,7 +143,7 @@ def in_a_process(folder: Path, call: str, connection: Connection) -> None:
 def kill(folder: Path, call: str, write: int, wait: float | None) -> None:
     """Run the call in a process of its own and kill it `wait` seconds after a write began, or before it (None)."""
     connection, far_end = PROCESSES.Pipe()
-    process = PROCESSES.Process(target=in_a_process, args=(folder, call, far_end))
+    process = PROCESSES.Process(target=run_in_process, args=(folder, call, far_end))
     process.start()
     far_end.close()  # so that we are told if the process ends by itself
     for number in range(1, write + 1):
@@ -157,7 +157,7 @@ def kill(folder: Path, call: str, write: int, wait: float | None) -> None:
         opened.close()
 
 
-def held_by(folder: Path) -> Contents:
+def read_checked(folder: Path) -> Contents:
     """What the store holds, after a check that each passage that is there has all its triples."""
     store = GeARVectorStore.from_path(folder, embed_model=SMALL)
     held = contents(store)
@@ -183,9 +183,9 @@ def test_a_killed_call_leaves_whole_passages_and_is_mended_by_repeating_it(
             perform(folder, BEFORE[call], lambda: None)
 
     prepare(undisturbed)
-    before = held_by(undisturbed)
+    before = read_checked(undisturbed)
     perform(undisturbed, call, lambda: begun.append(time.perf_counter()))
-    expected = held_by(undisturbed)
+    expected = read_checked(undisturbed)
     between = (begun[-1] - begun[0]) / (len(begun) - 1)
     met = 0
     for number in range(moments):
@@ -195,12 +195,14 @@ def test_a_killed_call_leaves_whole_passages_and_is_mended_by_repeating_it(
         write = 1 + int((number + rng.random()) * len(begun) / moments)  # one of each part of the call
         wait = None if number % 4 == 3 else rng.uniform(0, between)
         kill(folder, call, write, wait)
-        met += held_by(folder) not in (before, expected)
+        met += read_checked(folder) not in (before, expected)
         if number % 3 == 1:
             store = GeARVectorStore.from_path(folder, embed_model=SMALL)
             assert store.repair().ok
             store.close()
         perform(folder, call, lambda: None)
-        assert held_by(folder) == expected, f"moment {number}: write {write} of {len(begun)}, {wait} s after it began"
+        assert read_checked(folder) == expected, (
+            f"moment {number}: write {write} of {len(begun)}, {wait} s after it began"
+        )
         shutil.rmtree(folder)
     assert met > moments // 5, "kills are to meet the call half done"

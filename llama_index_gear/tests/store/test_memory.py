@@ -57,7 +57,7 @@ def test_memory_does_not_grow_with_the_corpus(
     monkeypatch.setattr(extract, "_PAGE", PAGE)
     monkeypatch.setattr(store_check, "_PAGE", PAGE)
 
-    def peak(count: int, folder: Path) -> int:
+    def measure_peak(count: int, folder: Path) -> int:
         nodes = [TextNode(id_=f"p{number}", text=f"passage {number}: {LONG}") for number in range(count)]
         failing = GeARTripleExtractor(ScriptedLLM([TimeoutError("down")] * count), max_retries=0)
         store = GeARVectorStore.from_path(folder / "store", embed_model=SMALL, batch_size=PAGE)
@@ -69,6 +69,6 @@ def test_memory_does_not_grow_with_the_corpus(
         store.close()
         return highest
 
-    peak(PAGE, tmp_path / "first")  # loads what is loaded once, such as a tokenizer
-    few, many = (min(peak(count, tmp_path / f"{count}-{n}") for n in range(3)) for count in (FEW, 4 * FEW))
+    measure_peak(PAGE, tmp_path / "first")  # loads what is loaded once, such as a tokenizer
+    few, many = (min(measure_peak(count, tmp_path / f"{count}-{n}") for n in range(3)) for count in (FEW, 4 * FEW))
     assert many < 1.25 * few, (few, many)

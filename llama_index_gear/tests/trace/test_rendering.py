@@ -18,7 +18,7 @@ from llama_index_gear.trace.trace import Trace
 VOID = {"meta", "link", "br", "circle", "path"}
 
 
-def large() -> Trace:
+def make_large() -> Trace:
     """Four steps, 50 triples, 20 passages; names with what HTML, JavaScript and rich mistake for their own."""
     trace = Trace(question="Who <b>wrote</b> & “when”? [red]", stopped="answered", answer="1982 </script>", ms=1234.5)
     for number in range(1, 5):
@@ -96,7 +96,7 @@ class Page(HTMLParser):
 
 
 def test_every_triple_entity_step_and_passage_is_there_once() -> None:
-    trace = large()
+    trace = make_large()
     page = Page(picture.to_html(trace))
     walked = {tuple(slots) for step in trace.steps for beam in step.beams for slots in beam.chain}
     facts = walked | {tuple(slots) for slots in trace.gist}
@@ -110,7 +110,7 @@ def test_every_triple_entity_step_and_passage_is_there_once() -> None:
 
 
 def test_no_two_entities_stand_in_one_place() -> None:
-    page = Page(picture.to_html(large()))
+    page = Page(picture.to_html(make_large()))
     places = [(attributes["cx"], attributes["cy"]) for tag, attributes in page.seen if tag == "circle"]
     assert len(set(places)) == len(places) > 40
     (size,) = [attributes for tag, attributes in page.seen if tag == "svg"]
@@ -120,7 +120,7 @@ def test_no_two_entities_stand_in_one_place() -> None:
 
 
 def test_a_passage_points_to_the_facts_that_it_states() -> None:
-    trace = large()
+    trace = make_large()
     page = Page(picture.to_html(trace))
     facts = json.loads(page.data["script"].split("\n", 1)[0])["facts"]
     for element in page.with_class("passage"):
@@ -132,7 +132,7 @@ def test_a_passage_points_to_the_facts_that_it_states() -> None:
 
 def test_text_stays_text() -> None:
     """No tag, script or template variable of a passage's or a model's becomes one of the page's."""
-    page = Page(picture.to_html(large()))
+    page = Page(picture.to_html(make_large()))
     tags = [tag for tag, _ in page.seen]
     assert tags.count("script") == 2 and not {"img", "b", "i"} - {"b", "i"} & set(tags)
     assert "alert('x')</script> and $title and {braces}." in page.data["p"]
@@ -140,7 +140,7 @@ def test_text_stays_text() -> None:
 
 
 def test_nothing_in_the_page_points_anywhere() -> None:
-    html = picture.to_html(large())
+    html = picture.to_html(make_large())
     assert not re.search(r"(?:src|href)\s*=|url\(|@import|https?:", html.replace("&lt;img src=x", ""))
     assert "default-src 'none'" in html
 
@@ -156,7 +156,7 @@ def test_a_trace_with_little_in_it(steps: int) -> None:
 
 def test_the_terminal_shows_queries_facts_passages_and_cost() -> None:
     out = io.StringIO()
-    picture.show(large(), Console(file=out, width=200))
+    picture.show(make_large(), Console(file=out, width=200))
     text = out.getvalue()
     for wanted in (
         "Who <b>wrote</b> & “when”? [red]",
@@ -172,7 +172,7 @@ def test_the_terminal_shows_queries_facts_passages_and_cost() -> None:
 
 
 def test_files_and_notebooks_show_the_same_page(tmp_path: Path) -> None:
-    trace = large()
+    trace = make_large()
     file = trace.to_html(tmp_path / "trace.html")
     assert file.read_text("utf-8") == picture.to_html(trace)
     frame = Page(trace._repr_html_())
@@ -181,12 +181,12 @@ def test_files_and_notebooks_show_the_same_page(tmp_path: Path) -> None:
 
 
 def test_show_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    large().show()
+    make_large().show()
     assert "query 1" in capsys.readouterr().out
 
 
 def test_pagerank_is_shown_where_it_took_part(capsys: pytest.CaptureFixture[str]) -> None:
-    trace = large()
+    trace = make_large()
     picture.show(trace)
     assert "PageRank" not in picture.to_html(trace) + capsys.readouterr().out
     trace.note(trace.steps[1], pagerank=["p2-3", "p1-0"])

@@ -89,13 +89,13 @@ def both(tmp_path: Path, points: list[models.PointStruct]) -> Iterator[tuple[Any
     local.close()
 
 
-def everything(client: Any) -> dict[str, Any]:
+def read_all_points(client: Any) -> dict[str, Any]:
     records, following = client.scroll(NAME, limit=10_000, with_payload=True, with_vectors=True)
     assert following is None
-    return {str(record.id): (record.payload, plain(record.vector)) for record in records}
+    return {str(record.id): (record.payload, convert_vectors(record.vector)) for record in records}
 
 
-def plain(vectors: Any) -> dict[str, Any]:
+def convert_vectors(vectors: Any) -> dict[str, Any]:
     sparse = vectors["sparse"]
     weights = sorted(zip(sparse.indices, sparse.values, strict=True))
     return {
@@ -104,7 +104,7 @@ def plain(vectors: Any) -> dict[str, Any]:
     }
 
 
-def same_ranking(answer: Any, expected: Any, limit: int) -> None:
+def assert_same_ranking(answer: Any, expected: Any, limit: int) -> None:
     """Equal scores rank by rank; the same ids for each score. Which of several equals a limit cuts off is left open."""
     left, right = answer.points, expected.points
     assert len(left) == len(right)
@@ -183,7 +183,7 @@ FIELDS = st.one_of(
 )
 
 
-def group(inner: Any) -> Any:
+def group_filters(inner: Any) -> Any:
     some, none = st.lists(inner, min_size=1, max_size=3), st.none()
     return st.one_of(
         st.builds(all_any_not, some, none, none),
@@ -194,7 +194,7 @@ def group(inner: Any) -> Any:
     )
 
 
-FILTERS = group(st.recursive(FIELDS, group, max_leaves=6))
+FILTERS = group_filters(st.recursive(FIELDS, group_filters, max_leaves=6))
 
 
 @settings(max_examples=120, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -292,7 +292,7 @@ def test_dense_search_is_the_same(read_only: tuple[Any, Any], seed: int, limit: 
         client.query_points(NAME, query=vector, using="text-dense", limit=limit, with_payload=True)
         for client in read_only
     )
-    same_ranking(answer, expected, limit)
+    assert_same_ranking(answer, expected, limit)
     assert all(-1 - TOLERANCE <= point.score <= 1 + TOLERANCE for point in answer.points)
 
 
@@ -305,7 +305,7 @@ def test_sparse_search_with_inverse_document_frequency_is_the_same(
     words = sorted(rng.sample(range(33), 4))  # 30 to 32 are in no point
     vector = models.SparseVector(indices=words, values=[rng.uniform(0.1, 1) for _ in words])
     answer, expected = (client.query_points(NAME, query=vector, using="sparse", limit=limit) for client in read_only)
-    same_ranking(answer, expected, limit)
+    assert_same_ranking(answer, expected, limit)
 
 
 def test_batches_answer_each_query_with_what_was_asked_of_it(read_only: tuple[Any, Any]) -> None:
@@ -323,7 +323,7 @@ def test_batches_answer_each_query_with_what_was_asked_of_it(read_only: tuple[An
     edge, local = (client.query_batch_points(NAME, requests=requests) for client in read_only)
     for answer, expected, limit in zip(edge, local, [5, 3, 4, 4, 10, COUNT], strict=True):
         if limit != 4 or answer.points[0].vector is not None:  # an offset may start amid ties: scores only
-            same_ranking(answer, expected, limit)
+            assert_same_ranking(answer, expected, limit)
     np.testing.assert_allclose([p.score for p in edge[3].points], [p.score for p in local[3].points], atol=TOLERANCE)
     assert all(set(point.payload) <= {"kind"} for point in edge[0].points)
     assert all(point.payload["kind"] == "a" for point in edge[1].points)
@@ -349,7 +349,7 @@ def test_a_query_ranks_what_the_stages_before_it_found(read_only: tuple[Any, Any
     far = models.Prefetch(**dense, limit=3, score_threshold=2.0)
     for prefetch, least, most in ((worded, 6, COUNT), ([worded, near], 6, COUNT), (few, 7, 7), (far, 0, 0)):
         answer, expected = (client.query_points(NAME, prefetch=prefetch, **dense, limit=COUNT) for client in read_only)
-        same_ranking(answer, expected, most or COUNT)
+        assert_same_ranking(answer, expected, most or COUNT)
         assert least <= len(answer.points) <= most
     stage = read_only[0].query_points(NAME, query=words, using="sparse", limit=COUNT, query_filter=only_a)
     ranked = read_only[0].query_points(NAME, prefetch=worded, **dense, limit=COUNT)
@@ -379,12 +379,12 @@ def test_a_search_parameter_is_honoured_or_refused(read_only: tuple[Any, Any]) -
     ):
         with pytest.raises(UnsupportedCall):
             edge.query_points(NAME, **{**arguments, **option})
-    for query in (models.FusionQuery(fusion=models.Fusion.RRF), 7, models.RecommendQuery(recommend=_recommend())):
+    for query in (models.FusionQuery(fusion=models.Fusion.RRF), 7, models.RecommendQuery(recommend=_make_recommend())):
         with pytest.raises(UnsupportedCall):
             edge.query_points(NAME, query=query, using="text-dense")
 
 
-def _recommend() -> models.RecommendInput:
+def _make_recommend() -> models.RecommendInput:
     return models.RecommendInput(positive=[0])
 
 
@@ -434,7 +434,7 @@ def test_retrieve_is_in_the_order_asked(read_only: tuple[Any, Any], points: list
 
 def test_all_points_are_the_same(read_only: tuple[Any, Any]) -> None:
     edge, local = read_only
-    answer, expected = everything(edge), everything(local)
+    answer, expected = read_all_points(edge), read_all_points(local)
     assert len(answer) == COUNT
     assert {key: payload for key, (payload, _) in answer.items()} == {key: p for key, (p, _) in expected.items()}
     for record in local.scroll(NAME, limit=COUNT, with_vectors=True)[0]:
@@ -447,7 +447,7 @@ def test_all_points_are_the_same(read_only: tuple[Any, Any]) -> None:
 # -- writing -------------------------------------------------------------------------------------------------------
 
 
-def selectors(points: list[models.PointStruct]) -> dict[str, Any]:
+def make_selectors(points: list[models.PointStruct]) -> dict[str, Any]:
     match_ = models.Filter(must=[models.FieldCondition(key="kind", match=models.MatchValue(value="a"))])
     ids = [point.id for point in points[:5]] + [4_000]
     return {
@@ -462,8 +462,8 @@ def selectors(points: list[models.PointStruct]) -> dict[str, Any]:
 def test_deleting_is_the_same(both: tuple[Any, Any], points: list[models.PointStruct], name: str) -> None:
     left = []
     for client in both:
-        client.delete(NAME, points_selector=selectors(points)[name], wait=True)
-        left.append(set(everything(client)))
+        client.delete(NAME, points_selector=make_selectors(points)[name], wait=True)
+        left.append(set(read_all_points(client)))
     assert left[0] == left[1]
     assert 0 < len(left[0]) < COUNT
 
@@ -487,16 +487,16 @@ def test_uploading_in_batches_is_upserting(both: tuple[Any, Any]) -> None:
     more = random_points(50, seed=1)
     for client in both:
         client.upload_points(NAME, points=iter(more), batch_size=7, wait=True)
-    assert set(everything(both[0])) == set(everything(both[1]))
+    assert set(read_all_points(both[0])) == set(read_all_points(both[1]))
 
 
 def test_a_vector_of_another_dimension_is_refused_and_nothing_changes(tmp_path: Path) -> None:
     edge = EdgeClient(tmp_path)
     fill(edge, random_points(3))
-    before = set(everything(edge))
+    before = set(read_all_points(edge))
     with pytest.raises(Exception, match="(?i)dim"):
         edge.upsert(NAME, points=[models.PointStruct(id=9, vector={"text-dense": [1.0]}, payload={})])
-    assert set(everything(edge)) == before
+    assert set(read_all_points(edge)) == before
     edge.close()
 
 
@@ -590,7 +590,7 @@ def test_reopening_keeps_all(tmp_path: Path, points: list[models.PointStruct]) -
     edge = EdgeClient(tmp_path)
     fill(edge, points)
     edge.create_payload_index(NAME, field_name="kind", field_schema=models.PayloadSchemaType.KEYWORD)
-    before = {key: payload for key, (payload, _) in everything(edge).items()}
+    before = {key: payload for key, (payload, _) in read_all_points(edge).items()}
     query = {"query": models.SparseVector(indices=[1, 2], values=[1.0, 1.0]), "using": "sparse", "limit": COUNT}
     ranking = edge.query_points(NAME, **query).points
     info = edge.get_collection(NAME)
@@ -599,7 +599,7 @@ def test_reopening_keeps_all(tmp_path: Path, points: list[models.PointStruct]) -
     assert edge.count(NAME).count == COUNT  # the same client opens again
     edge.close()
     again = EdgeClient(tmp_path)
-    assert {key: payload for key, (payload, _) in everything(again).items()} == before
+    assert {key: payload for key, (payload, _) in read_all_points(again).items()} == before
     assert [(p.id, p.score) for p in again.query_points(NAME, **query).points] == [(p.id, p.score) for p in ranking]
     assert again.get_collection(NAME).config == info.config
     assert set(again.get_collection(NAME).payload_schema) == {"kind"}
