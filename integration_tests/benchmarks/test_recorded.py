@@ -1,4 +1,4 @@
-"""The benchmarks' recorded model: asked once, over HTTP, then replayed from the file alone."""
+"""The benchmarks' recorded model: it asks once over HTTP, then replays from the file alone."""
 
 from __future__ import annotations
 

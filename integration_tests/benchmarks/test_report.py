@@ -1,4 +1,4 @@
-"""The report says what the committed results say, and nothing else."""
+"""The report shows the committed results and nothing else."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_settings_over_other_bases_have_the_columns_that_were_run(folder: Path) 
 
 
 def split_parts(text: str) -> dict[str, str]:
-    """The report's sections by title."""
+    """Return the report's sections by title."""
     return dict(part.split("\n", 1) for part in text.split("\n## ")[1:])
 
 
@@ -236,7 +236,7 @@ def test_no_sentence_stands_under_two_tables(committed: bool, folder: Path) -> N
 
 
 def test_a_row_is_called_what_it_is(folder: Path) -> None:
-    """HippoRAG is neither the first paper's nor all of the second's; one step with one call is not all of GeAR."""
+    """The report calls our rows neither plain HippoRAG nor plain GeAR: a label says what the row leaves out."""
     seen = set()
     for part in report.report(Results(folder), []).split("\n## ")[1:]:
         for label, *cells in (line.strip("| ").split(" | ") for line in part.splitlines() if line.startswith("| ")):
@@ -253,7 +253,7 @@ def test_a_row_is_called_what_it_is(folder: Path) -> None:
 
 
 def list_figures(table: Any) -> Iterator[str]:
-    """Each run of a paper's figures, as the report prints it."""
+    """Yield each run of a paper's figures as the report prints it."""
     if isinstance(table, dict):
         table = tuple(table.values())
     if isinstance(table[0], float):

@@ -1,4 +1,4 @@
-"""The plan of the benchmarks: which room may know which, as their README says."""
+"""The plan of the benchmarks: which folder may import which, as their README says."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def get_room(module: str) -> str:
 
 
 def find_imports(path: Path) -> set[str]:
-    """Every module of the benchmarks that a file imports, wherever in it."""
+    """Return every module of the benchmarks that a file imports, at any depth of its code."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):

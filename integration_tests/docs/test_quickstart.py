@@ -1,4 +1,4 @@
-"""The quickstart, as a stranger runs it."""
+"""The quickstart runs as a new user runs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference that a documented command makes out of the docstrings shows all that is public."""
+"""The reference, made from docstrings by the documented command, shows all that is public."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_everything_public_is_in_the_reference(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", llama_index_gear.__all__)
 def test_everything_public_says_what_it_is(name: str) -> None:
-    """With a docstring of its own, and so do its methods."""
+    """Everything public has a docstring of its own, and so do its methods."""
     thing = getattr(llama_index_gear, name)
     if not inspect.isclass(thing) and not inspect.isfunction(thing):
         return

@@ -1,4 +1,4 @@
-"""Extraction through OpenAI's Batch API, over real HTTP: submit, wait, collect, resume, and what goes wrong."""
+"""Extraction through OpenAI's Batch API over real HTTP: submit, wait, collect, resume, and failures."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def make_passages(count: int) -> list[TextNode]:
 
 
 def state_fact(body: dict[str, Any]) -> Reply:
-    """One fact of each passage, as a function's arguments where one is offered."""
+    """Return one fact of each passage, as a function's arguments where the request offers a function."""
     name = body["messages"][-1]["content"].split("\n#####\n")[1].partition("\n\n")[2].split()[0]
     if body.get("tools"):
         fact = {"subject": name, "predicate": "is", "object": "here"}
@@ -46,7 +46,7 @@ def list_subjects(nodes: list[BaseNode]) -> list[list[str]]:
 
 @pytest.mark.parametrize("structured", [True, False])
 def test_a_whole_ingest(server: OpenAIServer, tmp_path: Path, structured: bool) -> None:
-    """Through a pipeline into a store, which `retry_failed` completes; then nothing is asked of anyone."""
+    """A pipeline fills a store and `retry_failed` completes it; after that no request is made."""
     server.answer = state_fact
     batch = OpenAIBatch(server.llm(), tmp_path / "batch")
     extract = make_extractor(batch, structured=structured)
@@ -78,7 +78,7 @@ def test_a_whole_ingest(server: OpenAIServer, tmp_path: Path, structured: bool) 
 
 
 def state_together(body: dict[str, Any]) -> Reply:
-    """One fact of each passage; nothing of the last, where there are several."""
+    """Return one fact of each passage; of several passages, omit the last one's."""
     blocks = body["messages"][-1]["content"].split("\n#####\n")[1:-1]
     if len(blocks) == 1:
         return state_fact(body)
@@ -91,7 +91,7 @@ def state_together(body: dict[str, Any]) -> Reply:
 
 
 def test_calls_of_several_passages_are_answered_as_they_were_asked(server: OpenAIServer, tmp_path: Path) -> None:
-    """By a store, which gives its passages in an order of its own; what they leave out is asked for alone, once."""
+    """The store returns passages in its own order; a passage that a reply omits is asked for alone, once."""
     server.answer = state_together
     batch = OpenAIBatch(server.llm(), tmp_path / "batch")
     extract = make_extractor(batch, structured=False, passages_per_call=3)
@@ -124,7 +124,7 @@ def test_what_is_asked_is_what_the_model_would_have_asked(server: OpenAIServer, 
 
 
 def test_it_goes_on_in_another_process(server: OpenAIServer, tmp_path: Path) -> None:
-    """State is in the folder; a submit that died before it could note its batch is not paid for twice."""
+    """Another process resumes from the folder; a submit that died before it noted its batch is not paid for twice."""
     server.answer = state_fact
     first = OpenAIBatch(server.llm(), tmp_path)
     make_extractor(first)(make_passages(3))
@@ -148,7 +148,7 @@ def test_it_goes_on_in_another_process(server: OpenAIServer, tmp_path: Path) -> 
 
 
 def test_a_batch_that_is_not_the_newest_is_found_again(server: OpenAIServer, tmp_path: Path) -> None:
-    """Another program has made one since the call died that made it."""
+    """The lost batch is found although another program has made one since."""
     batch, other = (OpenAIBatch(server.llm(), tmp_path / name) for name in ("batch", "other"))
     make_extractor(batch)(make_passages(3))
     batch.submit()
@@ -163,7 +163,7 @@ def test_a_batch_that_is_not_the_newest_is_found_again(server: OpenAIServer, tmp
 
 
 class Lossy(httpx.HTTPTransport):
-    """Loses the server's word that a batch was made, as often as it is asked to."""
+    """A transport that loses the server's answer to a number of batch creations."""
 
     lost, before, left = 0, False, 1
 
@@ -199,7 +199,7 @@ def test_a_batch_whose_making_was_not_heard_of_is_not_made_again(
 
 
 def test_calls_at_the_same_time_wait_for_one_another(server: OpenAIServer, tmp_path: Path) -> None:
-    """In threads, and through two objects on one folder, as in two processes."""
+    """Threads wait for one another, and so do two objects on one folder, as in two processes."""
     server.answer = state_fact
     batches = [OpenAIBatch(server.llm(), tmp_path) for _ in range(2)]
     make_extractor(batches[0])(make_passages(9))
@@ -214,7 +214,7 @@ def test_calls_at_the_same_time_wait_for_one_another(server: OpenAIServer, tmp_p
 
 
 def test_what_a_thread_has_written_half_no_other_finishes(server: OpenAIServer, tmp_path: Path) -> None:
-    """A model that is asked in one thread, while an answer is noted in another, which then fails."""
+    """One thread asks the model while another notes an answer and fails; neither completes the other's write."""
     batch = OpenAIBatch(server.llm(), tmp_path)
     make_extractor(batch)(make_passages(1))
     asking = threading.Thread(target=batch.answer, args=(b'{"messages": []}',))
@@ -322,7 +322,7 @@ def test_what_fails_waits_again_and_says_why(server: OpenAIServer, tmp_path: Pat
 
 
 def test_a_batch_that_was_cancelled_has_ended(server: OpenAIServer, tmp_path: Path) -> None:
-    """What it answered until then is kept, the rest waits again."""
+    """Answers that a cancelled batch gave are kept; the rest waits again."""
     server.answer = state_fact
     batch = OpenAIBatch(server.llm(), tmp_path)
     make_extractor(batch)(make_passages(3))
@@ -394,7 +394,7 @@ def test_an_answer_to_nothing_is_an_error(server: OpenAIServer, tmp_path: Path) 
 
 
 def test_a_batch_s_model_is_of_its_process(server: OpenAIServer, tmp_path: Path) -> None:
-    """LlamaIndex leaves the clients out of what it pickles: in another process the copy would ask the server itself."""
+    """A batch's model refuses to be pickled: LlamaIndex omits its clients, so a copy would ask the server itself."""
     batch = OpenAIBatch(server.llm(), tmp_path / "batch")
     extract = make_extractor(batch)
     for copied in (pickle.dumps, copy.deepcopy):

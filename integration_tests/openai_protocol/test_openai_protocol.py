@@ -1,4 +1,4 @@
-"""Extraction and SyncGE through `llama-index-llms-openai`, over real HTTP, with all that can go wrong on the way."""
+"""Extraction and SyncGE through `llama-index-llms-openai` over real HTTP, including failures on the way."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def make_extractor(server: OpenAIServer, **arguments: Any) -> GeARTripleExtracto
 
 @pytest.mark.parametrize("structured", [True, False])
 def test_several_passages_share_a_call(server: OpenAIServer, structured: bool) -> None:
-    """As text and as structured output. One is left out, and asked for alone; tokens are what the server counted."""
+    """A passage that a reply omits is asked for alone; replies are text or structured, tokens the server's count."""
 
     def answer(body: dict[str, Any]) -> Reply:
         texts = re.findall(r"Text number (\d)\.", body["messages"][-1]["content"])

@@ -1,9 +1,9 @@
-"""Ctrl-C, by real signals at random moments, while an embedded store is written: the next write returns, all is whole.
+"""Ctrl-C, by real signals at random moments of an embedded store's writes: the next write returns, all whole.
 
     GEAR_INTERRUPTS=500 GEAR_SEED=1 pytest integration_tests/processes/test_interrupted_writes.py -s
 
-Each round begins a call, interrupts or cancels it, once or twice, and looks the stores over: another thread's write
-returns, nothing is claimed, and `check` finds the stores whole, or does when the call is repeated.
+Each round begins a call, interrupts or cancels it once or twice, and then examines the stores: another thread's write
+returns, nothing is claimed, and `check` finds the stores whole, at once or after the call is repeated.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Stores(NamedTuple):
 
 
 class Write(NamedTuple):
-    """A call in both modes."""
+    """One call, sync and async."""
 
     sync: Callable[[Stores], object]
     native: Callable[[Stores], Coroutine[Any, Any, object]]
@@ -77,10 +77,11 @@ def list_writes(version: int) -> dict[str, Write]:
 
 
 def run_interrupted(work: Callable[[], object], delay: float, again: float) -> bool:
-    """Whether work was interrupted, after so many seconds, and (unless 0) once more so long after that.
+    """Run the work and interrupt it after `delay` seconds and, unless `again` is 0, once more `again` seconds later.
 
-    An event loop has its own way with Ctrl-C: it cancels what it runs, and raises at the second one; wherever that is,
-    in the start of a thread, say, which Python then never ends. So there is only one for each event loop.
+    Return True if the interrupt came out of the work. An event loop cancels what it runs at
+    the first Ctrl-C and raises at the second, wherever that is: in the start of a thread, say, which Python then never
+    ends. So an event loop is interrupted only once.
     """
     armed = [True] * (1 + bool(again))
 
@@ -109,7 +110,7 @@ def run_interrupted(work: Callable[[], object], delay: float, again: float) -> b
 
 
 async def run_cancelled(work: Coroutine[Any, Any, object], delay: float, again: float) -> bool:
-    """Whether work was cancelled, after so many seconds, and once more so long after that."""
+    """Cancel the work after `delay` seconds and again `again` seconds later; return True if it was cancelled."""
     task, loop = asyncio.create_task(work), asyncio.get_running_loop()
     for seconds in (delay, delay + again):
         loop.call_later(seconds, task.cancel)
@@ -121,7 +122,7 @@ async def run_cancelled(work: Coroutine[Any, Any, object], delay: float, again: 
 
 
 def run_in_thread(work: Callable[[], object]) -> None:
-    """Do this in another thread, which ends: for what stays claimed or locked it would wait for ever."""
+    """Do the work in another thread and wait for its end: if something stays claimed or locked, that times out."""
     future: Future[None] = Future()
 
     def do() -> None:

@@ -1,4 +1,4 @@
-"""The soak that is run by hand for ten minutes, for a few seconds: it must end well, and notice if it doesn't."""
+"""The ten-minute soak, run for a few seconds: it ends well, and reports what is wrong."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_what_is_not_as_it_must_be_is_noticed(tmp_path: Path) -> None:
 
 
 def test_what_is_left_to_mend_is_noticed(tmp_path: Path) -> None:
-    """Passages that are gone while their triples are not, which looking at passages alone doesn't show."""
+    """The soak reports triples whose passages are gone, which a look at passages alone would miss."""
     store = GeARVectorStore.from_path(tmp_path / "store", embed_model=soak.EMBED)
     store.add([*soak.nodes_of(3, 1), *soak.nodes_of(4, 2)])
     assert soak.in_order(store).passages == 2 * soak.PASSAGES
