@@ -35,7 +35,7 @@ ASK, SEARCH = _make_call(), _make_search()
 
 @dataclass
 class Plan:
-    """Asks in step n the batches `steps[n - 1]`, and returns `verdicts[n]`; its result is all answers that it got."""
+    """A policy whose step n asks the batches `steps[n - 1]` and returns `verdicts[n]`; its result is all answers."""
 
     steps: Sequence[Sequence[Sequence[Any]]]
     verdicts: Mapping[int, str] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Plan:
 
 @dataclass
 class Clock:
-    """Stands still until it is told to go on."""
+    """A clock that stands still until it is moved."""
 
     now: float = 1000.0
 
@@ -184,7 +184,7 @@ def test_an_ask_is_told_how_much_time_is_left() -> None:
 
 
 def test_the_time_left_is_never_negative() -> None:
-    """The clock goes on between the look at it that lets the call begin and the one that says for how long."""
+    """The time left is at least 0, even if the clock passes the deadline between the check and the call."""
     readings = count(0, 3)  # start, then for each batch whether and how much time is left: 3 and 6, 9 and 12
     flow = agent_flow(Plan([[[ASK], [ASK]]]), _make_trace(), Budget(timeout=10), lambda: float(next(readings)))
     assert next(flow) == [replace(ASK, timeout=10.0 - 6)]
@@ -211,7 +211,7 @@ def test_every_call_of_the_model_is_written_down_and_nothing_else() -> None:
 
 
 def test_no_call_beyond_max_llm_calls() -> None:
-    """What was found stays found, requests that cost no call go on until one would, and finish still runs."""
+    """The search keeps its results, requests without a call go on until one would call, and finish still runs."""
     one, two, three = Reply("1"), Reply("2"), Reply("3")
     trace, plan = _make_trace(), Plan([[[ASK], [ASK]], [[ASK]], [[SEARCH], [ASK]], [[ASK]]])
     flow = agent_flow(plan, trace, Budget(max_llm_calls=3))
@@ -243,7 +243,7 @@ def test_a_batch_of_two_calls_is_begun_when_two_are_left() -> None:
 
 
 def test_no_call_is_begun_once_max_tokens_are_spent() -> None:
-    """40 + 9 of 100, 49 + 30 + 20 of 100, 99 + 1: the third may still begin, the fourth not, a search always."""
+    """40 + 9 of 100, 49 + 30 + 20 of 100, 99 + 1: the third call may begin, the fourth may not, a search always may."""
     costs = [(40, 9), (30, 20), (0, 1)]
     replies = [Reply(prompt_tokens=sent, completion_tokens=received) for sent, received in costs]
     trace, plan = _make_trace(), Plan([[[ASK]], [[ASK]], [[ASK], [SEARCH], [ASK]], [[ASK]]])
@@ -538,7 +538,7 @@ def _make_plan(shape: list[list[list[int | None]]]) -> Plan:
 
 
 def _pay(request: Any) -> Any:
-    """What the request cost, halved between prompt and completion."""
+    """Return a reply whose tokens are the request's cost, half prompt and half completion."""
     if not isinstance(request, CallLLM):
         return request
     cost = int(request.purpose)
@@ -584,7 +584,7 @@ def test_max_tokens_is_exceeded_by_the_last_batch_at_most(shape: list[list[list[
 
 @given(shapes, st.integers(1, 40))
 def test_no_request_is_made_at_or_after_the_deadline(shape: list[list[list[int | None]]], timeout: int) -> None:
-    """A search takes a second, a call as many as it costs tokens; `run` answers one after the other."""
+    """A search takes a second, a call as many seconds as it costs tokens; `run` answers one after the other."""
     trace, clock = _make_trace(), Clock()
     begun: list[tuple[float, Any]] = []
 
@@ -634,7 +634,7 @@ def test_a_policy_that_will_not_hear_is_held_to_its_budget_all_the_same(
 
 
 def test_the_first_failure_of_a_batch_is_the_one_that_counts() -> None:
-    """A refusal is not hidden by a time-out beside it."""
+    """A time-out in the same batch does not hide a refusal."""
     for errors in ([PermissionError("key"), OutOfTime("late")], [OutOfTime("late"), PermissionError("key")]):
         flow = agent_flow(Plan([[[ASK, ASK]]]), _make_trace(), Budget(timeout=60), Clock())
         next(flow)

@@ -34,12 +34,12 @@ def _compute_cosine(one: Vector, two: Vector) -> float:
 
 
 def _draw_vector(text: str) -> Vector:
-    """A vector that depends on the text alone."""
+    """Return a vector that depends on the text alone."""
     return np.random.default_rng(zlib.crc32(text.encode())).normal(size=3)
 
 
 def _score_by_reader(question: str, texts: Sequence[str]) -> list[float]:
-    """A user's own model."""
+    """Score texts as a user's own model would."""
     assert question == QUESTION
     return [float(_draw_vector(text)[0]) for text in texts]
 
@@ -49,7 +49,7 @@ def _score_by_reader(question: str, texts: Sequence[str]) -> list[float]:
 
 @dataclass(frozen=True)
 class World:
-    """Triple n joins the entities `ends[n]` and has the unit vector `vectors[n]`."""
+    """A graph whose triple n joins the entities `ends[n]` and has the unit vector `vectors[n]`."""
 
     query: Vector
     ends: tuple[tuple[int, int], ...]
@@ -123,7 +123,7 @@ def _score(world: World, scorer: Scorer, chain: Chain) -> float:
 
 
 def run_algorithm_1(world: World, initial: Sequence[int], options: BeamSearch) -> list[tuple[float, Chain]]:
-    """Slow and literal; only the project's own rules (spec §3.1) are added, and marked with `#`."""
+    """Run Algorithm 1 slowly and literally; the project's own rules (spec §3.1) are marked with `#`."""
     b = options.beam_size
     gamma = 2 * b if options.gamma is None else options.gamma
     scored: list[tuple[float, Chain]] = []
@@ -236,7 +236,7 @@ def test_a_hop_enters_no_triple_that_stands_in_a_beam(problem: tuple[World, list
 @settings(max_examples=200)
 @given(problems())
 def test_the_penalty_promotes_nothing_and_raises_no_score(problem: tuple[World, list[int], BeamSearch]) -> None:
-    """All extensions of one beam, negative scores or not: the same order with diversity as without, no score higher."""
+    """With diversity, one beam's extensions keep their order and no score rises, negative scores included."""
     world, initial, options = problem
     all_of_one = replace(options, beam_size=50, beam_length=2, gamma=options.gamma or 4.0, diversity=False)
     plain = world.search(initial[:1], all_of_one)
@@ -259,14 +259,14 @@ def test_negative_scores_are_divided() -> None:
 
 
 def _make_star(cosines: Sequence[float]) -> World:
-    """Triple n runs from entity 0 to entity n + 1, and has this cosine with the question."""
+    """Return a world in which triple n runs from entity 0 to entity n + 1 and has this cosine with the question."""
     vectors = [np.array([cosine, math.sqrt(1 - cosine**2), 0.0]) for cosine in cosines]
     ends = tuple((0, n + 1) for n in range(len(cosines)))
     return World(np.array([1.0, 0.0, 0.0]), ends, tuple(vectors))
 
 
 def _make_row(cosines: Sequence[float]) -> World:
-    """Triple n runs from entity n to entity n + 1."""
+    """Return a world in which triple n runs from entity n to entity n + 1."""
     return replace(_make_star(cosines), ends=tuple((n, n + 1) for n in range(len(cosines))))
 
 
@@ -317,7 +317,7 @@ def test_worked_example_text_scorer() -> None:
 
 
 def test_two_triples_that_say_the_same_count_as_one() -> None:
-    """What "novelty" is for: an echo of the first triple gains nothing over it, a new one adds up."""
+    """ "novelty" gives an echo of the first triple nothing, and adds the score of a new one."""
     echo = World(np.array([1.0, 0, 0]), ((0, 1), (1, 0)), (np.array([0.6, 0.8, 0]),) * 2)
     assert echo.search([0], BeamSearch())[0].score == pytest.approx(0.6 + 0.6)
     new = World(np.array([1.0, 0, 0]), ((0, 1), (1, 2)), (np.array([0.6, 0.8, 0]), np.array([0.6, 0, 0.8])))
@@ -335,7 +335,7 @@ def test_gamma_is_a_ceiling_and_twice_the_beams_by_default() -> None:
 
 
 def test_diversity_keeps_one_beam_from_taking_all_places() -> None:
-    """Two starts: the better one's second child would beat the other's first without the penalty."""
+    """Without the penalty, the better start's second child would beat the other start's first."""
     star = _make_star([0.9, 0.5, 0.49, 0.4, 0.5])
     world = replace(star, ends=((0, 1), (1, 2), (1, 3), (7, 8), (8, 9)))
     kept = BeamSearch(scorer="additive", beam_size=2, gamma=0.1, neighbors=2)
@@ -365,7 +365,7 @@ def test_length_one_is_the_start_ranked() -> None:
 
 @pytest.mark.parametrize("diversity", [True, False])
 def test_equal_scores_keep_the_order_of_discovery(diversity: bool) -> None:
-    """A hundred chains, three scores: enough for a sort that isn't stable to mix them up."""
+    """The sort is stable: a hundred chains with three scores would reveal any other."""
     world = _make_star([0.9 - n / 200 for n in range(101)])
 
     def score_texts(question: str, texts: Sequence[str]) -> list[float]:
@@ -437,7 +437,7 @@ def test_what_a_hop_asks_for() -> None:
 
 
 def test_only_winners_are_read() -> None:
-    """A hop sees all candidates, and reads no more facts than it keeps beams."""
+    """A hop compares all candidates, but reads only the facts of the beams that it keeps."""
     world = _make_star([0.9 - n / 200 for n in range(101)])
     read: list[str] = []
 
@@ -531,7 +531,7 @@ def test_who_reads_text(scorer: Any, reads: bool) -> None:
 
 
 def _make_beam(*places: str) -> Beam:
-    """`_beam("a1", "b2")`: triple a of passage 1, then triple b of passage 2."""
+    """Return a beam: `_make_beam("a1", "b2")` holds triple a of passage 1, then triple b of passage 2."""
     return Beam(0.0, tuple(StoredTriple(p[0], Triple(p[0], "r", "x"), p[1:], 0.0) for p in places), 0.0)
 
 

@@ -23,7 +23,7 @@ Row = tuple[str, str, str]  # subject, object, passage
 
 @dataclass
 class Graph:
-    """Triples in memory, and what was asked of them."""
+    """Triples in memory, and a record of the requests for them."""
 
     rows: Sequence[Row]
     read: int = 0
@@ -56,7 +56,7 @@ def rank_nodes(
 
 
 def solve_exactly(rows: Sequence[Row], seeds: dict[str, float], restart: float) -> dict[str, float]:
-    """The stationary shares, by solving the linear system; names of entities and passages are distinct here."""
+    """Return the stationary shares by solving the linear system; entities and passages have distinct names here."""
     names = sorted({name for row in rows for name in row} | set(seeds))
     number = {name: n for n, name in enumerate(names)}
     weights = np.zeros((len(names), len(names)))
@@ -130,7 +130,7 @@ def test_a_share_is_too_small_by_epsilon_times_the_degree_at_most(seed: int, eps
 def test_what_was_read_in_part_is_read_whole_when_it_is_worth_it(
     seed: int, mentions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Loops, triples said again and again, passages of two names: however few triples a seed shows at first."""
+    """Shares stay within epsilon for loops and repeated triples, although a seed shows few triples at first."""
     monkeypatch.setattr(pagerank, "_MENTIONS", mentions)
     chance = random.Random(seed)
     rows = draw_corpus(seed, 80) + [
@@ -146,7 +146,7 @@ def test_what_was_read_in_part_is_read_whole_when_it_is_worth_it(
 
 
 def test_the_last_node_is_read_on_until_it_is_known_what_it_is_worth() -> None:
-    """Nothing else is left to move: many triples of few names are read on, as their passage's degree is small."""
+    """The only node left is read on: its many triples have few names, so its passage's degree is small."""
     rows = [("a", "a", "p0")] * 200 + [("a", "b", "p0"), ("b", "c", "p1")]
     truth = solve_exactly(rows, {"p0": 1.0}, 0.2)
     found = dict(rank_nodes(Graph(rows), [], ["p0"], epsilon=0.02, restart=0.2))
@@ -155,7 +155,7 @@ def test_the_last_node_is_read_on_until_it_is_known_what_it_is_worth() -> None:
 
 @pytest.mark.parametrize("triples", [99, 100, 101, 400])
 def test_a_seed_counts_by_its_passages_not_by_its_triples(triples: int) -> None:
-    """Many triples in three passages are three passages."""
+    """Many triples in three passages weigh as much as three passages."""
     rows = [("often", f"thing{n}", f"p{n % 3}") for n in range(triples)] + [("once", "thing", "q")]
     start = [make_triples("often", "thing0", "p0", 1.0), make_triples("once", "thing", "q", 1.0)]
     found = dict(rank_nodes(Graph(rows), start, [], epsilon=1e-9, restart=0.9))
@@ -164,7 +164,7 @@ def test_a_seed_counts_by_its_passages_not_by_its_triples(triples: int) -> None:
 
 
 def test_what_it_reads_does_not_grow_with_the_graph() -> None:
-    """Ten copies of a corpus that have nothing to do with one another: one is read."""
+    """Of ten unconnected copies of a corpus it reads one."""
     rows = draw_corpus(1)
     many = [(f"{n}{s}", f"{n}{o}", f"{n}{p}") for n in range(10) for s, o, p in rows]
     small, large = Graph(many[: len(rows)]), Graph(many)
@@ -174,7 +174,7 @@ def test_what_it_reads_does_not_grow_with_the_graph() -> None:
 
 
 def test_a_hub_is_not_read_whole() -> None:
-    """So little reaches each of its neighbors that it stays where it is; the seed's other passages are found."""
+    """So little reaches each of a hub's neighbors that they are not read; the seed's other passages are found."""
     rows = [("seed", f"thing{n}", f"p{n}") for n in range(3)] + [("thing0", "hub", "p0")]
     rows += [(f"other{n}", "hub", f"q{n:05}") for n in range(20_000)]
     graph = Graph(rows)
@@ -185,7 +185,7 @@ def test_a_hub_is_not_read_whole() -> None:
 
 
 def test_a_hub_as_a_seed_says_next_to_nothing() -> None:
-    """ "United States" beside a rare name: the walks start at the rare name."""
+    """Beside a rare name, the seed "United States" gets almost no weight: the walks start at the rare name."""
     rows = [("rare", "hub", "p0"), ("rare", "thing", "p1")]
     rows += [(f"other{n}", "hub", f"q{n:05}") for n in range(5_000)]
     graph = Graph(rows)

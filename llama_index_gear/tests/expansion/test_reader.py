@@ -34,7 +34,7 @@ def _finish(flow: Flow[Reading], reply: str) -> Reading:
 
 
 def _split_prompt(prompt: str) -> tuple[list[str], list[str], list[str]]:
-    """The prompt before, between, and behind its fences."""
+    """Split a prompt at its fences into the lines before, between and behind them."""
     lines = prompt.splitlines()
     first, last = (n for n, line in enumerate(lines) if line.strip() == "#####")
     return lines[:first], lines[first + 1 : last], lines[last + 1 :]

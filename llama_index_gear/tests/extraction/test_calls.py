@@ -1,4 +1,4 @@
-"""Several passages a call: what they share, what each keeps to itself, and what is asked for alone."""
+"""Calls with several passages: grouping, what each passage gets, and what is asked for alone."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def make_passages(*names: str) -> list[TextNode]:
 
 
 def list_shown(prompt: str) -> list[str]:
-    """First words of the passages that a prompt shows."""
+    """Return the first words of the passages that a prompt shows."""
     return [block.partition("\n\n")[2].split()[0] for block in prompt.split("\n#####\n")[1:-1]]
 
 
 def state(passage: int | str, *names: str) -> str:
-    """An object of a reply; of a passage by its number, or by its first word (see `number_reply`)."""
+    """Return an object of a reply, for a passage given by its number or by its first word (see `number_reply`)."""
     return json.dumps({"passage": passage, "entities": [], "triples": [[name, "is", "here"] for name in names]})
 
 
 def number_reply(reply: str) -> Callable[[str], str]:
-    """A reply, with the numbers that the prompt gives to the passages in the place of their first words."""
+    """Return a model that gives this reply with the prompt's passage numbers in place of their first words."""
 
     def say(prompt: str) -> str:
         said = reply
@@ -58,7 +58,7 @@ def number_reply(reply: str) -> Callable[[str], str]:
 
 
 def state_facts(prompt: str) -> str:
-    """A model that states of each passage that its first word is here."""
+    """State of each passage in the prompt that its first word is here."""
     names = list_shown(prompt)
     if len(names) == 1:
         return json.dumps({"entities": [], "triples": [[names[0], "is", "here"]]})
@@ -229,7 +229,7 @@ def test_a_passage_of_no_tenant_is_refused_before_a_call() -> None:
 
 
 def test_an_extractor_of_one_tenant_s_passages() -> None:
-    """As in a pipeline before the store of that tenant: the field comes with the extractor, hidden from models."""
+    """The extractor adds the tenant field, hidden from models, as a pipeline before that tenant's store needs it."""
     store = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=WordEmbedding(), tenant_field="customer")
     for customer, name in (("acme", "Ada"), ("bolt", "Bob")):
         extractor = GeARTripleExtractor(
@@ -301,7 +301,7 @@ def test_who_failed_alone_is_asked_alone_again_and_an_edited_passage_is_as_new()
 
 @given(st.data())
 def test_the_same_passages_share_the_same_calls(data: st.DataObject) -> None:
-    """Whatever order they come in once they failed together; each is in one call, and no call is too large."""
+    """Passages that failed together share the same calls in any order; each is in one call, none too large."""
     size = data.draw(st.integers(1, 4))
     keys = [f"key{n}" for n in range(data.draw(st.integers(0, 12)))]
     first = group_into_calls([(key, None, "") for key in keys], size)
@@ -327,7 +327,7 @@ def test_a_passage_without_facts_is_not_asked_again() -> None:
 
 
 def test_a_fact_whose_ends_stand_elsewhere_is_not_this_passage_s() -> None:
-    """What a hostile passage has the model say of another, or the model mixes up; names are compared as keys."""
+    """A fact whose names stand only in another passage is dropped; names are compared by entity key."""
     said = [["Ada", "is", "here"], ["Mallory", "owns", "a bank"], ["BOB", "is", "here"], ["x", "is told", "“ada”"]]
     llm = ScriptedLLM(2 * [number_reply(json.dumps({"passage": "Ada", "triples": said}) + "\n" + state("Bob", "Bob"))])
     nodes = GeARTripleExtractor(llm, passages_per_call=2)(make_passages("Ada", "Bob"))
@@ -354,7 +354,7 @@ def test_a_name_stands_in_a_text_as_words(entity: str, text: str, stands: bool) 
 
 @pytest.mark.parametrize("cut", ['"triples": [', '"triples": [["Bob", "is", "here"]'])
 def test_what_a_cut_went_through_is_asked_for_alone(cut: str) -> None:
-    """Also where the client closed the brackets, as it does for the arguments of functions."""
+    """A passage that a cut went through is asked for alone, even if the client closed the brackets for it."""
     said = f"{state(1, 'Ada')}\n" + '{"passage": 2, "entities": [], ' + cut + "]" + "}"
     asked = [("Ada is here", ""), ("Bob is here", ""), ("Cid", "")]
     told = parse_shared_extraction(Reply(said, truncated=True), asked, ["1", "2", "3"])
@@ -431,7 +431,7 @@ def test_long_garbage_ends_soon(wrong: str) -> None:
 def test_a_retry_holds_a_page_in_memory_and_breaks_no_shared_call(
     monkeypatch: pytest.MonkeyPatch, passages_per_call: int, pages: list[int]
 ) -> None:
-    """What failed together is asked for together again, wherever it lies in the store; the account is of all pages."""
+    """Passages that failed together are asked for together again, wherever they lie; the report sums all pages."""
     monkeypatch.setattr(extractor, "_PAGE", 4)
     names = [f"Name{number}" for number in range(11)]
     store = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=WordEmbedding())

@@ -1,4 +1,4 @@
-"""The LLM extractor inside LlamaIndex's pipelines; what an LLM's client can do wrong is in `integration_tests`."""
+"""The LLM extractor inside LlamaIndex's pipelines; failures of an LLM's client are in `integration_tests`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def write_reply(*triples: tuple[str, str, str]) -> str:
 
 
 def state_fact(prompt: str) -> str:
-    """A model that states one fact of each passage: what it is called."""
+    """State one fact of the passage in the prompt: its name."""
     name = prompt.rsplit("\n#####\n", 2)[1].partition("\n\n")[2].split()[0]
     return write_reply((name, "is", "here"))
 
@@ -168,7 +168,7 @@ def test_settings_that_change_no_triple_leave_the_pipeline_s_cache_as_good(setti
 
 
 def test_the_pipeline_s_cache_gives_no_tenant_what_is_another_s() -> None:
-    """The same words, which are each tenant's own only once the extractor has said so."""
+    """The cache keeps two tenants' results for the same words apart, because the extractor names the tenant."""
     llm, cache = ScriptedLLM(otherwise=state_fact), IngestionCache()
     for number, tenant in enumerate(("acme", "bolt"), start=1):
         extractor = GeARTripleExtractor(llm, tenant_field="customer", tenant=tenant)
@@ -213,7 +213,7 @@ def test_what_failed_can_be_taken_from_the_store(tmp_path: Path) -> None:
 
 
 def test_what_failed_in_another_run_is_extracted_again(tmp_path: Path) -> None:
-    """A pipeline's cache that was kept serves the failure; `retry_failed` asks again, once, and for nothing else."""
+    """A pipeline's kept cache serves the failure; `retry_failed` asks once more, and for nothing else."""
     embed = WordEmbedding(32)
     store = GeARVectorStore.from_path(tmp_path, embed_model=embed)
     cache = IngestionCache()
@@ -289,6 +289,8 @@ async def test_no_more_calls_are_under_way_than_there_are_workers(workers: int) 
     under_way, most = 0, 0
 
     class Slow(ScriptedLLM):
+        """A model that replies after all others had their turn, so that calls are under way together."""
+
         async def achat(self, messages: Any, **kwargs: Any) -> Any:
             nonlocal under_way, most
             under_way += 1
@@ -458,7 +460,7 @@ class Slow(ScriptedLLM):
 
 
 def test_a_ceiling_counts_calls_that_are_under_way() -> None:
-    """Prompts alone cost something here, so that a call costs what was expected of it."""
+    """The ceiling counts a running call at its expected cost; only prompts cost something here."""
     nodes, price = make_passages(*"abcdefgh"), (1.0, 0.0)
     costs = {GeARTripleExtractor(ScriptedLLM(), price=price).estimate([node]).cost for node in nodes}
     (one,) = [cost for cost in costs if cost is not None]
@@ -476,7 +478,7 @@ def test_a_ceiling_may_be_reached() -> None:
 
 
 def test_structured_output_is_expected_to_take_so_many_tokens_for_one_of_the_passage(tool_caller: Any) -> None:
-    """2.9, rounded up a passage."""
+    """The estimate is 2.9 tokens for each of the passage, rounded up for each passage."""
     nodes = make_passages("Ada", "Bob of the long name")
     words = [len(get_tokenizer()(node.text)) for node in nodes]
     estimate = GeARTripleExtractor(tool_caller("x", "y")[0]).estimate(nodes)
@@ -506,7 +508,7 @@ def test_wrong_arguments(wrong: dict[str, Any]) -> None:
 
 
 def failed_store(*names: str) -> GeARVectorStore:
-    """A store whose passages could not be extracted."""
+    """A store whose passages all failed to be extracted."""
     store = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=WordEmbedding())
     store.add(WordEmbedding()(GeARTripleExtractor(ScriptedLLM(otherwise=lambda _: ""))(make_passages(*names))))
     return store
@@ -560,7 +562,7 @@ def test_a_retry_stores_what_a_cache_knows_too() -> None:
 
 
 class BrokenCache(SimpleKVStore):
-    """Can't be reached."""
+    """A cache that can't be reached."""
 
     async def aput(self, *_: Any, **__: Any) -> None:
         raise ConnectionError("down")
@@ -595,7 +597,7 @@ def test_what_another_version_left_in_a_cache_is_not_known() -> None:
 
 
 def make_calling_llm(*arguments: Any) -> Any:
-    """A model that calls a function with each of these, whatever it is asked; None can't be read."""
+    """Return a model that answers any prompt with these function calls; None stands for an unreadable one."""
     if not hasattr(mock, "MockFunctionCallingLLM"):
         pytest.skip("this llama-index-core has no mock of a function-calling model")
 

@@ -16,7 +16,7 @@ TEXT = "Curry was born in Akron. His father Dell Curry played for the Charlotte 
 
 
 def extract_objects(text: str, title: str | None = "T") -> list[str]:
-    """The mentions, without the title that stands in for them where a sentence has none."""
+    """Return the mentions, without the title that stands in for them where a sentence has none."""
     return [triple.object for triple in MentionTripleExtractor().extract(text, title) if triple.object != title]
 
 

@@ -107,7 +107,7 @@ def test_what_the_form_leaves_out_is_passed(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 class Mine(OpenAI):  # type: ignore[misc, valid-type]
-    """A model of somebody's own, under the name of its base."""
+    """A user's own model that keeps the class name of its base."""
 
 
 @pytest.mark.parametrize("llm", [ScriptedLLM(), Mine(model="gpt-4o-mini", api_key="x")], ids=["other", "subclass"])
@@ -184,13 +184,13 @@ def test_a_copy_has_the_settings_and_an_account_of_its_own(tmp_path: Path) -> No
 
 
 def test_what_cannot_be_pickled_is_said_and_not_left_out() -> None:
-    """LlamaIndex drops it: the extractor would come back with the model of the settings, or without its cache."""
+    """Pickling fails clearly. LlamaIndex would drop the model or the cache and restore the extractor without them."""
 
     class Local(MockLLM):
         """A class that no other process can find."""
 
     class LocalCache(SimpleKVStore):
-        """Likewise."""
+        """A cache's class that no other process can find."""
 
     for extractor, lost in (
         (GeARTripleExtractor(Local(max_tokens=None)), "llm"),

@@ -1,4 +1,4 @@
-"""A line without end is counted, not kept, and reading goes on behind it."""
+"""An endless line is counted, not kept, and reading goes on behind it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def write_lines(path: Path, lines: list[bytes]) -> Path:
 
 
 def make_line(size: int) -> bytes:
-    """A line of a triple, its end included."""
+    """Return the line of a triple that has this size, its end included."""
     return b"a\tis\t" + b"b" * (size - 6) + b"\n"
 
 
@@ -65,7 +65,7 @@ def test_reading_goes_on_from_any_line(
 
 
 class Endless:
-    """A stream of one line of a gigabyte, which holds none of it; then a short one."""
+    """A stream of one line of a gigabyte, which is never held whole, then a short line."""
 
     def __init__(self) -> None:
         self.left = [2**30, 6]

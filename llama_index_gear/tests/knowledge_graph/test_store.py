@@ -130,7 +130,7 @@ async def test_load_link_and_walk(make: Make, mode: str, dense: bool) -> None:
 
 @pytest.mark.parametrize("dense", [False, True])
 async def test_a_load_that_was_killed_goes_on(make: Make, mode: str, dense: bool) -> None:
-    """At every triple: nothing is written twice, and the graph is that of an undisturbed load."""
+    """After a kill at any triple, a load writes nothing twice, and the graph equals that of an undisturbed load."""
     graph = make(dense=dense, batch_size=2)
 
     def die(after: int) -> Iterator[GraphTriple]:
@@ -157,7 +157,7 @@ async def test_triples_of_ones_own_are_neighbours_by_name(make: Make, mode: str)
 
 
 async def test_what_shares_no_word_with_the_question_is_a_neighbour_too(make: Make, mode: str) -> None:
-    """Those that share words come first, up to the limit; then any."""
+    """Neighbors that share words come first; others fill the limit."""
     graph = make()
     hub = [GraphTriple(Triple("Hub", f"p{n}", f"thing{n}"), ("Q0", f"Q{n + 1}")) for n in range(30)]
     await call(mode, graph, "load", [*hub, GraphTriple(Triple("Hub", "born", "Rome"), ("Q0", "Q99"))])
@@ -167,7 +167,7 @@ async def test_what_shares_no_word_with_the_question_is_a_neighbour_too(make: Ma
 
 
 async def test_names_say_where_to_look(make: Make, mode: str) -> None:
-    """Of the triples that share a name, the best by all words; if none does, of all."""
+    """A link is the best by all words of the triples that share a name, or of all triples if none does."""
     graph = make()
     await call(mode, graph, "load", TRIPLES)
     for names, expected in (((), RIVER), (("Steven Spielberg",), SPOUSE), (("Zzz",), RIVER)):
@@ -242,7 +242,7 @@ def test_bad_arguments(tmp_path: Path) -> None:
 
 
 def test_a_store_of_passages_is_no_graph(tmp_path: Path) -> None:
-    """Nothing is read from it as triples, nothing written into it, and it is not cleared by mistake."""
+    """A graph neither reads, writes nor clears a store's collections."""
     client = EdgeClient(tmp_path)
     store = GeARVectorStore(client=client, embed_model=EMBED)
     store.add([passage("p", "It is a film.", [("It", "is", "film")])])
@@ -305,7 +305,7 @@ def test_the_model_of_settings_is_the_default(tmp_path: Path, monkeypatch: pytes
 
 
 class Counting(WordEmbedding):
-    """Remembers how many texts it embedded."""
+    """An embedding model that counts the texts that it embedded."""
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         EMBEDDED.append(len(texts))
@@ -343,7 +343,7 @@ def test_the_longest_unused_are_forgotten() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_sparse_and_dense_graphs_find_the_same_neighbours(tmp_path: Path, seed: int) -> None:
-    """As long as no entity has more triples than are asked for; and as a brute-force search does."""
+    """Both equal a brute-force search as long as no entity has more triples than the limit."""
     chance = random.Random(seed)
     words = "red green blue film city river king war song book".split()
     triples = [

@@ -1,4 +1,4 @@
-"""Wikidata's dumps: exact triples out of every kind of statement, resumed where they were, whatever is broken."""
+"""Wikidata's dumps: exact triples from every kind of statement, resumed reads, broken input."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_an_alias_is_a_name_and_no_way_to_anything_else(tmp_path: Path) -> None:
 
 
 def test_what_has_no_label_is_left_out_and_counted(tmp_path: Path) -> None:
-    """A subject, a property, an item; and the aliases of what has no label itself."""
+    """A statement whose subject, property or item has no label is left out, and so are aliases of such an item."""
     entities = [
         _make_entity("P1", {"en": "knows"}),
         _make_entity("P2", {"fr": "sans nom"}),
@@ -172,7 +172,7 @@ def test_what_is_said_of_itself_has_one_entity(tmp_path: Path) -> None:
 
 
 def test_of_an_entity_in_two_places_the_better_label_stays(tmp_path: Path) -> None:
-    """Whichever comes first."""
+    """The better label stays, in either order."""
     rest = [_make_label("P1", "knows"), _make_direct("Q2", "P1", _make_uri(1)), _make_label("Q2", "Two")]
     named = {"en": _make_label("Q1", "One"), "de": _make_label("Q1", "Eins", "de")}
     for order in (("en", "de"), ("de", "en")):
@@ -266,7 +266,7 @@ def test_what_is_malformed_is_counted_and_costs_nothing_else(tmp_path: Path) -> 
 def test_a_killed_read_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, commit: int
 ) -> None:
-    """At every entity: the index, and what is counted, equal those of an undisturbed run."""
+    """After a kill at any entity, the index and the counts equal those of an undisturbed run."""
     write = _write_dump if "json" in suffix else _write_truthy
     path = write(tmp_path / f"dump{suffix}")
     whole = WikidataDump(path, tmp_path / "whole")

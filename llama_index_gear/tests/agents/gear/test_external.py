@@ -1,4 +1,4 @@
-"""GeAR over an external graph: what a run searches, asks, links, drops, remembers and keeps, in both modes."""
+"""GeAR over an external graph, sync and async: searches, prompts, links, dropped links, gist and ranking."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def graph(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 class Told(BaseRetriever):
-    """A base retriever that finds what it was told to find."""
+    """A base retriever that returns the passages given for a query."""
 
     def __init__(self, found: Mapping[str, Sequence[str]] = FOUND) -> None:
         super().__init__()
@@ -123,7 +123,7 @@ def list_purposes(trace: Trace) -> list[str]:
 
 @MODES
 async def test_two_steps(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
-    """No expansion in the first step; in the second the graph leads to passages that nobody searched for."""
+    """The first step expands nothing; in the second the graph leads to passages that no search found."""
     llm = ScriptedLLM([write_facts(JAWS), ask_next(WHERE), write_facts(BORN), "[4] > [1]"])
     retriever = ExternalGeARRetriever(store, graph, Told(), llm=llm)
     found, trace = await retrieve(mode, retriever)
@@ -197,7 +197,7 @@ async def test_a_query_that_was_searched_before_ends_the_search(
 
 @MODES
 async def test_replies_that_cannot_be_read(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
-    """A ranking that can't be read leaves nothing out; a decision that can't be read ends the search."""
+    """An unreadable ranking leaves nothing out; an unreadable decision ends the search."""
     llm = ScriptedLLM(["?", "?", "?", "?", "?", "?"])
     found, trace = await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=llm))
     assert (found, trace.stopped, llm.remaining) == (["jaws", "milk"], "no further query", 0)
@@ -241,7 +241,7 @@ async def test_the_filter_sees_as_many_passages_as_asked_for(
 
 @MODES
 async def test_expansion_from_the_first_step(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
-    """One call a question: SyncGE over an external graph."""
+    """With one call a question, the agent does what SyncGE does over an external graph."""
     llm = ScriptedLLM([write_facts(JAWS)])
     retriever = ExternalGeARRetriever(store, graph, Told(), llm=llm, max_steps=1, expand_from_step=1, rank_top_k=None)
     found, trace = await retrieve(mode, retriever)
@@ -261,7 +261,7 @@ async def test_no_model_at_all(store: GeARVectorStore, graph: ExternalTripleStor
 
 @MODES
 async def test_one_call(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
-    """SyncGE over an external graph; what it notes nothing for stays as the base found it."""
+    """SyncGE works over an external graph: passages for which it notes nothing stay as the base ranked them."""
     llm = ScriptedLLM([write_facts(BORN), write_facts(["Qwxyz", "zzzz", "Vwxyz"])])
     retriever = SyncGERetriever(store, Told(), llm=llm, graph=graph)
     for expected in ({"jaws", "milk", "spielberg", "river"}, {"jaws", "milk"}):
@@ -273,7 +273,7 @@ async def test_one_call(store: GeARVectorStore, graph: ExternalTripleStore, mode
 async def test_links_to_something_else_are_dropped_and_shown(
     store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode
 ) -> None:
-    """Geoducks do not become oysters (Millions of GeAR-s, Table 2)."""
+    """A noted geoduck does not become an oyster (Millions of GeAR-s, Table 2)."""
     geoduck = ["Pacific geoduck", "described by", "shark handbook for divers of all ages and other readers"]
     one_step: dict[str, Any] = {"max_steps": 1, "expand_from_step": 1, "rank_top_k": None}
     checked = ExternalGeARRetriever(store, graph, Told(), llm=ScriptedLLM([write_facts(geoduck)]), **one_step)
@@ -365,7 +365,7 @@ async def test_a_budget_ends_it_with_what_there_is(
 
 @MODES
 async def test_a_filter_binds_every_passage(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
-    """Passages that the graph leads to as well as those of the base."""
+    """The filter binds passages that the graph leads to as well as those of the base."""
     only = MetadataFilters(filters=[MetadataFilter(key="kind", value="food")])
     llm = ScriptedLLM([write_facts(JAWS)])
     retriever = ExternalGeARRetriever(
@@ -403,7 +403,7 @@ async def test_sync_and_async_transcripts_are_equal(store: GeARVectorStore, grap
 async def test_the_engine_takes_the_graph_by_one_argument(
     store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode
 ) -> None:
-    """The answer is written from what the filter kept, and the gist (Eq. 7)."""
+    """The engine answers from the passages that pass the filter and from the gist (Eq. 7)."""
     llm = ScriptedLLM([write_facts(JAWS), ask_next(WHERE), write_facts(BORN), "[1]", "The Ohio River [1]"])
     engine = GeARQueryEngine.from_vector_store(store, llm=llm, graph=graph, base_top_k=1)
     ask = engine.query_with_trace if mode == "sync" else None
@@ -472,7 +472,7 @@ def test_bad_arguments(store: GeARVectorStore, graph: ExternalTripleStore, tmp_p
 
 @MODES
 async def test_stores_share_a_graph_that_a_dump_was_loaded_into(tmp_path: Path, mode: Mode) -> None:
-    """Wikidata's identifiers are what is walked over; each store has passages of its own."""
+    """Expansion walks over Wikidata's identifiers; each store has passages of its own."""
     lines: list[Any] = [
         {"id": "P57", "labels": {"en": {"value": "director"}}},
         {"id": "P19", "labels": {"en": {"value": "place of birth"}}},

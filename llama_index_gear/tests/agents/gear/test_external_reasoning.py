@@ -1,4 +1,4 @@
-"""What a model says of an external graph's facts and passages: replies, good and bad."""
+"""A model's good and bad replies about an external graph's facts and passages."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def _finish(flow: Flow[ParsedReply], reply: str) -> ParsedReply:
 
 
 def _split_prompt(prompt: str) -> list[list[str]]:
-    """The lines of the prompt, cut at its fences: what stands before, between and behind them."""
+    """Split a prompt at its fences into the lines before, between and behind them."""
     parts: list[list[str]] = [[]]
     for line in prompt.splitlines():
         if line.strip() == "#####":
@@ -595,7 +595,7 @@ def test_a_huge_reply_is_read_in_no_time() -> None:
 
 
 def test_all_objects_are_looked_into_or_the_reply_is_refused() -> None:
-    """A forged query is not taken because there was no time for the model's own."""
+    """A reply with more objects than are examined is refused: a forged query could stand before the model's own."""
     assert parse_query("{} " * 5_000 + '{"query": "Who?"}') == "Who?"
     assert parse_query("{ " * 49 + '{"query": "Who?"}') == "Who?"
     with pytest.raises(ReplyError, match="no query can be read"):

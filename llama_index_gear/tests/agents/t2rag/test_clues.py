@@ -1,4 +1,4 @@
-"""Clues and their unknowns: states, values, statements put where they belong."""
+"""Clues and their unknowns: states, values, and statements assigned to clues."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def make_clues(*texts: str) -> Clues:
 
 
 def make_statements(*texts: str) -> list[Statement]:
-    """Statements, "2: subject | predicate | object" with the number of a clue, or without."""
+    """Parse "2: subject | predicate | object", with the number of a clue or without, into statements."""
     found = []
     for text in texts:
         number, _, rest = text.partition(": ")
@@ -217,7 +217,7 @@ def test_the_first_word_stands() -> None:
 
 
 def test_two_statements_that_meet_in_one_value() -> None:
-    """Who directed Gift and married Bess: the second clue is answered by the value that the first gave it."""
+    """The value that the first statement gives an unknown answers the second clue too."""
     known = make_clues("Gift | directed by | ?who", "Bess | married | ?who")
     learnt = apply_statements(
         known, make_statements("1: Gift | directed by | Curtiz", "2: Bess | married | Curtiz"), 1, 32

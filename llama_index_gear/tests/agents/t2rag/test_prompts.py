@@ -1,4 +1,4 @@
-"""What T²RAG's model says, good and bad: questions taken apart, clues resolved."""
+"""T²RAG's parsers on good and bad replies: questions decomposed, clues resolved."""
 
 from __future__ import annotations
 
