@@ -1,4 +1,4 @@
-"""The plan of the house: which folder may know which, and what the front door shows."""
+"""The plan of the house: the imports that each folder may have, and the public names."""
 
 import ast
 import inspect
@@ -35,18 +35,18 @@ ENTRY = PACKAGE / "__init__.py"
 
 
 def _get_name(path: Path) -> str:
-    """A module's name, without that of the package."""
+    """Return a module's name, without that of the package."""
     return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
 
 
 def _get_folder(name: str) -> str:
-    """The folder at the top that a module stands in; "" for what stands beside the folders."""
+    """Return the top-level folder of a module; "" for one that stands beside the folders."""
     first = name.split(".")[0]
     return first if (PACKAGE / first).is_dir() else ""
 
 
 def _find_imports(path: Path) -> set[str]:
-    """Every module that a file imports, wherever in it; a name imported from the package counts as a module of it."""
+    """Return every module that a file imports, at any depth; a name imported from the package counts as a module."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -59,7 +59,7 @@ def _find_imports(path: Path) -> set[str]:
 
 
 def _find_own_imports(path: Path) -> set[str]:
-    """The modules of this package that a module imports."""
+    """Return the modules of this package that a module imports."""
     prefix = "llama_index_gear."
     return {name.removeprefix(prefix) for name in _find_imports(path) if name.startswith(prefix)}
 
@@ -89,7 +89,7 @@ def test_no_import_goes_round() -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=_get_name)
 def test_a_flow_is_named_as_one_and_asks_by_name(path: Path) -> None:
-    """Where flows are made of requests; `flow` itself makes them of one, of a batch, and of another flow."""
+    """A flow's name ends in `_flow`, and it asks a single request by `ask`; only the module `flow` yields otherwise."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.FunctionDef) and node.returns is not None and _get_name(path) != "flow":
             assert node.name.endswith("_flow") == ast.unparse(node.returns).startswith("Flow["), node.name

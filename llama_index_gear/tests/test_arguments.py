@@ -1,4 +1,4 @@
-"""Numbers and vectors outside their range are refused at once, by name, with what is allowed."""
+"""Numbers and vectors outside their range are refused at once, by name, with the allowed range."""
 
 from __future__ import annotations
 
@@ -294,7 +294,7 @@ async def test_a_query_s_embedding_that_is_none_is_refused(
 
 
 class Broken(WordEmbedding):
-    """A model that gives what is no vector."""
+    """An embedding model that returns no valid vector."""
 
     answer: Any = None
 

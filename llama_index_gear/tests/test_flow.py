@@ -42,7 +42,7 @@ def _double(number: int) -> int:
 
 
 def _flow(batches: Sequence[Sequence[int]], log: list[Any]) -> Numbers[int]:
-    """Asks batch after batch, notes all that happens to it, returns the sum of the answers."""
+    """Ask batch after batch, note all that happens, and return the sum of the answers."""
     total = 0
     try:
         for batch in batches:
@@ -175,7 +175,7 @@ def test_what_fails_is_raised_where_it_was_asked_for(drive: Drive) -> None:
 
 @pytest.mark.parametrize("is_running", [False, True], ids=["no loop", "inside a loop"])
 def test_an_error_comes_out_of_a_coroutine_as_it_is(is_running: bool) -> None:
-    """LlamaIndex's runner takes a RuntimeError for its own, and runs the coroutine again."""
+    """A RuntimeError comes out unchanged and the coroutine runs once; LlamaIndex's runner would run it again."""
     calls: list[int] = []
 
     async def fail() -> None:
@@ -205,7 +205,7 @@ def test_a_flow_that_a_traceback_holds_is_closed_with_its_relay(ends: str) -> No
 
 
 async def test_a_batch_is_answered_concurrently() -> None:
-    """Each waits for the other to have started: answered one after the other, they would wait for ever."""
+    """Each answer waits for the start of the others, so that one by one they would wait for ever."""
     started = {1: asyncio.Event(), 2: asyncio.Event()}
 
     async def answer(number: int) -> int:

@@ -62,7 +62,7 @@ LOOKS = {"RESUME", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD", "CALL
 
 @cache
 def _find_handlers(code: CodeType) -> dict[int, int | None]:
-    """Where an exception of each instruction is handled."""
+    """Return the offset of the exception handler of each instruction."""
     bytecode = dis.Bytecode(code)
     entries: list[Any] = bytecode.exception_entries  # type: ignore[attr-defined]
     return {
@@ -72,7 +72,7 @@ def _find_handlers(code: CodeType) -> dict[int, int | None]:
 
 
 def _has_looked(code: CodeType, last: int | None, now: int) -> bool:
-    """Whether the interpreter has looked for signals between two instructions, on behalf of both."""
+    """Return True if the interpreter has looked for signals between two instructions, on behalf of both."""
     if last is None or dis.opname[code.co_code[last]] not in LOOKS:
         return False
     return _find_handlers(code)[last] == _find_handlers(code)[now]
@@ -94,7 +94,7 @@ class Interrupts:
         self._before: dict[FrameType, int] = {}  # where a frame was last
 
     def trace(self, frame: FrameType, event: str, argument: object) -> Any:
-        """Trace function of `sys.settrace`: the first interrupt."""
+        """Trace function of `sys.settrace`: raises the first interrupt."""
         if not self._watches(frame):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
@@ -122,7 +122,7 @@ class Interrupts:
         return self._step
 
     def profile(self, frame: FrameType, event: str, argument: object) -> None:
-        """Trace function of `sys.setprofile`, which lives on when the other one has raised: the second interrupt."""
+        """Trace function of `sys.setprofile`, which outlives the other one's exception: raises the second interrupt."""
         if self.raised != 1 or not self._watches(frame):
             return
         if event == "c_return" or (event == "call" and not frame.f_code.co_flags & inspect.CO_GENERATOR):
@@ -160,7 +160,7 @@ pytestmark = [
 
 
 def _make_batch(folder: Path) -> Any:
-    """A batch that is never sent; the newest OpenAI client does not import beside the oldest core."""
+    """Return a batch that is never sent; the newest OpenAI client does not import beside the oldest core."""
     client = pytest.importorskip("llama_index.llms.openai", exc_type=ImportError)
     from llama_index_gear.extraction.openai_batch import OpenAIBatch
 
@@ -168,7 +168,7 @@ def _make_batch(folder: Path) -> Any:
 
 
 def _run_in_thread(work: Callable[[], Result]) -> Result:
-    """The result of work in another thread that ends: for what stays claimed or locked it would wait for ever."""
+    """Return the result of work in another thread: if something stays claimed or locked, that times out."""
     future: Future[Result] = Future()
 
     def do() -> None:
@@ -182,13 +182,13 @@ def _run_in_thread(work: Callable[[], Result]) -> Result:
 
 
 class Stores(NamedTuple):
-    """Two stores of one client, which write the same passage of two collections."""
+    """Two stores of one client, which write the same passage into two collections."""
 
     one: GeARVectorStore
     other: GeARVectorStore
 
     def written(self) -> Stores:
-        """Both, written by another thread, which nothing that is claimed keeps waiting, and whole."""
+        """Return both stores, written by another thread, which no claim keeps waiting, and whole."""
         _run_in_thread(lambda: [store.add(_make_nodes(1)) for store in self])
         assert all(store.check().ok and store.get_nodes()[0].get_content() == "Ann 1" for store in self)
         return self
@@ -258,7 +258,7 @@ def test_a_second_interrupt_while_the_first_is_dealt_with_leaves_no_claim_either
 
 @pytest.mark.parametrize("name", WRITES)
 def test_an_async_write_that_is_interrupted_claims_nothing(stores: Stores, name: str) -> None:
-    """By what Python raises at the second Ctrl-C of an event loop, wherever that is."""
+    """The exception of an event loop's second Ctrl-C leaves no claim, wherever it is raised."""
     _, write = WRITES[name]
     for moment in itertools.count(1, 5):
         with interrupt_block(moment) as interrupts:
@@ -285,7 +285,7 @@ def test_who_is_interrupted_while_it_waits_is_in_nobodys_way(stores: Stores) -> 
 
 
 class Interrupting(BaseModel):
-    """Metadata that is interrupted while pydantic writes it down."""
+    """Metadata whose serialization by pydantic is interrupted."""
 
     @model_serializer
     def write(self) -> dict[str, str]:
@@ -320,7 +320,7 @@ def test_a_flow_among_those_of_two_stores_is_closed_with_these() -> None:
 
 
 class Held(QdrantClient):
-    """An engine whose first write of passages ends when it is let."""
+    """An engine whose first write of passages ends when it is allowed to."""
 
     def __init__(self) -> None:
         super().__init__(":memory:")
@@ -337,7 +337,7 @@ class Held(QdrantClient):
 
 @pytest.mark.parametrize("how", ["one after the other", "at once", "with all that runs on its event loop"])
 async def test_a_write_that_is_cancelled_twice_is_waited_for(how: str) -> None:
-    """As two Ctrl-C cancel it, and the end of an event loop."""
+    """A write cancelled twice, as by two Ctrl-C or the end of an event loop, is waited for."""
     client = Held()
     store = GeARVectorStore(client=client, collection_name="one", embed_model=SMALL)
     writing = asyncio.create_task(store.async_add(_make_nodes(1)))
@@ -361,7 +361,7 @@ async def test_a_write_that_is_cancelled_twice_is_waited_for(how: str) -> None:
 
 
 def test_a_batch_that_is_interrupted_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also while somebody looks at the interrupt, as a prompt of Python does until the next one."""
+    """The lock is free even while something holds the interrupt, as Python's prompt does until the next one."""
     batch = _make_batch(tmp_path)
     monkeypatch.setattr("llama_index_gear.extraction.openai_batch._LOCK_TIMEOUT", 0.0)
     for name, call in (
@@ -398,7 +398,7 @@ def test_a_question_that_is_interrupted_leaves_its_trace_to_no_other() -> None:
 
 
 def test_what_an_interrupted_call_would_have_cost_is_not_set_aside() -> None:
-    """Otherwise less and less may be spent."""
+    """An interrupted call frees the cost reserved for it; otherwise less and less could be spent."""
     node = passage("p", "Ann knows Bob.", embed_model=SMALL)
     for moment in itertools.count(1):
         extractor = GeARTripleExtractor(ScriptedLLM(['[["Ann", "knows", "Bob"]]']), price=(1.0, 1.0), max_cost=1.0)
@@ -413,7 +413,7 @@ def test_what_an_interrupted_call_would_have_cost_is_not_set_aside() -> None:
 
 @pytest.fixture
 def main_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """That of the main thread, as a program has it that has called `asyncio.run` not yet."""
+    """The main thread's event loop, in a program that has not yet called `asyncio.run`."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     yield loop
@@ -424,7 +424,7 @@ def main_loop() -> Iterator[asyncio.AbstractEventLoop]:
 @pytest.mark.usefixtures("main_loop")
 @pytest.mark.parametrize("again", [False, True], ids=["once", "and again while it ends"])
 def test_what_an_interrupted_sync_call_had_begun_does_not_go_on_in_the_next(again: bool) -> None:
-    """The event loop stays, for clients whose connections belong to it: what is left on it would run on."""
+    """No task is left on the event loop, which stays for clients whose connections belong to it."""
     log: list[str] = []
     tasks: list[Any] = []
 
@@ -476,7 +476,7 @@ def test_an_interrupted_sync_call_without_an_event_loop_leaves_none() -> None:
 
 
 def _run_in_child(work: Callable[[], object]) -> int:
-    """How a forked child ends that does this: 0, if well; it is killed if it waits for ever."""
+    """Run the work in a forked child and return its exit status: 0 if well; it is killed if it waits for ever."""
     child = os.fork()
     if child == 0:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -492,7 +492,7 @@ def _run_in_child(work: Callable[[], object]) -> int:
 
 @pytest.fixture
 def parent() -> Any:
-    """Another thread, that does something and holds it until the test ends."""
+    """A function that does something in another thread and holds it until the test ends."""
     over, held = threading.Event(), threading.Semaphore(0)
 
     def hold(*locks: Any) -> None:

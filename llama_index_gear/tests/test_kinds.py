@@ -1,6 +1,6 @@
-"""Every argument of every public call that stores, extracts or loads, with values of the wrong kind: refused by name.
+"""Every argument of every public call that stores, extracts or loads refuses values of the wrong kind by name.
 
-What comes out is a `GeARError` (or pydantic's own, of a component's field); nothing is written.
+The error is a `GeARError` (or pydantic's own, for a component's field); nothing is written.
 """
 
 from __future__ import annotations

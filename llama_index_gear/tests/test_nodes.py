@@ -262,7 +262,7 @@ def test_llamaindex_builds_a_property_graph_of_it() -> None:
 
 
 def test_a_user_s_own_nodes_and_parents_stay() -> None:
-    """`nodes` and `PARENT` are common words: only what is LlamaIndex's own is taken for it."""
+    """`nodes` and `PARENT` are common words: only LlamaIndex's own values are converted."""
     user_nodes = [{"name": "server-1", "ip": "1"}]
     kept = attach_triples(TextNode(text="x", metadata={"nodes": user_nodes}), [Triple("a", "b", "c")])
     assert kept.metadata["nodes"] == user_nodes

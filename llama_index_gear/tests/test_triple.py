@@ -27,7 +27,7 @@ def test_entity_key_is_idempotent_and_never_empty(mention: str) -> None:
 
 
 def test_entity_key_is_idempotent_for_every_character() -> None:
-    """Every character of the Basic Multilingual Plane that Unicode would change, alone and behind a letter."""
+    """Every character of the Basic Multilingual Plane that Unicode changes keeps its key, alone and after a letter."""
     for character in map(chr, range(0x10000)):
         if unicodedata.normalize("NFKC", character.casefold()) != character:
             for mention in (character, f"o{character}"):

@@ -1,4 +1,4 @@
-"""JSON in what a model wrote: what is found, what is not, and how much is done for it."""
+"""JSON in a model's reply: objects found, objects refused, and the work that this takes."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ NASTY = {
 
 
 def count_steps(parse: Callable[[str], Any], reply: str) -> tuple[int, int]:
-    """How often anything is called while a reply is parsed, and how many JSON objects are made."""
+    """Count the function calls during the parsing of a reply, and the JSON objects that are made."""
     calls = made = 0
 
     def count(frame: Any, event: str, _: Any) -> None:

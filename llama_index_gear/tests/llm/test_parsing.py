@@ -212,7 +212,7 @@ def test_json_of_any_triples_comes_back(triples: list[Triple], escaped: bool, in
 
 @given(st.lists(SIMPLE, min_size=2, max_size=5, unique=True), st.data())
 def test_a_cut_loses_nothing_that_was_whole(triples: list[Triple], data: st.DataObject) -> None:
-    """Wherever a reply is cut, the triples whose closing bracket is there are read, and no other is made up."""
+    """Wherever a reply is cut, all triples with a closing bracket are read, and no other is made up."""
     dumped = json.dumps({"named_entities": ["x", "y", "z"], "triples": list(map(_list_slots, triples))})
     ends = [dumped.index(json.dumps(_list_slots(triple))) + len(json.dumps(_list_slots(triple))) for triple in triples]
     cut = data.draw(st.integers(ends[0], len(dumped)))
@@ -221,7 +221,7 @@ def test_a_cut_loses_nothing_that_was_whole(triples: list[Triple], data: st.Data
 
 
 def test_a_fact_longer_than_any_honest_one_is_none() -> None:
-    """It would become a question to the index."""
+    """An overlong fact is dropped, because it would become a query to the index."""
     reply = json.dumps({"triples": [["a", "b", "c" * 9_990], ["a", "b", "c" * 10_000], ["d", "e", "f"]]})
     parsed = parse_triples(reply)
     assert [len(triple.object) for triple in parsed.triples] == [9_990, 1] and parsed.malformed == 1

@@ -108,7 +108,7 @@ async def ask_with_trace(mode: Mode, engine: GeARQueryEngine, question: str = QU
 
 
 async def join_pieces(response: Any) -> str:
-    """What a response says, streamed or not, in the pieces that it came in, joined by "|"."""
+    """Return a response's text, streamed or not: the pieces that it came in, joined by "|"."""
     if isinstance(response, AsyncStreamingResponse):
         return "|".join([piece async for piece in response.async_response_gen()])
     if isinstance(response, StreamingResponse):
@@ -121,12 +121,12 @@ def list_ids(found: Sequence[NodeWithScore]) -> list[str]:
 
 
 def select_search_metadata(response: Any) -> dict[str, Any]:
-    """What the response's metadata says of the search, but for what it cost in tokens and time."""
+    """Return the response's metadata about the search, without its tokens and times."""
     return {key: response.metadata[key] for key in COMPACT}
 
 
 def format_shown(found: Sequence[NodeWithScore]) -> str:
-    """Passages as our own answer prompt shows them."""
+    """Format passages as our own answer prompt shows them."""
     texts = [PASSAGES[name][0].replace("#####", "####") for name in list_ids(found)]
     return "\n\n".join(f"[{number}] {text}" for number, text in enumerate(texts, start=1))
 
@@ -317,7 +317,7 @@ async def test_a_streaming_synthesizer_of_one_s_own(store: GeARVectorStore, mode
 
 
 class OnlyEvenRanks(BaseNodePostprocessor):
-    """Every second passage; says which way it was called."""
+    """A postprocessor that keeps every second passage and records which of its methods was called."""
 
     ways: list[str] = []
 
@@ -472,7 +472,7 @@ async def test_instrumentation_and_callbacks_see_one_query(store: GeARVectorStor
 
 
 def make_thoughtful_llm(answer: str) -> ScriptedLLM:
-    """Finds the answer after one step about Ann, after two about others."""
+    """Return a model that finds the answer after one step about Ann, and after two about others."""
 
     def reply_to(prompt: str) -> str:
         if "Give the answer alone" in prompt:

@@ -92,7 +92,7 @@ def list_ids(found: list[NodeWithScore]) -> list[str]:
 
 
 async def retrieve_both_ways(retriever: BaseRetriever, question: str | QueryBundle = QUESTION) -> list[NodeWithScore]:
-    """The result of a retriever, after checking that sync and async agree on it to the last digit."""
+    """Return a retriever's result, after checking that sync and async agree on it to the last digit."""
     found = retriever.retrieve(question)
     awaited = await retriever.aretrieve(question)
     assert [(node.node.node_id, node.score, node.node.metadata) for node in found] == [
@@ -229,7 +229,7 @@ def test_prompts_are_visible_and_replaceable(store: GeARVectorStore) -> None:
 
 
 async def test_pagerank_is_a_third_list(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
-    """It reaches passages over as many triples as it takes, and counts like the other two."""
+    """PageRank reaches passages over any number of triples, and its list counts like the other two."""
     base = RankBM25Retriever(make_nodes(embed_model)[:1], similarity_top_k=1)
     found = await retrieve_both_ways(
         NaiveGERetriever(store, base, beam_search=BeamSearch(beam_length=1), rrf_k=7, pagerank=LocalPageRank())
@@ -287,7 +287,7 @@ def test_without_a_reader_a_triple_counts_as_it_resembles_the_question(
 
 
 async def test_a_filter_binds_pagerank(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
-    """What is beyond a forbidden passage's triple isn't reached."""
+    """PageRank does not reach what lies beyond a forbidden passage's triple."""
     base = RankBM25Retriever(make_nodes(embed_model)[:1], similarity_top_k=1)
     only = MetadataFilters(filters=[MetadataFilter(key="group", operator=FilterOperator.NE, value="dell")])
     for filters, expected in ((None, {"stephen", "dell", "tech"}), (only, {"stephen"})):
@@ -297,7 +297,7 @@ async def test_a_filter_binds_pagerank(store: GeARVectorStore, embed_model: Word
 
 
 async def test_pagerank_everywhere(store: GeARVectorStore, embed_model: WordEmbedding, tmp_path: Path) -> None:
-    """The postprocessor and the agent take it too; a graph of its own doesn't."""
+    """The postprocessor and the agent take PageRank too; an external graph refuses it."""
     base = RankBM25Retriever(make_nodes(embed_model)[:1], similarity_top_k=1)
     search = DiverseTripleBeamSearch(store, pagerank=LocalPageRank())
     expected = NaiveGERetriever(store, base, pagerank=LocalPageRank()).retrieve(QUESTION)
@@ -397,7 +397,7 @@ async def test_passages_without_triples_are_just_the_base(tmp_path: Path, embed_
 
 
 def test_a_dangling_triple_is_left_out(store: GeARVectorStore) -> None:
-    """What a crash between the writes of a triple and of its passage leaves behind misleads nobody."""
+    """A triple whose passage a crash left unwritten takes no rank."""
     from qdrant_client.http import models
 
     (point,), _ = store.client.scroll(
@@ -428,14 +428,14 @@ def test_the_caller_s_bundle_and_nodes_stay_as_they_are(store: GeARVectorStore, 
 
 
 class ThinkingLLM(ScriptedLLM):
-    """One that thinks in a thread when it is awaited, as a client waits for its server."""
+    """A model that works in a thread while it is awaited, as a client waits for its server."""
 
     async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         return await asyncio.to_thread(self.complete, prompt, formatted)
 
 
 async def test_the_event_loop_runs_on(store: GeARVectorStore) -> None:
-    """A reader and a scorer that take their time do so in other threads."""
+    """A reader and a scorer that take their time run in other threads."""
     threads: list[int] = []
 
     def score_slowly(question: str, texts: Any) -> list[float]:
@@ -488,7 +488,7 @@ async def test_in_a_fusion(store: GeARVectorStore, embed_model: WordEmbedding, m
 
 
 def test_a_fusion_knows_a_passage_again(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
-    """Found by two retrievers, or for two questions, by two chains: one passage, its shares summed."""
+    """A passage found by two retrievers, or for two questions by two chains, is one passage with summed shares."""
     index = VectorStoreIndex.from_vector_store(store, embed_model=embed_model)
     base = index.as_retriever(similarity_top_k=7)
     parts = [make_retriever(store), base]
@@ -507,7 +507,7 @@ def test_a_fusion_knows_a_passage_again(store: GeARVectorStore, embed_model: Wor
 
 
 async def test_what_a_query_transform_wrote_is_what_is_embedded(store: GeARVectorStore) -> None:
-    """HyDE and its like put texts in `custom_embedding_strs`; their mean is the question's embedding."""
+    """The question's embedding is the mean of `custom_embedding_strs`, which HyDE and its like fill."""
     retriever = NaiveGERetriever(store, vector_store_query_mode=VectorStoreQueryMode.DEFAULT, similarity_top_k=1)
     cheese = QueryBundle(QUESTION, custom_embedding_strs=["Cheese is made of milk", "cheese milk"])
     assert list_ids(await retrieve_both_ways(retriever, cheese)) == ["noise-4"]
@@ -515,7 +515,7 @@ async def test_what_a_query_transform_wrote_is_what_is_embedded(store: GeARVecto
 
 
 async def test_a_foreign_base_embeds_the_question_itself(store: GeARVectorStore) -> None:
-    """It may have another embedding model; an embedding that the caller gave goes through."""
+    """A foreign base gets no embedding of ours, since its model may differ; the caller's own embedding is passed on."""
     seen: list[QueryBundle] = []
 
     class Foreign(BaseRetriever):
@@ -569,7 +569,7 @@ def test_a_native_filter_binds_through_an_index(store: GeARVectorStore, embed_mo
 
 
 def test_a_postprocessor_has_filters_of_its_own(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
-    """It doesn't see those of the engine before it; given the same ones, nothing forbidden comes in."""
+    """The postprocessor does not see the engine's filters; given the same ones, it adds nothing forbidden."""
     index = VectorStoreIndex.from_vector_store(store, embed_model=embed_model)
     only = MetadataFilters(filters=[MetadataFilter(key="group", value="stephen")])
 
@@ -628,7 +628,7 @@ def test_a_postprocessor_s_arguments_are_its_walk_s(store: GeARVectorStore) -> N
 
 
 def test_bm25_in_memory_finds_words_in_the_smallest_corpus() -> None:
-    """Okapi's inverse document frequency is 0 or less there."""
+    """A corpus so small that Okapi's inverse document frequency is 0 or less is searched all the same."""
     two = [TextNode(id_="a", text="alpha beta"), TextNode(id_="b", text="gamma delta")]
     assert list_ids(RankBM25Retriever(two).retrieve("alpha")) == ["a"]
     assert list_ids(RankBM25Retriever(two[:1]).retrieve("alpha")) == ["a"]

@@ -101,7 +101,7 @@ def test_settings_can_be_read_back_from_every_retriever(store: GeARVectorStore, 
 
 
 def test_a_setting_that_was_read_cannot_be_written(store: GeARVectorStore) -> None:
-    """To write it would change nothing: the flow was made with what it was."""
+    """A setting is read-only: the flow was made with its value, so a new one would change nothing."""
     retriever = NaiveGERetriever(store)
     with pytest.raises(AttributeError):
         retriever.similarity_top_k = 5  # type: ignore[misc]
@@ -124,7 +124,7 @@ def test_an_engine_takes_what_it_and_its_retriever_take(store: GeARVectorStore) 
 async def test_gear_s_agent_walks_a_graph_that_exists(
     store: GeARVectorStore, graph: ExternalTripleStore, is_async: bool
 ) -> None:
-    """The graph's triples lead to passages that state none of them; each noted fact is linked through them too."""
+    """The graph leads to passages that state none of its triples, and noted facts are linked through it too."""
     llm = ScriptedLLM([write_facts(("Gift", "directed by", "Curtiz"), ("Dog", "chases", "Cat"))])
     base = RankBM25Retriever([TextNode(id_="tea", text="Gift of tea")])
     retriever = GeARRetriever(store, base, llm=llm, graph=graph, calls="single")
@@ -161,7 +161,7 @@ def test_a_missing_graph_is_found_out_before_the_model_is_asked(store: GeARVecto
 
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_a_failure_at_the_end_leaves_what_the_steps_found(store: GeARVectorStore, is_async: bool) -> None:
-    """Linking the gist searches again. What ends it is named; the passages of the steps are the result."""
+    """If linking the gist fails, the trace names the failure and the steps' passages are the result."""
 
     class Failing(BaseRetriever):
         calls = 0
@@ -182,7 +182,7 @@ async def test_a_failure_at_the_end_leaves_what_the_steps_found(store: GeARVecto
 
 
 def test_an_error_of_our_own_at_the_end_is_raised(store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is no request's failure, and must not pass for one."""
+    """An error that is no request's failure does not pass for one."""
 
     def raise_bug(*arguments: Any) -> Any:
         raise ZeroDivisionError("a bug")
@@ -195,7 +195,7 @@ def test_an_error_of_our_own_at_the_end_is_raised(store: GeARVectorStore, monkey
 
 
 def test_a_fact_is_linked_to_as_many_passages_as_filters_admit(store: GeARVectorStore) -> None:
-    """Those that they exclude take nobody's place."""
+    """Passages that the filters exclude take no place of a fact's passages."""
     base = RankBM25Retriever(
         [TextNode(id_=f"out-{n}", text="Gift directed by Curtiz") for n in range(3)]
         + [TextNode(id_="tea", text="Gift of tea from the gardens of Assam")]

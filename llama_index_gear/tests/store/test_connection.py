@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Api key is used with an insecure
 
 
 class Server(ThreadingHTTPServer):
-    """Answers that a collection is not there, to those who know the key; notes every request's path and agent."""
+    """A server on which no collection exists for those who know the key; it notes each request's path and agent."""
 
     daemon_threads = True
 

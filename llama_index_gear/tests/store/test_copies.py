@@ -1,4 +1,4 @@
-"""Stores, and what holds one, refuse to be pickled and copied deeply, and go on working afterwards."""
+"""Stores and their holders refuse to be pickled or copied deeply, and go on working afterwards."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""kill -9 while a store is being written: what is there is whole, and repeating the call mends the rest.
+"""kill -9 during a store's writes: all that is there is whole, and repeating the call mends the rest.
 
-The call runs in a process of its own, whose client asks before each write; so a kill meets the call at the write that
-was drawn for it, however slow the machine is: before it, or a drawn time after it began, in it or in what follows.
+The call runs in a process of its own, whose client asks before each write. So a kill meets the call at the drawn
+write, on slow machines too: before it, or a drawn time after it began, in it or in what follows.
 """
 
 import multiprocessing
@@ -38,7 +38,7 @@ PROCESSES.set_forkserver_preload(
 
 
 class AskingClient(EdgeClient):
-    """The embedded engine, that asks before it writes."""
+    """An embedded engine that asks before each write."""
 
     def __init__(self, path: Path, ask: Callable[[], object]) -> None:
         super().__init__(path)
@@ -58,7 +58,7 @@ class AskingClient(EdgeClient):
 
 
 def ingest(store: GeARVectorStore, version: int = 1) -> None:
-    """All passages of a version, few at a time, so that there are many moments to die."""
+    """Add all passages of a version, few at a time, so that there are many moments to die."""
     nodes = []
     for n in range(PASSAGES):
         facts = [
@@ -73,7 +73,7 @@ def ingest(store: GeARVectorStore, version: int = 1) -> None:
 
 
 def delete(store: GeARVectorStore) -> None:
-    """Documents one by one, then nodes by a filter."""
+    """Delete documents one by one, then nodes by a filter."""
     for number in range(DOCUMENTS // 2):
         store.delete(f"d{number}")
     store.delete_nodes(["p3", "p4", "p5"])
@@ -81,7 +81,7 @@ def delete(store: GeARVectorStore) -> None:
 
 
 def run_pipeline(store: GeARVectorStore, documents: Path, versions: dict[str, str]) -> None:
-    """An ingestion pipeline with a document store that is kept beside the store and written when the run is over."""
+    """Run an ingestion pipeline whose document store is kept beside the store and written at the end of the run."""
     kept = SimpleDocumentStore.from_persist_path(str(documents)) if documents.exists() else SimpleDocumentStore()
     pipeline = IngestionPipeline(
         transformations=[
@@ -105,12 +105,12 @@ def run_pipeline(store: GeARVectorStore, documents: Path, versions: dict[str, st
 
 
 def run_first(store: GeARVectorStore, documents: Path) -> None:
-    """Six documents of three passages each."""
+    """Ingest six documents of three passages each."""
     run_pipeline(store, documents, dict.fromkeys("abcdef", "one"))
 
 
 def run_second(store: GeARVectorStore, documents: Path) -> None:
-    """Two documents are as they were, two have changed, two are gone, two are new."""
+    """Ingest again: two documents are unchanged, two have changed, two are gone, two are new."""
     run_pipeline(store, documents, {**dict.fromkeys("ab", "one"), **dict.fromkeys("cdgh", "two")})
 
 
@@ -126,7 +126,7 @@ BEFORE = {"update": "ingest", "delete": "ingest", "clear": "ingest", "pipeline a
 
 
 def perform(folder: Path, call: str, ask: Callable[[], object]) -> None:
-    """The call that is killed."""
+    """Perform the call that is killed."""
     store = GeARVectorStore(client=AskingClient(folder, ask), embed_model=SMALL, batch_size=4)
     CALLS[call](store, folder.with_suffix(".json"))
     store.close()
@@ -158,7 +158,7 @@ def kill(folder: Path, call: str, write: int, wait: float | None) -> None:
 
 
 def read_checked(folder: Path) -> Contents:
-    """What the store holds, after a check that each passage that is there has all its triples."""
+    """Return the store's contents, after checking that each passage has all its triples."""
     store = GeARVectorStore.from_path(folder, embed_model=SMALL)
     held = contents(store)
     for node in store.get_nodes():

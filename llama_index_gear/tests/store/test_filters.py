@@ -1,4 +1,4 @@
-"""Filters mean what they say: of odd keys and numbers, through every door, in both engines; none lets all be deleted.
+"""Filters hold for odd keys and numbers, in every method, in both engines; a filter that says nothing deletes nothing.
 
 `holds` is the meaning of a filter in plain Python. `GEAR_FILTER_CALLS` says how many calls are drawn of it.
 """
@@ -72,7 +72,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..
 
 
 def make_stone(node_id: str, metadata: dict[str, Any]) -> BaseNode:
-    """A passage that every question about stones finds, with a triple that everything about the Hub finds."""
+    """Return a passage that every question about stones finds, with a triple that all questions about the Hub find."""
     node = passage(node_id, "stone", [(node_id, "is", "Hub")], metadata=metadata)
     node.excluded_embed_metadata_keys += metadata
     return node
@@ -82,7 +82,7 @@ def make_stone(node_id: str, metadata: dict[str, Any]) -> BaseNode:
 
 
 def split_path(key: str) -> list[str | int | None] | None:
-    """A nested path as names, positions and None (every element); None if the key is no path."""
+    """Split a nested path into names, positions and None (every element); return None if the key is no path."""
     steps: list[str | int | None] = []
     for part in key.split("."):
         name, *brackets = part.split("[")
@@ -111,7 +111,7 @@ def select_values(value: Any, steps: list[str | int | None]) -> list[Any]:
 
 
 def read_values(key: str, metadata: dict[str, Any]) -> list[list[Any]]:
-    """The values under the key's very name, and those at its nested path."""
+    """Return the values under the literal key, and those at its nested path."""
     literal, steps = [metadata[key]] if key in metadata else [], split_path(key)
     return [literal] if steps in (None, [key]) else [literal, select_values(metadata, steps or [])]
 
@@ -143,7 +143,7 @@ def is_among(wants: list[Any], some: list[Any]) -> bool:
 
 
 def is_outside(wants: list[Any], values: list[Any]) -> bool:
-    """Some value is none of those that are wanted; of floats, none is."""
+    """Return True if some value is none of the wanted ones; if floats are wanted, no value may be a wanted one."""
     if any(isinstance(want, float) for want in wants):
         return not is_empty(values) and not is_among(wants, flatten_elements(values))
     return any(element is not None and not is_among(wants, [element]) for element in flatten_elements(values))
@@ -160,7 +160,7 @@ def has_number(wanted: float, values: list[Any], how: Callable[[Any, Any], bool]
 
 
 def passes(operator: FilterOperator, wanted: Any, values: list[Any]) -> bool:
-    """What an operator asks of the values under one reading of a key."""
+    """Return True if the values under one reading of a key satisfy an operator."""
     wants = wanted.split(",") if isinstance(wanted, str) and operator in (O.IN, O.NIN) else wanted
     wants = wants if isinstance(wants, list) else [wants]
     arrays = [value for value in values if isinstance(value, list)]
@@ -279,7 +279,7 @@ QUESTIONS: list[tuple[FilterOperator, Any]] = [
 
 
 def put(value: Any, steps: list[str | int | None]) -> Any:
-    """A value at a nested path."""
+    """Wrap a value at a nested path."""
     if not steps:
         return value
     inner = put(value, steps[1:])
@@ -613,24 +613,24 @@ FIELDS = ["kind", "year", "a", "a.b", "a.b.c", "br", "br[0]", "objs", "page labe
 PATHS = ["a.x", "a.b.x", "br[]", "br[1]", "objs[].x", "objs[0].x", "objs[].a.b", "page label.x", "none"]
 
 
-def drawn_value(rng: random.Random, depth: int = 0) -> Any:
+def draw_value(rng: random.Random, depth: int = 0) -> Any:
     kind = rng.random()
     if kind < 0.5 or depth > 2:
         return rng.choice(LEAVES)
     if kind < 0.7:
         return [rng.choice(LEAVES) for _ in range(rng.randrange(4))]
     if kind < 0.85:
-        return {rng.choice(["a", "b", "c", "x", "b.c"]): drawn_value(rng, depth + 1) for _ in range(rng.randrange(3))}
-    return [{rng.choice("ax"): drawn_value(rng, 3)} for _ in range(rng.randrange(3))]
+        return {rng.choice(["a", "b", "c", "x", "b.c"]): draw_value(rng, depth + 1) for _ in range(rng.randrange(3))}
+    return [{rng.choice("ax"): draw_value(rng, 3)} for _ in range(rng.randrange(3))]
 
 
-def drawn_metadata(rng: random.Random, number: int | None) -> dict[str, Any]:
-    """Of a passage; every second one belongs to the one tenant, if there are tenants."""
+def draw_metadata(rng: random.Random, number: int | None) -> dict[str, Any]:
+    """Draw a passage's metadata; every second passage belongs to tenant "one", if there are tenants."""
     owner = {} if number is None else {"who": "one" if number % 2 else "other"}
-    return {**owner, **{field: drawn_value(rng) for field in FIELDS if rng.random() < 0.5}}
+    return {**owner, **{field: draw_value(rng) for field in FIELDS if rng.random() < 0.5}}
 
 
-def drawn_filter(rng: random.Random) -> MetadataFilter:
+def draw_filter(rng: random.Random) -> MetadataFilter:
     key, operator = rng.choice(FIELDS + PATHS), rng.choice(list(O))
     texts, whole, floats = ([leaf for leaf in LEAVES if type(leaf) is kind] for kind in (str, int, float))
     kind: list[Any] = rng.choice([texts, whole, floats])
@@ -646,9 +646,9 @@ def drawn_filter(rng: random.Random) -> MetadataFilter:
     return is_(key, None if operator == O.IS_EMPTY else value, operator)
 
 
-def drawn_filters(rng: random.Random, depth: int = 0) -> MetadataFilters:
+def draw_filters(rng: random.Random, depth: int = 0) -> MetadataFilters:
     some = range(rng.randrange(1, 4))
-    parts = [drawn_filters(rng, depth + 1) if depth < 3 and rng.random() < 0.3 else drawn_filter(rng) for _ in some]
+    parts = [draw_filters(rng, depth + 1) if depth < 3 and rng.random() < 0.3 else draw_filter(rng) for _ in some]
     return group_filters(rng.choice([AND, OR, NOT, None]), *parts)
 
 
@@ -656,7 +656,7 @@ def drawn_filters(rng: random.Random, depth: int = 0) -> MetadataFilters:
 def test_drawn_calls_answer_what_the_oracle_says(make: Callable[..., GeARVectorStore], tenant: str | None) -> None:
     rng = random.Random(f"{SEED} {tenant}")
     whole = make(tenant_field="who" if tenant else None)
-    nodes = {f"n{n}": make_stone(f"n{n}", drawn_metadata(rng, n if tenant else None)) for n in range(24)}
+    nodes = {f"n{n}": make_stone(f"n{n}", draw_metadata(rng, n if tenant else None)) for n in range(24)}
     whole.add(list(nodes.values()))
     visible = {node_id: node for node_id, node in nodes.items() if node.metadata.get("who") == tenant}
     store = whole.for_tenant(tenant) if tenant else whole
@@ -686,7 +686,7 @@ def test_drawn_calls_answer_what_the_oracle_says(make: Callable[..., GeARVectorS
         delete_ids,
     ]
     for call in range(CALLS):
-        filters, door = drawn_filters(rng), call % len(doors)
+        filters, door = draw_filters(rng), call % len(doors)
         wanted = {node_id for node_id, node in visible.items() if holds(filters, node.metadata)}
         sizes.add(len(wanted))
         assert doors[door](filters) == wanted, (SEED, call, door, filters)

@@ -31,13 +31,13 @@ async def atake(locks: PassageLocks, ids: set[str] | None) -> Claim:
 
 
 def wait_until_asked(locks: PassageLocks, number: int) -> None:
-    """Return when so many claims were asked for and not given back."""
+    """Return when so many claims are pending or held."""
     while len(locks._claims) < number:
         time.sleep(0)
 
 
 def has_to_wait(locks: PassageLocks, ids: set[str] | None) -> bool:
-    """Whether a claim in another thread has to wait."""
+    """Return True if a claim in another thread has to wait."""
     before = list(locks._claims.values())
     with ThreadPoolExecutor(1) as pool:
         claim = pool.submit(take, locks, ids)
@@ -112,7 +112,7 @@ async def test_a_sync_call_that_would_wait_for_its_own_event_loop_is_refused() -
 
 
 def test_who_asks_first_is_served_first() -> None:
-    """Or a delete would wait until nobody adds any more."""
+    """Claims are served in order, or a delete would wait until nobody adds any more."""
     locks = PassageLocks()
     first = take(locks, {"a"})
     order: list[str] = []
@@ -162,7 +162,7 @@ async def test_a_sync_call_does_not_wait_for_who_waits_for_its_own_event_loop() 
 
 @pytest.mark.parametrize("ids", [{"a"}, None])
 def test_what_a_closed_event_loop_has_claimed_keeps_nobody_waiting(ids: set[str] | None) -> None:
-    """As a second Ctrl-C closes it: with calls that were begun, and that something still refers to."""
+    """A claim of a closed event loop is dropped, although its call was begun and something still refers to it."""
     locks, loop = PassageLocks(), asyncio.new_event_loop()
     held = locks.claim(ids)
     loop.run_until_complete(held.aacquire())
@@ -176,7 +176,7 @@ def test_what_a_closed_event_loop_has_claimed_keeps_nobody_waiting(ids: set[str]
 
 
 def test_many_that_wait_for_one_another_are_served_in_turn() -> None:
-    """Each waits for the one before it, and none has what another has."""
+    """Each claim waits for the one before it, and no two that conflict are held at once."""
     locks, order, busy = PassageLocks(), list[int](), threading.Lock()
     first = take(locks, None)
 

@@ -1,4 +1,4 @@
-"""What goes through a whole store holds a page of it in memory, however much there is."""
+"""A pass over a whole store holds one page of it in memory, whatever the store's size."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONG = "in the beginning " * 1_200  # some 20 kB, so that texts and not names ar
 
 
 class Forgetful(ScriptedLLM):
-    """A model that states a fact of each passage, and keeps no prompt."""
+    """A model that states a fact of each passage and keeps no prompt."""
 
     def _next(self, prompt: str) -> str:
         return '{"triples": [["Ada", "was", "here"]]}'
@@ -49,9 +49,9 @@ def copy_to(store: GeARVectorStore, folder: Path) -> int:
 def test_memory_does_not_grow_with_the_corpus(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[[GeARVectorStore, Path], int]
 ) -> None:
-    """Four times the passages, about the same peak; all of them in memory would make it four times as high.
+    """Four times the passages have about the same peak; holding all of them would make it four times as high.
 
-    Of three peaks the lowest: as threads take turns, a page is now and then still held when the next one is read.
+    The lowest of three peaks counts: as threads take turns, a page is at times still held when the next one is read.
     """
     monkeypatch.setattr(Collections.page_flow, "__kwdefaults__", {"limit": PAGE, "offset": None})
     monkeypatch.setattr(extract, "_PAGE", PAGE)

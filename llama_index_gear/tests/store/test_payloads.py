@@ -1,4 +1,4 @@
-"""What goes in can be read back: by every engine, after closing and opening, or it is refused and changes nothing."""
+"""Every engine gives back what it stored, also after reopening; other values are refused and change nothing."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def open_store(folder: Path, **options: Any) -> GeARVectorStore:
 
 
 def is_same(given: Any, found: Any) -> bool:
-    """Equal, of the same kind; floats within a few units in the last place, tuples as lists."""
+    """Return True if values are equal and of one kind: floats within a few units in the last place, tuples as lists."""
     match given:
         case dict():
             return (
@@ -294,7 +294,7 @@ def test_all_that_is_written_of_a_node_is_checked_before_its_triples_are(
 
 
 def test_each_value_that_is_converted_is_checked() -> None:
-    """A converted value is gone at once, and the next one may stand where it stood."""
+    """Each converted value is checked, although it is gone at once and the next one may take its address."""
     for _ in range(100):
         with pytest.raises(ArgumentError, match="beyond 64 bits"):
             check_storable("p", {"a": {1}, "b": {2**70}})

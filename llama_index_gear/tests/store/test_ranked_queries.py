@@ -29,7 +29,7 @@ ENGINES: list[Callable[[Path], Any]] = [EdgeClient, lambda folder: QdrantClient(
 
 
 def fill_store(client: Any, seed: int) -> GeARVectorStore:
-    """A store of equal passages, some better and some worse ones, written in some order."""
+    """Return a store of equal passages, some better and some worse ones, written in a random order."""
     said = [(f"p{n}", "Ada knows Bob.", [("Ada", "knows", "Bob"), ("Bob", "knows", "Ada")]) for n in range(MANY)]
     said += [(f"good{n}", f"Ada knows Bob, Ada knows Bob {n}.", [("Ada", "knows Bob", f"x{n}")]) for n in range(3)]
     said += [(f"bad{n}", f"Ada sleeps {n}.", [("Ada", "sleeps", f"y{n}")]) for n in range(3)]
@@ -49,7 +49,7 @@ def load_graph(client: Any, seed: int) -> ExternalTripleStore:
 
 
 def ask_store(store: GeARVectorStore) -> Iterator[Any]:
-    """What a store finds, by each way of searching, cut within the tie."""
+    """Yield a store's results by each way of searching, cut within the tie."""
     for mode, top_k in itertools.product(
         (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.HYBRID), (1, 5, 7)
     ):
@@ -85,7 +85,7 @@ def test_so_it_is_in_a_graph_of_its_own(tmp_path: Path) -> None:
 
 
 class Counted:
-    """A store's client, and what it was asked."""
+    """A store's client that counts its requests."""
 
     def __init__(self, store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
         self.limits: list[list[int]] = []

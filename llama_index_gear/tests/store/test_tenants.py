@@ -1,4 +1,4 @@
-"""Filters and tenants: what they forbid reaches no result, no trace, no prompt, no log; nothing is answered without."""
+"""Filters and tenants keep forbidden passages out of results, traces, prompts and logs; no answer without a tenant."""
 
 import asyncio
 import json
@@ -86,7 +86,7 @@ def any_of(*filters: MetadataFilter | MetadataFilters) -> MetadataFilters:
 
 
 def draw_corpus(seed: int) -> list[BaseNode]:
-    """Passages that share entities, each with a mark of its own in its id, its text, a triple and an entity's name."""
+    """Draw passages that share entities; each has a mark of its own in its id, text, a triple and an entity's name."""
     rng = random.Random(seed)
     made = []
     for n in range(24):
@@ -131,7 +131,7 @@ def filters() -> st.SearchStrategy[MetadataFilters]:
 
 
 def admits(filters: MetadataFilter | MetadataFilters, metadata: dict[str, Any]) -> bool:
-    """What Qdrant is to do, in Python."""
+    """Return True if Qdrant is to admit this metadata."""
     if isinstance(filters, MetadataFilters):
         held = [admits(filter_, metadata) for filter_ in filters.filters]
         by_condition = {
@@ -160,7 +160,7 @@ def admits(filters: MetadataFilter | MetadataFilters, metadata: dict[str, Any]) 
 
 
 def ask_for_more(prompt: str) -> str:
-    """What a model says that always finds something more to look for, in what it is shown."""
+    """Reply as a model that always finds something more to look for in the prompt."""
     shown = re.findall(r"Entity \d|The mark\d\dx", prompt) or ["Hub"]
     if "Put ?name" in prompt:
         return json.dumps({"triples": [["Hub", "knows", "?one"], ["?one", "keeps", "?other"]]})
@@ -185,7 +185,7 @@ async def join_event_texts(events: AsyncIterator[Any]) -> str:
 def collect_every_way(
     store: GeARVectorStore, everything: Sequence[BaseNode], graph: ExternalTripleStore, **bound: Any
 ) -> dict[str, str]:
-    """All that leaves the store: results, traces, events, prompts, answers; of foreign bases, what they let through."""
+    """Return all that leaves the store: results, traces, events, prompts, answers; of foreign bases, what is admitted."""
     llm, pagerank = ScriptedLLM(otherwise=ask_for_more), LocalPageRank()
     foreign = RankBM25Retriever([*everything], similarity_top_k=24)
     many = {"similarity_top_k": 24, **bound}
@@ -229,7 +229,7 @@ def collect_every_way(
 
 
 def fail_every_way(store: GeARVectorStore, graph: ExternalTripleStore, filters: MetadataFilters | None = None) -> None:
-    """A model that fails after its first reply, with the prompt in its error: at DEBUG it is logged."""
+    """Ask by every way with a model that fails after its first reply; the error holds the prompt and is logged."""
     for kind, where in ((GeARRetriever, ()), (T2RAGRetriever, ()), (ExternalGeARRetriever, (graph,))):
         kind(store, *where, llm=ScriptedLLM([ask_for_more], otherwise=fail), filters=filters).retrieve(QUESTION)
     GeARTripleExtractor(ScriptedLLM(otherwise=fail), max_retries=0)(store.get_nodes(filters=filters))
@@ -251,7 +251,7 @@ def fill_store(seed: int, **options: Any) -> Iterator[tuple[GeARVectorStore, lis
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExternalTripleStore]:
-    """Of the entities that all passages share; it has no marks of its own."""
+    """A graph of the entities that all passages share; it has no marks of its own."""
     graph = ExternalTripleStore.from_path(tmp_path_factory.mktemp("graph"), embed_model=EMBED)
     graph.load(Triple(one, "knows", f"Entity {n}") for n in range(8) for one in ("Hub", f"Entity {(n + 3) % 8}"))
     yield graph
@@ -267,7 +267,7 @@ DRAWN = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, Hea
 def test_without_filters_every_way_leads_to_marks(
     graph: ExternalTripleStore, caplog: pytest.LogCaptureFixture, seed: int
 ) -> None:
-    """So that each can fail where there are filters."""
+    """Without filters every way shows all marks, so that each could fail where there are filters."""
     caplog.clear()
     with fill_store(seed) as (store, nodes), caplog.at_level(logging.DEBUG):
         said = collect_every_way(store, nodes, graph)
@@ -338,7 +338,7 @@ def make_letter(node_id: str, who: str | None = None, document: str = "d-1") -> 
 
 
 def make_shared(make: Make) -> GeARVectorStore:
-    """Two tenants that say the same, of a document of the same name."""
+    """Return a store of two tenants with the same texts, in a document of the same name."""
     store = make()
     store.for_tenant("one").add([make_letter("1-a"), make_letter("1-b", document="d-2")])
     store.for_tenant("other").add([make_letter("2-a"), make_letter("2-b", "other")])
@@ -493,7 +493,7 @@ def test_a_tenant_has_an_index_of_its_own(make: Make) -> None:
 
 
 def test_an_index_is_told_that_it_is_a_tenant_s(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server then keeps what is one tenant's together."""
+    """The tenant's index is marked as one, so that a server keeps a tenant's points together."""
     store, told = make(), {}
     index = store.client.create_payload_index
 
@@ -565,7 +565,7 @@ def test_passages_that_no_tenant_has_are_reported() -> None:
 
 
 async def test_two_tenants_who_write_one_id_at_a_time_do_not_share_it(make: Make) -> None:
-    """Neither is there when the other looks; the second to write is refused."""
+    """Neither tenant's passage exists when the other looks; the second to write is refused."""
     store = make()
     store.add([make_letter("first", "one")])
     written = await asyncio.gather(
@@ -584,7 +584,7 @@ def test_a_tenant_is_a_text_and_needs_a_field(make: Make) -> None:
 
 
 def test_pipelines_and_indexes_work_for_a_tenant(make: Make) -> None:
-    """The same documents, updated and deleted by one of two tenants."""
+    """One of two tenants updates and deletes documents that both have."""
     store = make()
     stores = {who: store.for_tenant(who) for who in ("one", "other")}
     pipelines = {

@@ -1,4 +1,4 @@
-"""Documents that change, through all of LlamaIndex's ways: what was theirs goes, what is others' stays as it is."""
+"""Changing documents in every way of LlamaIndex: their own passages are replaced, those of others stay."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from llama_index_gear.triple import Triple
 
 
 class CountedEmbedding(WordEmbedding):
-    """Remembers which texts it embedded."""
+    """An embedding model that remembers the texts that it embedded."""
 
     _texts: list[str] = PrivateAttr(default_factory=list)
 
@@ -47,7 +47,7 @@ class CountedEmbedding(WordEmbedding):
 
 
 def state_facts(prompt: str) -> str:
-    """A fact that all passages share, and one of the passage's own."""
+    """State a fact that all passages share, and one of the passage's own."""
     words = prompt.rsplit("\n#####\n", 2)[1].partition("\n\n")[2].split()
     return json.dumps({"entities": [], "triples": [["Ada", "knows", "Bob"], [words[0], "is told of", words[-1]]]})
 
@@ -79,7 +79,7 @@ def store(tmp_path: Path, embed_model: CountedEmbedding) -> Iterator[GeARVectorS
 
 
 def select_document(name: str, held: Contents) -> Any:
-    """The points of a document."""
+    """Return the points of a document."""
     return {
         key: {i: point for i, point in points.items() if point[0]["doc_id"] == name} for key, points in held.items()
     }
@@ -156,7 +156,7 @@ def test_an_index_inserts_refreshes_and_deletes(store: GeARVectorStore, embed_mo
 
 
 def test_a_run_that_is_repeated_replaces_its_passages(tmp_path: Path) -> None:
-    """Nobody wrote down what the run before had ingested: as after a kill."""
+    """A repeated run replaces the passages, although no document store noted the first run, as after a kill."""
     store = GeARVectorStore.from_path(tmp_path, embed_model=WordEmbedding())
     splitter = SPLITTER.model_copy(update={"id_func": passage_id})
     documents = [make_document("one", "Ada met Bob,", "Cid met Dan,"), make_document("two", "Eve met Fay,")]
@@ -176,7 +176,7 @@ def test_a_run_that_is_repeated_replaces_its_passages(tmp_path: Path) -> None:
 
 
 def drive_until(flow: Any, answer: Any, until: Callable[[Any], bool]) -> Sequence[Any]:
-    """Drive a flow until it is about to make a request: the requests that it makes then."""
+    """Drive a flow until it is about to make such a request, and return the batch of requests with it."""
     batch: Sequence[Any] = next(flow)
     while not until(batch[0]):
         batch = flow.send([answer(request) for request in batch])
@@ -217,7 +217,7 @@ def test_writers_through_two_stores_of_one_client_take_turns() -> None:
 
 @pytest.mark.parametrize("reembed", [False, True])
 def test_a_repair_leaves_what_is_written_beside_it(reembed: bool) -> None:
-    """What it read of a passage is older than what another call has made of that before its turn comes."""
+    """A repair does not write back what it read of a passage before another call changed it."""
     embed_model = WordEmbedding()
     store = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=embed_model)
     names = ("deleted", "edited", "left")
@@ -361,7 +361,7 @@ def test_a_writer_waits_while_a_copy_reads_its_passage() -> None:
 
 
 class SlowWrites:
-    """A client, as of a server, whose first write of passages takes until it may end."""
+    """A client, as of a server, whose first write of passages ends when it is allowed to."""
 
     def __init__(self, client: QdrantClient) -> None:
         self.client = client

@@ -106,7 +106,7 @@ class TestInMemory(StoreContract):
 
 
 class OverGrpc(QdrantClient):
-    """Qdrant in memory, which is handed what a server would be: gRPC messages, serialised."""
+    """Qdrant in memory, given what a server would be given: serialized gRPC messages."""
 
     def __init__(self) -> None:
         super().__init__(":memory:")
@@ -159,7 +159,7 @@ def _send_filter(match_: models.Filter | None) -> models.Filter | None:
 
 
 class TestOverGrpc(StoreContract):
-    """What is sent is built unvalidated, and a gRPC client takes exact types only."""
+    """The contract over gRPC: requests are built without validation, and a gRPC client takes exact types only."""
 
     many_passages = many_triples = 100  # a page's end is no matter of the wire
 
@@ -201,7 +201,7 @@ class TestOnAServer(StoreContract):
 
 @pytest.mark.skipif(SERVER is None, reason="start a Qdrant server and set QDRANT_URL=http://localhost:6333")
 class TestOnAServerAwaited(StoreContract):
-    """The async methods, through an async client; the sync client beside it is for what the tests look at."""
+    """The async methods, through an async client; the tests themselves look through the sync client beside it."""
 
     def pytest_generate_tests(self, metafunc: Any) -> None:
         if "mode" in metafunc.fixturenames:
@@ -235,7 +235,7 @@ def make_query(text: str, **options: Any) -> VectorStoreQuery:
 
 
 class Listening(OverGrpc):
-    """Qdrant in memory, which takes a server's options and forgets them; what it was told is kept."""
+    """Qdrant in memory that takes a server's options, which it ignores, and keeps a record of them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -294,7 +294,7 @@ def test_a_server_is_told_how_to_make_and_search_collections(quantization: str) 
 
 
 def test_what_is_read_without_a_vector_is_no_search() -> None:
-    """How dense vectors are searched says nothing about triples that are read by their entities."""
+    """Search parameters of dense vectors are not sent with a read of triples by their entities."""
     client = Listening()
     store = GeARVectorStore(client=client, embed_model=EMBED, search_params=RESCORED)
     store.add([passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], embed_model=EMBED)])
@@ -303,7 +303,7 @@ def test_what_is_read_without_a_vector_is_no_search() -> None:
 
 
 class Awaited(QdrantClient):
-    """Qdrant in memory, which remembers whether a write was to be over when it answered."""
+    """Qdrant in memory that records which writes had to be over when it answered."""
 
     def __init__(self) -> None:
         super().__init__(":memory:")
@@ -319,7 +319,7 @@ class Awaited(QdrantClient):
 
 
 def test_what_was_written_can_be_found_at_once() -> None:
-    """A server is asked to answer when a write is over, not when it has noted that one is to come."""
+    """A server is asked to answer when a write is over, not when it is queued."""
     client, copy = Awaited(), Awaited()
     store = GeARVectorStore(client=client, embed_model=EMBED)
     store.add([passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], document="d", embed_model=EMBED)])
@@ -416,7 +416,7 @@ def test_a_passage_of_more_triples_than_a_page_is_copied_whole(
 
 
 def test_passages_that_have_no_collection_of_triples_are_copied(make_store: MakeStore) -> None:
-    """As LlamaIndex's own Qdrant store makes them."""
+    """The copy takes passages that LlamaIndex's own Qdrant store wrote."""
     source, target = make_store(), make_store()
     source.add([passage("p", "Ada met Bob."), passage("q", "Bob met Cid.")])
     source.client.delete_collection(source.triple_collection_name)
@@ -646,7 +646,7 @@ def test_a_bad_batch_size_is_a_good_one_s_border(make_store: MakeStore) -> None:
 
 
 def test_triples_that_are_gone_do_no_harm(make_store: MakeStore) -> None:
-    """Another caller may delete between two hops."""
+    """A search survives that another caller deletes triples between two hops."""
     store = make_store()
     store.add([passage("p", "x", [("A", "is", "B"), ("B", "is", "C")])])
     known, gone = Triple("A", "is", "B").id("p"), str(uuid.uuid4())
@@ -680,7 +680,7 @@ PROCESSES.set_forkserver_preload(["llama_index_gear.testing.fakes"])
 
 
 def look_and_add(path: Path, report: Connection) -> None:
-    """What another process does."""
+    """Read the store and add to it, in another process."""
     store = GeARVectorStore.from_path(path, embed_model=EMBED)
     try:
         found = sorted(node.node_id for node in store.get_nodes())
@@ -762,7 +762,7 @@ def test_a_collection_of_another_program_is_not_touched(tmp_path: Path) -> None:
 
 
 class Dying:
-    """A client whose n-th writing call never happens, like all calls after it."""
+    """A client whose nth write never happens, nor any call after it."""
 
     def __init__(self, client: Any, after: int) -> None:
         self.client, self.left = client, after
@@ -839,7 +839,7 @@ def test_a_call_that_died_at_any_write_is_mended_by_repeating_it(
 
 
 class Backwards(WordEmbedding):
-    """Another model of the same dimension: it reads every word backwards."""
+    """Another embedding model of the same dimension, which reads every word backwards."""
 
     def _get_text_embedding(self, text: str) -> list[float]:
         return super()._get_text_embedding(text[::-1])
@@ -855,7 +855,7 @@ def make_passages(names: Sequence[str], embed_model: WordEmbedding) -> list[Base
 
 
 def test_passages_that_mostly_another_model_embedded(make_store: MakeStore) -> None:
-    """Found though the first one is the store's own; a single one may have been embedded with other words."""
+    """A check finds them even if the first is the store's own; one alone may have been embedded with other words."""
     first, *rest = sorted((f"p{n}" for n in range(12)), key=point_id_of)
     for others, is_wrong in ((rest, True), ([first], False)):
         store = make_store()
@@ -871,7 +871,7 @@ def test_passages_that_mostly_another_model_embedded(make_store: MakeStore) -> N
 
 
 def test_triples_of_which_another_model_embedded_one(make_store: MakeStore) -> None:
-    """The words that they were embedded with are known: one is one too many."""
+    """A check reports a single triple, since the words that triples are embedded with are known."""
     store = make_store()
     first, *rest = sorted((f"p{n}" for n in range(12)), key=lambda name: make_fact(name).id(name))
     store.add(make_passages(rest, EMBED))
@@ -962,7 +962,7 @@ def test_eight_threads_that_make_the_same_new_store(make_store: MakeStore) -> No
 
 
 async def test_two_async_writers_and_readers_beside_them(make_store: MakeStore) -> None:
-    """They replace and delete the same documents: no exception, no passage in two pieces, and the last word holds."""
+    """Writers replace and delete the same documents: no exception, no passage in two pieces, the last write holds."""
     small = WordEmbedding(16)
     store = make_store(embed_model=small, batch_size=2)
 
@@ -1021,7 +1021,7 @@ async def test_concurrent_queries_equal_sequential_ones(make_store: MakeStore) -
 
 
 class Noted:
-    """A client that notes in which threads it is called."""
+    """A client that notes the threads in which it is called."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
@@ -1103,7 +1103,7 @@ def test_every_error_is_a_gear_error() -> None:
 
 
 def test_random_writes_leave_exactly_what_the_last_ones_say(make_store: MakeStore) -> None:
-    """A model of the store, a dict, kept beside it."""
+    """The store equals a dict that takes the same writes."""
     rng = random.Random(7)
     small = WordEmbedding(16)
     store = make_store(embed_model=small, batch_size=3)
@@ -1172,7 +1172,7 @@ def test_pipelines_and_indexes_delete_documents_that_were_never_split(make_store
 
 
 def test_a_collection_without_triples_has_an_answer_to_everything() -> None:
-    """As LlamaIndex's own Qdrant store makes it."""
+    """Every request has an answer in a collection that LlamaIndex's own Qdrant store made."""
     client = QdrantClient(":memory:")
     store = GeARVectorStore(client=client, embed_model=EMBED)
     store.add([passage("p", "x", [("A", "is", "B")])])
@@ -1215,7 +1215,7 @@ def test_a_collection_without_triples_is_mended(reembed: bool) -> None:
 
 
 def test_what_is_asked_of_triples_first_is_checked_as_later(tmp_path: Path) -> None:
-    """What a store learns of its collections doesn't depend on the call that it learns it from."""
+    """A store checks its collections in the same way, whichever request comes first."""
     client = EdgeClient(tmp_path)
     GeARVectorStore(client=client, embed_model=EMBED).add([passage("p", "x", [("A", "is", "B")])])
     vector = WordEmbedding(8).get_query_embedding("A")
@@ -1233,7 +1233,7 @@ def test_what_is_asked_of_triples_first_is_checked_as_later(tmp_path: Path) -> N
 
 
 def test_what_llama_index_s_own_store_wrote_is_in_order() -> None:
-    """Also a passage of no document, whose name it writes as "None"."""
+    """A check accepts its passages, even one of no document, whose name it writes as "None"."""
 
     def encode_words(texts: list[str]) -> tuple[list[list[int]], list[list[float]]]:
         return [[1]] * len(texts), [[1.0]] * len(texts)
@@ -1264,7 +1264,7 @@ def test_a_store_may_not_be_called_like_another_one_s_triples() -> None:
 
 
 async def test_adding_reads_no_passage_on_the_event_loop(make_store: MakeStore) -> None:
-    """Checking and encoding passages takes longer than a loop should wait: it happens in a thread."""
+    """Checking and encoding passages, which would hold up the loop, happens in a thread."""
     readers: set[str] = set()
 
     class Watched(TextNode):
@@ -1293,7 +1293,7 @@ async def test_both_clients_are_closed() -> None:
 
 
 def test_ties_do_not_load_the_collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hundred passages that say the same are a hundred equal hits: of those that are not found only ids are read."""
+    """Of a hundred equal hits, only ids are read of those that are not returned."""
     store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding())
     store.add([passage(f"p{n}", "It is a film.", [("It", "is", "film")]) for n in range(100)])
     limits: list[tuple[int, bool]] = []
@@ -1310,7 +1310,7 @@ def test_ties_do_not_load_the_collection(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_nothing_is_read_to_be_thrown_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a wave of PageRank could touch more than is read at once, it is counted first, and none is read twice."""
+    """A wave of PageRank that could exceed one read is counted first, and nothing is read twice."""
     store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding())
     said = [("hub", "has", f"spoke {number}") for number in range(400)]
     store.add([passage(f"p{n}", f"spokes {n}", said[40 * n : 40 * n + 40]) for n in range(10)])

@@ -1,4 +1,4 @@
-"""No text holds the engine's BM25 up, and no question is a book."""
+"""BM25 of long texts and words: no text holds the engine up, and a question's length is bounded."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BETWEEN = re.compile(f"[{store_bm25._SEPARATORS}]")
 
 
 def encode_plainly(text: str) -> tuple[Any, Any]:
-    """Qdrant's own vectors."""
+    """Return Qdrant's own vectors of a text."""
     bm25 = Bm25(Bm25Config(language="english", avg_len=60.0))
     found = bm25.embed_document(text), bm25.embed_query(text)
     return tuple((vector.indices, vector.values) for vector in found)  # type: ignore[return-value]
@@ -89,7 +89,7 @@ def test_an_overlong_word_counts_as_its_pieces_and_is_found_by_itself(run: str) 
 
 
 class Heard:
-    """Qdrant's BM25, and the longest word that it was given."""
+    """Qdrant's BM25 that records the longest word it was given."""
 
     longest = 0
 

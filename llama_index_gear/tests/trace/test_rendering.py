@@ -1,4 +1,4 @@
-"""What a trace looks like, as far as it can be told without eyes; integration_tests opens it in a browser."""
+"""A trace as text and as a page, as far as this can be tested without a browser; integration_tests opens one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VOID = {"meta", "link", "br", "circle", "path"}
 
 
 def make_large() -> Trace:
-    """Four steps, 50 triples, 20 passages; names with what HTML, JavaScript and rich mistake for their own."""
+    """Return a trace of four steps, 50 triples and 20 passages, with names that HTML, JavaScript and rich misread."""
     trace = Trace(question="Who <b>wrote</b> & “when”? [red]", stopped="answered", answer="1982 </script>", ms=1234.5)
     for number in range(1, 5):
         triples = [[f"Person {number}-{n}", "knows [bold]", f"Place {number}-{n % 4}"] for n in range(8)]
@@ -66,7 +66,7 @@ def make_large() -> Trace:
 
 
 class Page(HTMLParser):
-    """Checks that tags nest, and keeps what is asked about."""
+    """A parser that checks that tags nest, and keeps what the tests look at."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -131,7 +131,7 @@ def test_a_passage_points_to_the_facts_that_it_states() -> None:
 
 
 def test_text_stays_text() -> None:
-    """No tag, script or template variable of a passage's or a model's becomes one of the page's."""
+    """No tag, script or template variable in a passage's or a model's text becomes one of the page."""
     page = Page(picture.to_html(make_large()))
     tags = [tag for tag, _ in page.seen]
     assert tags.count("script") == 2 and not {"img", "b", "i"} - {"b", "i"} & set(tags)

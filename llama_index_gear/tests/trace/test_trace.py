@@ -18,7 +18,7 @@ JOINED = ["Dell Curry", "joined", "Charlotte Hornets"]
 
 
 def _make_full() -> Trace:
-    """A trace with something in every field."""
+    """Return a trace with something in every field."""
     first = Step(
         number=1,
         query="Which team did the father of Stephen Curry join?",

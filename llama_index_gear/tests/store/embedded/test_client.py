@@ -25,7 +25,7 @@ TOLERANCE = 1e-5
 """Both engines compute in 32-bit floats, in different orders."""
 
 
-def random_points(count: int = COUNT, seed: int = 0) -> list[models.PointStruct]:
+def draw_points(count: int = COUNT, seed: int = 0) -> list[models.PointStruct]:
     rng = random.Random(seed)
     numbers = np.random.default_rng(seed)
     few = numbers.standard_normal((count // 3, DENSE))  # repeated, so that there are ties
@@ -64,7 +64,7 @@ def fill(client: Any, points: list[models.PointStruct]) -> None:
 
 @pytest.fixture(scope="module")
 def points() -> list[models.PointStruct]:
-    return random_points()
+    return draw_points()
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def convert_vectors(vectors: Any) -> dict[str, Any]:
 
 
 def assert_same_ranking(answer: Any, expected: Any, limit: int) -> None:
-    """Equal scores rank by rank; the same ids for each score. Which of several equals a limit cuts off is left open."""
+    """Assert equal scores rank by rank, and the same ids for each score, except for equals that the limit cuts off."""
     left, right = answer.points, expected.points
     assert len(left) == len(right)
     np.testing.assert_allclose([p.score for p in left], [p.score for p in right], rtol=TOLERANCE, atol=TOLERANCE)
@@ -484,7 +484,7 @@ def test_upsert_overwrites_the_whole_point(both: tuple[Any, Any], points: list[m
 
 
 def test_uploading_in_batches_is_upserting(both: tuple[Any, Any]) -> None:
-    more = random_points(50, seed=1)
+    more = draw_points(50, seed=1)
     for client in both:
         client.upload_points(NAME, points=iter(more), batch_size=7, wait=True)
     assert set(read_all_points(both[0])) == set(read_all_points(both[1]))
@@ -492,7 +492,7 @@ def test_uploading_in_batches_is_upserting(both: tuple[Any, Any]) -> None:
 
 def test_a_vector_of_another_dimension_is_refused_and_nothing_changes(tmp_path: Path) -> None:
     edge = EdgeClient(tmp_path)
-    fill(edge, random_points(3))
+    fill(edge, draw_points(3))
     before = set(read_all_points(edge))
     with pytest.raises(Exception, match="(?i)dim"):
         edge.upsert(NAME, points=[models.PointStruct(id=9, vector={"text-dense": [1.0]}, payload={})])
@@ -527,12 +527,12 @@ def test_collections(both: tuple[Any, Any], tmp_path: Path) -> None:
         with pytest.raises((StoreError, ValueError), match="not found"):
             client.get_collection(NAME)
         assert not client.delete_collection(NAME)
-        fill(client, random_points(5))  # the name is free again
+        fill(client, draw_points(5))  # the name is free again
         assert client.count(NAME).count == 5
 
 
 def test_payload_schema(tmp_path: Path, points: list[models.PointStruct]) -> None:
-    """Only Edge: qdrant-client's local mode has no payload indexes."""
+    """Edge alone is tested: qdrant-client's local mode has no payload indexes."""
     edge = EdgeClient(tmp_path)
     fill(edge, points)
     kinds = {"kind": "keyword", "number": "integer", "price": "float", "text": "text", "flag": "bool"}

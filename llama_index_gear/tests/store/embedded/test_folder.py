@@ -1,4 +1,4 @@
-"""The embedded engine's folders: what it did not make stays, what is not whole is no collection, a disk may be full."""
+"""The embedded engine's folders: foreign files stay, an incomplete folder is no collection, the disk may be full."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def add(client: EdgeClient, *ids: int) -> None:
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[EdgeClient]:
-    """Three points in a collection that is open."""
+    """A client with three points in an open collection."""
     client = EdgeClient(tmp_path / "store")
     create(client)
     add(client, 1, 2, 3)
@@ -49,7 +49,7 @@ def client(tmp_path: Path) -> Iterator[EdgeClient]:
 
 @pytest.fixture
 def folder(client: EdgeClient) -> Path:
-    """Where the three points lie; the client is closed."""
+    """The folder of the three points; its client is closed."""
     client.close()
     return client.path / NAME
 
@@ -79,13 +79,13 @@ def assert_every_call_raises(client: EdgeClient, match: str, kind: type[GeARErro
 
 
 def list_files(folder: Path) -> dict[str, Any]:
-    """Each file's size and time of its last change; the engine's are sparse, and long to read."""
+    """Return each file's size and time of last change; their contents are sparse and long to read."""
     files = {path: path.stat() for path in folder.rglob("*") if path.is_file()}
     return {str(path.relative_to(folder)): (status.st_size, status.st_mtime_ns) for path, status in files.items()}
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy a folder; what is sparse stays so."""
+    """Copy a folder; sparse files stay sparse."""
     for path in source.rglob("*"):
         place = target / path.relative_to(source)
         if path.is_dir():
@@ -276,7 +276,7 @@ def replace_by_an_empty_one(store: Path) -> None:
 
 
 def replace_what_is_in_it(store: Path) -> None:
-    """The folder stays the same; so may the inode of one that is made anew."""
+    """Replace a folder's content. The folder stays the same; so may the inode of one that is made anew."""
     copy(store, store.with_name("copied"))
     shutil.rmtree(store / NAME / "wal")
     copy(store.with_name("copied") / NAME / "wal", store / NAME / "wal")
@@ -308,7 +308,7 @@ def test_after_closing_it_is_a_store_anew(client: EdgeClient) -> None:
 
 @pytest.mark.parametrize("end", ["close", "del"])
 def test_closing_writes_nothing_into_what_took_the_store_s_place(tmp_path: Path, end: str) -> None:
-    """A copy has the names of the original: what is not yet written of that would land in it."""
+    """Closing writes no pending data into a copy that took the store's place under the same names."""
     client = EdgeClient(tmp_path / "store")
     create(client)
     add(client, 1)
@@ -368,9 +368,9 @@ def test_another_working_directory_is_no_move(tmp_path: Path, monkeypatch: pytes
 
 
 def run_interrupted(work: Callable[[], object], moment: int) -> BaseException | None:
-    """Run with a `KeyboardInterrupt` before the given line of the engine's modules; None if it ended before.
+    """Run with a `KeyboardInterrupt` before the given line of the engine's modules; return None if it ended before.
 
-    In `shards`, where shards change hands, before the given opcode.
+    In `shards`, where shards change hands, the interrupt comes before the given opcode.
     """
     count = 0
 

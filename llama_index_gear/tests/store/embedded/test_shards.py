@@ -1,4 +1,4 @@
-"""Whose an embedded store is: a forked process leaves it to its parent; the last reference to it closes it."""
+"""The owner of an embedded store: a forked process leaves it to its parent; the last reference to it closes it."""
 
 import gc
 import os
@@ -39,7 +39,7 @@ forks = [
 
 
 def run_forked(work: Callable[[], object]) -> str:
-    """What a child says: what `work` gave, or its error."""
+    """Run the work in a forked child and return its result or its error."""
     read, write = os.pipe()
     if (process := os.fork()) == 0:
         try:
@@ -65,7 +65,7 @@ def list_files(folder: Path) -> dict[Path, int]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[GeARVectorStore]:
-    """A store that is open."""
+    """An open store."""
     store = GeARVectorStore.from_path(tmp_path, embed_model=EMBED)
     store.add([NODE])
     yield store
@@ -213,7 +213,7 @@ print("done")
 
 @pytest.fixture
 def without_collector() -> Iterator[None]:
-    """Nothing but reference counts."""
+    """Switch the garbage collector off, so that only reference counts close a store."""
     gc.collect()
     gc.disable()
     yield
