@@ -279,13 +279,13 @@ class OpenAIServer:
                 return self._script.popleft()
             answer = self.answer
         if answer is None:
-            return self._problem(f"the script ran out: request {number} has no reply")
+            return self._note_problem(f"the script ran out: request {number} has no reply")
         try:
             return answer(body)
         except Exception:  # whatever it is, the test must get to see it  # noqa: BLE001 - reported in `problems`
-            return self._problem(f"answer() failed on request {number}:\n{traceback.format_exc()}")
+            return self._note_problem(f"answer() failed on request {number}:\n{traceback.format_exc()}")
 
-    def _problem(self, message: str) -> Reply:
+    def _note_problem(self, message: str) -> Reply:
         """Note a mistake of the test, and make it an HTTP 500 so that the client does not wait for nothing."""
         with self._lock:
             self._problems.append(message)
@@ -309,12 +309,12 @@ class OpenAIServer:
                 )
                 self._nothing_sending.notify_all()
 
-    def _opened(self, connection: socket.socket) -> None:
+    def _add_connection(self, connection: socket.socket) -> None:
         """Remember the connection that the current thread serves, to close it at the end."""
         with self._lock:
             self._connections[threading.current_thread()] = connection
 
-    def _closed(self) -> None:
+    def _remove_connection(self) -> None:
         """Forget the connection that the current thread served."""
         with self._lock:
             self._connections.pop(threading.current_thread(), None)
@@ -338,7 +338,7 @@ class _Listener(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Keep quiet about clients that hang up; note anything else, which is a fault of this server."""
         if not isinstance(sys.exc_info()[1], OSError):
-            self.owner._problem(f"the server failed:\n{traceback.format_exc()}")
+            self.owner._note_problem(f"the server failed:\n{traceback.format_exc()}")
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -351,7 +351,7 @@ class _Handler(BaseHTTPRequestHandler):
     def setup(self) -> None:
         """Register the connection, so that the end of the `with` block can close it."""
         super().setup()
-        self.server.owner._opened(self.connection)
+        self.server.owner._add_connection(self.connection)
 
     def handle(self) -> None:
         """Serve, unless the server closed between the accept and here."""
@@ -360,7 +360,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def finish(self) -> None:
         """Unregister the connection."""
-        self.server.owner._closed()
+        self.server.owner._remove_connection()
         super().finish()
 
     def log_message(self, format: str, *args: Any) -> None:
@@ -412,9 +412,9 @@ class _Handler(BaseHTTPRequestHandler):
         owner = self.server.owner
         reply = owner._take(body)
         if reply.arguments is not None and not body.get("tools"):
-            reply = owner._problem("the reply has tool_arguments, but the request offers no tools")
+            reply = owner._note_problem("the reply has tool_arguments, but the request offers no tools")
 
-        if owner._closing.wait(reply.delay) or self._client_left():
+        if owner._closing.wait(reply.delay) or self._has_client_left():
             self.close_connection = True
             return
         if reply.status >= 400:
@@ -435,7 +435,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send_json(404, _build_error(404, "no such batch", "not_found"))
 
-    def _client_left(self) -> bool:
+    def _has_client_left(self) -> bool:
         """Return True if the client hung up, as it does on a time-out.
 
         A write does not show it: the first one after that still succeeds, and the reply would count as sent.

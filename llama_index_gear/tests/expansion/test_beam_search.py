@@ -55,32 +55,32 @@ class World:
     ends: tuple[tuple[int, int], ...]
     vectors: tuple[Vector, ...]
 
-    def stored(self, n: int) -> StoredTriple:
+    def make_triple(self, n: int) -> StoredTriple:
         subject, object_ = self.ends[n]
         # Mentions differ in case and punctuation, so that nothing but the entity key joins two triples.
         fact = Triple(f"Entity-{subject}" if n % 2 else f"entity {subject}.", f"relation {n}", f"ENTITY {object_}")
         return StoredTriple(f"id{n:03}", fact, f"passage {n % 5}", _compute_cosine(self.query, self.vectors[n]))
 
     def text(self, chain: Chain) -> str:
-        facts = [self.stored(n).triple for n in chain]
+        facts = [self.make_triple(n).triple for n in chain]
         return ". ".join(f"{fact.subject} {fact.predicate} {fact.object}" for fact in facts)
 
     def answer(self, request: Any) -> Any:
-        by_id = {self.stored(n).id: n for n in range(len(self.ends))}
+        by_id = {self.make_triple(n).id: n for n in range(len(self.ends))}
         match request:
             case NeighborTriples():
                 return [
                     [
                         Candidate(triple.id, triple.score)
                         for triple in sorted(
-                            map(self.stored, by_id.values()), key=lambda triple: (-triple.score, triple.id)
+                            map(self.make_triple, by_id.values()), key=lambda triple: (-triple.score, triple.id)
                         )
                         if triple.id not in request.exclude and set(triple.triple.entities) & set(keys)
                     ][: request.limit]
                     for keys in request.triple_entities
                 ]
             case FetchTriples():
-                return {triple_id: replace(self.stored(by_id[triple_id]), score=0.0) for triple_id in request.ids}
+                return {triple_id: replace(self.make_triple(by_id[triple_id]), score=0.0) for triple_id in request.ids}
             case ChainSimilarities():
                 return [
                     [float(sum(self.vectors[by_id[c]] for c in chain) @ self.vectors[by_id[n]]) for n in near]
@@ -93,7 +93,7 @@ class World:
         raise AssertionError(request)
 
     def search(self, initial: Sequence[int], settings: BeamSearch) -> list[Beam]:
-        starts = [self.stored(n) for n in initial]
+        starts = [self.make_triple(n) for n in initial]
         return run(diverse_triple_beam_search_flow(QUESTION, list(self.query), starts, settings), self.answer)
 
 
@@ -216,7 +216,7 @@ def test_what_always_holds(problem: tuple[World, list[int], BeamSearch]) -> None
         assert len(set(chain)) == len(chain)
         for one, two in pairwise(beam.chain):
             assert set(one.triple.entities) & set(two.triple.entities)
-        assert beam.chain == tuple(map(world.stored, chain))
+        assert beam.chain == tuple(map(world.make_triple, chain))
     assert world.search(initial, options) == beams
     assert world.search([*initial, *initial[::-1]], options) == beams
 
@@ -404,7 +404,10 @@ def test_round_trips(scorer: Scorer, start: list[type], hop: list[type]) -> None
     world = _make_row([0.5, 0.4, 0.3, 0.2])
     asked: list[list[Any]] = []
     flow = diverse_triple_beam_search_flow(
-        QUESTION, list(world.query), [world.stored(0), world.stored(1)], BeamSearch(beam_length=4, scorer=scorer)
+        QUESTION,
+        list(world.query),
+        [world.make_triple(0), world.make_triple(1)],
+        BeamSearch(beam_length=4, scorer=scorer),
     )
     batch = next(flow)
     with pytest.raises(StopIteration):
@@ -419,7 +422,7 @@ def test_round_trips(scorer: Scorer, start: list[type], hop: list[type]) -> None
 
 def test_what_a_hop_asks_for() -> None:
     world = _make_star([0.9, 0.8, 0.7, 0.6])
-    starts = [world.stored(0), world.stored(1)]
+    starts = [world.make_triple(0), world.make_triple(1)]
     flow = diverse_triple_beam_search_flow(QUESTION, [1.0, 0.0, 0.0], starts, BeamSearch(neighbors=7, beam_length=2))
     (request,) = next(flow)
     assert isinstance(request, NeighborTriples)
@@ -445,7 +448,7 @@ def test_only_winners_are_read() -> None:
         read.extend(request.ids if isinstance(request, FetchTriples) else ())
         return world.answer(request)
 
-    starts = [world.stored(n) for n in range(4)]
+    starts = [world.make_triple(n) for n in range(4)]
     run(diverse_triple_beam_search_flow(QUESTION, list(world.query), starts, BeamSearch(beam_size=3)), answer)
     assert 1 <= len(read) <= 3
 
@@ -462,7 +465,7 @@ def test_a_candidate_that_is_deleted_before_it_is_read_is_no_extension(scorer: S
     def search_chains() -> list[Chain]:
         options = BeamSearch(scorer=scorer)
         return _list_numbers(
-            run(diverse_triple_beam_search_flow(QUESTION, [1.0, 0, 0], [world.stored(0)], options), answer)
+            run(diverse_triple_beam_search_flow(QUESTION, [1.0, 0, 0], [world.make_triple(0)], options), answer)
         )
 
     gone = {"id001"}

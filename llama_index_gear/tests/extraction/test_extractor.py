@@ -507,15 +507,15 @@ def test_wrong_arguments(wrong: dict[str, Any]) -> None:
         GeARTripleExtractor(ScriptedLLM(), **wrong)
 
 
-def failed_store(*names: str) -> GeARVectorStore:
-    """A store whose passages all failed to be extracted."""
+def make_failed_store(*names: str) -> GeARVectorStore:
+    """Return a store whose passages all failed to be extracted."""
     store = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=WordEmbedding())
     store.add(WordEmbedding()(GeARTripleExtractor(ScriptedLLM(otherwise=lambda _: ""))(make_passages(*names))))
     return store
 
 
 def test_what_is_deleted_or_edited_during_a_retry_stays_so() -> None:
-    store = failed_store("Ada", "Bob", "Cid")
+    store = make_failed_store("Ada", "Bob", "Cid")
 
     def reply_slowly(prompt: str) -> str:
         if "Ada is here" in prompt:
@@ -534,7 +534,7 @@ def test_what_is_deleted_or_edited_during_a_retry_stays_so() -> None:
 
 
 def test_a_retry_that_is_killed_keeps_what_was_answered() -> None:
-    store = failed_store("Ada", "Bob", "Cid", "Dan")
+    store = make_failed_store("Ada", "Bob", "Cid", "Dan")
 
     def kill(prompt: str) -> str:
         if len(llm.history) == 4:
@@ -551,7 +551,7 @@ def test_a_retry_that_is_killed_keeps_what_was_answered() -> None:
 
 
 def test_a_retry_stores_what_a_cache_knows_too() -> None:
-    store, cache = failed_store("Ada", "Bob"), SimpleKVStore()
+    store, cache = make_failed_store("Ada", "Bob"), SimpleKVStore()
     llm = ScriptedLLM(otherwise=state_fact)
     GeARTripleExtractor(llm, cache=cache)(make_passages("Ada"))
     GeARTripleExtractor(llm, cache=cache).retry_failed(store)

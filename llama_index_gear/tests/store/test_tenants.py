@@ -185,7 +185,7 @@ async def join_event_texts(events: AsyncIterator[Any]) -> str:
 def collect_every_way(
     store: GeARVectorStore, everything: Sequence[BaseNode], graph: ExternalTripleStore, **bound: Any
 ) -> dict[str, str]:
-    """Return all that leaves the store: results, traces, events, prompts, answers; of foreign bases, what is admitted."""
+    """Return all that leaves the store: results, traces, events, prompts, answers; foreign bases: what is admitted."""
     llm, pagerank = ScriptedLLM(otherwise=ask_for_more), LocalPageRank()
     foreign = RankBM25Retriever([*everything], similarity_top_k=24)
     many = {"similarity_top_k": 24, **bound}

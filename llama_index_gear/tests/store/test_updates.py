@@ -41,7 +41,7 @@ class CountedEmbedding(WordEmbedding):
         self._texts.append(text)
         return super()._get_text_embedding(text)
 
-    def taken(self) -> list[str]:
+    def take_texts(self) -> list[str]:
         texts, self._texts[:] = list(self._texts), []
         return texts
 
@@ -105,16 +105,16 @@ def test_a_pipeline_pays_for_what_changed_alone(
     pipeline.run(documents=[one, two, three])
     assert (len(llm.history), list_first_words(store.get_nodes())) == (4, ["Alpha", "Beta", "Delta", "Gamma"])
     before = contents(store)
-    embed_model.taken()
+    embed_model.take_texts()
 
     pipeline.run(documents=[one, two, three])
-    assert (len(llm.history), embed_model.taken()) == (4, [])
+    assert (len(llm.history), embed_model.take_texts()) == (4, [])
     assert contents(store) == before
 
     two = make_document("2", "Epsilon", "Zeta")
     pipeline.run(documents=[one, two, three])
     assert len(llm.history) == 6
-    assert sorted(text.split()[0] for text in embed_model.taken()) == ["Ada", "Epsilon", "Epsilon", "Zeta", "Zeta"]
+    assert sorted(text.split()[0] for text in embed_model.take_texts()) == ["Ada", "Epsilon", "Epsilon", "Zeta", "Zeta"]
     assert list_first_words(store.get_nodes()) == ["Alpha", "Beta", "Delta", "Epsilon", "Zeta"]
     after = contents(store)
     assert select_document("1", after) == select_document("1", before) and select_document(
@@ -126,7 +126,7 @@ def test_a_pipeline_pays_for_what_changed_alone(
     pipeline.run(documents=[one, two])
     deleted = strategy == DocstoreStrategy.UPSERTS_AND_DELETE
     assert list_first_words(store.get_nodes()) == ["Alpha", "Beta", *([] if deleted else ["Delta"]), "Epsilon", "Zeta"]
-    assert (len(llm.history), embed_model.taken()) == (6, [])
+    assert (len(llm.history), embed_model.take_texts()) == (6, [])
     assert select_document("1", contents(store)) == select_document("1", before)
 
 
@@ -140,7 +140,7 @@ def test_an_index_inserts_refreshes_and_deletes(store: GeARVectorStore, embed_mo
     before = contents(store)
     index.insert(make_document("3", "Delta"))
     assert list_first_words(store.get_nodes()) == ["Alpha", "Beta", "Delta", "Gamma"]
-    embed_model.taken()
+    embed_model.take_texts()
     unchanged, changed, new = (
         make_document("1", "Alpha", "Beta"),
         make_document("2", "Epsilon"),
@@ -148,7 +148,7 @@ def test_an_index_inserts_refreshes_and_deletes(store: GeARVectorStore, embed_mo
     )
     assert index.refresh_ref_docs([unchanged, changed, new]) == [False, True, True]
     assert list_first_words(store.get_nodes()) == ["Alpha", "Beta", "Delta", "Epsilon", "Zeta"]
-    assert not any("Alpha" in text or "Delta" in text for text in embed_model.taken())
+    assert not any("Alpha" in text or "Delta" in text for text in embed_model.take_texts())
     index.delete_ref_doc("4")
     index.delete_ref_doc("2", delete_from_docstore=True)
     assert list_first_words(store.get_nodes()) == ["Alpha", "Beta", "Delta"]
