@@ -186,19 +186,19 @@ class TestForks:
 import gc, os, sys
 from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parent)!r})
-from {Path(__file__).stem} import EMBED, NODE, files_of
+from {Path(__file__).stem} import EMBED, NODE, list_files
 from llama_index_gear.store.vector_store import GeARVectorStore
 for number, end in enumerate({ends!r}):
     folder = Path(sys.argv[1]) / str(number)
     store = GeARVectorStore.from_path(folder, embed_model=EMBED)
     store.add([NODE])
-    before = files_of(folder)
+    before = list_files(folder)
     child = os.fork()
     if child == 0:
         exec(end)
         os._exit(1)
     assert os.waitpid(child, 0)[1] == 0, end
-    assert files_of(folder) == before, end
+    assert list_files(folder) == before, end
     store.add([NODE])
     assert len(store.get_nodes()) == 1, end
 print("done")
