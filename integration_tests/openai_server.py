@@ -240,9 +240,9 @@ class OpenAIServer:
                 response = {"status_code": reply.status, "request_id": "req-1", "body": body}
                 said = {"id": "batch_req_1", "custom_id": line["custom_id"], "response": response, "error": None}
                 lines["output" if good else "error"].append(json.dumps(said, ensure_ascii=False))
-            for kind, some in lines.items():
-                if some:
-                    batch[f"{kind}_file_id"] = self._store_file("\n".join(some).encode())
+            for kind, output_lines in lines.items():
+                if output_lines:
+                    batch[f"{kind}_file_id"] = self._store_file("\n".join(output_lines).encode())
             if error:
                 batch["errors"] = {"object": "list", "data": [{"code": "invalid_json_line", "message": error}]}
             with self._lock:

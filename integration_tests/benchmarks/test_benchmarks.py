@@ -342,11 +342,11 @@ def test_breakdowns_are_means_over_their_questions(bench: Workbench, monkeypatch
     assert few["questions"] == 2 and few["recall@5"] == 75.0
     assert all(group == {"questions": 0} for group in result["by_triples"].values())
     fact = ("s", "p", "o")
-    for most, group in ((8, "<9"), (9, "9-11"), (11, "11-13"), (13, ">=13"), (40, ">=13")):
-        bench.dataset.triples = {"stephen": [fact] * 2 * most, "milk": [fact]}  # of dell none: as many a passage
+    for size, group in ((8, "<9"), (9, "9-11"), (11, "11-13"), (13, ">=13"), (40, ">=13")):
+        bench.dataset.triples = {"stephen": [fact] * 2 * size, "milk": [fact]}  # of dell none: as many a passage
         (result,) = measure_methods(bench, "hybrid")
         shared = result["by_triples"].pop(group)
-        assert shared["recall@5"] == (75.0 if most == 8 else 50.0), group
+        assert shared["recall@5"] == (75.0 if size == 8 else 50.0), group
 
 
 def test_more_than_nine_gold_passages(bench: Workbench) -> None:
@@ -444,12 +444,12 @@ def test_sweeps_change_one_setting_of_what_can_be_set(bench: Workbench, monkeypa
     ]
     comparisons(results, ASKED, None)
     assert [result["against"] for result in results[1:]] == ["hybrid", *["hybrid+naive"] * 3]
-    for sweep, said in (
+    for sweep, message in (
         ("scorer", "wants NAME=VALUE"),
         ("scorer=x", "scorer cannot be 'x'"),
         ("speed=1", "no setting"),
     ):
-        with pytest.raises(SystemExit, match=said):
+        with pytest.raises(SystemExit, match=message):
             list(rows_of(["hybrid+naive"], Settings(), [sweep]))
 
 
@@ -625,9 +625,9 @@ def test_fewer_triples_are_a_part_of_more(triples: dict[str, list[Any]], one: fl
     def count_placed(share: float) -> Counter[tuple[str, Any]]:
         kept = thinned(triples, share, seed=1)
         assert kept.keys() == triples.keys()
-        for passage_id, several in kept.items():
+        for passage_id, facts in kept.items():
             rest = iter(triples[passage_id])
-            assert all(fact in rest for fact in several)
+            assert all(fact in rest for fact in facts)
         return Counter((passage_id, fact) for passage_id, several in kept.items() for fact in several)
 
     whole = sum(map(len, triples.values()))
@@ -660,7 +660,7 @@ def test_a_store_is_made_of_texts_triples_and_what_a_model_was_asked(dataset: Da
 
     by_rule, ready = describe_composition(triples="offline"), describe_composition()
     assert ready == describe_composition(None) == describe_composition(max_tokens=7) and "one" not in ready
-    extracted = [describe_composition(triples="llm", max_tokens=most) for most in (7, 8)]
+    extracted = [describe_composition(triples="llm", max_tokens=max_tokens) for max_tokens in (7, 8)]
     extracted += [describe_composition(RecordedLLM(None, None, "other"), triples="llm", max_tokens=7)]
     extracted += [describe_composition(triples="llm", max_tokens=7, passages_per_call=2)]
     assert len({by_rule, ready, *extracted}) == 6
@@ -749,14 +749,14 @@ def test_what_is_asked_for_wrongly_is_said_before_anything_is_measured(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     data = str(EXAMPLES / "data")
-    for arguments, said in (
+    for arguments, message in (
         (["--methods", "hybrid,hybrid+sync"], "needs a language model"),
         (["--methods", "hybrid", "--against", "hybird"], "no such row; there are hybrid"),
         (["--methods", "hybrid", "--sample", "21"], "there are 20 questions"),
         (["--methods", "hipporag"], "needs triples"),
     ):
         monkeypatch.setattr(sys, "argv", ["retrieval.py", "--data", data, "--embed", "nowhere", *arguments])
-        with pytest.raises(SystemExit, match=said):
+        with pytest.raises(SystemExit, match=message):
             retrieval.main()
 
 
@@ -814,11 +814,11 @@ def test_embedding_is_no_time_of_the_base(clock: None) -> None:
 
 def test_a_model_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    for arguments, said in (
+    for arguments, message in (
         (["--llm", "openai"], "set OPENAI_API_KEY"),
         (["--llm", "openai", "--offline"], "--replies names the file"),
     ):
-        with pytest.raises(SystemExit, match=said):
+        with pytest.raises(SystemExit, match=message):
             retrieval.model_of(parse_options(*arguments))
     assert retrieval.model_of(parse_options("--llm", "own")) is None
     for argument in (["--answers"], ["--triples", "llm"]):
@@ -855,11 +855,11 @@ def test_a_price_is_two_numbers_or_a_table_by_model(tmp_path: Path) -> None:
     assert read_price("0.15", "6e-1") == read_price("0.15", "6e-1", llm=None) == [0.15, 0.6]
     file.write_text('{"large": [1, 2], "small": [0.5, 1]}', "utf-8")
     assert read_price(str(file)) == [0.5, 1.0] and read_price(str(file), llm=None) is None
-    for words, said in ((["1"], "two numbers"), (["1", "nan"], "two numbers"), (["-1", "1"], "two numbers"),
+    for words, message in ((["1"], "two numbers"), (["1", "nan"], "two numbers"), (["-1", "1"], "two numbers"),
                         (["1", str(file)], "two numbers"), ([str(tmp_path / "gone")], "is no table")):  # fmt: skip
-        with pytest.raises(SystemExit, match=f"--price: .*{said}"):
+        with pytest.raises(SystemExit, match=f"--price: .*{message}"):
             read_price(*words)
-    for text, said in (
+    for text, message in (
         ('{"large": [1, 2]}', "prices.json has no price of small; it has large$"),
         ('{"small": [1]}', "two numbers"),
         ('{"small": ["1", "2"]}', "two numbers"),
@@ -867,7 +867,7 @@ def test_a_price_is_two_numbers_or_a_table_by_model(tmp_path: Path) -> None:
         ("{", "prices.json is no table of prices"),
     ):
         file.write_text(text, "utf-8")
-        with pytest.raises(SystemExit, match=said):
+        with pytest.raises(SystemExit, match=message):
             read_price(str(file))
 
 

@@ -119,9 +119,9 @@ def test_a_file_that_cannot_be_replayed(server: OpenAIServer, tmp_path: Path) ->
     RecordedLLM(server.llm(), path, "another").complete("1?")
     with pytest.raises(ValueError, match="replies of 2 models: name the one"):
         RecordedLLM(None, path)
-    for line, said in (("[]", "'list' object"), ('{"key": "1", "model": "m"}', "lacks completion_tokens, finish")):
+    for line, message in (("[]", "'list' object"), ('{"key": "1", "model": "m"}', "lacks completion_tokens, finish")):
         path.write_text(path.read_text("utf-8").split("\n")[0] + f"\n{line}\n", "utf-8")
-        with pytest.raises(ValueError, match=f"replies.jsonl:2 is no recorded reply.*{said}"):
+        with pytest.raises(ValueError, match=f"replies.jsonl:2 is no recorded reply.*{message}"):
             RecordedLLM(None, path)
 
 

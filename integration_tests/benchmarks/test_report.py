@@ -123,7 +123,7 @@ def folder(tmp_path: Path) -> Path:
     exact = swept | {"method": "bm25+naive[base_top_k=5]"} | {"gain@15": {"p_corrected": 0.01}}
     write("musique_train-minilm-pagerank", [make_row("hybrid+naive+pagerank", 53.0), swept, exact])
     for file, triples in (("", 9_000), ("-share80", 7_200)):
-        rows = [make_row(f"{base}{more}", 60.0) for base in ("bm25", "dense", "hybrid") for more in ("", "+naive")]
+        rows = [make_row(f"{base}{suffix}", 60.0) for base in ("bm25", "dense", "hybrid") for suffix in ("", "+naive")]
         write(f"hotpotqa-minilm{file}", rows, triples=triples, index_mib=480.9, peak_memory_mib=5002)
     sizes = [
         {"triples": 10 ** (4 + n), "search_ms": 0.3 - 0.1 * n, "expansion_ms": 1.0, "local_ms": 2.0,

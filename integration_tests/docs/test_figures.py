@@ -116,8 +116,8 @@ def test_pagerank_takes_about_twice_the_time() -> None:
 def test_which_base_is_best_and_which_gains_most() -> None:
     """Hybrid is the best base or within half a point of it, and BM25 gains more than hybrid."""
     for file, most_gained in (("musique_train-mpnet", [0, 0, 0]), ("hotpotqa-mpnet", [0, 1, 1])):
-        for more in ("", "+naive"):
-            bm25, dense, hybrid = (RESULTS.row(file, f"{base}{more}") for base in ("bm25", "dense", "hybrid"))
+        for suffix in ("", "+naive"):
+            bm25, dense, hybrid = (RESULTS.row(file, f"{base}{suffix}") for base in ("bm25", "dense", "hybrid"))
             assert bm25 is not None and dense is not None and hybrid is not None
             best = {cut: max(bm25[f"recall@{cut}"], dense[f"recall@{cut}"]) for cut in CUTS}
             assert all(best[cut] - hybrid[f"recall@{cut}"] <= 0.5 for cut in CUTS)

@@ -100,7 +100,7 @@ def test_it_is_the_solution_of_the_linear_system(seed: int, restart: float) -> N
     for triple in start:
         for entity in dict.fromkeys(triple.entities):
             shares.setdefault(entity, []).append(triple.score)
-    seeds = {entity: float(np.mean(several)) / len(mentions[entity]) for entity, several in shares.items()}
+    seeds = {entity: float(np.mean(scores)) / len(mentions[entity]) for entity, scores in shares.items()}
     seeds.update({passage: 0.1 / rank**0.5 for rank, passage in enumerate(base, start=1)})
     truth = solve_exactly(rows, seeds, restart)
     assert found == sorted(found, key=lambda entry: -entry[1])

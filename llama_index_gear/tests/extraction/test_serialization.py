@@ -158,8 +158,8 @@ def test_forms_of_something_else_are_refused() -> None:
 )
 def test_the_other_components_come_back_by_llama_index_s_own_means(component: TransformComponent) -> None:
     forms = [type(component).from_dict(component.to_dict()), type(component).from_json(component.to_json())]
-    for again in [*forms, pickle.loads(pickle.dumps(component)), copy.deepcopy(component)]:
-        assert type(again) is type(component) and again == component
+    for restored in [*forms, pickle.loads(pickle.dumps(component)), copy.deepcopy(component)]:
+        assert type(restored) is type(component) and restored == component
 
 
 def test_extractors_work_in_a_pipeline_s_processes() -> None:

@@ -92,6 +92,6 @@ def test_they_refuse_and_say_what_to_do(
 
 
 def test_a_shallow_copy_of_a_store_shares_its_connection(store: GeARVectorStore) -> None:
-    for again in (copy.copy(store), store.model_copy()):
-        assert again.client is store.client
-        assert [node.node_id for node in again.for_tenant("me").get_nodes()] == ["p"]
+    for copied in (copy.copy(store), store.model_copy()):
+        assert copied.client is store.client
+        assert [node.node_id for node in copied.for_tenant("me").get_nodes()] == ["p"]

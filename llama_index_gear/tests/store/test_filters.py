@@ -380,13 +380,9 @@ def test_a_value_of_the_wrong_kind_is_refused_by_name(operator: Any, value: Any)
 
 NOTHING = [group_filters(condition) for condition in (AND, OR, NOT, None)]
 HOLLOW = [
-    *(group_filters(condition, nothing) for condition in (AND, OR, NOT, None) for nothing in NOTHING),
-    *(
-        group_filters(condition, is_("open", "yes"), nothing)
-        for condition in (AND, OR, NOT, None)
-        for nothing in NOTHING
-    ),
-    *(group_filters(AND, group_filters(OR, group_filters(NOT, nothing))) for nothing in NOTHING),
+    *(group_filters(condition, empty) for condition in (AND, OR, NOT, None) for empty in NOTHING),
+    *(group_filters(condition, is_("open", "yes"), empty) for condition in (AND, OR, NOT, None) for empty in NOTHING),
+    *(group_filters(AND, group_filters(OR, group_filters(NOT, empty))) for empty in NOTHING),
     *(group_filters(condition) for condition in (OR, NOT)),
 ]
 
@@ -430,7 +426,7 @@ def test_a_group_without_a_condition_is_an_and(make: Callable[..., GeARVectorSto
     ):
         wanted = {node.node_id for node in store.get_nodes() if holds(filters, node.metadata)}
         assert 0 < len(wanted) < 6
-        assert {found.node_id for found in NaiveGERetriever(store, filters=filters).retrieve("stone")} == wanted
+        assert {node.node_id for node in NaiveGERetriever(store, filters=filters).retrieve("stone")} == wanted
     assert len(store.get_nodes(filters=group_filters(None))) == 6
     store.delete_nodes(filters=group_filters(None, is_("open", 1), is_("year", 2, O.GT)))
     assert {node.node_id for node in store.get_nodes()} == {"n0", "n1", "n2", "n4"}
@@ -593,9 +589,9 @@ def test_a_tenant_is_named_by_a_group_without_a_condition_too(make: Callable[...
         group_filters(None, group_filters(None, is_("who", "one")), is_("year", 0, O.GTE)),
     ):
         assert {node.node_id for node in store.get_nodes(filters=filters)} == {"n1", "n3", "n5"}
-    for nothing in NOTHING:
+    for empty in NOTHING:
         with pytest.raises(TenantError):
-            store.get_nodes(filters=nothing)
+            store.get_nodes(filters=empty)
     one = store.for_tenant("one")
     assert len(one.get_nodes(filters=group_filters(None))) == 3
     for hollow in HOLLOW:
@@ -681,7 +677,7 @@ def test_drawn_calls_answer_what_the_oracle_says(make: Callable[..., GeARVectorS
         lambda filters: {node.node_id for node in store.get_nodes(list(nodes), filters)},
         lambda filters: {triple.passage_id for triple in store.answer(SearchTriples(["Hub"], 99), filters)},
         lambda filters: {
-            found.node_id for found in NaiveGERetriever(store, filters=filters, similarity_top_k=99).retrieve("stone")
+            node.node_id for node in NaiveGERetriever(store, filters=filters, similarity_top_k=99).retrieve("stone")
         },
         delete_ids,
     ]

@@ -44,8 +44,8 @@ def has_to_wait(locks: PassageLocks, ids: set[str] | None) -> bool:
         wait_until_asked(locks, len(before) + 1)
         with locks._lock:  # until it is served, or waits
             waiting = not list(locks._claims.values())[-1].is_held
-        for other in before if waiting else ():  # or the pool would wait for ever
-            other.release()
+        for holder in before if waiting else ():  # or the pool would wait for ever
+            holder.release()
         claim.result(timeout=60).release()
     return waiting
 

@@ -184,9 +184,9 @@ def assert_metadata_comes_back_or_is_refused(folder: Path, several: list[dict[st
     store.close()
     store = open_store(folder)
     assert contents(store) == held
-    for found in store.get_nodes(list(kept)):
-        metadata = {key: value for key, value in found.metadata.items() if key != "gear_triples"}
-        assert is_same(kept[found.node_id], metadata)
+    for stored in store.get_nodes(list(kept)):
+        metadata = {key: value for key, value in stored.metadata.items() if key != "gear_triples"}
+        assert is_same(kept[stored.node_id], metadata)
     for payload, _ in contents(store)["gear_triples"].values():
         metadata = kept.get(payload["passage_id"], {})
         reserved = ("doc_id", "_node_content")  # the store's own values stand there
@@ -289,7 +289,7 @@ def test_all_that_is_written_of_a_node_is_checked_before_its_triples_are(
             except ArgumentError as error:
                 assert re.search(f"{name}.*lone surrogate", str(error)) and contents(store) == before
             else:  # an older core writes the node's JSON in ASCII, which comes back
-                assert [found.metadata["k"] for found in store.get_nodes([name])] == [1]
+                assert [node.metadata["k"] for node in store.get_nodes([name])] == [1]
         assert store.check(sample_size=0).ok
 
 

@@ -73,15 +73,15 @@ def ask_graph(graph: ExternalTripleStore) -> Iterator[Any]:
 def test_a_cut_within_a_tie_is_the_same_after_every_order_of_writing_in_every_engine(tmp_path: Path) -> None:
     stores = [fill_store(engine(tmp_path / f"{seed}"), seed) for seed in (1, 2) for engine in ENGINES]
     first, *others = [list(ask_store(store)) for store in stores]
-    for other in others:
-        assert other == first
+    for ids in others:
+        assert ids == first
 
 
 def test_so_it_is_in_a_graph_of_its_own(tmp_path: Path) -> None:
     graphs = [load_graph(engine(tmp_path / f"{seed}"), seed) for seed in (1, 2) for engine in ENGINES]
     first, *others = [list(ask_graph(graph)) for graph in graphs]
-    for other in others:
-        assert other == first
+    for ids in others:
+        assert ids == first
 
 
 class Counted:

@@ -400,21 +400,21 @@ def test_nothing_is_answered_without_a_tenant(make: Make) -> None:
 def test_a_tenant_sees_its_own(make: Make) -> None:
     store = make_shared(make)
     one = store.for_tenant("one")
-    for asked, filters in ((one, None), (store, all_of(is_("who", "one"))), (store, all_of(all_of(is_("who", "one"))))):
-        assert list_ids(asked.get_nodes(filters=filters)) == ["1-a", "1-b"]
-        assert list_ids(asked.get_nodes(["1-a", "2-a"], filters)) == ["1-a"]
+    for bound, filters in ((one, None), (store, all_of(is_("who", "one"))), (store, all_of(all_of(is_("who", "one"))))):
+        assert list_ids(bound.get_nodes(filters=filters)) == ["1-a", "1-b"]
+        assert list_ids(bound.get_nodes(["1-a", "2-a"], filters)) == ["1-a"]
         for mode in (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.HYBRID):
             query = VectorStoreQuery(query_str="Ada", similarity_top_k=5, mode=mode, filters=filters)
-            assert list_ids(asked.query(query).nodes) == ["1-a", "1-b"]
+            assert list_ids(bound.query(query).nodes) == ["1-a", "1-b"]
             assert query.filters is filters
         for request in REQUESTS[2:4]:
-            assert asked.answer(request, filters)
+            assert bound.answer(request, filters)
         assert set(
-            asked.answer(FetchTriples([Triple(*FACT).id(passage_id) for passage_id in ("1-a", "2-a")]), filters)
+            bound.answer(FetchTriples([Triple(*FACT).id(passage_id) for passage_id in ("1-a", "2-a")]), filters)
         ) == {Triple(*FACT).id("1-a")}
-        assert len(asked.answer(REQUESTS[0], filters)[0]) == 2
+        assert len(bound.answer(REQUESTS[0], filters)[0]) == 2
         triple_id, other_id = (Triple(*FACT).id(passage_id) for passage_id in ("1-a", "2-a"))
-        similar = asked.answer(
+        similar = bound.answer(
             ChainSimilarities([([triple_id], [triple_id, other_id]), ([other_id], [triple_id, other_id])]), filters
         )
         assert similar == [[pytest.approx(1.0), 0.0], [0.0, 0.0]]
@@ -456,12 +456,12 @@ def test_an_id_of_another_tenant_s_in_a_later_batch_keeps_the_first_from_being_w
     store = make(batch_size=1)
     store.add([make_letter("2-a", "other")])
     before = contents(store)
-    for asked, nodes in (
+    for bound, nodes in (
         (store.for_tenant("one"), [make_letter("new"), make_letter("2-a")]),
         (store, [make_letter("new", "one"), make_letter("2-a", "one")]),
     ):
         with pytest.raises(TenantError, match="'2-a'"):
-            asked.add(nodes)
+            bound.add(nodes)
         assert contents(store) == before
 
 
@@ -569,10 +569,11 @@ async def test_two_tenants_who_write_one_id_at_a_time_do_not_share_it(make: Make
     store = make()
     store.add([make_letter("first", "one")])
     written = await asyncio.gather(
-        *(store.for_tenant(who).async_add([make_letter("same")]) for who in ("one", "other")), return_exceptions=True
+        *(store.for_tenant(tenant).async_add([make_letter("same")]) for tenant in ("one", "other")),
+        return_exceptions=True,
     )
     assert sorted(type(outcome).__name__ for outcome in written) == ["TenantError", "list"]
-    assert sum("same" in list_ids(store.for_tenant(who).get_nodes()) for who in ("one", "other")) == 1
+    assert sum("same" in list_ids(store.for_tenant(tenant).get_nodes()) for tenant in ("one", "other")) == 1
     assert store.check().ok
 
 
@@ -586,15 +587,15 @@ def test_a_tenant_is_a_text_and_needs_a_field(make: Make) -> None:
 def test_pipelines_and_indexes_work_for_a_tenant(make: Make) -> None:
     """One of two tenants updates and deletes documents that both have."""
     store = make()
-    stores = {who: store.for_tenant(who) for who in ("one", "other")}
+    stores = {tenant: store.for_tenant(tenant) for tenant in ("one", "other")}
     pipelines = {
-        who: IngestionPipeline(
+        tenant: IngestionPipeline(
             transformations=[SentenceSplitter(), MentionTripleExtractor(), EMBED],  # so nodes have ids of their own
-            vector_store=stores[who],
+            vector_store=stores[tenant],
             docstore=SimpleDocumentStore(),
             docstore_strategy=DocstoreStrategy.UPSERTS_AND_DELETE,
         )
-        for who in stores
+        for tenant in stores
     }
     old, kept = Document(text="Ada met Bob.", id_="d-1"), Document(text="Bob met Eve.", id_="d-2")
     for pipeline in pipelines.values():

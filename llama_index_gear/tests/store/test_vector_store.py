@@ -327,7 +327,7 @@ def test_what_was_written_can_be_found_at_once() -> None:
     store.copy_to(GeARVectorStore(client=copy, embed_model=EMBED))
     store.delete_nodes(["p"])
     store.delete("d")
-    written = {(what, name, True) for what in ("upsert", "delete") for name in ("gear", "gear_triples")}
+    written = {(call, name, True) for call in ("upsert", "delete") for name in ("gear", "gear_triples")}
     assert set(client.waits) == written
     assert set(copy.waits) == written - {("delete", "gear", True)}
 
@@ -347,7 +347,7 @@ def test_the_embedded_engine_refuses_what_it_cannot_do(tmp_path: Path) -> None:
 
 async def test_indexes_are_built_once_after_a_bulk_load(tmp_path: Path) -> None:
     def list_thresholds(client: Listening, kind: str) -> list[int]:
-        return [told["optimizers_config"].indexing_threshold for name, told in client.told if name == kind]
+        return [kwargs["optimizers_config"].indexing_threshold for name, kwargs in client.told if name == kind]
 
     node = passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], embed_model=EMBED)
     chosen = {"optimizers_config": models.OptimizersConfigDiff(indexing_threshold=7, max_segment_size=9)}
@@ -362,7 +362,7 @@ async def test_indexes_are_built_once_after_a_bulk_load(tmp_path: Path) -> None:
             await store.async_add([node])
         assert list_thresholds(client, "update")[2:] == [0, 0, expected, expected]
         if options:
-            assert all(told["optimizers_config"].max_segment_size == 9 for _, told in client.told)
+            assert all(kwargs["optimizers_config"].max_segment_size == 9 for _, kwargs in client.told)
     with (embedded := GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED)).bulk_load():
         embedded.add([node])
     assert len(embedded.get_nodes()) == 1
@@ -927,7 +927,7 @@ def test_eight_threads_that_add_and_readers_beside_them_lose_nothing(make_store:
         rounds = 0
         while not done.is_set() or not rounds:
             (near,) = store.answer(NeighborTriples([("hub",)], vector, [], 500))
-            assert len({found.id for found in near}) == len(near) >= 1
+            assert len({triple.id for triple in near}) == len(near) >= 1
             assert store.query(make_query("text", similarity_top_k=3)).ids
             assert store.answer(LinkTriples(["Hub"], 3, vector))[0]
             assert len(store.get_nodes(["first"])) == 1

@@ -422,8 +422,8 @@ async def test_the_model_is_shown_so_many_propositions_and_no_more(
     store: GeARVectorStore, mode: Mode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = []
-    for most in (100, 1):
-        monkeypatch.setattr(t2rag, "MAX_PROPOSITIONS", most)
+    for limit in (100, 1):
+        monkeypatch.setattr(t2rag, "MAX_PROPOSITIONS", limit)
         llm = ScriptedLLM([write_clues(["Gift", "directed by", "?who"]), NOTHING])
         _, trace = await search(mode, T2RAGRetriever(store, llm=llm, max_rounds=1))
         shown.append(sum(" ".join(link.triple) in llm.history[1] for link in trace.steps[0].linked))

@@ -163,9 +163,9 @@ GIFT = '{"triples": [["Gift", "directed by", "?director"]]}'
 
 
 def test_a_question_taken_apart_twice() -> None:
-    for other in ('{"triples": [["?x", "directed", "Gift"]]}', '{"Triples": [["Gift", "directed by", "Curtiz"]]}'):
+    for quoted in ('{"triples": [["?x", "directed", "Gift"]]}', '{"Triples": [["Gift", "directed by", "Curtiz"]]}'):
         with pytest.raises(ReplyError, match="more than one way"):
-            parse_decomposition(f"It says {other}.\n{GIFT}", TEMPLATE)
+            parse_decomposition(f"It says {quoted}.\n{GIFT}", TEMPLATE)
     assert parse_slots(f"{GIFT}\nSo:\n{GIFT}") == [DIRECTOR]
     assert parse_slots('["Gift", "directed by", "?director"]\n["?director", "born in", "?year"]') == [
         DIRECTOR,

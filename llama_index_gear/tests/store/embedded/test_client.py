@@ -347,10 +347,10 @@ def test_a_query_ranks_what_the_stages_before_it_found(read_only: tuple[Any, Any
     near = models.Prefetch(**dense, limit=COUNT, filter=many, params=models.SearchParams(exact=True))
     few = models.Prefetch(prefetch=[worded, near], **dense, limit=7)
     far = models.Prefetch(**dense, limit=3, score_threshold=2.0)
-    for prefetch, least, most in ((worded, 6, COUNT), ([worded, near], 6, COUNT), (few, 7, 7), (far, 0, 0)):
+    for prefetch, least, upper in ((worded, 6, COUNT), ([worded, near], 6, COUNT), (few, 7, 7), (far, 0, 0)):
         answer, expected = (client.query_points(NAME, prefetch=prefetch, **dense, limit=COUNT) for client in read_only)
-        assert_same_ranking(answer, expected, most or COUNT)
-        assert least <= len(answer.points) <= most
+        assert_same_ranking(answer, expected, upper or COUNT)
+        assert least <= len(answer.points) <= upper
     stage = read_only[0].query_points(NAME, query=words, using="sparse", limit=COUNT, query_filter=only_a)
     ranked = read_only[0].query_points(NAME, prefetch=worded, **dense, limit=COUNT)
     assert {point.id for point in ranked.points} == {point.id for point in stage.points} != set()
