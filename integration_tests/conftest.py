@@ -25,10 +25,10 @@ settings.load_profile("unhurried")
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Runs a script of the examples, with these arguments, and gives what it printed.
+    """Run a script of the examples with the given arguments and return what it printed.
 
-    As `python` does, but in this process, which has loaded what takes seconds to load. Without OPENAI_ variables, other
-    than those given.
+    The script runs as under `python`, but in this process, which has already loaded the slow imports.
+    It sees no OPENAI_ variables except those given.
     """
 
     def run(name: str, *arguments: str, **environment: str) -> str:

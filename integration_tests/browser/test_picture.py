@@ -1,4 +1,4 @@
-"""The page that a trace is drawn on, in a real browser: it can be clicked through, and asks nobody for anything."""
+"""A trace's page in a real browser: one can click through it, and it sends no request."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def browser() -> Iterator[webdriver.Chrome]:
     opened.quit()
 
 
-def requested(browser: webdriver.Chrome) -> list[str]:
+def list_requests(browser: webdriver.Chrome) -> list[str]:
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]  # type: ignore[no-untyped-call]
     return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
 
@@ -82,12 +82,12 @@ def test_the_page_can_be_clicked_through_and_no_request_leaves(browser: webdrive
     assert browser.find_element(By.ID, "read").text.startswith("Stephen Curry — son of — Dell Curry")
     assert "stated by: Stephen Curry" in browser.find_element(By.ID, "read").text
     lit_passages = browser.find_elements(By.CSS_SELECTOR, ".passage.lit")
-    assert [each.get_attribute("data-passage") for each in lit_passages] == ["p-1"]
+    assert [element.get_attribute("data-passage") for element in lit_passages] == ["p-1"]
 
     step = browser.find_element(By.CSS_SELECTOR, ".step")
     step.find_element(By.TAG_NAME, "summary").click()
     assert "Dell Curry went to Virginia Tech" in step.text
-    assert {url for url in requested(browser) if not url.startswith("data:")} == {page.as_uri()}
+    assert {url for url in list_requests(browser) if not url.startswith("data:")} == {page.as_uri()}
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []  # type: ignore[no-untyped-call]
 
 

@@ -1,4 +1,4 @@
-"""The agent's example and notebook, as a stranger runs them."""
+"""The agent's example and notebook run as a new user runs them."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ pytestmark = pytest.mark.filterwarnings("default")
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of a store that the first who asks fills: what takes longest in this example."""
+    """A folder for a store that the first test fills, since ingestion takes longest in this example."""
     return tmp_path_factory.mktemp("store")
 
 
-def agent(script: Script, store: Path, page: Path, *arguments: str) -> str:
+def run_agent(script: Script, store: Path, page: Path, *arguments: str) -> str:
     said = script("gear_agent.py", "--store", str(store), "--html", str(page), *arguments)
     assert "Virginia Tech Hokies" in page.read_text("utf-8")
     return said
 
 
 def test_the_example_without_a_key(script: Script, filled: Path, tmp_path: Path) -> None:
-    said = agent(script, filled, tmp_path / "t.html")
+    said = run_agent(script, filled, tmp_path / "t.html")
     assert "A: 1982 [3]\n   answered" in said
     assert "2. query: When did Dell Curry join the Virginia Tech Hokies?" in said
     assert "[3] Virginia Tech Hokies men's basketball" in said
 
 
 def test_the_example_with_t2rag(script: Script, filled: Path, tmp_path: Path) -> None:
-    said = agent(script, filled, tmp_path / "t.html", "--method", "t2rag")
+    said = run_agent(script, filled, tmp_path / "t.html", "--method", "t2rag")
     assert "A: 1982 [3]\n   resolved" in said
     assert "3. values: {'?year': '1982'}" in said
     assert "[3] Virginia Tech Hokies men's basketball" in said
 
 
 def test_the_example_with_wikidata(script: Script, tmp_path: Path) -> None:
-    """Twice: what is there is neither embedded nor loaded again."""
+    """The second run neither embeds passages nor loads triples again."""
     for written in (941, 0):
         said = script("wikidata_graph.py", "--store", str(tmp_path))
         assert f"101 passages, {101 if written else 0} of them new or changed" in said

@@ -1,4 +1,4 @@
-"""Figures of README and guides are those of the committed results, and so is what the pages conclude from them."""
+"""README and guides state the figures of the committed results, and conclusions that follow from them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_every_marker_is_closed_and_every_table_is_on_one_page() -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_no_figure_of_a_result_is_written_by_hand(name: str) -> None:
-    """No recall, no p, no interval stands outside the markers."""
+    """Recalls, p-values and intervals stand only between the markers that the report fills."""
     by_hand = remove_figures(PAGES[name])
     assert re.findall(r"\d+\.\d / \d+\.\d|\bp [=≥≤<>] ?\d|± ?\d|\d\.\d points", by_hand) == []
 
@@ -46,8 +46,8 @@ def test_a_changed_figure_would_be_made_anew() -> None:
     assert fill(page.replace(hybrid, "| hybrid | 99.9 |"), RESULTS) == page
 
 
-def beyond_chance(file: str, method: str, against: str = "") -> dict[int, float]:
-    """The cuts at which a method gains beyond chance, and its points there."""
+def select_beyond_chance(file: str, method: str, against: str = "") -> dict[int, float]:
+    """Return the cuts at which a method gains beyond chance, with its gain in points."""
     row = RESULTS.row(file, method)
     assert row is not None and row["against"] == (against or method.rpartition("+")[0]), method
     gains = {cut: row[f"gain@{cut}"] for cut in CUTS}
@@ -55,43 +55,54 @@ def beyond_chance(file: str, method: str, against: str = "") -> dict[int, float]
 
 
 def test_graph_expansion_gains_without_a_model() -> None:
-    assert all(tuple(beyond_chance(file, "bm25+naive")) == CUTS for file in FILES)
-    of_hybrid = [tuple(beyond_chance(file, "hybrid+naive")) for file in FILES]
+    assert all(tuple(select_beyond_chance(file, "bm25+naive")) == CUTS for file in FILES)
+    of_hybrid = [tuple(select_beyond_chance(file, "hybrid+naive")) for file in FILES]
     assert of_hybrid == [CUTS, (15,), (), (15,)]
 
 
 def test_a_call_of_a_model_gains_most_and_gear_makes_more_of_it() -> None:
     for embed in EMBED:
-        sync, gear = (beyond_chance(f"musique_train-{embed}", f"hybrid+{method}") for method in ("sync", "gear"))
+        sync, gear = (select_beyond_chance(f"musique_train-{embed}", f"hybrid+{method}") for method in ("sync", "gear"))
         naive = RESULTS.row(f"musique_train-{embed}", "hybrid+naive")
         assert naive is not None and tuple(sync) == tuple(gear) == CUTS
         assert all(sync[cut] > naive[f"gain@{cut}"]["points"] for cut in CUTS)
-        gained = beyond_chance(f"musique_train-{embed}-gear", "hybrid+gear", against="hybrid+sync")
+        gained = select_beyond_chance(f"musique_train-{embed}-gear", "hybrid+gear", against="hybrid+sync")
         assert tuple(gained) == (10, 15)
 
 
 def test_what_pagerank_adds() -> None:
-    every, (at_15,) = (beyond_chance(f"musique_train-{embed}", "hybrid+sync+pagerank") for embed in ("minilm", "mpnet"))
+    every, (at_15,) = (
+        select_beyond_chance(f"musique_train-{embed}", "hybrid+sync+pagerank") for embed in ("minilm", "mpnet")
+    )
     assert tuple(every) == CUTS and at_15 == 15
-    one, two = (beyond_chance(f"hotpotqa-{embed}", "hybrid+naive+pagerank") for embed in EMBED)
+    one, two = (select_beyond_chance(f"hotpotqa-{embed}", "hybrid+naive+pagerank") for embed in EMBED)
     assert (tuple(one), tuple(two)) == ((15,), (10, 15))
     for embed in EMBED:
         file = f"musique_train-{embed}"
-        assert not beyond_chance(file, "hybrid+naive+pagerank")
-        assert not any(beyond_chance(file, f"{base}+gear+pagerank") for base in ("bm25", "dense", "hybrid"))
+        assert not select_beyond_chance(file, "hybrid+naive+pagerank")
+        assert not any(select_beyond_chance(file, f"{base}+gear+pagerank") for base in ("bm25", "dense", "hybrid"))
     others = [(embed, base) for embed in EMBED for base in ("bm25", "dense")]
-    gains = {(embed, base): beyond_chance(f"hotpotqa-{embed}", f"{base}+naive+pagerank") for embed, base in others}
+    gains = {
+        (embed, base): select_beyond_chance(f"hotpotqa-{embed}", f"{base}+naive+pagerank") for embed, base in others
+    }
     assert all(tuple(gain) == (10, 15) for gain in gains.values())
-    naive = {(embed, base): beyond_chance(f"musique_train-{embed}", f"{base}+naive+pagerank") for embed, base in others}
+    naive = {
+        (embed, base): select_beyond_chance(f"musique_train-{embed}", f"{base}+naive+pagerank")
+        for embed, base in others
+    }
     assert {pair: tuple(gain) for pair, gain in naive.items() if gain} == {("minilm", "bm25"): (10,)}
-    sync = [tuple(beyond_chance(f"musique_train-{embed}", f"{base}+sync+pagerank")) for embed, base in others]
+    sync = [tuple(select_beyond_chance(f"musique_train-{embed}", f"{base}+sync+pagerank")) for embed, base in others]
     assert sync == [CUTS, (10,), CUTS, CUTS]
 
 
 def test_naive_with_pagerank_beside_hipporag() -> None:
-    ahead = [tuple(beyond_chance(f"{file}-hipporag", "hybrid+naive+pagerank", against="hipporag")) for file in FILES]
+    ahead = [
+        tuple(select_beyond_chance(f"{file}-hipporag", "hybrid+naive+pagerank", against="hipporag")) for file in FILES
+    ]
     assert ahead == [CUTS, CUTS, (), (5,)]
-    full = [tuple(beyond_chance(f"{file}-synonyms", "hybrid+naive+pagerank", "hipporag-synonyms")) for file in FILES]
+    full = [
+        tuple(select_beyond_chance(f"{file}-synonyms", "hybrid+naive+pagerank", "hipporag-synonyms")) for file in FILES
+    ]
     assert full == [CUTS, (15,), (), ()]
 
 
@@ -103,10 +114,10 @@ def test_pagerank_takes_about_twice_the_time() -> None:
 
 
 def test_which_base_is_best_and_which_gains_most() -> None:
-    """Hybrid is the best base, or within half a point of it; BM25 gains more than hybrid."""
+    """Hybrid is the best base or within half a point of it, and BM25 gains more than hybrid."""
     for file, most_gained in (("musique_train-mpnet", [0, 0, 0]), ("hotpotqa-mpnet", [0, 1, 1])):
-        for more in ("", "+naive"):
-            bm25, dense, hybrid = (RESULTS.row(file, f"{base}{more}") for base in ("bm25", "dense", "hybrid"))
+        for suffix in ("", "+naive"):
+            bm25, dense, hybrid = (RESULTS.row(file, f"{base}{suffix}") for base in ("bm25", "dense", "hybrid"))
             assert bm25 is not None and dense is not None and hybrid is not None
             best = {cut: max(bm25[f"recall@{cut}"], dense[f"recall@{cut}"]) for cut in CUTS}
             assert all(best[cut] - hybrid[f"recall@{cut}"] <= 0.5 for cut in CUTS)

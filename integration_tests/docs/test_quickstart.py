@@ -1,4 +1,4 @@
-"""The quickstart, as a stranger runs it."""
+"""The quickstart runs as a new user runs it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Script = Callable[..., str]
 pytestmark = pytest.mark.filterwarnings("default")
 
 
-def quickstart(store: Path) -> str:
+def run_quickstart(store: Path) -> str:
     run = subprocess.run(
         [sys.executable, str(EXAMPLES / "quickstart.py"), "--store", str(store)],
         env={name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")},
@@ -33,7 +33,7 @@ def quickstart(store: Path) -> str:
 
 
 def test_without_a_key_and_a_second_time_nothing_is_ingested(script: Script, tmp_path: Path) -> None:
-    first = quickstart(tmp_path)
+    first = run_quickstart(tmp_path)
     assert "101 of them new or changed" in first
     rows = re.findall(r"^   (?:base|with).* (\d+) % +(\d+) of 20 questions complete$", first, re.MULTILINE)
     (base, complete_base), (graph, complete_graph) = [tuple(map(int, row)) for row in rows]

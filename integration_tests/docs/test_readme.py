@@ -22,7 +22,7 @@ DOCS = EXAMPLES / "docs"
 def test_the_code_runs_on_a_folder_and_prints_the_chain_that_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Twice, as a stranger would: the second run replaces what the first one stored."""
+    """The code runs twice on one folder: the second run replaces what the first one stored."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docs").symlink_to(DOCS)
     (tmp_path / "sentence-transformers").mkdir()  # a folder of the model's name is loaded in place of the hub's
@@ -61,7 +61,7 @@ def test_what_the_readme_quotes_stands_in_the_folder() -> None:
 
 
 def test_the_readme_is_short() -> None:
-    """At most a thousand words, its code aside."""
+    """The README has at most a thousand words besides its code."""
     assert len(re.sub(r"```.*?```", "", README, flags=re.DOTALL).split()) <= 1000
 
 
@@ -80,7 +80,7 @@ def test_every_promise_has_its_test() -> None:
 
 
 def test_contributors_are_shown_every_folder() -> None:
-    """The tree that helps to find a room names the folders that are there, and no other."""
+    """The tree in the README names the folders that exist, and no other."""
     page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     tree = page.split("| folder of `llama_index_gear/` |")[1].split("\n\n")[0]
     named = set(re.findall(r"^\| `(\w+)/` \|", tree, re.MULTILINE))

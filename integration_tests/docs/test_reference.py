@@ -1,4 +1,4 @@
-"""The reference that a documented command makes out of the docstrings shows all that is public."""
+"""The reference, made from docstrings by the documented command, shows all that is public."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def test_everything_public_is_in_the_reference(tmp_path: Path) -> None:
         module = importlib.import_module(name)
         page = (tmp_path / f"{name.replace('.', '/')}.html").read_text("utf-8")
         public = getattr(module, "__all__", None) or [
-            each
-            for each, value in vars(module).items()
-            if inspect.isclass(value) and value.__module__ == name and not each.startswith("_")
+            attribute
+            for attribute, value in vars(module).items()
+            if inspect.isclass(value) and value.__module__ == name and not attribute.startswith("_")
         ]
         assert public
-        for each in public:
-            assert f'id="{each}"' in page, f"{name}.{each}"
+        for member in public:
+            assert f'id="{member}"' in page, f"{name}.{member}"
         text = re.sub(r"<[^>]+>", "", page)
         assert "Args:" not in text
         headings += text.count("Arguments:")
@@ -41,7 +41,7 @@ def test_everything_public_is_in_the_reference(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", llama_index_gear.__all__)
 def test_everything_public_says_what_it_is(name: str) -> None:
-    """With a docstring of its own, and so do its methods."""
+    """Everything public has a docstring of its own, and so do its methods."""
     thing = getattr(llama_index_gear, name)
     if not inspect.isclass(thing) and not inspect.isfunction(thing):
         return

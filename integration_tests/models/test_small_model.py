@@ -1,4 +1,4 @@
-"""Extraction, SyncGE, GeAR and T²RAG with a real, tiny language model: its replies are bad, and nothing may break.
+"""Extraction, SyncGE, GeAR and T²RAG with a tiny language model: its bad replies break nothing.
 
 `GEAR_QUESTIONS=20 pytest integration_tests/models` asks the agents all questions of the sample data; by default it asks
 one, over a quarter of the passages.
@@ -107,7 +107,7 @@ def test_bad_replies_break_nothing(store: GeARVectorStore, small_model: SmolLM2)
     assert {node.node_id for node in store.get_nodes()} == {node.node_id for node in nodes}
     found = SyncGERetriever(store, llm=llm, similarity_top_k=1).retrieve("Who is the father of Stephen Curry?")
     assert len(found) == 1
-    assert all("gear_chain" in each.node.metadata for each in found)
+    assert all("gear_chain" in node.node.metadata for node in found)
 
 
 @pytest.mark.filterwarnings("default")
@@ -115,7 +115,7 @@ def test_bad_replies_break_nothing(store: GeARVectorStore, small_model: SmolLM2)
 def test_an_agent_over_http_survives_it_and_counts_what_the_server_counts(
     store: GeARVectorStore, small_model: SmolLM2, server: OpenAIServer, method: str
 ) -> None:
-    """LlamaIndex's OpenAI client, real HTTP, the tiny model behind it: an answer, a whole trace, the same tokens."""
+    """Over LlamaIndex's client and real HTTP the agent returns an answer, a whole trace and the server's counts."""
     asked = int(os.environ.get("GEAR_QUESTIONS", "1"))
     corpus = [json.loads(line) for line in (DATA / "corpus.jsonl").read_text("utf-8").splitlines()]
     corpus = corpus if asked > 1 else corpus[:25]

@@ -1,4 +1,4 @@
-"""Extraction through OpenAI's Batch API, over real HTTP: submit, wait, collect, resume, and what goes wrong."""
+"""Extraction through OpenAI's Batch API over real HTTP: submit, wait, collect, resume, and failures."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from llama_index_gear.extraction.openai_batch import OpenAIBatch
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 
-def passages(count: int) -> list[TextNode]:
+def make_passages(count: int) -> list[TextNode]:
     return [TextNode(id_=f"p{n}", text=f"Text{n} is here.", metadata={"title": f"Title {n}"}) for n in range(count)]
 
 
-def stated(body: dict[str, Any]) -> Reply:
-    """One fact of each passage, as a function's arguments where one is offered."""
+def state_fact(body: dict[str, Any]) -> Reply:
+    """Return one fact of each passage, as a function's arguments where the request offers a function."""
     name = body["messages"][-1]["content"].split("\n#####\n")[1].partition("\n\n")[2].split()[0]
     if body.get("tools"):
         fact = {"subject": name, "predicate": "is", "object": "here"}
@@ -36,22 +36,22 @@ def stated(body: dict[str, Any]) -> Reply:
     return Reply(json.dumps({"entities": [name], "triples": [[name, "is", "here"]]}))
 
 
-def extractor(batch: OpenAIBatch, **arguments: Any) -> GeARTripleExtractor:
+def make_extractor(batch: OpenAIBatch, **arguments: Any) -> GeARTripleExtractor:
     return GeARTripleExtractor(batch.llm, retry_backoff=0.0, **arguments)
 
 
-def subjects(nodes: list[BaseNode]) -> list[list[str]]:
+def list_subjects(nodes: list[BaseNode]) -> list[list[str]]:
     return [[triple.subject for triple in read_triples(node)] for node in nodes]
 
 
 @pytest.mark.parametrize("structured", [True, False])
 def test_a_whole_ingest(server: OpenAIServer, tmp_path: Path, structured: bool) -> None:
-    """Through a pipeline into a store, which `retry_failed` completes; then nothing is asked of anyone."""
-    server.answer = stated
+    """A pipeline fills a store and `retry_failed` completes it; after that no request is made."""
+    server.answer = state_fact
     batch = OpenAIBatch(server.llm(), tmp_path / "batch")
-    extract = extractor(batch, structured=structured)
+    extract = make_extractor(batch, structured=structured)
     store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding())
-    nodes = passages(5)
+    nodes = make_passages(5)
     IngestionPipeline(transformations=[extract, WordEmbedding()], vector_store=store).run(nodes=nodes)
     assert extract.ledger.outcomes == {"failed": 5}
     assert "waits for its batch" in extract.ledger.failures[0][2]
@@ -69,19 +69,19 @@ def test_a_whole_ingest(server: OpenAIServer, tmp_path: Path, structured: bool) 
     assert status.prompt_tokens > 500 and status.completion_tokens > 5
     ledger = extract.retry_failed(store)
     assert (ledger.outcomes, ledger.prompt_tokens) == ({"extracted": 5}, status.prompt_tokens)
-    assert subjects(store.get_nodes([node.node_id for node in nodes])) == [[f"Text{n}"] for n in range(5)]
+    assert list_subjects(store.get_nodes([node.node_id for node in nodes])) == [[f"Text{n}"] for n in range(5)]
     asked = len(server.requests)
     again = GeARTripleExtractor(server.llm(), structured=structured)(store.get_nodes())  # the model without the batch
-    assert len(server.requests) == asked and all(subjects(again))
+    assert len(server.requests) == asked and all(list_subjects(again))
     store.close()
     batch.close()
 
 
-def stated_together(body: dict[str, Any]) -> Reply:
-    """One fact of each passage; nothing of the last, where there are several."""
+def state_together(body: dict[str, Any]) -> Reply:
+    """Return one fact of each passage; of several passages, omit the last one's."""
     blocks = body["messages"][-1]["content"].split("\n#####\n")[1:-1]
     if len(blocks) == 1:
-        return stated(body)
+        return state_fact(body)
     names = [block.partition("\n\n")[2].split()[0] for block in blocks][:-1]
     return Reply(
         "\n".join(
@@ -91,12 +91,12 @@ def stated_together(body: dict[str, Any]) -> Reply:
 
 
 def test_calls_of_several_passages_are_answered_as_they_were_asked(server: OpenAIServer, tmp_path: Path) -> None:
-    """By a store, which gives its passages in an order of its own; what they leave out is asked for alone, once."""
-    server.answer = stated_together
+    """The store returns passages in its own order; a passage that a reply omits is asked for alone, once."""
+    server.answer = state_together
     batch = OpenAIBatch(server.llm(), tmp_path / "batch")
-    extract = extractor(batch, structured=False, passages_per_call=3)
+    extract = make_extractor(batch, structured=False, passages_per_call=3)
     store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding())
-    IngestionPipeline(transformations=[extract, WordEmbedding()], vector_store=store).run(nodes=passages(8))
+    IngestionPipeline(transformations=[extract, WordEmbedding()], vector_store=store).run(nodes=make_passages(8))
     assert batch.status.waiting == 3 and extract.ledger.outcomes == {"failed": 8}
     for expected in ({"extracted": 5, "failed": 3}, {"extracted": 3}):
         batch.submit()
@@ -111,11 +111,11 @@ def test_calls_of_several_passages_are_answered_as_they_were_asked(server: OpenA
 
 
 def test_what_is_asked_is_what_the_model_would_have_asked(server: OpenAIServer, tmp_path: Path) -> None:
-    server.answer = stated
+    server.answer = state_fact
     llm = server.llm(temperature=0.3, max_tokens=77, additional_kwargs={"seed": 7})
-    GeARTripleExtractor(llm)(passages(1))
+    GeARTripleExtractor(llm)(make_passages(1))
     batch = OpenAIBatch(llm, tmp_path)
-    extractor(batch)(passages(1))
+    make_extractor(batch)(make_passages(1))
     batch.submit()
     (line,) = server.batch_requests(server.batches[0]["id"])
     assert line["body"] == server.requests[0]
@@ -124,10 +124,10 @@ def test_what_is_asked_is_what_the_model_would_have_asked(server: OpenAIServer, 
 
 
 def test_it_goes_on_in_another_process(server: OpenAIServer, tmp_path: Path) -> None:
-    """State is in the folder; a submit that died before it could note its batch is not paid for twice."""
-    server.answer = stated
+    """Another process resumes from the folder; a submit that died before it noted its batch is not paid for twice."""
+    server.answer = state_fact
     first = OpenAIBatch(server.llm(), tmp_path)
-    extractor(first)(passages(3))
+    make_extractor(first)(make_passages(3))
     first.submit()
     with first._lock, first._database as database:  # as if it had died
         database.execute("UPDATE request SET batch = ?", (server.batches[0]["metadata"]["gear_part"],))
@@ -135,7 +135,7 @@ def test_it_goes_on_in_another_process(server: OpenAIServer, tmp_path: Path) -> 
     first.close()
     second = OpenAIBatch(server.llm(), tmp_path)
     assert second.status.waiting == 3 == second.collect().waiting
-    extractor(second)(passages(4))  # one more, meanwhile
+    make_extractor(second)(make_passages(4))  # one more, meanwhile
     assert second.submit().under_way == 4
     assert [len(server.batch_requests(batch["id"])) for batch in server.batches] == [1, 3]
     server.end_batches()
@@ -143,19 +143,19 @@ def test_it_goes_on_in_another_process(server: OpenAIServer, tmp_path: Path) -> 
     second.close()
     third = OpenAIBatch(server.llm(), tmp_path)
     assert third.collect().answered == 4
-    assert subjects(extractor(third)(passages(3))) == [["Text0"], ["Text1"], ["Text2"]]
+    assert list_subjects(make_extractor(third)(make_passages(3))) == [["Text0"], ["Text1"], ["Text2"]]
     third.close()
 
 
 def test_a_batch_that_is_not_the_newest_is_found_again(server: OpenAIServer, tmp_path: Path) -> None:
-    """Another program has made one since the call died that made it."""
+    """The lost batch is found although another program has made one since."""
     batch, other = (OpenAIBatch(server.llm(), tmp_path / name) for name in ("batch", "other"))
-    extractor(batch)(passages(3))
+    make_extractor(batch)(make_passages(3))
     batch.submit()
     with batch._lock, batch._database as database:  # as if it had died
         database.execute("UPDATE request SET batch = ?", (server.batches[0]["metadata"]["gear_part"],))
         database.execute("DELETE FROM batch")
-    extractor(other)(passages(1))
+    make_extractor(other)(make_passages(1))
     other.submit()
     assert (batch.status.waiting, batch.submit().under_way, len(server.batches)) == (3, 3, 2)
     batch.close()
@@ -163,7 +163,7 @@ def test_a_batch_that_is_not_the_newest_is_found_again(server: OpenAIServer, tmp
 
 
 class Lossy(httpx.HTTPTransport):
-    """Loses the server's word that a batch was made, as often as it is asked to."""
+    """A transport that loses the server's answer to a number of batch creations."""
 
     lost, before, left = 0, False, 1
 
@@ -183,40 +183,40 @@ class Lossy(httpx.HTTPTransport):
 def test_a_batch_whose_making_was_not_heard_of_is_not_made_again(
     server: OpenAIServer, tmp_path: Path, before: bool
 ) -> None:
-    server.answer = stated
+    server.answer = state_fact
     transport = Lossy()
     transport.before = before
     client = openai.OpenAI(api_key="k", base_url=server.base_url, http_client=httpx.Client(transport=transport))
     batch = OpenAIBatch(server.llm(), tmp_path, client=client)
-    extractor(batch)(passages(3))
+    make_extractor(batch)(make_passages(3))
     with pytest.raises(openai.APIConnectionError):
         batch.submit()
     assert batch.status.waiting == 3 and len(server.batches) == (0 if before else 1)
-    extractor(batch)(passages(5))
+    make_extractor(batch)(make_passages(5))
     assert batch.submit().under_way == 5
-    assert [len(server.batch_requests(each["id"])) for each in server.batches] == [2, 3]
+    assert [len(server.batch_requests(made_batch["id"])) for made_batch in server.batches] == [2, 3]
     batch.close()
 
 
 def test_calls_at_the_same_time_wait_for_one_another(server: OpenAIServer, tmp_path: Path) -> None:
-    """In threads, and through two objects on one folder, as in two processes."""
-    server.answer = stated
+    """Threads wait for one another, and so do two objects on one folder, as in two processes."""
+    server.answer = state_fact
     batches = [OpenAIBatch(server.llm(), tmp_path) for _ in range(2)]
-    extractor(batches[0])(passages(9))
+    make_extractor(batches[0])(make_passages(9))
     with ThreadPoolExecutor(4) as pool:
-        assert [each.under_way for each in pool.map(OpenAIBatch.submit, 2 * batches)] == [9] * 4
+        assert [status.under_way for status in pool.map(OpenAIBatch.submit, 2 * batches)] == [9] * 4
         assert len(server.batches) == 1
         server.script(Reply(status=500, text="overloaded"))
         server.end_batches()
-        assert [each.answered for each in pool.map(OpenAIBatch.collect, 2 * batches)] == [8] * 4
+        assert [status.answered for status in pool.map(OpenAIBatch.collect, 2 * batches)] == [8] * 4
     for batch in batches:
         batch.close()
 
 
 def test_what_a_thread_has_written_half_no_other_finishes(server: OpenAIServer, tmp_path: Path) -> None:
-    """A model that is asked in one thread, while an answer is noted in another, which then fails."""
+    """One thread asks the model while another notes an answer and fails; neither completes the other's write."""
     batch = OpenAIBatch(server.llm(), tmp_path)
-    extractor(batch)(passages(1))
+    make_extractor(batch)(make_passages(1))
     asking = threading.Thread(target=batch.answer, args=(b'{"messages": []}',))
     with pytest.raises(BatchError, match="half"), batch._lock, batch._database as database:
         database.execute("UPDATE request SET problem = 'half'")
@@ -243,9 +243,9 @@ def test_who_waits_for_another_call_too_long_is_told(
 
 
 def test_a_batch_that_the_server_forgot_stops_no_other(server: OpenAIServer, tmp_path: Path) -> None:
-    server.answer = stated
+    server.answer = state_fact
     batch = OpenAIBatch(server.llm(), tmp_path, requests_per_batch=2)
-    extractor(batch)(passages(4))
+    make_extractor(batch)(make_passages(4))
     batch.submit()
     forgotten = server.batches[1]["id"]
     kept = server._batches.pop(forgotten)
@@ -261,9 +261,9 @@ def test_a_batch_that_the_server_forgot_stops_no_other(server: OpenAIServer, tmp
 
 
 def test_a_batch_that_cannot_be_fetched_stops_no_other(server: OpenAIServer, tmp_path: Path) -> None:
-    server.answer = stated
+    server.answer = state_fact
     batch = OpenAIBatch(server.llm(), tmp_path, requests_per_batch=2)
-    extractor(batch)(passages(4))
+    make_extractor(batch)(make_passages(4))
     batch.submit()
     server.end_batches()
     output = server._batches[server.batches[0]["id"]]["output_file_id"]
@@ -277,19 +277,19 @@ def test_a_batch_that_cannot_be_fetched_stops_no_other(server: OpenAIServer, tmp
 
 
 def test_a_batch_is_no_larger_than_it_may_be(server: OpenAIServer, tmp_path: Path) -> None:
-    server.answer = stated
+    server.answer = state_fact
     batch = OpenAIBatch(server.llm(), tmp_path / "a", requests_per_batch=2)
-    extractor(batch)(passages(5))
+    make_extractor(batch)(make_passages(5))
     batch.submit()
-    sizes = [len(server.batch_requests(each["id"])) for each in server.batches]
+    sizes = [len(server.batch_requests(made_batch["id"])) for made_batch in server.batches]
     assert sorted(sizes) == [1, 2, 2]
-    line = max(len(json.dumps(each)) for each in server.batch_requests(server.batches[0]["id"]))
+    line = max(len(json.dumps(request)) for request in server.batch_requests(server.batches[0]["id"]))
     small = OpenAIBatch(server.llm(), tmp_path / "b", bytes_per_batch=3 * line)
-    extractor(small)(passages(12)[5:])
+    make_extractor(small)(make_passages(12)[5:])
     small.submit()
     made = server.batches[: len(server.batches) - 3]
     assert len(made) >= 3
-    assert sum(len(server.batch_requests(each["id"])) for each in made) == 7
+    assert sum(len(server.batch_requests(made_batch["id"])) for made_batch in made) == 7
     server.end_batches()
     assert batch.collect().answered == 5 and small.collect().answered == 7
     batch.close()
@@ -298,16 +298,16 @@ def test_a_batch_is_no_larger_than_it_may_be(server: OpenAIServer, tmp_path: Pat
 
 def test_what_fails_waits_again_and_says_why(server: OpenAIServer, tmp_path: Path) -> None:
     batch = OpenAIBatch(server.llm(), tmp_path)
-    extract = extractor(batch)
-    extract(passages(3))
+    extract = make_extractor(batch)
+    extract(make_passages(3))
     batch.submit()
     server.script(Reply(status=500, text="overloaded"))
-    server.answer = stated
+    server.answer = state_fact
     server.end_batches("expired", answered=2)
     status = batch.collect()
     assert (status.waiting, status.under_way, status.answered) == (2, 0, 1)
     assert status.problems == ("500 None: overloaded", "batch expired")
-    assert sum(map(bool, subjects(extract(passages(3))))) == 1
+    assert sum(map(bool, list_subjects(extract(make_passages(3))))) == 1
     assert batch.submit().under_way == 2
     server.end_batches("failed", error="line 1 is not JSON")
     status = batch.collect()
@@ -317,15 +317,15 @@ def test_what_fails_waits_again_and_says_why(server: OpenAIServer, tmp_path: Pat
     assert len(server.batches) == 3  # one that failed is not taken for the one that is to be made
     server.end_batches()
     assert batch.wait(0.01).answered == 3
-    assert all(subjects(extract(passages(3))))
+    assert all(list_subjects(extract(make_passages(3))))
     batch.close()
 
 
 def test_a_batch_that_was_cancelled_has_ended(server: OpenAIServer, tmp_path: Path) -> None:
-    """What it answered until then is kept, the rest waits again."""
-    server.answer = stated
+    """Answers that a cancelled batch gave are kept; the rest waits again."""
+    server.answer = state_fact
     batch = OpenAIBatch(server.llm(), tmp_path)
-    extractor(batch)(passages(3))
+    make_extractor(batch)(make_passages(3))
     batch.submit()
     server.end_batches("cancelled", answered=1)
     status = batch.collect()
@@ -337,30 +337,30 @@ def test_a_batch_that_was_cancelled_has_ended(server: OpenAIServer, tmp_path: Pa
 
 def test_a_reply_that_cannot_be_read_is_asked_for_in_the_next_round(server: OpenAIServer, tmp_path: Path) -> None:
     server.script(Reply("I would rather chat."))
-    server.answer = stated
+    server.answer = state_fact
     batch = OpenAIBatch(server.llm(), tmp_path)
-    extract = extractor(batch)
+    extract = make_extractor(batch)
     for expected in (["failed"], ["failed"], ["extracted"]):
-        nodes = extract(passages(1))
+        nodes = extract(make_passages(1))
         assert list(extract.ledger.outcomes) == expected
         batch.submit()
         server.end_batches()
         batch.collect()
-    assert subjects(nodes) == [["Text0"]]
+    assert list_subjects(nodes) == [["Text0"]]
     assert "could not be read" in server.requests[1]["messages"][-1]["content"]
     batch.close()
 
 
 async def test_async(server: OpenAIServer, tmp_path: Path) -> None:
-    server.answer = stated
+    server.answer = state_fact
     batch = OpenAIBatch(server.llm(), tmp_path)
-    extract = extractor(batch, cache=None)
-    await extract.acall(passages(2))
+    extract = make_extractor(batch, cache=None)
+    await extract.acall(make_passages(2))
     assert (await batch.asubmit()).under_way == 2
     assert (await batch.acollect()).under_way == 2
     server.end_batches()
     assert (await batch.async_wait(0.01)).answered == 2
-    assert subjects(await extract.acall(passages(2))) == [["Text0"], ["Text1"]]
+    assert list_subjects(await extract.acall(make_passages(2))) == [["Text0"], ["Text1"]]
     batch.close()
 
 
@@ -381,9 +381,9 @@ def test_other_calls_are_refused_and_not_noted(server: OpenAIServer, tmp_path: P
 
 def test_an_answer_to_nothing_is_an_error(server: OpenAIServer, tmp_path: Path) -> None:
     batch = OpenAIBatch(server.llm(), tmp_path)
-    extractor(batch)(passages(1))
+    make_extractor(batch)(make_passages(1))
     batch.submit()
-    server.answer = stated
+    server.answer = state_fact
     server.end_batches()
     with batch._lock, batch._database as database:
         database.execute("UPDATE request SET key = 'other'")
@@ -394,16 +394,16 @@ def test_an_answer_to_nothing_is_an_error(server: OpenAIServer, tmp_path: Path) 
 
 
 def test_a_batch_s_model_is_of_its_process(server: OpenAIServer, tmp_path: Path) -> None:
-    """LlamaIndex leaves the clients out of what it pickles: in another process the copy would ask the server itself."""
+    """A batch's model refuses to be pickled: LlamaIndex omits its clients, so a copy would ask the server itself."""
     batch = OpenAIBatch(server.llm(), tmp_path / "batch")
-    extract = extractor(batch)
+    extract = make_extractor(batch)
     for copied in (pickle.dumps, copy.deepcopy):
         with pytest.raises(BatchError, match="pipeline run in one process"):
             copied(batch.llm)
     with pytest.raises(ArgumentError, match="llm can't be pickled"):
         pickle.dumps(extract)
     assert copy.deepcopy(extract).llm is batch.llm is extract.llm  # as before
-    extract(passages(1))
+    extract(make_passages(1))
     assert (batch.status.waiting, server.requests) == (1, [])
     batch.close()
 

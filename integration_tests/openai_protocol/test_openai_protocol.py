@@ -1,4 +1,4 @@
-"""Extraction and SyncGE through `llama-index-llms-openai`, over real HTTP, with all that can go wrong on the way."""
+"""Extraction and SyncGE through `llama-index-llms-openai` over real HTTP, including failures on the way."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ FACT = {"subject": "Ada Lovelace", "predicate": "wrote notes on", "object": "Ana
 GOOD = Reply(tool_arguments={"entities": ["Ada Lovelace"], "triples": [FACT]})
 
 
-def passages(count: int) -> list[TextNode]:
+def make_passages(count: int) -> list[TextNode]:
     return [
         TextNode(id_=f"passage-{n}", text=f"Text number {n}.", metadata={"title": f"Title {n}"}) for n in range(count)
     ]
 
 
-def extractor(server: OpenAIServer, **arguments: Any) -> GeARTripleExtractor:
+def make_extractor(server: OpenAIServer, **arguments: Any) -> GeARTripleExtractor:
     # A client that LlamaIndex keeps across event loops may lose a reply on a connection of a loop that is gone; the
     # extractor asks again, but here requests are counted.
     llm = server.llm(**{"timeout": 30.0, "reuse_client": False, **arguments.pop("llm", {})})
@@ -35,18 +35,18 @@ def extractor(server: OpenAIServer, **arguments: Any) -> GeARTripleExtractor:
 
 @pytest.mark.parametrize("structured", [True, False])
 def test_several_passages_share_a_call(server: OpenAIServer, structured: bool) -> None:
-    """As text and as structured output. One is left out, and asked for alone; tokens are what the server counted."""
+    """A passage that a reply omits is asked for alone; replies are text or structured, tokens the server's count."""
 
     def answer(body: dict[str, Any]) -> Reply:
         texts = re.findall(r"Text number (\d)\.", body["messages"][-1]["content"])
         fact = [{**FACT, "object": f"number {text}"} for text in texts]
-        told = [{"passage": n, "entities": [], "triples": [each]} for n, each in enumerate(fact, start=1)][:2]
+        told = [{"passage": n, "entities": [], "triples": [triple]} for n, triple in enumerate(fact, start=1)][:2]
         said = {"entities": [], "triples": fact} if len(texts) == 1 else {"passages": told}
         assert ("PassagesFacts" in json.dumps(body.get("tools", ""))) == (structured and len(texts) > 1)
         return Reply(tool_arguments=said) if structured else Reply(json.dumps(said))
 
     server.answer = answer
-    nodes = extractor(server, passages_per_call=3, structured=structured)(passages(3))
+    nodes = make_extractor(server, passages_per_call=3, structured=structured)(make_passages(3))
     assert [[triple.object for triple in read_triples(node)] for node in nodes] == [[f"number {n}"] for n in range(3)]
     ledger = ExtractionLedger.of(nodes)
     assert (ledger.calls, len(server.requests)) == (2, 2)
@@ -74,7 +74,7 @@ def test_every_passage_is_accounted_for(server: OpenAIServer, caplog: pytest.Log
         GOOD,
     )
     with caplog.at_level(logging.WARNING):
-        nodes = extractor(server)(passages(10))
+        nodes = make_extractor(server)(make_passages(10))
     ledger = ExtractionLedger.of(nodes)
     assert [node.metadata["gear_extraction"]["outcome"] for node in nodes] == [
         "extracted", "extracted", "no facts", "unreadable", "empty", "refused", "truncated", "failed", "extracted",
@@ -97,8 +97,8 @@ def test_every_passage_is_accounted_for(server: OpenAIServer, caplog: pytest.Log
 
 def test_what_failed_is_asked_for_again_and_what_succeeded_is_not(server: OpenAIServer) -> None:
     server.script(GOOD, Reply(refusal="No."), GOOD)
-    extract = extractor(server)
-    first = extract(passages(3))
+    extract = make_extractor(server)
+    first = extract(make_passages(3))
     server.script(GOOD)
     second = extract(first)
     assert len(server.requests) == 4
@@ -109,8 +109,8 @@ def test_what_failed_is_asked_for_again_and_what_succeeded_is_not(server: OpenAI
 
 def test_time_out(server: OpenAIServer) -> None:
     server.script(Reply("late", delay=5.0), Reply("late again", delay=5.0))
-    extract = extractor(server, llm={"timeout": 0.2}, max_retries=1)
-    (node,) = extract(passages(1))
+    extract = make_extractor(server, llm={"timeout": 0.2}, max_retries=1)
+    (node,) = extract(make_passages(1))
     assert node.metadata["gear_extraction"]["outcome"] == "timed out"
     assert node.metadata["gear_extraction"]["calls"] == 2
     assert read_triples(node) == []
@@ -118,8 +118,8 @@ def test_time_out(server: OpenAIServer) -> None:
 
 def test_text_mode_gives_the_same_triples(server: OpenAIServer) -> None:
     server.script(GOOD, Reply("```json\n" + json.dumps({"triples": [list(FACT.values())]}) + "\n```"))
-    structured = extractor(server)(passages(1))
-    text = extractor(server, structured=False)(passages(1))
+    structured = make_extractor(server)(make_passages(1))
+    text = make_extractor(server, structured=False)(make_passages(1))
     assert read_triples(structured[0]) == read_triples(text[0]) != []
     assert "tools" in server.requests[0] and "tools" not in server.requests[1]
 
@@ -132,7 +132,7 @@ async def test_calls_run_concurrently_but_no_more_than_asked_for(
     llm = server.llm(timeout=30.0)
     original = type(llm).achat_with_tools
 
-    async def counting(self: Any, *args: Any, **kwargs: Any) -> Any:
+    async def count_and_call(self: Any, *args: Any, **kwargs: Any) -> Any:
         nonlocal active, peak
         async with lock:
             active += 1
@@ -143,8 +143,8 @@ async def test_calls_run_concurrently_but_no_more_than_asked_for(
             active -= 1
 
     server.answer = lambda body: Reply(tool_arguments={"triples": [FACT]}, delay=0.05)
-    monkeypatch.setattr(type(llm), "achat_with_tools", counting)
-    nodes = await GeARTripleExtractor(llm=llm, num_workers=3).acall(passages(9))
+    monkeypatch.setattr(type(llm), "achat_with_tools", count_and_call)
+    nodes = await GeARTripleExtractor(llm=llm, num_workers=3).acall(make_passages(9))
     assert peak == 3
     assert [node.node_id for node in nodes] == [f"passage-{n}" for n in range(9)]
 
@@ -152,10 +152,10 @@ async def test_calls_run_concurrently_but_no_more_than_asked_for(
 def test_sync_call_inside_a_running_loop(server: OpenAIServer) -> None:
     server.script(GOOD)
 
-    async def notebook() -> list[Any]:
-        return extractor(server)(passages(1))
+    async def run_notebook() -> list[Any]:
+        return make_extractor(server)(make_passages(1))
 
-    assert len(read_triples(asyncio.run(notebook())[0])) == 1
+    assert len(read_triples(asyncio.run(run_notebook())[0])) == 1
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])

@@ -1,9 +1,9 @@
-"""Ctrl-C, by real signals at random moments, while an embedded store is written: the next write returns, all is whole.
+"""Ctrl-C, by real signals at random moments of an embedded store's writes: the next write returns, all whole.
 
     GEAR_INTERRUPTS=500 GEAR_SEED=1 pytest integration_tests/processes/test_interrupted_writes.py -s
 
-Each round begins a call, interrupts or cancels it, once or twice, and looks the stores over: another thread's write
-returns, nothing is claimed, and `check` finds the stores whole, or does when the call is repeated.
+Each round begins a call, interrupts or cancels it once or twice, and then examines the stores: another thread's write
+returns, nothing is claimed, and `check` finds the stores whole, at once or after the call is repeated.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Stores(NamedTuple):
 
 
 class Write(NamedTuple):
-    """A call in both modes."""
+    """One call, sync and async."""
 
     sync: Callable[[Stores], object]
     native: Callable[[Stores], Coroutine[Any, Any, object]]
 
 
-def nodes(version: int) -> list[BaseNode]:
+def make_nodes(version: int) -> list[BaseNode]:
     return [
         passage(
             f"d{document}-{n}",
@@ -65,8 +65,8 @@ def nodes(version: int) -> list[BaseNode]:
     ]
 
 
-def writes(version: int) -> dict[str, Write]:
-    new, document, some = nodes(version), f"d{version % DOCUMENTS}", [f"d{n}-0" for n in range(DOCUMENTS)]
+def list_writes(version: int) -> dict[str, Write]:
+    new, document, some = make_nodes(version), f"d{version % DOCUMENTS}", [f"d{n}-0" for n in range(DOCUMENTS)]
     return {
         "add": Write(lambda of: of.source.add(new), lambda of: of.source.async_add(new)),
         "delete": Write(lambda of: of.source.delete(document), lambda of: of.source.adelete(document)),
@@ -76,11 +76,12 @@ def writes(version: int) -> dict[str, Write]:
     }
 
 
-def interrupted(work: Callable[[], object], delay: float, again: float) -> bool:
-    """Whether work was interrupted, after so many seconds, and (unless 0) once more so long after that.
+def run_interrupted(work: Callable[[], object], delay: float, again: float) -> bool:
+    """Run the work and interrupt it after `delay` seconds and, unless `again` is 0, once more `again` seconds later.
 
-    An event loop has its own way with Ctrl-C: it cancels what it runs, and raises at the second one; wherever that is,
-    in the start of a thread, say, which Python then never ends. So there is only one for each event loop.
+    Return True if the interrupt came out of the work. An event loop cancels what it runs at
+    the first Ctrl-C and raises at the second, wherever that is: in the start of a thread, say, which Python then never
+    ends. So an event loop is interrupted only once.
     """
     armed = [True] * (1 + bool(again))
 
@@ -108,8 +109,8 @@ def interrupted(work: Callable[[], object], delay: float, again: float) -> bool:
     return False
 
 
-async def cancelled(work: Coroutine[Any, Any, object], delay: float, again: float) -> bool:
-    """Whether work was cancelled, after so many seconds, and once more so long after that."""
+async def run_cancelled(work: Coroutine[Any, Any, object], delay: float, again: float) -> bool:
+    """Cancel the work after `delay` seconds and again `again` seconds later; return True if it was cancelled."""
     task, loop = asyncio.create_task(work), asyncio.get_running_loop()
     for seconds in (delay, delay + again):
         loop.call_later(seconds, task.cancel)
@@ -120,8 +121,8 @@ async def cancelled(work: Coroutine[Any, Any, object], delay: float, again: floa
     return task.cancelled()
 
 
-def ends(work: Callable[[], object]) -> None:
-    """Do this in another thread, which ends: for what stays claimed or locked it would wait for ever."""
+def run_in_thread(work: Callable[[], object]) -> None:
+    """Do the work in another thread and wait for its end: if something stays claimed or locked, that times out."""
     future: Future[None] = Future()
 
     def do() -> None:
@@ -145,30 +146,30 @@ def test_writes_that_are_interrupted_keep_nobody_waiting_and_are_mended_by_repea
     )
     outside = [passage("outside", "Somebody else", [("Somebody", "is", "else")], embed_model=EMBED)]
     for store in stores:
-        store.add([*nodes(0), *outside])
+        store.add([*make_nodes(0), *outside])
     number = 0
     while counts["interrupted"] < INTERRUPTS:
         number += 1
-        name, write = rng.choice(sorted(writes(number).items()))
+        name, write = rng.choice(sorted(list_writes(number).items()))
         way = rng.choice(("sync", "async", "cancelled"))
         if number % 2 or f"{way} {name}" not in seconds:  # there is something to delete, clear and copy
-            stores.source.add([*nodes(0), *outside])
+            stores.source.add([*make_nodes(0), *outside])
         start = time.perf_counter()
         delay = rng.uniform(1e-5, 1.1 * seconds.get(f"{way} {name}", 0.01))
         again = rng.choice((0, rng.uniform(1e-5, 2e-3)))
         if way == "sync":
-            is_met = interrupted(lambda: write.sync(stores), delay, again)  # noqa: B023
+            is_met = run_interrupted(lambda: write.sync(stores), delay, again)  # noqa: B023
         elif way == "async":
-            is_met = interrupted(lambda: asyncio.run(write.native(stores)), delay, 0)  # noqa: B023
+            is_met = run_interrupted(lambda: asyncio.run(write.native(stores)), delay, 0)  # noqa: B023
         else:
-            is_met = asyncio.run(cancelled(write.native(stores), delay, again))
+            is_met = asyncio.run(run_cancelled(write.native(stores), delay, again))
         if not is_met:
             seconds[f"{way} {name}"] = min(time.perf_counter() - start, seconds.get(f"{way} {name}", 60.0))
         seconds.setdefault(f"{way} {name}", 2 * delay)
         counts["interrupted"] += is_met
         about = f"round {number} of seed {SEED}: {way} {name} after {delay:.6f} s, and {again:.6f} s later"
         for store in stores:
-            ends(lambda: store.add(outside))  # noqa: B023
+            run_in_thread(lambda: store.add(outside))  # noqa: B023
         assert not any(store._locks._claims for store in stores), about
         is_whole = all(store.check(sample_size=0).ok for store in stores)
         counts[f"{way} {name}"] += is_met

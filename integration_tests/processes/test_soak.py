@@ -1,4 +1,4 @@
-"""The soak that is run by hand for ten minutes, for a few seconds: it must end well, and notice if it doesn't."""
+"""The ten-minute soak, run for a few seconds: it ends well, and reports what is wrong."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def test_what_is_not_as_it_must_be_is_noticed(tmp_path: Path) -> None:
         with pytest.raises(AssertionError):
             soak.check_passages(tmp_path / "store", wrong, None)
     store = GeARVectorStore.from_path(tmp_path / "store", embed_model=soak.EMBED)
-    store.client.delete(store.triple_collection_name, points_selector=[next(iter(triples_of(store)))])
+    store.client.delete(store.triple_collection_name, points_selector=[next(iter(list_triples(store)))])
     store.close()
     with pytest.raises(AssertionError):
         soak.check_passages(tmp_path / "store", state, None)
 
 
 def test_what_is_left_to_mend_is_noticed(tmp_path: Path) -> None:
-    """Passages that are gone while their triples are not, which looking at passages alone doesn't show."""
+    """The soak reports triples whose passages are gone, which a look at passages alone would miss."""
     store = GeARVectorStore.from_path(tmp_path / "store", embed_model=soak.EMBED)
     store.add([*soak.make_nodes(3, 1), *soak.make_nodes(4, 2)])
     assert soak.require_ok(store).passages == 2 * soak.PASSAGES
@@ -55,7 +55,7 @@ def test_what_is_left_to_mend_is_noticed(tmp_path: Path) -> None:
     store.close()
 
 
-def triples_of(store: GeARVectorStore) -> list[str]:
+def list_triples(store: GeARVectorStore) -> list[str]:
     points, _ = store.client.scroll(store.triple_collection_name, limit=1)
     return [str(point.id) for point in points]
 

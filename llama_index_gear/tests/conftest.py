@@ -1,4 +1,4 @@
-"""What several test modules lean on."""
+"""Fixtures that several test modules use."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ LongestPause: TypeAlias = Callable[[Callable[[], Awaitable[Any]]], Awaitable[flo
 
 @pytest.fixture
 def longest_pause() -> LongestPause:
-    """The longest time, in seconds, for which some work kept the event loop from running anything else.
+    """A function that returns the longest time, in seconds, for which some work kept the event loop from running.
 
-    Of the processor, and of this thread: what else the machine does is not counted, nor is sleeping.
+    It counts processor time of this thread: neither other programs of the machine nor sleeping add to it.
     """
 
     async def measure(work: Callable[[], Awaitable[Any]]) -> float:
@@ -51,7 +51,7 @@ def longest_pause() -> LongestPause:
 
 @pytest.fixture
 def tool_caller() -> Callable[[str, str], tuple[Any, list[str]]]:
-    """Makes a model that calls a tool with an input, once, and says "done"; with it, all that it was shown."""
+    """A maker of models that call a tool once with an input, then say "done"; with each, a list of all it was shown."""
     if not hasattr(mock, "MockFunctionCallingLLM"):
         pytest.skip("this llama-index-core has no mock of a function-calling model")
 
@@ -69,10 +69,10 @@ def tool_caller() -> Callable[[str, str], tuple[Any, list[str]]]:
 
         seen: list[str] = []
 
-        def reply(messages: Any, **kwargs: Any) -> Any:
+        def record_and_reply(messages: Any, **kwargs: Any) -> Any:
             seen.extend(str(message.content) for message in messages)
             return ChatMessage(role="assistant", content="done")
 
-        return Agentic(response_generator=reply), seen  # type: ignore[call-arg]
+        return Agentic(response_generator=record_and_reply), seen  # type: ignore[call-arg]
 
     return make

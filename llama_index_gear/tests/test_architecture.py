@@ -1,4 +1,4 @@
-"""The plan of the house: which folder may know which, and what the front door shows."""
+"""The plan of the house: the imports that each folder may have, and the public names."""
 
 import ast
 import inspect
@@ -34,19 +34,19 @@ ENTRY = PACKAGE / "__init__.py"
 """The front door, which opens to every room."""
 
 
-def _name(path: Path) -> str:
-    """A module's name, without that of the package."""
+def _get_name(path: Path) -> str:
+    """Return a module's name, without that of the package."""
     return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
 
 
-def _folder(name: str) -> str:
-    """The folder at the top that a module stands in; "" for what stands beside the folders."""
+def _get_folder(name: str) -> str:
+    """Return the top-level folder of a module; "" for one that stands beside the folders."""
     first = name.split(".")[0]
     return first if (PACKAGE / first).is_dir() else ""
 
 
-def _imports(path: Path) -> set[str]:
-    """Every module that a file imports, wherever in it; a name imported from the package counts as a module of it."""
+def _find_imports(path: Path) -> set[str]:
+    """Return every module that a file imports, at any depth; a name imported from the package counts as a module."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -58,14 +58,14 @@ def _imports(path: Path) -> set[str]:
     return found
 
 
-def _imported(path: Path) -> set[str]:
-    """The modules of this package that a module imports."""
+def _find_own_imports(path: Path) -> set[str]:
+    """Return the modules of this package that a module imports."""
     prefix = "llama_index_gear."
-    return {name.removeprefix(prefix) for name in _imports(path) if name.startswith(prefix)}
+    return {name.removeprefix(prefix) for name in _find_imports(path) if name.startswith(prefix)}
 
 
 def test_every_folder_is_on_the_plan() -> None:
-    assert {_folder(_name(path)) for path in MODULES} == set(FOLDERS)
+    assert {_get_folder(_get_name(path)) for path in MODULES} == set(FOLDERS)
 
 
 def test_the_plan_runs_one_way() -> None:
@@ -74,26 +74,26 @@ def test_the_plan_runs_one_way() -> None:
         assert set(FOLDERS[folder].split()) <= set(folders[:number]), folder
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if path != ENTRY], ids=_name)
+@pytest.mark.parametrize("path", [path for path in MODULES if path != ENTRY], ids=_get_name)
 def test_a_module_knows_only_what_the_row_of_its_folder_allows(path: Path) -> None:
-    folder = _folder(_name(path))
-    assert {_folder(name) for name in _imported(path)} <= {"", folder, *FOLDERS[folder].split()}
-    engines = {name for name in _imports(path) if name.split(".")[0] in ("qdrant_client", "qdrant_edge")}
+    folder = _get_folder(_get_name(path))
+    assert {_get_folder(name) for name in _find_own_imports(path)} <= {"", folder, *FOLDERS[folder].split()}
+    engines = {name for name in _find_imports(path) if name.split(".")[0] in ("qdrant_client", "qdrant_edge")}
     assert not engines or folder in QDRANT
 
 
 def test_no_import_goes_round() -> None:
-    graph = {_name(path): _imported(path) for path in MODULES if path != ENTRY}
+    graph = {_get_name(path): _find_own_imports(path) for path in MODULES if path != ENTRY}
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
+@pytest.mark.parametrize("path", MODULES, ids=_get_name)
 def test_a_flow_is_named_as_one_and_asks_by_name(path: Path) -> None:
-    """Where flows are made of requests; `flow` itself makes them of one, of a batch, and of another flow."""
+    """A flow's name ends in `_flow`, and it asks a single request by `ask`; only the module `flow` yields otherwise."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.FunctionDef) and node.returns is not None and _name(path) != "flow":
+        if isinstance(node, ast.FunctionDef) and node.returns is not None and _get_name(path) != "flow":
             assert node.name.endswith("_flow") == ast.unparse(node.returns).startswith("Flow["), node.name
-        if isinstance(node, ast.Yield) and isinstance(node.value, ast.List) and _name(path) != "flow":
+        if isinstance(node, ast.Yield) and isinstance(node.value, ast.List) and _get_name(path) != "flow":
             assert len(node.value.elts) > 1, f"line {node.lineno}: yield from ask(…)"
 
 

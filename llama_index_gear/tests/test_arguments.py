@@ -1,4 +1,4 @@
-"""Numbers and vectors outside their range are refused at once, by name, with what is allowed."""
+"""Numbers and vectors outside their range are refused at once, by name, with the allowed range."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ HUGE = 10**5000  # Python refuses to write it out
 
 NO_NUMBER = [True, "5", b"5", [5], 5j, math.nan, math.inf, -math.inf, HUGE]
 NO_COUNT = [*NO_NUMBER, 0, -1, 1.0, 2.5, np.int64(5), np.float64(5), 10**9, 2**64]
-NO_COUNT_OR_ZERO = [each for each in NO_COUNT if each is True or each != 0]
+NO_COUNT_OR_ZERO = [value for value in NO_COUNT if value is True or value != 0]
 NOT_POSITIVE = [*NO_NUMBER, 0, -1, -0.5]
 NEGATIVE = [*NO_NUMBER, -1, -0.5]
 NO_LIMIT = [*NO_NUMBER[:-1], 0, -1, 1.5, np.int64(5)]
@@ -179,7 +179,7 @@ REFUSED: dict[str, dict[str, list[Any]]] = {
     "WikidataDump": {"aliases": NO_COUNT_OR_ZERO},
     "reciprocal_rank_fusion": {
         "k": NEGATIVE,
-        "weights": [[each] for each in [*NO_NUMBER, None]] + [[], [1.0, 2.0]],
+        "weights": [[weight] for weight in [*NO_NUMBER, None]] + [[], [1.0, 2.0]],
     },
     "query": {
         "similarity_top_k": [*NO_COUNT, None],
@@ -250,7 +250,7 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("what", "arguments"), GOOD, ids=lambda each: each if isinstance(each, str) else "")
+@pytest.mark.parametrize(("what", "arguments"), GOOD, ids=lambda value: value if isinstance(value, str) else "")
 def test_what_is_at_the_edge_of_its_range_is_taken(
     make: dict[str, Callable[..., Any]], what: str, arguments: dict[str, Any]
 ) -> None:
@@ -294,7 +294,7 @@ async def test_a_query_s_embedding_that_is_none_is_refused(
 
 
 class Broken(WordEmbedding):
-    """A model that gives what is no vector."""
+    """An embedding model that returns no valid vector."""
 
     answer: Any = None
 

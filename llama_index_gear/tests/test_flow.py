@@ -14,19 +14,19 @@ Numbers: TypeAlias = Generator[Any, Any, Result]
 Drive = Callable[[Flow[Any], Callable[[Any], Any]], Any]
 
 
-def _sync(flow: Flow[Result], answer: Callable[[Any], Any]) -> Result:
+def _run_sync(flow: Flow[Result], answer: Callable[[Any], Any]) -> Result:
     return run(flow, answer)
 
 
-def _async(flow: Flow[Result], answer: Callable[[Any], Any]) -> Result:
-    async def later(request: Any) -> Any:
+def _run_async(flow: Flow[Result], answer: Callable[[Any], Any]) -> Result:
+    async def answer_later(request: Any) -> Any:
         await asyncio.sleep(0)
         return answer(request)
 
-    return asyncio.run(arun(flow, later))
+    return asyncio.run(arun(flow, answer_later))
 
 
-@pytest.fixture(params=[_sync, _async], ids=["run", "arun"])
+@pytest.fixture(params=[_run_sync, _run_async], ids=["run", "arun"])
 def drive(request: pytest.FixtureRequest) -> Any:
     return request.param
 
@@ -42,7 +42,7 @@ def _double(number: int) -> int:
 
 
 def _flow(batches: Sequence[Sequence[int]], log: list[Any]) -> Numbers[int]:
-    """Asks batch after batch, notes all that happens to it, returns the sum of the answers."""
+    """Ask batch after batch, note all that happens, and return the sum of the answers."""
     total = 0
     try:
         for batch in batches:
@@ -145,7 +145,7 @@ class Name(Request[str]):
     number: int
 
 
-def _answered(request: Any) -> Any:
+def _answer(request: Any) -> Any:
     return _double(request.number) if isinstance(request, Double) else str(request.number)
 
 
@@ -159,7 +159,7 @@ def test_an_answer_has_the_type_that_its_request_names(drive: Drive) -> None:
         assert_type(names, list[str])
         return number, names
 
-    assert drive(flow(), _answered) == (6, ["6", "2"])
+    assert drive(flow(), _answer) == (6, ["6", "2"])
 
 
 def test_what_fails_is_raised_where_it_was_asked_for(drive: Drive) -> None:
@@ -170,23 +170,23 @@ def test_what_fails_is_raised_where_it_was_asked_for(drive: Drive) -> None:
             return (yield from ask_all([Double(2)]))
         return []
 
-    assert drive(flow(), _answered) == [4]
+    assert drive(flow(), _answer) == [4]
 
 
 @pytest.mark.parametrize("is_running", [False, True], ids=["no loop", "inside a loop"])
 def test_an_error_comes_out_of_a_coroutine_as_it_is(is_running: bool) -> None:
-    """LlamaIndex's runner takes a RuntimeError for its own, and runs the coroutine again."""
+    """A RuntimeError comes out unchanged and the coroutine runs once; LlamaIndex's runner would run it again."""
     calls: list[int] = []
 
-    async def fails() -> None:
+    async def fail() -> None:
         calls.append(1)
         raise RuntimeError("of the model's client")
 
-    async def outside() -> None:
-        run_coroutine(fails())
+    async def run_outside() -> None:
+        run_coroutine(fail())
 
     with pytest.raises(RuntimeError, match="of the model's client"):
-        asyncio.run(outside()) if is_running else run_coroutine(fails())
+        asyncio.run(run_outside()) if is_running else run_coroutine(fail())
     assert calls == [1]
 
 
@@ -205,7 +205,7 @@ def test_a_flow_that_a_traceback_holds_is_closed_with_its_relay(ends: str) -> No
 
 
 async def test_a_batch_is_answered_concurrently() -> None:
-    """Each waits for the other to have started: answered one after the other, they would wait for ever."""
+    """Each answer waits for the start of the others, so that one by one they would wait for ever."""
     started = {1: asyncio.Event(), 2: asyncio.Event()}
 
     async def answer(number: int) -> int:

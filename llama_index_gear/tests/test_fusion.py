@@ -29,7 +29,7 @@ def test_ties_keep_first_seen_order() -> None:
 
 
 def test_a_tie_is_a_tie_whatever_the_order_of_the_ranks() -> None:
-    """Added left to right, 1/61 + 1/62 + 1/63 and 1/63 + 1/62 + 1/61 can differ: rounding must not decide."""
+    """Rounding decides no tie: added left to right, 1/61 + 1/62 + 1/63 and 1/63 + 1/62 + 1/61 can differ."""
     for ranks in itertools.permutations(range(1, 7), 3):
         six = [[f"filler {number} {rank}" for rank in range(1, 7)] for number in range(6)]
         for ranking, first in zip(six[:3], ranks, strict=True):

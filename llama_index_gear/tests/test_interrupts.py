@@ -1,9 +1,9 @@
 """No interrupt and no fork leaves a passage claimed, a lock taken, or what was begun undone in the background.
 
 CPython runs a signal's handler when a function of Python begins, when a call has returned, and when a loop goes round.
-`interrupted` raises `KeyboardInterrupt` at the nth such moment of some modules' code. (A handler's exception counts as
-that of the call that has returned, a tracer's as that of the next instruction: where another handler of exceptions is
-in charge of this one, the tracer is silent.)
+`interrupt_block` raises `KeyboardInterrupt` at the nth such moment of some modules' code. (A handler's exception counts
+as that of the call that has returned, a tracer's as that of the next instruction: where another handler of exceptions
+is in charge of this one, the tracer is silent.)
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ LOOKS = {"RESUME", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD", "CALL
 
 
 @cache
-def _handlers(code: CodeType) -> dict[int, int | None]:
-    """Where an exception of each instruction is handled."""
+def _find_handlers(code: CodeType) -> dict[int, int | None]:
+    """Return the offset of the exception handler of each instruction."""
     bytecode = dis.Bytecode(code)
     entries: list[Any] = bytecode.exception_entries  # type: ignore[attr-defined]
     return {
@@ -72,10 +72,10 @@ def _handlers(code: CodeType) -> dict[int, int | None]:
 
 
 def _has_looked(code: CodeType, last: int | None, now: int) -> bool:
-    """Whether the interpreter has looked for signals between two instructions, on behalf of both."""
+    """Return True if the interpreter has looked for signals between two instructions, on behalf of both."""
     if last is None or dis.opname[code.co_code[last]] not in LOOKS:
         return False
-    return _handlers(code)[last] == _handlers(code)[now]
+    return _find_handlers(code)[last] == _find_handlers(code)[now]
 
 
 class Interrupts:
@@ -94,7 +94,7 @@ class Interrupts:
         self._before: dict[FrameType, int] = {}  # where a frame was last
 
     def trace(self, frame: FrameType, event: str, argument: object) -> Any:
-        """Trace function of `sys.settrace`: the first interrupt."""
+        """Trace function of `sys.settrace`: raises the first interrupt."""
         if not self._watches(frame):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
@@ -122,7 +122,7 @@ class Interrupts:
         return self._step
 
     def profile(self, frame: FrameType, event: str, argument: object) -> None:
-        """Trace function of `sys.setprofile`, which lives on when the other one has raised: the second interrupt."""
+        """Trace function of `sys.setprofile`, which outlives the other one's exception: raises the second interrupt."""
         if self.raised != 1 or not self._watches(frame):
             return
         if event == "c_return" or (event == "call" and not frame.f_code.co_flags & inspect.CO_GENERATOR):
@@ -133,7 +133,7 @@ class Interrupts:
 
 
 @contextmanager
-def interrupted(first: int, second: int | None = None, *, modules: Set[str] = WRITING) -> Iterator[Interrupts]:
+def interrupt_block(first: int, second: int | None = None, *, modules: Set[str] = WRITING) -> Iterator[Interrupts]:
     """Interrupt the block; the interrupt ends with it."""
     interrupts = Interrupts(modules, first, second)
     before = sys.gettrace(), sys.getprofile()
@@ -159,16 +159,16 @@ pytestmark = [
 ]
 
 
-def _batch(folder: Path) -> Any:
-    """A batch that is never sent; the newest OpenAI client does not import beside the oldest core."""
+def _make_batch(folder: Path) -> Any:
+    """Return a batch that is never sent; the newest OpenAI client does not import beside the oldest core."""
     client = pytest.importorskip("llama_index.llms.openai", exc_type=ImportError)
     from llama_index_gear.extraction.openai_batch import OpenAIBatch
 
     return OpenAIBatch(client.OpenAI(api_key="none"), folder)
 
 
-def _ends(work: Callable[[], Result]) -> Result:
-    """The result of work in another thread that ends: for what stays claimed or locked it would wait for ever."""
+def _run_in_thread(work: Callable[[], Result]) -> Result:
+    """Return the result of work in another thread: if something stays claimed or locked, that times out."""
     future: Future[Result] = Future()
 
     def do() -> None:
@@ -182,14 +182,14 @@ def _ends(work: Callable[[], Result]) -> Result:
 
 
 class Stores(NamedTuple):
-    """Two stores of one client, which write the same passage of two collections."""
+    """Two stores of one client, which write the same passage into two collections."""
 
     one: GeARVectorStore
     other: GeARVectorStore
 
     def written(self) -> Stores:
-        """Both, written by another thread, which nothing that is claimed keeps waiting, and whole."""
-        _ends(lambda: [store.add(_nodes(1)) for store in self])
+        """Return both stores, written by another thread, which no claim keeps waiting, and whole."""
+        _run_in_thread(lambda: [store.add(_make_nodes(1)) for store in self])
         assert all(store.check().ok and store.get_nodes()[0].get_content() == "Ann 1" for store in self)
         return self
 
@@ -206,13 +206,13 @@ def stores() -> Stores:
     ).written()
 
 
-def _nodes(version: int) -> list[BaseNode]:
+def _make_nodes(version: int) -> list[BaseNode]:
     facts = [("Ann", "has", f"version {version}"), ("Ann", "knows", "Bob")]
     return [passage("ann", f"Ann {version}", facts, document="doc", embed_model=SMALL, metadata={"kind": "x"})]
 
 
 WRITES: dict[str, tuple[Callable[[Stores], object], Callable[[Stores], Coroutine[Any, Any, object]]]] = {
-    "add": (lambda of: of.one.add(_nodes(2)), lambda of: of.one.async_add(_nodes(2))),
+    "add": (lambda of: of.one.add(_make_nodes(2)), lambda of: of.one.async_add(_make_nodes(2))),
     "delete": (lambda of: of.one.delete("doc"), lambda of: of.one.adelete("doc")),
     "delete_nodes": (lambda of: of.one.delete_nodes(["ann"]), lambda of: of.one.adelete_nodes(["ann"])),
     "clear": (lambda of: of.one.clear(), lambda of: of.one.aclear()),
@@ -224,13 +224,13 @@ WRITES: dict[str, tuple[Callable[[Stores], object], Callable[[Stores], Coroutine
 def test_a_write_that_is_interrupted_claims_nothing(stores: Stores, name: str) -> None:
     write, _ = WRITES[name]
     for moment in itertools.count(1):
-        with interrupted(moment) as interrupts:
+        with interrupt_block(moment) as interrupts:
             write(stores)
         assert stores.claims == 0, f"moment {moment}"
         if not interrupts.raised:
             break
         for store in stores:
-            store.add(_nodes(1))
+            store.add(_make_nodes(1))
         if moment % 50 == 0:
             stores.written()
     assert moment > 50
@@ -240,14 +240,14 @@ def test_a_write_that_is_interrupted_claims_nothing(stores: Stores, name: str) -
 @pytest.mark.parametrize("name", WRITES)
 def test_a_second_interrupt_while_the_first_is_dealt_with_leaves_no_claim_either(stores: Stores, name: str) -> None:
     write, _ = WRITES[name]
-    with interrupted(0) as undisturbed:
+    with interrupt_block(0) as undisturbed:
         write(stores)
     met = 0
     rng = random.Random(name)
     for moment in rng.sample(range(1, undisturbed.moments + 1), 40):
         for second in itertools.count(1):
             stores.written()
-            with interrupted(moment, second) as interrupts:
+            with interrupt_block(moment, second) as interrupts:
                 write(stores)
             assert stores.claims == 0, f"moment {moment}, then {second}"
             if interrupts.raised < 2:
@@ -258,26 +258,26 @@ def test_a_second_interrupt_while_the_first_is_dealt_with_leaves_no_claim_either
 
 @pytest.mark.parametrize("name", WRITES)
 def test_an_async_write_that_is_interrupted_claims_nothing(stores: Stores, name: str) -> None:
-    """By what Python raises at the second Ctrl-C of an event loop, wherever that is."""
+    """The exception of an event loop's second Ctrl-C leaves no claim, wherever it is raised."""
     _, write = WRITES[name]
     for moment in itertools.count(1, 5):
-        with interrupted(moment) as interrupts:
+        with interrupt_block(moment) as interrupts:
             asyncio.run(write(stores))
         assert stores.claims == 0, f"moment {moment}"
         if not interrupts.raised:
             break
         for store in stores:
-            store.add(_nodes(1))
+            store.add(_make_nodes(1))
     assert moment > 50
     stores.written()
     gc.collect()  # here, where warnings of coroutines that were never awaited are ignored
 
 
 def test_who_is_interrupted_while_it_waits_is_in_nobodys_way(stores: Stores) -> None:
-    held = _ends(lambda: stores.one._locks.claim({"ann"}))
-    _ends(held.acquire)
+    held = _run_in_thread(lambda: stores.one._locks.claim({"ann"}))
+    _run_in_thread(held.acquire)
     for moment in range(1, 80):
-        with interrupted(moment) as interrupts:
+        with interrupt_block(moment) as interrupts:
             stores.one.clear()
         assert interrupts.raised == 1 and list(stores.one._locks._claims.values()) == [held], f"moment {moment}"
     held.release()
@@ -285,7 +285,7 @@ def test_who_is_interrupted_while_it_waits_is_in_nobodys_way(stores: Stores) -> 
 
 
 class Interrupting(BaseModel):
-    """Metadata that is interrupted while pydantic writes it down."""
+    """Metadata whose serialization by pydantic is interrupted."""
 
     @model_serializer
     def write(self) -> dict[str, str]:
@@ -293,7 +293,7 @@ class Interrupting(BaseModel):
 
 
 def test_an_interrupt_is_no_fault_of_the_metadata(stores: Stores) -> None:
-    (node,) = _nodes(2)
+    (node,) = _make_nodes(2)
     node.metadata["part"] = Interrupting()
     with pytest.raises(KeyboardInterrupt):
         stores.one.add([node])
@@ -320,7 +320,7 @@ def test_a_flow_among_those_of_two_stores_is_closed_with_these() -> None:
 
 
 class Held(QdrantClient):
-    """An engine whose first write of passages ends when it is let."""
+    """An engine whose first write of passages ends when it is allowed to."""
 
     def __init__(self) -> None:
         super().__init__(":memory:")
@@ -337,10 +337,10 @@ class Held(QdrantClient):
 
 @pytest.mark.parametrize("how", ["one after the other", "at once", "with all that runs on its event loop"])
 async def test_a_write_that_is_cancelled_twice_is_waited_for(how: str) -> None:
-    """As two Ctrl-C cancel it, and the end of an event loop."""
+    """A write cancelled twice, as by two Ctrl-C or the end of an event loop, is waited for."""
     client = Held()
     store = GeARVectorStore(client=client, collection_name="one", embed_model=SMALL)
-    writing = asyncio.create_task(store.async_add(_nodes(1)))
+    writing = asyncio.create_task(store.async_add(_make_nodes(1)))
     await asyncio.to_thread(client.began.wait, 60)
     for _ in range(3):
         tasks = asyncio.all_tasks() - {asyncio.current_task()} if how.startswith("with") else {writing}
@@ -356,13 +356,13 @@ async def test_a_write_that_is_cancelled_twice_is_waited_for(how: str) -> None:
     with pytest.raises(asyncio.CancelledError):
         await writing
     assert client.landed == ["one_triples", "one"] and not store._locks._claims
-    await store.async_add(_nodes(2))
+    await store.async_add(_make_nodes(2))
     assert [node.get_content() for node in store.get_nodes()] == ["Ann 2"]
 
 
 def test_a_batch_that_is_interrupted_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also while somebody looks at the interrupt, as a prompt of Python does until the next one."""
-    batch = _batch(tmp_path)
+    """The lock is free even while something holds the interrupt, as Python's prompt does until the next one."""
+    batch = _make_batch(tmp_path)
     monkeypatch.setattr("llama_index_gear.extraction.openai_batch._LOCK_TIMEOUT", 0.0)
     for name, call in (
         ("answer", lambda: batch.answer(b'{"messages": []}')),
@@ -374,9 +374,9 @@ def test_a_batch_that_is_interrupted_keeps_nobody_waiting(tmp_path: Path, monkey
             if name == "submit":  # nothing waits, so that no server is needed
                 with batch._lock, batch._database as database:
                     database.execute("DELETE FROM request")
-            with interrupted(moment, modules={"extraction.openai_batch"}) as interrupts:
+            with interrupt_block(moment, modules={"extraction.openai_batch"}) as interrupts:
                 call()
-            assert _ends(batch.collect) == batch.status, f"{name}, moment {moment}"
+            assert _run_in_thread(batch.collect) == batch.status, f"{name}, moment {moment}"
             if interrupts.error is None:
                 break
         assert moment > 5
@@ -389,7 +389,7 @@ def test_a_question_that_is_interrupted_leaves_its_trace_to_no_other() -> None:
 
     for moment in itertools.count(1):
         trace = Trace(question="Who?")
-        with interrupted(moment, modules={"trace.trace"}) as interrupts:
+        with interrupt_block(moment, modules={"trace.trace"}) as interrupts:
             assert run_traced(trace, retrieve) is trace
         assert take_trace("Where?").question == "Where?", f"moment {moment}"
         if interrupts.error is None:
@@ -398,11 +398,11 @@ def test_a_question_that_is_interrupted_leaves_its_trace_to_no_other() -> None:
 
 
 def test_what_an_interrupted_call_would_have_cost_is_not_set_aside() -> None:
-    """Otherwise less and less may be spent."""
+    """An interrupted call frees the cost reserved for it; otherwise less and less could be spent."""
     node = passage("p", "Ann knows Bob.", embed_model=SMALL)
     for moment in itertools.count(1):
         extractor = GeARTripleExtractor(ScriptedLLM(['[["Ann", "knows", "Bob"]]']), price=(1.0, 1.0), max_cost=1.0)
-        with interrupted(moment, modules={"extraction.accounting", "extraction.calls"}) as interrupts:
+        with interrupt_block(moment, modules={"extraction.accounting", "extraction.calls"}) as interrupts:
             run_coroutine(extractor.acall([node]))
         assert not extractor._cost_budget.reserved, f"moment {moment}"
         if interrupts.error is None:
@@ -413,7 +413,7 @@ def test_what_an_interrupted_call_would_have_cost_is_not_set_aside() -> None:
 
 @pytest.fixture
 def main_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """That of the main thread, as a program has it that has called `asyncio.run` not yet."""
+    """The main thread's event loop, in a program that has not yet called `asyncio.run`."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     yield loop
@@ -424,7 +424,7 @@ def main_loop() -> Iterator[asyncio.AbstractEventLoop]:
 @pytest.mark.usefixtures("main_loop")
 @pytest.mark.parametrize("again", [False, True], ids=["once", "and again while it ends"])
 def test_what_an_interrupted_sync_call_had_begun_does_not_go_on_in_the_next(again: bool) -> None:
-    """The event loop stays, for clients whose connections belong to it: what is left on it would run on."""
+    """No task is left on the event loop, which stays for clients whose connections belong to it."""
     log: list[str] = []
     tasks: list[Any] = []
 
@@ -441,25 +441,25 @@ def test_what_an_interrupted_sync_call_had_begun_does_not_go_on_in_the_next(agai
             if again:
                 asyncio.get_running_loop().call_soon(interrupt)
             try:
-                await others_go_on()
+                await let_others_run()
             finally:
                 log.append(name)
 
-    async def others_go_on() -> None:
+    async def let_others_run() -> None:
         for _ in range(5):
             await asyncio.sleep(0)
 
     async def work() -> None:
         await gather([wait("one"), wait("two")])
 
-    async def left() -> list[Any]:
-        await others_go_on()
+    async def list_left() -> list[Any]:
+        await let_others_run()
         return list(asyncio.all_tasks() - {asyncio.current_task()})
 
     with pytest.raises(KeyboardInterrupt):
         run_coroutine(work())
     assert sorted(log) == ["one", "two"] and all(task.done() for task in tasks)
-    assert run_coroutine(left()) == []
+    assert run_coroutine(list_left()) == []
 
 
 def test_an_interrupted_sync_call_without_an_event_loop_leaves_none() -> None:
@@ -475,8 +475,8 @@ def test_an_interrupted_sync_call_without_an_event_loop_leaves_none() -> None:
     assert [loop.is_closed() for loop in loops] == [True]
 
 
-def _in_child(work: Callable[[], object]) -> int:
-    """How a forked child ends that does this: 0, if well; it is killed if it waits for ever."""
+def _run_in_child(work: Callable[[], object]) -> int:
+    """Run the work in a forked child and return its exit status: 0 if well; it is killed if it waits for ever."""
     child = os.fork()
     if child == 0:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -492,7 +492,7 @@ def _in_child(work: Callable[[], object]) -> int:
 
 @pytest.fixture
 def parent() -> Any:
-    """Another thread, that does something and holds it until the test ends."""
+    """A function that does something in another thread and holds it until the test ends."""
     over, held = threading.Event(), threading.Semaphore(0)
 
     def hold(*locks: Any) -> None:
@@ -511,7 +511,7 @@ def parent() -> Any:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_waits_for_no_thread_of_its_parent(stores: Stores, parent: Any, tmp_path: Path) -> None:
-    remembered, batch, llm = EmbeddingCache(), _batch(tmp_path / "batch"), ScriptedLLM()
+    remembered, batch, llm = EmbeddingCache(), _make_batch(tmp_path / "batch"), ScriptedLLM()
     locks = stores.one._locks
     parent(
         locks.claim(None).acquire,
@@ -523,12 +523,12 @@ def test_a_forked_child_waits_for_no_thread_of_its_parent(stores: Stores, parent
     )
 
     def work() -> None:
-        stores.one.add(_nodes(2))
+        stores.one.add(_make_nodes(2))
         remembered.add({})
         assert batch.status.waiting == 0 and llm.remaining == 0
         assert stores.one.check().ok
 
-    assert _in_child(work) == 0
+    assert _run_in_child(work) == 0
     assert locks._lock.locked() and stores.claims == 1  # the parent's are as they were
     locks._lock.release()
     batch._lock.release()

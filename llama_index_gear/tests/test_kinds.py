@@ -1,6 +1,6 @@
-"""Every argument of every public call that stores, extracts or loads, with values of the wrong kind: refused by name.
+"""Every argument of every public call that stores, extracts or loads refuses values of the wrong kind by name.
 
-What comes out is a `GeARError` (or pydantic's own, of a component's field); nothing is written.
+The error is a `GeARError` (or pydantic's own, for a component's field); nothing is written.
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         yield House(folder, store, shared, graph)
 
 
-def parameters(of: Callable[..., Any], *left_out: str) -> list[str]:
+def list_parameters(of: Callable[..., Any], *left_out: str) -> list[str]:
     return [name for name in inspect.signature(of).parameters if name not in ("self", *left_out)]
 
 
 CLIENTS = ("client", "aclient", "url", "api_key")
 """See `test_connection`."""
-STORE = ["path", *parameters(GeARVectorStore.__init__, *CLIENTS)]
-GRAPH = ["path", *parameters(ExternalTripleStore.__init__, *CLIENTS)]
+STORE = ["path", *list_parameters(GeARVectorStore.__init__, *CLIENTS)]
+GRAPH = ["path", *list_parameters(ExternalTripleStore.__init__, *CLIENTS)]
 QUERY = ["query_str", "mode", "filters", "doc_ids", "node_ids", "similarity_top_k", "alpha"]
 
 Call = Callable[..., Any]
@@ -98,20 +98,24 @@ CALLS: dict[str, tuple[Callable[[House], Call], dict[str, Callable[[House], Any]
     "GeARTripleExtractor": (
         lambda house: GeARTripleExtractor,
         {"llm": lambda house: MockLLM()},
-        parameters(GeARTripleExtractor.__init__),
+        list_parameters(GeARTripleExtractor.__init__),
     ),
     "MentionTripleExtractor": (lambda house: MentionTripleExtractor, {}, [*MentionTripleExtractor.model_fields]),
     "TriplesFile": (lambda house: TriplesFile, {"path": lambda house: house.folder / "graph.tsv"}, ["path"]),
     "WikidataDump": (
         lambda house: WikidataDump,
         {"path": lambda house: house.folder / "dump.nt", "folder": lambda house: house.new},
-        parameters(WikidataDump.__init__),
+        list_parameters(WikidataDump.__init__),
     ),
-    "Triple": (lambda house: Triple, dict.fromkeys(parameters(Triple), lambda house: "x"), parameters(Triple)),
+    "Triple": (
+        lambda house: Triple,
+        dict.fromkeys(list_parameters(Triple), lambda house: "x"),
+        list_parameters(Triple),
+    ),
     "GraphTriple": (
         lambda house: GraphTriple,
         {"triple": lambda house: Triple("a", "b", "c")},
-        parameters(GraphTriple),
+        list_parameters(GraphTriple),
     ),
     "read_triples": (lambda house: read_triples, {}, ["node"]),
     "attach_triples": (

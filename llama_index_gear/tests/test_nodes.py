@@ -34,7 +34,7 @@ FATHER = Triple("Stephen Curry", "father", "Dell Curry")
 TEAM = Triple("Dell Curry", "played for", "Charlotte Hornets")
 
 
-def _node() -> TextNode:
+def _make_node() -> TextNode:
     return TextNode(
         id_="p1",
         text="Dell Curry played for the Hornets.",
@@ -46,24 +46,24 @@ def _node() -> TextNode:
     )
 
 
-def _property_graph(*triples: Triple) -> TextNode:
-    names = dict.fromkeys(name for each in triples for name in (each.subject, each.object))
+def _make_property_graph(*triples: Triple) -> TextNode:
+    names = dict.fromkeys(name for triple in triples for name in (triple.subject, triple.object))
     entities = {name: EntityNode(name=name, label="PERSON", properties={"seen": 1}) for name in names}
     relations = [
-        Relation(label=each.predicate, source_id=entities[each.subject].id, target_id=entities[each.object].id)
-        for each in triples
+        Relation(label=triple.predicate, source_id=entities[triple.subject].id, target_id=entities[triple.object].id)
+        for triple in triples
     ]
     return TextNode(text="x", metadata={KG_NODES_KEY: list(entities.values()), KG_RELATIONS_KEY: relations})
 
 
 def test_what_is_attached_is_read_back_in_order_without_repetition() -> None:
-    assert read_triples(attach_triples(_node(), [TEAM, FATHER, TEAM])) == [TEAM, FATHER]
-    assert read_triples(attach_triples(_node(), iter([]))) == []
-    assert read_triples(_node()) == []
+    assert read_triples(attach_triples(_make_node(), [TEAM, FATHER, TEAM])) == [TEAM, FATHER]
+    assert read_triples(attach_triples(_make_node(), iter([]))) == []
+    assert read_triples(_make_node()) == []
 
 
 @pytest.mark.parametrize(
-    "node", [_node(), Document(text="x"), ImageNode(text="x")], ids=lambda node: type(node).__name__
+    "node", [_make_node(), Document(text="x"), ImageNode(text="x")], ids=lambda node: type(node).__name__
 )
 def test_every_kind_of_node_keeps_its_kind(node: BaseNode) -> None:
     carrier = attach_triples(node, [FATHER])
@@ -72,14 +72,14 @@ def test_every_kind_of_node_keeps_its_kind(node: BaseNode) -> None:
 
 
 def test_attaching_replaces_what_was_attached_before() -> None:
-    carrier = attach_triples(attach_triples(_node(), [FATHER]), [TEAM])
+    carrier = attach_triples(attach_triples(_make_node(), [FATHER]), [TEAM])
     assert read_triples(carrier) == [TEAM]
     assert carrier.excluded_embed_metadata_keys == ["tags", TRIPLES_KEY]
-    assert read_triples(attach_triples(_property_graph(FATHER), [TEAM])) == [TEAM]
+    assert read_triples(attach_triples(_make_property_graph(FATHER), [TEAM])) == [TEAM]
 
 
 def test_the_node_itself_stays_as_it_is() -> None:
-    node, same = _node(), _node()
+    node, same = _make_node(), _make_node()
     carrier = attach_triples(node, [FATHER])
     converted = ToPropertyGraph()([carrier])[0]
     for copy in (carrier, converted):
@@ -92,7 +92,7 @@ def test_the_node_itself_stays_as_it_is() -> None:
 
 
 def test_triples_are_neither_embedded_nor_shown_nor_hide_anything_else() -> None:
-    node, carrier = _node(), attach_triples(_node(), [FATHER])
+    node, carrier = _make_node(), attach_triples(_make_node(), [FATHER])
     for mode in (MetadataMode.EMBED, MetadataMode.LLM):
         assert carrier.get_content(mode) == node.get_content(mode)
         assert "title: Dell Curry" in carrier.get_content(mode)
@@ -104,13 +104,13 @@ SLOT = st.text(min_size=1).filter(str.strip)
 
 @given(st.lists(st.builds(Triple, SLOT, SLOT, SLOT), unique=True, max_size=5))
 def test_attached_triples_survive_json(triples: list[Triple]) -> None:
-    carrier = attach_triples(_node(), triples)
+    carrier = attach_triples(_make_node(), triples)
     copy = TextNode.from_dict(json.loads(json.dumps(carrier.to_dict())))
     assert read_triples(copy) == triples
 
 
 def test_property_graph_metadata_is_read_as_objects_and_as_dicts() -> None:
-    node = _property_graph(FATHER, TEAM, FATHER)
+    node = _make_property_graph(FATHER, TEAM, FATHER)
     assert read_triples(node) == [FATHER, TEAM]
     cached = TextNode.from_dict(json.loads(json.dumps(node.to_dict())))
     assert isinstance(cached.metadata[KG_NODES_KEY][0], dict) and isinstance(cached.metadata[KG_RELATIONS_KEY][0], dict)
@@ -119,7 +119,7 @@ def test_property_graph_metadata_is_read_as_objects_and_as_dicts() -> None:
 
 def test_a_quoted_name_is_the_name_and_not_its_id() -> None:
     rock = Triple('Dwayne "The Rock" Johnson', "starred in", "Moana")
-    node = _property_graph(rock)
+    node = _make_property_graph(rock)
     assert node.metadata[KG_RELATIONS_KEY][0].source_id != rock.subject
     assert read_triples(node) == [rock]
 
@@ -130,24 +130,24 @@ def test_relations_without_entities_are_read_by_their_ids() -> None:
 
 
 def test_both_carriers_are_read_own_first() -> None:
-    node = attach_triples(_node(), [TEAM])
-    node.metadata |= _property_graph(FATHER, TEAM).metadata
+    node = attach_triples(_make_node(), [TEAM])
+    node.metadata |= _make_property_graph(FATHER, TEAM).metadata
     assert read_triples(node) == [TEAM, FATHER]
 
 
 def test_relations_between_chunks_are_no_facts() -> None:
-    node, other = _node(), TextNode(id_="p2", text="next")
+    node, other = _make_node(), TextNode(id_="p2", text="next")
     for kind in (NodeRelationship.PREVIOUS, NodeRelationship.NEXT, NodeRelationship.PARENT):
         node.relationships[kind] = other.as_related_node_info()
     node.relationships[NodeRelationship.CHILD] = [other.as_related_node_info()]
-    node.metadata |= _property_graph(FATHER).metadata
+    node.metadata |= _make_property_graph(FATHER).metadata
     (linked,) = ImplicitPathExtractor()([node])
     assert len(linked.metadata[KG_RELATIONS_KEY]) == 1 + 5
     assert read_triples(linked) == [FATHER]
 
 
 def test_blank_names_and_labels_are_no_facts() -> None:
-    node = _property_graph(FATHER)
+    node = _make_property_graph(FATHER)
     node.metadata[KG_RELATIONS_KEY] += [
         Relation(label=" ", source_id="a", target_id="b"),
         Relation(label="r", source_id="", target_id="b"),
@@ -202,24 +202,26 @@ def test_the_error_names_the_node_and_the_entry() -> None:
 
 
 def test_to_property_graph_swaps_the_carrier() -> None:
-    carrier = with_metadata(attach_triples(_node(), [FATHER, TEAM]), {EXTRACTION_KEY: {"status": "ok"}})
+    carrier = with_metadata(attach_triples(_make_node(), [FATHER, TEAM]), {EXTRACTION_KEY: {"status": "ok"}})
     (converted,) = ToPropertyGraph()([carrier])
-    assert [each.name for each in converted.metadata[KG_NODES_KEY]] == [
+    assert [entity.name for entity in converted.metadata[KG_NODES_KEY]] == [
         "Stephen Curry",
         "Dell Curry",
         "Charlotte Hornets",
     ]
-    assert [(each.source_id, each.label, each.target_id) for each in converted.metadata[KG_RELATIONS_KEY]] == [
+    assert [
+        (relation.source_id, relation.label, relation.target_id) for relation in converted.metadata[KG_RELATIONS_KEY]
+    ] == [
         ("Stephen Curry", "father", "Dell Curry"),
         ("Dell Curry", "played for", "Charlotte Hornets"),
     ]
     assert not {TRIPLES_KEY, EXTRACTION_KEY} & set(converted.metadata)
     assert read_triples(converted) == [FATHER, TEAM] == read_triples(carrier)
-    assert converted.get_content(MetadataMode.EMBED) == _node().get_content(MetadataMode.EMBED)
+    assert converted.get_content(MetadataMode.EMBED) == _make_node().get_content(MetadataMode.EMBED)
 
 
 def test_to_property_graph_of_a_node_without_triples() -> None:
-    (converted,) = ToPropertyGraph()([_node()])
+    (converted,) = ToPropertyGraph()([_make_node()])
     assert (converted.metadata[KG_NODES_KEY], converted.metadata[KG_RELATIONS_KEY]) == ([], [])
 
 
@@ -230,7 +232,7 @@ def test_to_property_graph_is_serialised_under_its_name() -> None:
 
 def test_llamaindex_builds_a_property_graph_of_it() -> None:
     quoted = Triple('Wardell "Dell" Curry', "known as", "Dell Curry")
-    first = attach_triples(_node(), [FATHER, TEAM])
+    first = attach_triples(_make_node(), [FATHER, TEAM])
     second = attach_triples(TextNode(id_="p2", text="No. 30", metadata={"title": "x"}), [quoted, TEAM])
     bare = TextNode(id_="p3", text="nothing")
     store = SimplePropertyGraphStore()
@@ -247,7 +249,9 @@ def test_llamaindex_builds_a_property_graph_of_it() -> None:
         (str(one.id), relation.label, str(two.id))
         for one, relation, two in store.get_triplets(entity_names=["Dell Curry"])
     }
-    assert found == {(each.subject.replace('"', " "), each.predicate, each.object) for each in (FATHER, TEAM, quoted)}
+    assert found == {
+        (triple.subject.replace('"', " "), triple.predicate, triple.object) for triple in (FATHER, TEAM, quoted)
+    }
     sources = {
         (one.id, relation.properties["triplet_source_id"])
         for one, relation, _ in store.get_triplets(ids=[FATHER.subject])
@@ -258,10 +262,10 @@ def test_llamaindex_builds_a_property_graph_of_it() -> None:
 
 
 def test_a_user_s_own_nodes_and_parents_stay() -> None:
-    """`nodes` and `PARENT` are common words: only what is LlamaIndex's own is taken for it."""
-    mine = [{"name": "server-1", "ip": "1"}]
-    kept = attach_triples(TextNode(text="x", metadata={"nodes": mine}), [Triple("a", "b", "c")])
-    assert kept.metadata["nodes"] == mine
+    """`nodes` and `PARENT` are common words: only LlamaIndex's own values are converted."""
+    user_nodes = [{"name": "server-1", "ip": "1"}]
+    kept = attach_triples(TextNode(text="x", metadata={"nodes": user_nodes}), [Triple("a", "b", "c")])
+    assert kept.metadata["nodes"] == user_nodes
     ann, bob = EntityNode(name="Ann"), EntityNode(name="Bob")
     family = Relation(label="PARENT", source_id=ann.id, target_id=bob.id)
     chunks = Relation(label="PARENT", source_id="chunk-1", target_id="chunk-2")

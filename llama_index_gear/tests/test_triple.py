@@ -27,7 +27,7 @@ def test_entity_key_is_idempotent_and_never_empty(mention: str) -> None:
 
 
 def test_entity_key_is_idempotent_for_every_character() -> None:
-    """Every character of the Basic Multilingual Plane that Unicode would change, alone and behind a letter."""
+    """Every character of the Basic Multilingual Plane that Unicode changes keeps its key, alone and after a letter."""
     for character in map(chr, range(0x10000)):
         if unicodedata.normalize("NFKC", character.casefold()) != character:
             for mention in (character, f"o{character}"):
@@ -99,21 +99,21 @@ def test_id_tells_apart_what_is_split_differently() -> None:
         ("a,b", "c", "d"),
         ("A b", "c", "d"),
     ]
-    ids = [Triple(*each).id(passage) for each, passage in itertools.product(slots, ["p", "p a", 'p", "a b', "P", ""])]
+    ids = [Triple(*texts).id(passage) for texts, passage in itertools.product(slots, ["p", "p a", 'p", "a b', "P", ""])]
     assert len(set(ids)) == len(ids)
 
 
 @given(st.tuples(ANY, ANY, ANY, ANY), st.tuples(ANY, ANY, ANY, ANY))
 def test_id_is_a_function_of_passage_and_slots(one: tuple[str, ...], two: tuple[str, ...]) -> None:
-    def made(passage: str, *slots: str) -> tuple[Triple | None, str]:
+    def try_triple(passage: str, *slots: str) -> tuple[Triple | None, str]:
         try:
             return Triple(*slots), passage
         except TripleError:
             return None, passage
 
-    (first, its), (second, other) = made(*one), made(*two)
+    (first, passage_id), (second, other) = try_triple(*one), try_triple(*two)
     if first and second:
-        assert (first.id(its) == second.id(other)) == ((first, its) == (second, other))
+        assert (first.id(passage_id) == second.id(other)) == ((first, passage_id) == (second, other))
 
 
 def test_white_space_collapses_and_nothing_else_changes() -> None:

@@ -22,20 +22,20 @@ QUESTION = "Which team did the father of Stephen Curry join in 1988?"
 LAST = FetchPassages(["what finish asks for"])
 
 
-def _ask(purpose: str = "read") -> CallLLM:
+def _make_call(purpose: str = "read") -> CallLLM:
     return CallLLM(PromptTemplate("{x}"), {"x": purpose}, purpose)
 
 
-def _search(query: str = "Curry") -> RetrievePassages:
+def _make_search(query: str = "Curry") -> RetrievePassages:
     return RetrievePassages(QueryBundle(query))
 
 
-ASK, SEARCH = _ask(), _search()
+ASK, SEARCH = _make_call(), _make_search()
 
 
 @dataclass
 class Plan:
-    """Asks in step n the batches `steps[n - 1]`, and returns `verdicts[n]`; its result is all answers that it got."""
+    """A policy whose step n asks the batches `steps[n - 1]` and returns `verdicts[n]`; its result is all answers."""
 
     steps: Sequence[Sequence[Sequence[Any]]]
     verdicts: Mapping[int, str] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Plan:
 
 @dataclass
 class Clock:
-    """Stands still until it is told to go on."""
+    """A clock that stands still until it is moved."""
 
     now: float = 1000.0
 
@@ -74,11 +74,11 @@ class Clock:
         return self.now
 
 
-def _trace() -> Trace:
+def _make_trace() -> Trace:
     return Trace(question=QUESTION)
 
 
-def _result(flow: Flow[Any], answers: Sequence[Any]) -> Any:
+def _get_result(flow: Flow[Any], answers: Sequence[Any]) -> Any:
     with pytest.raises(StopIteration) as stop:
         flow.send(answers)
     return stop.value.value
@@ -88,29 +88,29 @@ def _result(flow: Flow[Any], answers: Sequence[Any]) -> Any:
 
 
 def test_a_verdict_ends_the_loop_and_finish_has_the_last_word() -> None:
-    one, two, three, four = map(_search, "1234")
-    trace, plan = _trace(), Plan([[[one, two], [three]], [[four]], [[SEARCH]]], {2: "answered"})
+    one, two, three, four = map(_make_search, "1234")
+    trace, plan = _make_trace(), Plan([[[one, two], [three]], [[four]], [[SEARCH]]], {2: "answered"})
     flow = agent_flow(plan, trace, Budget())
     assert next(flow) == [one, two]
     assert flow.send(["a", "b"]) == [three]
     assert (flow.send(["c"]), plan.log) == ([four], ["step 1 ended"])
     assert (flow.send(["d"]), plan.log) == ([LAST], ["step 1 ended", "step 2 ended"])
-    assert _result(flow, ["z"]) == ["a", "b", "c", "d", "z"]
+    assert _get_result(flow, ["z"]) == ["a", "b", "c", "d", "z"]
     assert (trace.stopped, [step.number for step in trace.steps]) == ("answered", [1, 2])
     assert plan.log == ["step 1 ended", "step 2 ended", "finish ended"]
 
 
 def test_without_a_verdict_it_ends_after_max_steps() -> None:
-    trace = _trace()
+    trace = _make_trace()
     flow = agent_flow(Plan([[[SEARCH]], [], [[SEARCH]]]), trace, Budget())
     assert next(flow) == [SEARCH]
     assert (flow.send(["first"]), len(trace.steps)) == ([SEARCH], 3)
     assert (flow.send(["third"]), trace.stopped) == ([LAST], "max_steps")
-    assert _result(flow, ["last"]) == ["first", "third", "last"]
+    assert _get_result(flow, ["last"]) == ["first", "third", "last"]
 
 
 def test_no_steps_only_a_finish() -> None:
-    trace = _trace()
+    trace = _make_trace()
     assert run(agent_flow(Plan([]), trace, Budget()), lambda request: request) == [LAST]
     assert (trace.stopped, trace.steps) == ("max_steps", [])
 
@@ -123,7 +123,7 @@ def test_a_policy_is_given_the_question_and_the_trace() -> None:
             begun.append((question, trace))
             return []
 
-    trace = _trace()
+    trace = _make_trace()
     run(agent_flow(Curious([]), trace, Budget()), lambda request: request)
     ((question, given_trace),) = begun
     assert (question, given_trace is trace) == (QUESTION, True)
@@ -135,13 +135,13 @@ def test_the_record_of_a_step_is_the_one_in_the_trace() -> None:
             record.query = f"query {record.number}"
             return (yield from super().step_flow(state, record))
 
-    trace = _trace()
+    trace = _make_trace()
     run(agent_flow(Writing([[[SEARCH]], [[SEARCH]]]), trace, Budget()), lambda request: request)
     assert [step.query for step in trace.steps] == ["query 1", "query 2"]
 
 
 def test_why_it_ended_is_told_before_finish_and_how_long_it_took_behind() -> None:
-    trace, clock, events = _trace(), Clock(), list[TraceEvent]()
+    trace, clock, events = _make_trace(), Clock(), list[TraceEvent]()
     trace._listeners.append(events.append)
     flow = agent_flow(Plan([[[SEARCH]]]), trace, Budget(), clock)
     next(flow)
@@ -149,7 +149,7 @@ def test_why_it_ended_is_told_before_finish_and_how_long_it_took_behind() -> Non
     flow.send(["a"])
     assert events == [TraceEvent(step=0, kind="stopped", value="max_steps")]
     clock.now += 0.5
-    _result(flow, ["z"])
+    _get_result(flow, ["z"])
     assert events[1:] == [TraceEvent(step=0, kind="ms", value=1000 * (2 + 0.5))]
     assert trace.ms == 2500
 
@@ -158,18 +158,18 @@ def test_why_it_ended_is_told_before_finish_and_how_long_it_took_behind() -> Non
 
 
 def test_requests_and_answers_go_through_unchanged() -> None:
-    flow = agent_flow(Plan([[[SEARCH, ASK, LAST]]]), _trace(), Budget(max_llm_calls=9, max_tokens=9))
+    flow = agent_flow(Plan([[[SEARCH, ASK, LAST]]]), _make_trace(), Budget(max_llm_calls=9, max_tokens=9))
     search, ask, last = next(flow)
     assert search is SEARCH and last is LAST
     assert ask == ASK
     answers: list[Any] = [object(), Reply("yes"), object()]
     flow.send(answers)
-    for got, sent in zip(_result(flow, ["z"]), [*answers, "z"], strict=True):
+    for got, sent in zip(_get_result(flow, ["z"]), [*answers, "z"], strict=True):
         assert got is sent
 
 
 def test_a_driver_that_forgets_an_answer_is_told_so() -> None:
-    flow = agent_flow(Plan([[[ASK, SEARCH]]]), _trace(), Budget())
+    flow = agent_flow(Plan([[[ASK, SEARCH]]]), _make_trace(), Budget())
     next(flow)
     with pytest.raises(ValueError, match="shorter"):
         flow.send([Reply()])
@@ -177,23 +177,23 @@ def test_a_driver_that_forgets_an_answer_is_told_so() -> None:
 
 def test_an_ask_is_told_how_much_time_is_left() -> None:
     clock = Clock()
-    flow = agent_flow(Plan([[[SEARCH, ASK], [ASK, SEARCH]]]), _trace(), Budget(timeout=100), clock)
+    flow = agent_flow(Plan([[[SEARCH, ASK], [ASK, SEARCH]]]), _make_trace(), Budget(timeout=100), clock)
     assert next(flow) == [SEARCH, replace(ASK, timeout=100.0)]
     clock.now += 30
     assert flow.send(["found", Reply()]) == [replace(ASK, timeout=100.0 - 30), SEARCH]
 
 
 def test_the_time_left_is_never_negative() -> None:
-    """The clock goes on between the look at it that lets the call begin and the one that says for how long."""
+    """The time left is at least 0, even if the clock passes the deadline between the check and the call."""
     readings = count(0, 3)  # start, then for each batch whether and how much time is left: 3 and 6, 9 and 12
-    flow = agent_flow(Plan([[[ASK], [ASK]]]), _trace(), Budget(timeout=10), lambda: float(next(readings)))
+    flow = agent_flow(Plan([[[ASK], [ASK]]]), _make_trace(), Budget(timeout=10), lambda: float(next(readings)))
     assert next(flow) == [replace(ASK, timeout=10.0 - 6)]
     assert flow.send([Reply()]) == [replace(ASK, timeout=0.0)]
 
 
 def test_every_call_of_the_model_is_written_down_and_nothing_else() -> None:
-    trace = _trace()
-    plan = Plan([[[_ask("read"), SEARCH, _ask("gist")], [SEARCH]], [[_ask("rewrite")]]])
+    trace = _make_trace()
+    plan = Plan([[[_make_call("read"), SEARCH, _make_call("gist")], [SEARCH]], [[_make_call("rewrite")]]])
     flow = agent_flow(plan, trace, Budget())
     next(flow)
     flow.send([Reply(prompt_tokens=10, completion_tokens=1, ms=3.14159), "found", Reply(prompt_tokens=20)])
@@ -211,9 +211,9 @@ def test_every_call_of_the_model_is_written_down_and_nothing_else() -> None:
 
 
 def test_no_call_beyond_max_llm_calls() -> None:
-    """What was found stays found, requests that cost no call go on until one would, and finish still runs."""
+    """The search keeps its results, requests without a call go on until one would call, and finish still runs."""
     one, two, three = Reply("1"), Reply("2"), Reply("3")
-    trace, plan = _trace(), Plan([[[ASK], [ASK]], [[ASK]], [[SEARCH], [ASK]], [[ASK]]])
+    trace, plan = _make_trace(), Plan([[[ASK], [ASK]], [[ASK]], [[SEARCH], [ASK]], [[ASK]]])
     flow = agent_flow(plan, trace, Budget(max_llm_calls=3))
     next(flow)
     flow.send([one])
@@ -222,20 +222,20 @@ def test_no_call_beyond_max_llm_calls() -> None:
     assert flow.send(["found"]) == [LAST]
     assert (trace.stopped, trace.llm_calls, len(trace.steps)) == ("max_llm_calls", 3, 3)
     assert plan.log == ["step 1 ended", "step 2 ended", "step 3 ended"]
-    assert _result(flow, ["z"]) == [one, two, three, "found", "z"]
+    assert _get_result(flow, ["z"]) == [one, two, three, "found", "z"]
 
 
 def test_a_batch_of_two_calls_is_not_begun_when_one_is_left() -> None:
-    trace = _trace()
+    trace = _make_trace()
     flow = agent_flow(Plan([[[ASK], [ASK, SEARCH, ASK]], [[ASK]]]), trace, Budget(max_llm_calls=2))
     next(flow)
     assert flow.send([Reply("1")]) == [LAST]
     assert (trace.stopped, trace.llm_calls) == ("max_llm_calls", 1)
-    assert _result(flow, ["z"]) == [Reply("1"), "z"]
+    assert _get_result(flow, ["z"]) == [Reply("1"), "z"]
 
 
 def test_a_batch_of_two_calls_is_begun_when_two_are_left() -> None:
-    trace = _trace()
+    trace = _make_trace()
     flow = agent_flow(Plan([[[ASK, ASK]]]), trace, Budget(max_llm_calls=2))
     assert next(flow) == [ASK, ASK]
     assert flow.send([Reply(), Reply()]) == [LAST]
@@ -243,10 +243,10 @@ def test_a_batch_of_two_calls_is_begun_when_two_are_left() -> None:
 
 
 def test_no_call_is_begun_once_max_tokens_are_spent() -> None:
-    """40 + 9 of 100, 49 + 30 + 20 of 100, 99 + 1: the third may still begin, the fourth not, a search always."""
+    """40 + 9 of 100, 49 + 30 + 20 of 100, 99 + 1: the third call may begin, the fourth may not, a search always may."""
     costs = [(40, 9), (30, 20), (0, 1)]
     replies = [Reply(prompt_tokens=sent, completion_tokens=received) for sent, received in costs]
-    trace, plan = _trace(), Plan([[[ASK]], [[ASK]], [[ASK], [SEARCH], [ASK]], [[ASK]]])
+    trace, plan = _make_trace(), Plan([[[ASK]], [[ASK]], [[ASK], [SEARCH], [ASK]], [[ASK]]])
     flow = agent_flow(plan, trace, Budget(max_tokens=100))
     assert next(flow) == [ASK]
     assert flow.send([replies[0]]) == [ASK]
@@ -254,11 +254,11 @@ def test_no_call_is_begun_once_max_tokens_are_spent() -> None:
     assert flow.send([replies[2]]) == [SEARCH]
     assert flow.send(["found"]) == [LAST]
     assert (trace.stopped, trace.llm_calls, len(trace.steps)) == ("max_tokens", 3, 3)
-    assert _result(flow, ["z"]) == [*replies, "found", "z"]
+    assert _get_result(flow, ["z"]) == [*replies, "found", "z"]
 
 
 def test_the_last_call_may_overshoot_max_tokens() -> None:
-    trace = _trace()
+    trace = _make_trace()
     flow = agent_flow(Plan([[[ASK], [ASK]]]), trace, Budget(max_tokens=1))
     next(flow)
     assert flow.send([Reply(prompt_tokens=5000)]) == [LAST]
@@ -266,7 +266,7 @@ def test_the_last_call_may_overshoot_max_tokens() -> None:
 
 
 def test_nothing_is_asked_after_the_timeout_but_by_finish() -> None:
-    trace, clock, plan = _trace(), Clock(), Plan([[[SEARCH]], [[SEARCH], [SEARCH]], [[SEARCH]]])
+    trace, clock, plan = _make_trace(), Clock(), Plan([[[SEARCH]], [[SEARCH], [SEARCH]], [[SEARCH]]])
     flow = agent_flow(plan, trace, Budget(timeout=60), clock)
     next(flow)
     clock.now += 59.5
@@ -276,13 +276,13 @@ def test_nothing_is_asked_after_the_timeout_but_by_finish() -> None:
     assert (trace.stopped, len(trace.steps)) == ("timeout", 2)
     assert plan.log == ["step 1 ended", "step 2 ended"]
     clock.now += 5
-    assert _result(flow, ["z"]) == ["a", "b", "z"]
+    assert _get_result(flow, ["z"]) == ["a", "b", "z"]
     assert trace.ms == 1000 * (59.5 + 0.5 + 5)
 
 
 @pytest.mark.parametrize("budget", [Budget(max_llm_calls=1), Budget(max_tokens=10), Budget(timeout=10)])
 def test_a_budget_that_is_just_used_up_when_the_policy_ends_did_not_end_it(budget: Budget) -> None:
-    trace, clock = _trace(), Clock()
+    trace, clock = _make_trace(), Clock()
     flow = agent_flow(Plan([[[ASK]]], {1: "answered"}), trace, budget, clock)
     next(flow)
     clock.now += 10
@@ -301,12 +301,12 @@ def test_a_step_may_tidy_up_when_the_budget_ends_it_but_not_beyond_the_budget() 
                 state.extend((yield [SEARCH]))
                 state.extend((yield [ASK]))
 
-    trace = _trace()
+    trace = _make_trace()
     flow = agent_flow(Tidy([[]]), trace, Budget(max_llm_calls=1))
     assert next(flow) == [ASK]
     assert flow.send([Reply("1")]) == [SEARCH]
     assert flow.send(["tidied up"]) == [LAST]
-    assert (_result(flow, ["z"]), trace.stopped) == (["tidied up", "z"], "max_llm_calls")
+    assert (_get_result(flow, ["z"]), trace.stopped) == (["tidied up", "z"], "max_llm_calls")
 
 
 @pytest.mark.parametrize("name", ["max_llm_calls", "max_tokens", "timeout"])
@@ -326,7 +326,7 @@ def test_limits_above_zero_are_taken_and_none_is_the_default() -> None:
 
 
 def test_the_first_call_that_fails_raises_its_own_error() -> None:
-    error, trace, plan = ConnectionError("refused"), _trace(), Plan([[[SEARCH], [ASK]]])
+    error, trace, plan = ConnectionError("refused"), _make_trace(), Plan([[[SEARCH], [ASK]]])
     flow = agent_flow(plan, trace, Budget())
     next(flow)
     flow.send(["found"])
@@ -339,30 +339,30 @@ def test_the_first_call_that_fails_raises_its_own_error() -> None:
 
 
 def test_a_later_call_that_fails_ends_the_loop_with_what_was_found() -> None:
-    trace, plan = _trace(), Plan([[[ASK], [SEARCH], [ASK], [SEARCH]], [[SEARCH]]])
+    trace, plan = _make_trace(), Plan([[[ASK], [SEARCH], [ASK], [SEARCH]], [[SEARCH]]])
     flow = agent_flow(plan, trace, Budget())
     next(flow)
     flow.send([Reply("1")])
     flow.send(["found"])
     assert flow.send([Reply(error=ConnectionError("refused"))]) == [LAST]
     assert (trace.stopped, trace.llm_calls, len(trace.steps)) == ("failed: ConnectionError: refused", 2, 1)
-    assert _result(flow, ["z"]) == [Reply("1"), "found", "z"]
+    assert _get_result(flow, ["z"]) == [Reply("1"), "found", "z"]
 
 
 @pytest.mark.parametrize("order", [1, -1], ids=["the first", "the second"])
 def test_one_of_two_calls_at_once_fails(order: int) -> None:
-    trace = _trace()
+    trace = _make_trace()
     flow = agent_flow(Plan([[[ASK, SEARCH, ASK]]]), trace, Budget())
     next(flow)
     first, second = [Reply(error=ConnectionError("refused")), Reply("fine")][::order]
     assert flow.send([first, "found", second]) == [LAST]
     assert (trace.stopped, trace.llm_calls) == ("failed: ConnectionError: refused", 2)
-    assert _result(flow, ["z"]) == ["z"]
+    assert _get_result(flow, ["z"]) == ["z"]
 
 
 def test_both_of_two_first_calls_fail() -> None:
     errors = [ConnectionError("refused"), KeyError("x")]
-    flow = agent_flow(Plan([[[ASK, ASK]]]), _trace(), Budget())
+    flow = agent_flow(Plan([[[ASK, ASK]]]), _make_trace(), Budget())
     next(flow)
     with pytest.raises((ConnectionError, KeyError)) as raised:
         flow.send([Reply(error=error) for error in errors])
@@ -378,18 +378,18 @@ def test_a_policy_may_live_with_a_call_that_fails() -> None:
                 state.extend((yield [SEARCH]))
             return "made do"
 
-    trace = _trace()
+    trace = _make_trace()
     flow = agent_flow(Patient([[], []]), trace, Budget())
     next(flow)
     assert flow.send([Reply(error=ConnectionError("refused"))]) == [SEARCH]
     assert flow.send(["found"]) == [LAST]
-    assert (_result(flow, ["z"]), trace.stopped) == (["found", "z"], "made do")
+    assert (_get_result(flow, ["z"]), trace.stopped) == (["found", "z"], "made do")
 
 
 @pytest.mark.parametrize("passed", [59.99, 60, 61], ids=["a little early", "on the dot", "late"])
 @pytest.mark.parametrize("earlier", [0, 1], ids=["first call", "second call"])
 def test_a_call_that_is_given_up_at_the_deadline_is_a_timeout(passed: float, earlier: int) -> None:
-    trace, clock = _trace(), Clock()
+    trace, clock = _make_trace(), Clock()
     flow = agent_flow(Plan([[[ASK]] * (earlier + 1)]), trace, Budget(timeout=60), clock)
     next(flow)
     for _ in range(earlier):
@@ -397,19 +397,19 @@ def test_a_call_that_is_given_up_at_the_deadline_is_a_timeout(passed: float, ear
     clock.now += passed
     assert flow.send([Reply(error=OutOfTime("no reply"))]) == [LAST]
     assert (trace.stopped, trace.calls[-1].error) == ("timeout", "OutOfTime: no reply")
-    assert _result(flow, ["z"]) == [Reply("1")] * earlier + ["z"]
+    assert _get_result(flow, ["z"]) == [Reply("1")] * earlier + ["z"]
 
 
 @pytest.mark.parametrize("budget", [Budget(), Budget(timeout=60)], ids=["no deadline", "before the deadline"])
 def test_a_timeout_of_the_models_client_is_a_failure(budget: Budget) -> None:
-    trace, clock, error = _trace(), Clock(), TimeoutError("read timed out")
+    trace, clock, error = _make_trace(), Clock(), TimeoutError("read timed out")
     flow = agent_flow(Plan([[[ASK], [ASK]]]), trace, budget, clock)
     next(flow)
     flow.send([Reply("1")])
     clock.now += 59
     assert flow.send([Reply(error=error)]) == [LAST]
     assert trace.stopped == "failed: TimeoutError: read timed out"
-    flow = agent_flow(Plan([[[ASK]]]), _trace(), budget, clock)
+    flow = agent_flow(Plan([[[ASK]]]), _make_trace(), budget, clock)
     next(flow)
     with pytest.raises(TimeoutError) as raised:
         flow.send([Reply(error=error)])
@@ -417,7 +417,7 @@ def test_a_timeout_of_the_models_client_is_a_failure(budget: Budget) -> None:
 
 
 def test_another_error_after_the_deadline_is_a_failure() -> None:
-    trace, clock = _trace(), Clock()
+    trace, clock = _make_trace(), Clock()
     flow = agent_flow(Plan([[[ASK], [ASK]]]), trace, Budget(timeout=60), clock)
     next(flow)
     flow.send([Reply("1")])
@@ -433,7 +433,7 @@ class Broken(Exception):
     pass
 
 
-def _breaking(request: Any) -> Any:
+def _break_search(request: Any) -> Any:
     if request == LAST:
         return "z"
     if isinstance(request, RetrievePassages):
@@ -441,24 +441,24 @@ def _breaking(request: Any) -> Any:
     return Reply("1")
 
 
-async def _abreaking(request: Any) -> Any:
+async def _abreak_search(request: Any) -> Any:
     await asyncio.sleep(0)
-    return _breaking(request)
+    return _break_search(request)
 
 
 @pytest.mark.parametrize("batch", [[SEARCH], [ASK, SEARCH]], ids=["alone", "beside a call"])
 async def test_a_search_that_fails_passes_through_the_policy_to_the_caller(batch: list[Any]) -> None:
     for drive in ("run", "arun"):
-        trace, plan = _trace(), Plan([[[ASK], batch]])
+        trace, plan = _make_trace(), Plan([[[ASK], batch]])
         flow = agent_flow(plan, trace, Budget())
         with pytest.raises(Broken, match="the index is gone"):
-            run(flow, _breaking) if drive == "run" else await arun(flow, _abreaking)
+            run(flow, _break_search) if drive == "run" else await arun(flow, _abreak_search)
         assert (plan.log, trace.stopped, trace.llm_calls) == (["step 1 ended"], "", 1)
 
 
 def test_a_search_that_fails_in_a_later_step_ends_the_loop_with_what_was_found() -> None:
-    trace, plan = _trace(), Plan([[[ASK]], [[ASK], [SEARCH], [ASK]], [[ASK]]])
-    assert run(agent_flow(plan, trace, Budget()), _breaking) == [Reply("1"), Reply("1"), "z"]
+    trace, plan = _make_trace(), Plan([[[ASK]], [[ASK], [SEARCH], [ASK]], [[ASK]]])
+    assert run(agent_flow(plan, trace, Budget()), _break_search) == [Reply("1"), Reply("1"), "z"]
     assert (trace.stopped, len(trace.steps)) == ("failed: Broken: the index is gone", 2)
     assert plan.log == ["step 1 ended", "step 2 ended", "finish ended"]
 
@@ -473,9 +473,9 @@ def test_a_policy_may_live_with_a_search_that_fails() -> None:
             state.extend((yield [ASK]))
             return "made do"
 
-    trace = _trace()
+    trace = _make_trace()
     flow = agent_flow(Resilient([[]]), trace, Budget())
-    assert run(flow, _breaking) == ["the index is gone", Reply("1"), "z"]
+    assert run(flow, _break_search) == ["the index is gone", Reply("1"), "z"]
     assert (trace.stopped, trace.llm_calls) == ("made do", 1)
 
 
@@ -488,12 +488,12 @@ def test_an_error_of_the_policys_own_passes_through() -> None:
             return ""
 
     with pytest.raises(Broken, match="inside"):
-        run(agent_flow(Wrong([[], []]), _trace(), Budget()), lambda request: request)
+        run(agent_flow(Wrong([[], []]), _make_trace(), Budget()), lambda request: request)
 
 
 def test_an_error_in_finish_reaches_the_caller() -> None:
     plan = Plan([])
-    flow = agent_flow(plan, _trace(), Budget())
+    flow = agent_flow(plan, _make_trace(), Budget())
     next(flow)
     with pytest.raises(Broken, match="the index is gone"):
         flow.throw(Broken("the index is gone"))
@@ -510,7 +510,7 @@ def test_an_error_in_finish_reaches_the_caller() -> None:
     ids=["a search", "a call and a search", "finish"],
 )
 async def test_cancelling_closes_the_policys_generators(plan: Plan, log: list[str]) -> None:
-    started, trace = asyncio.Event(), _trace()
+    started, trace = asyncio.Event(), _make_trace()
 
     async def answer(request: Any) -> Any:
         started.set()
@@ -530,26 +530,26 @@ async def test_cancelling_closes_the_policys_generators(plan: Plan, log: list[st
 shapes = st.lists(st.lists(st.lists(st.none() | st.integers(0, 9), max_size=3), max_size=3), max_size=4)
 
 
-def _planned(shape: list[list[list[int | None]]]) -> Plan:
-    def request(cost: int | None) -> Any:
-        return SEARCH if cost is None else _ask(str(cost))
+def _make_plan(shape: list[list[list[int | None]]]) -> Plan:
+    def make_request(cost: int | None) -> Any:
+        return SEARCH if cost is None else _make_call(str(cost))
 
-    return Plan([[[request(cost) for cost in batch] for batch in step] for step in shape])
+    return Plan([[[make_request(cost) for cost in batch] for batch in step] for step in shape])
 
 
-def _paid(request: Any) -> Any:
-    """What the request cost, halved between prompt and completion."""
+def _pay(request: Any) -> Any:
+    """Return a reply whose tokens are the request's cost, half prompt and half completion."""
     if not isinstance(request, CallLLM):
         return request
     cost = int(request.purpose)
     return Reply(request.purpose, prompt_tokens=cost // 2, completion_tokens=cost - cost // 2)
 
 
-def _batches(shape: list[list[list[int | None]]]) -> list[list[int | None]]:
+def _list_batches(shape: list[list[list[int | None]]]) -> list[list[int | None]]:
     return [batch for step in shape for batch in step]
 
 
-def _calls(batches: list[list[int | None]]) -> list[int]:
+def _list_costs(batches: list[list[int | None]]) -> list[int]:
     return [cost for batch in batches for cost in batch if cost is not None]
 
 
@@ -557,47 +557,47 @@ def _calls(batches: list[list[int | None]]) -> list[int]:
 def test_max_llm_calls_is_never_exceeded_and_as_much_is_done_as_it_allows(
     shape: list[list[list[int | None]]], limit: int
 ) -> None:
-    batches = _batches(shape)
+    batches = _list_batches(shape)
     # Batches are begun up to the first that would make one call too many.
-    within = [len(_calls(batches[: n + 1])) <= limit for n in range(len(batches))]
+    within = [len(_list_costs(batches[: n + 1])) <= limit for n in range(len(batches))]
     done = batches[: within.index(False)] if False in within else batches
-    trace = _trace()
-    result = run(agent_flow(_planned(shape), trace, Budget(max_llm_calls=limit)), _paid)
-    assert [reply.text for reply in result if isinstance(reply, Reply)] == [str(cost) for cost in _calls(done)]
+    trace = _make_trace()
+    result = run(agent_flow(_make_plan(shape), trace, Budget(max_llm_calls=limit)), _pay)
+    assert [reply.text for reply in result if isinstance(reply, Reply)] == [str(cost) for cost in _list_costs(done)]
     assert len(result) == sum(map(len, done)) + 1
-    assert trace.llm_calls == len(_calls(done)) <= limit
+    assert trace.llm_calls == len(_list_costs(done)) <= limit
     assert trace.stopped == ("max_steps" if all(within) else "max_llm_calls")
 
 
 @given(shapes, st.integers(1, 40))
 def test_max_tokens_is_exceeded_by_the_last_batch_at_most(shape: list[list[list[int | None]]], limit: int) -> None:
-    batches = _batches(shape)
+    batches = _list_batches(shape)
     # A batch with calls is begun while those before it cost less than the limit.
-    within = [sum(_calls(batches[:n])) < limit or not _calls([batch]) for n, batch in enumerate(batches)]
+    within = [sum(_list_costs(batches[:n])) < limit or not _list_costs([batch]) for n, batch in enumerate(batches)]
     done = batches[: within.index(False)] if False in within else batches
-    trace = _trace()
-    result = run(agent_flow(_planned(shape), trace, Budget(max_tokens=limit)), _paid)
+    trace = _make_trace()
+    result = run(agent_flow(_make_plan(shape), trace, Budget(max_tokens=limit)), _pay)
     assert len(result) == sum(map(len, done)) + 1
-    assert trace.prompt_tokens + trace.completion_tokens == sum(_calls(done))
+    assert trace.prompt_tokens + trace.completion_tokens == sum(_list_costs(done))
     assert trace.stopped == ("max_steps" if all(within) else "max_tokens")
 
 
 @given(shapes, st.integers(1, 40))
 def test_no_request_is_made_at_or_after_the_deadline(shape: list[list[list[int | None]]], timeout: int) -> None:
-    """A search takes a second, a call as many as it costs tokens; `run` answers one after the other."""
-    trace, clock = _trace(), Clock()
+    """A search takes a second, a call as many seconds as it costs tokens; `run` answers one after the other."""
+    trace, clock = _make_trace(), Clock()
     begun: list[tuple[float, Any]] = []
 
     def answer(request: Any) -> Any:
         begun.append((clock.now - 1000, request))
         clock.now += int(request.purpose) if isinstance(request, CallLLM) else 1
-        return _paid(request)
+        return _pay(request)
 
-    batches = _batches(shape)
+    batches = _list_batches(shape)
     seconds = [sum(1 if cost is None else cost for cost in batch) for batch in batches]
     within = [sum(seconds[:n]) < timeout for n in range(len(batches))]
     done = batches[: within.index(False)] if False in within else batches
-    run(agent_flow(_planned(shape), trace, Budget(timeout=timeout), clock), answer)
+    run(agent_flow(_make_plan(shape), trace, Budget(timeout=timeout), clock), answer)
     assert len(begun) == sum(map(len, done)) + 1
     assert trace.stopped == ("max_steps" if all(within) else "timeout")
     starts = [sum(seconds[:n]) for n, batch in enumerate(done) for cost in batch if cost is not None]
@@ -621,29 +621,29 @@ def test_a_policy_that_will_not_hear_is_held_to_its_budget_all_the_same(
 
     def answer(request: Any) -> Any:
         asked.append(request)
-        return _paid(request)
+        return _pay(request)
 
     expected, refused = 0, 0
-    for batch in _batches(shape):
-        fits = expected + len(_calls([batch])) <= limit or not _calls([batch])
-        expected += len(_calls([batch])) * fits
+    for batch in _list_batches(shape):
+        fits = expected + len(_list_costs([batch])) <= limit or not _list_costs([batch])
+        expected += len(_list_costs([batch])) * fits
         refused += not fits
-    result = run(agent_flow(Stubborn(_planned(shape).steps), _trace(), Budget(max_llm_calls=limit)), answer)
+    result = run(agent_flow(Stubborn(_make_plan(shape).steps), _make_trace(), Budget(max_llm_calls=limit)), answer)
     assert sum(isinstance(request, CallLLM) for request in asked) == expected <= limit
     assert result == ["turned down"] * refused + [LAST]
 
 
 def test_the_first_failure_of_a_batch_is_the_one_that_counts() -> None:
-    """A refusal is not hidden by a time-out beside it."""
+    """A time-out in the same batch does not hide a refusal."""
     for errors in ([PermissionError("key"), OutOfTime("late")], [OutOfTime("late"), PermissionError("key")]):
-        flow = agent_flow(Plan([[[ASK, ASK]]]), _trace(), Budget(timeout=60), Clock())
+        flow = agent_flow(Plan([[[ASK, ASK]]]), _make_trace(), Budget(timeout=60), Clock())
         next(flow)
         with pytest.raises(PermissionError, match="key"):
             flow.send([Reply(error=error) for error in errors])
 
 
 def test_what_was_raised_is_in_the_trace() -> None:
-    trace = _trace()
+    trace = _make_trace()
     flow = agent_flow(Plan([[[ASK]]]), trace, Budget())
     next(flow)
     with pytest.raises(ConnectionError):
@@ -654,7 +654,7 @@ def test_what_was_raised_is_in_the_trace() -> None:
 def test_a_request_s_own_timeout_stays_if_it_is_shorter() -> None:
     own = replace(ASK, timeout=5.0)
     for budget, expected in ((Budget(), 5.0), (Budget(timeout=60), 5.0), (Budget(timeout=3), 3.0)):
-        ((request,)) = next(agent_flow(Plan([[[own]]]), _trace(), budget, Clock()))
+        ((request,)) = next(agent_flow(Plan([[[own]]]), _make_trace(), budget, Clock()))
         assert isinstance(request, CallLLM) and request.timeout == expected
 
 
@@ -677,14 +677,14 @@ def test_a_policy_s_flow_is_closed_with_the_agent_s() -> None:
             result: str = yield from kept[-1]
             return result
 
-    flow = agent_flow(Kept([[]]), _trace(), Budget())
+    flow = agent_flow(Kept([[]]), _make_trace(), Budget())
     next(flow)
     flow.close()
     assert closed == ["closed"]
 
 
 def test_a_step_whose_first_request_is_refused_leaves_no_trace() -> None:
-    trace = _trace()
+    trace = _make_trace()
     flow = agent_flow(Plan([[[ASK]], [[ASK]]]), trace, Budget(max_llm_calls=1))
     next(flow)
     assert flow.send([Reply("1")]) == [LAST]

@@ -1,4 +1,4 @@
-"""Who answers which request of a query."""
+"""The backend that answers each kind of request of a query."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def graph(tmp_path: Path) -> Iterator[ExternalTripleStore]:
 
 @dataclass(frozen=True)
 class Unheard(Request[int]):
-    """A request that nobody knows."""
+    """A request that no backend knows."""
 
 
 @dataclass(frozen=True)
 class UnheardOfGraph(GraphRequest[int]):
-    """A request of graphs that nobody knows."""
+    """A request of graphs that no backend knows."""
 
 
 @pytest.mark.parametrize("request_", [Unheard(), UnheardOfGraph()], ids=lambda request: type(request).__name__)

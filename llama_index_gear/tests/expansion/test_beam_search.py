@@ -29,19 +29,19 @@ Chain = tuple[int, ...]
 QUESTION = "which?"
 
 
-def _cosine(one: Vector, two: Vector) -> float:
+def _compute_cosine(one: Vector, two: Vector) -> float:
     return float(one @ two / math.sqrt(one @ one) / math.sqrt(two @ two))
 
 
-def _noise(text: str) -> Vector:
-    """A vector that depends on the text alone."""
+def _draw_vector(text: str) -> Vector:
+    """Return a vector that depends on the text alone."""
     return np.random.default_rng(zlib.crc32(text.encode())).normal(size=3)
 
 
-def _reader(question: str, texts: Sequence[str]) -> list[float]:
-    """A user's own model."""
+def _score_by_reader(question: str, texts: Sequence[str]) -> list[float]:
+    """Score texts as a user's own model would."""
     assert question == QUESTION
-    return [float(_noise(text)[0]) for text in texts]
+    return [float(_draw_vector(text)[0]) for text in texts]
 
 
 # -- The world: a graph of numbers, and what a store would answer about it --------------------------------------------
@@ -49,54 +49,56 @@ def _reader(question: str, texts: Sequence[str]) -> list[float]:
 
 @dataclass(frozen=True)
 class World:
-    """Triple n joins the entities `ends[n]` and has the unit vector `vectors[n]`."""
+    """A graph whose triple n joins the entities `ends[n]` and has the unit vector `vectors[n]`."""
 
     query: Vector
     ends: tuple[tuple[int, int], ...]
     vectors: tuple[Vector, ...]
 
-    def stored(self, n: int) -> StoredTriple:
+    def make_triple(self, n: int) -> StoredTriple:
         subject, object_ = self.ends[n]
         # Mentions differ in case and punctuation, so that nothing but the entity key joins two triples.
         fact = Triple(f"Entity-{subject}" if n % 2 else f"entity {subject}.", f"relation {n}", f"ENTITY {object_}")
-        return StoredTriple(f"id{n:03}", fact, f"passage {n % 5}", _cosine(self.query, self.vectors[n]))
+        return StoredTriple(f"id{n:03}", fact, f"passage {n % 5}", _compute_cosine(self.query, self.vectors[n]))
 
     def text(self, chain: Chain) -> str:
-        facts = [self.stored(n).triple for n in chain]
+        facts = [self.make_triple(n).triple for n in chain]
         return ". ".join(f"{fact.subject} {fact.predicate} {fact.object}" for fact in facts)
 
     def answer(self, request: Any) -> Any:
-        by_id = {self.stored(n).id: n for n in range(len(self.ends))}
+        by_id = {self.make_triple(n).id: n for n in range(len(self.ends))}
         match request:
             case NeighborTriples():
                 return [
                     [
-                        Candidate(each.id, each.score)
-                        for each in sorted(map(self.stored, by_id.values()), key=lambda each: (-each.score, each.id))
-                        if each.id not in request.exclude and set(each.triple.entities) & set(keys)
+                        Candidate(triple.id, triple.score)
+                        for triple in sorted(
+                            map(self.make_triple, by_id.values()), key=lambda triple: (-triple.score, triple.id)
+                        )
+                        if triple.id not in request.exclude and set(triple.triple.entities) & set(keys)
                     ][: request.limit]
                     for keys in request.triple_entities
                 ]
             case FetchTriples():
-                return {each: replace(self.stored(by_id[each]), score=0.0) for each in request.ids}
+                return {triple_id: replace(self.make_triple(by_id[triple_id]), score=0.0) for triple_id in request.ids}
             case ChainSimilarities():
                 return [
                     [float(sum(self.vectors[by_id[c]] for c in chain) @ self.vectors[by_id[n]]) for n in near]
                     for chain, near in request.pairs
                 ]
             case EmbedTexts():
-                return [_noise(text) for text in request.texts]
+                return [_draw_vector(text) for text in request.texts]
             case RunFunction():
                 return request.function()
         raise AssertionError(request)
 
     def search(self, initial: Sequence[int], settings: BeamSearch) -> list[Beam]:
-        starts = [self.stored(n) for n in initial]
+        starts = [self.make_triple(n) for n in initial]
         return run(diverse_triple_beam_search_flow(QUESTION, list(self.query), starts, settings), self.answer)
 
 
-def _numbers(beams: Sequence[Beam]) -> list[Chain]:
-    return [tuple(int(each.id.removeprefix("id")) for each in beam.chain) for beam in beams]
+def _list_numbers(beams: Sequence[Beam]) -> list[Chain]:
+    return [tuple(int(triple.id.removeprefix("id")) for triple in beam.chain) for beam in beams]
 
 
 # -- GeAR Alg. 1, word for word ---------------------------------------------------------------------------------------
@@ -104,22 +106,24 @@ def _numbers(beams: Sequence[Beam]) -> list[Chain]:
 
 def _score(world: World, scorer: Scorer, chain: Chain) -> float:
     vectors = [world.vectors[n] for n in chain]
-    cosines = [_cosine(world.query, vector) for vector in vectors]
+    cosines = [_compute_cosine(world.query, vector) for vector in vectors]
     total = np.sum(vectors, axis=0)
     mean = total / len(chain)
     if scorer == "additive":
         return sum(cosines) / len(chain)
     if scorer == "composed":
-        return _cosine(world.query, total)
+        return _compute_cosine(world.query, total)
     if scorer == "novelty":
         return (sum(cosines) / len(chain)) / float(mean @ mean)
     if callable(scorer):
         return scorer(QUESTION, [world.text(chain)])[0]
-    return _cosine(world.query, _noise(world.text(chain)))  # an embedding model that reads the chain's text
+    return _compute_cosine(
+        world.query, _draw_vector(world.text(chain))
+    )  # an embedding model that reads the chain's text
 
 
-def algorithm_1(world: World, initial: Sequence[int], options: BeamSearch) -> list[tuple[float, Chain]]:
-    """Slow and literal; only the project's own rules (spec §3.1) are added, and marked with `#`."""
+def run_algorithm_1(world: World, initial: Sequence[int], options: BeamSearch) -> list[tuple[float, Chain]]:
+    """Run Algorithm 1 slowly and literally; the project's own rules (spec §3.1) are marked with `#`."""
     b = options.beam_size
     gamma = 2 * b if options.gamma is None else options.gamma
     scored: list[tuple[float, Chain]] = []
@@ -136,15 +140,15 @@ def algorithm_1(world: World, initial: Sequence[int], options: BeamSearch) -> li
                 for t in range(len(world.ends))
                 if t not in in_a_beam and set(world.ends[t]) & set(world.ends[chain[-1]])
             ]
-            near = sorted(near, key=lambda t: -_cosine(world.query, world.vectors[t]))[: options.neighbors]
-            mine = [(s + _score(world, options.scorer, (*chain, t)), (*chain, t)) for t in near]
-            mine.sort(key=lambda entry: -entry[0])
+            near = sorted(near, key=lambda t: -_compute_cosine(world.query, world.vectors[t]))[: options.neighbors]
+            longer = [(s + _score(world, options.scorer, (*chain, t)), (*chain, t)) for t in near]
+            longer.sort(key=lambda entry: -entry[0])
             if options.diversity:
-                for n in range(len(mine)):
+                for n in range(len(longer)):
                     penalty = math.exp(-min(n, gamma) / gamma)
-                    value = mine[n][0]
-                    mine[n] = (value * penalty if value >= 0 else value / penalty, mine[n][1])  # negative: divided
-            extensions += mine
+                    value = longer[n][0]
+                    longer[n] = (value * penalty if value >= 0 else value / penalty, longer[n][1])  # negative: divided
+            extensions += longer
         if not extensions:  # the last non-empty set is the answer
             break
         beams = sorted(extensions, key=lambda entry: -entry[0])[:b]
@@ -173,7 +177,7 @@ def worlds(draw: st.DrawFn, size: int = 12) -> World:
 def problems(draw: st.DrawFn) -> tuple[World, list[int], BeamSearch]:
     world = draw(worlds())
     initial = draw(st.lists(st.integers(0, len(world.ends) - 1), min_size=1, max_size=8))
-    scorers: list[Scorer] = ["novelty", "composed", "additive", "exact", _reader]
+    scorers: list[Scorer] = ["novelty", "composed", "additive", "exact", _score_by_reader]
     return (
         world,
         initial,
@@ -192,9 +196,9 @@ def problems(draw: st.DrawFn) -> tuple[World, list[int], BeamSearch]:
 @given(problems())
 def test_same_as_algorithm_1(problem: tuple[World, list[int], BeamSearch]) -> None:
     world, initial, options = problem
-    expected = algorithm_1(world, initial, options)
+    expected = run_algorithm_1(world, initial, options)
     beams = world.search(initial, options)
-    assert _numbers(beams) == [chain for _, chain in expected]
+    assert _list_numbers(beams) == [chain for _, chain in expected]
     assert [beam.score for beam in beams] == pytest.approx([score for score, _ in expected], rel=1e-9, abs=1e-9)
 
 
@@ -206,13 +210,13 @@ def test_what_always_holds(problem: tuple[World, list[int], BeamSearch]) -> None
     assert 1 <= len(beams) <= options.beam_size
     assert [beam.score for beam in beams] == sorted((beam.score for beam in beams), reverse=True)
     assert len({len(beam.chain) for beam in beams}) == 1 and len(beams[0].chain) <= options.beam_length
-    assert len(set(_numbers(beams))) == len(beams)
-    for beam, chain in zip(beams, _numbers(beams), strict=True):
+    assert len(set(_list_numbers(beams))) == len(beams)
+    for beam, chain in zip(beams, _list_numbers(beams), strict=True):
         assert chain[0] in initial
         assert len(set(chain)) == len(chain)
         for one, two in pairwise(beam.chain):
             assert set(one.triple.entities) & set(two.triple.entities)
-        assert beam.chain == tuple(map(world.stored, chain))
+        assert beam.chain == tuple(map(world.make_triple, chain))
     assert world.search(initial, options) == beams
     assert world.search([*initial, *initial[::-1]], options) == beams
 
@@ -223,29 +227,29 @@ def test_a_hop_enters_no_triple_that_stands_in_a_beam(problem: tuple[World, list
     world, initial, options = problem
     shorter = world.search(initial, replace(options, beam_length=1))
     longer = world.search(initial, replace(options, beam_length=2))
-    visited = {n for chain in _numbers(shorter) for n in chain}
-    for chain in _numbers(longer):
-        assert (chain[0],) in _numbers(shorter)
+    visited = {n for chain in _list_numbers(shorter) for n in chain}
+    for chain in _list_numbers(longer):
+        assert (chain[0],) in _list_numbers(shorter)
         assert not set(chain[1:]) & visited
 
 
 @settings(max_examples=200)
 @given(problems())
 def test_the_penalty_promotes_nothing_and_raises_no_score(problem: tuple[World, list[int], BeamSearch]) -> None:
-    """All extensions of one beam, negative scores or not: the same order with diversity as without, no score higher."""
+    """With diversity, one beam's extensions keep their order and no score rises, negative scores included."""
     world, initial, options = problem
     all_of_one = replace(options, beam_size=50, beam_length=2, gamma=options.gamma or 4.0, diversity=False)
     plain = world.search(initial[:1], all_of_one)
     diverse = world.search(initial[:1], replace(all_of_one, diversity=True))
-    assert _numbers(diverse) == _numbers(plain)
+    assert _list_numbers(diverse) == _list_numbers(plain)
     assert diverse[0].score == plain[0].score
     assert all(after.score <= before.score for after, before in zip(diverse, plain, strict=True))
 
 
 def test_negative_scores_are_divided() -> None:
-    world = _star([-0.5, -0.6, -0.7])
+    world = _make_star([-0.5, -0.6, -0.7])
     beams = world.search([0], BeamSearch(scorer="additive", gamma=2))
-    assert _numbers(beams) == [(0, 1), (0, 2)]
+    assert _list_numbers(beams) == [(0, 1), (0, 2)]
     assert [beam.score for beam in beams] == pytest.approx(
         [-0.5 + (-0.5 - 0.6) / 2, (-0.5 + (-0.5 - 0.7) / 2) / math.exp(-1 / 2)]
     )
@@ -254,21 +258,21 @@ def test_negative_scores_are_divided() -> None:
 # -- Worked by hand ---------------------------------------------------------------------------------------------------
 
 
-def _star(cosines: Sequence[float]) -> World:
-    """Triple n runs from entity 0 to entity n + 1, and has this cosine with the question."""
+def _make_star(cosines: Sequence[float]) -> World:
+    """Return a world in which triple n runs from entity 0 to entity n + 1 and has this cosine with the question."""
     vectors = [np.array([cosine, math.sqrt(1 - cosine**2), 0.0]) for cosine in cosines]
     ends = tuple((0, n + 1) for n in range(len(cosines)))
     return World(np.array([1.0, 0.0, 0.0]), ends, tuple(vectors))
 
 
-def _row(cosines: Sequence[float]) -> World:
-    """Triple n runs from entity n to entity n + 1."""
-    return replace(_star(cosines), ends=tuple((n, n + 1) for n in range(len(cosines))))
+def _make_row(cosines: Sequence[float]) -> World:
+    """Return a world in which triple n runs from entity n to entity n + 1."""
+    return replace(_make_star(cosines), ends=tuple((n, n + 1) for n in range(len(cosines))))
 
 
 def test_worked_example_additive() -> None:
-    beams = _star([0.8, 0.6, 0.0, 0.28]).search([0], BeamSearch(scorer="additive"))
-    assert _numbers(beams) == [(0, 1), (0, 3), (0, 2)]
+    beams = _make_star([0.8, 0.6, 0.0, 0.28]).search([0], BeamSearch(scorer="additive"))
+    assert _list_numbers(beams) == [(0, 1), (0, 3), (0, 2)]
     assert [beam.score for beam in beams] == pytest.approx(
         [
             0.8 + (0.8 + 0.6) / 2,
@@ -280,9 +284,9 @@ def test_worked_example_additive() -> None:
 
 def test_worked_example_composed_and_novelty() -> None:
     # (0.8, 0.6) · (0.6, 0.8) = 0.96 and (0.8, 0.6) · (0.0, 1.0) = 0.6
-    world = _star([0.8, 0.6, 0.0])
+    world = _make_star([0.8, 0.6, 0.0])
     beams = world.search([0], BeamSearch(scorer="composed", beam_size=2))
-    assert _numbers(beams) == [(0, 1), (0, 2)]
+    assert _list_numbers(beams) == [(0, 1), (0, 2)]
     assert [beam.score for beam in beams] == pytest.approx(
         [
             0.8 + (0.8 + 0.6) / math.sqrt(1 + 2 * 0.96 + 1),
@@ -290,7 +294,7 @@ def test_worked_example_composed_and_novelty() -> None:
         ]
     )
     beams = world.search([0], BeamSearch(scorer="novelty", beam_size=2, gamma=3))
-    assert _numbers(beams) == [(0, 1), (0, 2)]
+    assert _list_numbers(beams) == [(0, 1), (0, 2)]
     assert [beam.score for beam in beams] == pytest.approx(
         [
             0.8 + ((0.8 + 0.6) / 2) / ((1 + 2 * 0.96 + 1) / 2**2),
@@ -300,20 +304,20 @@ def test_worked_example_composed_and_novelty() -> None:
 
 
 def test_worked_example_text_scorer() -> None:
-    world = _star([0.1, 0.2, 0.3])
+    world = _make_star([0.1, 0.2, 0.3])
     said = {world.text((0,)): 0.5, world.text((0, 1)): 0.25, world.text((0, 2)): 0.75}
 
-    def scorer(question: str, texts: Sequence[str]) -> list[float]:
+    def score_texts(question: str, texts: Sequence[str]) -> list[float]:
         assert question == QUESTION
         return [said[text] for text in texts]
 
-    beams = world.search([0], BeamSearch(scorer=scorer))
-    assert _numbers(beams) == [(0, 2), (0, 1)]
+    beams = world.search([0], BeamSearch(scorer=score_texts))
+    assert _list_numbers(beams) == [(0, 2), (0, 1)]
     assert [beam.score for beam in beams] == pytest.approx([0.5 + 0.75, (0.5 + 0.25) * math.exp(-1 / 20)])
 
 
 def test_two_triples_that_say_the_same_count_as_one() -> None:
-    """What "novelty" is for: an echo of the first triple gains nothing over it, a new one adds up."""
+    """ "novelty" gives an echo of the first triple nothing, and adds the score of a new one."""
     echo = World(np.array([1.0, 0, 0]), ((0, 1), (1, 0)), (np.array([0.6, 0.8, 0]),) * 2)
     assert echo.search([0], BeamSearch())[0].score == pytest.approx(0.6 + 0.6)
     new = World(np.array([1.0, 0, 0]), ((0, 1), (1, 2)), (np.array([0.6, 0.8, 0]), np.array([0.6, 0, 0.8])))
@@ -321,7 +325,7 @@ def test_two_triples_that_say_the_same_count_as_one() -> None:
 
 
 def test_gamma_is_a_ceiling_and_twice_the_beams_by_default() -> None:
-    world = _star([0.8, 0.6, 0.5, 0.4, 0.3])
+    world = _make_star([0.8, 0.6, 0.5, 0.4, 0.3])
     plain = [0.8 + (0.8 + cosine) / 2 for cosine in (0.6, 0.5, 0.4, 0.3)]
     scores = [beam.score for beam in world.search([0], BeamSearch(scorer="additive", beam_size=4, gamma=2))]
     factors = [1, math.exp(-1 / 2), math.exp(-2 / 2), math.exp(-2 / 2)]
@@ -331,50 +335,50 @@ def test_gamma_is_a_ceiling_and_twice_the_beams_by_default() -> None:
 
 
 def test_diversity_keeps_one_beam_from_taking_all_places() -> None:
-    """Two starts: the better one's second child would beat the other's first without the penalty."""
-    star = _star([0.9, 0.5, 0.49, 0.4, 0.5])
+    """Without the penalty, the better start's second child would beat the other start's first."""
+    star = _make_star([0.9, 0.5, 0.49, 0.4, 0.5])
     world = replace(star, ends=((0, 1), (1, 2), (1, 3), (7, 8), (8, 9)))
     kept = BeamSearch(scorer="additive", beam_size=2, gamma=0.1, neighbors=2)
-    assert _numbers(world.search([0, 3], kept)) == [(0, 1), (3, 4)]
-    assert _numbers(world.search([0, 3], replace(kept, diversity=False))) == [(0, 1), (0, 2)]
+    assert _list_numbers(world.search([0, 3], kept)) == [(0, 1), (3, 4)]
+    assert _list_numbers(world.search([0, 3], replace(kept, diversity=False))) == [(0, 1), (0, 2)]
 
 
 def test_beams_that_cannot_grow_drop_out_unless_all_do() -> None:
-    star = _star([0.9, 0.1, 0.2])
+    star = _make_star([0.9, 0.1, 0.2])
     world = replace(star, ends=((0, 1), (5, 6), (6, 7)))
-    assert _numbers(world.search([0, 1], BeamSearch())) == [(1, 2)]
-    assert _numbers(world.search([0], BeamSearch())) == [(0,)]
-    assert _numbers(_row([0.5, 0.4, 0.3]).search([0], BeamSearch(beam_length=9))) == [(0, 1, 2)]
+    assert _list_numbers(world.search([0, 1], BeamSearch())) == [(1, 2)]
+    assert _list_numbers(world.search([0], BeamSearch())) == [(0,)]
+    assert _list_numbers(_make_row([0.5, 0.4, 0.3]).search([0], BeamSearch(beam_length=9))) == [(0, 1, 2)]
 
 
 def test_length_one_is_the_start_ranked() -> None:
-    world = _star([0.2, 0.9, 0.5, 0.9])
+    world = _make_star([0.2, 0.9, 0.5, 0.9])
     for scorer in ("novelty", "composed", "additive"):
-        assert _numbers(world.search([0, 1, 2, 3], BeamSearch(beam_length=1, scorer=scorer))) == [
+        assert _list_numbers(world.search([0, 1, 2, 3], BeamSearch(beam_length=1, scorer=scorer))) == [
             (1,),
             (3,),
             (2,),
             (0,),
         ]
-    assert _numbers(world.search([3, 2, 1, 0], BeamSearch(beam_length=1, beam_size=2))) == [(3,), (1,)]
+    assert _list_numbers(world.search([3, 2, 1, 0], BeamSearch(beam_length=1, beam_size=2))) == [(3,), (1,)]
 
 
 @pytest.mark.parametrize("diversity", [True, False])
 def test_equal_scores_keep_the_order_of_discovery(diversity: bool) -> None:
-    """A hundred chains, three scores: enough for a sort that isn't stable to mix them up."""
-    world = _star([0.9 - n / 200 for n in range(101)])
+    """The sort is stable: a hundred chains with three scores would reveal any other."""
+    world = _make_star([0.9 - n / 200 for n in range(101)])
 
-    def scorer(question: str, texts: Sequence[str]) -> list[float]:
+    def score_texts(question: str, texts: Sequence[str]) -> list[float]:
         numbers = [int(text.rpartition("relation ")[2].split()[0]) for text in texts]
         return [float(number % 3) for number in numbers]
 
-    def found(initial: Sequence[int], length: int) -> list[Chain]:
-        options = BeamSearch(beam_size=100, beam_length=length, scorer=scorer, diversity=diversity)
-        return _numbers(world.search(initial, options))
+    def search_chains(initial: Sequence[int], length: int) -> list[Chain]:
+        options = BeamSearch(beam_size=100, beam_length=length, scorer=score_texts, diversity=diversity)
+        return _list_numbers(world.search(initial, options))
 
     order = [*range(2, 101, 2), *range(99, 0, -2)]
-    assert found(order, 1) == [(n,) for n in sorted(order, key=lambda n: -(n % 3))]
-    assert found([0], 2) == [(0, n) for n in sorted(range(1, 101), key=lambda n: -(n % 3))]
+    assert search_chains(order, 1) == [(n,) for n in sorted(order, key=lambda n: -(n % 3))]
+    assert search_chains([0], 2) == [(0, n) for n in sorted(range(1, 101), key=lambda n: -(n % 3))]
 
 
 def test_no_start_no_beam_no_question_to_anyone() -> None:
@@ -397,10 +401,13 @@ def test_no_start_no_beam_no_question_to_anyone() -> None:
     ],
 )
 def test_round_trips(scorer: Scorer, start: list[type], hop: list[type]) -> None:
-    world = _row([0.5, 0.4, 0.3, 0.2])
+    world = _make_row([0.5, 0.4, 0.3, 0.2])
     asked: list[list[Any]] = []
     flow = diverse_triple_beam_search_flow(
-        QUESTION, list(world.query), [world.stored(0), world.stored(1)], BeamSearch(beam_length=4, scorer=scorer)
+        QUESTION,
+        list(world.query),
+        [world.make_triple(0), world.make_triple(1)],
+        BeamSearch(beam_length=4, scorer=scorer),
     )
     batch = next(flow)
     with pytest.raises(StopIteration):
@@ -414,8 +421,8 @@ def test_round_trips(scorer: Scorer, start: list[type], hop: list[type]) -> None
 
 
 def test_what_a_hop_asks_for() -> None:
-    world = _star([0.9, 0.8, 0.7, 0.6])
-    starts = [world.stored(0), world.stored(1)]
+    world = _make_star([0.9, 0.8, 0.7, 0.6])
+    starts = [world.make_triple(0), world.make_triple(1)]
     flow = diverse_triple_beam_search_flow(QUESTION, [1.0, 0.0, 0.0], starts, BeamSearch(neighbors=7, beam_length=2))
     (request,) = next(flow)
     assert isinstance(request, NeighborTriples)
@@ -433,36 +440,38 @@ def test_what_a_hop_asks_for() -> None:
 
 
 def test_only_winners_are_read() -> None:
-    """A hop sees all candidates, and reads no more facts than it keeps beams."""
-    world = _star([0.9 - n / 200 for n in range(101)])
+    """A hop compares all candidates, but reads only the facts of the beams that it keeps."""
+    world = _make_star([0.9 - n / 200 for n in range(101)])
     read: list[str] = []
 
     def answer(request: Any) -> Any:
         read.extend(request.ids if isinstance(request, FetchTriples) else ())
         return world.answer(request)
 
-    starts = [world.stored(n) for n in range(4)]
+    starts = [world.make_triple(n) for n in range(4)]
     run(diverse_triple_beam_search_flow(QUESTION, list(world.query), starts, BeamSearch(beam_size=3)), answer)
     assert 1 <= len(read) <= 3
 
 
 @pytest.mark.parametrize("scorer", ["novelty", "additive", "exact"])
 def test_a_candidate_that_is_deleted_before_it_is_read_is_no_extension(scorer: Scorer) -> None:
-    world = _star([0.9, 0.8, 0.7])
+    world = _make_star([0.9, 0.8, 0.7])
 
     def answer(request: Any) -> Any:
         if not isinstance(request, FetchTriples):
             return world.answer(request)
         return {key: fact for key, fact in world.answer(request).items() if key not in gone}
 
-    def found() -> list[Chain]:
+    def search_chains() -> list[Chain]:
         options = BeamSearch(scorer=scorer)
-        return _numbers(run(diverse_triple_beam_search_flow(QUESTION, [1.0, 0, 0], [world.stored(0)], options), answer))
+        return _list_numbers(
+            run(diverse_triple_beam_search_flow(QUESTION, [1.0, 0, 0], [world.make_triple(0)], options), answer)
+        )
 
     gone = {"id001"}
-    assert found() == [(0, 2)]
+    assert search_chains() == [(0, 2)]
     gone = {"id001", "id002"}
-    assert found() == [(0,)]
+    assert search_chains() == [(0,)]
 
 
 # -- Text scorers that misbehave --------------------------------------------------------------------------------------
@@ -470,13 +479,13 @@ def test_a_candidate_that_is_deleted_before_it_is_read_is_no_extension(scorer: S
 
 @pytest.mark.parametrize("scores", [[0.1], [0.1, 0.2, 0.3], [[0.1], [0.2]], 0.5], ids=str)
 def test_a_scorer_must_give_one_float_a_text(scores: Any) -> None:
-    world = _star([0.9, 0.8])
+    world = _make_star([0.9, 0.8])
     with pytest.raises(ArgumentError, match="one float a text: 2 texts"):
         world.search([0, 1], BeamSearch(scorer=lambda question, texts: scores))
 
 
 def test_a_scorer_that_gives_not_a_number_is_named() -> None:
-    world = _star([0.9, 0.8])
+    world = _make_star([0.9, 0.8])
     with pytest.raises(ArgumentError, match=r"NaN for the text 'Entity-0 relation 1 ENTITY 2'"):
         world.search([0, 1], BeamSearch(scorer=lambda question, texts: [-1.0, math.nan]))
 
@@ -524,22 +533,22 @@ def test_who_reads_text(scorer: Any, reads: bool) -> None:
 # -- Flatten ----------------------------------------------------------------------------------------------------------
 
 
-def _beam(*places: str) -> Beam:
-    """`_beam("a1", "b2")`: triple a of passage 1, then triple b of passage 2."""
+def _make_beam(*places: str) -> Beam:
+    """Return a beam: `_make_beam("a1", "b2")` holds triple a of passage 1, then triple b of passage 2."""
     return Beam(0.0, tuple(StoredTriple(p[0], Triple(p[0], "r", "x"), p[1:], 0.0) for p in places), 0.0)
 
 
-def _flat(*beams: Beam) -> list[tuple[str, str]]:
-    return [(passage, "".join(each.id for each in chain)) for passage, chain in flatten(beams).items()]
+def _flatten_ids(*beams: Beam) -> list[tuple[str, str]]:
+    return [(passage, "".join(triple.id for triple in chain)) for passage, chain in flatten(beams).items()]
 
 
 def test_flatten_is_breadth_first_and_keeps_the_first_occurrence() -> None:
-    beams = _beam("a1", "b2", "c3"), _beam("d4", "e1", "f5"), _beam("g2", "h4", "i6")
-    assert _flat(*beams) == [("1", "a"), ("4", "d"), ("2", "g"), ("3", "abc"), ("5", "def"), ("6", "ghi")]
+    beams = _make_beam("a1", "b2", "c3"), _make_beam("d4", "e1", "f5"), _make_beam("g2", "h4", "i6")
+    assert _flatten_ids(*beams) == [("1", "a"), ("4", "d"), ("2", "g"), ("3", "abc"), ("5", "def"), ("6", "ghi")]
 
 
 def test_flatten_of_beams_of_different_length() -> None:
-    assert _flat(_beam("a1"), _beam("b2", "c3"), _beam("d1", "e4", "f5")) == [
+    assert _flatten_ids(_make_beam("a1"), _make_beam("b2", "c3"), _make_beam("d1", "e4", "f5")) == [
         ("1", "a"),
         ("2", "b"),
         ("3", "bc"),
@@ -556,7 +565,7 @@ def test_flatten_by_its_definition(chains: list[list[str]]) -> None:
         for chain in chains:
             if len(chain) > depth and chain[depth][1:] not in order:
                 order.append(chain[depth][1:])
-    flat = _flat(*[_beam(*chain) for chain in chains])
+    flat = _flatten_ids(*[_make_beam(*chain) for chain in chains])
     assert [passage for passage, _ in flat] == order
     starts = {"".join(place[0] for place in chain[: n + 1]) for chain in chains for n in range(len(chain))}
     assert all(

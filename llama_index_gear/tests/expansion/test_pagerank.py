@@ -23,7 +23,7 @@ Row = tuple[str, str, str]  # subject, object, passage
 
 @dataclass
 class Graph:
-    """Triples in memory, and what was asked of them."""
+    """Triples in memory, and a record of the requests for them."""
 
     rows: Sequence[Row]
     read: int = 0
@@ -44,19 +44,19 @@ class Graph:
         return answers
 
 
-def stored(subject: str, object_: str, passage: str, score: float) -> StoredTriple:
+def make_triples(subject: str, object_: str, passage: str, score: float) -> StoredTriple:
     return StoredTriple(f"{subject}-{object_}", Triple(subject, "p", object_), passage, score, (subject, object_))
 
 
-def ranked(
+def rank_nodes(
     graph: Graph, start: Sequence[StoredTriple], passages: Sequence[str], **settings: Any
 ) -> list[tuple[str, float]]:
     counted = [(triple, triple.score) for triple in start]
     return run(local_pagerank_flow(counted, passages, LocalPageRank(**settings)), graph.answer)
 
 
-def exact(rows: Sequence[Row], seeds: dict[str, float], restart: float) -> dict[str, float]:
-    """The stationary shares, by solving the linear system; names of entities and passages are distinct here."""
+def solve_exactly(rows: Sequence[Row], seeds: dict[str, float], restart: float) -> dict[str, float]:
+    """Return the stationary shares by solving the linear system; entities and passages have distinct names here."""
     names = sorted({name for row in rows for name in row} | set(seeds))
     number = {name: n for n, name in enumerate(names)}
     weights = np.zeros((len(names), len(names)))
@@ -76,7 +76,7 @@ def exact(rows: Sequence[Row], seeds: dict[str, float], restart: float) -> dict[
     return {name: float(shares[number[name]]) for name in names}
 
 
-def corpus(seed: int, triples: int = 60) -> list[Row]:
+def draw_corpus(seed: int, triples: int = 60) -> list[Row]:
     chance = random.Random(seed)
     entities = [f"e{n}" for n in range(20)]
     return [
@@ -88,19 +88,22 @@ def corpus(seed: int, triples: int = 60) -> list[Row]:
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("restart", [0.15, 0.5, 0.9])
 def test_it_is_the_solution_of_the_linear_system(seed: int, restart: float) -> None:
-    rows = corpus(seed)
-    start = [stored(rows[3][0], rows[3][1], rows[3][2], 0.8), stored(rows[9][0], rows[9][1], rows[9][2], 0.4)]
+    rows = draw_corpus(seed)
+    start = [
+        make_triples(rows[3][0], rows[3][1], rows[3][2], 0.8),
+        make_triples(rows[9][0], rows[9][1], rows[9][2], 0.4),
+    ]
     base = ["p03", "p01", "elsewhere"]
-    found = ranked(Graph(rows), start, base, restart=restart, epsilon=1e-9, passage_weight=0.1)
+    found = rank_nodes(Graph(rows), start, base, restart=restart, epsilon=1e-9, passage_weight=0.1)
     mentions = {e: {p for s, o, p in rows if e in (s, o)} for row in rows for e in row[:2]}
     shares: dict[str, list[float]] = {}
     for triple in start:
         for entity in dict.fromkeys(triple.entities):
             shares.setdefault(entity, []).append(triple.score)
-    seeds = {entity: float(np.mean(several)) / len(mentions[entity]) for entity, several in shares.items()}
+    seeds = {entity: float(np.mean(scores)) / len(mentions[entity]) for entity, scores in shares.items()}
     seeds.update({passage: 0.1 / rank**0.5 for rank, passage in enumerate(base, start=1)})
-    truth = exact(rows, seeds, restart)
-    assert found == sorted(found, key=lambda each: -each[1])
+    truth = solve_exactly(rows, seeds, restart)
+    assert found == sorted(found, key=lambda entry: -entry[1])
     for passage, share in found:
         assert share == pytest.approx(truth[passage], abs=1e-6)
     assert {passage for passage, _ in found} == {name for name, share in truth.items() if name[0] != "e" and share} | {
@@ -111,11 +114,11 @@ def test_it_is_the_solution_of_the_linear_system(seed: int, restart: float) -> N
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("epsilon", [0.03, 0.003])
 def test_a_share_is_too_small_by_epsilon_times_the_degree_at_most(seed: int, epsilon: float) -> None:
-    rows = corpus(seed, 400)
-    start = [stored(*rows[7], 1.0)]
-    found = dict(ranked(Graph(rows), start, [], epsilon=epsilon))
+    rows = draw_corpus(seed, 400)
+    start = [make_triples(*rows[7], 1.0)]
+    found = dict(rank_nodes(Graph(rows), start, [], epsilon=epsilon))
     mentions = {e: len({p for s, o, p in rows if e in (s, o)}) for e in rows[7][:2]}
-    truth = exact(rows, {entity: 1 / number for entity, number in mentions.items()}, 0.5)
+    truth = solve_exactly(rows, {entity: 1 / number for entity, number in mentions.items()}, 0.5)
     degrees = {p: len({e for s, o, q in rows if q == p for e in (s, o)}) for *_, p in rows}
     for passage, degree in degrees.items():
         share = found.get(passage, 0.0)
@@ -127,87 +130,91 @@ def test_a_share_is_too_small_by_epsilon_times_the_degree_at_most(seed: int, eps
 def test_what_was_read_in_part_is_read_whole_when_it_is_worth_it(
     seed: int, mentions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Loops, triples said again and again, passages of two names: however few triples a seed shows at first."""
+    """Shares stay within epsilon for loops and repeated triples, although a seed shows few triples at first."""
     monkeypatch.setattr(pagerank, "_MENTIONS", mentions)
     chance = random.Random(seed)
-    rows = corpus(seed, 80) + [(f"e{n}", f"e{n}", f"p{chance.randrange(3):02}") for n in range(3) for _ in range(30)]
+    rows = draw_corpus(seed, 80) + [
+        (f"e{n}", f"e{n}", f"p{chance.randrange(3):02}") for n in range(3) for _ in range(30)
+    ]
     base = ["p00", "p01", "p02"]
     for epsilon in (0.02, 0.002, 1e-9):
-        found = dict(ranked(Graph(rows), [], base, epsilon=epsilon, restart=0.2))
-        truth = exact(rows, {passage: rank**-0.5 for rank, passage in enumerate(base, start=1)}, 0.2)
+        found = dict(rank_nodes(Graph(rows), [], base, epsilon=epsilon, restart=0.2))
+        truth = solve_exactly(rows, {passage: rank**-0.5 for rank, passage in enumerate(base, start=1)}, 0.2)
         for passage in {row[2] for row in rows}:
             degree = len({entity for s, o, p in rows if p == passage for entity in (s, o)})
             assert truth[passage] - epsilon * degree - 1e-6 <= found.get(passage, 0.0) <= truth[passage] + 1e-6
 
 
 def test_the_last_node_is_read_on_until_it_is_known_what_it_is_worth() -> None:
-    """Nothing else is left to move: many triples of few names are read on, as their passage's degree is small."""
+    """The only node left is read on: its many triples have few names, so its passage's degree is small."""
     rows = [("a", "a", "p0")] * 200 + [("a", "b", "p0"), ("b", "c", "p1")]
-    truth = exact(rows, {"p0": 1.0}, 0.2)
-    found = dict(ranked(Graph(rows), [], ["p0"], epsilon=0.02, restart=0.2))
+    truth = solve_exactly(rows, {"p0": 1.0}, 0.2)
+    found = dict(rank_nodes(Graph(rows), [], ["p0"], epsilon=0.02, restart=0.2))
     assert found["p1"] >= truth["p1"] - 0.02 * 2 and found["p0"] < 0.9 and found["p1"] > 0
 
 
 @pytest.mark.parametrize("triples", [99, 100, 101, 400])
 def test_a_seed_counts_by_its_passages_not_by_its_triples(triples: int) -> None:
-    """Many triples in three passages are three passages."""
+    """Many triples in three passages weigh as much as three passages."""
     rows = [("often", f"thing{n}", f"p{n % 3}") for n in range(triples)] + [("once", "thing", "q")]
-    start = [stored("often", "thing0", "p0", 1.0), stored("once", "thing", "q", 1.0)]
-    found = dict(ranked(Graph(rows), start, [], epsilon=1e-9, restart=0.9))
-    truth = exact(rows, {"often": 1 / 3, "thing0": 1, "once": 1, "thing": 1}, 0.9)
+    start = [make_triples("often", "thing0", "p0", 1.0), make_triples("once", "thing", "q", 1.0)]
+    found = dict(rank_nodes(Graph(rows), start, [], epsilon=1e-9, restart=0.9))
+    truth = solve_exactly(rows, {"often": 1 / 3, "thing0": 1, "once": 1, "thing": 1}, 0.9)
     assert found == pytest.approx({passage: truth[passage] for passage in found}, abs=1e-6)
 
 
 def test_what_it_reads_does_not_grow_with_the_graph() -> None:
-    """Ten copies of a corpus that have nothing to do with one another: one is read."""
-    rows = corpus(1)
+    """Of ten unconnected copies of a corpus it reads one."""
+    rows = draw_corpus(1)
     many = [(f"{n}{s}", f"{n}{o}", f"{n}{p}") for n in range(10) for s, o, p in rows]
     small, large = Graph(many[: len(rows)]), Graph(many)
-    start = [stored(*many[3], 1.0)]
-    assert ranked(small, start, []) == ranked(large, start, [])
+    start = [make_triples(*many[3], 1.0)]
+    assert rank_nodes(small, start, []) == rank_nodes(large, start, [])
     assert small.read == large.read < 4 * len(rows)
 
 
 def test_a_hub_is_not_read_whole() -> None:
-    """So little reaches each of its neighbors that it stays where it is; the seed's other passages are found."""
+    """So little reaches each of a hub's neighbors that they are not read; the seed's other passages are found."""
     rows = [("seed", f"thing{n}", f"p{n}") for n in range(3)] + [("thing0", "hub", "p0")]
     rows += [(f"other{n}", "hub", f"q{n:05}") for n in range(20_000)]
     graph = Graph(rows)
-    found = ranked(graph, [stored("seed", "thing0", "p0", 1.0)], [], epsilon=1e-3)
+    found = rank_nodes(graph, [make_triples("seed", "thing0", "p0", 1.0)], [], epsilon=1e-3)
     assert graph.read < 3_000
     assert {passage for passage, _ in found} == {"p0", "p1", "p2"}
     assert all(sum(limits) <= 1 / 1e-3 + len(limits) for limits in graph.limits[1:])
 
 
 def test_a_hub_as_a_seed_says_next_to_nothing() -> None:
-    """ "United States" beside a rare name: the walks start at the rare name."""
+    """Beside a rare name, the seed "United States" gets almost no weight: the walks start at the rare name."""
     rows = [("rare", "hub", "p0"), ("rare", "thing", "p1")]
     rows += [(f"other{n}", "hub", f"q{n:05}") for n in range(5_000)]
     graph = Graph(rows)
-    found = ranked(graph, [stored("rare", "hub", "p0", 1.0)], [])
+    found = rank_nodes(graph, [make_triples("rare", "hub", "p0", 1.0)], [])
     assert {passage for passage, _ in found[:2]} == {"p0", "p1"}
     assert graph.read < 10_000
 
 
 def test_a_triple_of_one_entity_joins_it_to_its_passage_alone() -> None:
     rows = [("a", "a", "p0"), ("a", "b", "p1")]
-    truth = exact(rows, {"b": 1.0}, 0.5)
-    found = dict(ranked(Graph(rows), [StoredTriple("x", Triple("b", "p", "b"), "p1", 1.0, ("b",))], [], epsilon=1e-9))
+    truth = solve_exactly(rows, {"b": 1.0}, 0.5)
+    found = dict(
+        rank_nodes(Graph(rows), [StoredTriple("x", Triple("b", "p", "b"), "p1", 1.0, ("b",))], [], epsilon=1e-9)
+    )
     assert found == pytest.approx({passage: truth[passage] for passage in ("p0", "p1")}, abs=1e-6)
 
 
 def test_what_is_too_little_to_move_on_counts_where_it_is() -> None:
     rows = [("a", f"thing{n}", "p0") for n in range(5)]
-    assert dict(ranked(Graph(rows), [], ["p0"], epsilon=0.9, restart=0.3)) == pytest.approx({"p0": 0.3})
+    assert dict(rank_nodes(Graph(rows), [], ["p0"], epsilon=0.9, restart=0.3)) == pytest.approx({"p0": 0.3})
 
 
 def test_nothing_to_start_from() -> None:
-    graph = Graph(corpus(0))
-    assert ranked(graph, [], []) == [] == ranked(graph, [], ["p00"], passage_weight=0.0)
+    graph = Graph(draw_corpus(0))
+    assert rank_nodes(graph, [], []) == [] == rank_nodes(graph, [], ["p00"], passage_weight=0.0)
     assert graph.limits == []
-    assert ranked(graph, [stored("e1", "e2", "p00", 0.0)], []) == []
-    assert [passage for passage, _ in ranked(Graph([]), [], ["p2", "p1"])] == ["p2", "p1"]
-    assert [passage for passage, _ in ranked(Graph([]), [stored("e1", "e2", "p00", 0.5)], [])] == []
+    assert rank_nodes(graph, [make_triples("e1", "e2", "p00", 0.0)], []) == []
+    assert [passage for passage, _ in rank_nodes(Graph([]), [], ["p2", "p1"])] == ["p2", "p1"]
+    assert [passage for passage, _ in rank_nodes(Graph([]), [make_triples("e1", "e2", "p00", 0.5)], [])] == []
 
 
 @pytest.mark.parametrize(

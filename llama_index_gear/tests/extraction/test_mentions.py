@@ -15,12 +15,12 @@ from llama_index_gear.triple import Triple
 TEXT = "Curry was born in Akron. His father Dell Curry played for the Charlotte Hornets. It rained."
 
 
-def objects(text: str, title: str | None = "T") -> list[str]:
-    """The mentions, without the title that stands in for them where a sentence has none."""
+def extract_objects(text: str, title: str | None = "T") -> list[str]:
+    """Return the mentions, without the title that stands in for them where a sentence has none."""
     return [triple.object for triple in MentionTripleExtractor().extract(text, title) if triple.object != title]
 
 
-def node(text: str = TEXT, title: str | None = "Stephen Curry") -> TextNode:
+def make_node(text: str = TEXT, title: str | None = "Stephen Curry") -> TextNode:
     return TextNode(id_="n", text=text, metadata={} if title is None else {"title": title})
 
 
@@ -60,12 +60,12 @@ def test_one_triple_per_sentence_and_mention() -> None:
     ],
 )
 def test_mentions(text: str, expected: list[str]) -> None:
-    assert objects(text) == expected
+    assert extract_objects(text) == expected
 
 
 def test_combining_characters_stay_with_their_letter() -> None:
     decomposed = unicodedata.normalize("NFD", "in Orléans, Émile Brontë")
-    assert [unicodedata.normalize("NFC", name) for name in objects(decomposed)] == ["Orléans", "Émile Brontë"]
+    assert [unicodedata.normalize("NFC", name) for name in extract_objects(decomposed)] == ["Orléans", "Émile Brontë"]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_without_a_title_the_first_mention_is_the_subject(title: str | None) -> 
 @pytest.mark.parametrize("text", ["", " \n\n ", "\n"])
 def test_empty_text(text: str) -> None:
     assert MentionTripleExtractor().extract(text, "T") == []
-    (extracted,) = MentionTripleExtractor()([node(text)])
+    (extracted,) = MentionTripleExtractor()([make_node(text)])
     assert read_triples(extracted) == []
 
 
@@ -122,7 +122,7 @@ def test_long_sentences_are_clipped_around_the_mention() -> None:
 
 def test_triples_per_passage_are_bounded_and_distinct() -> None:
     text = "In Rome, by Ann. In Rome, by Ann. In Bonn, by Bob."
-    assert objects(text) == ["Rome", "Ann", "Bonn", "Bob"]
+    assert extract_objects(text) == ["Rome", "Ann", "Bonn", "Bob"]
     assert [t.object for t in MentionTripleExtractor(max_triples_per_passage=3).extract(text, "T")] == [
         "Rome",
         "Ann",
@@ -133,12 +133,14 @@ def test_triples_per_passage_are_bounded_and_distinct() -> None:
 
 
 def test_input_is_not_mutated_and_earlier_triples_are_replaced() -> None:
-    before = attach_triples(node(), [Triple("a", "b", "c")])
+    before = attach_triples(make_node(), [Triple("a", "b", "c")])
     dump = before.model_dump_json()
     (after,) = MentionTripleExtractor()([before])
     assert before.model_dump_json() == dump
     assert Triple("a", "b", "c") not in read_triples(after)
-    assert after.get_content(metadata_mode=MetadataMode.EMBED) == node().get_content(metadata_mode=MetadataMode.EMBED)
+    assert after.get_content(metadata_mode=MetadataMode.EMBED) == make_node().get_content(
+        metadata_mode=MetadataMode.EMBED
+    )
     assert after.node_id == before.node_id
 
 
@@ -150,7 +152,7 @@ def test_title_key_and_titles_that_are_no_text() -> None:
 
 async def test_async_equals_sync(capsys: pytest.CaptureFixture[str]) -> None:
     extractor = MentionTripleExtractor()
-    assert await extractor.acall([node()], show_progress=True) == extractor([node()])
+    assert await extractor.acall([make_node()], show_progress=True) == extractor([make_node()])
     assert "Extracting mentions" in capsys.readouterr().err
 
 
@@ -173,8 +175,8 @@ def test_same_triples_in_every_process() -> None:
 
 def test_pipeline_twice() -> None:
     pipeline = IngestionPipeline(transformations=[MentionTripleExtractor()])
-    first = pipeline.run(nodes=[node()], show_progress=False)
-    second = pipeline.run(nodes=[node()], show_progress=False)
+    first = pipeline.run(nodes=[make_node()], show_progress=False)
+    second = pipeline.run(nodes=[make_node()], show_progress=False)
     assert first == second
     assert len(first[0].metadata[TRIPLES_KEY]) == 5
 

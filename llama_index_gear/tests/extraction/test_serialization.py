@@ -39,11 +39,11 @@ PROMPTS: dict[str, BasePromptTemplate] = {
 }
 
 
-def openai_llm(**settings: Any) -> LLM:
+def make_openai_llm(**settings: Any) -> LLM:
     return OpenAI(model="gpt-4o-mini", api_key="sk-secret", temperature=0.3, **settings)  # type: ignore[no-any-return]
 
 
-def made_again(extractor: GeARTripleExtractor, **settings: Any) -> GeARTripleExtractor:
+def remake(extractor: GeARTripleExtractor, **settings: Any) -> GeARTripleExtractor:
     return GeARTripleExtractor.from_dict(json.loads(json.dumps(extractor.to_dict())), **settings)
 
 
@@ -51,7 +51,7 @@ def made_again(extractor: GeARTripleExtractor, **settings: Any) -> GeARTripleExt
 def test_the_form_gives_the_extractor_back(prompt: str) -> None:
     several = PromptTemplate("Facts of each: {passages}") if prompt != "the package's" else EXTRACT_SEVERAL_PROMPT
     extractor = GeARTripleExtractor(
-        openai_llm(max_tokens=77, additional_kwargs={"seed": 5}, api_base="http://localhost:9/v1"),
+        make_openai_llm(max_tokens=77, additional_kwargs={"seed": 5}, api_base="http://localhost:9/v1"),
         extract_prompt=PROMPTS[prompt],
         extract_several_prompt=several,
         structured=False,
@@ -59,7 +59,7 @@ def test_the_form_gives_the_extractor_back(prompt: str) -> None:
         tenant_field="who",
         tenant="me",
     )
-    again = made_again(extractor)
+    again = remake(extractor)
     assert again.to_dict() == extractor.to_dict()
     assert (
         again._passage_calls.fingerprint() == extractor._passage_calls.fingerprint()
@@ -78,57 +78,57 @@ def test_the_form_gives_the_extractor_back(prompt: str) -> None:
 
 def test_an_extractor_that_was_made_again_extracts_the_same() -> None:
     extractor = GeARTripleExtractor(MockLLM(), title_key="title")
-    again = made_again(extractor)
+    again = remake(extractor)
     assert [read_triples(node) for node in again(NODES)] == [read_triples(node) for node in extractor(NODES)]
     assert again(extractor(NODES)) and again.ledger.reused == 2, "the fingerprint of its records is another"
 
 
 def test_no_key_stands_in_the_form_and_how_the_model_is_reached_changes_no_cache_s_key() -> None:
-    plain = GeARTripleExtractor(openai_llm())
+    plain = GeARTripleExtractor(make_openai_llm())
     other = GeARTripleExtractor(
-        openai_llm(timeout=7.5, max_retries=9, default_headers={"Authorization": "sk-hidden"}),
+        make_openai_llm(timeout=7.5, max_retries=9, default_headers={"Authorization": "sk-hidden"}),
         num_workers=9,
         cache=SimpleKVStore(),
         price=(1.0, 2.0),
     )
     assert not {"sk-secret", "sk-hidden"} & set(json.dumps(other.to_dict()).split('"'))
     assert get_transformation_hash(NODES, plain) == get_transformation_hash(NODES, other)
-    hotter = GeARTripleExtractor(openai_llm(max_tokens=5))
+    hotter = GeARTripleExtractor(make_openai_llm(max_tokens=5))
     assert get_transformation_hash(NODES, plain) != get_transformation_hash(NODES, hotter)
 
 
 def test_what_the_form_leaves_out_is_passed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-environment")
-    again = made_again(GeARTripleExtractor(openai_llm()), num_workers=9, price=(1, 2), max_cost=3, title_key="t")
+    again = remake(GeARTripleExtractor(make_openai_llm()), num_workers=9, price=(1, 2), max_cost=3, title_key="t")
     assert (again.num_workers, again.price, again.max_cost, again.title_key) == (9, (1, 2), 3, "t")
     assert again.llm.api_key == "sk-environment"  # type: ignore[attr-defined]
     other = MockLLM(max_tokens=3)
-    assert made_again(GeARTripleExtractor(openai_llm()), llm=other).llm is other
+    assert remake(GeARTripleExtractor(make_openai_llm()), llm=other).llm is other
 
 
 class Mine(OpenAI):  # type: ignore[misc, valid-type]
-    """A model of somebody's own, under the name of its base."""
+    """A user's own model that keeps the class name of its base."""
 
 
 @pytest.mark.parametrize("llm", [ScriptedLLM(), Mine(model="gpt-4o-mini", api_key="x")], ids=["other", "subclass"])
 def test_a_model_that_llama_index_cannot_load_is_asked_for(llm: LLM) -> None:
     extractor = GeARTripleExtractor(llm)
     with pytest.raises(ArgumentError, match=rf"'{type(llm).__name__}'.*from_dict\(data, llm=…\)"):
-        made_again(extractor)
-    again = made_again(extractor, llm=llm)
+        remake(extractor)
+    again = remake(extractor, llm=llm)
     assert again.llm is llm and again.to_dict() == extractor.to_dict()
 
 
-def lines(**variables: Any) -> str:
+def list_words(**variables: Any) -> str:
     return "\n".join(variables["passage"].split())
 
 
 def test_a_prompt_that_is_more_than_text_is_asked_for() -> None:
-    prompt = PromptTemplate("Facts of {passage}", function_mappings={"passage": lines})
+    prompt = PromptTemplate("Facts of {passage}", function_mappings={"passage": list_words})
     extractor = GeARTripleExtractor(MockLLM(), extract_prompt=prompt)
     with pytest.raises(ArgumentError, match=r"extract_prompt can't be made from data.*extract_prompt=…"):
-        made_again(extractor)
-    assert made_again(extractor, extract_prompt=prompt).to_dict() == extractor.to_dict()
+        remake(extractor)
+    assert remake(extractor, extract_prompt=prompt).to_dict() == extractor.to_dict()
 
 
 def test_forms_of_something_else_are_refused() -> None:
@@ -158,8 +158,8 @@ def test_forms_of_something_else_are_refused() -> None:
 )
 def test_the_other_components_come_back_by_llama_index_s_own_means(component: TransformComponent) -> None:
     forms = [type(component).from_dict(component.to_dict()), type(component).from_json(component.to_json())]
-    for again in [*forms, pickle.loads(pickle.dumps(component)), copy.deepcopy(component)]:
-        assert type(again) is type(component) and again == component
+    for restored in [*forms, pickle.loads(pickle.dumps(component)), copy.deepcopy(component)]:
+        assert type(restored) is type(component) and restored == component
 
 
 def test_extractors_work_in_a_pipeline_s_processes() -> None:
@@ -172,7 +172,7 @@ def test_extractors_work_in_a_pipeline_s_processes() -> None:
 
 
 def test_a_copy_has_the_settings_and_an_account_of_its_own(tmp_path: Path) -> None:
-    llm, cache = openai_llm(), SimpleKVStore()
+    llm, cache = make_openai_llm(), SimpleKVStore()
     llm._get_client()  # type: ignore[attr-defined]  # as after its first call: it has locks, which no copy can have
     extractor = GeARTripleExtractor(llm, price=(1, 2), max_cost=3, cache=cache, passages_per_call=4)
     extractor._cost_budget.spent = 1.0
@@ -184,13 +184,13 @@ def test_a_copy_has_the_settings_and_an_account_of_its_own(tmp_path: Path) -> No
 
 
 def test_what_cannot_be_pickled_is_said_and_not_left_out() -> None:
-    """LlamaIndex drops it: the extractor would come back with the model of the settings, or without its cache."""
+    """Pickling fails clearly. LlamaIndex would drop the model or the cache and restore the extractor without them."""
 
     class Local(MockLLM):
         """A class that no other process can find."""
 
     class LocalCache(SimpleKVStore):
-        """Likewise."""
+        """A cache's class that no other process can find."""
 
     for extractor, lost in (
         (GeARTripleExtractor(Local(max_tokens=None)), "llm"),

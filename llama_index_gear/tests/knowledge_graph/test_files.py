@@ -1,4 +1,4 @@
-"""A line without end is counted, not kept, and reading goes on behind it."""
+"""An endless line is counted, not kept, and reading goes on behind it."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ def short_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graph_files, "MAX_LINE", LIMIT)
 
 
-def written(path: Path, lines: list[bytes]) -> Path:
+def write_lines(path: Path, lines: list[bytes]) -> Path:
     path.write_bytes(PACK[path.suffix if path.suffix in PACK else ""](b"".join(lines)))
     return path
 
 
-def of_size(size: int) -> bytes:
-    """A line of a triple, its end included."""
+def make_line(size: int) -> bytes:
+    """Return the line of a triple that has this size, its end included."""
     return b"a\tis\t" + b"b" * (size - 6) + b"\n"
 
 
 @pytest.mark.parametrize("suffix", PACK)
 def test_a_line_that_is_too_long_is_malformed_and_the_others_are_read(tmp_path: Path, suffix: str) -> None:
     sizes = [LIMIT + 1, 20, LIMIT, 10 * LIMIT, 3 * (LIMIT + 1), 20, 2 * LIMIT]
-    lines = [of_size(size) for size in sizes]
-    file = TriplesFile(written(tmp_path / f"graph.tsv{suffix}", [*lines, b"c" * 1000]))
-    assert [6 + len(each.triple.object) for each in file] == [20, LIMIT, 20]
+    lines = [make_line(size) for size in sizes]
+    file = TriplesFile(write_lines(tmp_path / f"graph.tsv{suffix}", [*lines, b"c" * 1000]))
+    assert [6 + len(triple.triple.object) for triple in file] == [20, LIMIT, 20]
     assert (file.report.lines, file.report.kept, file.report.malformed) == (8, 3, 5)
     assert file.report.examples == [f"line {number}: longer than 200 bytes" for number in (1, 4, 5, 7, 8)]
 
@@ -53,7 +53,7 @@ def test_reading_goes_on_from_any_line(
     lines = [b"x" * (size - 1) + b"\n" for size in sizes]
     if is_cut and sizes and sizes[-1] > 1:
         lines[-1] = b"x" * sizes[-1]
-    path = written(tmp_path_factory.mktemp("lines") / f"graph.tsv{suffix}", lines)
+    path = write_lines(tmp_path_factory.mktemp("lines") / f"graph.tsv{suffix}", lines)
     position, seen, stops = Position(), [], []
     for line in read_lines(path, False, "", position):
         seen.append(line)
@@ -65,7 +65,7 @@ def test_reading_goes_on_from_any_line(
 
 
 class Endless:
-    """A stream of one line of a gigabyte, which holds none of it; then a short one."""
+    """A stream of one line of a gigabyte, which is never held whole, then a short line."""
 
     def __init__(self) -> None:
         self.left = [2**30, 6]
@@ -90,7 +90,7 @@ def test_no_more_of_a_line_is_asked_for_at_once_than_may_be_kept(monkeypatch: py
     assert set(stream.asked) == {2**20 + 1}
 
 
-def entity(number: int, label: str) -> dict[str, object]:
+def make_entity(number: int, label: str) -> dict[str, object]:
     value = {"entity-type": "item", "id": f"Q{number + 1}"}
     snak = {"snaktype": "value", "datavalue": {"type": "wikibase-entityid", "value": value}}
     return {
@@ -100,34 +100,36 @@ def entity(number: int, label: str) -> dict[str, object]:
     }
 
 
-def truthy(subject: str, predicate: str, object_: str) -> bytes:
+def make_truthy_line(subject: str, predicate: str, object_: str) -> bytes:
     return f"<http://www.wikidata.org/entity/{subject}> <http://www.{predicate}> {object_} .\n".encode()
 
 
-def json_lines() -> list[bytes]:
-    short = [json.dumps(entity(number, f"item {number}")).encode() + b",\n" for number in (1, 2, 3, 4)]
-    return [b"[\n", *short[:2], json.dumps(entity(9, "x" * 2000)).encode() + b",\n", *short[2:], b"]\n"]
+def list_json_lines() -> list[bytes]:
+    short = [json.dumps(make_entity(number, f"item {number}")).encode() + b",\n" for number in (1, 2, 3, 4)]
+    return [b"[\n", *short[:2], json.dumps(make_entity(9, "x" * 2000)).encode() + b",\n", *short[2:], b"]\n"]
 
 
-def truthy_lines() -> list[bytes]:
+def list_truthy_lines() -> list[bytes]:
     lines = []
     for number in (1, 2, 3, 4):
-        lines.append(truthy(f"Q{number}", "w3.org/2000/01/rdf-schema#label", f'"item {number}"@en'))
+        lines.append(make_truthy_line(f"Q{number}", "w3.org/2000/01/rdf-schema#label", f'"item {number}"@en'))
         lines.append(
-            truthy(f"Q{number}", "wikidata.org/prop/direct/P22", f"<http://www.wikidata.org/entity/Q{number + 1}>")
+            make_truthy_line(
+                f"Q{number}", "wikidata.org/prop/direct/P22", f"<http://www.wikidata.org/entity/Q{number + 1}>"
+            )
         )
         if number == 2:
-            lines.append(truthy("Q2", "schema.org/description", f'"{"x" * 2000}"@en'))
+            lines.append(make_truthy_line("Q2", "schema.org/description", f'"{"x" * 2000}"@en'))
     return lines
 
 
-@pytest.mark.parametrize(("kind", "lines"), [("json", json_lines()), ("nt", truthy_lines())])
+@pytest.mark.parametrize(("kind", "lines"), [("json", list_json_lines()), ("nt", list_truthy_lines())])
 @pytest.mark.parametrize("suffix", PACK)
 def test_a_dump_that_was_killed_beside_a_line_that_is_too_long_counts_it_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, lines: list[bytes], suffix: str
 ) -> None:
     monkeypatch.setattr(graph_files, "MAX_LINE", 500)
-    path = written(tmp_path / f"dump.{kind}{suffix}", lines)
+    path = write_lines(tmp_path / f"dump.{kind}{suffix}", lines)
     whole = WikidataDump(path, tmp_path / "whole")
     monkeypatch.setattr("llama_index_gear.knowledge_graph.wikidata._COMMIT", 1)
     report = whole.read()
@@ -138,13 +140,13 @@ def test_a_dump_that_was_killed_beside_a_line_that_is_too_long_counts_it_once(
         dump = WikidataDump(path, tmp_path / f"killed {moment}")
         parse, died = dump._parse, 0
 
-        def dying(*arguments: object, until: int = moment, parse: Callable[..., object] = parse) -> object:
+        def parse_until_killed(*arguments: object, until: int = moment, parse: Callable[..., object] = parse) -> object:
             for number, found in enumerate(parse(*arguments)):  # type: ignore[arg-type, var-annotated]
                 if number == until:
                     raise KeyboardInterrupt
                 yield found
 
-        dump._parse = dying  # type: ignore[assignment]
+        dump._parse = parse_until_killed  # type: ignore[assignment]
         try:
             dump.read()
         except KeyboardInterrupt:

@@ -73,12 +73,12 @@ async def call(mode: str, graph: ExternalTripleStore, method: str, *arguments: A
     return await getattr(graph, f"a{method}")(*arguments, **options)
 
 
-def embedded(text: str) -> list[float]:
+def embed(text: str) -> list[float]:
     return EMBED.get_query_embedding(text)
 
 
-def cosine(one: str, two: str) -> float:
-    return float(np.dot(embedded(one), embedded(two)))
+def compute_cosine(one: str, two: str) -> float:
+    return float(np.dot(embed(one), embed(two)))
 
 
 @pytest.mark.parametrize("dense", [False, True])
@@ -88,24 +88,24 @@ async def test_load_link_and_walk(make: Make, mode: str, dense: bool) -> None:
     assert await call(mode, graph, "load", iter(TRIPLES)) == LoadResult(read=6, written=6)
     assert await call(mode, graph, "count") == 6
     texts = ["Spielberg is the director of Jaws", "The river of Cincinnati"]
-    linked = await call(mode, graph, "answer", LinkTriples(texts, 1, embedded(QUESTION)))
-    assert [[each.triple for each in answer] for answer in linked] == [[DIRECTOR.triple], [RIVER.triple]]
+    linked = await call(mode, graph, "answer", LinkTriples(texts, 1, embed(QUESTION)))
+    assert [[triple.triple for triple in answer] for answer in linked] == [[DIRECTOR.triple], [RIVER.triple]]
     names = ["Jaws Steven Spielberg", "Cincinnati river"]
-    assert await call(mode, graph, "answer", LinkTriples(texts, 1, embedded(QUESTION), names)) == linked
+    assert await call(mode, graph, "answer", LinkTriples(texts, 1, embed(QUESTION), names)) == linked
     (start,), _ = linked
     assert (start.id, start.entities, start.passage_id) == (DIRECTOR.id, ("Q1", "Q2"), "")
-    assert start.score == pytest.approx(cosine(QUESTION, DIRECTOR.triple.text), abs=1e-5)
+    assert start.score == pytest.approx(compute_cosine(QUESTION, DIRECTOR.triple.text), abs=1e-5)
 
-    request = NeighborTriples([start.entities, RIVER.entities], embedded(QUESTION), [start.id], 10, QUESTION)
+    request = NeighborTriples([start.entities, RIVER.entities], embed(QUESTION), [start.id], 10, QUESTION)
     near, of_river = await call(mode, graph, "answer", request)
-    assert {each.id for each in near} == {BORN.id, SPOUSE.id}  # no alias, and not the one of the same name
-    (alias,) = (await call(mode, graph, "answer", LinkTriples(["alias Spielberg"], 1, embedded(QUESTION))))[0]
+    assert {triple.id for triple in near} == {BORN.id, SPOUSE.id}  # no alias, and not the one of the same name
+    (alias,) = (await call(mode, graph, "answer", LinkTriples(["alias Spielberg"], 1, embed(QUESTION))))[0]
     assert (alias.id, alias.entities) == (ALIAS.id, ("Q2",))
-    assert {each.id for each in of_river} == {BORN.id, RIVER.id}
+    assert {triple.id for triple in of_river} == {BORN.id, RIVER.id}
     for found in (near, of_river):
-        texts_of = {each.id: each.triple.text for each in TRIPLES}
-        expected = [cosine(QUESTION, texts_of[each.id]) for each in found]
-        assert [each.score for each in found] == pytest.approx(expected, abs=1e-5)
+        texts_of = {triple.id: triple.triple.text for triple in TRIPLES}
+        expected = [compute_cosine(QUESTION, texts_of[triple.id]) for triple in found]
+        assert [triple.score for triple in found] == pytest.approx(expected, abs=1e-5)
         assert expected == sorted(expected, reverse=True)
     assert near[0].id == BORN.id
 
@@ -113,10 +113,16 @@ async def test_load_link_and_walk(make: Make, mode: str, dense: bool) -> None:
     assert facts == {BORN.id: StoredTriple(BORN.id, BORN.triple, "", 0.0, BORN.entities)}
     pairs = [([start.id], [BORN.id, SPOUSE.id]), ([start.id, BORN.id], [RIVER.id]), ([RIVER.id], [])]
     products = await call(mode, graph, "answer", ChainSimilarities(pairs))
-    assert [list(map(float, each)) for each in products] == [
-        pytest.approx([cosine(DIRECTOR.triple.text, each.triple.text) for each in (BORN, SPOUSE)], abs=1e-5),
+    assert [list(map(float, row)) for row in products] == [
         pytest.approx(
-            [cosine(DIRECTOR.triple.text, RIVER.triple.text) + cosine(BORN.triple.text, RIVER.triple.text)], abs=1e-5
+            [compute_cosine(DIRECTOR.triple.text, triple.triple.text) for triple in (BORN, SPOUSE)], abs=1e-5
+        ),
+        pytest.approx(
+            [
+                compute_cosine(DIRECTOR.triple.text, RIVER.triple.text)
+                + compute_cosine(BORN.triple.text, RIVER.triple.text)
+            ],
+            abs=1e-5,
         ),
         [],
     ]
@@ -124,17 +130,17 @@ async def test_load_link_and_walk(make: Make, mode: str, dense: bool) -> None:
 
 @pytest.mark.parametrize("dense", [False, True])
 async def test_a_load_that_was_killed_goes_on(make: Make, mode: str, dense: bool) -> None:
-    """At every triple: nothing is written twice, and the graph is that of an undisturbed load."""
+    """After a kill at any triple, a load writes nothing twice, and the graph equals that of an undisturbed load."""
     graph = make(dense=dense, batch_size=2)
 
-    def dying(after: int) -> Iterator[GraphTriple]:
+    def die(after: int) -> Iterator[GraphTriple]:
         yield from TRIPLES[:after]
         raise KeyboardInterrupt
 
     written = 0
     for after in range(len(TRIPLES)):
         with pytest.raises(KeyboardInterrupt):
-            await call(mode, graph, "load", dying(after))
+            await call(mode, graph, "load", die(after))
         assert await call(mode, graph, "count") == after // 2 * 2
     written = await call(mode, graph, "count")
     assert await call(mode, graph, "load", TRIPLES) == LoadResult(read=6, written=6 - written)
@@ -146,32 +152,32 @@ async def test_triples_of_ones_own_are_neighbours_by_name(make: Make, mode: str)
     await call(
         mode, graph, "load", [Triple("Jaws", "director", "S. Spielberg"), Triple("s spielberg", "born in", "Ohio")]
     )
-    (near,) = await call(mode, graph, "answer", NeighborTriples([("s spielberg",)], embedded("x"), [], 5, "x"))
+    (near,) = await call(mode, graph, "answer", NeighborTriples([("s spielberg",)], embed("x"), [], 5, "x"))
     assert len(near) == 2
 
 
 async def test_what_shares_no_word_with_the_question_is_a_neighbour_too(make: Make, mode: str) -> None:
-    """Those that share words come first, up to the limit; then any."""
+    """Neighbors that share words come first; others fill the limit."""
     graph = make()
     hub = [GraphTriple(Triple("Hub", f"p{n}", f"thing{n}"), ("Q0", f"Q{n + 1}")) for n in range(30)]
     await call(mode, graph, "load", [*hub, GraphTriple(Triple("Hub", "born", "Rome"), ("Q0", "Q99"))])
-    (near,) = await call(mode, graph, "answer", NeighborTriples([("Q0",)], embedded(QUESTION), [], 10, QUESTION))
-    facts = await call(mode, graph, "answer", FetchTriples([each.id for each in near]))
+    (near,) = await call(mode, graph, "answer", NeighborTriples([("Q0",)], embed(QUESTION), [], 10, QUESTION))
+    facts = await call(mode, graph, "answer", FetchTriples([triple.id for triple in near]))
     assert len(near) == 10 and facts[near[0].id].triple.predicate == "born"
 
 
 async def test_names_say_where_to_look(make: Make, mode: str) -> None:
-    """Of the triples that share a name, the best by all words; if none does, of all."""
+    """A link is the best by all words of the triples that share a name, or of all triples if none does."""
     graph = make()
     await call(mode, graph, "load", TRIPLES)
     for names, expected in (((), RIVER), (("Steven Spielberg",), SPOUSE), (("Zzz",), RIVER)):
-        ((linked,),) = await call(mode, graph, "answer", LinkTriples(["river Ohio spouse"], 1, embedded("x"), names))
+        ((linked,),) = await call(mode, graph, "answer", LinkTriples(["river Ohio spouse"], 1, embed("x"), names))
         assert linked.triple == expected.triple
 
 
 async def test_a_graph_that_is_not_there(make: Make, mode: str) -> None:
     with pytest.raises(StoreError, match="no graph 'graph' yet: load triples into it first"):
-        await call(mode, make(), "answer", LinkTriples(["x"], 1, embedded("x")))
+        await call(mode, make(), "answer", LinkTriples(["x"], 1, embed("x")))
     await call(mode, make(), "clear")  # nothing to do
     assert await call(mode, make(), "load", []) == LoadResult()
 
@@ -180,12 +186,12 @@ async def test_a_graph_is_opened_as_it_was_loaded(make: Make, mode: str) -> None
     graph = make()
     await call(mode, graph, "load", TRIPLES)
     with pytest.raises(StoreError, match="was loaded with dense=False"):
-        await call(mode, make(dense=True), "answer", LinkTriples(["x"], 1, embedded("x")))
+        await call(mode, make(dense=True), "answer", LinkTriples(["x"], 1, embed("x")))
     await call(mode, graph, "clear")
     with pytest.raises(StoreError, match="no graph"):
-        await call(mode, graph, "answer", LinkTriples(["x"], 1, embedded("x")))
+        await call(mode, graph, "answer", LinkTriples(["x"], 1, embed("x")))
     await call(mode, make(dense=True), "load", TRIPLES)
-    (linked,) = await call(mode, make(), "answer", LinkTriples(["river Cincinnati"], 1, embedded("x")))  # has its words
+    (linked,) = await call(mode, make(), "answer", LinkTriples(["river Cincinnati"], 1, embed("x")))  # has its words
     assert linked[0].triple == RIVER.triple
 
 
@@ -207,9 +213,9 @@ async def test_another_embedding_model_is_refused(make: Make, mode: str) -> None
 async def test_texts_without_words_link_to_nothing(make: Make, mode: str) -> None:
     graph = make()
     await call(mode, graph, "load", TRIPLES)
-    assert await call(mode, graph, "answer", LinkTriples(["", "the", "中"], 3, embedded("x"))) == [[], [], []]
-    assert await call(mode, graph, "answer", LinkTriples([], 3, embedded("x"))) == []
-    assert await call(mode, graph, "answer", NeighborTriples([], embedded("x"), [], 3, "")) == []
+    assert await call(mode, graph, "answer", LinkTriples(["", "the", "中"], 3, embed("x"))) == [[], [], []]
+    assert await call(mode, graph, "answer", LinkTriples([], 3, embed("x"))) == []
+    assert await call(mode, graph, "answer", NeighborTriples([], embed("x"), [], 3, "")) == []
     assert await call(mode, graph, "answer", ChainSimilarities([])) == []
 
 
@@ -224,7 +230,7 @@ def test_bad_arguments(tmp_path: Path) -> None:
     graph.load(TRIPLES)
     with pytest.raises(StoreError, match="no answer to FetchPassages"):
         graph.answer(FetchPassages(["x"]))  # type: ignore[arg-type]
-    for request in (LinkTriples(["x"], 0, embedded("x")), NeighborTriples([("Q1",)], embedded("x"), [], 0, "x")):
+    for request in (LinkTriples(["x"], 0, embed("x")), NeighborTriples([("Q1",)], embed("x"), [], 0, "x")):
         with pytest.raises(ArgumentError, match="1 or more"):
             graph.answer(request)
     graph.close()
@@ -236,7 +242,7 @@ def test_bad_arguments(tmp_path: Path) -> None:
 
 
 def test_a_store_of_passages_is_no_graph(tmp_path: Path) -> None:
-    """Nothing is read from it as triples, nothing written into it, and it is not cleared by mistake."""
+    """A graph neither reads, writes nor clears a store's collections."""
     client = EdgeClient(tmp_path)
     store = GeARVectorStore(client=client, embed_model=EMBED)
     store.add([passage("p", "It is a film.", [("It", "is", "film")])])
@@ -267,12 +273,12 @@ async def test_what_is_no_triple_is_refused(make: Make, mode: str) -> None:
 
 
 def test_a_load_that_was_killed_before_the_index_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def dying(*arguments: Any, **options: Any) -> None:
+    def die(*arguments: Any, **options: Any) -> None:
         raise KeyboardInterrupt
 
     graph = ExternalTripleStore.from_path(tmp_path, embed_model=EMBED)
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(EdgeClient, "create_payload_index", dying)
+        patched.setattr(EdgeClient, "create_payload_index", die)
         graph.load(TRIPLES)
     graph.close()
     graph = ExternalTripleStore.from_path(tmp_path, embed_model=EMBED)
@@ -291,7 +297,7 @@ def test_the_model_of_settings_is_the_default(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(Settings, "_embed_model", EMBED)
     graph = ExternalTripleStore.from_path(tmp_path)
     graph.load(TRIPLES, show_progress=True)
-    assert graph.answer(LinkTriples(["Jaws"], 1, embedded("x")))[0][0].triple == DIRECTOR.triple
+    assert graph.answer(LinkTriples(["Jaws"], 1, embed("x")))[0][0].triple == DIRECTOR.triple
     graph.close()
     again = ExternalTripleStore.from_path(tmp_path)  # it is on the disk
     assert again.count() == 6
@@ -299,7 +305,7 @@ def test_the_model_of_settings_is_the_default(tmp_path: Path, monkeypatch: pytes
 
 
 class Counting(WordEmbedding):
-    """Remembers how many texts it embedded."""
+    """An embedding model that counts the texts that it embedded."""
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         EMBEDDED.append(len(texts))
@@ -314,13 +320,13 @@ def test_triples_are_embedded_when_they_are_met_and_then_remembered(tmp_path: Pa
     EMBEDDED.clear()
     graph.load(TRIPLES)
     assert sum(EMBEDDED) == 0
-    request = NeighborTriples([("Q2",)], embedded(QUESTION), [], 10, QUESTION)
+    request = NeighborTriples([("Q2",)], embed(QUESTION), [], 10, QUESTION)
     first = graph.answer(request)
     assert sum(EMBEDDED) == len(first[0]) == 3
     assert graph.answer(request) == first and sum(EMBEDDED) == 3
     graph._graph.sparse.cache._vectors.clear()  # forgotten between two requests of one question
     products = graph.answer(ChainSimilarities([([DIRECTOR.id], [BORN.id])]))
-    assert products == [[pytest.approx(cosine(DIRECTOR.triple.text, BORN.triple.text), abs=1e-5)]]
+    assert products == [[pytest.approx(compute_cosine(DIRECTOR.triple.text, BORN.triple.text), abs=1e-5)]]
     assert graph.answer(ChainSimilarities([(["00000000-0000-0000-0000-000000000000"], [BORN.id])])) == [[0.0]]
     graph.close()
 
@@ -337,7 +343,7 @@ def test_the_longest_unused_are_forgotten() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_sparse_and_dense_graphs_find_the_same_neighbours(tmp_path: Path, seed: int) -> None:
-    """As long as no entity has more triples than are asked for; and as a brute-force search does."""
+    """Both equal a brute-force search as long as no entity has more triples than the limit."""
     chance = random.Random(seed)
     words = "red green blue film city river king war song book".split()
     triples = [
@@ -347,26 +353,26 @@ def test_sparse_and_dense_graphs_find_the_same_neighbours(tmp_path: Path, seed: 
         )
         for s, o in ((chance.randrange(20), chance.randrange(20, 40)) for _ in range(150))
     ]
-    unique = {each.id: each for each in triples}
+    unique = {triple.id: triple for triple in triples}
     graphs = [
         ExternalTripleStore.from_path(tmp_path / str(dense), embed_model=EMBED, dense=dense) for dense in (False, True)
     ]
     for graph in graphs:
         assert graph.load(triples) == LoadResult(150, len(unique))
     query = "red river of the king"
-    asked = [tuple(each.entities) for each in chance.sample(triples, 5)]
-    exclude = [each.id for each in chance.sample(triples, 10)]
+    asked = [tuple(triple.entities) for triple in chance.sample(triples, 5)]
+    exclude = [triple.id for triple in chance.sample(triples, 10)]
     found: list[Sequence[Any]] = [
-        graph.answer(NeighborTriples(asked, embedded(query), exclude, 100, query)) for graph in graphs
+        graph.answer(NeighborTriples(asked, embed(query), exclude, 100, query)) for graph in graphs
     ]
     for entities, sparse, dense in zip(asked, *found, strict=True):
         expected = {
-            triple_id: cosine(query, each.triple.text)
-            for triple_id, each in unique.items()
-            if set(each.entities) & set(entities) and triple_id not in exclude
+            triple_id: compute_cosine(query, triple.triple.text)
+            for triple_id, triple in unique.items()
+            if set(triple.entities) & set(entities) and triple_id not in exclude
         }
         for near in (sparse, dense):
-            assert {each.id: each.score for each in near} == pytest.approx(expected, abs=1e-5)
+            assert {triple.id: triple.score for triple in near} == pytest.approx(expected, abs=1e-5)
     for graph in graphs:
         graph.close()
 

@@ -1,4 +1,4 @@
-"""Wikidata's dumps: exact triples out of every kind of statement, resumed where they were, whatever is broken."""
+"""Wikidata's dumps: exact triples from every kind of statement, resumed reads, broken input."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from llama_index_gear.knowledge_graph.wikidata_index import Entity, WikidataInde
 from llama_index_gear.triple import GraphTriple, Triple
 
 
-def _item(number: int) -> dict[str, Any]:
+def _make_item(number: int) -> dict[str, Any]:
     return {
         "type": "wikibase-entityid",
         "value": {"entity-type": "item", "numeric-id": number, "id": f"Q{number}"},
     }
 
 
-def _statement(value: dict[str, Any] | None, kind: str = "value", rank: str = "normal") -> dict[str, Any]:
+def _make_statement(value: dict[str, Any] | None, kind: str = "value", rank: str = "normal") -> dict[str, Any]:
     snak: dict[str, Any] = {"snaktype": kind, "property": "P1", "hash": "0" * 40}
     if value is not None:
         snak["datavalue"] = value
     return {"mainsnak": snak, "type": "statement", "id": "Q1$0", "rank": rank, "qualifiers": {}, "references": []}
 
 
-def _named(labels: dict[str, str]) -> dict[str, Any]:
+def _make_labels(labels: dict[str, str]) -> dict[str, Any]:
     return {language: {"language": language, "value": value} for language, value in labels.items()}
 
 
-def _entity(
+def _make_entity(
     name: str, labels: dict[str, str], claims: Any = None, aliases: dict[str, list[str]] | None = None
 ) -> dict[str, Any]:
     several = {
@@ -50,7 +50,7 @@ def _entity(
     return {
         "type": "item" if name[0] == "Q" else "property",
         "id": name,
-        "labels": _named(labels),
+        "labels": _make_labels(labels),
         "descriptions": {},
         "aliases": several or [],  # Wikibase writes an empty object as an empty list
         "claims": claims if claims is not None else [],
@@ -59,40 +59,44 @@ def _entity(
     }
 
 
-SPIELBERG = _entity(
+SPIELBERG = _make_entity(
     "Q8877",
     {"en": "Steven Spielberg", "de": "Steven  Spielberg"},
     {
         "P19": [
-            _statement(_item(43196)),
-            _statement(_item(65), rank="deprecated"),
-            _statement(None, "somevalue"),
-            _statement(None, "novalue"),
+            _make_statement(_make_item(43196)),
+            _make_statement(_make_item(65), rank="deprecated"),
+            _make_statement(None, "somevalue"),
+            _make_statement(None, "novalue"),
         ],
-        "P26": [_statement(_item(7)), _statement(_item(8), rank="preferred"), _statement(_item(8))],
-        "P569": [_statement({"type": "time", "value": {"time": "+1946-12-18T00:00:00Z", "precision": 11}})],
-        "P2048": [_statement({"type": "quantity", "value": {"amount": "+1.72", "unit": "1"}})],
-        "P1477": [_statement({"type": "monolingualtext", "value": {"text": "Steven Allan", "language": "en"}})],
-        "P373": [_statement({"type": "string", "value": "Steven Spielberg"})],
-        "P2860": [_statement(_item(43196))],
-        "P5": [_statement({"type": "wikibase-entityid", "value": {"entity-type": "property", "id": "P19"}})],
-        "P4": [_statement({"type": "wikibase-entityid", "value": {"entity-type": "item", "numeric-id": 99}})],
-        "P3": [_statement(_item(404))],
+        "P26": [
+            _make_statement(_make_item(7)),
+            _make_statement(_make_item(8), rank="preferred"),
+            _make_statement(_make_item(8)),
+        ],
+        "P569": [_make_statement({"type": "time", "value": {"time": "+1946-12-18T00:00:00Z", "precision": 11}})],
+        "P2048": [_make_statement({"type": "quantity", "value": {"amount": "+1.72", "unit": "1"}})],
+        "P1477": [_make_statement({"type": "monolingualtext", "value": {"text": "Steven Allan", "language": "en"}})],
+        "P373": [_make_statement({"type": "string", "value": "Steven Spielberg"})],
+        "P2860": [_make_statement(_make_item(43196))],
+        "P5": [_make_statement({"type": "wikibase-entityid", "value": {"entity-type": "property", "id": "P19"}})],
+        "P4": [_make_statement({"type": "wikibase-entityid", "value": {"entity-type": "item", "numeric-id": 99}})],
+        "P3": [_make_statement(_make_item(404))],
     },
     {"en": ["Spielberg", "Steven Spielberg", "Steven Allan Spielberg"], "de": ["Spielberg, S."]},
 )
 ENTITIES: list[Any] = [
-    _entity("P19", {"en": "place of birth", "de": "Geburtsort"}),
-    _entity("P26", {"en": "spouse"}),
-    _entity("P3", {"en": "heir"}),
-    _entity("P4", {"en": "knows"}),
-    _entity("P2860", {"en": "cites work"}),
+    _make_entity("P19", {"en": "place of birth", "de": "Geburtsort"}),
+    _make_entity("P26", {"en": "spouse"}),
+    _make_entity("P3", {"en": "heir"}),
+    _make_entity("P4", {"en": "knows"}),
+    _make_entity("P2860", {"en": "cites work"}),
     SPIELBERG,
-    _entity("Q43196", {"en": "Cincinnati", "de": "Cincinnati"}),
-    _entity("Q8", {"mul": "Kate Capshaw", "fr": "K. Capshaw"}, {"P26": [_statement(_item(8877))]}),
+    _make_entity("Q43196", {"en": "Cincinnati", "de": "Cincinnati"}),
+    _make_entity("Q8", {"mul": "Kate Capshaw", "fr": "K. Capshaw"}, {"P26": [_make_statement(_make_item(8877))]}),
     {"entity": "Q99", "redirect": "Q100", "type": "item"},
-    _entity("Q100", {"en": "George Lucas"}),
-    _entity("Q7", {"fr": "Amy Irving"}),  # no label in the languages asked for; Q404 has no entity at all
+    _make_entity("Q100", {"en": "George Lucas"}),
+    _make_entity("Q7", {"fr": "Amy Irving"}),  # no label in the languages asked for; Q404 has no entity at all
 ]
 TRIPLES = [
     ("Steven Spielberg", "place of birth", "Cincinnati", ("Q8877", "Q43196")),
@@ -103,8 +107,8 @@ TRIPLES = [
 ]
 
 
-def _dump(path: Path, entities: Sequence[Any] = ENTITIES, broken: dict[int, str] | None = None) -> Path:
-    lines = ["[", *(json.dumps(each, ensure_ascii=False) + "," for each in entities)]
+def _write_dump(path: Path, entities: Sequence[Any] = ENTITIES, broken: dict[int, str] | None = None) -> Path:
+    lines = ["[", *(json.dumps(entity, ensure_ascii=False) + "," for entity in entities)]
     lines[-1] = lines[-1].removesuffix(",")
     for number, text in sorted((broken or {}).items()):
         lines.insert(number, text)
@@ -114,14 +118,16 @@ def _dump(path: Path, entities: Sequence[Any] = ENTITIES, broken: dict[int, str]
     return path
 
 
-def _flat(triples: Any) -> list[tuple[Any, ...]]:
-    return [(each.triple.subject, each.triple.predicate, each.triple.object, each.entities) for each in triples]
+def _flatten_triples(triples: Any) -> list[tuple[Any, ...]]:
+    return [
+        (triple.triple.subject, triple.triple.predicate, triple.triple.object, triple.entities) for triple in triples
+    ]
 
 
 @pytest.mark.parametrize("suffix", [".json", ".json.gz", ".json.bz2"])
 def test_exact_triples(tmp_path: Path, suffix: str) -> None:
-    dump = WikidataDump(_dump(tmp_path / f"dump{suffix}"), tmp_path / "index")
-    assert _flat(dump) == TRIPLES
+    dump = WikidataDump(_write_dump(tmp_path / f"dump{suffix}"), tmp_path / "index")
+    assert _flatten_triples(dump) == TRIPLES
     report = dump.report
     assert (report.lines, report.entities, report.kept, report.malformed) == (len(ENTITIES) + 2, len(ENTITIES), 6, 0)
     assert report.dropped == {
@@ -133,60 +139,65 @@ def test_exact_triples(tmp_path: Path, suffix: str) -> None:
         "not an item": 1,
     }
     assert dump.unlabelled == 2  # spouse Q7, heir Q404
-    assert _flat(dump) == TRIPLES and dump.report == report  # again, from the index
+    assert _flatten_triples(dump) == TRIPLES and dump.report == report  # again, from the index
 
 
 def test_an_alias_is_a_name_and_no_way_to_anything_else(tmp_path: Path) -> None:
-    triples = list(WikidataDump(_dump(tmp_path / "dump.json"), tmp_path / "index"))
-    assert [each.is_name for each in triples] == [False] * 4 + [True]
+    triples = list(WikidataDump(_write_dump(tmp_path / "dump.json"), tmp_path / "index"))
+    assert [triple.is_name for triple in triples] == [False] * 4 + [True]
 
 
 def test_what_has_no_label_is_left_out_and_counted(tmp_path: Path) -> None:
-    """A subject, a property, an item; and the aliases of what has no label itself."""
+    """A statement whose subject, property or item has no label is left out, and so are aliases of such an item."""
     entities = [
-        _entity("P1", {"en": "knows"}),
-        _entity("P2", {"fr": "sans nom"}),
-        _entity("Q1", {"en": "One"}, {"P1": [_statement(_item(2))], "P2": [_statement(_item(1))]}),
-        _entity("Q2", {}, {"P1": [_statement(_item(1))]}, {"en": ["Two"]}),
+        _make_entity("P1", {"en": "knows"}),
+        _make_entity("P2", {"fr": "sans nom"}),
+        _make_entity(
+            "Q1", {"en": "One"}, {"P1": [_make_statement(_make_item(2))], "P2": [_make_statement(_make_item(1))]}
+        ),
+        _make_entity("Q2", {}, {"P1": [_make_statement(_make_item(1))]}, {"en": ["Two"]}),
     ]
-    dump = WikidataDump(_dump(tmp_path / "dump.json", entities), tmp_path / "index")
-    assert _flat(dump) == [] and dump.unlabelled == 3
+    dump = WikidataDump(_write_dump(tmp_path / "dump.json", entities), tmp_path / "index")
+    assert _flatten_triples(dump) == [] and dump.unlabelled == 3
 
 
 def test_what_is_said_of_itself_has_one_entity(tmp_path: Path) -> None:
-    entities = [_entity("P1", {"en": "knows"}), _entity("Q1", {"en": "One"}, {"P1": [_statement(_item(1))]})]
-    assert _flat(WikidataDump(_dump(tmp_path / "dump.json", entities), tmp_path / "index")) == [
+    entities = [
+        _make_entity("P1", {"en": "knows"}),
+        _make_entity("Q1", {"en": "One"}, {"P1": [_make_statement(_make_item(1))]}),
+    ]
+    assert _flatten_triples(WikidataDump(_write_dump(tmp_path / "dump.json", entities), tmp_path / "index")) == [
         ("One", "knows", "One", ("Q1",))
     ]
 
 
 def test_of_an_entity_in_two_places_the_better_label_stays(tmp_path: Path) -> None:
-    """Whichever comes first."""
-    rest = [_called("P1", "knows"), _direct("Q2", "P1", _q(1)), _called("Q2", "Two")]
-    named = {"en": _called("Q1", "One"), "de": _called("Q1", "Eins", "de")}
+    """The better label stays, in either order."""
+    rest = [_make_label("P1", "knows"), _make_direct("Q2", "P1", _make_uri(1)), _make_label("Q2", "Two")]
+    named = {"en": _make_label("Q1", "One"), "de": _make_label("Q1", "Eins", "de")}
     for order in (("en", "de"), ("de", "en")):
         folder = tmp_path / order[0]
         folder.mkdir()
-        path = _truthy(folder / "truthy.nt", [named[order[0]], *rest, named[order[1]]])
+        path = _write_truthy(folder / "truthy.nt", [named[order[0]], *rest, named[order[1]]])
         (triple,) = WikidataDump(path, folder / "index", languages=["en", "de"])
         assert triple.triple.object == "One"
 
 
 def test_options(tmp_path: Path) -> None:
-    path = _dump(tmp_path / "dump.json")
+    path = _write_dump(tmp_path / "dump.json")
     count = itertools.count()
 
-    def taken(**options: Any) -> list[tuple[Any, ...]]:
-        return _flat(WikidataDump(path, tmp_path / f"index{next(count)}", **options))
+    def read_triples(**options: Any) -> list[tuple[Any, ...]]:
+        return _flatten_triples(WikidataDump(path, tmp_path / f"index{next(count)}", **options))
 
-    assert taken(aliases=0) == TRIPLES[:-1]
-    assert [each[2] for each in taken(aliases=5)[4:]] == ["Spielberg", "Steven Allan Spielberg"]
-    assert ("Steven Spielberg", "cites work", "Cincinnati", ("Q8877", "Q43196")) in taken(deny=())
-    assert [each[1] for each in taken(allow=["P26"])] == ["spouse", "spouse", "alias"]
-    assert taken(allow=["P26"], deny=["P26"]) == [TRIPLES[-1]]
-    german = taken(languages=["de", "en", "mul"])
+    assert read_triples(aliases=0) == TRIPLES[:-1]
+    assert [slots[2] for slots in read_triples(aliases=5)[4:]] == ["Spielberg", "Steven Allan Spielberg"]
+    assert ("Steven Spielberg", "cites work", "Cincinnati", ("Q8877", "Q43196")) in read_triples(deny=())
+    assert [slots[1] for slots in read_triples(allow=["P26"])] == ["spouse", "spouse", "alias"]
+    assert read_triples(allow=["P26"], deny=["P26"]) == [TRIPLES[-1]]
+    german = read_triples(languages=["de", "en", "mul"])
     assert german[0][1] == "Geburtsort" and german[-1][2] == "Spielberg, S."
-    assert ("Steven Spielberg", "spouse", "Amy Irving", ("Q8877", "Q7")) in taken(languages=["en", "mul", "fr"])
+    assert ("Steven Spielberg", "spouse", "Amy Irving", ("Q8877", "Q7")) in read_triples(languages=["en", "mul", "fr"])
 
 
 @pytest.mark.parametrize(
@@ -202,7 +213,7 @@ def test_options(tmp_path: Path) -> None:
 )
 def test_bad_options(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
-        WikidataDump(_dump(tmp_path / "dump.json"), tmp_path, **options)
+        WikidataDump(_write_dump(tmp_path / "dump.json"), tmp_path, **options)
 
 
 def test_files_of_another_kind(tmp_path: Path) -> None:
@@ -229,14 +240,22 @@ BROKEN = {
 
 
 def test_what_is_malformed_is_counted_and_costs_nothing_else(tmp_path: Path) -> None:
-    odd = _entity(
+    odd = _make_entity(
         "Q1",
         {"en": "Odd"},
-        {"P19": [{"rank": "normal"}, 7, None, _statement(_item(43196))], "P0": [_statement(_item(8))], "P26": [{}]},
+        {
+            "P19": [{"rank": "normal"}, 7, None, _make_statement(_make_item(43196))],
+            "P0": [_make_statement(_make_item(8))],
+            "P26": [{}],
+        },
     )
-    path = _dump(tmp_path / "dump.json", [*ENTITIES, odd], BROKEN)
+    path = _write_dump(tmp_path / "dump.json", [*ENTITIES, odd], BROKEN)
     dump = WikidataDump(path, tmp_path / "index")
-    assert _flat(dump) == [*TRIPLES[:4], ("Odd", "place of birth", "Cincinnati", ("Q1", "Q43196")), TRIPLES[4]]
+    assert _flatten_triples(dump) == [
+        *TRIPLES[:4],
+        ("Odd", "place of birth", "Cincinnati", ("Q1", "Q43196")),
+        TRIPLES[4],
+    ]
     assert dump.report.malformed == len(BROKEN) + 5 and len(dump.report.examples) == 10
     assert dump.report.examples[0].startswith("line 2: JSONDecodeError")
     assert "malformed (first: line 2:" in str(dump.report)
@@ -247,31 +266,31 @@ def test_what_is_malformed_is_counted_and_costs_nothing_else(tmp_path: Path) -> 
 def test_a_killed_read_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, commit: int
 ) -> None:
-    """At every entity: the index, and what is counted, equal those of an undisturbed run."""
-    write = _dump if "json" in suffix else _truthy
+    """After a kill at any entity, the index and the counts equal those of an undisturbed run."""
+    write = _write_dump if "json" in suffix else _write_truthy
     path = write(tmp_path / f"dump{suffix}")
     whole = WikidataDump(path, tmp_path / "whole")
-    expected = _flat(whole)
+    expected = _flatten_triples(whole)
     monkeypatch.setattr(wikidata, "_COMMIT", commit)
     for moment in range(1, whole.report.entities + 1):
         dump = WikidataDump(path, tmp_path / f"killed{moment}")
         seen = 0
         parse = dump._parse
 
-        def dying(*arguments: Any, until: int = moment, parse: Any = parse) -> Any:
+        def parse_until_killed(*arguments: Any, until: int = moment, parse: Any = parse) -> Any:
             nonlocal seen
-            for each in parse(*arguments):
+            for entity in parse(*arguments):
                 seen += 1
                 if seen > until:
                     raise KeyboardInterrupt
-                yield each
+                yield entity
 
-        monkeypatch.setattr(dump, "_parse", dying)
+        monkeypatch.setattr(dump, "_parse", parse_until_killed)
         if moment < whole.report.entities:
             with pytest.raises(KeyboardInterrupt):
                 dump.read()
         monkeypatch.setattr(dump, "_parse", parse)
-        assert _flat(dump) == expected
+        assert _flatten_triples(dump) == expected
         dump.report.seconds = whole.report.seconds
         assert dump.report == whole.report
 
@@ -285,11 +304,11 @@ def test_what_cannot_be_noted_is_not_added_either(tmp_path: Path) -> None:
 
 
 def test_an_index_is_not_mixed_up(tmp_path: Path) -> None:
-    path = _dump(tmp_path / "dump.json")
+    path = _write_dump(tmp_path / "dump.json")
     WikidataDump(path, tmp_path / "index").read()
     with pytest.raises(ArgumentError, match="dump.json with other aliases, languages: choose another folder"):
         WikidataDump(path, tmp_path / "index", languages=["de"], aliases=3).read()
-    _dump(path, ENTITIES[:-1])
+    _write_dump(path, ENTITIES[:-1])
     with pytest.raises(ArgumentError, match="with other bytes"):
         WikidataDump(path, tmp_path / "index").read()
 
@@ -299,57 +318,57 @@ def test_an_index_is_not_mixed_up(tmp_path: Path) -> None:
 _WD = "http://www.wikidata.org"
 
 
-def _line(subject: str, predicate: str, object_: str) -> str:
+def _make_line(subject: str, predicate: str, object_: str) -> str:
     return f"<{_WD}/entity/{subject}> <{predicate}> {object_} ."
 
 
-def _called(subject: str, label: str, language: str = "en", kind: str = "2000/01/rdf-schema#label") -> str:
-    return _line(subject, f"http://www.w3.org/{kind}", f'"{label}"@{language}')
+def _make_label(subject: str, label: str, language: str = "en", kind: str = "2000/01/rdf-schema#label") -> str:
+    return _make_line(subject, f"http://www.w3.org/{kind}", f'"{label}"@{language}')
 
 
-def _direct(subject: str, property_: str, object_: str) -> str:
-    return _line(subject, f"{_WD}/prop/direct/{property_}", object_)
+def _make_direct(subject: str, property_: str, object_: str) -> str:
+    return _make_line(subject, f"{_WD}/prop/direct/{property_}", object_)
 
 
-def _q(number: int) -> str:
+def _make_uri(number: int) -> str:
     return f"<{_WD}/entity/Q{number}>"
 
 
 ALIASED = "2004/02/skos/core#altLabel"
 LINES = [
-    f"<https://www.wikidata.org/wiki/Special:EntityData/Q8877> <http://schema.org/about> {_q(8877)} .",
-    _called("Q8877", "Steven Spielberg"),
-    _line("Q8877", "http://www.w3.org/2004/02/skos/core#prefLabel", '"Steven Spielberg"@en'),
-    _line("Q8877", "http://schema.org/description", '"American director"@en'),
-    _called("Q8877", 'Steven \\"Steve\\" Spielberg', "de"),
-    _called("Q8877", "Spielberg", kind=ALIASED),
-    _called("Q8877", "Steven Allan", kind=ALIASED),
-    _direct("Q8877", "P19", _q(43196)),
-    _direct("Q8877", "P19", _q(43196)),
-    _direct("Q8877", "P569", '"1946-12-18T00:00:00Z"^^<http://www.w3.org/2001/XMLSchema#dateTime>'),
-    _direct("Q8877", "P26", "_:b7"),
-    _direct("Q8877", "P5", f"<{_WD}/entity/P19>"),
-    _direct("Q8877", "P2860", _q(43196)),
-    _direct("Q8877", "P4", _q(99)),
-    _line("Q8877", "http://schema.org/version", '"7"^^<http://www.w3.org/2001/XMLSchema#integer>'),
-    _called("Q43196", "Zürich".encode("ascii", "backslashreplace").decode().replace("\\xfc", "\\u00FC")),
-    _called("P19", "place of birth"),
-    _called("P4", "knows"),
-    _called("P2860", "cites work"),
-    _line("Q99", "http://www.w3.org/2002/07/owl#sameAs", _q(100)),
-    _called("Q100", "George \\U0001F600 Lucas"),
+    f"<https://www.wikidata.org/wiki/Special:EntityData/Q8877> <http://schema.org/about> {_make_uri(8877)} .",
+    _make_label("Q8877", "Steven Spielberg"),
+    _make_line("Q8877", "http://www.w3.org/2004/02/skos/core#prefLabel", '"Steven Spielberg"@en'),
+    _make_line("Q8877", "http://schema.org/description", '"American director"@en'),
+    _make_label("Q8877", 'Steven \\"Steve\\" Spielberg', "de"),
+    _make_label("Q8877", "Spielberg", kind=ALIASED),
+    _make_label("Q8877", "Steven Allan", kind=ALIASED),
+    _make_direct("Q8877", "P19", _make_uri(43196)),
+    _make_direct("Q8877", "P19", _make_uri(43196)),
+    _make_direct("Q8877", "P569", '"1946-12-18T00:00:00Z"^^<http://www.w3.org/2001/XMLSchema#dateTime>'),
+    _make_direct("Q8877", "P26", "_:b7"),
+    _make_direct("Q8877", "P5", f"<{_WD}/entity/P19>"),
+    _make_direct("Q8877", "P2860", _make_uri(43196)),
+    _make_direct("Q8877", "P4", _make_uri(99)),
+    _make_line("Q8877", "http://schema.org/version", '"7"^^<http://www.w3.org/2001/XMLSchema#integer>'),
+    _make_label("Q43196", "Zürich".encode("ascii", "backslashreplace").decode().replace("\\xfc", "\\u00FC")),
+    _make_label("P19", "place of birth"),
+    _make_label("P4", "knows"),
+    _make_label("P2860", "cites work"),
+    _make_line("Q99", "http://www.w3.org/2002/07/owl#sameAs", _make_uri(100)),
+    _make_label("Q100", "George \\U0001F600 Lucas"),
 ]
 
 
-def _truthy(path: Path, lines: Sequence[str] = LINES) -> Path:
+def _write_truthy(path: Path, lines: Sequence[str] = LINES) -> Path:
     whole = ("\n".join(lines) + "\n").encode()
     path.write_bytes(bz2.compress(whole) if path.suffix == ".bz2" else whole)
     return path
 
 
 def test_truthy_triples(tmp_path: Path) -> None:
-    dump = WikidataDump(_truthy(tmp_path / "truthy.nt"), tmp_path / "index")
-    assert _flat(dump) == [
+    dump = WikidataDump(_write_truthy(tmp_path / "truthy.nt"), tmp_path / "index")
+    assert _flatten_triples(dump) == [
         ("Steven Spielberg", "place of birth", "Zürich", ("Q8877", "Q43196")),
         ("Steven Spielberg", "knows", "George 😀 Lucas", ("Q8877", "Q100")),
         ("Steven Spielberg", "alias", "Spielberg", ("Q8877",)),
@@ -364,66 +383,79 @@ def test_truthy_triples(tmp_path: Path) -> None:
         "property left out": 1,
     }
     german = WikidataDump(tmp_path / "truthy.nt", tmp_path / "german", languages=["de", "en"], aliases=0)
-    assert _flat(german)[0][0] == 'Steven "Steve" Spielberg'
+    assert _flatten_triples(german)[0][0] == 'Steven "Steve" Spielberg'
 
 
 def test_malformed_n_triples(tmp_path: Path) -> None:
-    broken = ["", "# a comment", "nonsense", f"<{_WD}/entity/Q8877> <cut", _called("Q8877", "x\\U0011FFFF", "fr")]
-    broken += [_direct("Q8877", "P0", _q(1)), _line("Q8877", "http://www.w3.org/2000/01/rdf-schema#label", '"bare"')]
-    path = _truthy(tmp_path / "truthy.nt", [*LINES[:7], *broken, *LINES[7:]])
+    broken = ["", "# a comment", "nonsense", f"<{_WD}/entity/Q8877> <cut", _make_label("Q8877", "x\\U0011FFFF", "fr")]
+    broken += [
+        _make_direct("Q8877", "P0", _make_uri(1)),
+        _make_line("Q8877", "http://www.w3.org/2000/01/rdf-schema#label", '"bare"'),
+    ]
+    path = _write_truthy(tmp_path / "truthy.nt", [*LINES[:7], *broken, *LINES[7:]])
     dump = WikidataDump(path, tmp_path / "index")
-    assert [each[2] for each in _flat(dump)] == ["Zürich", "George 😀 Lucas", "Spielberg"]
+    assert [slots[2] for slots in _flatten_triples(dump)] == ["Zürich", "George 😀 Lucas", "Spielberg"]
     assert dump.report.malformed == 5
 
 
 def test_statements_about_properties_are_left_out_of_both_dumps(tmp_path: Path) -> None:
-    about = _entity("P19", {"en": "place of birth"}, {"P4": [_statement(_item(43196))]})
-    entities = [about, _entity("P4", {"en": "knows"}), _entity("Q43196", {"en": "Cincinnati"})]
-    assert _flat(WikidataDump(_dump(tmp_path / "dump.json", entities), tmp_path / "json")) == []
-    lines = [_called("P19", "place of birth"), _direct("P19", "P4", _q(43196)), _called("P4", "knows")]
-    lines += [_called("Q43196", "Cincinnati")]
-    assert _flat(WikidataDump(_truthy(tmp_path / "truthy.nt", lines), tmp_path / "nt")) == []
+    about = _make_entity("P19", {"en": "place of birth"}, {"P4": [_make_statement(_make_item(43196))]})
+    entities = [about, _make_entity("P4", {"en": "knows"}), _make_entity("Q43196", {"en": "Cincinnati"})]
+    assert _flatten_triples(WikidataDump(_write_dump(tmp_path / "dump.json", entities), tmp_path / "json")) == []
+    lines = [
+        _make_label("P19", "place of birth"),
+        _make_direct("P19", "P4", _make_uri(43196)),
+        _make_label("P4", "knows"),
+    ]
+    lines += [_make_label("Q43196", "Cincinnati")]
+    assert _flatten_triples(WikidataDump(_write_truthy(tmp_path / "truthy.nt", lines), tmp_path / "nt")) == []
 
 
 def test_half_characters_and_numbers_without_end_are_no_end(tmp_path: Path) -> None:
-    born = {"P19": [_statement(_item(2))]}
+    born = {"P19": [_make_statement(_make_item(2))]}
     entities = [
-        _entity("P19", {"en": "born"}),
-        _entity("Q1", {"en": "A\ud83d"}, born),
-        _entity("Q2", {"en": "\ud83d\ude00"}),
+        _make_entity("P19", {"en": "born"}),
+        _make_entity("Q1", {"en": "A\ud83d"}, born),
+        _make_entity("Q2", {"en": "\ud83d\ude00"}),
     ]
-    whole = "\n".join(["[", *(json.dumps(each) + "," for each in entities), "]"])
+    whole = "\n".join(["[", *(json.dumps(entity) + "," for entity in entities), "]"])
     (tmp_path / "dump.json").write_text(whole, "utf-8")
-    assert _flat(WikidataDump(tmp_path / "dump.json", tmp_path / "json", aliases=0)) == [
+    assert _flatten_triples(WikidataDump(tmp_path / "dump.json", tmp_path / "json", aliases=0)) == [
         ("A\ufffd", "born", "😀", ("Q1", "Q2"))
     ]
     endless = f"<{_WD}/entity/Q{'9' * 40}>"
     lines = [
-        _called("P19", "born"),
-        _called("Q1", "A\\uD83D"),
-        _direct("Q1", "P19", _q(2)),
-        _direct("Q1", "P19", endless),
+        _make_label("P19", "born"),
+        _make_label("Q1", "A\\uD83D"),
+        _make_direct("Q1", "P19", _make_uri(2)),
+        _make_direct("Q1", "P19", endless),
     ]
-    lines += [f'{endless} <http://www.w3.org/2000/01/rdf-schema#label> "x"@en .', _called("Q2", "\\uD83D\\uDE00")]
-    dump = WikidataDump(_truthy(tmp_path / "truthy.nt", lines), tmp_path / "nt", aliases=0)
-    assert _flat(dump) == [("A\ufffd", "born", "😀", ("Q1", "Q2"))]
+    lines += [f'{endless} <http://www.w3.org/2000/01/rdf-schema#label> "x"@en .', _make_label("Q2", "\\uD83D\\uDE00")]
+    dump = WikidataDump(_write_truthy(tmp_path / "truthy.nt", lines), tmp_path / "nt", aliases=0)
+    assert _flatten_triples(dump) == [("A\ufffd", "born", "😀", ("Q1", "Q2"))]
     with pytest.raises(TripleError, match="lone surrogate"):
         GraphTriple(Triple("A\ud83d", "is", "B"))
 
 
 def test_languages_without_regard_to_case_and_no_others(tmp_path: Path) -> None:
-    lines = [_called("P19", "born", "zh-Hans"), _called("Q1", "A", "zh-Hans"), _called("Q2", "B", "ZH-HANS")]
-    path = _truthy(tmp_path / "truthy.nt", [*lines, _direct("Q2", "P19", _q(1))])
-    assert _flat(WikidataDump(path, tmp_path / "index", languages=["zh-hans"])) == [("B", "born", "A", ("Q2", "Q1"))]
-    odd = _entity("Q1", {"en": "A"})
+    lines = [
+        _make_label("P19", "born", "zh-Hans"),
+        _make_label("Q1", "A", "zh-Hans"),
+        _make_label("Q2", "B", "ZH-HANS"),
+    ]
+    path = _write_truthy(tmp_path / "truthy.nt", [*lines, _make_direct("Q2", "P19", _make_uri(1))])
+    assert _flatten_triples(WikidataDump(path, tmp_path / "index", languages=["zh-hans"])) == [
+        ("B", "born", "A", ("Q2", "Q1"))
+    ]
+    odd = _make_entity("Q1", {"en": "A"})
     odd["labels"]["fr"] = {"language": "fr", "value": None}  # nobody asked for it
-    dump = WikidataDump(_dump(tmp_path / "dump.json", [odd]), tmp_path / "json")
+    dump = WikidataDump(_write_dump(tmp_path / "dump.json", [odd]), tmp_path / "json")
     assert list(dump) == [] and (dump.report.entities, dump.report.malformed) == (1, 0)
 
 
 def test_time_grows_with_a_line_and_not_faster(tmp_path: Path) -> None:
     for number, junk in enumerate((" ", '"', "\\", "<a> ", ". ")):
-        path = _truthy(tmp_path / f"{number}.nt", [f"<{_WD}/entity/Q1> <b> {junk * (400_000 // len(junk))}x"])
+        path = _write_truthy(tmp_path / f"{number}.nt", [f"<{_WD}/entity/Q1> <b> {junk * (400_000 // len(junk))}x"])
         start = time.process_time()
         dump = WikidataDump(path, tmp_path / f"index{number}")
         assert list(dump) == [] and dump.report.malformed == 1
@@ -432,8 +464,8 @@ def test_time_grows_with_a_line_and_not_faster(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", [".json.gz", ".json.bz2"])
 def test_a_file_that_breaks_off_says_so_and_keeps_what_was_read(tmp_path: Path, suffix: str) -> None:
-    many = [_entity(f"Q{n}", {"en": f"{n} {random.Random(n).random()}"}) for n in range(1, 3000)]
-    path = _dump(tmp_path / f"dump{suffix}", many)
+    many = [_make_entity(f"Q{n}", {"en": f"{n} {random.Random(n).random()}"}) for n in range(1, 3000)]
+    path = _write_dump(tmp_path / f"dump{suffix}", many)
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2] if "gz" in suffix else whole[:-20])
     dump = WikidataDump(path, tmp_path / "index")
@@ -450,7 +482,7 @@ def test_a_file_that_breaks_off_says_so_and_keeps_what_was_read(tmp_path: Path, 
 
 
 def test_speed_counts_all_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    dump = WikidataDump(_dump(tmp_path / "dump.json"), tmp_path / "index")
+    dump = WikidataDump(_write_dump(tmp_path / "dump.json"), tmp_path / "index")
     before = dump.read().seconds
     assert before > 0 and WikidataDump(tmp_path / "dump.json", tmp_path / "index").read().seconds == before
 
@@ -481,10 +513,10 @@ def test_a_file_of_triples(tmp_path: Path) -> None:
     ]
     (tmp_path / "graph.jsonl").write_text("\n".join(rows), "utf-8")
     file = TriplesFile(tmp_path / "graph.jsonl")
-    assert [each.entities for each in file] == [("jaws", "steven spielberg"), ("a", "c"), ("Q1", "Q2")]
+    assert [triple.entities for triple in file] == [("jaws", "steven spielberg"), ("a", "c"), ("Q1", "Q2")]
     assert file.report.malformed == 5
     (tmp_path / "odd.jsonl").write_text('{"subject": "a", "predicate": "b", "object": "c", "entities": "Q42"}\n"abc"\n')
     odd = TriplesFile(tmp_path / "odd.jsonl")
     assert list(odd) == [] and odd.report.malformed == 2
     (tmp_path / "mark.tsv").write_text("a\tb\tc\n", "utf-8-sig")
-    assert [each.triple.subject for each in TriplesFile(tmp_path / "mark.tsv")] == ["a"]
+    assert [triple.triple.subject for triple in TriplesFile(tmp_path / "mark.tsv")] == ["a"]

@@ -1,4 +1,4 @@
-"""Replies drawn by chance, against every parser: they are read, or refused with the one error that is documented.
+"""Randomly drawn replies against every parser: each is read, or refused with the one documented error.
 
 `GEAR_DRAWN_REPLIES` sets how many are drawn for each parser, `GEAR_DRAWN_SEED` where the draw begins.
 """
@@ -67,30 +67,30 @@ FORMS = [
 TYPICAL = ["true", "false", "[]", '[["Ada", "knows", "Bob"]]', '["Ada", "knows", "Cid"]', "[1, 2]", "1", '"Bob"']
 
 
-def drawn_form(chance: random.Random) -> str:
-    """An object that was asked for, with values that are mostly of some such object."""
+def draw_form(chance: random.Random) -> str:
+    """Draw an object as some prompt asks for it; most values are typical of such objects."""
     inside = []
     for name in chance.choice(FORMS):
         typical = chance.choice(TYPICAL[:2] if name in ("answerable", "sufficient") else TYPICAL)
-        inside.append(f'"{name}": {typical if chance.random() < 0.8 else drawn_json(chance, 2)}')
+        inside.append(f'"{name}": {typical if chance.random() < 0.8 else draw_json(chance, 2)}')
     return "{" + ", ".join(inside) + "}"
 
 
-def drawn_json(chance: random.Random, depth: int) -> str:
+def draw_json(chance: random.Random, depth: int) -> str:
     kind = chance.random() if depth else 0.0
     if kind < 0.4:
         return chance.choice(SCALARS)
-    inside = [drawn_json(chance, depth - 1) for _ in range(chance.choice([0, 1, 2, 3, 3, 3, 4]))]
+    inside = [draw_json(chance, depth - 1) for _ in range(chance.choice([0, 1, 2, 3, 3, 3, 4]))]
     if kind < 0.7:
         return f"[{', '.join(inside)}]"
     return "{" + ", ".join(f'"{chance.choice(NAMES)}": {value}' for value in inside) + "}"
 
 
-def drawn_reply(chance: random.Random) -> str:
-    """Half of them JSON; cut, doubled, buried deep, or repeated until they are huge, by turns."""
+def draw_reply(chance: random.Random) -> str:
+    """Draw a reply: half of them are JSON; they are cut, doubled, nested deep, or repeated until they are huge."""
     if chance.random() < 0.5:
         is_form = chance.random() < 0.8
-        reply = drawn_form(chance) if is_form else drawn_json(chance, chance.choice([1, 2, 3, 4, 5]))
+        reply = draw_form(chance) if is_form else draw_json(chance, chance.choice([1, 2, 3, 4, 5]))
         if chance.random() < 0.1:
             opening = chance.choice(["[", '{"answer": ', '{"passages": ', '{"clue": '])
             depth = chance.choice([5, 100, 500, 900, 2_000])
@@ -107,17 +107,17 @@ def drawn_reply(chance: random.Random) -> str:
     return reply
 
 
-def strings(value: Any) -> Iterator[str]:
-    """Every text in what a parser returns."""
+def list_strings(value: Any) -> Iterator[str]:
+    """Yield every text in a parser's result."""
     if isinstance(value, str):
         yield value
     elif is_dataclass(value) and not isinstance(value, type):
-        yield from strings([getattr(value, each.name) for each in fields(value)])
+        yield from list_strings([getattr(value, field.name) for field in fields(value)])
     elif isinstance(value, dict):
-        yield from strings([*value, *value.values()])
+        yield from list_strings([*value, *value.values()])
     elif isinstance(value, list | tuple):
         for part in value:
-            yield from strings(part)
+            yield from list_strings(part)
 
 
 @pytest.mark.parametrize("parser", PARSERS)
@@ -125,7 +125,7 @@ def test_whatever_a_model_says_is_read_or_refused(parser: str) -> None:
     chance = random.Random(f"{SEED} {parser}")
     read = 0
     for number in range(DRAWN):
-        reply = drawn_reply(chance)
+        reply = draw_reply(chance)
         try:
             value = PARSERS[parser](reply)
             read += 1
@@ -133,7 +133,7 @@ def test_whatever_a_model_says_is_read_or_refused(parser: str) -> None:
             value = str(error)
         except Exception as error:
             raise AssertionError(f"seed {SEED}, reply {number}: {reply[:500]!r}") from error
-        for text in strings(value):
+        for text in list_strings(value):
             assert not any("\ud800" <= mark <= "\udfff" for mark in text), f"seed {SEED}, reply {number}: {reply!r}"
     assert read > DRAWN // 100  # some say something
 
@@ -141,7 +141,7 @@ def test_whatever_a_model_says_is_read_or_refused(parser: str) -> None:
 def test_huge_replies_are_read_or_refused() -> None:
     chance = random.Random(SEED)
     for parser in PARSERS.values():
-        reply = drawn_reply(chance) or "["
+        reply = draw_reply(chance) or "["
         for size in (MAX_REPLY_LENGTH // 5, MAX_REPLY_LENGTH + 1):
             try:
                 parser((reply * (size // len(reply) + 1))[:size])

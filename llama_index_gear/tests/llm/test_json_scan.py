@@ -1,4 +1,4 @@
-"""JSON in what a model wrote: what is found, what is not, and how much is done for it."""
+"""JSON in a model's reply: objects found, objects refused, and the work that this takes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PARSERS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def found(text: str) -> list[Any]:
+def scan_values(text: str) -> list[Any]:
     return [span.value for span in scan(text) if span.is_read]
 
 
@@ -51,28 +51,28 @@ def found(text: str) -> list[Any]:
     ],
 )
 def test_values_of_a_text(text: str, values: list[Any]) -> None:
-    assert found(text) == values
+    assert scan_values(text) == values
     for span in scan(text):
         assert text[span.start] in "[{" and (not span.is_read or text[span.end - 1] in "]}")
 
 
 def test_numbers_are_texts_that_are_known_for_numbers() -> None:
-    ((number, text, flag),) = found('[1.0, "1.0", true]')
+    ((number, text, flag),) = scan_values('[1.0, "1.0", true]')
     assert (number, type(number), type(text), flag) == ("1.0", Number, str, True)
 
 
 def test_objects_come_outermost_first_and_in_order() -> None:
     text = '{"a": {"b": {}}, "c": [[{"d": 1}], {"e": 2}]} {"f": 3}'
-    assert [list(fields) for fields in find_objects(found(text))] == [["a", "c"], ["b"], [], ["d"], ["e"], ["f"]]
+    assert [list(fields) for fields in find_objects(scan_values(text))] == [["a", "c"], ["b"], [], ["d"], ["e"], ["f"]]
 
 
 def test_a_form_has_all_that_is_said_of_a_name_whatever_its_case() -> None:
-    values = found('{"x": [{"Key": 1, "b": 2, "KEY": 3, "Key": 4}], "key ": 5}')
+    values = scan_values('{"x": [{"Key": 1, "b": 2, "KEY": 3, "Key": 4}], "key ": 5}')
     assert find_forms(values, "key") == [{"key": ["1", "3", "4"], "b": ["2"]}]
 
 
 def test_texts_of_lists_in_lists() -> None:
-    assert list(find_texts(found('[["a", [1, {"b": "c"}, null, true]], "d"]')[0])) == ["a", "1", "d"]
+    assert list(find_texts(scan_values('[["a", [1, {"b": "c"}, null, true]], "d"]')[0])) == ["a", "1", "d"]
 
 
 @pytest.mark.parametrize(
@@ -90,13 +90,13 @@ def test_texts_of_lists_in_lists() -> None:
     ],
 )
 def test_texts_hold_no_half_characters(written: str, value: str) -> None:
-    assert found(f'{{"{written}": ["{written}"]}}') == [{value: [value]}]
+    assert scan_values(f'{{"{written}": ["{written}"]}}') == [{value: [value]}]
 
 
 @given(st.text(st.characters(), max_size=40), st.lists(st.text(st.characters(codec=None), max_size=9), max_size=4))
 def test_what_is_read_can_be_written(prose: str, strings: list[str]) -> None:
     text = prose.replace("[", "(").replace("{", "(") + json.dumps(strings)
-    (value,) = found(text)
+    (value,) = scan_values(text)
     json.dumps(value, ensure_ascii=False).encode()
     assert len(value) == len(strings)
 
@@ -130,8 +130,8 @@ NASTY = {
 }
 
 
-def steps(parse: Callable[[str], Any], reply: str) -> tuple[int, int]:
-    """How often anything is called while a reply is parsed, and how many JSON objects are made."""
+def count_steps(parse: Callable[[str], Any], reply: str) -> tuple[int, int]:
+    """Count the function calls during the parsing of a reply, and the JSON objects that are made."""
     calls = made = 0
 
     def count(frame: Any, event: str, _: Any) -> None:
@@ -155,7 +155,7 @@ def test_twice_the_reply_takes_twice_the_steps(parser: str, kind: str) -> None:
     start, unit = NASTY[kind]
     counts = []
     for size in (2_000, 4_000, 8_000):
-        calls, made = steps(PARSERS[parser], start + unit * (size // len(unit)))
+        calls, made = count_steps(PARSERS[parser], start + unit * (size // len(unit)))
         counts.append(calls)
         assert made <= 25 * (60 + size // len(unit))  # a value that is cut off is read some times, not fifty
     assert counts[2] - counts[1] < 2.5 * max(counts[1] - counts[0], 0) + 2_000, counts

@@ -20,7 +20,7 @@ PLAIN = st.text(alphabet=st.characters(exclude_categories=("Cs", "Cc"), exclude_
 SIMPLE = st.builds(Triple, *[PLAIN.filter(str.strip)] * 3)
 
 
-def _slots(triple: Triple) -> list[str]:
+def _list_slots(triple: Triple) -> list[str]:
     return [triple.subject, triple.predicate, triple.object]
 
 
@@ -93,7 +93,7 @@ def test_golden(name: str) -> None:
             parse_triples(reply)
         return
     parsed = parse_triples(reply)
-    assert {"triples": list(map(_slots, parsed.triples)), "malformed": parsed.malformed} == expected
+    assert {"triples": list(map(_list_slots, parsed.triples)), "malformed": parsed.malformed} == expected
 
 
 def test_the_error_shows_the_reply_in_short() -> None:
@@ -166,7 +166,7 @@ def test_a_triple_at_any_depth_is_found() -> None:
     ],
 )
 def test_long_garbage_is_read_in_linear_time(start: str, unit: str, size: int) -> None:
-    def seconds(length: int) -> float:
+    def measure_seconds(length: int) -> float:
         reply = start + unit * (length // len(unit))
         begin = time.process_time()
         try:
@@ -175,11 +175,11 @@ def test_long_garbage_is_read_in_linear_time(start: str, unit: str, size: int) -
             pass
         return time.process_time() - begin
 
-    def best(length: int) -> float:
-        return min(seconds(length) for _ in range(2))
+    def measure_best(length: int) -> float:
+        return min(measure_seconds(length) for _ in range(2))
 
     # Quadratic work would make the factor 64; 32 and the constant forgive a busy machine.
-    assert best(size) < 32 * best(size // 8) + 0.3
+    assert measure_best(size) < 32 * measure_best(size // 8) + 0.3
 
 
 def test_half_a_megabyte_of_noise_around_a_triple() -> None:
@@ -196,12 +196,12 @@ def test_only_reply_errors_are_raised(reply: str) -> None:
     except ReplyError:
         return
     assert len(set(parsed.triples)) == len(parsed.triples)
-    json.dumps([_slots(triple) for triple in parsed.triples], ensure_ascii=False).encode()  # no half surrogates
+    json.dumps([_list_slots(triple) for triple in parsed.triples], ensure_ascii=False).encode()  # no half surrogates
 
 
 @given(st.lists(TRIPLES, min_size=1, max_size=8, unique=True), st.booleans(), st.sampled_from([None, 1, 2]))
 def test_json_of_any_triples_comes_back(triples: list[Triple], escaped: bool, indent: int | None) -> None:
-    listed = [_slots(triple) for triple in triples]
+    listed = [_list_slots(triple) for triple in triples]
     roles = [{"subject": t.subject, "predicate": t.predicate, "object": t.object} for t in triples]
     for value in (listed, {"triples": listed}, {"named_entities": ["a", "b", "c"], "triples": roles}):
         dumped = json.dumps(value, ensure_ascii=escaped, indent=indent)
@@ -212,16 +212,16 @@ def test_json_of_any_triples_comes_back(triples: list[Triple], escaped: bool, in
 
 @given(st.lists(SIMPLE, min_size=2, max_size=5, unique=True), st.data())
 def test_a_cut_loses_nothing_that_was_whole(triples: list[Triple], data: st.DataObject) -> None:
-    """Wherever a reply is cut, the triples whose closing bracket is there are read, and no other is made up."""
-    dumped = json.dumps({"named_entities": ["x", "y", "z"], "triples": list(map(_slots, triples))})
-    ends = [dumped.index(json.dumps(_slots(triple))) + len(json.dumps(_slots(triple))) for triple in triples]
+    """Wherever a reply is cut, all triples with a closing bracket are read, and no other is made up."""
+    dumped = json.dumps({"named_entities": ["x", "y", "z"], "triples": list(map(_list_slots, triples))})
+    ends = [dumped.index(json.dumps(_list_slots(triple))) + len(json.dumps(_list_slots(triple))) for triple in triples]
     cut = data.draw(st.integers(ends[0], len(dumped)))
     whole = sum(end <= cut for end in ends)
     assert parse_triples(dumped[:cut]).triples == tuple(triples[:whole])
 
 
 def test_a_fact_longer_than_any_honest_one_is_none() -> None:
-    """It would become a question to the index."""
+    """An overlong fact is dropped, because it would become a query to the index."""
     reply = json.dumps({"triples": [["a", "b", "c" * 9_990], ["a", "b", "c" * 10_000], ["d", "e", "f"]]})
     parsed = parse_triples(reply)
     assert [len(triple.object) for triple in parsed.triples] == [9_990, 1] and parsed.malformed == 1

@@ -58,12 +58,12 @@ PASSAGES: dict[str, tuple[str, Slots]] = {
 }
 
 
-def facts(*slots: Slots) -> str:
+def write_facts(*slots: Slots) -> str:
     return json.dumps({"triples": slots})
 
 
-STEP_1 = [facts(FATHER), facts(FATHER, LIVES), '{"answerable": false, "reason": "where Rome is"}']
-STEP_2 = [facts(LIES), facts(LIES), '{"answerable": true, "answer": "Italy"}']
+STEP_1 = [write_facts(FATHER), write_facts(FATHER, LIVES), '{"answerable": false, "reason": "where Rome is"}']
+STEP_2 = [write_facts(LIES), write_facts(LIES), '{"answerable": true, "answer": "Italy"}']
 SEARCH = [*STEP_1, json.dumps({"query": WHERE_ROME}), *STEP_2]
 ANSWER = "Italy [1][2]"
 SCRIPT = [*SEARCH, ANSWER]
@@ -77,7 +77,7 @@ COMPACT = {
 }
 
 
-def nodes() -> list[BaseNode]:
+def make_nodes() -> list[BaseNode]:
     made = []
     for name, (text, fact) in PASSAGES.items():
         node = TextNode(id_=name, text=text, metadata={"name": name})
@@ -90,7 +90,7 @@ def nodes() -> list[BaseNode]:
 @pytest.fixture(scope="module")  # nobody writes to it
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
     store = GeARVectorStore.from_path(tmp_path_factory.mktemp("gear") / "store", embed_model=WordEmbedding())
-    store.add(nodes())
+    store.add(make_nodes())
     yield store
     store.close()
 
@@ -107,8 +107,8 @@ async def ask_with_trace(mode: Mode, engine: GeARQueryEngine, question: str = QU
     return engine.query_with_trace(question) if mode == "sync" else await engine.aquery_with_trace(question)
 
 
-async def text_of(response: Any) -> str:
-    """What a response says, streamed or not, in the pieces that it came in, joined by "|"."""
+async def join_pieces(response: Any) -> str:
+    """Return a response's text, streamed or not: the pieces that it came in, joined by "|"."""
     if isinstance(response, AsyncStreamingResponse):
         return "|".join([piece async for piece in response.async_response_gen()])
     if isinstance(response, StreamingResponse):
@@ -116,18 +116,18 @@ async def text_of(response: Any) -> str:
     return str(response)
 
 
-def ids(found: Sequence[NodeWithScore]) -> list[str]:
-    return [each.node.node_id for each in found]
+def list_ids(found: Sequence[NodeWithScore]) -> list[str]:
+    return [node.node.node_id for node in found]
 
 
-def told(response: Any) -> dict[str, Any]:
-    """What the response's metadata says of the search, but for what it cost in tokens and time."""
+def select_search_metadata(response: Any) -> dict[str, Any]:
+    """Return the response's metadata about the search, without its tokens and times."""
     return {key: response.metadata[key] for key in COMPACT}
 
 
-def shown(found: Sequence[NodeWithScore]) -> str:
-    """Passages as our own answer prompt shows them."""
-    texts = [PASSAGES[name][0].replace("#####", "####") for name in ids(found)]
+def format_shown(found: Sequence[NodeWithScore]) -> str:
+    """Format passages as our own answer prompt shows them."""
+    texts = [PASSAGES[name][0].replace("#####", "####") for name in list_ids(found)]
     return "\n\n".join(f"[{number}] {text}" for number, text in enumerate(texts, start=1))
 
 
@@ -139,8 +139,8 @@ async def test_one_line_from_store_to_cited_answer(store: GeARVectorStore, mode:
     llm = ScriptedLLM(SCRIPT)
     response = await ask(mode, GeARQueryEngine.from_vector_store(store, llm=llm))
     assert type(response) is Response and str(response) == ANSWER and llm.remaining == 0
-    assert {"ann", "bob", "rome"} <= set(ids(response.source_nodes))
-    assert told(response) == COMPACT
+    assert {"ann", "bob", "rome"} <= set(list_ids(response.source_nodes))
+    assert select_search_metadata(response) == COMPACT
 
 
 async def test_query_and_aquery_are_equal(store: GeARVectorStore) -> None:
@@ -159,11 +159,11 @@ async def test_the_sources_are_the_passages_themselves(store: GeARVectorStore, m
     response = await ask(mode, GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT)))
     found = GeARRetriever(store, llm=ScriptedLLM(SEARCH)).retrieve(QUESTION)
     assert response.source_nodes == found and len(found) == len(PASSAGES)
-    chains = {each.node.node_id: each.node.metadata["gear_chain"] for each in response.source_nodes}
+    chains = {source.node.node_id: source.node.metadata["gear_chain"] for source in response.source_nodes}
     assert chains["bob"] == [FATHER, LIVES]
-    for each in response.source_nodes:
-        assert each.node.get_content(metadata_mode=MetadataMode.LLM) == PASSAGES[each.node.node_id][0]
-        assert response.metadata[each.node.node_id] == each.node.metadata
+    for node in response.source_nodes:
+        assert node.node.get_content(metadata_mode=MetadataMode.LLM) == PASSAGES[node.node.node_id][0]
+        assert response.metadata[node.node.node_id] == node.node.metadata
 
 
 @MODES
@@ -171,7 +171,7 @@ async def test_the_answer_prompt_numbers_the_first_passages(store: GeARVectorSto
     for top_k in (1, 2, 5, 99):
         llm = ScriptedLLM(SCRIPT)
         response = await ask(mode, GeARQueryEngine.from_vector_store(store, llm=llm, answer_top_k=top_k))
-        context = shown(response.source_nodes[:top_k])
+        context = format_shown(response.source_nodes[:top_k])
         assert llm.history[-1] == ANSWER_PROMPT.format(context_str=context, query_str=QUESTION)
         assert len(response.source_nodes) == len(PASSAGES)
     assert "####\nhats" in llm.history[-1] and "\n#####\nhats" not in llm.history[-1]
@@ -186,7 +186,7 @@ async def test_the_trace_beside_the_answer(store: GeARVectorStore, mode: Mode) -
     response, trace = await ask_with_trace(mode, engine, f" {QUESTION} ")
     assert str(response) == ANSWER
     assert (trace.question, trace.stopped, trace.answer, trace.llm_calls) == (QUESTION, "answered", "Italy", 7)
-    assert [source.passage_id for source in trace.passages] == ids(response.source_nodes)
+    assert [source.passage_id for source in trace.passages] == list_ids(response.source_nodes)
     compact = trace.compact()
     assert COMPACT.keys() < compact.keys()
     assert {key: response.metadata[key] for key in compact} == compact
@@ -197,8 +197,8 @@ async def test_the_response_is_json(store: GeARVectorStore, mode: Mode) -> None:
     response = await ask(mode, GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT)))
     metadata = json.loads(json.dumps(response.metadata))
     assert metadata == response.metadata and metadata["gear_gist"] == [FATHER, LIVES, LIES]
-    back = [TextNode.from_json(each.node.to_json()) for each in response.source_nodes]
-    assert [node.metadata for node in back] == [each.node.metadata for each in response.source_nodes]
+    back = [TextNode.from_json(source.node.to_json()) for source in response.source_nodes]
+    assert [node.metadata for node in back] == [source.node.metadata for source in response.source_nodes]
 
 
 @MODES
@@ -206,7 +206,7 @@ async def test_what_a_limit_left_is_answered_from_and_named(store: GeARVectorSto
     llm = ScriptedLLM([*SEARCH[:4], ANSWER])
     response = await ask(mode, GeARQueryEngine.from_vector_store(store, llm=llm, budget=Budget(max_llm_calls=4)))
     assert str(response) == ANSWER and response.metadata["gear_stopped"] == "max_llm_calls"
-    assert response.metadata["gear_llm_calls"] == 4 and {"ann", "bob"} <= set(ids(response.source_nodes))
+    assert response.metadata["gear_llm_calls"] == 4 and {"ann", "bob"} <= set(list_ids(response.source_nodes))
 
 
 @MODES
@@ -223,7 +223,7 @@ async def test_an_empty_store_has_an_empty_response(tmp_path: Path, mode: Mode) 
         llm = ScriptedLLM()
         engine = GeARQueryEngine.from_vector_store(store, llm=llm, streaming=streaming)
         response = await ask(mode, engine)
-        assert await text_of(response) == "Empty Response" and response.source_nodes == []
+        assert await join_pieces(response) == "Empty Response" and response.source_nodes == []
         assert response.metadata["gear_stopped"] == "nothing found" and response.metadata["gear_llm_calls"] == 0
         assert response.metadata["gear_queries"] == [QUESTION] and llm.history == []
 
@@ -248,7 +248,7 @@ def test_wrong_arguments(store: GeARVectorStore) -> None:
 
 
 def test_arguments_reach_the_retriever(store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    llm = ScriptedLLM([facts(FATHER), ANSWER])
+    llm = ScriptedLLM([write_facts(FATHER), ANSWER])
     monkeypatch.setattr(Settings, "_llm", llm)
     engine = GeARQueryEngine.from_vector_store(store, calls="single", similarity_top_k=2)
     response = engine.query(QUESTION)
@@ -264,9 +264,9 @@ async def test_streaming(store: GeARVectorStore, mode: Mode) -> None:
     llm = ScriptedLLM(SCRIPT)
     response, trace = await ask_with_trace(mode, GeARQueryEngine.from_vector_store(store, llm=llm, streaming=True))
     assert isinstance(response, StreamingResponse if mode == "sync" else AsyncStreamingResponse)
-    assert told(response) == COMPACT
-    assert [source.passage_id for source in trace.passages] == ids(response.source_nodes)
-    assert await text_of(response) == "Italy| [1][2]" and llm.remaining == 0
+    assert select_search_metadata(response) == COMPACT
+    assert [source.passage_id for source in trace.passages] == list_ids(response.source_nodes)
+    assert await join_pieces(response) == "Italy| [1][2]" and llm.remaining == 0
 
 
 @MODES
@@ -277,9 +277,9 @@ async def test_the_reasoner_s_answer_can_be_the_response(store: GeARVectorStore,
     response = await ask(mode, engine)
     kind = Response if not streaming else StreamingResponse if mode == "sync" else AsyncStreamingResponse
     assert type(response) is kind
-    assert told(response) == COMPACT
-    assert {"ann", "bob", "rome"} <= set(ids(response.source_nodes))
-    assert await text_of(response) == "Italy" and len(llm.history) == 7
+    assert select_search_metadata(response) == COMPACT
+    assert {"ann", "bob", "rome"} <= set(list_ids(response.source_nodes))
+    assert await join_pieces(response) == "Italy" and len(llm.history) == 7
 
 
 @MODES
@@ -302,7 +302,7 @@ async def test_a_synthesizer_of_one_s_own_gets_the_passages_as_they_are(store: G
     response = await ask(mode, engine)
     assert str(response) == "Italy, I think" and llm.remaining == writer.remaining == 0
     (prompt,) = writer.history
-    used = ids(response.source_nodes)[:3]
+    used = list_ids(response.source_nodes)[:3]
     assert all(PASSAGES[name][0] in prompt for name in used) and "[1]" not in prompt and "gear_" not in prompt
     assert all(PASSAGES[name][0] not in prompt for name in PASSAGES.keys() - set(used))
     assert len(response.source_nodes) == len(PASSAGES) and response.metadata["gear_stopped"] == "answered"
@@ -313,11 +313,11 @@ async def test_a_streaming_synthesizer_of_one_s_own(store: GeARVectorStore, mode
     writer = ScriptedLLM(["Italy, I think"])
     own = get_response_synthesizer(llm=writer, streaming=True)
     response = await ask(mode, GeARQueryEngine(GeARRetriever(store, llm=ScriptedLLM(SEARCH)), own))
-    assert await text_of(response) == "Italy,| I| think" and response.metadata["gear_llm_calls"] == 7
+    assert await join_pieces(response) == "Italy,| I| think" and response.metadata["gear_llm_calls"] == 7
 
 
 class OnlyEvenRanks(BaseNodePostprocessor):
-    """Every second passage; says which way it was called."""
+    """A postprocessor that keeps every second passage and records which of its methods was called."""
 
     ways: list[str] = []
 
@@ -348,8 +348,8 @@ async def test_postprocessors_apply_in_order_before_the_answer(store: GeARVector
         callback_manager=manager,
     )  # fmt: skip
     response = await ask(mode, engine)
-    assert ids(response.source_nodes) == [ids(whole)[1], ids(whole)[3]] and even.ways == [mode]
-    assert llm.history[-1] == ANSWER_PROMPT.format(context_str=shown([whole[1], whole[3]]), query_str=QUESTION)
+    assert list_ids(response.source_nodes) == [list_ids(whole)[1], list_ids(whole)[3]] and even.ways == [mode]
+    assert llm.history[-1] == ANSWER_PROMPT.format(context_str=format_shown([whole[1], whole[3]]), query_str=QUESTION)
     assert even.callback_manager is manager
 
 
@@ -357,7 +357,7 @@ async def test_postprocessors_apply_in_order_before_the_answer(store: GeARVector
 async def test_a_postprocessor_that_asks_for_itself_has_no_part_in_the_trace(
     store: GeARVectorStore, mode: Mode
 ) -> None:
-    again = DiverseTripleBeamSearch(store, llm=ScriptedLLM([facts(LIES)]), top_n=3)
+    again = DiverseTripleBeamSearch(store, llm=ScriptedLLM([write_facts(LIES)]), top_n=3)
     engine = GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT), node_postprocessors=[again])
     response, trace = await ask_with_trace(mode, engine)
     assert len(response.source_nodes) == 3 and len(trace.passages) == len(PASSAGES)
@@ -367,8 +367,8 @@ async def test_a_postprocessor_that_asks_for_itself_has_no_part_in_the_trace(
 def test_prompts_are_visible_and_replaceable_through_the_engine(store: GeARVectorStore) -> None:
     llm = ScriptedLLM(SCRIPT)
     engine = GeARQueryEngine.from_vector_store(store, llm=llm)
-    mine = ["retriever:read", "retriever:gist", "retriever:reason", "retriever:merged", "retriever:rewrite"]
-    assert {*mine, "response_synthesizer:text_qa_template"} <= engine.get_prompts().keys()
+    prompt_names = ["retriever:read", "retriever:gist", "retriever:reason", "retriever:merged", "retriever:rewrite"]
+    assert {*prompt_names, "response_synthesizer:text_qa_template"} <= engine.get_prompts().keys()
     assert engine.get_prompts()["response_synthesizer:text_qa_template"] == ANSWER_PROMPT
     engine.update_prompts(
         {
@@ -385,8 +385,8 @@ def test_prompts_are_visible_and_replaceable_through_the_engine(store: GeARVecto
 
 def test_an_answer_prompt_in_the_one_line(store: GeARVectorStore) -> None:
     llm = ScriptedLLM(SCRIPT)
-    mine = PromptTemplate("Answer in Greek: {context_str} {query_str}")
-    GeARQueryEngine.from_vector_store(store, llm=llm, text_qa_template=mine).query(QUESTION)
+    prompt = PromptTemplate("Answer in Greek: {context_str} {query_str}")
+    GeARQueryEngine.from_vector_store(store, llm=llm, text_qa_template=prompt).query(QUESTION)
     assert llm.history[-1].startswith("Answer in Greek: [1] ")
 
 
@@ -402,7 +402,7 @@ async def test_retrieve_and_synthesize_alone(store: GeARVectorStore, mode: Mode)
         found = await engine.aretrieve(bundle)
         response = await engine.asynthesize(bundle, found, more)
     assert str(response) == ANSWER and response.source_nodes == [*found, *more]
-    assert llm.history[-1] == ANSWER_PROMPT.format(context_str=shown(found[:2]), query_str=QUESTION)
+    assert llm.history[-1] == ANSWER_PROMPT.format(context_str=format_shown(found[:2]), query_str=QUESTION)
 
 
 # -- watching ---------------------------------------------------------------------------------------------------------
@@ -413,7 +413,7 @@ async def test_the_events_end_with_the_response(store: GeARVectorStore) -> None:
         engine = GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT), streaming=streaming)
         *events, response = [item async for item in engine.astream_events(QUESTION)]
         assert isinstance(response, AsyncStreamingResponse if streaming else Response)
-        assert (await text_of(response)).replace("|", "") == ANSWER
+        assert (await join_pieces(response)).replace("|", "") == ANSWER
         told = [event for event in events if isinstance(event, TraceEvent)]
         assert len(told) == len(events)
         assert [event.value for event in told if event.kind == "query"] == [QUESTION, WHERE_ROME]
@@ -460,7 +460,7 @@ async def test_instrumentation_and_callbacks_see_one_query(store: GeARVectorStor
     names = [span.id_.split("-")[0] for span in spans.completed_spans]
     prefix = "" if mode == "sync" else "a"
     for name in (f"BaseQueryEngine.{prefix}query", f"BaseRetriever.{prefix}retrieve"):
-        assert sum(each.split(".")[1] == name.split(".")[1] for each in names) == 1
+        assert sum(span_name.split(".")[1] == name.split(".")[1] for span_name in names) == 1
     assert names.count(f"GeARQueryEngine._{prefix}query") == names.count(f"GeARRetriever._{prefix}retrieve") == 1
     for kind in (CBEventType.QUERY, CBEventType.RETRIEVE, CBEventType.SYNTHESIZE):
         ((begun, ended),) = debug.get_event_pairs(kind)
@@ -471,10 +471,10 @@ async def test_instrumentation_and_callbacks_see_one_query(store: GeARVectorStor
 # -- several at once --------------------------------------------------------------------------------------------------
 
 
-def thoughtful(answer: str) -> ScriptedLLM:
-    """Finds the answer after one step about Ann, after two about others."""
+def make_thoughtful_llm(answer: str) -> ScriptedLLM:
+    """Return a model that finds the answer after one step about Ann, and after two about others."""
 
-    def reply(prompt: str) -> str:
+    def reply_to(prompt: str) -> str:
         if "Give the answer alone" in prompt:
             return answer
         if "Searched so far" in prompt:
@@ -482,16 +482,16 @@ def thoughtful(answer: str) -> ScriptedLLM:
         done = "Ann" in prompt.rsplit("Question: ", 1)[1] or LIES[0] in prompt.split("#####")[1]
         return json.dumps({"triples": [FATHER if "Ann" in prompt else LIES], "answerable": done, "answer": answer})
 
-    return ScriptedLLM(otherwise=reply)
+    return ScriptedLLM(otherwise=reply_to)
 
 
 async def test_engines_and_questions_side_by_side_do_not_mix_their_traces(store: GeARVectorStore) -> None:
-    engines = [GeARQueryEngine.from_vector_store(store, llm=thoughtful(name)) for name in ("one", "two")]
+    engines = [GeARQueryEngine.from_vector_store(store, llm=make_thoughtful_llm(name)) for name in ("one", "two")]
     questions = [QUESTION, "Where does Bob live", "What lies in Italy", "Who is Ann", "Tea"]
     pairs = [(engine, question) for question in questions for engine in engines]
     alone = [await engine.aquery_with_trace(question) for engine, question in pairs]
     together = await asyncio.gather(*(engine.aquery_with_trace(question) for engine, question in pairs))
-    streams = await asyncio.gather(*(last_of(engine, question) for engine, question in pairs))
+    streams = await asyncio.gather(*(get_last(engine, question) for engine, question in pairs))
     for (_, question), (response, trace), (expected, once), streamed in zip(
         pairs, together, alone, streams, strict=True
     ):
@@ -504,7 +504,7 @@ async def test_engines_and_questions_side_by_side_do_not_mix_their_traces(store:
     assert [str(response) for response, _ in alone] == ["one", "two"] * len(questions)
 
 
-async def last_of(engine: GeARQueryEngine, question: str) -> Any:
+async def get_last(engine: GeARQueryEngine, question: str) -> Any:
     async for item in engine.astream_events(question):
         last = item
     return last
@@ -541,13 +541,13 @@ async def test_cancelling_stops_the_work(store: GeARVectorStore) -> None:
 # -- composed with LlamaIndex -----------------------------------------------------------------------------------------
 
 
-def tool(engine: BaseQueryEngine, name: str = "facts") -> QueryEngineTool:
+def make_tool(engine: BaseQueryEngine, name: str = "facts") -> QueryEngineTool:
     return QueryEngineTool.from_defaults(engine, name=name, description="questions over several passages")
 
 
 @MODES
 async def test_as_a_tool(store: GeARVectorStore, mode: Mode) -> None:
-    facts_tool = tool(GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT)))
+    facts_tool = make_tool(GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT)))
     output = facts_tool.call(QUESTION) if mode == "sync" else await facts_tool.acall(QUESTION)
     assert output.content == ANSWER and output.raw_output.metadata["gear_stopped"] == "answered"
 
@@ -556,19 +556,19 @@ async def test_as_a_tool(store: GeARVectorStore, mode: Mode) -> None:
 async def test_as_an_agent_s_tool(store: GeARVectorStore, tool_caller: Any) -> None:
     script = ScriptedLLM(SCRIPT)
     llm, seen = tool_caller("facts", QUESTION)
-    facts_tool = tool(GeARQueryEngine.from_vector_store(store, llm=script))
+    facts_tool = make_tool(GeARQueryEngine.from_vector_store(store, llm=script))
     await FunctionAgent(tools=[facts_tool], llm=llm, streaming=False).run("Find out.")
     assert any(ANSWER in text for text in seen) and script.remaining == 0
 
 
-def sub_questions(store: GeARVectorStore, use_async: bool) -> SubQuestionQueryEngine:
+def make_sub_question_engine(store: GeARVectorStore, use_async: bool) -> SubQuestionQueryEngine:
     asked = [{"sub_question": "Who is Ann", "tool_name": "one"}, {"sub_question": "Tea", "tool_name": "two"}]
-    engines = {name: GeARQueryEngine.from_vector_store(store, llm=thoughtful(name)) for name in ("one", "two")}
+    engines = {name: GeARQueryEngine.from_vector_store(store, llm=make_thoughtful_llm(name)) for name in ("one", "two")}
     writer = ScriptedLLM(["both"])
     return SubQuestionQueryEngine(
         LLMQuestionGenerator.from_defaults(llm=ScriptedLLM([json.dumps({"items": asked})])),
         get_response_synthesizer(llm=writer, use_async=use_async),
-        [tool(engine, name) for name, engine in engines.items()],
+        [make_tool(engine, name) for name, engine in engines.items()],
         callback_manager=CallbackManager([]),
         verbose=False,
         use_async=use_async,
@@ -577,32 +577,32 @@ def sub_questions(store: GeARVectorStore, use_async: bool) -> SubQuestionQueryEn
 
 def check_sub_questions(response: Any) -> None:
     assert str(response) == "both"
-    texts = [each.node.get_content() for each in response.source_nodes[:2]]
+    texts = [source.node.get_content() for source in response.source_nodes[:2]]
     assert texts == ["Sub question: Who is Ann\nResponse: one", "Sub question: Tea\nResponse: two"]
     sources = response.source_nodes[2:]
-    assert len(sources) == 2 * len(PASSAGES) and all("gear_chain" in each.node.metadata for each in sources)
+    assert len(sources) == 2 * len(PASSAGES) and all("gear_chain" in source.node.metadata for source in sources)
 
 
 @pytest.mark.parametrize("use_async", [False, True])
 def test_under_a_sub_question_engine(store: GeARVectorStore, use_async: bool) -> None:
-    check_sub_questions(sub_questions(store, use_async).query(QUESTION))
+    check_sub_questions(make_sub_question_engine(store, use_async).query(QUESTION))
 
 
 async def test_under_an_awaited_sub_question_engine(store: GeARVectorStore) -> None:
-    check_sub_questions(await sub_questions(store, True).aquery(QUESTION))
+    check_sub_questions(await make_sub_question_engine(store, True).aquery(QUESTION))
 
 
 @MODES
 async def test_behind_a_router(store: GeARVectorStore, mode: Mode) -> None:
     script, unused = ScriptedLLM(SCRIPT), ScriptedLLM()
     tools = [
-        tool(GeARQueryEngine.from_vector_store(store, llm=unused), "one"),
-        tool(GeARQueryEngine.from_vector_store(store, llm=script), "two"),
+        make_tool(GeARQueryEngine.from_vector_store(store, llm=unused), "one"),
+        make_tool(GeARQueryEngine.from_vector_store(store, llm=script), "two"),
     ]
     selector = LLMSingleSelector.from_defaults(llm=ScriptedLLM(['[{"choice": 2, "reason": "several hops"}]']))
     response = await ask(mode, RouterQueryEngine(selector, tools, llm=ScriptedLLM()))
     assert str(response) == ANSWER and script.remaining == 0 and unused.history == []
-    assert told(response) == COMPACT
+    assert select_search_metadata(response) == COMPACT
     assert response.metadata["selector_result"].ind == 1
 
 
@@ -617,7 +617,7 @@ async def test_behind_a_router_that_takes_both(store: GeARVectorStore, mode: Mod
     writer = ScriptedLLM(["Italy, both say"])
     router = RouterQueryEngine(
         LLMMultiSelector.from_defaults(llm=ScriptedLLM([choices])),
-        [tool(engine, f"facts {number}") for number, engine in enumerate(engines)],
+        [make_tool(engine, f"facts {number}") for number, engine in enumerate(engines)],
         llm=writer,
     )
     response = await ask(mode, router)

@@ -64,7 +64,7 @@ PASSAGES = {
 }
 
 
-def nodes(embed_model: WordEmbedding, **metadata: Any) -> list[TextNode]:
+def make_nodes(embed_model: WordEmbedding, **metadata: Any) -> list[TextNode]:
     made = []
     for name, (text, triples) in PASSAGES.items():
         node = TextNode(id_=name, text=text, metadata={"group": name.split("-")[0], **metadata})
@@ -82,21 +82,21 @@ def embed_model() -> WordEmbedding:
 @pytest.fixture
 def store(tmp_path: Path, embed_model: WordEmbedding) -> Iterator[GeARVectorStore]:
     store = GeARVectorStore.from_path(tmp_path / "gear", embed_model=embed_model)
-    store.add(nodes(embed_model))
+    store.add(make_nodes(embed_model))
     yield store
     store.close()
 
 
-def ids(found: list[NodeWithScore]) -> list[str]:
-    return [each.node.node_id for each in found]
+def list_ids(found: list[NodeWithScore]) -> list[str]:
+    return [node.node.node_id for node in found]
 
 
-async def both(retriever: BaseRetriever, question: str | QueryBundle = QUESTION) -> list[NodeWithScore]:
-    """The result of a retriever, after checking that sync and async agree on it to the last digit."""
+async def retrieve_both_ways(retriever: BaseRetriever, question: str | QueryBundle = QUESTION) -> list[NodeWithScore]:
+    """Return a retriever's result, after checking that sync and async agree on it to the last digit."""
     found = retriever.retrieve(question)
     awaited = await retriever.aretrieve(question)
-    assert [(each.node.node_id, each.score, each.node.metadata) for each in found] == [
-        (each.node.node_id, each.score, each.node.metadata) for each in awaited
+    assert [(node.node.node_id, node.score, node.node.metadata) for node in found] == [
+        (node.node.node_id, node.score, node.node.metadata) for node in awaited
     ]
     return found
 
@@ -104,38 +104,43 @@ async def both(retriever: BaseRetriever, question: str | QueryBundle = QUESTION)
 async def test_the_graph_finds_what_the_base_cannot(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
     index = VectorStoreIndex.from_vector_store(store, embed_model=embed_model)
     base = index.as_retriever(similarity_top_k=4, vector_store_query_mode="hybrid")
-    assert "tech" not in ids(base.retrieve(QUESTION)) and "dell" not in ids(base.retrieve(QUESTION))
-    found = await both(NaiveGERetriever(store, similarity_top_k=6))
-    base_ranks = {each.node.node_id: each.node.metadata["gear_ranks"].get("base") for each in found}
+    assert "tech" not in list_ids(base.retrieve(QUESTION)) and "dell" not in list_ids(base.retrieve(QUESTION))
+    found = await retrieve_both_ways(NaiveGERetriever(store, similarity_top_k=6))
+    base_ranks = {node.node.node_id: node.node.metadata["gear_ranks"].get("base") for node in found}
     assert base_ranks["dell"] is None or base_ranks["tech"] is None
-    assert {"stephen", "dell"} <= set(ids(found))
-    chains = {each.node.node_id: each.node.metadata["gear_chain"] for each in found}
+    assert {"stephen", "dell"} <= set(list_ids(found))
+    chains = {node.node.node_id: node.node.metadata["gear_chain"] for node in found}
     assert chains["dell"] == [["Stephen", "father", "Dell Curry"], ["Dell Curry", "went to", "Virginia Tech"]]
 
 
 async def test_three_triples_reach_three_hops(store: GeARVectorStore) -> None:
-    found = await both(NaiveGERetriever(store, similarity_top_k=7, beam_search=BeamSearch(beam_length=3)))
-    assert {"stephen", "dell", "tech"} <= set(ids(found))
+    found = await retrieve_both_ways(NaiveGERetriever(store, similarity_top_k=7, beam_search=BeamSearch(beam_length=3)))
+    assert {"stephen", "dell", "tech"} <= set(list_ids(found))
 
 
 async def test_the_score_is_the_arithmetic_of_the_two_ranks(store: GeARVectorStore) -> None:
-    for each in await both(NaiveGERetriever(store, similarity_top_k=6, rrf_k=7)):
-        ranks = each.node.metadata["gear_ranks"]
-        assert each.score == pytest.approx(sum(1 / (7 + rank) for rank in ranks.values()), abs=1e-12)
+    for node in await retrieve_both_ways(NaiveGERetriever(store, similarity_top_k=6, rrf_k=7)):
+        ranks = node.node.metadata["gear_ranks"]
+        assert node.score == pytest.approx(sum(1 / (7 + rank) for rank in ranks.values()), abs=1e-12)
 
 
 async def test_the_explanation_is_hidden_from_models(store: GeARVectorStore) -> None:
-    for each in await both(NaiveGERetriever(store)):
+    for node in await retrieve_both_ways(NaiveGERetriever(store)):
         for mode in (MetadataMode.LLM, MetadataMode.EMBED):
-            assert "gear_" not in each.node.get_content(metadata_mode=mode)
-        assert json.loads(each.node.to_json())["metadata"]["gear_ranks"] == each.node.metadata["gear_ranks"]
+            assert "gear_" not in node.node.get_content(metadata_mode=mode)
+        assert json.loads(node.node.to_json())["metadata"]["gear_ranks"] == node.node.metadata["gear_ranks"]
 
 
 @pytest.mark.parametrize(
     "scorer", ["novelty", "composed", "additive", "exact", lambda q, texts: [len(t) for t in texts]]
 )
 async def test_every_scorer_runs(store: GeARVectorStore, scorer: Any) -> None:
-    assert len(await both(NaiveGERetriever(store, beam_search=BeamSearch(scorer=scorer), similarity_top_k=5))) == 5
+    assert (
+        len(
+            await retrieve_both_ways(NaiveGERetriever(store, beam_search=BeamSearch(scorer=scorer), similarity_top_k=5))
+        )
+        == 5
+    )
 
 
 async def test_a_callable_scorer_decides(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
@@ -143,21 +148,23 @@ async def test_a_callable_scorer_decides(store: GeARVectorStore, embed_model: Wo
     base = VectorStoreIndex.from_vector_store(store, embed_model=embed_model).as_retriever(filters=only_stephen)
     seen: list[str] = []
 
-    def prefers_1982(question: str, texts: Any) -> list[float]:
+    def prefer_1982(question: str, texts: Any) -> list[float]:
         assert question == QUESTION
         seen.extend(texts)
         return [10.0 if "1982" in text else 0.0 for text in texts]
 
-    found = await both(NaiveGERetriever(store, base, beam_search=BeamSearch(scorer=prefers_1982, beam_length=3)))
-    assert ids(found) == ["stephen", "dell", "tech"]
+    found = await retrieve_both_ways(
+        NaiveGERetriever(store, base, beam_search=BeamSearch(scorer=prefer_1982, beam_length=3))
+    )
+    assert list_ids(found) == ["stephen", "dell", "tech"]
     assert any(text.count(". ") == 2 for text in seen)
 
 
 async def test_sync_ge_starts_from_what_the_reader_notes(store: GeARVectorStore) -> None:
     reply = '{"triples": [["Dell Curry", "went to", "Virginia Tech"]]}'
     llm = ScriptedLLM([reply, reply])
-    found = await both(SyncGERetriever(store, llm=llm, similarity_top_k=5))
-    assert {"dell", "tech"} <= set(ids(found))
+    found = await retrieve_both_ways(SyncGERetriever(store, llm=llm, similarity_top_k=5))
+    assert {"dell", "tech"} <= set(list_ids(found))
     first = found[0].node
     assert first.metadata["gear_chain"][0] == ["Dell Curry", "went to", "Virginia Tech"]
     assert QUESTION in llm.history[0] and "[1] " in llm.history[0] and "gear_" not in llm.history[0]
@@ -195,7 +202,7 @@ def test_a_reader_without_facts_falls_back_to_naive_and_says_so(
     store: GeARVectorStore, events: list[GraphExpansionEvent], replies: list[Any], fallback: str
 ) -> None:
     naive = NaiveGERetriever(store).retrieve(QUESTION)
-    assert ids(SyncGERetriever(store, llm=ScriptedLLM(replies)).retrieve(QUESTION)) == ids(naive)
+    assert list_ids(SyncGERetriever(store, llm=ScriptedLLM(replies)).retrieve(QUESTION)) == list_ids(naive)
     assert events[0].fallback == "" and fallback in events[1].fallback
     assert events[1].beams == events[0].beams != []
 
@@ -222,35 +229,37 @@ def test_prompts_are_visible_and_replaceable(store: GeARVectorStore) -> None:
 
 
 async def test_pagerank_is_a_third_list(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
-    """It reaches passages over as many triples as it takes, and counts like the other two."""
-    base = RankBM25Retriever(nodes(embed_model)[:1], similarity_top_k=1)
-    found = await both(
+    """PageRank reaches passages over any number of triples, and its list counts like the other two."""
+    base = RankBM25Retriever(make_nodes(embed_model)[:1], similarity_top_k=1)
+    found = await retrieve_both_ways(
         NaiveGERetriever(store, base, beam_search=BeamSearch(beam_length=1), rrf_k=7, pagerank=LocalPageRank())
     )
-    ranks = {each.node.node_id: each.node.metadata["gear_ranks"] for each in found}
+    ranks = {result.node.node_id: result.node.metadata["gear_ranks"] for result in found}
     assert ranks == {
         "stephen": {"base": 1, "graph": 1, "pagerank": 1},
         "dell": {"pagerank": 2},
         "tech": {"pagerank": 3},
     }
-    for each in found:
-        assert each.score == pytest.approx(sum(1 / (7 + rank) for rank in ranks[each.node.node_id].values()), abs=1e-12)
-    assert ids(await both(NaiveGERetriever(store, base, beam_search=BeamSearch(beam_length=1)))) == ["stephen"]
+    for node in found:
+        assert node.score == pytest.approx(sum(1 / (7 + rank) for rank in ranks[node.node.node_id].values()), abs=1e-12)
+    assert list_ids(await retrieve_both_ways(NaiveGERetriever(store, base, beam_search=BeamSearch(beam_length=1)))) == [
+        "stephen"
+    ]
     few = NaiveGERetriever(
         store, base, beam_search=BeamSearch(beam_length=1), similarity_top_k=2, pagerank=LocalPageRank()
     )
-    assert ids(await both(few)) == ["stephen", "dell"]
+    assert list_ids(await retrieve_both_ways(few)) == ["stephen", "dell"]
 
 
 async def test_pagerank_starts_from_what_the_reader_notes(store: GeARVectorStore) -> None:
     reply = '{"triples": [["Dell Curry", "went to", "Virginia Tech"]]}'
     llm = ScriptedLLM([reply, reply])
-    found = await both(
+    found = await retrieve_both_ways(
         SyncGERetriever(
             store, llm=llm, similarity_top_k=7, beam_search=BeamSearch(beam_length=1), pagerank=LocalPageRank()
         )
     )
-    ranks = {each.node.node_id: each.node.metadata["gear_ranks"] for each in found}
+    ranks = {node.node.node_id: node.node.metadata["gear_ranks"] for node in found}
     assert ranks["dell"]["pagerank"] == 1 and ranks["tech"]["pagerank"] <= 3
 
 
@@ -260,11 +269,11 @@ def test_without_a_reader_a_triple_counts_as_it_resembles_the_question(
 ) -> None:
     started: list[tuple[StoredTriple, float]] = []
 
-    def spy(start: Any, *arguments: Any) -> Any:
+    def note_and_rank(start: Any, *arguments: Any) -> Any:
         started.extend(start)
         return local_pagerank_flow(start, *arguments)
 
-    monkeypatch.setattr(graph_walk, "local_pagerank_flow", spy)
+    monkeypatch.setattr(graph_walk, "local_pagerank_flow", note_and_rank)
     retriever = NaiveGERetriever(store, beam_search=BeamSearch(beam_size=3, scorer=scorer), pagerank=LocalPageRank())
     retriever.retrieve(QUESTION)
     scores = [triple.score for triple, _ in started]
@@ -278,18 +287,18 @@ def test_without_a_reader_a_triple_counts_as_it_resembles_the_question(
 
 
 async def test_a_filter_binds_pagerank(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
-    """What is beyond a forbidden passage's triple isn't reached."""
-    base = RankBM25Retriever(nodes(embed_model)[:1], similarity_top_k=1)
+    """PageRank does not reach what lies beyond a forbidden passage's triple."""
+    base = RankBM25Retriever(make_nodes(embed_model)[:1], similarity_top_k=1)
     only = MetadataFilters(filters=[MetadataFilter(key="group", operator=FilterOperator.NE, value="dell")])
     for filters, expected in ((None, {"stephen", "dell", "tech"}), (only, {"stephen"})):
-        found = await both(NaiveGERetriever(store, base, filters=filters, pagerank=LocalPageRank()))
-        assert set(ids(found)) == expected
-        assert all("pagerank" in each.node.metadata["gear_ranks"] for each in found)
+        found = await retrieve_both_ways(NaiveGERetriever(store, base, filters=filters, pagerank=LocalPageRank()))
+        assert set(list_ids(found)) == expected
+        assert all("pagerank" in node.node.metadata["gear_ranks"] for node in found)
 
 
 async def test_pagerank_everywhere(store: GeARVectorStore, embed_model: WordEmbedding, tmp_path: Path) -> None:
-    """The postprocessor and the agent take it too; a graph of its own doesn't."""
-    base = RankBM25Retriever(nodes(embed_model)[:1], similarity_top_k=1)
+    """The postprocessor and the agent take PageRank too; an external graph refuses it."""
+    base = RankBM25Retriever(make_nodes(embed_model)[:1], similarity_top_k=1)
     search = DiverseTripleBeamSearch(store, pagerank=LocalPageRank())
     expected = NaiveGERetriever(store, base, pagerank=LocalPageRank()).retrieve(QUESTION)
     assert await search.apostprocess_nodes(base.retrieve(QUESTION), query_str=QUESTION) == expected
@@ -302,7 +311,7 @@ async def test_pagerank_everywhere(store: GeARVectorStore, embed_model: WordEmbe
         pagerank=LocalPageRank(),
     )
     nodes_, trace = agent.retrieve_with_trace(QUESTION)
-    assert set(ids(nodes_)) == {"stephen", "dell", "tech"} and trace.steps[0].pagerank[0] == "stephen"
+    assert set(list_ids(nodes_)) == {"stephen", "dell", "tech"} and trace.steps[0].pagerank[0] == "stephen"
     few = GeARRetriever(
         store,
         llm=ScriptedLLM(["[]"]),
@@ -323,17 +332,19 @@ async def test_pagerank_everywhere(store: GeARVectorStore, embed_model: WordEmbe
 
 async def test_a_filter_binds_every_hop(store: GeARVectorStore) -> None:
     only = MetadataFilters(filters=[MetadataFilter(key="group", operator=FilterOperator.NE, value="dell")])
-    found = await both(NaiveGERetriever(store, similarity_top_k=7, beam_search=BeamSearch(beam_length=3), filters=only))
-    assert "dell" not in ids(found)
-    assert all(["Dell Curry", "went to", "Virginia Tech"] not in each.node.metadata["gear_chain"] for each in found)
+    found = await retrieve_both_ways(
+        NaiveGERetriever(store, similarity_top_k=7, beam_search=BeamSearch(beam_length=3), filters=only)
+    )
+    assert "dell" not in list_ids(found)
+    assert all(["Dell Curry", "went to", "Virginia Tech"] not in node.node.metadata["gear_chain"] for node in found)
 
 
 async def test_a_filter_binds_a_foreign_base_too(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
-    foreign = RankBM25Retriever([*nodes(embed_model), TextNode(id_="unknown", text=QUESTION)], similarity_top_k=7)
-    assert {"noise-1", "unknown"} <= set(ids(foreign.retrieve(QUESTION)))
+    foreign = RankBM25Retriever([*make_nodes(embed_model), TextNode(id_="unknown", text=QUESTION)], similarity_top_k=7)
+    assert {"noise-1", "unknown"} <= set(list_ids(foreign.retrieve(QUESTION)))
     only = MetadataFilters(filters=[MetadataFilter(key="group", operator=FilterOperator.NE, value="noise")])
-    found = await both(NaiveGERetriever(store, foreign, filters=only))
-    assert found and set(ids(found)) <= {"stephen", "dell", "tech"}
+    found = await retrieve_both_ways(NaiveGERetriever(store, foreign, filters=only))
+    assert found and set(list_ids(found)) <= {"stephen", "dell", "tech"}
 
 
 def test_a_filter_that_cannot_be_honoured_is_refused(store: GeARVectorStore) -> None:
@@ -344,7 +355,7 @@ def test_a_filter_that_cannot_be_honoured_is_refused(store: GeARVectorStore) -> 
 
 async def test_a_filter_that_matches_nothing_finds_nothing(store: GeARVectorStore) -> None:
     none = MetadataFilters(filters=[MetadataFilter(key="no such field", value="x")])
-    assert await both(NaiveGERetriever(store, filters=none)) == []
+    assert await retrieve_both_ways(NaiveGERetriever(store, filters=none)) == []
 
 
 # -- bad input --------------------------------------------------------------------------------------------------------
@@ -372,21 +383,21 @@ def test_other_wrong_arguments(store: GeARVectorStore) -> None:
 
 async def test_an_empty_store_finds_nothing(tmp_path: Path, embed_model: WordEmbedding) -> None:
     store = GeARVectorStore.from_path(tmp_path / "empty", embed_model=embed_model)
-    assert await both(NaiveGERetriever(store)) == []
-    assert await both(SyncGERetriever(store, llm=ScriptedLLM([]))) == []
+    assert await retrieve_both_ways(NaiveGERetriever(store)) == []
+    assert await retrieve_both_ways(SyncGERetriever(store, llm=ScriptedLLM([]))) == []
     assert not (tmp_path / "empty").exists()
 
 
 async def test_passages_without_triples_are_just_the_base(tmp_path: Path, embed_model: WordEmbedding) -> None:
     store = GeARVectorStore.from_path(tmp_path / "bare", embed_model=embed_model)
     store.add([TextNode(id_="a", text="one two", embedding=embed_model.get_text_embedding("one two"))])
-    (found,) = await both(NaiveGERetriever(store), "two")
+    (found,) = await retrieve_both_ways(NaiveGERetriever(store), "two")
     assert (found.node.node_id, found.node.metadata["gear_chain"], found.score) == ("a", [], 1 / 61)
     store.close()
 
 
 def test_a_dangling_triple_is_left_out(store: GeARVectorStore) -> None:
-    """What a crash between the writes of a triple and of its passage leaves behind misleads nobody."""
+    """A triple whose passage a crash left unwritten takes no rank."""
     from qdrant_client.http import models
 
     (point,), _ = store.client.scroll(
@@ -395,37 +406,39 @@ def test_a_dangling_triple_is_left_out(store: GeARVectorStore) -> None:
     )
     store.client.delete(store.collection_name, models.PointIdsList(points=[point.id]))
     found = NaiveGERetriever(store, similarity_top_k=7, beam_search=BeamSearch(beam_length=3)).retrieve(QUESTION)
-    assert "dell" not in ids(found)
+    assert "dell" not in list_ids(found)
     assert sorted(
-        each.node.metadata["gear_ranks"]["graph"] for each in found if "graph" in each.node.metadata["gear_ranks"]
-    ) == list(range(1, 1 + sum("graph" in each.node.metadata["gear_ranks"] for each in found)))
+        node.node.metadata["gear_ranks"]["graph"] for node in found if "graph" in node.node.metadata["gear_ranks"]
+    ) == list(range(1, 1 + sum("graph" in node.node.metadata["gear_ranks"] for node in found)))
 
 
 # -- manners ----------------------------------------------------------------------------------------------------------
 
 
 def test_the_caller_s_bundle_and_nodes_stay_as_they_are(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
-    mine = nodes(embed_model)
-    before = [node.to_json() for node in mine]
+    own_nodes = make_nodes(embed_model)
+    before = [node.to_json() for node in own_nodes]
     bundle = QueryBundle(QUESTION)
-    NaiveGERetriever(store, RankBM25Retriever(mine)).retrieve(bundle)
-    DiverseTripleBeamSearch(store).postprocess_nodes([NodeWithScore(node=node) for node in mine], query_bundle=bundle)
+    NaiveGERetriever(store, RankBM25Retriever(own_nodes)).retrieve(bundle)
+    DiverseTripleBeamSearch(store).postprocess_nodes(
+        [NodeWithScore(node=node) for node in own_nodes], query_bundle=bundle
+    )
     assert bundle.embedding is None
-    assert [node.to_json() for node in mine] == before
+    assert [node.to_json() for node in own_nodes] == before
 
 
 class ThinkingLLM(ScriptedLLM):
-    """One that thinks in a thread when it is awaited, as a client waits for its server."""
+    """A model that works in a thread while it is awaited, as a client waits for its server."""
 
     async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         return await asyncio.to_thread(self.complete, prompt, formatted)
 
 
 async def test_the_event_loop_runs_on(store: GeARVectorStore) -> None:
-    """A reader and a scorer that take their time do so in other threads."""
+    """A reader and a scorer that take their time run in other threads."""
     threads: list[int] = []
 
-    def slow(question: str, texts: Any) -> list[float]:
+    def score_slowly(question: str, texts: Any) -> list[float]:
         threads.append(threading.get_ident())
         return [float(len(text)) for text in texts]
 
@@ -434,7 +447,10 @@ async def test_the_event_loop_runs_on(store: GeARVectorStore) -> None:
         return "[]"
 
     llm = ThinkingLLM(otherwise=read)  # type: ignore[call-arg]
-    for retriever in (NaiveGERetriever(store, beam_search=BeamSearch(scorer=slow)), SyncGERetriever(store, llm=llm)):
+    for retriever in (
+        NaiveGERetriever(store, beam_search=BeamSearch(scorer=score_slowly)),
+        SyncGERetriever(store, llm=llm),
+    ):
         await retriever.aretrieve(QUESTION)
     assert len(llm.history) == 1 and len(threads) >= 2 and threading.get_ident() not in threads
 
@@ -443,63 +459,63 @@ async def test_many_at_once_equal_one_after_the_other(store: GeARVectorStore) ->
     retriever = NaiveGERetriever(store)
     questions = [f"{QUESTION} {word}" for word in ("Dell", "Virginia", "milk", "1982", "Tech") * 4]
     together = await asyncio.gather(*(retriever.aretrieve(question) for question in questions))
-    assert [ids(found) for found in together] == [ids(retriever.retrieve(question)) for question in questions]
+    assert [list_ids(found) for found in together] == [list_ids(retriever.retrieve(question)) for question in questions]
 
 
 # -- composed with LlamaIndex -----------------------------------------------------------------------------------------
 
 
-def retriever_of(store: GeARVectorStore) -> NaiveGERetriever:
+def make_retriever(store: GeARVectorStore) -> NaiveGERetriever:
     return NaiveGERetriever(store, similarity_top_k=6)
 
 
 async def test_in_a_query_engine(store: GeARVectorStore) -> None:
     llm = ScriptedLLM(["1982", "1982"])
-    engine = RetrieverQueryEngine.from_args(retriever_of(store), llm=llm)
+    engine = RetrieverQueryEngine.from_args(make_retriever(store), llm=llm)
     assert str(engine.query(QUESTION)) == str(await engine.aquery(QUESTION)) == "1982"
     assert "Virginia Tech" in llm.history[0] and "gear_" not in llm.history[0]
 
 
 @pytest.mark.parametrize("mode", ["reciprocal_rerank", "relative_score", "dist_based_score", "simple"])
 async def test_in_a_fusion(store: GeARVectorStore, embed_model: WordEmbedding, mode: Any) -> None:
-    bm25 = RankBM25Retriever(nodes(embed_model), similarity_top_k=6)
+    bm25 = RankBM25Retriever(make_nodes(embed_model), similarity_top_k=6)
     fusion = QueryFusionRetriever(
-        [retriever_of(store), bm25], llm=ScriptedLLM([]), num_queries=1, mode=mode, similarity_top_k=7
+        [make_retriever(store), bm25], llm=ScriptedLLM([]), num_queries=1, mode=mode, similarity_top_k=7
     )
     found = fusion.retrieve(QUESTION)
-    assert ids(found) == ids(await fusion.aretrieve(QUESTION))
-    assert {"stephen", "tech"} <= set(ids(found))
+    assert list_ids(found) == list_ids(await fusion.aretrieve(QUESTION))
+    assert {"stephen", "tech"} <= set(list_ids(found))
 
 
 def test_a_fusion_knows_a_passage_again(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
-    """Found by two retrievers, or for two questions, by two chains: one passage, its shares summed."""
+    """A passage found by two retrievers, or for two questions by two chains, is one passage with summed shares."""
     index = VectorStoreIndex.from_vector_store(store, embed_model=embed_model)
     base = index.as_retriever(similarity_top_k=7)
-    parts = [retriever_of(store), base]
+    parts = [make_retriever(store), base]
     fusion = QueryFusionRetriever(
         parts, llm=ScriptedLLM([]), num_queries=1, mode=FUSION_MODES.RECIPROCAL_RANK, similarity_top_k=7
     )
     ranks: dict[str, float] = {}
     for part in parts:
-        for rank, each in enumerate(part.retrieve(QUESTION)):  # LlamaIndex counts from 0
-            ranks[each.node.node_id] = ranks.get(each.node.node_id, 0.0) + 1 / (60 + rank)
-    assert {each.node.node_id: each.score for each in fusion.retrieve(QUESTION)} == pytest.approx(ranks)
-    (one,) = [each.node for each in retriever_of(store).retrieve(QUESTION) if each.node.node_id == "dell"]
-    (other,) = [each.node for each in base.retrieve(QUESTION) if each.node.node_id == "dell"]
+        for rank, result in enumerate(part.retrieve(QUESTION)):  # LlamaIndex counts from 0
+            ranks[result.node.node_id] = ranks.get(result.node.node_id, 0.0) + 1 / (60 + rank)
+    assert {node.node.node_id: node.score for node in fusion.retrieve(QUESTION)} == pytest.approx(ranks)
+    (one,) = [node.node for node in make_retriever(store).retrieve(QUESTION) if node.node.node_id == "dell"]
+    (other,) = [node.node for node in base.retrieve(QUESTION) if node.node.node_id == "dell"]
     assert one.hash == other.hash
     assert one.metadata["gear_chain"] and json.loads(one.to_json())["metadata"]["gear_chain"]
 
 
 async def test_what_a_query_transform_wrote_is_what_is_embedded(store: GeARVectorStore) -> None:
-    """HyDE and its like put texts in `custom_embedding_strs`; their mean is the question's embedding."""
+    """The question's embedding is the mean of `custom_embedding_strs`, which HyDE and its like fill."""
     retriever = NaiveGERetriever(store, vector_store_query_mode=VectorStoreQueryMode.DEFAULT, similarity_top_k=1)
     cheese = QueryBundle(QUESTION, custom_embedding_strs=["Cheese is made of milk", "cheese milk"])
-    assert ids(await both(retriever, cheese)) == ["noise-4"]
-    assert ids(await both(retriever)) != ["noise-4"]
+    assert list_ids(await retrieve_both_ways(retriever, cheese)) == ["noise-4"]
+    assert list_ids(await retrieve_both_ways(retriever)) != ["noise-4"]
 
 
 async def test_a_foreign_base_embeds_the_question_itself(store: GeARVectorStore) -> None:
-    """It may have another embedding model; an embedding that the caller gave goes through."""
+    """A foreign base gets no embedding of ours, since its model may differ; the caller's own embedding is passed on."""
     seen: list[QueryBundle] = []
 
     class Foreign(BaseRetriever):
@@ -511,7 +527,7 @@ async def test_a_foreign_base_embeds_the_question_itself(store: GeARVectorStore)
     retriever.retrieve(QUESTION)
     retriever.retrieve(QueryBundle(QUESTION, custom_embedding_strs=["a", "b"]))
     retriever.retrieve(QueryBundle(QUESTION, embedding=[1.0] + [0.0] * 255))
-    assert [(each.embedding, each.custom_embedding_strs) for each in seen] == [
+    assert [(bundle.embedding, bundle.custom_embedding_strs) for bundle in seen] == [
         (None, None),
         (None, ["a", "b"]),
         ([1.0] + [0.0] * 255, None),
@@ -537,15 +553,15 @@ async def test_no_filters_are_no_filter(store: GeARVectorStore) -> None:
         def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
             return [stranger]
 
-    found = await both(NaiveGERetriever(store, Strange(), filters=MetadataFilters(filters=[])))
-    assert "stranger" in ids(found)
+    found = await retrieve_both_ways(NaiveGERetriever(store, Strange(), filters=MetadataFilters(filters=[])))
+    assert "stranger" in list_ids(found)
 
 
 def test_a_native_filter_binds_through_an_index(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
     index = VectorStoreIndex.from_vector_store(store, embed_model=embed_model)
     match_ = models.FieldCondition(key="group", match=models.MatchValue(value="dell"))
     options = {"qdrant_filters": models.Filter(must=[match_])}
-    assert ids(index.as_retriever(vector_store_kwargs=options, similarity_top_k=7).retrieve(QUESTION)) == ["dell"]
+    assert list_ids(index.as_retriever(vector_store_kwargs=options, similarity_top_k=7).retrieve(QUESTION)) == ["dell"]
     wrongs: list[dict[str, Any]] = [{"qdrant_filters": "group == dell"}, {"search_params": {}}]
     for wrong in wrongs:
         with pytest.raises(ArgumentError, match=next(iter(wrong))):
@@ -553,20 +569,20 @@ def test_a_native_filter_binds_through_an_index(store: GeARVectorStore, embed_mo
 
 
 def test_a_postprocessor_has_filters_of_its_own(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
-    """It doesn't see those of the engine before it; given the same ones, nothing forbidden comes in."""
+    """The postprocessor does not see the engine's filters; given the same ones, it adds nothing forbidden."""
     index = VectorStoreIndex.from_vector_store(store, embed_model=embed_model)
     only = MetadataFilters(filters=[MetadataFilter(key="group", value="stephen")])
 
-    def found(*, filters: MetadataFilters | None) -> list[str]:
+    def query_filtered(*, filters: MetadataFilters | None) -> list[str]:
         engine = index.as_query_engine(
             llm=ScriptedLLM(["?"]),
             filters=only,
             node_postprocessors=[DiverseTripleBeamSearch(store, filters=filters)],
         )
-        return ids(engine.query(QUESTION).source_nodes)
+        return list_ids(engine.query(QUESTION).source_nodes)
 
-    assert set(found(filters=None)) > {"stephen"}
-    assert found(filters=only) == ["stephen"]
+    assert set(query_filtered(filters=None)) > {"stephen"}
+    assert query_filtered(filters=only) == ["stephen"]
 
 
 async def test_every_triple_that_a_fact_is_linked_to_is_a_start(
@@ -585,11 +601,13 @@ async def test_every_triple_that_a_fact_is_linked_to_is_a_start(
 def test_a_text_scorer_sees_all_triples_of_the_base(store: GeARVectorStore) -> None:
     seen: list[list[str]] = []
 
-    def scorer(question: str, texts: Any) -> list[float]:
+    def score_texts(question: str, texts: Any) -> list[float]:
         seen.append(list(texts))
         return [1.0] * len(texts)
 
-    NaiveGERetriever(store, beam_search=BeamSearch(scorer=scorer, beam_size=2), similarity_top_k=7).retrieve(QUESTION)
+    NaiveGERetriever(store, beam_search=BeamSearch(scorer=score_texts, beam_size=2), similarity_top_k=7).retrieve(
+        QUESTION
+    )
     assert len(seen[0]) == len(PASSAGES)
 
 
@@ -610,32 +628,32 @@ def test_a_postprocessor_s_arguments_are_its_walk_s(store: GeARVectorStore) -> N
 
 
 def test_bm25_in_memory_finds_words_in_the_smallest_corpus() -> None:
-    """Okapi's inverse document frequency is 0 or less there."""
+    """A corpus so small that Okapi's inverse document frequency is 0 or less is searched all the same."""
     two = [TextNode(id_="a", text="alpha beta"), TextNode(id_="b", text="gamma delta")]
-    assert ids(RankBM25Retriever(two).retrieve("alpha")) == ["a"]
-    assert ids(RankBM25Retriever(two[:1]).retrieve("alpha")) == ["a"]
-    assert ids(RankBM25Retriever(two).retrieve("epsilon")) == []
+    assert list_ids(RankBM25Retriever(two).retrieve("alpha")) == ["a"]
+    assert list_ids(RankBM25Retriever(two[:1]).retrieve("alpha")) == ["a"]
+    assert list_ids(RankBM25Retriever(two).retrieve("epsilon")) == []
     many = [TextNode(id_=str(n), text="alpha " * n) for n in range(1, 9)]
     assert len(RankBM25Retriever(many, similarity_top_k=3).retrieve("alpha")) == 3
 
 
 async def test_behind_a_router_and_as_a_tool(store: GeARVectorStore, embed_model: WordEmbedding) -> None:
     tools = [
-        RetrieverTool.from_defaults(retriever_of(store), description="questions over several passages"),
-        RetrieverTool.from_defaults(RankBM25Retriever(nodes(embed_model)), description="look up a word"),
+        RetrieverTool.from_defaults(make_retriever(store), description="questions over several passages"),
+        RetrieverTool.from_defaults(RankBM25Retriever(make_nodes(embed_model)), description="look up a word"),
     ]
     choice = '[{"choice": 1, "reason": "several hops"}]'
     router = RouterRetriever(
         LLMSingleSelector.from_defaults(llm=ScriptedLLM([choice, choice])), tools, llm=ScriptedLLM([])
     )
-    assert "dell" in ids(await both(router))
+    assert "dell" in list_ids(await retrieve_both_ways(router))
     output = await tools[0].acall(QUESTION)
     assert "Virginia Tech" in str(output)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # LlamaIndex's own
 async def test_as_an_agent_s_tool(store: GeARVectorStore, tool_caller: Any) -> None:
-    tool = RetrieverTool.from_defaults(retriever_of(store), name="facts", description="look facts up")
+    tool = RetrieverTool.from_defaults(make_retriever(store), name="facts", description="look facts up")
     llm, seen = tool_caller("facts", QUESTION)
     await FunctionAgent(tools=[tool], llm=llm, streaming=False).run("Find out.")
     assert any("Virginia Tech" in text for text in seen)
@@ -665,12 +683,14 @@ async def test_under_auto_merging(tmp_path: Path, embed_model: WordEmbedding) ->
     merged = merging.retrieve(QUESTION)
     assert len(merged) < len(leaves)
     # and the other way round: merged parents, which the store doesn't know, pass through our postprocessor
-    assert ids(DiverseTripleBeamSearch(store).postprocess_nodes(merged, query_str=QUESTION))[0] == ids(merged)[0]
+    assert (
+        list_ids(DiverseTripleBeamSearch(store).postprocess_nodes(merged, query_str=QUESTION))[0] == list_ids(merged)[0]
+    )
     store.close()
 
 
 async def test_with_the_evaluator(store: GeARVectorStore) -> None:
-    evaluator = RetrieverEvaluator.from_metric_names(["hit_rate", "mrr"], retriever=retriever_of(store))
+    evaluator = RetrieverEvaluator.from_metric_names(["hit_rate", "mrr"], retriever=make_retriever(store))
     result = await evaluator.aevaluate(QUESTION, ["dell"])
     assert result.metric_vals_dict["hit_rate"] == 1.0
 
@@ -683,8 +703,8 @@ async def test_as_a_postprocessor_of_any_engine(store: GeARVectorStore, embed_mo
     )
     answered = engine.query(QUESTION)
     awaited = await engine.aquery(QUESTION)
-    assert ids(answered.source_nodes) == ids(awaited.source_nodes)
-    assert "dell" in ids(answered.source_nodes) and len(answered.source_nodes) == 5
+    assert list_ids(answered.source_nodes) == list_ids(awaited.source_nodes)
+    assert "dell" in list_ids(answered.source_nodes) and len(answered.source_nodes) == 5
 
 
 async def test_postprocessor_equals_retriever(store: GeARVectorStore, embed_model: WordEmbedding) -> None:

@@ -70,7 +70,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExternalTripleSt
         yield made
 
 
-def facts(*triples: tuple[str, str, str]) -> str:
+def write_facts(*triples: tuple[str, str, str]) -> str:
     return str({"triples": [list(triple) for triple in triples]}).replace("'", '"')
 
 
@@ -101,7 +101,7 @@ def test_settings_can_be_read_back_from_every_retriever(store: GeARVectorStore, 
 
 
 def test_a_setting_that_was_read_cannot_be_written(store: GeARVectorStore) -> None:
-    """To write it would change nothing: the flow was made with what it was."""
+    """A setting is read-only: the flow was made with its value, so a new one would change nothing."""
     retriever = NaiveGERetriever(store)
     with pytest.raises(AttributeError):
         retriever.similarity_top_k = 5  # type: ignore[misc]
@@ -124,8 +124,8 @@ def test_an_engine_takes_what_it_and_its_retriever_take(store: GeARVectorStore) 
 async def test_gear_s_agent_walks_a_graph_that_exists(
     store: GeARVectorStore, graph: ExternalTripleStore, is_async: bool
 ) -> None:
-    """The graph's triples lead to passages that state none of them; each noted fact is linked through them too."""
-    llm = ScriptedLLM([facts(("Gift", "directed by", "Curtiz"), ("Dog", "chases", "Cat"))])
+    """The graph leads to passages that state none of its triples, and noted facts are linked through it too."""
+    llm = ScriptedLLM([write_facts(("Gift", "directed by", "Curtiz"), ("Dog", "chases", "Cat"))])
     base = RankBM25Retriever([TextNode(id_="tea", text="Gift of tea")])
     retriever = GeARRetriever(store, base, llm=llm, graph=graph, calls="single")
     found, trace = (
@@ -139,7 +139,7 @@ async def test_gear_s_agent_walks_a_graph_that_exists(
 
 
 def test_links_to_something_else_are_dropped_and_shown(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
-    llm = ScriptedLLM([facts(("Curtiz", "made", "Gift"), ("Dog", "director", "Cat"))])
+    llm = ScriptedLLM([write_facts(("Curtiz", "made", "Gift"), ("Dog", "director", "Cat"))])
     _, trace = GeARRetriever(store, llm=llm, graph=graph, calls="single").retrieve_with_trace(QUESTION)
     (step,) = trace.steps
     assert [link.fact for link in step.misaligned] == [["Dog", "director", "Cat"]]
@@ -161,7 +161,7 @@ def test_a_missing_graph_is_found_out_before_the_model_is_asked(store: GeARVecto
 
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_a_failure_at_the_end_leaves_what_the_steps_found(store: GeARVectorStore, is_async: bool) -> None:
-    """Linking the gist searches again. What ends it is named; the passages of the steps are the result."""
+    """If linking the gist fails, the trace names the failure and the steps' passages are the result."""
 
     class Failing(BaseRetriever):
         calls = 0
@@ -172,7 +172,7 @@ async def test_a_failure_at_the_end_leaves_what_the_steps_found(store: GeARVecto
                 raise ConnectionError("refused")
             return [NodeWithScore(node=TextNode(id_="gift", text="Gift"), score=1.0)]
 
-    llm = ScriptedLLM([facts(("Gift", "directed by", "Curtiz"))])
+    llm = ScriptedLLM([write_facts(("Gift", "directed by", "Curtiz"))])
     retriever = GeARRetriever(store, Failing(), llm=llm, calls="single")
     found, trace = (
         await retriever.aretrieve_with_trace(QUESTION) if is_async else retriever.retrieve_with_trace(QUESTION)
@@ -182,25 +182,25 @@ async def test_a_failure_at_the_end_leaves_what_the_steps_found(store: GeARVecto
 
 
 def test_an_error_of_our_own_at_the_end_is_raised(store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is no request's failure, and must not pass for one."""
+    """An error that is no request's failure does not pass for one."""
 
-    def broken(*arguments: Any) -> Any:
+    def raise_bug(*arguments: Any) -> Any:
         raise ZeroDivisionError("a bug")
         yield
 
-    monkeypatch.setattr(GeARPolicy, "_locate_flow", broken)
-    llm = ScriptedLLM([facts(("Gift", "directed by", "Curtiz"))])
+    monkeypatch.setattr(GeARPolicy, "_locate_flow", raise_bug)
+    llm = ScriptedLLM([write_facts(("Gift", "directed by", "Curtiz"))])
     with pytest.raises(ZeroDivisionError, match="a bug"):
         GeARRetriever(store, llm=llm, calls="single").retrieve(QUESTION)
 
 
 def test_a_fact_is_linked_to_as_many_passages_as_filters_admit(store: GeARVectorStore) -> None:
-    """Those that they exclude take nobody's place."""
+    """Passages that the filters exclude take no place of a fact's passages."""
     base = RankBM25Retriever(
         [TextNode(id_=f"out-{n}", text="Gift directed by Curtiz") for n in range(3)]
         + [TextNode(id_="tea", text="Gift of tea from the gardens of Assam")]
     )
-    llm = ScriptedLLM([facts(("Gift", "directed by", "Curtiz"))])
+    llm = ScriptedLLM([write_facts(("Gift", "directed by", "Curtiz"))])
     retriever = GeARRetriever(store, base, llm=llm, calls="single", filters=ONLY, passage_link_top_k=1)
     (link,) = retriever.retrieve_with_trace(QUESTION)[1].links
     assert "tea" in link.passages
@@ -268,7 +268,7 @@ def test_of_two_arguments_none_overrules_the_other(store: GeARVectorStore, graph
 WRONG: list[Any] = [5, 1.5, "gpt-4o", ["x"], {"a": 1}, object(), True, dict, lambda: None]
 
 
-def good(name: str, value: Any) -> bool:
+def is_good(name: str, value: Any) -> bool:
     """Return True if the argument takes this value."""
     whole = type(value) is int
     if name.endswith(("top_k", "_size", "max_steps", "max_rounds", "top_n", "_step", "per_round")):
@@ -296,7 +296,7 @@ def test_arguments_of_the_wrong_kind_are_refused_by_name(store: GeARVectorStore,
     for kind, needed in makers.items():
         for name in inspect.signature(kind).parameters:
             for value in WRONG:
-                if good(name, value):
+                if is_good(name, value):
                     continue
                 try:
                     kind(**{**needed, name: value})

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Api key is used with an insecure
 
 
 class Server(ThreadingHTTPServer):
-    """Answers that a collection is not there, to those who know the key; notes every request's path and agent."""
+    """A server on which no collection exists for those who know the key; it notes each request's path and agent."""
 
     daemon_threads = True
 
@@ -67,7 +67,7 @@ def kind(request: pytest.FixtureRequest) -> type[Connected]:
     return request.param  # type: ignore[no-any-return]
 
 
-def clients_of(connected: Connected) -> tuple[Any, Any]:
+def get_clients(connected: Connected) -> tuple[Any, Any]:
     return connected._connection.sync, connected._connection.native
 
 
@@ -86,9 +86,11 @@ async def test_a_url_is_asked_at_the_first_call_and_not_before(kind: type[Connec
     assert not server.asked
     assert not await ask(connected, False) and not await ask(connected, True)
     assert server.asked and {path for path, _ in server.asked} == {"/collections/mine/exists"}
-    assert all(isinstance(*pair) for pair in zip(clients_of(connected), (QdrantClient, AsyncQdrantClient), strict=True))
+    assert all(
+        isinstance(*pair) for pair in zip(get_clients(connected), (QdrantClient, AsyncQdrantClient), strict=True)
+    )
     await connected.aclose()
-    assert all(map(is_closed, clients_of(connected)))
+    assert all(map(is_closed, get_clients(connected)))
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -97,9 +99,9 @@ async def test_closing_closes_both_clients_that_were_made(
 ) -> None:
     connected = kind("mine", url=server.url, api_key="secret", embed_model=EMBED)
     await ask(connected, is_async)
-    assert not any(map(is_closed, clients_of(connected)))
+    assert not any(map(is_closed, get_clients(connected)))
     connected.close()
-    assert all(map(is_closed, clients_of(connected)))
+    assert all(map(is_closed, get_clients(connected)))
 
 
 def test_closing_leaves_an_async_client_that_was_given_to_its_owner(kind: type[Connected], server: Server) -> None:
@@ -111,7 +113,7 @@ def test_closing_leaves_an_async_client_that_was_given_to_its_owner(kind: type[C
 def test_the_url_of_a_store_s_tenant_is_the_store_s(server: Server) -> None:
     store = GeARVectorStore(url=server.url, api_key="secret", embed_model=EMBED, tenant_field="who")
     assert store.for_tenant("one").get_nodes() == []
-    assert clients_of(store.for_tenant("one")) == clients_of(store)
+    assert get_clients(store.for_tenant("one")) == get_clients(store)
     store.close()
 
 

@@ -1,4 +1,4 @@
-"""Stores, and what holds one, refuse to be pickled and copied deeply, and go on working afterwards."""
+"""Stores and their holders refuse to be pickled or copied deeply, and go on working afterwards."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def graph(tmp_path: Path) -> Iterator[ExternalTripleStore]:
         yield graph
 
 
-def holders(store: GeARVectorStore, graph: ExternalTripleStore) -> dict[str, Any]:
+def make_holders(store: GeARVectorStore, graph: ExternalTripleStore) -> dict[str, Any]:
     llm, bound = MockLLM(), store.for_tenant("me")
     gear, t2rag = GeARRetriever(bound, llm=llm), T2RAGRetriever(bound, llm=llm)
     return {
@@ -76,7 +76,7 @@ def test_they_refuse_and_say_what_to_do(
     how: str, store: GeARVectorStore, graph: ExternalTripleStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Settings, "_llm", MockLLM())
-    for name, holder in holders(store, graph).items():
+    for name, holder in make_holders(store, graph).items():
         try:
             COPIES[how](holder)
         except StoreError as error:
@@ -92,6 +92,6 @@ def test_they_refuse_and_say_what_to_do(
 
 
 def test_a_shallow_copy_of_a_store_shares_its_connection(store: GeARVectorStore) -> None:
-    for again in (copy.copy(store), store.model_copy()):
-        assert again.client is store.client
-        assert [node.node_id for node in again.for_tenant("me").get_nodes()] == ["p"]
+    for copied in (copy.copy(store), store.model_copy()):
+        assert copied.client is store.client
+        assert [node.node_id for node in copied.for_tenant("me").get_nodes()] == ["p"]

@@ -1,7 +1,7 @@
-"""kill -9 while a store is being written: what is there is whole, and repeating the call mends the rest.
+"""kill -9 during a store's writes: all that is there is whole, and repeating the call mends the rest.
 
-The call runs in a process of its own, whose client asks before each write; so a kill meets the call at the write that
-was drawn for it, however slow the machine is: before it, or a drawn time after it began, in it or in what follows.
+The call runs in a process of its own, whose client asks before each write. So a kill meets the call at the drawn
+write, on slow machines too: before it, or a drawn time after it began, in it or in what follows.
 """
 
 import multiprocessing
@@ -38,7 +38,7 @@ PROCESSES.set_forkserver_preload(
 
 
 class AskingClient(EdgeClient):
-    """The embedded engine, that asks before it writes."""
+    """An embedded engine that asks before each write."""
 
     def __init__(self, path: Path, ask: Callable[[], object]) -> None:
         super().__init__(path)
@@ -58,7 +58,7 @@ class AskingClient(EdgeClient):
 
 
 def ingest(store: GeARVectorStore, version: int = 1) -> None:
-    """All passages of a version, few at a time, so that there are many moments to die."""
+    """Add all passages of a version, few at a time, so that there are many moments to die."""
     nodes = []
     for n in range(PASSAGES):
         facts = [
@@ -73,7 +73,7 @@ def ingest(store: GeARVectorStore, version: int = 1) -> None:
 
 
 def delete(store: GeARVectorStore) -> None:
-    """Documents one by one, then nodes by a filter."""
+    """Delete documents one by one, then nodes by a filter."""
     for number in range(DOCUMENTS // 2):
         store.delete(f"d{number}")
     store.delete_nodes(["p3", "p4", "p5"])
@@ -81,7 +81,7 @@ def delete(store: GeARVectorStore) -> None:
 
 
 def run_pipeline(store: GeARVectorStore, documents: Path, versions: dict[str, str]) -> None:
-    """An ingestion pipeline with a document store that is kept beside the store and written when the run is over."""
+    """Run an ingestion pipeline whose document store is kept beside the store and written at the end of the run."""
     kept = SimpleDocumentStore.from_persist_path(str(documents)) if documents.exists() else SimpleDocumentStore()
     pipeline = IngestionPipeline(
         transformations=[
@@ -104,13 +104,13 @@ def run_pipeline(store: GeARVectorStore, documents: Path, versions: dict[str, st
     kept.persist(str(documents))
 
 
-def first_run(store: GeARVectorStore, documents: Path) -> None:
-    """Six documents of three passages each."""
+def run_first(store: GeARVectorStore, documents: Path) -> None:
+    """Ingest six documents of three passages each."""
     run_pipeline(store, documents, dict.fromkeys("abcdef", "one"))
 
 
-def second_run(store: GeARVectorStore, documents: Path) -> None:
-    """Two documents are as they were, two have changed, two are gone, two are new."""
+def run_second(store: GeARVectorStore, documents: Path) -> None:
+    """Ingest again: two documents are unchanged, two have changed, two are gone, two are new."""
     run_pipeline(store, documents, {**dict.fromkeys("ab", "one"), **dict.fromkeys("cdgh", "two")})
 
 
@@ -119,20 +119,20 @@ CALLS: dict[str, Callable[[GeARVectorStore, Path], None]] = {
     "update": lambda store, _: ingest(store, 2),
     "delete": lambda store, _: delete(store),
     "clear": lambda store, _: store.clear(),
-    "pipeline": first_run,
-    "pipeline again": second_run,
+    "pipeline": run_first,
+    "pipeline again": run_second,
 }
 BEFORE = {"update": "ingest", "delete": "ingest", "clear": "ingest", "pipeline again": "pipeline"}
 
 
 def perform(folder: Path, call: str, ask: Callable[[], object]) -> None:
-    """The call that is killed."""
+    """Perform the call that is killed."""
     store = GeARVectorStore(client=AskingClient(folder, ask), embed_model=SMALL, batch_size=4)
     CALLS[call](store, folder.with_suffix(".json"))
     store.close()
 
 
-def in_a_process(folder: Path, call: str, connection: Connection) -> None:
+def run_in_process(folder: Path, call: str, connection: Connection) -> None:
     def ask() -> None:
         connection.send("may I?")
         connection.recv()
@@ -142,23 +142,23 @@ def in_a_process(folder: Path, call: str, connection: Connection) -> None:
 
 def kill(folder: Path, call: str, write: int, wait: float | None) -> None:
     """Run the call in a process of its own and kill it `wait` seconds after a write began, or before it (None)."""
-    ours, theirs = PROCESSES.Pipe()
-    process = PROCESSES.Process(target=in_a_process, args=(folder, call, theirs))
+    connection, far_end = PROCESSES.Pipe()
+    process = PROCESSES.Process(target=run_in_process, args=(folder, call, far_end))
     process.start()
-    theirs.close()  # so that we are told if the process ends by itself
+    far_end.close()  # so that we are told if the process ends by itself
     for number in range(1, write + 1):
-        assert ours.poll(120) and ours.recv() == "may I?"
+        assert connection.poll(120) and connection.recv() == "may I?"
         if number < write or wait is not None:
-            ours.send("yes")
+            connection.send("yes")
     time.sleep(wait or 0)
     process.kill()
     process.join()
-    for opened in (ours, process):
+    for opened in (connection, process):
         opened.close()
 
 
-def held_by(folder: Path) -> Contents:
-    """What the store holds, after a check that each passage that is there has all its triples."""
+def read_checked(folder: Path) -> Contents:
+    """Return the store's contents, after checking that each passage has all its triples."""
     store = GeARVectorStore.from_path(folder, embed_model=SMALL)
     held = contents(store)
     for node in store.get_nodes():
@@ -183,9 +183,9 @@ def test_a_killed_call_leaves_whole_passages_and_is_mended_by_repeating_it(
             perform(folder, BEFORE[call], lambda: None)
 
     prepare(undisturbed)
-    before = held_by(undisturbed)
+    before = read_checked(undisturbed)
     perform(undisturbed, call, lambda: begun.append(time.perf_counter()))
-    expected = held_by(undisturbed)
+    expected = read_checked(undisturbed)
     between = (begun[-1] - begun[0]) / (len(begun) - 1)
     met = 0
     for number in range(moments):
@@ -195,12 +195,14 @@ def test_a_killed_call_leaves_whole_passages_and_is_mended_by_repeating_it(
         write = 1 + int((number + rng.random()) * len(begun) / moments)  # one of each part of the call
         wait = None if number % 4 == 3 else rng.uniform(0, between)
         kill(folder, call, write, wait)
-        met += held_by(folder) not in (before, expected)
+        met += read_checked(folder) not in (before, expected)
         if number % 3 == 1:
             store = GeARVectorStore.from_path(folder, embed_model=SMALL)
             assert store.repair().ok
             store.close()
         perform(folder, call, lambda: None)
-        assert held_by(folder) == expected, f"moment {number}: write {write} of {len(begun)}, {wait} s after it began"
+        assert read_checked(folder) == expected, (
+            f"moment {number}: write {write} of {len(begun)}, {wait} s after it began"
+        )
         shutil.rmtree(folder)
     assert met > moments // 5, "kills are to meet the call half done"

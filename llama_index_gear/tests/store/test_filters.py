@@ -1,4 +1,4 @@
-"""Filters mean what they say: of odd keys and numbers, through every door, in both engines; none lets all be deleted.
+"""Filters hold for odd keys and numbers, in every method, in both engines; a filter that says nothing deletes nothing.
 
 `holds` is the meaning of a filter in plain Python. `GEAR_FILTER_CALLS` says how many calls are drawn of it.
 """
@@ -50,7 +50,7 @@ def is_(key: str, value: Any = None, operator: FilterOperator = O.EQ) -> Metadat
     return MetadataFilter(key=key, value=value, operator=operator)
 
 
-def group(condition: FilterCondition | None, *filters: MetadataFilter | MetadataFilters) -> MetadataFilters:
+def group_filters(condition: FilterCondition | None, *filters: MetadataFilter | MetadataFilters) -> MetadataFilters:
     return MetadataFilters(filters=list(filters), condition=condition)
 
 
@@ -71,8 +71,8 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..
         store.close()
 
 
-def stone(node_id: str, metadata: dict[str, Any]) -> BaseNode:
-    """A passage that every question about stones finds, with a triple that everything about the Hub finds."""
+def make_stone(node_id: str, metadata: dict[str, Any]) -> BaseNode:
+    """Return a passage that every question about stones finds, with a triple that all questions about the Hub find."""
     node = passage(node_id, "stone", [(node_id, "is", "Hub")], metadata=metadata)
     node.excluded_embed_metadata_keys += metadata
     return node
@@ -81,8 +81,8 @@ def stone(node_id: str, metadata: dict[str, Any]) -> BaseNode:
 # -- the meaning of a filter, in plain Python ----------------------------------------------------------------------
 
 
-def steps_of(key: str) -> list[str | int | None] | None:
-    """A nested path as names, positions and None (every element); None if the key is no path."""
+def split_path(key: str) -> list[str | int | None] | None:
+    """Split a nested path into names, positions and None (every element); return None if the key is no path."""
     steps: list[str | int | None] = []
     for part in key.split("."):
         name, *brackets = part.split("[")
@@ -97,24 +97,26 @@ def steps_of(key: str) -> list[str | int | None] | None:
     return steps
 
 
-def selected(value: Any, steps: list[str | int | None]) -> list[Any]:
+def select_values(value: Any, steps: list[str | int | None]) -> list[Any]:
     if not steps:
         return [value]
     step, rest = steps[0], steps[1:]
     if isinstance(step, str):
-        return selected(value[step], rest) if isinstance(value, dict) and step in value else []
+        return select_values(value[step], rest) if isinstance(value, dict) and step in value else []
     if not isinstance(value, list):
         return []
-    return [leaf for element in (value if step is None else value[step : step + 1]) for leaf in selected(element, rest)]
+    return [
+        leaf for element in (value if step is None else value[step : step + 1]) for leaf in select_values(element, rest)
+    ]
 
 
-def readings(key: str, metadata: dict[str, Any]) -> list[list[Any]]:
-    """The values under the key's very name, and those at its nested path."""
-    literal, steps = [metadata[key]] if key in metadata else [], steps_of(key)
-    return [literal] if steps in (None, [key]) else [literal, selected(metadata, steps or [])]
+def read_values(key: str, metadata: dict[str, Any]) -> list[list[Any]]:
+    """Return the values under the literal key, and those at its nested path."""
+    literal, steps = [metadata[key]] if key in metadata else [], split_path(key)
+    return [literal] if steps in (None, [key]) else [literal, select_values(metadata, steps or [])]
 
 
-def same(stored: Any, value: Any) -> bool:
+def is_same(stored: Any, value: Any) -> bool:
     if isinstance(value, float):
         return is_number(stored) and math.isclose(stored, value, rel_tol=1e-14)
     return type(stored) is type(value) and stored == value
@@ -124,7 +126,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def elements(values: list[Any]) -> list[Any]:
+def flatten_elements(values: list[Any]) -> list[Any]:
     return [element for value in values for element in (value if isinstance(value, list) else [value])]
 
 
@@ -132,46 +134,46 @@ def is_empty(values: list[Any]) -> bool:
     return all(value is None or value == [] for value in values)
 
 
-def words(text: str) -> set[str]:
+def list_words(text: str) -> set[str]:
     return {word.lower() for word in re.findall(r"[^\W_]+", text)}
 
 
-def among(wants: list[Any], some: list[Any]) -> bool:
-    return any(same(element, want) for element in some for want in wants)
+def is_among(wants: list[Any], some: list[Any]) -> bool:
+    return any(is_same(element, want) for element in some for want in wants)
 
 
 def is_outside(wants: list[Any], values: list[Any]) -> bool:
-    """Some value is none of those that are wanted; of floats, none is."""
+    """Return True if some value is none of the wanted ones; if floats are wanted, no value may be a wanted one."""
     if any(isinstance(want, float) for want in wants):
-        return not is_empty(values) and not among(wants, elements(values))
-    return any(element is not None and not among(wants, [element]) for element in elements(values))
+        return not is_empty(values) and not is_among(wants, flatten_elements(values))
+    return any(element is not None and not is_among(wants, [element]) for element in flatten_elements(values))
 
 
 def has_words(wanted: str, values: list[Any]) -> bool:
-    texts = [words(element) for element in elements(values) if isinstance(element, str)]
-    return bool(words(wanted)) and any(words(wanted) <= text for text in texts)
+    texts = [list_words(element) for element in flatten_elements(values) if isinstance(element, str)]
+    return bool(list_words(wanted)) and any(list_words(wanted) <= text for text in texts)
 
 
-def compares(wanted: float, values: list[Any], how: Callable[[Any, Any], bool], equal: bool) -> bool:
-    numbers = [element for element in elements(values) if is_number(element)]
-    return any(equal if same(number, float(wanted)) else how(number, wanted) for number in numbers)
+def has_number(wanted: float, values: list[Any], how: Callable[[Any, Any], bool], equal: bool) -> bool:
+    numbers = [element for element in flatten_elements(values) if is_number(element)]
+    return any(equal if is_same(number, float(wanted)) else how(number, wanted) for number in numbers)
 
 
 def passes(operator: FilterOperator, wanted: Any, values: list[Any]) -> bool:
-    """What an operator asks of the values under one reading of a key."""
+    """Return True if the values under one reading of a key satisfy an operator."""
     wants = wanted.split(",") if isinstance(wanted, str) and operator in (O.IN, O.NIN) else wanted
     wants = wants if isinstance(wants, list) else [wants]
     arrays = [value for value in values if isinstance(value, list)]
     tests: dict[FilterOperator, Callable[[], bool]] = {
-        **dict.fromkeys((O.EQ, O.IN), lambda: among(wants, elements(values))),
+        **dict.fromkeys((O.EQ, O.IN), lambda: is_among(wants, flatten_elements(values))),
         **dict.fromkeys((O.NE, O.NIN), lambda: is_outside(wants, values)),
-        O.GT: lambda: compares(wanted, values, gt, equal=False),
-        O.GTE: lambda: compares(wanted, values, gt, equal=True),
-        O.LT: lambda: compares(wanted, values, lt, equal=False),
-        O.LTE: lambda: compares(wanted, values, lt, equal=True),
+        O.GT: lambda: has_number(wanted, values, gt, equal=False),
+        O.GTE: lambda: has_number(wanted, values, gt, equal=True),
+        O.LT: lambda: has_number(wanted, values, lt, equal=False),
+        O.LTE: lambda: has_number(wanted, values, lt, equal=True),
         **dict.fromkeys((O.TEXT_MATCH, O.TEXT_MATCH_INSENSITIVE), lambda: has_words(wanted, values)),
-        **dict.fromkeys((O.CONTAINS, O.ANY), lambda: any(among(wants, array) for array in arrays)),
-        O.ALL: lambda: all(any(among([want], array) for array in arrays) for want in wants),
+        **dict.fromkeys((O.CONTAINS, O.ANY), lambda: any(is_among(wants, array) for array in arrays)),
+        O.ALL: lambda: all(any(is_among([want], array) for array in arrays) for want in wants),
     }
     return tests[operator]()
 
@@ -180,7 +182,7 @@ def holds(filters: MetadataFilter | MetadataFilters, metadata: dict[str, Any]) -
     if isinstance(filters, MetadataFilters):
         held = [holds(part, metadata) for part in filters.filters]
         return {None: all(held), AND: all(held), OR: any(held), NOT: not any(held)}[filters.condition]
-    both = readings(filters.key, metadata)
+    both = read_values(filters.key, metadata)
     if filters.operator == O.IS_EMPTY:
         return all(map(is_empty, both))
     passed = [passes(filters.operator, filters.value, values) for values in both]
@@ -243,8 +245,8 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Any]]:
 def test_what_llama_index_s_store_supports_means_the_same(
     engines: list[Any], drawn: list[dict[str, Any]], filters: MetadataFilters
 ) -> None:
-    theirs = QdrantVectorStore.model_construct()._build_query_filter(VectorStoreQuery(filters=filters))
-    ours = models.Filter(must=build_conditions(filters))
+    qdrant_filter = QdrantVectorStore.model_construct()._build_query_filter(VectorStoreQuery(filters=filters))
+    own_filter = models.Filter(must=build_conditions(filters))
     under = models.Filter(must=build_conditions(filters, under="metadata."))
     for client in engines:
         points = [
@@ -253,7 +255,8 @@ def test_what_llama_index_s_store_supports_means_the_same(
         ]
         client.upsert("c", points=points)
         found, same_, triples = (
-            [point.id for point in client.scroll("c", scroll_filter=match_)[0]] for match_ in (theirs, ours, under)
+            [point.id for point in client.scroll("c", scroll_filter=match_)[0]]
+            for match_ in (qdrant_filter, own_filter, under)
         )
         assert found == same_ == triples
 
@@ -276,7 +279,7 @@ QUESTIONS: list[tuple[FilterOperator, Any]] = [
 
 
 def put(value: Any, steps: list[str | int | None]) -> Any:
-    """A value at a nested path."""
+    """Wrap a value at a nested path."""
     if not steps:
         return value
     inner = put(value, steps[1:])
@@ -285,18 +288,18 @@ def put(value: Any, steps: list[str | int | None]) -> Any:
 
 @pytest.mark.parametrize("key", ODD)
 def test_a_key_names_a_field_and_a_path(make: Callable[..., GeARVectorStore], key: str) -> None:
-    store, steps = make(), steps_of(key)
+    store, steps = make(), split_path(key)
     table: list[dict[str, Any]] = [{}, {"other": "x"}]
     for value in ("x", "y", 1, 2, 1.5, None, [], ["x", "y"], ["y", 1], [["x"], 7], {"x": "x"}):
         table.append({key: value})
         if steps is not None and steps != [key]:
             path = put(value, steps)
             table += [path, {**path, key: "x"}, {**put("x", steps), key: value}]
-    nodes = {f"n{n}": stone(f"n{n}", metadata) for n, metadata in enumerate(table)}
+    nodes = {f"n{n}": make_stone(f"n{n}", metadata) for n, metadata in enumerate(table)}
     store.add(list(nodes.values()))
     for operator, value in QUESTIONS:
         for condition in (AND, NOT):
-            filters = group(condition, is_(key, value, operator))
+            filters = group_filters(condition, is_(key, value, operator))
             wanted = {node_id for node_id, node in nodes.items() if holds(filters, node.metadata)}
             assert {node.node_id for node in store.get_nodes(filters=filters)} == wanted, filters
             (found,) = store.answer(IncidentTriples([(["hub"], [])], [99]), filters)
@@ -306,10 +309,10 @@ def test_a_key_names_a_field_and_a_path(make: Callable[..., GeARVectorStore], ke
 @pytest.mark.parametrize("key", ["", 'a"b', '"a.b"', "a\\b", "a.\\", "\ud800"])
 def test_a_key_that_cannot_be_addressed_is_refused(make: Callable[..., GeARVectorStore], key: str) -> None:
     store = make()
-    store.add([stone("n", {"year": 1})])
+    store.add([make_stone("n", {"year": 1})])
     for operator, value in QUESTIONS:
         with pytest.raises(UnsupportedFilter, match="address"):
-            store.get_nodes(filters=group(AND, is_(key, value, operator)))
+            store.get_nodes(filters=group_filters(AND, is_(key, value, operator)))
     with pytest.raises(ArgumentError, match="payload_indexes"):
         make(payload_indexes=[{"field_name": key, "field_schema": "keyword"}])
 
@@ -324,21 +327,21 @@ def test_a_key_that_cannot_be_addressed_is_refused(make: Callable[..., GeARVecto
 def test_a_key_of_the_store_s_own_is_refused(key: str) -> None:
     for condition in (AND, NOT):
         with pytest.raises(UnsupportedFilter, match="don't see"):
-            build_conditions(group(condition, is_(key, "x")))
+            build_conditions(group_filters(condition, is_(key, "x")))
 
 
 def test_an_index_serves_both_readings(tmp_path: Path) -> None:
     schema = {"field_schema": models.PayloadSchemaType.KEYWORD}
     indexes = [{"field_name": name, **schema} for name in ("kind", "a.b", "page label")]
     store = GeARVectorStore.from_path(tmp_path, embed_model=EMBED, payload_indexes=indexes)
-    store.add([stone("n", {"a.b": "x"}), stone("m", {"a": {"b": "x"}}), stone("o", {"a.b": "y"})])
+    store.add([make_stone("n", {"a.b": "x"}), make_stone("m", {"a": {"b": "x"}}), make_stone("o", {"a.b": "y"})])
     names = {"kind", "a.b", '"a.b"', '"page label"'}
     passages, triples = (
         set(store.client.get_collection(name).payload_schema)
         for name in (store.collection_name, store.triple_collection_name)
     )
     assert names <= passages and {f"metadata.{name}" for name in names} <= triples
-    assert {node.node_id for node in store.get_nodes(filters=group(AND, is_("a.b", "x")))} == {"n", "m"}
+    assert {node.node_id for node in store.get_nodes(filters=group_filters(AND, is_("a.b", "x")))} == {"n", "m"}
     store.close()
 
 
@@ -368,19 +371,19 @@ WRONG: list[tuple[Any, Any]] = [
 @pytest.mark.parametrize(("operator", "value"), WRONG, ids=repr)
 def test_a_value_of_the_wrong_kind_is_refused_by_name(operator: Any, value: Any) -> None:
     wrong = MetadataFilter.model_construct(key="field", value=value, operator=operator)
-    for filters in (group(None), group(OR, is_("a", 1), group(NOT, is_("b", 2)))):
+    for filters in (group_filters(None), group_filters(OR, is_("a", 1), group_filters(NOT, is_("b", 2)))):
         filters.filters.append(wrong)
         with pytest.raises(UnsupportedFilter) as raised:
             build_conditions(filters)
         assert "'field'" in str(raised.value) and repr(value) in str(raised.value)
 
 
-NOTHING = [group(condition) for condition in (AND, OR, NOT, None)]
+NOTHING = [group_filters(condition) for condition in (AND, OR, NOT, None)]
 HOLLOW = [
-    *(group(condition, nothing) for condition in (AND, OR, NOT, None) for nothing in NOTHING),
-    *(group(condition, is_("open", "yes"), nothing) for condition in (AND, OR, NOT, None) for nothing in NOTHING),
-    *(group(AND, group(OR, group(NOT, nothing))) for nothing in NOTHING),
-    *(group(condition) for condition in (OR, NOT)),
+    *(group_filters(condition, empty) for condition in (AND, OR, NOT, None) for empty in NOTHING),
+    *(group_filters(condition, is_("open", "yes"), empty) for condition in (AND, OR, NOT, None) for empty in NOTHING),
+    *(group_filters(AND, group_filters(OR, group_filters(NOT, empty))) for empty in NOTHING),
+    *(group_filters(condition) for condition in (OR, NOT)),
 ]
 
 
@@ -389,7 +392,7 @@ def test_an_empty_group_is_refused_and_deletes_nothing(
     make: Callable[..., GeARVectorStore], hollow: MetadataFilters
 ) -> None:
     store = make()
-    store.add([stone(f"n{n}", {"open": "yes" if n % 2 else "no"}) for n in range(4)])
+    store.add([make_stone(f"n{n}", {"open": "yes" if n % 2 else "no"}) for n in range(4)])
     before = contents(store)
     for attempt in (
         lambda: store.delete_nodes(filters=hollow),
@@ -408,7 +411,7 @@ def test_an_empty_group_is_refused_and_deletes_nothing(
 def test_filters_are_joined_by_what_llama_index_has(condition: Any) -> None:
     filters = MetadataFilters.model_construct(filters=[is_("a", 1)], condition=condition)
     if condition == "and":  # an enum of texts
-        assert build_conditions(filters) == build_conditions(group(AND, is_("a", 1)))
+        assert build_conditions(filters) == build_conditions(group_filters(AND, is_("a", 1)))
     else:
         with pytest.raises(UnsupportedFilter, match="joined"):
             build_conditions(filters)
@@ -416,26 +419,29 @@ def test_filters_are_joined_by_what_llama_index_has(condition: Any) -> None:
 
 def test_a_group_without_a_condition_is_an_and(make: Callable[..., GeARVectorStore]) -> None:
     store = make()
-    store.add([stone(f"n{n}", {"open": n % 2, "year": n}) for n in range(6)])
-    for filters in (group(None, is_("open", 1), is_("year", 2, O.GT)), group(NOT, group(None, is_("open", 0)))):
+    store.add([make_stone(f"n{n}", {"open": n % 2, "year": n}) for n in range(6)])
+    for filters in (
+        group_filters(None, is_("open", 1), is_("year", 2, O.GT)),
+        group_filters(NOT, group_filters(None, is_("open", 0))),
+    ):
         wanted = {node.node_id for node in store.get_nodes() if holds(filters, node.metadata)}
         assert 0 < len(wanted) < 6
-        assert {found.node_id for found in NaiveGERetriever(store, filters=filters).retrieve("stone")} == wanted
-    assert len(store.get_nodes(filters=group(None))) == 6
-    store.delete_nodes(filters=group(None, is_("open", 1), is_("year", 2, O.GT)))
+        assert {node.node_id for node in NaiveGERetriever(store, filters=filters).retrieve("stone")} == wanted
+    assert len(store.get_nodes(filters=group_filters(None))) == 6
+    store.delete_nodes(filters=group_filters(None, is_("open", 1), is_("year", 2, O.GT)))
     assert {node.node_id for node in store.get_nodes()} == {"n0", "n1", "n2", "n4"}
 
 
 def test_filters_as_deep_as_a_server_reads_them(make: Callable[..., GeARVectorStore]) -> None:
     store = make()
-    store.add([stone("n", {"a": {"b": [1]}})])
-    filters = group(AND, is_("a.b", [1], O.ALL))
+    store.add([make_stone("n", {"a": {"b": [1]}})])
+    filters = group_filters(AND, is_("a.b", [1], O.ALL))
     for _ in range(39):
-        filters = group(AND, filters)
+        filters = group_filters(AND, filters)
     assert len(store.get_nodes(filters=filters)) == 1
     for depth in (1, 200):
         for _ in range(depth):
-            filters = group(AND, filters)
+            filters = group_filters(AND, filters)
         with pytest.raises(UnsupportedFilter, match="deep"):
             store.get_nodes(filters=filters)
 
@@ -450,10 +456,10 @@ def test_floats_are_what_was_stored_also_when_the_store_is_opened_again(tmp_path
     numbers = {f"n{n}": number for n, number in enumerate(drawn)}
     indexes = [{"field_name": "f", "field_schema": "float"}] if is_indexed else []
     store = GeARVectorStore.from_path(tmp_path, embed_model=EMBED, payload_indexes=indexes)
-    store.add([stone(node_id, {"f": f, "deep": [{"f": [f, "text"]}]}) for node_id, f in numbers.items()])
+    store.add([make_stone(node_id, {"f": f, "deep": [{"f": [f, "text"]}]}) for node_id, f in numbers.items()])
 
-    def found(value: float, operator: FilterOperator, *, key: str = "f") -> set[str]:
-        filters = group(AND, is_(key, [value] if operator in (O.IN, O.NIN) else value, operator))
+    def search_both(value: float, operator: FilterOperator, *, key: str = "f") -> set[str]:
+        filters = group_filters(AND, is_(key, [value] if operator in (O.IN, O.NIN) else value, operator))
         nodes = {node.node_id for node in store.get_nodes(filters=filters)}
         (triples,) = store.answer(IncidentTriples([(["hub"], [])], [999]), filters)
         assert {triple.passage_id for triple in triples} == nodes
@@ -462,16 +468,18 @@ def test_floats_are_what_was_stored_also_when_the_store_is_opened_again(tmp_path
     for _ in range(2):
         assert store.check().ok and store.repair().ok
         for node_id, number in list(numbers.items())[:: 1 if is_indexed else 10]:
-            (node,) = store.get_nodes(filters=group(AND, is_("f", number)))
+            (node,) = store.get_nodes(filters=group_filters(AND, is_("f", number)))
             assert node.node_id == node_id and node.metadata["f"] == number
         for node_id, number in list(numbers.items())[:5]:
             less = {other for other in numbers if numbers[other] < number}
             greater, itself = {other for other in numbers if numbers[other] > number}, {node_id}
-            assert found(number, O.EQ, key="deep[].f") == found(number, O.CONTAINS, key="deep[0].f") == itself
-            assert found(number, O.EQ) == found(number, O.IN) == itself
-            assert found(number, O.NE) == found(number, O.NIN) == less | greater
-            assert (found(number, O.LT), found(number, O.LTE)) == (less, less | itself)
-            assert (found(number, O.GT), found(number, O.GTE)) == (greater, greater | itself)
+            assert (
+                search_both(number, O.EQ, key="deep[].f") == search_both(number, O.CONTAINS, key="deep[0].f") == itself
+            )
+            assert search_both(number, O.EQ) == search_both(number, O.IN) == itself
+            assert search_both(number, O.NE) == search_both(number, O.NIN) == less | greater
+            assert (search_both(number, O.LT), search_both(number, O.LTE)) == (less, less | itself)
+            assert (search_both(number, O.GT), search_both(number, O.GTE)) == (greater, greater | itself)
         store.close()
 
 
@@ -479,12 +487,14 @@ def test_floats_stand_being_copied(tmp_path: Path) -> None:
     rng = random.Random(300)
     numbers = {f"n{n}": rng.random() * 10.0 ** rng.randrange(-200, 200) for n in range(300)}
     stores = [GeARVectorStore.from_path(tmp_path / str(n), embed_model=EMBED) for n in range(4)]
-    stores[0].add([stone(node_id, {"f": number}) for node_id, number in numbers.items()])
+    stores[0].add([make_stone(node_id, {"f": number}) for node_id, number in numbers.items()])
     for source, target in pairwise(stores):
         source.copy_to(target)
     assert stores[-1].check().ok
     for node_id, number in list(numbers.items())[:30]:
-        assert [node.node_id for node in stores[-1].get_nodes(filters=group(AND, is_("f", number)))] == [node_id]
+        assert [node.node_id for node in stores[-1].get_nodes(filters=group_filters(AND, is_("f", number)))] == [
+            node_id
+        ]
     for store in stores:
         store.close()
 
@@ -492,12 +502,14 @@ def test_floats_stand_being_copied(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [1.7976931348623157e308, -1.7976931348623157e308, 5e-324, 0.0, -0.0, 1e22])
 def test_the_greatest_and_the_least_floats(make: Callable[..., GeARVectorStore], value: float) -> None:
     store = make()
-    store.add([stone("n", {"f": value}), stone("m", {"f": 7})])
+    store.add([make_stone("n", {"f": value}), make_stone("m", {"f": 7})])
     assert all(map(math.isfinite, bound_float(value)))  # JSON, in which a server is asked, has no infinity
     for operator in (O.EQ, O.GTE, O.LTE):
-        assert "n" in {node.node_id for node in store.get_nodes(filters=group(AND, is_("f", value, operator)))}
+        assert "n" in {node.node_id for node in store.get_nodes(filters=group_filters(AND, is_("f", value, operator)))}
     for operator in (O.NE, O.GT, O.LT):
-        assert "n" not in {node.node_id for node in store.get_nodes(filters=group(AND, is_("f", value, operator)))}
+        assert "n" not in {
+            node.node_id for node in store.get_nodes(filters=group_filters(AND, is_("f", value, operator)))
+        }
 
 
 @pytest.mark.parametrize(
@@ -505,7 +517,7 @@ def test_the_greatest_and_the_least_floats(make: Callable[..., GeARVectorStore],
 )
 def test_check_still_sees_what_differs(make: Callable[..., GeARVectorStore], other: dict[str, Any]) -> None:
     store = make()
-    store.add([stone("n", {"f": 0.1, "l": [0.1, 0.2], "d": {"x": 0.1}})])
+    store.add([make_stone("n", {"f": 0.1, "l": [0.1, 0.2], "d": {"x": 0.1}})])
     assert store.check().ok
     for name, changed in ((store.collection_name, other), (store.triple_collection_name, {"metadata": other})):
         (point,) = store.client.scroll(name, with_vectors=True)[0]
@@ -539,7 +551,7 @@ BOUNDED = [
 @pytest.mark.parametrize("match_", EVERYTHING, ids=repr)
 def test_what_matches_everything_deletes_nothing(make: Callable[..., GeARVectorStore], match_: models.Filter) -> None:
     store = make()
-    store.add([stone("n", {"a": 1})])
+    store.add([make_stone("n", {"a": 1})])
     before = contents(store)
     deletes, collections = store._deletes, store._collections
     for flow in (
@@ -549,7 +561,7 @@ def test_what_matches_everything_deletes_nothing(make: Callable[..., GeARVectorS
         deletes._delete_matching_flow(None, [SOME, match_]),
         deletes._delete_matching_flow(None, [match_, SOME]),
         deletes._delete_matching_flow(None, []),
-        deletes._delete_matching_flow(group(AND), []),
+        deletes._delete_matching_flow(group_filters(AND), []),
     ):
         with pytest.raises(StoreError, match="clear"):
             run(flow, store._connection.answer)
@@ -571,14 +583,17 @@ def test_what_says_something_is_no_accident(match_: models.Filter) -> None:
 
 def test_a_tenant_is_named_by_a_group_without_a_condition_too(make: Callable[..., GeARVectorStore]) -> None:
     store = make(tenant_field="who")
-    store.add([stone(f"n{n}", {"who": "one" if n % 2 else "other", "year": n}) for n in range(6)])
-    for filters in (group(None, is_("who", "one")), group(None, group(None, is_("who", "one")), is_("year", 0, O.GTE))):
+    store.add([make_stone(f"n{n}", {"who": "one" if n % 2 else "other", "year": n}) for n in range(6)])
+    for filters in (
+        group_filters(None, is_("who", "one")),
+        group_filters(None, group_filters(None, is_("who", "one")), is_("year", 0, O.GTE)),
+    ):
         assert {node.node_id for node in store.get_nodes(filters=filters)} == {"n1", "n3", "n5"}
-    for nothing in NOTHING:
+    for empty in NOTHING:
         with pytest.raises(TenantError):
-            store.get_nodes(filters=nothing)
+            store.get_nodes(filters=empty)
     one = store.for_tenant("one")
-    assert len(one.get_nodes(filters=group(None))) == 3
+    assert len(one.get_nodes(filters=group_filters(None))) == 3
     for hollow in HOLLOW:
         with pytest.raises(UnsupportedFilter):
             one.delete_nodes(filters=hollow)
@@ -594,24 +609,24 @@ FIELDS = ["kind", "year", "a", "a.b", "a.b.c", "br", "br[0]", "objs", "page labe
 PATHS = ["a.x", "a.b.x", "br[]", "br[1]", "objs[].x", "objs[0].x", "objs[].a.b", "page label.x", "none"]
 
 
-def drawn_value(rng: random.Random, depth: int = 0) -> Any:
+def draw_value(rng: random.Random, depth: int = 0) -> Any:
     kind = rng.random()
     if kind < 0.5 or depth > 2:
         return rng.choice(LEAVES)
     if kind < 0.7:
         return [rng.choice(LEAVES) for _ in range(rng.randrange(4))]
     if kind < 0.85:
-        return {rng.choice(["a", "b", "c", "x", "b.c"]): drawn_value(rng, depth + 1) for _ in range(rng.randrange(3))}
-    return [{rng.choice("ax"): drawn_value(rng, 3)} for _ in range(rng.randrange(3))]
+        return {rng.choice(["a", "b", "c", "x", "b.c"]): draw_value(rng, depth + 1) for _ in range(rng.randrange(3))}
+    return [{rng.choice("ax"): draw_value(rng, 3)} for _ in range(rng.randrange(3))]
 
 
-def drawn_metadata(rng: random.Random, number: int | None) -> dict[str, Any]:
-    """Of a passage; every second one belongs to the one tenant, if there are tenants."""
+def draw_metadata(rng: random.Random, number: int | None) -> dict[str, Any]:
+    """Draw a passage's metadata; every second passage belongs to tenant "one", if there are tenants."""
     owner = {} if number is None else {"who": "one" if number % 2 else "other"}
-    return {**owner, **{field: drawn_value(rng) for field in FIELDS if rng.random() < 0.5}}
+    return {**owner, **{field: draw_value(rng) for field in FIELDS if rng.random() < 0.5}}
 
 
-def drawn_filter(rng: random.Random) -> MetadataFilter:
+def draw_filter(rng: random.Random) -> MetadataFilter:
     key, operator = rng.choice(FIELDS + PATHS), rng.choice(list(O))
     texts, whole, floats = ([leaf for leaf in LEAVES if type(leaf) is kind] for kind in (str, int, float))
     kind: list[Any] = rng.choice([texts, whole, floats])
@@ -627,48 +642,48 @@ def drawn_filter(rng: random.Random) -> MetadataFilter:
     return is_(key, None if operator == O.IS_EMPTY else value, operator)
 
 
-def drawn_filters(rng: random.Random, depth: int = 0) -> MetadataFilters:
+def draw_filters(rng: random.Random, depth: int = 0) -> MetadataFilters:
     some = range(rng.randrange(1, 4))
-    parts = [drawn_filters(rng, depth + 1) if depth < 3 and rng.random() < 0.3 else drawn_filter(rng) for _ in some]
-    return group(rng.choice([AND, OR, NOT, None]), *parts)
+    parts = [draw_filters(rng, depth + 1) if depth < 3 and rng.random() < 0.3 else draw_filter(rng) for _ in some]
+    return group_filters(rng.choice([AND, OR, NOT, None]), *parts)
 
 
 @pytest.mark.parametrize("tenant", [None, "one"])
 def test_drawn_calls_answer_what_the_oracle_says(make: Callable[..., GeARVectorStore], tenant: str | None) -> None:
     rng = random.Random(f"{SEED} {tenant}")
     whole = make(tenant_field="who" if tenant else None)
-    nodes = {f"n{n}": stone(f"n{n}", drawn_metadata(rng, n if tenant else None)) for n in range(24)}
+    nodes = {f"n{n}": make_stone(f"n{n}", draw_metadata(rng, n if tenant else None)) for n in range(24)}
     whole.add(list(nodes.values()))
-    mine = {node_id: node for node_id, node in nodes.items() if node.metadata.get("who") == tenant}
+    visible = {node_id: node for node_id, node in nodes.items() if node.metadata.get("who") == tenant}
     store = whole.for_tenant(tenant) if tenant else whole
     before, sizes = contents(whole), set()
 
-    def queried(mode: VectorStoreQueryMode, filters: MetadataFilters) -> set[str]:
+    def query_ids(mode: VectorStoreQueryMode, filters: MetadataFilters) -> set[str]:
         query = VectorStoreQuery(query_str="stone", similarity_top_k=99, mode=mode, filters=filters)
         return set(store.query(query).ids or [])
 
-    def deleted(filters: MetadataFilters) -> set[str]:
+    def delete_ids(filters: MetadataFilters) -> set[str]:
         store.delete_nodes(filters=filters)
-        gone = set(mine) - {node.node_id for node in store.get_nodes()}
+        gone = set(visible) - {node.node_id for node in store.get_nodes()}
         store.add([nodes[node_id] for node_id in gone])
         assert contents(whole) == before
         return gone
 
     doors: list[Callable[[MetadataFilters], set[str]]] = [
-        lambda filters: queried(VectorStoreQueryMode.DEFAULT, filters),
-        lambda filters: queried(VectorStoreQueryMode.SPARSE, filters),
-        lambda filters: queried(VectorStoreQueryMode.HYBRID, filters),
+        lambda filters: query_ids(VectorStoreQueryMode.DEFAULT, filters),
+        lambda filters: query_ids(VectorStoreQueryMode.SPARSE, filters),
+        lambda filters: query_ids(VectorStoreQueryMode.HYBRID, filters),
         lambda filters: {node.node_id for node in store.get_nodes(filters=filters)},
         lambda filters: {node.node_id for node in store.get_nodes(list(nodes), filters)},
         lambda filters: {triple.passage_id for triple in store.answer(SearchTriples(["Hub"], 99), filters)},
         lambda filters: {
-            found.node_id for found in NaiveGERetriever(store, filters=filters, similarity_top_k=99).retrieve("stone")
+            node.node_id for node in NaiveGERetriever(store, filters=filters, similarity_top_k=99).retrieve("stone")
         },
-        deleted,
+        delete_ids,
     ]
     for call in range(CALLS):
-        filters, door = drawn_filters(rng), call % len(doors)
-        wanted = {node_id for node_id, node in mine.items() if holds(filters, node.metadata)}
+        filters, door = draw_filters(rng), call % len(doors)
+        wanted = {node_id for node_id, node in visible.items() if holds(filters, node.metadata)}
         sizes.add(len(wanted))
         assert doors[door](filters) == wanted, (SEED, call, door, filters)
     assert len(sizes) > 5  # neither all nor nothing

@@ -1,4 +1,4 @@
-"""Points of other programs in a store's collections: refused where they are read, named by `check`, never mistaken."""
+"""Points of other programs in a store's collections: refused when read, named by `check`, never mistaken for ours."""
 
 from __future__ import annotations
 

@@ -30,22 +30,22 @@ async def atake(locks: PassageLocks, ids: set[str] | None) -> Claim:
     return claim
 
 
-def asked(locks: PassageLocks, number: int) -> None:
-    """Return when so many claims were asked for and not given back."""
+def wait_until_asked(locks: PassageLocks, number: int) -> None:
+    """Return when so many claims are pending or held."""
     while len(locks._claims) < number:
         time.sleep(0)
 
 
-def waits(locks: PassageLocks, ids: set[str] | None) -> bool:
-    """Whether a claim in another thread has to wait."""
+def has_to_wait(locks: PassageLocks, ids: set[str] | None) -> bool:
+    """Return True if a claim in another thread has to wait."""
     before = list(locks._claims.values())
     with ThreadPoolExecutor(1) as pool:
         claim = pool.submit(take, locks, ids)
-        asked(locks, len(before) + 1)
+        wait_until_asked(locks, len(before) + 1)
         with locks._lock:  # until it is served, or waits
             waiting = not list(locks._claims.values())[-1].is_held
-        for other in before if waiting else ():  # or the pool would wait for ever
-            other.release()
+        for holder in before if waiting else ():  # or the pool would wait for ever
+            holder.release()
         claim.result(timeout=60).release()
     return waiting
 
@@ -66,21 +66,21 @@ def waits(locks: PassageLocks, ids: set[str] | None) -> bool:
 def test_only_writers_of_the_same_passages_wait(one: set[str] | None, other: set[str] | None, expected: bool) -> None:
     locks = PassageLocks()
     take(locks, one)
-    assert waits(locks, other) == expected
+    assert has_to_wait(locks, other) == expected
 
 
 def test_who_waits_goes_on_when_all_are_given_back() -> None:
     locks, order = PassageLocks(), []
     first = take(locks, {"a"})
 
-    def second() -> None:
+    def take_second() -> None:
         claim = take(locks, {"a", "b"})
         order.append("second")
         claim.release()
 
-    thread = threading.Thread(target=second)
+    thread = threading.Thread(target=take_second)
     thread.start()
-    asked(locks, 2)
+    wait_until_asked(locks, 2)
     order.append("first")
     first.release()
     thread.join(timeout=60)
@@ -112,7 +112,7 @@ async def test_a_sync_call_that_would_wait_for_its_own_event_loop_is_refused() -
 
 
 def test_who_asks_first_is_served_first() -> None:
-    """Or a delete would wait until nobody adds any more."""
+    """Claims are served in order, or a delete would wait until nobody adds any more."""
     locks = PassageLocks()
     first = take(locks, {"a"})
     order: list[str] = []
@@ -126,7 +126,7 @@ def test_who_asks_first_is_served_first() -> None:
     for name, ids in (("delete", None), ("add", {"b"}), ("add", {"c"})):
         threads.append(threading.Thread(target=write, args=(name, ids)))
         threads[-1].start()
-        asked(locks, len(threads) + 1)
+        wait_until_asked(locks, len(threads) + 1)
     assert order == []  # b and c are free, but were asked for after all of them
     first.release()
     for thread in threads:
@@ -153,7 +153,7 @@ async def test_a_sync_call_does_not_wait_for_who_waits_for_its_own_event_loop() 
     first = await atake(locks, {"a"})
     thread = threading.Thread(target=lambda: take(locks, None).release())
     thread.start()
-    asked(locks, 2)
+    wait_until_asked(locks, 2)
     take(locks, {"b"}).release()  # the thread waits for "a", which is given back by this loop alone
     first.release()
     thread.join(timeout=60)
@@ -162,13 +162,13 @@ async def test_a_sync_call_does_not_wait_for_who_waits_for_its_own_event_loop() 
 
 @pytest.mark.parametrize("ids", [{"a"}, None])
 def test_what_a_closed_event_loop_has_claimed_keeps_nobody_waiting(ids: set[str] | None) -> None:
-    """As a second Ctrl-C closes it: with calls that were begun, and that something still refers to."""
+    """A claim of a closed event loop is dropped, although its call was begun and something still refers to it."""
     locks, loop = PassageLocks(), asyncio.new_event_loop()
     held = locks.claim(ids)
     loop.run_until_complete(held.aacquire())
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(take, locks, {"a", "b"})
-        asked(locks, 2)
+        wait_until_asked(locks, 2)
         assert not waiting.done()
         loop.close()
         waiting.result(timeout=60).release()
@@ -176,7 +176,7 @@ def test_what_a_closed_event_loop_has_claimed_keeps_nobody_waiting(ids: set[str]
 
 
 def test_many_that_wait_for_one_another_are_served_in_turn() -> None:
-    """Each waits for the one before it, and none has what another has."""
+    """Each claim waits for the one before it, and no two that conflict are held at once."""
     locks, order, busy = PassageLocks(), list[int](), threading.Lock()
     first = take(locks, None)
 
@@ -191,7 +191,7 @@ def test_many_that_wait_for_one_another_are_served_in_turn() -> None:
         writes = []
         for number in range(20):
             writes.append(pool.submit(write, number))
-            asked(locks, number + 2)
+            wait_until_asked(locks, number + 2)
         first.release()
         for writing in writes:
             writing.result(timeout=60)
@@ -199,16 +199,18 @@ def test_many_that_wait_for_one_another_are_served_in_turn() -> None:
 
 
 def test_stores_of_one_client_or_one_server_share_them() -> None:
-    def locks(client: QdrantClient | None, aclient: AsyncQdrantClient | None = None, name: str = "a") -> PassageLocks:
+    def get_locks(
+        client: QdrantClient | None, aclient: AsyncQdrantClient | None = None, name: str = "a"
+    ) -> PassageLocks:
         stores.append(GeARVectorStore(name, client, aclient))
         return stores[-1]._locks
 
     stores: list[GeARVectorStore] = []
     client = QdrantClient(":memory:")
     address: dict[str, Any] = {"url": "http://localhost:9", "check_compatibility": False}
-    assert locks(client) is locks(client) is not locks(client, name="b")
-    assert locks(client) is not locks(QdrantClient(":memory:"))
-    server = locks(QdrantClient(**address))
-    assert server is locks(None, AsyncQdrantClient(**address)) is locks(QdrantClient(**address))
-    assert server is not locks(QdrantClient(**{**address, "url": "http://localhost:8"}))
-    assert server is locks(QdrantClient("http://localhost:9", check_compatibility=False))
+    assert get_locks(client) is get_locks(client) is not get_locks(client, name="b")
+    assert get_locks(client) is not get_locks(QdrantClient(":memory:"))
+    server = get_locks(QdrantClient(**address))
+    assert server is get_locks(None, AsyncQdrantClient(**address)) is get_locks(QdrantClient(**address))
+    assert server is not get_locks(QdrantClient(**{**address, "url": "http://localhost:8"}))
+    assert server is get_locks(QdrantClient("http://localhost:9", check_compatibility=False))

@@ -1,4 +1,4 @@
-"""What goes through a whole store holds a page of it in memory, however much there is."""
+"""A pass over a whole store holds one page of it in memory, whatever the store's size."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONG = "in the beginning " * 1_200  # some 20 kB, so that texts and not names ar
 
 
 class Forgetful(ScriptedLLM):
-    """A model that states a fact of each passage, and keeps no prompt."""
+    """A model that states a fact of each passage and keeps no prompt."""
 
     def _next(self, prompt: str) -> str:
         return '{"triples": [["Ada", "was", "here"]]}'
@@ -49,15 +49,15 @@ def copy_to(store: GeARVectorStore, folder: Path) -> int:
 def test_memory_does_not_grow_with_the_corpus(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[[GeARVectorStore, Path], int]
 ) -> None:
-    """Four times the passages, about the same peak; all of them in memory would make it four times as high.
+    """Four times the passages have about the same peak; holding all of them would make it four times as high.
 
-    Of three peaks the lowest: as threads take turns, a page is now and then still held when the next one is read.
+    The lowest of three peaks counts: as threads take turns, a page is at times still held when the next one is read.
     """
     monkeypatch.setattr(Collections.page_flow, "__kwdefaults__", {"limit": PAGE, "offset": None})
     monkeypatch.setattr(extract, "_PAGE", PAGE)
     monkeypatch.setattr(store_check, "_PAGE", PAGE)
 
-    def peak(count: int, folder: Path) -> int:
+    def measure_peak(count: int, folder: Path) -> int:
         nodes = [TextNode(id_=f"p{number}", text=f"passage {number}: {LONG}") for number in range(count)]
         failing = GeARTripleExtractor(ScriptedLLM([TimeoutError("down")] * count), max_retries=0)
         store = GeARVectorStore.from_path(folder / "store", embed_model=SMALL, batch_size=PAGE)
@@ -69,6 +69,6 @@ def test_memory_does_not_grow_with_the_corpus(
         store.close()
         return highest
 
-    peak(PAGE, tmp_path / "first")  # loads what is loaded once, such as a tokenizer
-    few, many = (min(peak(count, tmp_path / f"{count}-{n}") for n in range(3)) for count in (FEW, 4 * FEW))
+    measure_peak(PAGE, tmp_path / "first")  # loads what is loaded once, such as a tokenizer
+    few, many = (min(measure_peak(count, tmp_path / f"{count}-{n}") for n in range(3)) for count in (FEW, 4 * FEW))
     assert many < 1.25 * few, (few, many)

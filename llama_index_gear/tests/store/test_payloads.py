@@ -1,4 +1,4 @@
-"""What goes in can be read back: by every engine, after closing and opening, or it is refused and changes nothing."""
+"""Every engine gives back what it stored, also after reopening; other values are refused and change nothing."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ HALF = "half \ud83d"
 VECTOR = [1.0, 0.0, 0.0, 0.0]
 
 
-def nested(levels: int, *, innermost: Any = 1, by: str = "lists") -> Any:
+def nest(levels: int, *, innermost: Any = 1, by: str = "lists") -> Any:
     value = innermost
     for _ in range(levels):
         value = [value] if by == "lists" else {"k": value}
     return value
 
 
-def node(name: str, metadata: dict[str, Any]) -> BaseNode:
+def make_node(name: str, metadata: dict[str, Any]) -> BaseNode:
     plain = TextNode(id_=name, text=f"text of {name}", metadata=metadata, embedding=VECTOR)
     return attach_triples(plain, [Triple(name, "is", "B"), Triple(name, "has", "C")])
 
 
-def opened(folder: Path, **options: Any) -> GeARVectorStore:
+def open_store(folder: Path, **options: Any) -> GeARVectorStore:
     return GeARVectorStore.from_path(folder, embed_model=MockEmbedding(embed_dim=4), **options)
 
 
 def is_same(given: Any, found: Any) -> bool:
-    """Equal, of the same kind; floats within a few units in the last place, tuples as lists."""
+    """Return True if values are equal and of one kind: floats within a few units in the last place, tuples as lists."""
     match given:
         case dict():
             return (
@@ -68,9 +68,9 @@ def is_same(given: Any, found: Any) -> bool:
 
 
 UNSTORABLE = {
-    "lists": nested(MAX_LEVELS),
-    "dicts": nested(MAX_LEVELS, by="dicts"),
-    "far too deep": nested(500),
+    "lists": nest(MAX_LEVELS),
+    "dicts": nest(MAX_LEVELS, by="dicts"),
+    "far too deep": nest(500),
     "large": 2**64,
     "small": -(2**63) - 1,
     "nan": [{"deep": math.nan}],
@@ -89,37 +89,37 @@ UNSTORABLE = {
 def test_what_cannot_be_read_back_is_refused_with_its_place_before_anything_is_written(
     tmp_path: Path, value: Any, at: str
 ) -> None:
-    store = opened(tmp_path, batch_size=1)
-    store.add([node("old", {"a": 1})])
+    store = open_store(tmp_path, batch_size=1)
+    store.add([make_node("old", {"a": 1})])
     before = contents(store)
-    bad = node("bad", {"what": value} if at == "passage" else {})
+    bad = make_node("bad", {"what": value} if at == "passage" else {})
     if at == "document":
         bad.relationships = {NodeRelationship.SOURCE: RelatedNodeInfo(node_id="d", metadata={"what": value})}
     with pytest.raises(
         ArgumentError, match=rf"node 'bad' .*{'metadata' if at == 'passage' else 'relationships'}.*what"
     ):
-        store.add([node("new", {}), node("old", {"a": 2}), bad])
+        store.add([make_node("new", {}), make_node("old", {"a": 2}), bad])
     assert contents(store) == before
     store.close()
-    assert contents(opened(tmp_path)) == before
+    assert contents(open_store(tmp_path)) == before
 
 
 def test_a_lone_surrogate_in_an_id_is_refused_where_there_are_tenants(tmp_path: Path) -> None:
-    store = opened(tmp_path, tenant_field="who")
-    store.add([node("old", {"who": "x"})])
+    store = open_store(tmp_path, tenant_field="who")
+    store.add([make_node("old", {"who": "x"})])
     with pytest.raises(ArgumentError, match="lone surrogate in node_id"):
-        store.add([node(HALF, {"who": "x"})])
+        store.add([make_node(HALF, {"who": "x"})])
 
 
 @pytest.mark.parametrize("by", ["lists", "dicts"])
 def test_the_deepest_metadata_that_is_accepted_opens_again(tmp_path: Path, by: str) -> None:
-    store = opened(tmp_path)
-    deepest = {"deep": nested(MAX_LEVELS - 2, by=by)}
-    store.add([node("p", deepest)])
+    store = open_store(tmp_path)
+    deepest = {"deep": nest(MAX_LEVELS - 2, by=by)}
+    store.add([make_node("p", deepest)])
     with pytest.raises(ArgumentError, match="more than 100 levels deep"):
-        store.add([node("p", {"deep": nested(MAX_LEVELS - 1, by=by)})])
+        store.add([make_node("p", {"deep": nest(MAX_LEVELS - 1, by=by)})])
     store.close()
-    store = opened(tmp_path)
+    store = open_store(tmp_path)
     (found,) = store.get_nodes()
     assert found.metadata["deep"] == deepest["deep"]
     assert len(store.answer(PassageTriples(["p"], VECTOR, None))) == 2
@@ -127,11 +127,11 @@ def test_the_deepest_metadata_that_is_accepted_opens_again(tmp_path: Path, by: s
 
 
 def test_whole_numbers_of_64_bits_are_kept_by_the_engine(tmp_path: Path) -> None:
-    store = opened(tmp_path)
+    store = open_store(tmp_path)
     metadata = {"low": -(2**63), "high": 2**64 - 1, "odd": 2**53 + 1}
-    store.add([node("p", metadata)])
+    store.add([make_node("p", metadata)])
     store.close()
-    for points in contents(opened(tmp_path)).values():
+    for points in contents(open_store(tmp_path)).values():
         for payload, _ in points.values():
             stored = payload.get("metadata", payload)
             assert {key: stored[key] for key in metadata} == metadata
@@ -148,7 +148,7 @@ LEAVES = (
 KEYS = st.text(st.characters(codec=None), max_size=4) | st.sampled_from(["a.b", "", "a[0]", "doc_id", "_node_content"])
 ODD_KEYS = st.integers() | st.none() | st.booleans() | st.tuples(st.integers())
 VALUES = st.recursive(
-    LEAVES | st.integers(MAX_LEVELS - 4, MAX_LEVELS + 4).map(nested),
+    LEAVES | st.integers(MAX_LEVELS - 4, MAX_LEVELS + 4).map(nest),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.tuples(inner, inner)
@@ -165,32 +165,32 @@ def test_any_metadata_comes_back_after_opening_again_or_is_refused_and_changes_n
     several: list[dict[str, Any]],
 ) -> None:
     with TemporaryDirectory() as folder:
-        metadata_comes_back_or_is_refused(Path(folder), several)
+        assert_metadata_comes_back_or_is_refused(Path(folder), several)
 
 
-def metadata_comes_back_or_is_refused(folder: Path, several: list[dict[str, Any]]) -> None:
-    store = opened(folder)
+def assert_metadata_comes_back_or_is_refused(folder: Path, several: list[dict[str, Any]]) -> None:
+    store = open_store(folder)
     kept: dict[str, dict[str, Any]] = {}
-    store.add([node("first", {})])
+    store.add([make_node("first", {})])
     for number, metadata in enumerate(several):
         before = contents(store)
         try:
-            store.add([node(f"new {number}", {}), node(f"p{number}", metadata)])
+            store.add([make_node(f"new {number}", {}), make_node(f"p{number}", metadata)])
         except ArgumentError:
             assert contents(store) == before
         else:
             kept[f"p{number}"] = metadata
     held = contents(store)
     store.close()
-    store = opened(folder)
+    store = open_store(folder)
     assert contents(store) == held
-    for found in store.get_nodes(list(kept)):
-        metadata = {key: value for key, value in found.metadata.items() if key != "gear_triples"}
-        assert is_same(kept[found.node_id], metadata)
+    for stored in store.get_nodes(list(kept)):
+        metadata = {key: value for key, value in stored.metadata.items() if key != "gear_triples"}
+        assert is_same(kept[stored.node_id], metadata)
     for payload, _ in contents(store)["gear_triples"].values():
         metadata = kept.get(payload["passage_id"], {})
-        ours = ("doc_id", "_node_content")  # the store's own values stand there
-        seen = {key: value for key, value in metadata.items() if key not in ours}
+        reserved = ("doc_id", "_node_content")  # the store's own values stand there
+        seen = {key: value for key, value in metadata.items() if key not in reserved}
         assert is_same(seen, {key: payload["metadata"][key] for key in seen})
     store.close()
 
@@ -198,34 +198,34 @@ def metadata_comes_back_or_is_refused(folder: Path, several: list[dict[str, Any]
 # -- the last door -------------------------------------------------------------------------------------------------
 
 
-def collection(folder: Path) -> EdgeClient:
+def make_collection(folder: Path) -> EdgeClient:
     client = EdgeClient(folder)
     client.create_collection("c", models.VectorParams(size=2, distance=models.Distance.DOT))
     client.upsert("c", [models.PointStruct(id=1, vector=[1.0, 0.0], payload={"old": 1})])
     return client
 
 
-def point(number: int, payload: dict[Any, Any]) -> models.PointStruct:
+def make_point(number: int, payload: dict[Any, Any]) -> models.PointStruct:
     return models.PointStruct.model_construct(id=number, vector=[0.0, 1.0], payload=payload)
 
 
 @pytest.mark.parametrize("method", ["upsert", "upload_points"])
 @pytest.mark.parametrize("value", UNSTORABLE.values(), ids=UNSTORABLE.keys())
 def test_the_embedded_engine_takes_nothing_that_it_could_not_read(tmp_path: Path, value: Any, method: str) -> None:
-    client = collection(tmp_path)
+    client = make_collection(tmp_path)
     options = {"batch_size": 1} if method == "upload_points" else {}
     with pytest.raises(ArgumentError, match="payload of point 3 .*what"):
-        getattr(client, method)("c", [point(2, {}), point(3, {"what": value})], **options)
+        getattr(client, method)("c", [make_point(2, {}), make_point(3, {"what": value})], **options)
     client.close()
     records, _ = EdgeClient(tmp_path).scroll("c")
     assert [(record.id, record.payload) for record in records] == [(1, {"old": 1})]
 
 
 def test_a_part_that_payloads_share_is_checked_at_each_level_that_it_stands_at(tmp_path: Path) -> None:
-    client, shared = collection(tmp_path), nested(MAX_LEVELS - 2)
-    client.upsert("c", [point(2, {"a": shared}), point(3, {"b": shared})])
+    client, shared = make_collection(tmp_path), nest(MAX_LEVELS - 2)
+    client.upsert("c", [make_point(2, {"a": shared}), make_point(3, {"b": shared})])
     with pytest.raises(ArgumentError, match="point 3 .*levels deep"):
-        client.upsert("c", [point(2, {"a": shared}), point(3, {"b": [[shared]]})])
+        client.upsert("c", [make_point(2, {"a": shared}), make_point(3, {"b": [[shared]]})])
 
 
 def test_a_part_that_payloads_share_is_checked_once() -> None:
@@ -247,21 +247,21 @@ def test_llama_index_s_own_store_on_the_embedded_engine_is_refused_the_same(tmp_
     store = QdrantVectorStore(collection_name="c", client=client, index_doc_id=False)  # type: ignore[arg-type]
     store.add([passage(str(UUID(int=1)), "x")])
     with pytest.raises(ArgumentError, match="levels deep"):
-        store.add([passage(str(UUID(int=2)), "x", metadata={"deep": nested(MAX_LEVELS)})])
+        store.add([passage(str(UUID(int=2)), "x", metadata={"deep": nest(MAX_LEVELS)})])
     client.close()
     assert EdgeClient(tmp_path).count("c").count == 1
 
 
 def test_a_copy_from_a_server_brings_nothing_that_would_not_open_again(tmp_path: Path) -> None:
     source = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=MockEmbedding(embed_dim=4))
-    source.add([node("p", {})])
-    deep = {"deep": nested(MAX_LEVELS)}
+    source.add([make_node("p", {})])
+    deep = {"deep": nest(MAX_LEVELS)}
     source.client.set_payload("gear_triples", deep, points=models.Filter())
-    target = opened(tmp_path)
+    target = open_store(tmp_path)
     with pytest.raises(ArgumentError, match="levels deep"):
         source.copy_to(target)
     target.close()
-    assert opened(tmp_path).get_nodes() == []
+    assert open_store(tmp_path).get_nodes() == []
 
 
 @pytest.mark.parametrize(
@@ -280,21 +280,21 @@ def test_a_copy_from_a_server_brings_nothing_that_would_not_open_again(tmp_path:
 def test_all_that_is_written_of_a_node_is_checked_before_its_triples_are(
     tmp_path: Path, changed: dict[str, Any]
 ) -> None:
-    with opened(tmp_path) as store:
-        store.add([node("a", {}), node("b", {})])
+    with open_store(tmp_path) as store:
+        store.add([make_node("a", {}), make_node("b", {})])
         for name in ("a", "new"):
             before = contents(store)
             try:
-                store.add([node(name, {"k": 1}).model_copy(update=changed)])
+                store.add([make_node(name, {"k": 1}).model_copy(update=changed)])
             except ArgumentError as error:
                 assert re.search(f"{name}.*lone surrogate", str(error)) and contents(store) == before
             else:  # an older core writes the node's JSON in ASCII, which comes back
-                assert [found.metadata["k"] for found in store.get_nodes([name])] == [1]
+                assert [node.metadata["k"] for node in store.get_nodes([name])] == [1]
         assert store.check(sample_size=0).ok
 
 
 def test_each_value_that_is_converted_is_checked() -> None:
-    """A converted value is gone at once, and the next one may stand where it stood."""
+    """Each converted value is checked, although it is gone at once and the next one may take its address."""
     for _ in range(100):
         with pytest.raises(ArgumentError, match="beyond 64 bits"):
             check_storable("p", {"a": {1}, "b": {2**70}})
@@ -304,16 +304,16 @@ def test_each_value_that_is_converted_is_checked() -> None:
 def test_an_embedding_of_numbers_that_have_no_json_is_refused_by_name(tmp_path: Path, number: Any) -> None:
     for client in (EdgeClient(tmp_path), QdrantClient(":memory:")):
         store = GeARVectorStore(client=client, embed_model=MockEmbedding(embed_dim=4))
-        bad = node("bad", {}).model_copy(update={"embedding": [number] * 4})
+        bad = make_node("bad", {}).model_copy(update={"embedding": [number] * 4})
         with pytest.raises(EmbeddingError, match="embedding of node 'bad'"):
-            store.add([node("good", {}), bad])
+            store.add([make_node("good", {}), bad])
         assert store.get_nodes() == []
         store.close()
 
 
 def test_half_a_character_in_a_question_or_an_id_is_refused(tmp_path: Path) -> None:
-    with opened(tmp_path) as store:
-        store.add([node("a", {})])
+    with open_store(tmp_path) as store:
+        store.add([make_node("a", {})])
         calls: list[Any] = [
             lambda: store.get_nodes([HALF]),
             lambda: store.delete_nodes([HALF]),

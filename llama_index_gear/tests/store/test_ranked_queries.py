@@ -28,19 +28,19 @@ QUERY = EMBED.get_query_embedding("Ada knows Bob")
 ENGINES: list[Callable[[Path], Any]] = [EdgeClient, lambda folder: QdrantClient(":memory:")]
 
 
-def filled(client: Any, seed: int) -> GeARVectorStore:
-    """A store of equal passages, some better and some worse ones, written in some order."""
+def fill_store(client: Any, seed: int) -> GeARVectorStore:
+    """Return a store of equal passages, some better and some worse ones, written in a random order."""
     said = [(f"p{n}", "Ada knows Bob.", [("Ada", "knows", "Bob"), ("Bob", "knows", "Ada")]) for n in range(MANY)]
     said += [(f"good{n}", f"Ada knows Bob, Ada knows Bob {n}.", [("Ada", "knows Bob", f"x{n}")]) for n in range(3)]
     said += [(f"bad{n}", f"Ada sleeps {n}.", [("Ada", "sleeps", f"y{n}")]) for n in range(3)]
     random.Random(seed).shuffle(said)
     store = GeARVectorStore(client=client, embed_model=EMBED, batch_size=20)
     for start in range(0, len(said), 40):
-        store.add([passage(*each, embed_model=EMBED) for each in said[start : start + 40]])
+        store.add([passage(*arguments, embed_model=EMBED) for arguments in said[start : start + 40]])
     return store
 
 
-def loaded(client: Any, seed: int) -> ExternalTripleStore:
+def load_graph(client: Any, seed: int) -> ExternalTripleStore:
     facts = [Triple("Ada", "knows", f"Bob{n:03}") for n in range(MANY)]
     random.Random(seed).shuffle(facts)
     graph = ExternalTripleStore(client=client, embed_model=EMBED, batch_size=40)
@@ -48,8 +48,8 @@ def loaded(client: Any, seed: int) -> ExternalTripleStore:
     return graph
 
 
-def asked_of(store: GeARVectorStore) -> Iterator[Any]:
-    """What a store finds, by each way of searching, cut within the tie."""
+def ask_store(store: GeARVectorStore) -> Iterator[Any]:
+    """Yield a store's results by each way of searching, cut within the tie."""
     for mode, top_k in itertools.product(
         (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.HYBRID), (1, 5, 7)
     ):
@@ -59,33 +59,33 @@ def asked_of(store: GeARVectorStore) -> Iterator[Any]:
     for linked in store.answer(LinkTriples(["Ada knows Bob", "Ada sleeps"], 4, QUERY)):
         yield [triple.id for triple in linked]
     yield [near.id for near in store.answer(NeighborTriples([("bob",)], QUERY, [], 6))[0]]
-    yield [each.node.node_id for each in store.answer(AlignPassages(["Ada knows Bob"], 8))[0]]
-    yield [each.id for each in store.answer(SearchTriples(["Ada knows Bob", "Bob knows Ada"], 9))]
-    yield [each.id for each in store.answer(PassageTriples([f"p{n}" for n in range(MANY)], QUERY, 10))]
+    yield [node.node.node_id for node in store.answer(AlignPassages(["Ada knows Bob"], 8))[0]]
+    yield [triple.id for triple in store.answer(SearchTriples(["Ada knows Bob", "Bob knows Ada"], 9))]
+    yield [triple.id for triple in store.answer(PassageTriples([f"p{n}" for n in range(MANY)], QUERY, 10))]
 
 
-def asked_of_graph(graph: ExternalTripleStore) -> Iterator[Any]:
+def ask_graph(graph: ExternalTripleStore) -> Iterator[Any]:
     for linked in graph.answer(LinkTriples(["Ada knows", "knows"], 4, QUERY, ["Ada", ""])):
         yield [triple.id for triple in linked]
     yield [near.id for near in graph.answer(NeighborTriples([("ada",)], QUERY, [], 6, "whom Ada knows"))[0]]
 
 
 def test_a_cut_within_a_tie_is_the_same_after_every_order_of_writing_in_every_engine(tmp_path: Path) -> None:
-    stores = [filled(engine(tmp_path / f"{seed}"), seed) for seed in (1, 2) for engine in ENGINES]
-    first, *others = [list(asked_of(store)) for store in stores]
-    for other in others:
-        assert other == first
+    stores = [fill_store(engine(tmp_path / f"{seed}"), seed) for seed in (1, 2) for engine in ENGINES]
+    first, *others = [list(ask_store(store)) for store in stores]
+    for ids in others:
+        assert ids == first
 
 
 def test_so_it_is_in_a_graph_of_its_own(tmp_path: Path) -> None:
-    graphs = [loaded(engine(tmp_path / f"{seed}"), seed) for seed in (1, 2) for engine in ENGINES]
-    first, *others = [list(asked_of_graph(graph)) for graph in graphs]
-    for other in others:
-        assert other == first
+    graphs = [load_graph(engine(tmp_path / f"{seed}"), seed) for seed in (1, 2) for engine in ENGINES]
+    first, *others = [list(ask_graph(graph)) for graph in graphs]
+    for ids in others:
+        assert ids == first
 
 
 class Counted:
-    """A store's client, and what it was asked."""
+    """A store's client that counts its requests."""
 
     def __init__(self, store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
         self.limits: list[list[int]] = []
@@ -98,15 +98,15 @@ class Counted:
             self.payloads += sum(bool(point.payload) for answer in answers for point in answer.points)
             return answers
 
-        def retrieved(collection_name: str, ids: Any, *arguments: Any, **options: Any) -> Any:
+        def retrieve_less(collection_name: str, ids: Any, *arguments: Any, **options: Any) -> Any:
             self.retrieved += len(ids)
             return retrieve(collection_name, ids, *arguments, **options)
 
         monkeypatch.setattr(store.client, "query_batch_points", query_batch_points)
-        monkeypatch.setattr(store.client, "retrieve", retrieved)
+        monkeypatch.setattr(store.client, "retrieve", retrieve_less)
 
 
-def sparse(store: GeARVectorStore, question: str, top_k: int) -> list[str]:
+def search_words(store: GeARVectorStore, question: str, top_k: int) -> list[str]:
     asked = VectorStoreQuery(query_str=question, mode=VectorStoreQueryMode.SPARSE, similarity_top_k=top_k)
     return store.query(asked).ids or []
 
@@ -114,12 +114,12 @@ def sparse(store: GeARVectorStore, question: str, top_k: int) -> list[str]:
 def test_only_what_is_cut_in_a_tie_is_asked_again_and_all_such_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = filled(EdgeClient(tmp_path), 1)
+    store = fill_store(EdgeClient(tmp_path), 1)
     counted = Counted(store, monkeypatch)
-    assert sorted(sparse(store, "sleeps", 3)) == ["bad0", "bad1", "bad2"]  # as many as there are
+    assert sorted(search_words(store, "sleeps", 3)) == ["bad0", "bad1", "bad2"]  # as many as there are
     assert counted.limits == [[4]]
     counted.limits.clear()
-    assert len(sparse(store, "Ada knows Bob", 3)) == 3  # the tie begins behind the last place
+    assert len(search_words(store, "Ada knows Bob", 3)) == 3  # the tie begins behind the last place
     assert counted.limits == [[4]]
     counted.limits.clear()
     store.answer(AlignPassages(["Ada knows Bob", "sleeps", "Bob"], 5))
@@ -127,30 +127,30 @@ def test_only_what_is_cut_in_a_tie_is_asked_again_and_all_such_together(
 
 
 def test_of_a_tie_only_what_is_found_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = filled(EdgeClient(tmp_path), 1)
+    store = fill_store(EdgeClient(tmp_path), 1)
     counted = Counted(store, monkeypatch)
-    assert len(sparse(store, "Ada knows Bob", 8)) == 8
+    assert len(search_words(store, "Ada knows Bob", 8)) == 8
     assert counted.payloads == 9 and counted.retrieved <= 8
 
 
 def test_a_tie_beyond_the_limit_is_left_to_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collections, "MAX_TIED", 50)
-    store = filled(EdgeClient(tmp_path), 1)
+    store = fill_store(EdgeClient(tmp_path), 1)
     counted = Counted(store, monkeypatch)
-    assert len(sparse(store, "Ada knows Bob", 5)) == 5
+    assert len(search_words(store, "Ada knows Bob", 5)) == 5
     assert counted.limits == [[6], [50]]
     counted.limits.clear()
-    assert len(sparse(store, "Ada knows Bob", 60)) == 60
+    assert len(search_words(store, "Ada knows Bob", 60)) == 60
     assert counted.limits == [[61]]
 
 
 def test_a_point_that_goes_while_its_tie_is_ended_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = filled(EdgeClient(tmp_path), 1)
+    store = fill_store(EdgeClient(tmp_path), 1)
     retrieve, gone = store.client.retrieve, []
 
-    def retrieved(collection_name: str, ids: Any, *arguments: Any, **options: Any) -> Any:
+    def retrieve_less(collection_name: str, ids: Any, *arguments: Any, **options: Any) -> Any:
         gone.append(str(ids[0]))
         return retrieve(collection_name, ids[1:], *arguments, **options)
 
-    monkeypatch.setattr(store.client, "retrieve", retrieved)
-    assert len(sparse(store, "Ada knows Bob", 8)) == 8 - len(gone) == 7
+    monkeypatch.setattr(store.client, "retrieve", retrieve_less)
+    assert len(search_words(store, "Ada knows Bob", 8)) == 8 - len(gone) == 7

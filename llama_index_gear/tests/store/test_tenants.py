@@ -1,4 +1,4 @@
-"""Filters and tenants: what they forbid reaches no result, no trace, no prompt, no log; nothing is answered without."""
+"""Filters and tenants keep forbidden passages out of results, traces, prompts and logs; no answer without a tenant."""
 
 import asyncio
 import json
@@ -85,8 +85,8 @@ def any_of(*filters: MetadataFilter | MetadataFilters) -> MetadataFilters:
 # -- what is forbidden reaches nothing -----------------------------------------------------------------------------
 
 
-def corpus(seed: int) -> list[BaseNode]:
-    """Passages that share entities, each with a mark of its own in its id, its text, a triple and an entity's name."""
+def draw_corpus(seed: int) -> list[BaseNode]:
+    """Draw passages that share entities; each has a mark of its own in its id, text, a triple and an entity's name."""
     rng = random.Random(seed)
     made = []
     for n in range(24):
@@ -127,40 +127,40 @@ def filters() -> st.SearchStrategy[MetadataFilters]:
         ),
         max_leaves=5,
     )
-    return nested.map(lambda each: each if isinstance(each, MetadataFilters) else all_of(each))
+    return nested.map(lambda drawn: drawn if isinstance(drawn, MetadataFilters) else all_of(drawn))
 
 
 def admits(filters: MetadataFilter | MetadataFilters, metadata: dict[str, Any]) -> bool:
-    """What Qdrant is to do, in Python."""
+    """Return True if Qdrant is to admit this metadata."""
     if isinstance(filters, MetadataFilters):
-        held = [admits(each, metadata) for each in filters.filters]
+        held = [admits(filter_, metadata) for filter_ in filters.filters]
         by_condition = {
             FilterCondition.AND: all(held),
             FilterCondition.OR: any(held),
             FilterCondition.NOT: not any(held),
         }
         return by_condition[filters.condition or FilterCondition.AND]
-    mine: Any = metadata[filters.key]
+    held_value: Any = metadata[filters.key]
     value: Any = filters.value
-    several = mine if isinstance(mine, list) else [mine]
+    several = held_value if isinstance(held_value, list) else [held_value]
     tests: dict[FilterOperator, Callable[[], bool]] = {
-        O.EQ: lambda: mine == value,
-        O.NE: lambda: mine != value,
-        O.GT: lambda: mine > value,
-        O.GTE: lambda: mine >= value,
-        O.LT: lambda: mine < value,
-        O.LTE: lambda: mine <= value,
-        O.IN: lambda: any(each in value for each in several),
-        O.NIN: lambda: not any(each in value for each in several),
-        O.TEXT_MATCH: lambda: value in mine,
-        O.TEXT_MATCH_INSENSITIVE: lambda: value.lower() in mine.lower(),
-        O.IS_EMPTY: lambda: not mine,
+        O.EQ: lambda: held_value == value,
+        O.NE: lambda: held_value != value,
+        O.GT: lambda: held_value > value,
+        O.GTE: lambda: held_value >= value,
+        O.LT: lambda: held_value < value,
+        O.LTE: lambda: held_value <= value,
+        O.IN: lambda: any(element in value for element in several),
+        O.NIN: lambda: not any(element in value for element in several),
+        O.TEXT_MATCH: lambda: value in held_value,
+        O.TEXT_MATCH_INSENSITIVE: lambda: value.lower() in held_value.lower(),
+        O.IS_EMPTY: lambda: not held_value,
     }
     return tests[filters.operator]()
 
 
-def more(prompt: str) -> str:
-    """What a model says that always finds something more to look for, in what it is shown."""
+def ask_for_more(prompt: str) -> str:
+    """Reply as a model that always finds something more to look for in the prompt."""
     shown = re.findall(r"Entity \d|The mark\d\dx", prompt) or ["Hub"]
     if "Put ?name" in prompt:
         return json.dumps({"triples": [["Hub", "knows", "?one"], ["?one", "keeps", "?other"]]})
@@ -174,19 +174,19 @@ def fail(prompt: str) -> str:
     raise ConnectionError(f"refused: {prompt}")
 
 
-def text_of(nodes: Sequence[BaseNode] | Sequence[NodeWithScore]) -> str:
-    return "\n".join(each.node_id + each.get_content(MetadataMode.ALL) for each in nodes)
+def join_texts(nodes: Sequence[BaseNode] | Sequence[NodeWithScore]) -> str:
+    return "\n".join(node.node_id + node.get_content(MetadataMode.ALL) for node in nodes)
 
 
-async def text_of_events(events: AsyncIterator[Any]) -> str:
-    return "\n".join([text_of(event) if isinstance(event, list) else str(event) async for event in events])
+async def join_event_texts(events: AsyncIterator[Any]) -> str:
+    return "\n".join([join_texts(event) if isinstance(event, list) else str(event) async for event in events])
 
 
-def said_by_every_way(
+def collect_every_way(
     store: GeARVectorStore, everything: Sequence[BaseNode], graph: ExternalTripleStore, **bound: Any
 ) -> dict[str, str]:
-    """All that leaves the store: results, traces, events, prompts, answers; of foreign bases, what they let through."""
-    llm, pagerank = ScriptedLLM(otherwise=more), LocalPageRank()
+    """Return all that leaves the store: results, traces, events, prompts, answers; foreign bases: what is admitted."""
+    llm, pagerank = ScriptedLLM(otherwise=ask_for_more), LocalPageRank()
     foreign = RankBM25Retriever([*everything], similarity_top_k=24)
     many = {"similarity_top_k": 24, **bound}
     retrievers = {
@@ -212,38 +212,36 @@ def said_by_every_way(
         "engine, external graph": GeARQueryEngine.from_vector_store(store, llm, graph=graph, **bound),
         "engine, clues": T2RAGQueryEngine.from_vector_store(store, llm, max_rounds=1, **bound),
     }
-    said = {way: text_of(retriever.retrieve(QUESTION)) for way, retriever in retrievers.items()}
+    said = {way: join_texts(retriever.retrieve(QUESTION)) for way, retriever in retrievers.items()}
     base = [NodeWithScore(node=node, score=1.0) for node in everything]
     added = DiverseTripleBeamSearch(store, llm=llm, top_n=24, **bound)
-    said["postprocessor"] = text_of(added.postprocess_nodes(base, query_bundle=QueryBundle(QUESTION)))
+    said["postprocessor"] = join_texts(added.postprocess_nodes(base, query_bundle=QueryBundle(QUESTION)))
     for way, agent in agents.items():
         nodes, trace = agent.retrieve_with_trace(QUESTION)
-        said[way], said[f"{way}: trace"] = text_of(nodes), trace.model_dump_json()
-        said[f"{way}: events"] = asyncio.run(text_of_events(agent.astream_events(QUESTION)))
+        said[way], said[f"{way}: trace"] = join_texts(nodes), trace.model_dump_json()
+        said[f"{way}: events"] = asyncio.run(join_event_texts(agent.astream_events(QUESTION)))
     for way, engine in engines.items():
         response = engine.query(QUESTION)
-        said[way], said[f"{way}: answer"] = text_of(response.source_nodes), f"{response}\n{response.metadata}"
-        said[f"{way}: events"] = asyncio.run(text_of_events(engine.astream_events(QUESTION)))
+        said[way], said[f"{way}: answer"] = join_texts(response.source_nodes), f"{response}\n{response.metadata}"
+        said[f"{way}: events"] = asyncio.run(join_event_texts(engine.astream_events(QUESTION)))
     said["prompts"] = "\n".join(llm.history)
     return said
 
 
-def failures_of_every_way(
-    store: GeARVectorStore, graph: ExternalTripleStore, filters: MetadataFilters | None = None
-) -> None:
-    """A model that fails after its first reply, with the prompt in its error: at DEBUG it is logged."""
+def fail_every_way(store: GeARVectorStore, graph: ExternalTripleStore, filters: MetadataFilters | None = None) -> None:
+    """Ask by every way with a model that fails after its first reply; the error holds the prompt and is logged."""
     for kind, where in ((GeARRetriever, ()), (T2RAGRetriever, ()), (ExternalGeARRetriever, (graph,))):
-        kind(store, *where, llm=ScriptedLLM([more], otherwise=fail), filters=filters).retrieve(QUESTION)
+        kind(store, *where, llm=ScriptedLLM([ask_for_more], otherwise=fail), filters=filters).retrieve(QUESTION)
     GeARTripleExtractor(ScriptedLLM(otherwise=fail), max_retries=0)(store.get_nodes(filters=filters))
 
 
-def marks(*texts: str) -> set[str]:
+def find_marks(*texts: str) -> set[str]:
     return {mark for text in texts for mark in re.findall(r"mark\d\dx", text)}
 
 
 @contextmanager
-def filled(seed: int, **options: Any) -> Iterator[tuple[GeARVectorStore, list[BaseNode]]]:
-    nodes = corpus(seed)
+def fill_store(seed: int, **options: Any) -> Iterator[tuple[GeARVectorStore, list[BaseNode]]]:
+    nodes = draw_corpus(seed)
     with tempfile.TemporaryDirectory() as folder:
         store = GeARVectorStore.from_path(Path(folder) / "store", embed_model=EMBED, **options)
         store.add(nodes)
@@ -253,7 +251,7 @@ def filled(seed: int, **options: Any) -> Iterator[tuple[GeARVectorStore, list[Ba
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExternalTripleStore]:
-    """Of the entities that all passages share; it has no marks of its own."""
+    """A graph of the entities that all passages share; it has no marks of its own."""
     graph = ExternalTripleStore.from_path(tmp_path_factory.mktemp("graph"), embed_model=EMBED)
     graph.load(Triple(one, "knows", f"Entity {n}") for n in range(8) for one in ("Hub", f"Entity {(n + 3) % 8}"))
     yield graph
@@ -269,14 +267,14 @@ DRAWN = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, Hea
 def test_without_filters_every_way_leads_to_marks(
     graph: ExternalTripleStore, caplog: pytest.LogCaptureFixture, seed: int
 ) -> None:
-    """So that each can fail where there are filters."""
+    """Without filters every way shows all marks, so that each could fail where there are filters."""
     caplog.clear()
-    with filled(seed) as (store, nodes), caplog.at_level(logging.DEBUG):
-        said = said_by_every_way(store, nodes, graph)
-        failures_of_every_way(store, graph)
-    assert {way for way, text in said.items() if not marks(text)} == set()
-    assert len(marks(*said.values())) == len(nodes)
-    loggers = {record.name for record in caplog.records if marks(record.getMessage())}
+    with fill_store(seed) as (store, nodes), caplog.at_level(logging.DEBUG):
+        said = collect_every_way(store, nodes, graph)
+        fail_every_way(store, graph)
+    assert {way for way, text in said.items() if not find_marks(text)} == set()
+    assert len(find_marks(*said.values())) == len(nodes)
+    loggers = {record.name for record in caplog.records if find_marks(record.getMessage())}
     assert {"llama_index_gear.retrievers.base", "llama_index_gear.extraction.extractor"} <= loggers
 
 
@@ -286,12 +284,12 @@ def test_no_forbidden_passage_triple_or_name_leaves_the_store(
     graph: ExternalTripleStore, caplog: pytest.LogCaptureFixture, seed: int, only: MetadataFilters
 ) -> None:
     caplog.clear()
-    with filled(seed) as (store, nodes), caplog.at_level(logging.DEBUG):
-        allowed = {mark for node in nodes if admits(only, node.metadata) for mark in marks(node.node_id)}
-        said = said_by_every_way(store, nodes, graph, filters=only)
-        failures_of_every_way(store, graph, only)
-    assert {way: marks(text) - allowed for way, text in said.items() if marks(text) - allowed} == {}
-    assert marks(*said.values()) == marks(caplog.text) == allowed
+    with fill_store(seed) as (store, nodes), caplog.at_level(logging.DEBUG):
+        allowed = {mark for node in nodes if admits(only, node.metadata) for mark in find_marks(node.node_id)}
+        said = collect_every_way(store, nodes, graph, filters=only)
+        fail_every_way(store, graph, only)
+    assert {way: find_marks(text) - allowed for way, text in said.items() if find_marks(text) - allowed} == {}
+    assert find_marks(*said.values()) == find_marks(caplog.text) == allowed
 
 
 @pytest.mark.parametrize("bound", [True, False])
@@ -300,15 +298,15 @@ def test_no_forbidden_passage_triple_or_name_leaves_the_store(
 def test_no_other_tenant_s_passage_triple_or_name_leaves_the_store(
     graph: ExternalTripleStore, caplog: pytest.LogCaptureFixture, bound: bool, seed: int
 ) -> None:
-    with filled(seed, tenant_field="kind") as (store, nodes):
+    with fill_store(seed, tenant_field="kind") as (store, nodes):
         for tenant in "abc":
-            own = {mark for node in nodes if node.metadata["kind"] == tenant for mark in marks(node.node_id)}
+            own = {mark for node in nodes if node.metadata["kind"] == tenant for mark in find_marks(node.node_id)}
             asked, filters = (store.for_tenant(tenant), None) if bound else (store, all_of(is_("kind", tenant)))
             caplog.clear()
             with caplog.at_level(logging.DEBUG):
-                said = said_by_every_way(asked, nodes, graph, filters=filters)
-                failures_of_every_way(asked, graph, filters)
-            assert marks(*said.values()) == marks(caplog.text) == own
+                said = collect_every_way(asked, nodes, graph, filters=filters)
+                fail_every_way(asked, graph, filters)
+            assert find_marks(*said.values()) == find_marks(caplog.text) == own
 
 
 # -- tenants -------------------------------------------------------------------------------------------------------
@@ -334,20 +332,20 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
 FACT = ("Ada", "wrote to", "Bob")
 
 
-def letter(node_id: str, who: str | None = None, document: str = "d-1") -> BaseNode:
+def make_letter(node_id: str, who: str | None = None, document: str = "d-1") -> BaseNode:
     metadata = {} if who is None else {"who": who}
     return passage(node_id, "Ada wrote to Bob.", [FACT], document=document, embed_model=EMBED, metadata=metadata)
 
 
-def shared(make: Make) -> GeARVectorStore:
-    """Two tenants that say the same, of a document of the same name."""
+def make_shared(make: Make) -> GeARVectorStore:
+    """Return a store of two tenants with the same texts, in a document of the same name."""
     store = make()
-    store.for_tenant("one").add([letter("1-a"), letter("1-b", document="d-2")])
-    store.for_tenant("other").add([letter("2-a"), letter("2-b", "other")])
+    store.for_tenant("one").add([make_letter("1-a"), make_letter("1-b", document="d-2")])
+    store.for_tenant("other").add([make_letter("2-a"), make_letter("2-b", "other")])
     return store
 
 
-def ids(nodes: Sequence[BaseNode] | None) -> list[str]:
+def list_ids(nodes: Sequence[BaseNode] | None) -> list[str]:
     return sorted(node.node_id for node in nodes or [])
 
 
@@ -366,7 +364,7 @@ REQUESTS: list[Request[Any]] = [
 
 
 def test_nothing_is_answered_without_a_tenant(make: Make) -> None:
-    store = shared(make)
+    store = make_shared(make)
     before = contents(store)
     unnamed = [
         None,
@@ -400,52 +398,54 @@ def test_nothing_is_answered_without_a_tenant(make: Make) -> None:
 
 
 def test_a_tenant_sees_its_own(make: Make) -> None:
-    store = shared(make)
+    store = make_shared(make)
     one = store.for_tenant("one")
-    for asked, filters in ((one, None), (store, all_of(is_("who", "one"))), (store, all_of(all_of(is_("who", "one"))))):
-        assert ids(asked.get_nodes(filters=filters)) == ["1-a", "1-b"]
-        assert ids(asked.get_nodes(["1-a", "2-a"], filters)) == ["1-a"]
+    for bound, filters in ((one, None), (store, all_of(is_("who", "one"))), (store, all_of(all_of(is_("who", "one"))))):
+        assert list_ids(bound.get_nodes(filters=filters)) == ["1-a", "1-b"]
+        assert list_ids(bound.get_nodes(["1-a", "2-a"], filters)) == ["1-a"]
         for mode in (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.HYBRID):
             query = VectorStoreQuery(query_str="Ada", similarity_top_k=5, mode=mode, filters=filters)
-            assert ids(asked.query(query).nodes) == ["1-a", "1-b"]
+            assert list_ids(bound.query(query).nodes) == ["1-a", "1-b"]
             assert query.filters is filters
         for request in REQUESTS[2:4]:
-            assert asked.answer(request, filters)
-        assert set(asked.answer(FetchTriples([Triple(*FACT).id(each) for each in ("1-a", "2-a")]), filters)) == {
-            Triple(*FACT).id("1-a")
-        }
-        assert len(asked.answer(REQUESTS[0], filters)[0]) == 2
-        mine, its = (Triple(*FACT).id(each) for each in ("1-a", "2-a"))
-        similar = asked.answer(ChainSimilarities([([mine], [mine, its]), ([its], [mine, its])]), filters)
+            assert bound.answer(request, filters)
+        assert set(
+            bound.answer(FetchTriples([Triple(*FACT).id(passage_id) for passage_id in ("1-a", "2-a")]), filters)
+        ) == {Triple(*FACT).id("1-a")}
+        assert len(bound.answer(REQUESTS[0], filters)[0]) == 2
+        triple_id, other_id = (Triple(*FACT).id(passage_id) for passage_id in ("1-a", "2-a"))
+        similar = bound.answer(
+            ChainSimilarities([([triple_id], [triple_id, other_id]), ([other_id], [triple_id, other_id])]), filters
+        )
         assert similar == [[pytest.approx(1.0), 0.0], [0.0, 0.0]]
     assert one.get_nodes(filters=all_of(is_("who", "other"))) == []
-    assert ids(one.get_nodes(["1-a", "1-b", "2-a"], all_of(is_("doc_id", "d-2")))) == ["1-b"]
+    assert list_ids(one.get_nodes(["1-a", "1-b", "2-a"], all_of(is_("doc_id", "d-2")))) == ["1-b"]
     assert one.get_nodes(["1-a"])[0].get_content(MetadataMode.EMBED) == "Ada wrote to Bob."  # nothing shown to models
     assert one.for_tenant("other").get_nodes(["1-a"]) == []
 
 
 def test_a_tenant_changes_its_own(make: Make) -> None:
-    store = shared(make)
+    store = make_shared(make)
     one, other = store.for_tenant("one"), store.for_tenant("other")
     before = contents(store)
     with pytest.raises(TenantError, match="'2-a'"):
-        one.add([letter("new"), letter("2-a")])
+        one.add([make_letter("new"), make_letter("2-a")])
     with pytest.raises(TenantError, match="'2-a'"):
-        store.add([letter("new", "one"), letter("2-a", "one")])
+        store.add([make_letter("new", "one"), make_letter("2-a", "one")])
     with pytest.raises(TenantError, match="'x'"):
-        one.add([letter("new"), letter("x", "other")])
+        one.add([make_letter("new"), make_letter("x", "other")])
     with pytest.raises(TenantError, match="'x'"):
-        store.add([letter("new", "one"), letter("x")])
+        store.add([make_letter("new", "one"), make_letter("x")])
     one.delete_nodes(["2-a"])
     one.delete_nodes(filters=all_of(is_("who", "other")))
     assert contents(store) == before
     one.delete("d-1")
-    assert (ids(one.get_nodes()), ids(other.get_nodes())) == (["1-b"], ["2-a", "2-b"])
+    assert (list_ids(one.get_nodes()), list_ids(other.get_nodes())) == (["1-b"], ["2-a", "2-b"])
     assert len(contents(store)[store.triple_collection_name]) == 3
     store.delete_nodes(["1-b", "2-b"], all_of(is_("who", "other")))
-    assert (ids(one.get_nodes()), ids(other.get_nodes())) == (["1-b"], ["2-a"])
+    assert (list_ids(one.get_nodes()), list_ids(other.get_nodes())) == (["1-b"], ["2-a"])
     other.clear()
-    assert (ids(one.get_nodes()), ids(other.get_nodes())) == (["1-b"], [])
+    assert (list_ids(one.get_nodes()), list_ids(other.get_nodes())) == (["1-b"], [])
     assert len(contents(store)[store.triple_collection_name]) == 1
     assert store.check().ok
     store.clear()
@@ -454,19 +454,19 @@ def test_a_tenant_changes_its_own(make: Make) -> None:
 
 def test_an_id_of_another_tenant_s_in_a_later_batch_keeps_the_first_from_being_written(make: Make) -> None:
     store = make(batch_size=1)
-    store.add([letter("2-a", "other")])
+    store.add([make_letter("2-a", "other")])
     before = contents(store)
-    for asked, nodes in (
-        (store.for_tenant("one"), [letter("new"), letter("2-a")]),
-        (store, [letter("new", "one"), letter("2-a", "one")]),
+    for bound, nodes in (
+        (store.for_tenant("one"), [make_letter("new"), make_letter("2-a")]),
+        (store, [make_letter("new", "one"), make_letter("2-a", "one")]),
     ):
         with pytest.raises(TenantError, match="'2-a'"):
-            asked.add(nodes)
+            bound.add(nodes)
         assert contents(store) == before
 
 
 def test_a_tenant_who_deletes_no_ids_deletes_nothing(make: Make) -> None:
-    store = shared(make)
+    store = make_shared(make)
     before = contents(store)
     for filters in (None, all_of(is_("doc_id", "d-1"))):
         store.for_tenant("one").delete_nodes([], filters)
@@ -475,7 +475,7 @@ def test_a_tenant_who_deletes_no_ids_deletes_nothing(make: Make) -> None:
 
 
 def test_what_is_about_all_tenants_is_not_for_one(make: Make) -> None:
-    store, target = shared(make), make()
+    store, target = make_shared(make), make()
     one = store.for_tenant("one")
     for call in (one.check, one.repair, lambda: store.copy_to(target.for_tenant("one"))):
         with pytest.raises(TenantError, match="all tenants"):
@@ -487,22 +487,22 @@ def test_what_is_about_all_tenants_is_not_for_one(make: Make) -> None:
 
 
 def test_a_tenant_has_an_index_of_its_own(make: Make) -> None:
-    if not isinstance((store := shared(make)).client, QdrantClient):  # Qdrant in memory has no indexes
+    if not isinstance((store := make_shared(make)).client, QdrantClient):  # Qdrant in memory has no indexes
         for name, field in ((store.collection_name, "who"), (store.triple_collection_name, "metadata.who")):
             assert field in store.client.get_collection(name).payload_schema
 
 
 def test_an_index_is_told_that_it_is_a_tenant_s(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server then keeps what is one tenant's together."""
+    """The tenant's index is marked as one, so that a server keeps a tenant's points together."""
     store, told = make(), {}
     index = store.client.create_payload_index
 
-    def noting(collection_name: str, field_name: str, field_schema: Any, **options: Any) -> Any:
+    def note_and_index(collection_name: str, field_name: str, field_schema: Any, **options: Any) -> Any:
         told[collection_name, field_name] = field_schema
         return index(collection_name, field_name, field_schema, **options)
 
-    monkeypatch.setattr(store.client, "create_payload_index", noting)
-    store.add([letter("1-a", "one")])
+    monkeypatch.setattr(store.client, "create_payload_index", note_and_index)
+    store.add([make_letter("1-a", "one")])
     for where in ((store.collection_name, "who"), (store.triple_collection_name, "metadata.who")):
         assert told.pop(where) == models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
     assert told and set(told.values()) == {models.PayloadSchemaType.KEYWORD}
@@ -521,13 +521,13 @@ def test_a_field_is_a_name_that_a_payload_has_for_nothing_else(make: Make, wrong
 
 
 def test_a_copy_takes_no_other_tenant_s_place(make: Make) -> None:
-    source, target = shared(make), make()
-    target.add([letter("1-b", "third")])
+    source, target = make_shared(make), make()
+    target.add([make_letter("1-b", "third")])
     before = contents(target)
     with pytest.raises(TenantError, match="'1-b'"):
         source.copy_to(target)
     assert contents(target)[target.collection_name].keys() == before[target.collection_name].keys()
-    assert ids(target.for_tenant("third").get_nodes()) == ["1-b"]
+    assert list_ids(target.for_tenant("third").get_nodes()) == ["1-b"]
     assert source.copy_to(target, filters=all_of(is_("who", "other"))) == 2
     with pytest.raises(ArgumentError, match="tenant_field"):
         source.copy_to(make(tenant_field=None))
@@ -536,43 +536,44 @@ def test_a_copy_takes_no_other_tenant_s_place(make: Make) -> None:
 def test_a_store_whose_payloads_another_program_changed_can_be_repaired() -> None:
     client = QdrantClient(":memory:")
     store = GeARVectorStore(client=client, embed_model=EMBED, tenant_field="who")
-    store.add([letter("first", "one"), letter("second", "other")])
+    store.add([make_letter("first", "one"), make_letter("second", "other")])
     client.set_payload(store.collection_name, payload={"who": "other"}, points=[point_id_of("first")])
-    assert ids(store.for_tenant("other").get_nodes()) == ["first", "second"]
+    assert list_ids(store.for_tenant("other").get_nodes()) == ["first", "second"]
     report = store.check()
     assert report.outdated == ("first",) and not report.incomplete and "triples or metadata (first)" in str(report)
     assert store.repair().ok
-    assert ids(store.for_tenant("other").get_nodes()) == ["second"]
-    assert ids(store.for_tenant("one").get_nodes()) == ["first"]
+    assert list_ids(store.for_tenant("other").get_nodes()) == ["second"]
+    assert list_ids(store.for_tenant("one").get_nodes()) == ["first"]
     client.set_payload(store.collection_name, payload={"more": 1}, points=[point_id_of("first")])
     assert store.check().outdated == ("first",) and store.repair().ok
 
 
 def test_passages_that_no_tenant_has_are_reported() -> None:
     client = QdrantClient(":memory:")
-    GeARVectorStore(client=client, embed_model=EMBED).add([letter("first", "one"), letter("second")])
+    GeARVectorStore(client=client, embed_model=EMBED).add([make_letter("first", "one"), make_letter("second")])
     store = GeARVectorStore(client=client, embed_model=EMBED, tenant_field="who")
     report = store.check()
     assert report.without_tenant == ("second",) and not report.ok
     assert "1 passages that no tenant has (second)" in str(report)
     assert store.repair().without_tenant == ("second",)
-    store.add([letter("third", "one")])
+    store.add([make_letter("third", "one")])
     assert GeARVectorStore(client=client, embed_model=EMBED).check().ok
     with pytest.raises(TenantError, match="no tenant has the passage 'second'"):
-        store.for_tenant("one").add([letter("second")])
-    store.add([letter("second", "one")])  # as the report says
-    assert store.check().ok and ids(store.for_tenant("one").get_nodes()) == ["first", "second", "third"]
+        store.for_tenant("one").add([make_letter("second")])
+    store.add([make_letter("second", "one")])  # as the report says
+    assert store.check().ok and list_ids(store.for_tenant("one").get_nodes()) == ["first", "second", "third"]
 
 
 async def test_two_tenants_who_write_one_id_at_a_time_do_not_share_it(make: Make) -> None:
-    """Neither is there when the other looks; the second to write is refused."""
+    """Neither tenant's passage exists when the other looks; the second to write is refused."""
     store = make()
-    store.add([letter("first", "one")])
+    store.add([make_letter("first", "one")])
     written = await asyncio.gather(
-        *(store.for_tenant(who).async_add([letter("same")]) for who in ("one", "other")), return_exceptions=True
+        *(store.for_tenant(tenant).async_add([make_letter("same")]) for tenant in ("one", "other")),
+        return_exceptions=True,
     )
-    assert sorted(type(each).__name__ for each in written) == ["TenantError", "list"]
-    assert sum("same" in ids(store.for_tenant(who).get_nodes()) for who in ("one", "other")) == 1
+    assert sorted(type(outcome).__name__ for outcome in written) == ["TenantError", "list"]
+    assert sum("same" in list_ids(store.for_tenant(tenant).get_nodes()) for tenant in ("one", "other")) == 1
     assert store.check().ok
 
 
@@ -584,17 +585,17 @@ def test_a_tenant_is_a_text_and_needs_a_field(make: Make) -> None:
 
 
 def test_pipelines_and_indexes_work_for_a_tenant(make: Make) -> None:
-    """The same documents, updated and deleted by one of two tenants."""
+    """One of two tenants updates and deletes documents that both have."""
     store = make()
-    stores = {who: store.for_tenant(who) for who in ("one", "other")}
+    stores = {tenant: store.for_tenant(tenant) for tenant in ("one", "other")}
     pipelines = {
-        who: IngestionPipeline(
+        tenant: IngestionPipeline(
             transformations=[SentenceSplitter(), MentionTripleExtractor(), EMBED],  # so nodes have ids of their own
-            vector_store=stores[who],
+            vector_store=stores[tenant],
             docstore=SimpleDocumentStore(),
             docstore_strategy=DocstoreStrategy.UPSERTS_AND_DELETE,
         )
-        for who in stores
+        for tenant in stores
     }
     old, kept = Document(text="Ada met Bob.", id_="d-1"), Document(text="Bob met Eve.", id_="d-2")
     for pipeline in pipelines.values():
@@ -612,15 +613,15 @@ def test_pipelines_and_indexes_work_for_a_tenant(make: Make) -> None:
 
 
 async def test_async_calls_are_bound_too(make: Make) -> None:
-    store = shared(make)
+    store = make_shared(make)
     one = store.for_tenant("one")
     query = VectorStoreQuery(query_str="Ada", similarity_top_k=5)
-    assert ids((await one.aquery(query)).nodes) == ids(await one.aget_nodes()) == ["1-a", "1-b"]
+    assert list_ids((await one.aquery(query)).nodes) == list_ids(await one.aget_nodes()) == ["1-a", "1-b"]
     for call in (store.aquery(query), store.aget_nodes(), store.adelete("d-1"), store.adelete_nodes(["1-a"])):
         with pytest.raises(TenantError):
             await call
     with pytest.raises(TenantError):
-        await one.async_add([letter("2-a")])
+        await one.async_add([make_letter("2-a")])
     with pytest.raises(TenantError):
         await store.aanswer(REQUESTS[0])
     for refused in (one.acheck(), one.arepair()):

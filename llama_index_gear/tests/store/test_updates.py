@@ -1,4 +1,4 @@
-"""Documents that change, through all of LlamaIndex's ways: what was theirs goes, what is others' stays as it is."""
+"""Changing documents in every way of LlamaIndex: their own passages are replaced, those of others stay."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from llama_index_gear.triple import Triple
 
 
 class CountedEmbedding(WordEmbedding):
-    """Remembers which texts it embedded."""
+    """An embedding model that remembers the texts that it embedded."""
 
     _texts: list[str] = PrivateAttr(default_factory=list)
 
@@ -41,13 +41,13 @@ class CountedEmbedding(WordEmbedding):
         self._texts.append(text)
         return super()._get_text_embedding(text)
 
-    def taken(self) -> list[str]:
+    def take_texts(self) -> list[str]:
         texts, self._texts[:] = list(self._texts), []
         return texts
 
 
-def facts(prompt: str) -> str:
-    """A fact that all passages share, and one of the passage's own."""
+def state_facts(prompt: str) -> str:
+    """State a fact that all passages share, and one of the passage's own."""
     words = prompt.rsplit("\n#####\n", 2)[1].partition("\n\n")[2].split()
     return json.dumps({"entities": [], "triples": [["Ada", "knows", "Bob"], [words[0], "is told of", words[-1]]]})
 
@@ -58,7 +58,7 @@ SPLITTER = SentenceSplitter(
 )
 
 
-def document(name: str, *sentences: str) -> Document:
+def make_document(name: str, *sentences: str) -> Document:
     text = " ".join(
         f"{sentence} and nothing else is to be said of that in this long sentence." for sentence in sentences
     )
@@ -78,14 +78,14 @@ def store(tmp_path: Path, embed_model: CountedEmbedding) -> Iterator[GeARVectorS
     made.close()
 
 
-def of(name: str, held: Contents) -> Any:
-    """The points of a document."""
+def select_document(name: str, held: Contents) -> Any:
+    """Return the points of a document."""
     return {
         key: {i: point for i, point in points.items() if point[0]["doc_id"] == name} for key, points in held.items()
     }
 
 
-def first_words(nodes: Sequence[BaseNode]) -> list[str]:
+def list_first_words(nodes: Sequence[BaseNode]) -> list[str]:
     return sorted(node.get_content().split()[0] for node in nodes)
 
 
@@ -93,7 +93,7 @@ def first_words(nodes: Sequence[BaseNode]) -> list[str]:
 def test_a_pipeline_pays_for_what_changed_alone(
     store: GeARVectorStore, embed_model: CountedEmbedding, strategy: DocstoreStrategy
 ) -> None:
-    llm = ScriptedLLM(otherwise=facts)
+    llm = ScriptedLLM(otherwise=state_facts)
     pipeline = IngestionPipeline(
         transformations=[SPLITTER, GeARTripleExtractor(llm), embed_model],
         vector_store=store,
@@ -101,59 +101,65 @@ def test_a_pipeline_pays_for_what_changed_alone(
         docstore_strategy=strategy,
         disable_cache=True,
     )
-    one, two, three = document("1", "Alpha", "Beta"), document("2", "Gamma"), document("3", "Delta")
+    one, two, three = make_document("1", "Alpha", "Beta"), make_document("2", "Gamma"), make_document("3", "Delta")
     pipeline.run(documents=[one, two, three])
-    assert (len(llm.history), first_words(store.get_nodes())) == (4, ["Alpha", "Beta", "Delta", "Gamma"])
+    assert (len(llm.history), list_first_words(store.get_nodes())) == (4, ["Alpha", "Beta", "Delta", "Gamma"])
     before = contents(store)
-    embed_model.taken()
+    embed_model.take_texts()
 
     pipeline.run(documents=[one, two, three])
-    assert (len(llm.history), embed_model.taken()) == (4, [])
+    assert (len(llm.history), embed_model.take_texts()) == (4, [])
     assert contents(store) == before
 
-    two = document("2", "Epsilon", "Zeta")
+    two = make_document("2", "Epsilon", "Zeta")
     pipeline.run(documents=[one, two, three])
     assert len(llm.history) == 6
-    assert sorted(text.split()[0] for text in embed_model.taken()) == ["Ada", "Epsilon", "Epsilon", "Zeta", "Zeta"]
-    assert first_words(store.get_nodes()) == ["Alpha", "Beta", "Delta", "Epsilon", "Zeta"]
+    assert sorted(text.split()[0] for text in embed_model.take_texts()) == ["Ada", "Epsilon", "Epsilon", "Zeta", "Zeta"]
+    assert list_first_words(store.get_nodes()) == ["Alpha", "Beta", "Delta", "Epsilon", "Zeta"]
     after = contents(store)
-    assert of("1", after) == of("1", before) and of("3", after) == of("3", before)
-    assert {len(points) for points in of("2", after).values()} == {2, 4}
+    assert select_document("1", after) == select_document("1", before) and select_document(
+        "3", after
+    ) == select_document("3", before)
+    assert {len(points) for points in select_document("2", after).values()} == {2, 4}
     assert all(len(read_triples(node)) == 2 for node in store.get_nodes())
 
     pipeline.run(documents=[one, two])
     deleted = strategy == DocstoreStrategy.UPSERTS_AND_DELETE
-    assert first_words(store.get_nodes()) == ["Alpha", "Beta", *([] if deleted else ["Delta"]), "Epsilon", "Zeta"]
-    assert (len(llm.history), embed_model.taken()) == (6, [])
-    assert of("1", contents(store)) == of("1", before)
+    assert list_first_words(store.get_nodes()) == ["Alpha", "Beta", *([] if deleted else ["Delta"]), "Epsilon", "Zeta"]
+    assert (len(llm.history), embed_model.take_texts()) == (6, [])
+    assert select_document("1", contents(store)) == select_document("1", before)
 
 
 def test_an_index_inserts_refreshes_and_deletes(store: GeARVectorStore, embed_model: CountedEmbedding) -> None:
     index = VectorStoreIndex.from_documents(
-        [document("1", "Alpha", "Beta"), document("2", "Gamma")],
+        [make_document("1", "Alpha", "Beta"), make_document("2", "Gamma")],
         storage_context=StorageContext.from_defaults(vector_store=store),
         transformations=[SPLITTER, MentionTripleExtractor()],
         embed_model=embed_model,
     )
     before = contents(store)
-    index.insert(document("3", "Delta"))
-    assert first_words(store.get_nodes()) == ["Alpha", "Beta", "Delta", "Gamma"]
-    embed_model.taken()
-    unchanged, changed, new = document("1", "Alpha", "Beta"), document("2", "Epsilon"), document("4", "Zeta")
+    index.insert(make_document("3", "Delta"))
+    assert list_first_words(store.get_nodes()) == ["Alpha", "Beta", "Delta", "Gamma"]
+    embed_model.take_texts()
+    unchanged, changed, new = (
+        make_document("1", "Alpha", "Beta"),
+        make_document("2", "Epsilon"),
+        make_document("4", "Zeta"),
+    )
     assert index.refresh_ref_docs([unchanged, changed, new]) == [False, True, True]
-    assert first_words(store.get_nodes()) == ["Alpha", "Beta", "Delta", "Epsilon", "Zeta"]
-    assert not any("Alpha" in text or "Delta" in text for text in embed_model.taken())
+    assert list_first_words(store.get_nodes()) == ["Alpha", "Beta", "Delta", "Epsilon", "Zeta"]
+    assert not any("Alpha" in text or "Delta" in text for text in embed_model.take_texts())
     index.delete_ref_doc("4")
     index.delete_ref_doc("2", delete_from_docstore=True)
-    assert first_words(store.get_nodes()) == ["Alpha", "Beta", "Delta"]
-    assert of("1", contents(store)) == of("1", before)
+    assert list_first_words(store.get_nodes()) == ["Alpha", "Beta", "Delta"]
+    assert select_document("1", contents(store)) == select_document("1", before)
 
 
 def test_a_run_that_is_repeated_replaces_its_passages(tmp_path: Path) -> None:
-    """Nobody wrote down what the run before had ingested: as after a kill."""
+    """A repeated run replaces the passages, although no document store noted the first run, as after a kill."""
     store = GeARVectorStore.from_path(tmp_path, embed_model=WordEmbedding())
     splitter = SPLITTER.model_copy(update={"id_func": passage_id})
-    documents = [document("one", "Ada met Bob,", "Cid met Dan,"), document("two", "Eve met Fay,")]
+    documents = [make_document("one", "Ada met Bob,", "Cid met Dan,"), make_document("two", "Eve met Fay,")]
     seen = []
     for _ in range(2):
         pipeline = IngestionPipeline(
@@ -169,15 +175,15 @@ def test_a_run_that_is_repeated_replaces_its_passages(tmp_path: Path) -> None:
     store.close()
 
 
-def passing(flow: Any, answer: Any, until: Callable[[Any], bool]) -> Sequence[Any]:
-    """Drive a flow until it is about to make a request: the requests that it makes then."""
+def drive_until(flow: Any, answer: Any, until: Callable[[Any], bool]) -> Sequence[Any]:
+    """Drive a flow until it is about to make such a request, and return the batch of requests with it."""
     batch: Sequence[Any] = next(flow)
     while not until(batch[0]):
         batch = flow.send([answer(request) for request in batch])
     return batch
 
 
-def is_of_passages(method: str) -> Callable[[Any], bool]:
+def make_test_of_method(method: str) -> Callable[[Any], bool]:
     return lambda asked: (
         isinstance(asked, QdrantCall) and ((asked.method, asked.arguments["collection_name"]) == (method, "gear"))
     )
@@ -198,7 +204,7 @@ def test_writers_through_two_stores_of_one_client_take_turns() -> None:
     ]
     one.add([passage("q", "old", [("A", "is", "old")], embed_model=embed_model, document="d", metadata={"who": "a"})])
     flow, answer = one._writes.add_flow(new[:1]), one._connection.answer
-    batch = passing(flow, answer, is_of_passages("upsert"))
+    batch = drive_until(flow, answer, make_test_of_method("upsert"))
     with ThreadPoolExecutor(1) as pool:
         other = pool.submit(two.add, new[1:])
         while len(one._locks._claims) < 2:
@@ -211,7 +217,7 @@ def test_writers_through_two_stores_of_one_client_take_turns() -> None:
 
 @pytest.mark.parametrize("reembed", [False, True])
 def test_a_repair_leaves_what_is_written_beside_it(reembed: bool) -> None:
-    """What it read of a passage is older than what another call has made of that before its turn comes."""
+    """A repair does not write back what it read of a passage before another call changed it."""
     embed_model = WordEmbedding()
     store = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=embed_model)
     names = ("deleted", "edited", "left")
@@ -219,7 +225,7 @@ def test_a_repair_leaves_what_is_written_beside_it(reembed: bool) -> None:
     lost = [Triple("A", "is", name).id(name) for name in names]
     store.client.delete(store.triple_collection_name, points_selector=lost)
     flow, answer = store._checks.repair_flow(reembed), store._connection.answer
-    batch = passing(flow, answer, lambda asked: isinstance(asked, AcquirePassages))
+    batch = drive_until(flow, answer, lambda asked: isinstance(asked, AcquirePassages))
     store.delete_nodes(["deleted"])
     store.add([passage("edited", "new", [("A", "is", "new")], embed_model=embed_model)])
     finish(flow, answer, batch)
@@ -235,7 +241,7 @@ def test_a_delete_does_not_wait_until_all_is_added() -> None:
     ]
     store.add([old])
     flow, answer = store._writes.add_flow(new), store._connection.answer
-    batch = passing(flow, answer, is_of_passages("upsert"))
+    batch = drive_until(flow, answer, make_test_of_method("upsert"))
     with ThreadPoolExecutor(1) as pool:
         delete = pool.submit(store.delete, "d0")
         while len(store._locks._claims) < 2:
@@ -254,7 +260,7 @@ def test_what_is_added_beside_a_clear_is_there_whole_or_not_at_all() -> None:
     old, new = (passage(n, n, [("A", "is", n)], embed_model=embed_model, document="d") for n in ("old", "new"))
     store.add([old])
     flow, answer = store._deletes.clear_flow(), store._connection.answer
-    batch = passing(flow, answer, is_of_passages("delete_collection"))
+    batch = drive_until(flow, answer, make_test_of_method("delete_collection"))
     with ThreadPoolExecutor(1) as pool:
         adding = pool.submit(store.add, [new])
         while len(store._locks._claims) < 2:
@@ -268,14 +274,14 @@ def test_a_delete_spares_triples_that_a_call_that_died_gave_another_document() -
     embed_model = WordEmbedding()
     store = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=embed_model)
 
-    def written(document: str) -> BaseNode:
+    def make_passage(document: str) -> BaseNode:
         return passage(
             "p", "x", [("A", "is", "B")], embed_model=embed_model, document=document, metadata={"kind": document}
         )
 
-    store.add([written("old")])
-    flow = store._writes.add_flow([written("new")])
-    passing(flow, store._connection.answer, is_of_passages("upsert"))
+    store.add([make_passage("old")])
+    flow = store._writes.add_flow([make_passage("new")])
+    drive_until(flow, store._connection.answer, make_test_of_method("upsert"))
     flow.close()
     store.delete("new")
     store.delete_nodes(filters=MetadataFilters(filters=[MetadataFilter(key="kind", value="new")]))
@@ -289,14 +295,14 @@ def test_a_delete_by_filters_decides_when_its_turn_has_come() -> None:
     embed_model = WordEmbedding()
     store = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=embed_model)
 
-    def written(kind: str) -> BaseNode:
+    def make_passage(kind: str) -> BaseNode:
         return passage("p", kind, [("A", "is", "B")], embed_model=embed_model, document="d", metadata={"kind": kind})
 
-    store.add([written("old")])
+    store.add([make_passage("old")])
     old = MetadataFilters(filters=[MetadataFilter(key="kind", value="old")])
     flow, answer = store._deletes.delete_nodes_flow(None, old), store._connection.answer
-    batch = passing(flow, answer, lambda asked: isinstance(asked, AcquirePassages))
-    store.add([written("new")])
+    batch = drive_until(flow, answer, lambda asked: isinstance(asked, AcquirePassages))
+    store.add([make_passage("new")])
     finish(flow, answer, batch)
     assert [node.get_content() for node in store.get_nodes()] == ["new"] and store.check().ok
 
@@ -311,7 +317,9 @@ def test_a_copy_beside_a_writer_holds_whole_passages(change: str) -> None:
     def answer(sent: Any) -> Any:
         return (target if sent.to_target else source)._connection.answer(sent.request)
 
-    batch = passing(flow, answer, lambda sent: isinstance(sent.request, QdrantCall) and sent.request.method == "scroll")
+    batch = drive_until(
+        flow, answer, lambda sent: isinstance(sent.request, QdrantCall) and sent.request.method == "scroll"
+    )
     batch = flow.send([answer(sent) for sent in batch])  # the page is known
     if change == "edit":
         source.add([passage("p", "new", [("A", "was", "C")], embed_model=embed_model, document="d")])
@@ -334,7 +342,7 @@ def test_a_writer_waits_while_a_copy_reads_its_passage() -> None:
     def answer(sent: Any) -> Any:
         return (target if sent.to_target else source)._connection.answer(sent.request)
 
-    batch = passing(flow, answer, lambda sent: isinstance(sent.request, AcquirePassages))
+    batch = drive_until(flow, answer, lambda sent: isinstance(sent.request, AcquirePassages))
     batch = flow.send([answer(sent) for sent in batch])
     batch = flow.send([answer(sent) for sent in batch])  # the passage is read, its triples are not
     new = [passage(n, "new", [("A", "was", n)], embed_model=embed_model, document=n) for n in ("p", "q", "r")]
@@ -353,7 +361,7 @@ def test_a_writer_waits_while_a_copy_reads_its_passage() -> None:
 
 
 class SlowWrites:
-    """A client, as of a server, whose first write of passages takes until it may end."""
+    """A client, as of a server, whose first write of passages ends when it is allowed to."""
 
     def __init__(self, client: QdrantClient) -> None:
         self.client = client

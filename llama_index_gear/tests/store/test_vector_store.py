@@ -106,7 +106,7 @@ class TestInMemory(StoreContract):
 
 
 class OverGrpc(QdrantClient):
-    """Qdrant in memory, which is handed what a server would be: gRPC messages, serialised."""
+    """Qdrant in memory, given what a server would be given: serialized gRPC messages."""
 
     def __init__(self) -> None:
         super().__init__(":memory:")
@@ -119,28 +119,28 @@ class OverGrpc(QdrantClient):
 
     def upsert(self, *arguments: Any, **options: Any) -> Any:
         sent = [RestToGrpc.convert_point_struct(point).SerializeToString() for point in options["points"]]
-        options["points"] = [GrpcToRest.convert_point_struct(grpc.PointStruct.FromString(each)) for each in sent]
+        options["points"] = [GrpcToRest.convert_point_struct(grpc.PointStruct.FromString(point)) for point in sent]
         return super().upsert(*arguments, **options)
 
     def delete(self, *arguments: Any, **options: Any) -> Any:
         which = options["points_selector"]
         if isinstance(which, models.Filter):
-            options["points_selector"] = _sent(which)
+            options["points_selector"] = _send_filter(which)
         elif isinstance(which, models.PointIdsList):
             sent = RestToGrpc.convert_points_selector(which).SerializeToString()
             options["points_selector"] = GrpcToRest.convert_points_selector(grpc.PointsSelector.FromString(sent))
         return super().delete(*arguments, **options)
 
     def query_batch_points(self, *arguments: Any, **options: Any) -> Any:
-        sent = [RestToGrpc.convert_query_request(each, "").SerializeToString() for each in options["requests"]]
-        options["requests"] = [GrpcToRest.convert_query_points(grpc.QueryPoints.FromString(each)) for each in sent]
+        sent = [RestToGrpc.convert_query_request(request, "").SerializeToString() for request in options["requests"]]
+        options["requests"] = [GrpcToRest.convert_query_points(grpc.QueryPoints.FromString(query)) for query in sent]
         return super().query_batch_points(*arguments, **options)
 
     def scroll(self, *arguments: Any, **options: Any) -> Any:
-        return super().scroll(*arguments, **{**options, "scroll_filter": _sent(options.get("scroll_filter"))})
+        return super().scroll(*arguments, **{**options, "scroll_filter": _send_filter(options.get("scroll_filter"))})
 
     def count(self, *arguments: Any, **options: Any) -> Any:
-        return super().count(*arguments, **{**options, "count_filter": _sent(options.get("count_filter"))})
+        return super().count(*arguments, **{**options, "count_filter": _send_filter(options.get("count_filter"))})
 
 
 _SETTINGS = {
@@ -152,14 +152,14 @@ _SETTINGS = {
 }
 
 
-def _sent(match_: models.Filter | None) -> models.Filter | None:
+def _send_filter(match_: models.Filter | None) -> models.Filter | None:
     if match_ is None:
         return None
     return GrpcToRest.convert_filter(grpc.Filter.FromString(RestToGrpc.convert_filter(match_).SerializeToString()))
 
 
 class TestOverGrpc(StoreContract):
-    """What is sent is built unvalidated, and a gRPC client takes exact types only."""
+    """The contract over gRPC: requests are built without validation, and a gRPC client takes exact types only."""
 
     many_passages = many_triples = 100  # a page's end is no matter of the wire
 
@@ -201,7 +201,7 @@ class TestOnAServer(StoreContract):
 
 @pytest.mark.skipif(SERVER is None, reason="start a Qdrant server and set QDRANT_URL=http://localhost:6333")
 class TestOnAServerAwaited(StoreContract):
-    """The async methods, through an async client; the sync client beside it is for what the tests look at."""
+    """The async methods, through an async client; the tests themselves look through the sync client beside it."""
 
     def pytest_generate_tests(self, metafunc: Any) -> None:
         if "mode" in metafunc.fixturenames:
@@ -223,11 +223,11 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeS
     yield from edge_maker(tmp_path) if request.param == "edge" else memory_maker()
 
 
-def ids_of(found: Sequence[NodeWithScore]) -> list[str]:
-    return [each.node.node_id for each in found]
+def list_ids(found: Sequence[NodeWithScore]) -> list[str]:
+    return [node.node.node_id for node in found]
 
 
-def dense(text: str, **options: Any) -> VectorStoreQuery:
+def make_query(text: str, **options: Any) -> VectorStoreQuery:
     return VectorStoreQuery(query_str=text, **{"similarity_top_k": 5, **options})
 
 
@@ -235,7 +235,7 @@ def dense(text: str, **options: Any) -> VectorStoreQuery:
 
 
 class Listening(OverGrpc):
-    """Qdrant in memory, which takes a server's options and forgets them; what it was told is kept."""
+    """Qdrant in memory that takes a server's options, which it ignores, and keeps a record of them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -250,7 +250,7 @@ class Listening(OverGrpc):
         return super().update_collection(*arguments, **options)
 
     def query_batch_points(self, *arguments: Any, **options: Any) -> Any:
-        self.told += [("query", {"using": each.using, "params": each.params}) for each in options["requests"]]
+        self.told += [("query", {"using": request.using, "params": request.params}) for request in options["requests"]]
         return super().query_batch_points(*arguments, **options)
 
 
@@ -287,14 +287,14 @@ def test_a_server_is_told_how_to_make_and_search_collections(quantization: str) 
         assert {key: options[key] for key in chosen} == chosen
         (vector,) = options["vectors_config"].values()
         assert (vector.on_disk, vector.datatype, vector.size) == (True, models.Datatype.FLOAT16, 256)
-    assert ids_of(NaiveGERetriever(store).retrieve("Ada")) == ["p"]
+    assert list_ids(NaiveGERetriever(store).retrieve("Ada")) == ["p"]
     queries = [options for name, options in client.told if name == "query"]
-    assert {str(each["using"]) for each in queries} == {"text-dense", "text-sparse-new"}
-    assert all((each["params"] is RESCORED) == (each["using"] == "text-dense") for each in queries)
+    assert {str(search["using"]) for search in queries} == {"text-dense", "text-sparse-new"}
+    assert all((search["params"] is RESCORED) == (search["using"] == "text-dense") for search in queries)
 
 
 def test_what_is_read_without_a_vector_is_no_search() -> None:
-    """How dense vectors are searched says nothing about triples that are read by their entities."""
+    """Search parameters of dense vectors are not sent with a read of triples by their entities."""
     client = Listening()
     store = GeARVectorStore(client=client, embed_model=EMBED, search_params=RESCORED)
     store.add([passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], embed_model=EMBED)])
@@ -303,7 +303,7 @@ def test_what_is_read_without_a_vector_is_no_search() -> None:
 
 
 class Awaited(QdrantClient):
-    """Qdrant in memory, which remembers whether a write was to be over when it answered."""
+    """Qdrant in memory that records which writes had to be over when it answered."""
 
     def __init__(self) -> None:
         super().__init__(":memory:")
@@ -319,7 +319,7 @@ class Awaited(QdrantClient):
 
 
 def test_what_was_written_can_be_found_at_once() -> None:
-    """A server is asked to answer when a write is over, not when it has noted that one is to come."""
+    """A server is asked to answer when a write is over, not when it is queued."""
     client, copy = Awaited(), Awaited()
     store = GeARVectorStore(client=client, embed_model=EMBED)
     store.add([passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], document="d", embed_model=EMBED)])
@@ -327,7 +327,7 @@ def test_what_was_written_can_be_found_at_once() -> None:
     store.copy_to(GeARVectorStore(client=copy, embed_model=EMBED))
     store.delete_nodes(["p"])
     store.delete("d")
-    written = {(what, name, True) for what in ("upsert", "delete") for name in ("gear", "gear_triples")}
+    written = {(call, name, True) for call in ("upsert", "delete") for name in ("gear", "gear_triples")}
     assert set(client.waits) == written
     assert set(copy.waits) == written - {("delete", "gear", True)}
 
@@ -341,13 +341,13 @@ def test_the_embedded_engine_refuses_what_it_cannot_do(tmp_path: Path) -> None:
         tmp_path / "store", embed_model=EMBED, search_params=models.SearchParams(exact=True)
     )
     store.add(nodes)
-    assert ids_of(NaiveGERetriever(store).retrieve("Ada")) == ["p"]
+    assert list_ids(NaiveGERetriever(store).retrieve("Ada")) == ["p"]
     store.close()
 
 
 async def test_indexes_are_built_once_after_a_bulk_load(tmp_path: Path) -> None:
-    def thresholds(client: Listening, kind: str) -> list[int]:
-        return [told["optimizers_config"].indexing_threshold for name, told in client.told if name == kind]
+    def list_thresholds(client: Listening, kind: str) -> list[int]:
+        return [kwargs["optimizers_config"].indexing_threshold for name, kwargs in client.told if name == kind]
 
     node = passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], embed_model=EMBED)
     chosen = {"optimizers_config": models.OptimizersConfigDiff(indexing_threshold=7, max_segment_size=9)}
@@ -357,12 +357,12 @@ async def test_indexes_are_built_once_after_a_bulk_load(tmp_path: Path) -> None:
         with pytest.raises(KeyError), store.bulk_load():
             store.add([node])
             raise KeyError
-        assert (thresholds(client, "create"), thresholds(client, "update")) == ([0, 0], [expected, expected])
+        assert (list_thresholds(client, "create"), list_thresholds(client, "update")) == ([0, 0], [expected, expected])
         async with store.abulk_load():
             await store.async_add([node])
-        assert thresholds(client, "update")[2:] == [0, 0, expected, expected]
+        assert list_thresholds(client, "update")[2:] == [0, 0, expected, expected]
         if options:
-            assert all(told["optimizers_config"].max_segment_size == 9 for _, told in client.told)
+            assert all(kwargs["optimizers_config"].max_segment_size == 9 for _, kwargs in client.told)
     with (embedded := GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED)).bulk_load():
         embedded.add([node])
     assert len(embedded.get_nodes()) == 1
@@ -372,12 +372,12 @@ async def test_indexes_are_built_once_after_a_bulk_load(tmp_path: Path) -> None:
 # -- from one engine to another ------------------------------------------------------------------------------------
 
 
-def servers() -> list[Any]:
+def list_servers() -> list[Any]:
     gated = pytest.mark.skipif(SERVER is None, reason="start a Qdrant server and set QDRANT_URL=http://localhost:6333")
     return [pytest.param(":memory:", id="memory"), pytest.param(SERVER, id="server", marks=gated)]
 
 
-@pytest.mark.parametrize("location", servers())
+@pytest.mark.parametrize("location", list_servers())
 @pytest.mark.parametrize("back", [False, True])
 def test_an_embedded_store_moves_to_a_server_and_back(tmp_path: Path, location: str, back: bool) -> None:
     name = f"gear_test_{uuid.uuid4().hex}"
@@ -416,7 +416,7 @@ def test_a_passage_of_more_triples_than_a_page_is_copied_whole(
 
 
 def test_passages_that_have_no_collection_of_triples_are_copied(make_store: MakeStore) -> None:
-    """As LlamaIndex's own Qdrant store makes them."""
+    """The copy takes passages that LlamaIndex's own Qdrant store wrote."""
     source, target = make_store(), make_store()
     source.add([passage("p", "Ada met Bob."), passage("q", "Bob met Cid.")])
     source.client.delete_collection(source.triple_collection_name)
@@ -457,7 +457,7 @@ def test_a_node_of_another_dimension_is_refused_before_anything_is_written(make_
         store.add([passage("p", "x"), odd])
     assert contents(store) == {}
     assert store.get_nodes() == []  # the failed call left no wrong idea of what exists
-    assert store.query(dense("x")).ids == []
+    assert store.query(make_query("x")).ids == []
     store.add([passage("p", "x", [("A", "is", "B")])])
     before = contents(store)
     with pytest.raises(EmbeddingError, match="use the embedding model it was filled with"):
@@ -504,7 +504,7 @@ def test_a_store_opened_with_another_embedding_model_says_so(tmp_path: Path) -> 
     other = GeARVectorStore.from_path(tmp_path, embed_model=small)
     query = small.get_query_embedding("A")
     for attempt in (
-        lambda: other.query(dense("A")),
+        lambda: other.query(make_query("A")),
         lambda: other.answer(LinkTriples(["A"], 1, query)),
         lambda: other.add([passage("q", "x", embed_model=small)]),
     ):
@@ -564,7 +564,7 @@ def test_any_text_comes_back_unchanged(make_store: MakeStore, text: str) -> None
         fetched = store.answer(FetchTriples([candidate.id for candidate in near])).values()
         assert (fact, "id " + text) in [(triple.triple, triple.passage_id) for triple in fetched]
     for mode in (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.HYBRID):
-        store.query(dense(text, mode=mode))
+        store.query(make_query(text, mode=mode))
     store.delete("doc " + text)
     assert [n.node_id for n in store.get_nodes()] == ["other"]
     assert store.answer(PassageTriples(["id " + text], query, None)) == []
@@ -625,7 +625,7 @@ def test_a_passage_of_a_megabyte(make_store: MakeStore) -> None:
     store.add([passage("big", text, [("needle", "is in", "haystack")]), passage("small", "hay")])
     (node,) = store.get_nodes(["big"])
     assert node.get_content() == text
-    assert store.query(dense("needle", mode=VectorStoreQueryMode.SPARSE)).ids == ["big"]
+    assert store.query(make_query("needle", mode=VectorStoreQueryMode.SPARSE)).ids == ["big"]
 
 
 def test_settings_out_of_range_are_refused_at_construction(tmp_path: Path) -> None:
@@ -646,7 +646,7 @@ def test_a_bad_batch_size_is_a_good_one_s_border(make_store: MakeStore) -> None:
 
 
 def test_triples_that_are_gone_do_no_harm(make_store: MakeStore) -> None:
-    """Another caller may delete between two hops."""
+    """A search survives that another caller deletes triples between two hops."""
     store = make_store()
     store.add([passage("p", "x", [("A", "is", "B"), ("B", "is", "C")])])
     known, gone = Triple("A", "is", "B").id("p"), str(uuid.uuid4())
@@ -680,7 +680,7 @@ PROCESSES.set_forkserver_preload(["llama_index_gear.testing.fakes"])
 
 
 def look_and_add(path: Path, report: Connection) -> None:
-    """What another process does."""
+    """Read the store and add to it, in another process."""
     store = GeARVectorStore.from_path(path, embed_model=EMBED)
     try:
         found = sorted(node.node_id for node in store.get_nodes())
@@ -693,7 +693,7 @@ def look_and_add(path: Path, report: Connection) -> None:
 
 
 def test_a_second_process_is_told_and_works_once_the_first_has_closed(tmp_path: Path) -> None:
-    def other() -> Any:
+    def run_other() -> Any:
         receive, send = PROCESSES.Pipe(duplex=False)
         process = PROCESSES.Process(target=look_and_add, args=(tmp_path, send))
         process.start()
@@ -706,7 +706,7 @@ def test_a_second_process_is_told_and_works_once_the_first_has_closed(tmp_path: 
 
     store = GeARVectorStore.from_path(tmp_path, embed_model=EMBED)
     store.add([passage("mine", "x", [("A", "is", "B")])])
-    said = other()
+    said = run_other()
     assert isinstance(said, StoreLockedError)
     assert str(tmp_path) in str(said) and "close it there" in str(said) and "GeARVectorStore(url=" in str(said)
     second = GeARVectorStore.from_path(tmp_path, embed_model=EMBED)
@@ -714,7 +714,7 @@ def test_a_second_process_is_told_and_works_once_the_first_has_closed(tmp_path: 
         second.get_nodes()
     assert [node.node_id for node in store.get_nodes()] == ["mine"]  # and the owner suffers nothing
     store.close()
-    assert other() == ["mine"]
+    assert run_other() == ["mine"]
     assert {node.node_id for node in store.get_nodes()} == {"mine", "other"}  # opened again by the call
     store.close()
 
@@ -762,7 +762,7 @@ def test_a_collection_of_another_program_is_not_touched(tmp_path: Path) -> None:
 
 
 class Dying:
-    """A client whose n-th writing call never happens, like all calls after it."""
+    """A client whose nth write never happens, nor any call after it."""
 
     def __init__(self, client: Any, after: int) -> None:
         self.client, self.left = client, after
@@ -785,11 +785,11 @@ OLD = [passage(f"p{n}", f"old {n}", [(f"E{n}", "was", "Old"), ("Hub", "has", f"E
 NEW = [passage(f"p{n}", f"new {n}", [(f"E{n}", "is", "New"), ("Hub", "has", f"E{n}")], document="d") for n in range(3)]
 
 
-def stated(nodes: list[BaseNode]) -> set[str]:
+def list_stated(nodes: list[BaseNode]) -> set[str]:
     return {triple.id(node.node_id) for node in nodes for triple in read_triples(node)}
 
 
-def by_kind(value: str) -> MetadataFilters:
+def filter_by_kind(value: str) -> MetadataFilters:
     return MetadataFilters(filters=[MetadataFilter(key="kind", value=value)])
 
 
@@ -797,7 +797,7 @@ WRITES: dict[str, Callable[[GeARVectorStore], Any]] = {
     "add": lambda store: store.add([passage("q", "fresh", [("Q", "is", "Fresh")]), *NEW]),
     "delete": lambda store: store.delete("d"),
     "delete ids": lambda store: store.delete_nodes(["p0", "p1"]),
-    "delete filters": lambda store: store.delete_nodes(filters=by_kind("a")),
+    "delete filters": lambda store: store.delete_nodes(filters=filter_by_kind("a")),
     "clear": lambda store: store.clear(),
 }
 
@@ -807,26 +807,26 @@ WRITES: dict[str, Callable[[GeARVectorStore], Any]] = {
 def test_a_call_that_died_at_any_write_is_mended_by_repeating_it(
     write: Callable[[GeARVectorStore], Any], filled: bool
 ) -> None:
-    def prepared() -> GeARVectorStore:
+    def prepare() -> GeARVectorStore:
         store = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=EMBED, batch_size=2)
         if filled:
             tail = [passage(f"k{n}", "x", [("K", "is", f"K{n}")], metadata={"kind": "a"}) for n in range(2)]
             store.add([*OLD, *tail])
         return store
 
-    undisturbed = prepared()
+    undisturbed = prepare()
     write(undisturbed)
     expected = contents(undisturbed)
     after = 0
     while True:
-        store = prepared()
+        store = prepare()
         disturbed = GeARVectorStore(client=Dying(store.client, after), embed_model=EMBED, batch_size=2)  # type: ignore[arg-type]
         try:
             write(disturbed)
         except ConnectionError:
             held = contents(store)
             fresh = GeARVectorStore(client=store.client, embed_model=EMBED, batch_size=2)
-            assert stated(fresh.get_nodes()) <= set(held.get(store.triple_collection_name, {})), after
+            assert list_stated(fresh.get_nodes()) <= set(held.get(store.triple_collection_name, {})), after
             write(fresh)
             assert contents(fresh) == expected, after
             after += 1
@@ -839,39 +839,44 @@ def test_a_call_that_died_at_any_write_is_mended_by_repeating_it(
 
 
 class Backwards(WordEmbedding):
-    """Another model of the same dimension: it reads every word backwards."""
+    """Another embedding model of the same dimension, which reads every word backwards."""
 
     def _get_text_embedding(self, text: str) -> list[float]:
         return super()._get_text_embedding(text[::-1])
 
 
-def fact_of(name: str) -> Triple:
+def make_fact(name: str) -> Triple:
     return Triple(f"Entity {name}", "is told", "of it")
 
 
-def told(names: Sequence[str], embed_model: WordEmbedding) -> list[BaseNode]:
+def make_passages(names: Sequence[str], embed_model: WordEmbedding) -> list[BaseNode]:
     bare = {name: passage(name, f"Entity {name} is told of.", embed_model=embed_model) for name in names}
-    return [attach_triples(node, [fact_of(name)]) for name, node in bare.items()]
+    return [attach_triples(node, [make_fact(name)]) for name, node in bare.items()]
 
 
 def test_passages_that_mostly_another_model_embedded(make_store: MakeStore) -> None:
-    """Found though the first one is the store's own; a single one may have been embedded with other words."""
+    """A check finds them even if the first is the store's own; one alone may have been embedded with other words."""
     first, *rest = sorted((f"p{n}" for n in range(12)), key=point_id_of)
     for others, is_wrong in ((rest, True), ([first], False)):
         store = make_store()
-        store.add([*told([each for each in (first, *rest) if each not in others], EMBED), *told(others, Backwards())])
+        store.add(
+            [
+                *make_passages([name for name in (first, *rest) if name not in others], EMBED),
+                *make_passages(others, Backwards()),
+            ]
+        )
         report = store.check()
         assert (report.wrong_embedder, report.triple_agreement) == (is_wrong, 1.0), report
         assert report.passage_agreement is not None and (report.passage_agreement > 0.999) != is_wrong
 
 
 def test_triples_of_which_another_model_embedded_one(make_store: MakeStore) -> None:
-    """The words that they were embedded with are known: one is one too many."""
+    """A check reports a single triple, since the words that triples are embedded with are known."""
     store = make_store()
-    first, *rest = sorted((f"p{n}" for n in range(12)), key=lambda name: fact_of(name).id(name))
-    store.add(told(rest, EMBED))
+    first, *rest = sorted((f"p{n}" for n in range(12)), key=lambda name: make_fact(name).id(name))
+    store.add(make_passages(rest, EMBED))
     assert store.check().ok
-    GeARVectorStore(client=store.client, embed_model=Backwards()).add(told([first], EMBED))
+    GeARVectorStore(client=store.client, embed_model=Backwards()).add(make_passages([first], EMBED))
     report = store.check()
     assert report.wrong_embedder and report.triple_agreement is not None and report.triple_agreement < 0.5, report
     assert report.passage_agreement == 1.0
@@ -880,8 +885,8 @@ def test_triples_of_which_another_model_embedded_one(make_store: MakeStore) -> N
 def test_all_is_embedded_again_batch_by_batch(make_store: MakeStore) -> None:
     names = [f"p{n}" for n in range(5)]
     store, expected = make_store(), make_store(embed_model=Backwards())
-    store.add(told(names, EMBED))
-    expected.add(told(names, Backwards()))
+    store.add(make_passages(names, EMBED))
+    expected.add(make_passages(names, Backwards()))
     assert GeARVectorStore(client=store.client, embed_model=Backwards(), batch_size=2).repair(reembed=True).ok
     assert contents(store) == contents(expected)
 
@@ -890,8 +895,8 @@ def test_more_damaged_passages_than_are_read_at_once_are_mended(make_store: Make
     small = WordEmbedding(8)
     store = make_store(embed_model=small)
     names = [f"p{n}" for n in range(260)]
-    store.add(told(names, small))
-    store.client.delete(store.triple_collection_name, points_selector=[fact_of(name).id(name) for name in names])
+    store.add(make_passages(names, small))
+    store.client.delete(store.triple_collection_name, points_selector=[make_fact(name).id(name) for name in names])
     assert len(store.check(sample_size=0).incomplete) == 260
     report = store.repair()
     assert report.ok and report.triples == 260
@@ -922,8 +927,8 @@ def test_eight_threads_that_add_and_readers_beside_them_lose_nothing(make_store:
         rounds = 0
         while not done.is_set() or not rounds:
             (near,) = store.answer(NeighborTriples([("hub",)], vector, [], 500))
-            assert len({found.id for found in near}) == len(near) >= 1
-            assert store.query(dense("text", similarity_top_k=3)).ids
+            assert len({triple.id for triple in near}) == len(near) >= 1
+            assert store.query(make_query("text", similarity_top_k=3)).ids
             assert store.answer(LinkTriples(["Hub"], 3, vector))[0]
             assert len(store.get_nodes(["first"])) == 1
             rounds += 1
@@ -957,11 +962,11 @@ def test_eight_threads_that_make_the_same_new_store(make_store: MakeStore) -> No
 
 
 async def test_two_async_writers_and_readers_beside_them(make_store: MakeStore) -> None:
-    """They replace and delete the same documents: no exception, no passage in two pieces, and the last word holds."""
+    """Writers replace and delete the same documents: no exception, no passage in two pieces, the last write holds."""
     small = WordEmbedding(16)
     store = make_store(embed_model=small, batch_size=2)
 
-    def version(number: int, names: Sequence[int]) -> list[BaseNode]:
+    def make_version(number: int, names: Sequence[int]) -> list[BaseNode]:
         return [
             passage(
                 f"p{n}",
@@ -976,7 +981,7 @@ async def test_two_async_writers_and_readers_beside_them(make_store: MakeStore) 
 
     async def write(first: int) -> None:
         for number in range(first, first + 8, 2):
-            await store.async_add(version(number, range(9)))
+            await store.async_add(make_version(number, range(9)))
             await store.adelete(f"d{number % 3}")
 
     done = asyncio.Event()
@@ -987,16 +992,16 @@ async def test_two_async_writers_and_readers_beside_them(make_store: MakeStore) 
             found = await NaiveGERetriever(store, similarity_top_k=9).aretrieve(
                 "Which version has Entity 3 in the Hub?"
             )
-            for each in found:
-                stated = {triple.object for triple in read_triples(each.node)}
-                assert stated == {"Hub", f"V{each.node.metadata['version']}"}
-                assert f"V{each.node.metadata['version']}." in each.node.get_content()
+            for node in found:
+                stated = {triple.object for triple in read_triples(node.node)}
+                assert stated == {"Hub", f"V{node.node.metadata['version']}"}
+                assert f"V{node.node.metadata['version']}." in node.node.get_content()
             rounds += 1
         return rounds
 
     readers = [asyncio.create_task(read()) for _ in range(2)]
     await asyncio.gather(write(0), write(1))
-    await asyncio.gather(*(store.async_add(version(8 + first, range(first, 9, 2))) for first in (0, 1)))
+    await asyncio.gather(*(store.async_add(make_version(8 + first, range(first, 9, 2))) for first in (0, 1)))
     done.set()
     assert all(await asyncio.gather(*readers))
     assert (await store.acheck()).ok
@@ -1008,7 +1013,7 @@ async def test_two_async_writers_and_readers_beside_them(make_store: MakeStore) 
 async def test_concurrent_queries_equal_sequential_ones(make_store: MakeStore) -> None:
     store = make_store()
     await store.async_add([passage(f"n{n}", f"word{n} word{n + 1} word{n + 2}") for n in range(30)])
-    queries = [dense(f"word{n} word{n + 1}", mode=VectorStoreQueryMode.HYBRID) for n in range(20)]
+    queries = [make_query(f"word{n} word{n + 1}", mode=VectorStoreQueryMode.HYBRID) for n in range(20)]
     together = await asyncio.gather(*(store.aquery(query) for query in queries))
     alone = [store.query(query) for query in queries]
     assert [(r.ids, r.similarities) for r in together] == [(r.ids, r.similarities) for r in alone]
@@ -1016,7 +1021,7 @@ async def test_concurrent_queries_equal_sequential_ones(make_store: MakeStore) -
 
 
 class Noted:
-    """A client that notes in which threads it is called."""
+    """A client that notes the threads in which it is called."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
@@ -1037,7 +1042,7 @@ async def test_async_methods_leave_the_event_loop_free() -> None:
     store = GeARVectorStore(client=client, embed_model=EMBED)  # type: ignore[arg-type]
     calls: dict[str, Callable[[], Any]] = {
         "async_add": lambda: store.async_add([passage("p", "x", [("A", "is", "B")], document="d")]),
-        "aquery": lambda: store.aquery(dense("x")),
+        "aquery": lambda: store.aquery(make_query("x")),
         "aget_nodes": lambda: store.aget_nodes(),
         "aanswer": lambda: store.aanswer(PassageTriples(["p"], EMBED.get_query_embedding("A"), None)),
         "adelete_nodes": lambda: store.adelete_nodes(["p"]),
@@ -1052,7 +1057,7 @@ async def test_async_methods_leave_the_event_loop_free() -> None:
 async def test_sync_methods_work_inside_a_running_loop(make_store: MakeStore) -> None:
     store = make_store()
     store.add([passage("p", "x", [("A", "is", "B")])])
-    assert store.query(dense("x")).ids == ["p"]
+    assert store.query(make_query("x")).ids == ["p"]
 
 
 def test_a_store_with_only_an_async_client_says_which_methods_to_use() -> None:
@@ -1063,7 +1068,7 @@ def test_a_store_with_only_an_async_client_says_which_methods_to_use() -> None:
 
     async def use() -> list[str]:
         await store.async_add([passage("p", "x", [("A", "is", "B")])])
-        found = await store.aquery(dense("x"))
+        found = await store.aquery(make_query("x"))
         await store.adelete_nodes(["p"])
         assert await store.aget_nodes() == []
         await client.close()
@@ -1086,10 +1091,10 @@ def test_the_stemmer_speaks_the_language_that_was_chosen(make_store: MakeStore) 
     sparse = VectorStoreQueryMode.SPARSE
     german = make_store(language="german")
     german.add([passage("p", "Die Häuser"), passage("q", "Das Boot")])
-    assert german.query(dense("Haus", mode=sparse)).ids == ["p"]
+    assert german.query(make_query("Haus", mode=sparse)).ids == ["p"]
     english = make_store()
     english.add([passage("p", "Die Häuser"), passage("q", "Das Boot")])
-    assert english.query(dense("Haus", mode=sparse)).ids == []
+    assert english.query(make_query("Haus", mode=sparse)).ids == []
 
 
 def test_every_error_is_a_gear_error() -> None:
@@ -1098,7 +1103,7 @@ def test_every_error_is_a_gear_error() -> None:
 
 
 def test_random_writes_leave_exactly_what_the_last_ones_say(make_store: MakeStore) -> None:
-    """A model of the store, a dict, kept beside it."""
+    """The store equals a dict that takes the same writes."""
     rng = random.Random(7)
     small = WordEmbedding(16)
     store = make_store(embed_model=small, batch_size=3)
@@ -1146,7 +1151,7 @@ def test_a_document_that_was_never_split_is_deleted_by_its_id(make_store: MakeSt
     store.delete("a")
     assert [node.node_id for node in store.get_nodes()] == ["b"]
     assert {payload["passage_id"] for payload, _ in contents(store)[store.triple_collection_name].values()} == {"b"}
-    assert store.query(dense("text", doc_ids=["b"])).ids == ["b"]
+    assert store.query(make_query("text", doc_ids=["b"])).ids == ["b"]
 
 
 def test_pipelines_and_indexes_delete_documents_that_were_never_split(make_store: MakeStore) -> None:
@@ -1167,7 +1172,7 @@ def test_pipelines_and_indexes_delete_documents_that_were_never_split(make_store
 
 
 def test_a_collection_without_triples_has_an_answer_to_everything() -> None:
-    """As LlamaIndex's own Qdrant store makes it."""
+    """Every request has an answer in a collection that LlamaIndex's own Qdrant store made."""
     client = QdrantClient(":memory:")
     store = GeARVectorStore(client=client, embed_model=EMBED)
     store.add([passage("p", "x", [("A", "is", "B")])])
@@ -1210,7 +1215,7 @@ def test_a_collection_without_triples_is_mended(reembed: bool) -> None:
 
 
 def test_what_is_asked_of_triples_first_is_checked_as_later(tmp_path: Path) -> None:
-    """What a store learns of its collections doesn't depend on the call that it learns it from."""
+    """A store checks its collections in the same way, whichever request comes first."""
     client = EdgeClient(tmp_path)
     GeARVectorStore(client=client, embed_model=EMBED).add([passage("p", "x", [("A", "is", "B")])])
     vector = WordEmbedding(8).get_query_embedding("A")
@@ -1228,15 +1233,17 @@ def test_what_is_asked_of_triples_first_is_checked_as_later(tmp_path: Path) -> N
 
 
 def test_what_llama_index_s_own_store_wrote_is_in_order() -> None:
-    """Also a passage of no document, whose name it writes as "None"."""
+    """A check accepts its passages, even one of no document, whose name it writes as "None"."""
 
-    def words(texts: list[str]) -> tuple[list[list[int]], list[list[float]]]:
+    def encode_words(texts: list[str]) -> tuple[list[list[int]], list[list[float]]]:
         return [[1]] * len(texts), [[1.0]] * len(texts)
 
     client = QdrantClient(":memory:")
-    theirs = QdrantVectorStore("gear", client=client, enable_hybrid=True, sparse_doc_fn=words, sparse_query_fn=words)
+    qdrant_store = QdrantVectorStore(
+        "gear", client=client, enable_hybrid=True, sparse_doc_fn=encode_words, sparse_query_fn=encode_words
+    )
     one, other = (str(uuid.UUID(int=number)) for number in (1, 2))  # it takes no other ids
-    theirs.add([passage(one, "Ada met Bob.", metadata={"year": 1}), passage(other, "Bob met Cid.", document="d")])
+    qdrant_store.add([passage(one, "Ada met Bob.", metadata={"year": 1}), passage(other, "Bob met Cid.", document="d")])
     report = GeARVectorStore(client=client, embed_model=EMBED).check()
     assert report.ok and report.passages == 2, report
 
@@ -1257,7 +1264,7 @@ def test_a_store_may_not_be_called_like_another_one_s_triples() -> None:
 
 
 async def test_adding_reads_no_passage_on_the_event_loop(make_store: MakeStore) -> None:
-    """Checking and encoding passages takes longer than a loop should wait: it happens in a thread."""
+    """Checking and encoding passages, which would hold up the loop, happens in a thread."""
     readers: set[str] = set()
 
     class Watched(TextNode):
@@ -1286,40 +1293,43 @@ async def test_both_clients_are_closed() -> None:
 
 
 def test_ties_do_not_load_the_collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hundred passages that say the same are a hundred equal hits: of those that are not found only ids are read."""
+    """Of a hundred equal hits, only ids are read of those that are not returned."""
     store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding())
     store.add([passage(f"p{n}", "It is a film.", [("It", "is", "film")]) for n in range(100)])
     limits: list[tuple[int, bool]] = []
     ask = store.client.query_batch_points
 
-    def asked(collection_name: str, requests: Any, **options: Any) -> Any:
+    def note_and_ask(collection_name: str, requests: Any, **options: Any) -> Any:
         limits.extend((request.limit, bool(request.with_payload)) for request in requests)
         return ask(collection_name, requests, **options)
 
-    monkeypatch.setattr(store.client, "query_batch_points", asked)
+    monkeypatch.setattr(store.client, "query_batch_points", note_and_ask)
     found = store.answer(SearchTriples(["It is film"], 5))
-    assert len({each.passage_id for each in found}) == 5 and limits == [(33, True), (500, False)]
+    assert len({triple.passage_id for triple in found}) == 5 and limits == [(33, True), (500, False)]
     store.close()
 
 
 def test_nothing_is_read_to_be_thrown_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a wave of PageRank could touch more than is read at once, it is counted first, and none is read twice."""
+    """A wave of PageRank that could exceed one read is counted first, and nothing is read twice."""
     store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding())
     said = [("hub", "has", f"spoke {number}") for number in range(400)]
     store.add([passage(f"p{n}", f"spokes {n}", said[40 * n : 40 * n + 40]) for n in range(10)])
     read: list[int] = []
     ask = store.client.query_batch_points
 
-    def asked(collection_name: str, requests: Any, **options: Any) -> Any:
+    def note_and_ask(collection_name: str, requests: Any, **options: Any) -> Any:
         answers = ask(collection_name, requests, **options)
         read.extend(len(answer.points) for answer in answers)
         return answers
 
-    monkeypatch.setattr(store.client, "query_batch_points", asked)
-    assert [len(each) for each in store.answer(IncidentTriples([(["hub"], []), ([], ["p3"])], [350, 50]))] == [350, 40]
+    monkeypatch.setattr(store.client, "query_batch_points", note_and_ask)
+    assert [len(answer) for answer in store.answer(IncidentTriples([(["hub"], []), ([], ["p3"])], [350, 50]))] == [
+        350,
+        40,
+    ]
     assert read == [350, 40]
     read.clear()
-    assert [len(each) for each in store.answer(IncidentTriples([(["spoke 7"], []), ([], ["p3"])], [350, 50]))] == [
+    assert [len(answer) for answer in store.answer(IncidentTriples([(["spoke 7"], []), ([], ["p3"])], [350, 50]))] == [
         1,
         40,
     ]
@@ -1327,5 +1337,8 @@ def test_nothing_is_read_to_be_thrown_away(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(
         store.client, "count", lambda **_: models.CountResult(count=10)
     )  # about, or more are written meanwhile
-    assert [len(each) for each in store.answer(IncidentTriples([(["hub"], []), ([], ["p3"])], [350, 50]))] == [350, 40]
+    assert [len(answer) for answer in store.answer(IncidentTriples([(["hub"], []), ([], ["p3"])], [350, 50]))] == [
+        350,
+        40,
+    ]
     store.close()

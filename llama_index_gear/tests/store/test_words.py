@@ -1,4 +1,4 @@
-"""No text holds the engine's BM25 up, and no question is a book."""
+"""BM25 of long texts and words: no text holds the engine up, and a question's length is bounded."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ WORDS = re.compile(r"[^\W_]+")
 BETWEEN = re.compile(f"[{store_bm25._SEPARATORS}]")
 
 
-def plain(text: str) -> tuple[Any, Any]:
-    """Qdrant's own vectors."""
+def encode_plainly(text: str) -> tuple[Any, Any]:
+    """Return Qdrant's own vectors of a text."""
     bm25 = Bm25(Bm25Config(language="english", avg_len=60.0))
     found = bm25.embed_document(text), bm25.embed_query(text)
     return tuple((vector.indices, vector.values) for vector in found)  # type: ignore[return-value]
 
 
-def ours(text: str) -> tuple[Any, Any]:
+def encode(text: str) -> tuple[Any, Any]:
     bm25 = make_encoder("english", 60.0)
     found = bm25.embed_document(text), bm25.embed_query(text)
     return tuple((vector.indices, vector.values) for vector in found)  # type: ignore[return-value]
@@ -68,19 +68,19 @@ ORDINARY = {
 
 @pytest.mark.parametrize("text", ORDINARY.values(), ids=ORDINARY.keys())
 def test_ordinary_texts_have_the_engine_s_own_vectors_to_the_digit(text: str) -> None:
-    assert len(text) >= LONGEST and ours(text) == plain(text)
+    assert len(text) >= LONGEST and encode(text) == encode_plainly(text)
 
 
 @given(st.text(max_size=200), st.sampled_from([" ", "\n", "。", "-", "/"]))
 def test_texts_of_short_words_do_to_the_digit(text: str, between: str) -> None:
     repeated = between.join([text] * (LONGEST // max(1, len(text)) + 2))
-    assert ours(repeated) == plain(repeated)
+    assert encode(repeated) == encode_plainly(repeated)
 
 
 @pytest.mark.parametrize("run", ["y" * 5_000, "ß" * 5_000, "ك" * 5_000, "ab1" * 2_000, "中文" * 3_000, "ก็" * 3_000])
 def test_an_overlong_word_counts_as_its_pieces_and_is_found_by_itself(run: str) -> None:
     pieces = [run[start : start + LONGEST] for start in range(0, len(run), LONGEST)]
-    assert ours(f"see {run}, there") == plain(f"see {' '.join(pieces)}, there")
+    assert encode(f"see {run}, there") == encode_plainly(f"see {' '.join(pieces)}, there")
     asked, stored = (
         make_encoder("english", 60.0).embed_query(run),
         make_encoder("english", 60.0).embed_document(f"x {run} y"),
@@ -89,7 +89,7 @@ def test_an_overlong_word_counts_as_its_pieces_and_is_found_by_itself(run: str) 
 
 
 class Heard:
-    """Qdrant's BM25, and the longest word that it was given."""
+    """Qdrant's BM25 that records the longest word it was given."""
 
     longest = 0
 
@@ -142,7 +142,7 @@ def store(tmp_path: Path) -> GeARVectorStore:
     return store
 
 
-def retrievers(store: GeARVectorStore, folder: Path) -> list[BaseRetriever]:
+def make_retrievers(store: GeARVectorStore, folder: Path) -> list[BaseRetriever]:
     graph = ExternalTripleStore.from_path(folder / "graph", embed_model=EMBED)
     llm = ScriptedLLM()  # a call would be an AssertionError
     return [
@@ -160,7 +160,7 @@ def retrievers(store: GeARVectorStore, folder: Path) -> list[BaseRetriever]:
 async def test_no_retriever_reads_a_question_beyond_the_limit(
     store: GeARVectorStore, tmp_path: Path, number: int
 ) -> None:
-    retriever = retrievers(store, tmp_path)[number]
+    retriever = make_retrievers(store, tmp_path)[number]
     with pytest.raises(ArgumentError, match=r"the question has 100,001 characters.*100,000"):
         retriever.retrieve(LONG)
     with pytest.raises(ArgumentError, match="100,001 characters"):

@@ -1,4 +1,4 @@
-"""What a trace looks like, as far as it can be told without eyes; integration_tests opens it in a browser."""
+"""A trace as text and as a page, as far as this can be tested without a browser; integration_tests opens one."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from llama_index_gear.trace.trace import Trace
 VOID = {"meta", "link", "br", "circle", "path"}
 
 
-def large() -> Trace:
-    """Four steps, 50 triples, 20 passages; names with what HTML, JavaScript and rich mistake for their own."""
+def make_large() -> Trace:
+    """Return a trace of four steps, 50 triples and 20 passages, with names that HTML, JavaScript and rich misread."""
     trace = Trace(question="Who <b>wrote</b> & “when”? [red]", stopped="answered", answer="1982 </script>", ms=1234.5)
     for number in range(1, 5):
         triples = [[f"Person {number}-{n}", "knows [bold]", f"Place {number}-{n % 4}"] for n in range(8)]
         links = [[f"Place {number}-{n}", "lies in", f"Person {number + 1}-{n}"] for n in range(4)]
         ids = [f"p{number}-{n}" for n in range(5)]
         step = trace.open_step()
-        trace.titles.update({each: f"Title of {each}" for each in ids})
+        trace.titles.update({passage_id: f"Title of {passage_id}" for passage_id in ids})
         trace.note(
             step,
             query=f"query {number}",
@@ -66,7 +66,7 @@ def large() -> Trace:
 
 
 class Page(HTMLParser):
-    """Checks that tags nest, and keeps what is asked about."""
+    """A parser that checks that tags nest, and keeps what the tests look at."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class Page(HTMLParser):
 
 
 def test_every_triple_entity_step_and_passage_is_there_once() -> None:
-    trace = large()
+    trace = make_large()
     page = Page(picture.to_html(trace))
     walked = {tuple(slots) for step in trace.steps for beam in step.beams for slots in beam.chain}
     facts = walked | {tuple(slots) for slots in trace.gist}
@@ -106,33 +106,33 @@ def test_every_triple_entity_step_and_passage_is_there_once() -> None:
     entities = {name for slots in facts for name in (slots[0], slots[2])}
     assert len(page.with_class("entity")) == len(entities)
     assert len(page.with_class("step")) == 4
-    assert [each["data-passage"] for each in page.with_class("passage")] == [s.passage_id for s in trace.passages]
+    assert [element["data-passage"] for element in page.with_class("passage")] == [s.passage_id for s in trace.passages]
 
 
 def test_no_two_entities_stand_in_one_place() -> None:
-    page = Page(picture.to_html(large()))
-    places = [(each["cx"], each["cy"]) for tag, each in page.seen if tag == "circle"]
+    page = Page(picture.to_html(make_large()))
+    places = [(attributes["cx"], attributes["cy"]) for tag, attributes in page.seen if tag == "circle"]
     assert len(set(places)) == len(places) > 40
-    (size,) = [each for tag, each in page.seen if tag == "svg"]
+    (size,) = [attributes for tag, attributes in page.seen if tag == "svg"]
     assert all(
         0 < int(x or 0) < int(size["width"] or 0) and 0 < int(y or 0) < int(size["height"] or 0) for x, y in places
     )
 
 
 def test_a_passage_points_to_the_facts_that_it_states() -> None:
-    trace = large()
+    trace = make_large()
     page = Page(picture.to_html(trace))
     facts = json.loads(page.data["script"].split("\n", 1)[0])["facts"]
-    for each in page.with_class("passage"):
-        numbers = [int(number) for number in (each["data-facts"] or "").split()]
-        stated = [number for number, fact in enumerate(facts) if each["data-passage"] in fact["passages"]]
+    for element in page.with_class("passage"):
+        numbers = [int(number) for number in (element["data-facts"] or "").split()]
+        stated = [number for number, fact in enumerate(facts) if element["data-passage"] in fact["passages"]]
         assert numbers == stated
-    assert any(each["data-facts"] for each in page.with_class("passage"))
+    assert any(attributes["data-facts"] for attributes in page.with_class("passage"))
 
 
 def test_text_stays_text() -> None:
-    """No tag, script or template variable of a passage's or a model's becomes one of the page's."""
-    page = Page(picture.to_html(large()))
+    """No tag, script or template variable in a passage's or a model's text becomes one of the page."""
+    page = Page(picture.to_html(make_large()))
     tags = [tag for tag, _ in page.seen]
     assert tags.count("script") == 2 and not {"img", "b", "i"} - {"b", "i"} & set(tags)
     assert "alert('x')</script> and $title and {braces}." in page.data["p"]
@@ -140,7 +140,7 @@ def test_text_stays_text() -> None:
 
 
 def test_nothing_in_the_page_points_anywhere() -> None:
-    html = picture.to_html(large())
+    html = picture.to_html(make_large())
     assert not re.search(r"(?:src|href)\s*=|url\(|@import|https?:", html.replace("&lt;img src=x", ""))
     assert "default-src 'none'" in html
 
@@ -156,7 +156,7 @@ def test_a_trace_with_little_in_it(steps: int) -> None:
 
 def test_the_terminal_shows_queries_facts_passages_and_cost() -> None:
     out = io.StringIO()
-    picture.show(large(), Console(file=out, width=200))
+    picture.show(make_large(), Console(file=out, width=200))
     text = out.getvalue()
     for wanted in (
         "Who <b>wrote</b> & “when”? [red]",
@@ -172,7 +172,7 @@ def test_the_terminal_shows_queries_facts_passages_and_cost() -> None:
 
 
 def test_files_and_notebooks_show_the_same_page(tmp_path: Path) -> None:
-    trace = large()
+    trace = make_large()
     file = trace.to_html(tmp_path / "trace.html")
     assert file.read_text("utf-8") == picture.to_html(trace)
     frame = Page(trace._repr_html_())
@@ -181,12 +181,12 @@ def test_files_and_notebooks_show_the_same_page(tmp_path: Path) -> None:
 
 
 def test_show_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    large().show()
+    make_large().show()
     assert "query 1" in capsys.readouterr().out
 
 
 def test_pagerank_is_shown_where_it_took_part(capsys: pytest.CaptureFixture[str]) -> None:
-    trace = large()
+    trace = make_large()
     picture.show(trace)
     assert "PageRank" not in picture.to_html(trace) + capsys.readouterr().out
     trace.note(trace.steps[1], pagerank=["p2-3", "p1-0"])

@@ -17,8 +17,8 @@ FATHER = ["Stephen Curry", "father", "Dell Curry"]
 JOINED = ["Dell Curry", "joined", "Charlotte Hornets"]
 
 
-def _full() -> Trace:
-    """A trace with something in every field."""
+def _make_full() -> Trace:
+    """Return a trace with something in every field."""
     first = Step(
         number=1,
         query="Which team did the father of Stephen Curry join?",
@@ -67,7 +67,7 @@ def _full() -> Trace:
 
 
 def test_json_brings_it_back() -> None:
-    trace = _full()
+    trace = _make_full()
     assert all(value for value in trace.model_dump().values())
     assert Trace.model_validate_json(trace.model_dump_json()) == trace
     assert Trace.model_validate(json.loads(json.dumps(trace.model_dump()))) == trace
@@ -112,7 +112,7 @@ def test_steps_are_numbered_from_one() -> None:
 
 
 def test_sums_are_over_all_calls_and_all_steps() -> None:
-    trace = _full()
+    trace = _make_full()
     assert trace.llm_calls == 3
     assert trace.prompt_tokens == 100 + 30 + 4
     assert trace.completion_tokens == 7 + 5 + 0
@@ -120,7 +120,7 @@ def test_sums_are_over_all_calls_and_all_steps() -> None:
 
 
 def test_compact_is_flat_json_with_the_right_sums() -> None:
-    compact = _full().compact()
+    compact = _make_full().compact()
     assert compact == {
         "gear_stopped": "answered",
         "gear_answer": "Hornets",
@@ -144,7 +144,7 @@ def test_compact_is_flat_json_with_the_right_sums() -> None:
 # -- Notes and listeners ----------------------------------------------------------------------------------------------
 
 
-def _heard(trace: Trace) -> list[tuple[int, str, Any]]:
+def _listen(trace: Trace) -> list[tuple[int, str, Any]]:
     heard: list[tuple[int, str, Any]] = []
     trace._listeners.append(lambda event: heard.append((event.step, event.kind, event.value)))
     return heard
@@ -152,7 +152,7 @@ def _heard(trace: Trace) -> list[tuple[int, str, Any]]:
 
 def test_a_note_fills_in_the_fields_and_tells_them_in_order() -> None:
     trace = Trace(question="Who?")
-    heard = _heard(trace)
+    heard = _listen(trace)
     trace.open_step()
     step = trace.open_step()
     trace.note(step, query="Which?", base=["p1"])
@@ -164,7 +164,7 @@ def test_a_note_fills_in_the_fields_and_tells_them_in_order() -> None:
 
 def test_listeners_hear_of_changes_alone() -> None:
     trace = Trace(question="Who?")
-    heard, step = _heard(trace), trace.open_step()
+    heard, step = _listen(trace), trace.open_step()
     trace.note(step, query="", base=[], answerable=None, left_out=0)
     trace.note(stopped="", links=[])
     assert heard == []
@@ -176,7 +176,7 @@ def test_listeners_hear_of_changes_alone() -> None:
 
 def test_listeners_are_told_plain_json() -> None:
     trace = Trace(question="Who?")
-    heard, step, full = _heard(trace), trace.open_step(), _full()
+    heard, step, full = _listen(trace), trace.open_step(), _make_full()
     trace.note(step, linked=full.steps[0].linked, beams=full.steps[0].beams, proximal=[FATHER])
     trace.note(passages=full.passages)
     assert heard == [
@@ -190,7 +190,7 @@ def test_listeners_are_told_plain_json() -> None:
 
 def test_what_a_listener_was_told_does_not_change_behind_its_back() -> None:
     trace, base = Trace(question="Who?"), ["p1"]
-    heard = _heard(trace)
+    heard = _listen(trace)
     trace.note(trace.open_step(), base=base, gist=[FATHER])
     base.append("p2")
     assert heard == [(1, "base", ["p1"]), (1, "gist", [FATHER])]
@@ -199,9 +199,9 @@ def test_what_a_listener_was_told_does_not_change_behind_its_back() -> None:
 def test_a_listener_hears_what_comes_after_it_and_all_hear_the_same() -> None:
     trace = Trace(question="Who?")
     step = trace.open_step()
-    first = _heard(trace)
+    first = _listen(trace)
     trace.note(step, query="Which?")
-    second = _heard(trace)
+    second = _listen(trace)
     trace.note(step, query="Where?")
     assert first == [(1, "query", "Which?"), (1, "query", "Where?")]
     assert second == [(1, "query", "Where?")]
@@ -209,7 +209,7 @@ def test_a_listener_hears_what_comes_after_it_and_all_hear_the_same() -> None:
 
 def test_a_call_is_added_and_told() -> None:
     trace = Trace(question="Who?")
-    first, second = _heard(trace), _heard(trace)
+    first, second = _listen(trace), _listen(trace)
     call = Call(step=2, purpose="reason", prompt_tokens=4, completion_tokens=1, ms=2.5)
     trace.add_call(call)
     assert trace.calls == [call]
@@ -280,11 +280,11 @@ def test_a_wish_is_heard_in_its_own_context_alone() -> None:
 # -- Streams ----------------------------------------------------------------------------------------------------------
 
 
-async def _all(stream: AsyncIterator[Any]) -> list[Any]:
+async def _collect(stream: AsyncIterator[Any]) -> list[Any]:
     return [item async for item in stream]
 
 
-def _event(value: str) -> TraceEvent:
+def _make_event(value: str) -> TraceEvent:
     return TraceEvent(step=0, kind="answer", value=value)
 
 
@@ -297,8 +297,8 @@ async def test_a_stream_gives_the_events_and_then_the_result() -> None:
         trace.note(answer="Dell Curry")
         return "result"
 
-    items = await asyncio.wait_for(_all(stream_trace(trace, work)), 60)
-    assert items == [_event("Dell"), _event("Dell Curry"), "result"]
+    items = await asyncio.wait_for(_collect(stream_trace(trace, work)), 60)
+    assert items == [_make_event("Dell"), _make_event("Dell Curry"), "result"]
 
 
 async def test_events_come_while_the_work_goes_on() -> None:
@@ -311,9 +311,9 @@ async def test_events_come_while_the_work_goes_on() -> None:
         return "result"
 
     stream = stream_trace(trace, work)
-    assert await asyncio.wait_for(anext(stream), 60) == _event("first")
+    assert await asyncio.wait_for(anext(stream), 60) == _make_event("first")
     seen.set()
-    assert await asyncio.wait_for(_all(stream), 60) == [_event("second"), "result"]
+    assert await asyncio.wait_for(_collect(stream), 60) == [_make_event("second"), "result"]
 
 
 @pytest.mark.parametrize("result", ["result", None, []], ids=str)
@@ -321,7 +321,7 @@ async def test_work_without_events_is_its_result(result: Any) -> None:
     async def work() -> Any:
         return result
 
-    assert await asyncio.wait_for(_all(stream_trace(Trace(question="Who?"), work)), 60) == [result]
+    assert await asyncio.wait_for(_collect(stream_trace(Trace(question="Who?"), work)), 60) == [result]
 
 
 async def test_an_error_of_the_work_is_raised_behind_the_events() -> None:
@@ -332,7 +332,7 @@ async def test_an_error_of_the_work_is_raised_behind_the_events() -> None:
         raise KeyError("lost")
 
     stream = stream_trace(trace, work)
-    assert await asyncio.wait_for(anext(stream), 60) == _event("Dell")
+    assert await asyncio.wait_for(anext(stream), 60) == _make_event("Dell")
     with pytest.raises(KeyError, match="lost"):
         await asyncio.wait_for(anext(stream), 60)
     with pytest.raises(StopAsyncIteration):
@@ -351,7 +351,7 @@ async def test_the_work_is_given_the_trace_and_the_caller_keeps_none() -> None:
     await stream.aclose()  # type: ignore[attr-defined]
 
 
-async def _waiting(trace: Trace, log: list[str]) -> str:
+async def _wait_after_note(trace: Trace, log: list[str]) -> str:
     try:
         trace.note(answer="Dell")
         await asyncio.sleep(60)
@@ -365,8 +365,8 @@ async def _waiting(trace: Trace, log: list[str]) -> str:
 
 async def test_closing_the_stream_cancels_the_work_and_waits_for_it() -> None:
     trace, log, before = Trace(question="Who?"), list[str](), asyncio.all_tasks()
-    stream: Any = stream_trace(trace, lambda: _waiting(trace, log))
-    assert await asyncio.wait_for(anext(stream), 60) == _event("Dell")
+    stream: Any = stream_trace(trace, lambda: _wait_after_note(trace, log))
+    assert await asyncio.wait_for(anext(stream), 60) == _make_event("Dell")
     await stream.aclose()
     assert log == ["cancelled", "cleaned up"]
     assert asyncio.all_tasks() == before
@@ -376,11 +376,11 @@ async def test_cancelling_who_listens_cancels_the_work_and_waits_for_it() -> Non
     trace, log = Trace(question="Who?"), list[str]()
     heard = asyncio.Event()
 
-    async def listening() -> None:
-        async for _ in stream_trace(trace, lambda: _waiting(trace, log)):
+    async def listen() -> None:
+        async for _ in stream_trace(trace, lambda: _wait_after_note(trace, log)):
             heard.set()
 
-    task = asyncio.create_task(listening())
+    task = asyncio.create_task(listen())
     await asyncio.wait_for(heard.wait(), 60)
     await asyncio.sleep(0)
     task.cancel()
@@ -400,7 +400,7 @@ async def test_an_error_while_cleaning_up_is_not_the_callers() -> None:
             raise KeyError("lost")
 
     stream: Any = stream_trace(trace, work)
-    assert await asyncio.wait_for(anext(stream), 60) == _event("Dell")
+    assert await asyncio.wait_for(anext(stream), 60) == _make_event("Dell")
     await stream.aclose()
 
 
@@ -413,9 +413,9 @@ async def test_two_streams_do_not_hear_each_other() -> None:
             await asyncio.sleep(0)
         return trace.question
 
-    streams = [_all(stream_trace(trace, partial(work, trace))) for trace in traces]
+    streams = [_collect(stream_trace(trace, partial(work, trace))) for trace in traces]
     assert await asyncio.wait_for(asyncio.gather(*streams), 60) == [
-        [*(_event(f"{name} {n}") for n in range(3)), name] for name in ("one", "two")
+        [*(_make_event(f"{name} {n}") for n in range(3)), name] for name in ("one", "two")
     ]
 
 

@@ -1,4 +1,4 @@
-"""GeAR over an external graph: what a run searches, asks, links, drops, remembers and keeps, in both modes."""
+"""GeAR over an external graph, sync and async: searches, prompts, links, dropped links, gist and ranking."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def graph(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 class Told(BaseRetriever):
-    """A base retriever that finds what it was told to find."""
+    """A base retriever that returns the passages given for a query."""
 
     def __init__(self, found: Mapping[str, Sequence[str]] = FOUND) -> None:
         super().__init__()
@@ -96,11 +96,11 @@ class Told(BaseRetriever):
         return [NodeWithScore(node=TextNode(id_=name, text=PASSAGES[name]), score=1.0) for name in names]
 
 
-def facts(*slots: Slots) -> str:
+def write_facts(*slots: Slots) -> str:
     return json.dumps({"triples": slots})
 
 
-def then(query: str) -> str:
+def ask_next(query: str) -> str:
     return json.dumps({"sufficient": False, "query": query})
 
 
@@ -114,25 +114,25 @@ async def retrieve(mode: Mode, retriever: ExternalGeARRetriever, question: str =
         found, trace = retriever.retrieve_with_trace(question)
     else:
         found, trace = await retriever.aretrieve_with_trace(question)
-    return [each.node.node_id for each in found], trace
+    return [node.node.node_id for node in found], trace
 
 
-def purposes(trace: Trace) -> list[str]:
+def list_purposes(trace: Trace) -> list[str]:
     return [call.purpose for call in trace.calls]
 
 
 @MODES
 async def test_two_steps(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
-    """No expansion in the first step; in the second the graph leads to passages that nobody searched for."""
-    llm = ScriptedLLM([facts(JAWS), then(WHERE), facts(BORN), "[4] > [1]"])
+    """The first step expands nothing; in the second the graph leads to passages that no search found."""
+    llm = ScriptedLLM([write_facts(JAWS), ask_next(WHERE), write_facts(BORN), "[4] > [1]"])
     retriever = ExternalGeARRetriever(store, graph, Told(), llm=llm)
     found, trace = await retrieve(mode, retriever)
-    assert llm.remaining == 0 and purposes(trace) == [READ, DECIDE, READ, RANK]
+    assert llm.remaining == 0 and list_purposes(trace) == [READ, DECIDE, READ, RANK]
     one, two = trace.steps
     assert (one.query, one.base, one.passages, one.gist) == (QUESTION, ["jaws", "milk"], ["jaws", "milk"], [JAWS])
     assert (one.linked, one.beams, one.ranked, one.answerable, one.next_query) == ([], [], None, False, WHERE)
     assert (two.query, two.base, two.proximal, two.gist) == (WHERE, ["spielberg"], [BORN], [BORN])
-    assert [(each.triple, each.passage_id) for each in two.linked] == [
+    assert [(link.triple, link.passage_id) for link in two.linked] == [
         (["Steven Spielberg", "place of birth", "Cincinnati"], "spielberg")
     ]
     chains = {tuple(beam.chain[-1]): beam.passage_ids for beam in two.beams}
@@ -153,7 +153,7 @@ async def test_two_steps(store: GeARVectorStore, graph: ExternalTripleStore, mod
 async def test_each_call_is_shown_what_it_is_about(
     store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode
 ) -> None:
-    llm = ScriptedLLM([facts(JAWS), then(WHERE), facts(BORN), "none"])
+    llm = ScriptedLLM([write_facts(JAWS), ask_next(WHERE), write_facts(BORN), "none"])
     await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=llm))
     first, decision, second, ranking = llm.history
     assert QUESTION in first and "[1] Jaws is a shark film" in first
@@ -167,7 +167,7 @@ async def test_each_call_is_shown_what_it_is_about(
 async def test_a_later_step_without_expansion_reads_for_its_own_query(
     store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode
 ) -> None:
-    llm = ScriptedLLM([facts(JAWS), then(WHERE), facts(BORN), ENOUGH])
+    llm = ScriptedLLM([write_facts(JAWS), ask_next(WHERE), write_facts(BORN), ENOUGH])
     retriever = ExternalGeARRetriever(store, graph, Told(), llm=llm, max_steps=3, expand_from_step=3, rank_top_k=None)
     _, trace = await retrieve(mode, retriever)
     assert [step.beams for step in trace.steps] == [[], []]
@@ -180,7 +180,7 @@ async def test_a_later_step_without_expansion_reads_for_its_own_query(
 async def test_facts_that_suffice_end_the_search(
     store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode
 ) -> None:
-    llm = ScriptedLLM([facts(JAWS), ENOUGH, "[1]"])
+    llm = ScriptedLLM([write_facts(JAWS), ENOUGH, "[1]"])
     found, trace = await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=llm))
     assert (found, trace.stopped, trace.steps[0].answerable, llm.remaining) == (["jaws"], "sufficient", True, 0)
 
@@ -190,33 +190,33 @@ async def test_facts_that_suffice_end_the_search(
 async def test_a_query_that_was_searched_before_ends_the_search(
     store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode, again: str
 ) -> None:
-    llm = ScriptedLLM([facts(JAWS), then(again), "[2]"])
+    llm = ScriptedLLM([write_facts(JAWS), ask_next(again), "[2]"])
     found, trace = await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=llm))
     assert (found, trace.stopped, len(trace.steps), llm.remaining) == (["milk"], "repeated query", 1, 0)
 
 
 @MODES
 async def test_replies_that_cannot_be_read(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
-    """A ranking that can't be read leaves nothing out; a decision that can't be read ends the search."""
+    """An unreadable ranking leaves nothing out; an unreadable decision ends the search."""
     llm = ScriptedLLM(["?", "?", "?", "?", "?", "?"])
     found, trace = await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=llm))
     assert (found, trace.stopped, llm.remaining) == (["jaws", "milk"], "no further query", 0)
     assert [
         word in " ".join(trace.steps[0].problems) for word in ("reading", "search ends", "no passage was left out")
     ] == [True] * 3
-    assert purposes(trace) == [READ, READ, DECIDE, DECIDE, RANK, RANK] and trace.steps[0].ranked is None
+    assert list_purposes(trace) == [READ, READ, DECIDE, DECIDE, RANK, RANK] and trace.steps[0].ranked is None
 
 
 @MODES
 async def test_none_is_an_answer(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
-    llm = ScriptedLLM([facts(JAWS), ENOUGH, "None."])
+    llm = ScriptedLLM([write_facts(JAWS), ENOUGH, "None."])
     found, trace = await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=llm))
     assert (found, trace.passages, trace.steps[0].ranked) == ([], [], [])
 
 
 @MODES
 async def test_no_filter_fuses_all_steps(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
-    llm = ScriptedLLM([facts(JAWS), then(WHERE), facts(BORN)])
+    llm = ScriptedLLM([write_facts(JAWS), ask_next(WHERE), write_facts(BORN)])
     retriever = ExternalGeARRetriever(store, graph, Told(), llm=llm, rank_top_k=None)
     found, trace = await retrieve(mode, retriever)
     assert llm.remaining == 0 and set(found) == {"jaws", "spielberg", "river", "milk"}
@@ -234,18 +234,18 @@ async def test_no_filter_fuses_all_steps(store: GeARVectorStore, graph: External
 async def test_the_filter_sees_as_many_passages_as_asked_for(
     store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode
 ) -> None:
-    llm = ScriptedLLM([facts(JAWS), ENOUGH, "[1] > [2]"])
+    llm = ScriptedLLM([write_facts(JAWS), ENOUGH, "[1] > [2]"])
     found, _ = await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=llm, rank_top_k=1))
     assert found == ["jaws"] and "[2]" not in llm.history[-1].split("#####")[1]
 
 
 @MODES
 async def test_expansion_from_the_first_step(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
-    """One call a question: SyncGE over an external graph."""
-    llm = ScriptedLLM([facts(JAWS)])
+    """With one call a question, the agent does what SyncGE does over an external graph."""
+    llm = ScriptedLLM([write_facts(JAWS)])
     retriever = ExternalGeARRetriever(store, graph, Told(), llm=llm, max_steps=1, expand_from_step=1, rank_top_k=None)
     found, trace = await retrieve(mode, retriever)
-    assert (llm.remaining, purposes(trace), trace.stopped) == (0, [READ], "max_steps")
+    assert (llm.remaining, list_purposes(trace), trace.stopped) == (0, [READ], "max_steps")
     assert found[0] == "jaws" and "spielberg" in found  # through (Steven Spielberg, place of birth, Cincinnati)
 
 
@@ -254,41 +254,41 @@ async def test_no_model_at_all(store: GeARVectorStore, graph: ExternalTripleStor
     """The search starts from the graph's triples nearest to the question."""
     retriever = NaiveGERetriever(store, Told(), graph=graph)
     found = retriever.retrieve(QUESTION) if mode == "sync" else await retriever.aretrieve(QUESTION)
-    chains = {each.node.node_id: each.node.metadata["gear_chain"] for each in found}
+    chains = {node.node.node_id: node.node.metadata["gear_chain"] for node in found}
     assert set(chains) == {"jaws", "milk", "spielberg", "river"}
     assert chains["milk"] == [] and chains["river"][-1][2] == "Ohio River"
 
 
 @MODES
 async def test_one_call(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
-    """SyncGE over an external graph; what it notes nothing for stays as the base found it."""
-    llm = ScriptedLLM([facts(BORN), facts(["Qwxyz", "zzzz", "Vwxyz"])])
+    """SyncGE works over an external graph: passages for which it notes nothing stay as the base ranked them."""
+    llm = ScriptedLLM([write_facts(BORN), write_facts(["Qwxyz", "zzzz", "Vwxyz"])])
     retriever = SyncGERetriever(store, Told(), llm=llm, graph=graph)
     for expected in ({"jaws", "milk", "spielberg", "river"}, {"jaws", "milk"}):
         found = retriever.retrieve(QUESTION) if mode == "sync" else await retriever.aretrieve(QUESTION)
-        assert {each.node.node_id for each in found} == expected
+        assert {node.node.node_id for node in found} == expected
 
 
 @MODES
 async def test_links_to_something_else_are_dropped_and_shown(
     store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode
 ) -> None:
-    """Geoducks do not become oysters (Millions of GeAR-s, Table 2)."""
+    """A noted geoduck does not become an oyster (Millions of GeAR-s, Table 2)."""
     geoduck = ["Pacific geoduck", "described by", "shark handbook for divers of all ages and other readers"]
     one_step: dict[str, Any] = {"max_steps": 1, "expand_from_step": 1, "rank_top_k": None}
-    checked = ExternalGeARRetriever(store, graph, Told(), llm=ScriptedLLM([facts(geoduck)]), **one_step)
+    checked = ExternalGeARRetriever(store, graph, Told(), llm=ScriptedLLM([write_facts(geoduck)]), **one_step)
     found, trace = await retrieve(mode, checked)
     (step,) = trace.steps
-    assert [(each.fact, each.triple[0]) for each in step.misaligned] == [(geoduck, "Pacific oyster")]
+    assert [(link.fact, link.triple[0]) for link in step.misaligned] == [(geoduck, "Pacific oyster")]
     assert step.misaligned[0].shared <= 0.5 and (step.linked, step.beams) == ([], [])
     assert step.fallback == "no linked triple is about the same: no expansion" and found == ["jaws", "milk"]
     assert "Pacific oyster" in to_html(trace) and Trace.model_validate_json(trace.model_dump_json()) == trace
     show(trace)
     unchecked = ExternalGeARRetriever(
-        store, graph, Told(), llm=ScriptedLLM([facts(geoduck)]), check_alignment=False, **one_step
+        store, graph, Told(), llm=ScriptedLLM([write_facts(geoduck)]), check_alignment=False, **one_step
     )
     _, trace = await retrieve(mode, unchecked)
-    assert trace.steps[0].misaligned == [] and [each.triple[0] for each in trace.steps[0].linked] == ["Pacific oyster"]
+    assert trace.steps[0].misaligned == [] and [link.triple[0] for link in trace.steps[0].linked] == ["Pacific oyster"]
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_shared_name(fact: Sequence[str], linked: Sequence[str], shared: float) 
 async def test_a_fact_that_the_graph_has_nothing_for(
     store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode
 ) -> None:
-    llm = ScriptedLLM([facts(["Qwxyz", "zzzz", "Vwxyz"]), facts()])
+    llm = ScriptedLLM([write_facts(["Qwxyz", "zzzz", "Vwxyz"]), write_facts()])
     retriever = ExternalGeARRetriever(store, graph, Told(), llm=llm, max_steps=1, expand_from_step=1, rank_top_k=None)
     for reason in (
         ["no triple to link to: no expansion", "no linked triple is about the same: no expansion"],
@@ -327,7 +327,7 @@ async def test_a_step_that_finds_nothing(store: GeARVectorStore, graph: External
     llm = ScriptedLLM()
     found, trace = await retrieve(mode, ExternalGeARRetriever(store, graph, Told({}), llm=llm))
     assert (found, trace.stopped, trace.llm_calls) == ([], "nothing found", 0)
-    llm = ScriptedLLM([facts(JAWS), then("What else?"), "[2]"])
+    llm = ScriptedLLM([write_facts(JAWS), ask_next("What else?"), "[2]"])
     found, trace = await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=llm))
     assert (found, trace.stopped, llm.remaining) == (["milk"], "max_steps", 0)
 
@@ -337,7 +337,7 @@ async def test_a_step_that_finds_nothing(store: GeARVectorStore, graph: External
 async def test_a_later_call_that_fails_loses_nothing(
     store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode, call: int
 ) -> None:
-    replies: list[Any] = [facts(JAWS), then(WHERE), facts(BORN), "[1]"]
+    replies: list[Any] = [write_facts(JAWS), ask_next(WHERE), write_facts(BORN), "[1]"]
     replies[call - 1] = ConnectionError("gone")
     retriever = ExternalGeARRetriever(store, graph, Told(), llm=ScriptedLLM(replies))
     found, trace = await retrieve(mode, retriever)
@@ -356,7 +356,7 @@ async def test_a_first_call_that_fails_raises(store: GeARVectorStore, graph: Ext
 async def test_a_budget_ends_it_with_what_there_is(
     store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode, limit: int, calls: int
 ) -> None:
-    llm = ScriptedLLM([facts(JAWS), then(WHERE), facts(BORN), "none"])
+    llm = ScriptedLLM([write_facts(JAWS), ask_next(WHERE), write_facts(BORN), "none"])
     found, trace = await retrieve(
         mode, ExternalGeARRetriever(store, graph, Told(), llm=llm, budget=Budget(max_llm_calls=limit))
     )
@@ -365,9 +365,9 @@ async def test_a_budget_ends_it_with_what_there_is(
 
 @MODES
 async def test_a_filter_binds_every_passage(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
-    """Passages that the graph leads to as well as those of the base."""
+    """The filter binds passages that the graph leads to as well as those of the base."""
     only = MetadataFilters(filters=[MetadataFilter(key="kind", value="food")])
-    llm = ScriptedLLM([facts(JAWS)])
+    llm = ScriptedLLM([write_facts(JAWS)])
     retriever = ExternalGeARRetriever(
         store, graph, llm=llm, max_steps=1, expand_from_step=1, rank_top_k=None, filters=only
     )
@@ -377,13 +377,13 @@ async def test_a_filter_binds_every_passage(store: GeARVectorStore, graph: Exter
 
 
 async def test_as_many_calls_as_the_docstring_says(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
-    def reply(prompt: str) -> str:
+    def reply_to(prompt: str) -> str:
         if "sufficient" in prompt:
-            return then(f"What is {len(prompt)} {prompt.count('?')}?")
-        return "[1]" if "Which of the passages help" in prompt else facts(JAWS)
+            return ask_next(f"What is {len(prompt)} {prompt.count('?')}?")
+        return "[1]" if "Which of the passages help" in prompt else write_facts(JAWS)
 
     for steps in (1, 2, 4):
-        llm = ScriptedLLM(otherwise=reply)
+        llm = ScriptedLLM(otherwise=reply_to)
         retriever = ExternalGeARRetriever(store, graph, llm=llm, max_steps=steps)
         _, trace = await retrieve("sync", retriever)
         assert trace.llm_calls == 2 * steps == len(llm.history)
@@ -391,11 +391,11 @@ async def test_as_many_calls_as_the_docstring_says(store: GeARVectorStore, graph
 
 async def test_sync_and_async_transcripts_are_equal(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
     traces = []
-    for each in ("sync", "async"):
-        llm = ScriptedLLM([facts(JAWS, NOISE), then(WHERE), facts(BORN), "[3] > [1] > [2]"])
-        _, trace = await retrieve(each, ExternalGeARRetriever(store, graph, Told(), llm=llm))
+    for mode in ("sync", "async"):
+        llm = ScriptedLLM([write_facts(JAWS, NOISE), ask_next(WHERE), write_facts(BORN), "[3] > [1] > [2]"])
+        _, trace = await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=llm))
         plain = trace.model_dump(exclude={"ms", "calls"})
-        traces.append((plain, llm.history, purposes(trace)))
+        traces.append((plain, llm.history, list_purposes(trace)))
     assert traces[0] == traces[1]
 
 
@@ -403,14 +403,14 @@ async def test_sync_and_async_transcripts_are_equal(store: GeARVectorStore, grap
 async def test_the_engine_takes_the_graph_by_one_argument(
     store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode
 ) -> None:
-    """The answer is written from what the filter kept, and the gist (Eq. 7)."""
-    llm = ScriptedLLM([facts(JAWS), then(WHERE), facts(BORN), "[1]", "The Ohio River [1]"])
+    """The engine answers from the passages that pass the filter and from the gist (Eq. 7)."""
+    llm = ScriptedLLM([write_facts(JAWS), ask_next(WHERE), write_facts(BORN), "[1]", "The Ohio River [1]"])
     engine = GeARQueryEngine.from_vector_store(store, llm=llm, graph=graph, base_top_k=1)
     ask = engine.query_with_trace if mode == "sync" else None
     response, trace = ask(QUESTION) if ask else await engine.aquery_with_trace(QUESTION)
     assert str(response) == "The Ohio River [1]" and llm.remaining == 0
     (kept,) = trace.steps[-1].ranked or []
-    assert [each.node.node_id for each in response.source_nodes] == [kept]
+    assert [node.node.node_id for node in response.source_nodes] == [kept]
     prompt = llm.history[-1]
     assert f"[1] kind: film\n\n{PASSAGES[kept]}" in prompt and "[2]" not in prompt.split("#####")[1]
     assert (
@@ -427,21 +427,21 @@ async def test_the_engine_takes_the_graph_by_one_argument(
 async def test_nothing_kept_is_answered_from_the_gist(
     store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode
 ) -> None:
-    llm = ScriptedLLM([facts(JAWS), ENOUGH, "none", "Spielberg"])
+    llm = ScriptedLLM([write_facts(JAWS), ENOUGH, "none", "Spielberg"])
     tool = QueryEngineTool.from_defaults(GeARQueryEngine.from_vector_store(store, llm=llm, graph=graph))
     output = tool.call(QUESTION) if mode == "sync" else await tool.acall(QUESTION)
     assert output.content == "Spielberg" and "- Jaws directed by Steven Spielberg" in llm.history[-1]
 
 
 async def test_events_come_as_for_gear(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
-    llm = ScriptedLLM([facts(JAWS), ENOUGH, "[1]"])
-    events = [each async for each in ExternalGeARRetriever(store, graph, Told(), llm=llm).astream_events(QUESTION)]
+    llm = ScriptedLLM([write_facts(JAWS), ENOUGH, "[1]"])
+    events = [event async for event in ExternalGeARRetriever(store, graph, Told(), llm=llm).astream_events(QUESTION)]
     kinds = [event.kind for event in events[:-1] if not isinstance(event, list)]
     assert "ranked" in kinds and "gist" in kinds and isinstance(events[-1], list)
 
 
 def test_prompts_are_replaceable(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
-    llm = ScriptedLLM([facts(JAWS), ENOUGH, "[1]"])
+    llm = ScriptedLLM([write_facts(JAWS), ENOUGH, "[1]"])
     own = PromptTemplate("Rank {passages} for {question} by {gist}")
     retriever = ExternalGeARRetriever(store, graph, Told(), llm=llm, prompts={"rank": own})
     retriever.update_prompts({"decide": PromptTemplate("Enough? {question} {gist} {queries}")})
@@ -454,7 +454,7 @@ def test_prompts_are_replaceable(store: GeARVectorStore, graph: ExternalTripleSt
 
 
 def test_bad_arguments(store: GeARVectorStore, graph: ExternalTripleStore, tmp_path: Path) -> None:
-    llm = ScriptedLLM([facts(JAWS)])
+    llm = ScriptedLLM([write_facts(JAWS)])
     wrongs: list[dict[str, Any]] = [{name: 0} for name in ("max_steps", "expand_from_step", "rank_top_k", "gist_size")]
     for wrong in wrongs:
         with pytest.raises(ArgumentError, match=next(iter(wrong))):
@@ -472,12 +472,12 @@ def test_bad_arguments(store: GeARVectorStore, graph: ExternalTripleStore, tmp_p
 
 @MODES
 async def test_stores_share_a_graph_that_a_dump_was_loaded_into(tmp_path: Path, mode: Mode) -> None:
-    """Wikidata's identifiers are what is walked over; each store has passages of its own."""
+    """Expansion walks over Wikidata's identifiers; each store has passages of its own."""
     lines: list[Any] = [
         {"id": "P57", "labels": {"en": {"value": "director"}}},
         {"id": "P19", "labels": {"en": {"value": "place of birth"}}},
-        {"id": "Q2", "labels": {"en": {"value": "Steven Spielberg"}}, "claims": {"P19": [_says(3)]}},
-        {"id": "Q1", "labels": {"en": {"value": "Jaws"}}, "claims": {"P57": [_says(2)]}},
+        {"id": "Q2", "labels": {"en": {"value": "Steven Spielberg"}}, "claims": {"P19": [_build_statement(3)]}},
+        {"id": "Q1", "labels": {"en": {"value": "Jaws"}}, "claims": {"P57": [_build_statement(2)]}},
         {"id": "Q3", "labels": {"en": {"value": "Cincinnati"}}},
     ]
     (tmp_path / "dump.json").write_text("[\n" + ",\n".join(map(json.dumps, lines)) + "\n]\n", "utf-8")
@@ -490,12 +490,12 @@ async def test_stores_share_a_graph_that_a_dump_was_loaded_into(tmp_path: Path, 
         store.add([passage("jaws", "Jaws is a film."), passage(f"city{number}", text)])
         retriever = NaiveGERetriever(store, Told({QUESTION: ["jaws"]}), graph=graph)
         found = retriever.retrieve(QUESTION) if mode == "sync" else await retriever.aretrieve(QUESTION)
-        assert {each.node.node_id for each in found} == {"jaws", f"city{number}"}
+        assert {node.node.node_id for node in found} == {"jaws", f"city{number}"}
         store.close()
     graph.close()
 
 
-def _says(item: int) -> dict[str, Any]:
+def _build_statement(item: int) -> dict[str, Any]:
     value = {"entity-type": "item", "numeric-id": item, "id": f"Q{item}"}
     return {
         "rank": "normal",

@@ -1,4 +1,4 @@
-"""What a model says of an external graph's facts and passages: replies, good and bad."""
+"""A model's good and bad replies about an external graph's facts and passages."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_the_same_ranking_twice_is_one() -> None:
     assert parse_ranking("[2] > [5]\nSo: **[2]** > **[5]**, since [5] names Rome.", COUNT) == [1, 4]
 
 
-def _asked(flow: Any) -> Any:
+def _get_request(flow: Any) -> Any:
     (request,) = next(flow)
     return request
 
@@ -152,11 +152,11 @@ def _asked(flow: Any) -> Any:
 def test_prompts_show_what_they_are_about_and_fence_it() -> None:
     gist = GistMemory(9)
     gist.add([Triple("Ann", "father", "Bob #####")])
-    request = _asked(decide_flow("Who?", gist, ["Who is\n2. Ann?", "Who ##### is Bob?"], DECIDE_PROMPT))
+    request = _get_request(decide_flow("Who?", gist, ["Who is\n2. Ann?", "Who ##### is Bob?"], DECIDE_PROMPT))
     prompt = request.prompt.format(**request.variables)
     assert request.purpose == "decide" and "1. Who is 2. Ann?\n2. Who #### is Bob?" in prompt
     assert "- Ann father Bob ####\n" in prompt and prompt.count("#####") == 3 and "Question: Who?" in prompt
-    request = _asked(rank_flow("Who?", gist, ["Ann's father is Bob. #####", "Rome"], RANK_PROMPT))
+    request = _get_request(rank_flow("Who?", gist, ["Ann's father is Bob. #####", "Rome"], RANK_PROMPT))
     prompt = request.prompt.format(**request.variables)
     assert request.purpose == "rank" and "[1] Ann's father is Bob. ####\n\n[2] Rome\n" in prompt
     assert prompt.count("#####") == 5

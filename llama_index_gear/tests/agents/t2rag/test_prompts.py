@@ -1,4 +1,4 @@
-"""What T²RAG's model says, good and bad: questions taken apart, clues resolved."""
+"""T²RAG's parsers on good and bad replies: questions decomposed, clues resolved."""
 
 from __future__ import annotations
 
@@ -29,12 +29,15 @@ from llama_index_gear.triple import StoredTriple, Triple
 TEMPLATE = DECOMPOSE_PROMPT.get_template()
 
 
-def parts(reply: str) -> list[tuple[str, str, str]]:
+def parse_slots(reply: str) -> list[tuple[str, str, str]]:
     return [slots_of(triple) for triple in parse_decomposition(reply, TEMPLATE)]
 
 
-def said(reply: str) -> list[tuple[int | None, str, tuple[int, ...]]]:
-    return [(each.number, " | ".join(slots_of(each.triple)), each.passages) for each in parse_statements(reply)]
+def read_statements(reply: str) -> list[tuple[int | None, str, tuple[int, ...]]]:
+    return [
+        (statement.number, " | ".join(slots_of(statement.triple)), statement.passages)
+        for statement in parse_statements(reply)
+    ]
 
 
 DIRECTOR = ("Gift", "directed by", "?director")
@@ -66,20 +69,20 @@ DIRECTOR = ("Gift", "directed by", "?director")
     ],
 )  # fmt: skip
 def test_a_question_taken_apart(reply: str, expected: list[Any]) -> None:
-    assert parts(reply) == expected
+    assert parse_slots(reply) == expected
 
 
 def test_a_question_that_is_the_prompt_s_own_example() -> None:
     own = '{"triples": [["Dune", "written by", "?authorA"]]}'
-    assert parts(own) == [("Dune", "written by", "?authorA")]
+    assert parse_slots(own) == [("Dune", "written by", "?authorA")]
 
 
 def test_a_question_that_shares_a_part_with_the_prompt_s_examples() -> None:
     house = '{"triples": [["Eiffel Tower", "designed by", "?architect"], ["?architect", "born in", "?country"]]}'
-    assert len(parts(house)) == 2
+    assert len(parse_slots(house)) == 2
     books = [["Emma", "written by", "?authorA"], ["Ulysses", "written by", "?authorB"],
              ["?authorA", "born on", "?dateA"], ["?authorB", "born on", "?dateB"]]  # fmt: skip
-    assert len(parts(json.dumps({"triples": books}))) == 4
+    assert len(parse_slots(json.dumps({"triples": books}))) == 4
 
 
 @pytest.mark.parametrize(
@@ -97,9 +100,9 @@ def test_a_prompt_without_an_example(template: str) -> None:
 
 def test_two_hundred_triples() -> None:
     many = [[f"Gift {n}", "directed by", f"?director{n}"] for n in range(200)]
-    assert [list(slots) for slots in parts(json.dumps({"triples": many}))] == many
+    assert [list(slots) for slots in parse_slots(json.dumps({"triples": many}))] == many
     assert [
-        list(slots) for slots in parts("\n".join(f"{n}. {' | '.join(slots)}" for n, slots in enumerate(many)))
+        list(slots) for slots in parse_slots("\n".join(f"{n}. {' | '.join(slots)}" for n, slots in enumerate(many)))
     ] == many
 
 
@@ -147,7 +150,7 @@ BY = "Gift | directed by | Curtiz"
     ],
 )  # fmt: skip
 def test_what_is_said_of_clues(reply: str, expected: list[Any]) -> None:
-    assert said(reply) == expected
+    assert read_statements(reply) == expected
 
 
 @pytest.mark.parametrize("reply", ["", "Hm.", "{", '{"answer": "Curtiz"}', "Curtiz directed it, I think."])
@@ -160,11 +163,11 @@ GIFT = '{"triples": [["Gift", "directed by", "?director"]]}'
 
 
 def test_a_question_taken_apart_twice() -> None:
-    for other in ('{"triples": [["?x", "directed", "Gift"]]}', '{"Triples": [["Gift", "directed by", "Curtiz"]]}'):
+    for quoted in ('{"triples": [["?x", "directed", "Gift"]]}', '{"Triples": [["Gift", "directed by", "Curtiz"]]}'):
         with pytest.raises(ReplyError, match="more than one way"):
-            parse_decomposition(f"It says {other}.\n{GIFT}", TEMPLATE)
-    assert parts(f"{GIFT}\nSo:\n{GIFT}") == [DIRECTOR]
-    assert parts('["Gift", "directed by", "?director"]\n["?director", "born in", "?year"]') == [
+            parse_decomposition(f"It says {quoted}.\n{GIFT}", TEMPLATE)
+    assert parse_slots(f"{GIFT}\nSo:\n{GIFT}") == [DIRECTOR]
+    assert parse_slots('["Gift", "directed by", "?director"]\n["?director", "born in", "?year"]') == [
         DIRECTOR,
         ("?director", "born in", "?year"),
     ]
@@ -187,13 +190,15 @@ def test_first_this_then_that_is_no_statement(one: str, other: str) -> None:
 
 def test_one_value_may_say_several_things_of_a_clue() -> None:
     sons = [{"clue": 1, "triple": ["Curtiz", "father of", name]} for name in ("Ann", "Bob")]
-    assert len(said(json.dumps({"facts": sons}))) == 2
-    assert len(said(json.dumps(sons[0]) + json.dumps({**sons[1], "clue": 2}))) == 2
+    assert len(read_statements(json.dumps({"facts": sons}))) == 2
+    assert len(read_statements(json.dumps(sons[0]) + json.dumps({**sons[1], "clue": 2}))) == 2
 
 
 def test_numbers_are_not_looked_for_beyond_all_depth() -> None:
     deep = "[" * 300 + "2" + "]" * 300
-    assert said(f'{{"clue": {deep}, "triple": ["a", "b", "c"], "passages": {deep}}}') == [(2, "a | b | c", (2,))]
+    assert read_statements(f'{{"clue": {deep}, "triple": ["a", "b", "c"], "passages": {deep}}}') == [
+        (2, "a | b | c", (2,))
+    ]
 
 
 @given(st.text(max_size=300) | st.text('{}[]":,|?\n clue1', max_size=300))
@@ -206,7 +211,7 @@ def test_no_reply_breaks_the_parsers(reply: str) -> None:
 
 
 def test_time_grows_with_the_reply_and_not_faster() -> None:
-    def seconds(parse: Any, reply: str) -> float:
+    def measure_seconds(parse: Any, reply: str) -> float:
         best = 60.0
         for _ in range(3):
             start = time.process_time()
@@ -221,7 +226,7 @@ def test_time_grows_with_the_reply_and_not_faster() -> None:
     try:
         for junk in ("[{", '{"facts": [{"clue": 1, "triple": ["a", ', "1. | ", '{"a": ', "[", " x  "):
             for parse in (parse_statements, parse_decomposition):
-                short, long = (seconds(parse, junk * (size // len(junk))) for size in (5_000, 40_000))
+                short, long = (measure_seconds(parse, junk * (size // len(junk))) for size in (5_000, 40_000))
                 assert long < 3 * 8 * short + 0.1, (junk, parse)  # eight times as long; 64 times if it were quadratic
     finally:
         gc.enable()

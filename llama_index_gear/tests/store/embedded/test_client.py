@@ -25,7 +25,7 @@ TOLERANCE = 1e-5
 """Both engines compute in 32-bit floats, in different orders."""
 
 
-def random_points(count: int = COUNT, seed: int = 0) -> list[models.PointStruct]:
+def draw_points(count: int = COUNT, seed: int = 0) -> list[models.PointStruct]:
     rng = random.Random(seed)
     numbers = np.random.default_rng(seed)
     few = numbers.standard_normal((count // 3, DENSE))  # repeated, so that there are ties
@@ -64,7 +64,7 @@ def fill(client: Any, points: list[models.PointStruct]) -> None:
 
 @pytest.fixture(scope="module")
 def points() -> list[models.PointStruct]:
-    return random_points()
+    return draw_points()
 
 
 @pytest.fixture(scope="module")
@@ -89,13 +89,13 @@ def both(tmp_path: Path, points: list[models.PointStruct]) -> Iterator[tuple[Any
     local.close()
 
 
-def everything(client: Any) -> dict[str, Any]:
+def read_all_points(client: Any) -> dict[str, Any]:
     records, following = client.scroll(NAME, limit=10_000, with_payload=True, with_vectors=True)
     assert following is None
-    return {str(record.id): (record.payload, plain(record.vector)) for record in records}
+    return {str(record.id): (record.payload, convert_vectors(record.vector)) for record in records}
 
 
-def plain(vectors: Any) -> dict[str, Any]:
+def convert_vectors(vectors: Any) -> dict[str, Any]:
     sparse = vectors["sparse"]
     weights = sorted(zip(sparse.indices, sparse.values, strict=True))
     return {
@@ -104,9 +104,9 @@ def plain(vectors: Any) -> dict[str, Any]:
     }
 
 
-def same_ranking(ours: Any, theirs: Any, limit: int) -> None:
-    """Equal scores rank by rank; the same ids for each score. Which of several equals a limit cuts off is left open."""
-    left, right = ours.points, theirs.points
+def assert_same_ranking(answer: Any, expected: Any, limit: int) -> None:
+    """Assert equal scores rank by rank, and the same ids for each score, except for equals that the limit cuts off."""
+    left, right = answer.points, expected.points
     assert len(left) == len(right)
     np.testing.assert_allclose([p.score for p in left], [p.score for p in right], rtol=TOLERANCE, atol=TOLERANCE)
     cut = right[-1].score + TOLERANCE * 10 if len(right) == limit else -np.inf
@@ -183,7 +183,7 @@ FIELDS = st.one_of(
 )
 
 
-def group(inner: Any) -> Any:
+def group_filters(inner: Any) -> Any:
     some, none = st.lists(inner, min_size=1, max_size=3), st.none()
     return st.one_of(
         st.builds(all_any_not, some, none, none),
@@ -194,21 +194,21 @@ def group(inner: Any) -> Any:
     )
 
 
-FILTERS = group(st.recursive(FIELDS, group, max_leaves=6))
+FILTERS = group_filters(st.recursive(FIELDS, group_filters, max_leaves=6))
 
 
 @settings(max_examples=120, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(match_=FILTERS)
 def test_filters_mean_the_same(read_only: tuple[Any, Any], match_: models.Filter) -> None:
     edge, local = read_only
-    ours, theirs = (
+    answer, expected = (
         {record.id for record in client.scroll(NAME, scroll_filter=match_, limit=COUNT)[0]} for client in (edge, local)
     )
-    assert ours == theirs
-    assert edge.count(NAME, count_filter=match_).count == len(theirs)
+    assert answer == expected
+    assert edge.count(NAME, count_filter=match_).count == len(expected)
     vector = [1.0] * DENSE
     found = edge.query_points(NAME, query=vector, using="text-dense", query_filter=match_, limit=COUNT)
-    assert {point.id for point in found.points} == theirs
+    assert {point.id for point in found.points} == expected
 
 
 def test_a_nested_condition_means_the_same(tmp_path: Path) -> None:
@@ -288,12 +288,12 @@ def test_conditions_without_counterpart_are_refused_by_name(read_only: tuple[Any
 @pytest.mark.parametrize("limit", [1, 7, COUNT])
 def test_dense_search_is_the_same(read_only: tuple[Any, Any], seed: int, limit: int) -> None:
     vector = np.random.default_rng(seed).standard_normal(DENSE).tolist()
-    ours, theirs = (
+    answer, expected = (
         client.query_points(NAME, query=vector, using="text-dense", limit=limit, with_payload=True)
         for client in read_only
     )
-    same_ranking(ours, theirs, limit)
-    assert all(-1 - TOLERANCE <= point.score <= 1 + TOLERANCE for point in ours.points)
+    assert_same_ranking(answer, expected, limit)
+    assert all(-1 - TOLERANCE <= point.score <= 1 + TOLERANCE for point in answer.points)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -304,8 +304,8 @@ def test_sparse_search_with_inverse_document_frequency_is_the_same(
     rng = random.Random(seed)
     words = sorted(rng.sample(range(33), 4))  # 30 to 32 are in no point
     vector = models.SparseVector(indices=words, values=[rng.uniform(0.1, 1) for _ in words])
-    ours, theirs = (client.query_points(NAME, query=vector, using="sparse", limit=limit) for client in read_only)
-    same_ranking(ours, theirs, limit)
+    answer, expected = (client.query_points(NAME, query=vector, using="sparse", limit=limit) for client in read_only)
+    assert_same_ranking(answer, expected, limit)
 
 
 def test_batches_answer_each_query_with_what_was_asked_of_it(read_only: tuple[Any, Any]) -> None:
@@ -321,9 +321,9 @@ def test_batches_answer_each_query_with_what_was_asked_of_it(read_only: tuple[An
         models.QueryRequest(query=[1.0] * DENSE, using="text-dense", limit=COUNT, score_threshold=0.3),
     ]
     edge, local = (client.query_batch_points(NAME, requests=requests) for client in read_only)
-    for ours, theirs, limit in zip(edge, local, [5, 3, 4, 4, 10, COUNT], strict=True):
-        if limit != 4 or ours.points[0].vector is not None:  # an offset may start amid ties: scores only
-            same_ranking(ours, theirs, limit)
+    for answer, expected, limit in zip(edge, local, [5, 3, 4, 4, 10, COUNT], strict=True):
+        if limit != 4 or answer.points[0].vector is not None:  # an offset may start amid ties: scores only
+            assert_same_ranking(answer, expected, limit)
     np.testing.assert_allclose([p.score for p in edge[3].points], [p.score for p in local[3].points], atol=TOLERANCE)
     assert all(set(point.payload) <= {"kind"} for point in edge[0].points)
     assert all(point.payload["kind"] == "a" for point in edge[1].points)
@@ -347,10 +347,10 @@ def test_a_query_ranks_what_the_stages_before_it_found(read_only: tuple[Any, Any
     near = models.Prefetch(**dense, limit=COUNT, filter=many, params=models.SearchParams(exact=True))
     few = models.Prefetch(prefetch=[worded, near], **dense, limit=7)
     far = models.Prefetch(**dense, limit=3, score_threshold=2.0)
-    for prefetch, least, most in ((worded, 6, COUNT), ([worded, near], 6, COUNT), (few, 7, 7), (far, 0, 0)):
-        ours, theirs = (client.query_points(NAME, prefetch=prefetch, **dense, limit=COUNT) for client in read_only)
-        same_ranking(ours, theirs, most or COUNT)
-        assert least <= len(ours.points) <= most
+    for prefetch, least, upper in ((worded, 6, COUNT), ([worded, near], 6, COUNT), (few, 7, 7), (far, 0, 0)):
+        answer, expected = (client.query_points(NAME, prefetch=prefetch, **dense, limit=COUNT) for client in read_only)
+        assert_same_ranking(answer, expected, upper or COUNT)
+        assert least <= len(answer.points) <= upper
     stage = read_only[0].query_points(NAME, query=words, using="sparse", limit=COUNT, query_filter=only_a)
     ranked = read_only[0].query_points(NAME, prefetch=worded, **dense, limit=COUNT)
     assert {point.id for point in ranked.points} == {point.id for point in stage.points} != set()
@@ -379,12 +379,12 @@ def test_a_search_parameter_is_honoured_or_refused(read_only: tuple[Any, Any]) -
     ):
         with pytest.raises(UnsupportedCall):
             edge.query_points(NAME, **{**arguments, **option})
-    for query in (models.FusionQuery(fusion=models.Fusion.RRF), 7, models.RecommendQuery(recommend=_recommend())):
+    for query in (models.FusionQuery(fusion=models.Fusion.RRF), 7, models.RecommendQuery(recommend=_make_recommend())):
         with pytest.raises(UnsupportedCall):
             edge.query_points(NAME, query=query, using="text-dense")
 
 
-def _recommend() -> models.RecommendInput:
+def _make_recommend() -> models.RecommendInput:
     return models.RecommendInput(positive=[0])
 
 
@@ -420,11 +420,11 @@ def test_retrieve_is_in_the_order_asked(read_only: tuple[Any, Any], points: list
     asked = [ids[0], ids[1], 4_000, ids[2], str(uuid.UUID(int=5)), ids[3]]
     edge, local = read_only
     for options in ({}, {"with_payload": False}, {"with_vectors": True}, {"with_vectors": ["text-dense"]}):
-        ours, theirs = (client.retrieve(NAME, ids=asked, **options) for client in (edge, local))
-        assert [record.id for record in ours] == ids
-        assert {record.id for record in theirs} == set(ids)
-        by_id = {record.id: record for record in theirs}
-        for record in ours:
+        answer, expected = (client.retrieve(NAME, ids=asked, **options) for client in (edge, local))
+        assert [record.id for record in answer] == ids
+        assert {record.id for record in expected} == set(ids)
+        by_id = {record.id: record for record in expected}
+        for record in answer:
             assert record.payload == by_id[record.id].payload
             assert (record.vector is None) == (by_id[record.id].vector is None)
             if record.vector is not None:
@@ -434,11 +434,11 @@ def test_retrieve_is_in_the_order_asked(read_only: tuple[Any, Any], points: list
 
 def test_all_points_are_the_same(read_only: tuple[Any, Any]) -> None:
     edge, local = read_only
-    ours, theirs = everything(edge), everything(local)
-    assert len(ours) == COUNT
-    assert {key: payload for key, (payload, _) in ours.items()} == {key: p for key, (p, _) in theirs.items()}
+    answer, expected = read_all_points(edge), read_all_points(local)
+    assert len(answer) == COUNT
+    assert {key: payload for key, (payload, _) in answer.items()} == {key: p for key, (p, _) in expected.items()}
     for record in local.scroll(NAME, limit=COUNT, with_vectors=True)[0]:
-        vectors = ours[str(record.id)][1]
+        vectors = answer[str(record.id)][1]
         assert list(record.vector["text-dense"]) == vectors["text-dense"]
         sparse = record.vector["sparse"]
         assert sorted(zip(sparse.indices, sparse.values, strict=True)) == vectors["sparse"]
@@ -447,7 +447,7 @@ def test_all_points_are_the_same(read_only: tuple[Any, Any]) -> None:
 # -- writing -------------------------------------------------------------------------------------------------------
 
 
-def selectors(points: list[models.PointStruct]) -> dict[str, Any]:
+def make_selectors(points: list[models.PointStruct]) -> dict[str, Any]:
     match_ = models.Filter(must=[models.FieldCondition(key="kind", match=models.MatchValue(value="a"))])
     ids = [point.id for point in points[:5]] + [4_000]
     return {
@@ -462,8 +462,8 @@ def selectors(points: list[models.PointStruct]) -> dict[str, Any]:
 def test_deleting_is_the_same(both: tuple[Any, Any], points: list[models.PointStruct], name: str) -> None:
     left = []
     for client in both:
-        client.delete(NAME, points_selector=selectors(points)[name], wait=True)
-        left.append(set(everything(client)))
+        client.delete(NAME, points_selector=make_selectors(points)[name], wait=True)
+        left.append(set(read_all_points(client)))
     assert left[0] == left[1]
     assert 0 < len(left[0]) < COUNT
 
@@ -484,19 +484,19 @@ def test_upsert_overwrites_the_whole_point(both: tuple[Any, Any], points: list[m
 
 
 def test_uploading_in_batches_is_upserting(both: tuple[Any, Any]) -> None:
-    more = random_points(50, seed=1)
+    more = draw_points(50, seed=1)
     for client in both:
         client.upload_points(NAME, points=iter(more), batch_size=7, wait=True)
-    assert set(everything(both[0])) == set(everything(both[1]))
+    assert set(read_all_points(both[0])) == set(read_all_points(both[1]))
 
 
 def test_a_vector_of_another_dimension_is_refused_and_nothing_changes(tmp_path: Path) -> None:
     edge = EdgeClient(tmp_path)
-    fill(edge, random_points(3))
-    before = set(everything(edge))
+    fill(edge, draw_points(3))
+    before = set(read_all_points(edge))
     with pytest.raises(Exception, match="(?i)dim"):
         edge.upsert(NAME, points=[models.PointStruct(id=9, vector={"text-dense": [1.0]}, payload={})])
-    assert set(everything(edge)) == before
+    assert set(read_all_points(edge)) == before
     edge.close()
 
 
@@ -527,12 +527,12 @@ def test_collections(both: tuple[Any, Any], tmp_path: Path) -> None:
         with pytest.raises((StoreError, ValueError), match="not found"):
             client.get_collection(NAME)
         assert not client.delete_collection(NAME)
-        fill(client, random_points(5))  # the name is free again
+        fill(client, draw_points(5))  # the name is free again
         assert client.count(NAME).count == 5
 
 
 def test_payload_schema(tmp_path: Path, points: list[models.PointStruct]) -> None:
-    """Only Edge: qdrant-client's local mode has no payload indexes."""
+    """Edge alone is tested: qdrant-client's local mode has no payload indexes."""
     edge = EdgeClient(tmp_path)
     fill(edge, points)
     kinds = {"kind": "keyword", "number": "integer", "price": "float", "text": "text", "flag": "bool"}
@@ -568,11 +568,11 @@ def test_every_index_type_gives_the_answers_of_a_search_without_index(
     for _ in range(40):
         a, b = rng.sample(pool, 2)
         for match_ in (models.Filter(must=[a, b]), models.Filter(should=[a, b]), models.Filter(must=[a], must_not=[b])):
-            ours, theirs = (
+            answer, expected = (
                 {record.id for record in client.scroll(NAME, scroll_filter=match_, limit=COUNT)[0]}
                 for client in (edge, local)
             )
-            assert ours == theirs, match_
+            assert answer == expected, match_
     edge.close()
     local.close()
 
@@ -590,7 +590,7 @@ def test_reopening_keeps_all(tmp_path: Path, points: list[models.PointStruct]) -
     edge = EdgeClient(tmp_path)
     fill(edge, points)
     edge.create_payload_index(NAME, field_name="kind", field_schema=models.PayloadSchemaType.KEYWORD)
-    before = {key: payload for key, (payload, _) in everything(edge).items()}
+    before = {key: payload for key, (payload, _) in read_all_points(edge).items()}
     query = {"query": models.SparseVector(indices=[1, 2], values=[1.0, 1.0]), "using": "sparse", "limit": COUNT}
     ranking = edge.query_points(NAME, **query).points
     info = edge.get_collection(NAME)
@@ -599,7 +599,7 @@ def test_reopening_keeps_all(tmp_path: Path, points: list[models.PointStruct]) -
     assert edge.count(NAME).count == COUNT  # the same client opens again
     edge.close()
     again = EdgeClient(tmp_path)
-    assert {key: payload for key, (payload, _) in everything(again).items()} == before
+    assert {key: payload for key, (payload, _) in read_all_points(again).items()} == before
     assert [(p.id, p.score) for p in again.query_points(NAME, **query).points] == [(p.id, p.score) for p in ranking]
     assert again.get_collection(NAME).config == info.config
     assert set(again.get_collection(NAME).payload_schema) == {"kind"}

@@ -1,4 +1,4 @@
-"""The embedded engine's folders: what it did not make stays, what is not whole is no collection, a disk may be full."""
+"""The embedded engine's folders: foreign files stay, an incomplete folder is no collection, the disk may be full."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def add(client: EdgeClient, *ids: int) -> None:
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[EdgeClient]:
-    """Three points in a collection that is open."""
+    """A client with three points in an open collection."""
     client = EdgeClient(tmp_path / "store")
     create(client)
     add(client, 1, 2, 3)
@@ -49,7 +49,7 @@ def client(tmp_path: Path) -> Iterator[EdgeClient]:
 
 @pytest.fixture
 def folder(client: EdgeClient) -> Path:
-    """Where the three points lie; the client is closed."""
+    """The folder of the three points; its client is closed."""
     client.close()
     return client.path / NAME
 
@@ -71,21 +71,21 @@ CALLS: dict[str, Callable[[EdgeClient], object]] = {
 }
 
 
-def every_call_raises(client: EdgeClient, match: str, kind: type[GeARError] = StoreError) -> None:
+def assert_every_call_raises(client: EdgeClient, match: str, kind: type[GeARError] = StoreError) -> None:
     for name, call in CALLS.items():
         with pytest.raises(kind, match=match) as caught:
             call(client)
         assert str(client.path) in str(caught.value), name
 
 
-def everything_below(folder: Path) -> dict[str, Any]:
-    """Each file's size and time of its last change; the engine's are sparse, and long to read."""
+def list_files(folder: Path) -> dict[str, Any]:
+    """Return each file's size and time of last change; their contents are sparse and long to read."""
     files = {path: path.stat() for path in folder.rglob("*") if path.is_file()}
     return {str(path.relative_to(folder)): (status.st_size, status.st_mtime_ns) for path, status in files.items()}
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy a folder; what is sparse stays so."""
+    """Copy a folder; sparse files stay sparse."""
     for path in source.rglob("*"):
         place = target / path.relative_to(source)
         if path.is_dir():
@@ -114,7 +114,7 @@ def test_a_user_s_files_in_a_collection_s_place_stay(tmp_path: Path) -> None:
     ):
         with pytest.raises(StoreError, match="gear is not a whole collection.*edge_config.json is missing.*another"):
             call()
-    assert list(everything_below(tmp_path)) == ["gear/thesis.docx"] and thesis.read_text() == "years of work"
+    assert list(list_files(tmp_path)) == ["gear/thesis.docx"] and thesis.read_text() == "years of work"
     elsewhere = GeARVectorStore.from_path(tmp_path, embed_model=EMBED, collection_name="other")
     elsewhere.add([passage("p", "x", FACTS, embed_model=EMBED)])
     assert [node.node_id for node in elsewhere.get_nodes()] == ["p"]
@@ -188,7 +188,7 @@ def rewrite_config(folder: Path, **changes: Any) -> None:
     (folder / "edge_config.json").write_text(json.dumps({**config, **changes}))
 
 
-def segment(folder: Path) -> Path:
+def find_segment(folder: Path) -> Path:
     (found,) = (folder / "segments").iterdir()
     return found
 
@@ -202,13 +202,16 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "no config": (lambda folder: (folder / "edge_config.json").unlink(), "edge_config.json is missing"),
     "no segments": (lambda folder: shutil.rmtree(folder / "segments"), "segments is missing"),
     "no log": (lambda folder: shutil.rmtree(folder / "wal"), "wal is missing"),
-    "empty segments": (lambda folder: shutil.rmtree(segment(folder)), "segments is empty"),
+    "empty segments": (lambda folder: shutil.rmtree(find_segment(folder)), "segments is empty"),
     "empty log": (lambda folder: empty(folder / "wal"), "wal is empty"),
-    "no version": (lambda folder: (segment(folder) / "version.info").unlink(), "version.info is missing"),
-    "no state": (lambda folder: (segment(folder) / "segment.json").unlink(), "segment.json is missing"),
-    "no payloads": (lambda folder: shutil.rmtree(segment(folder) / "payload_storage"), "payload_storage is missing"),
-    "no ids": (lambda folder: (segment(folder) / "mutable_id_tracker.mappings").unlink(), "mappings is missing"),
-    "no vectors": (lambda folder: shutil.rmtree(segment(folder) / "vector_storage-v"), "has other vectors"),
+    "no version": (lambda folder: (find_segment(folder) / "version.info").unlink(), "version.info is missing"),
+    "no state": (lambda folder: (find_segment(folder) / "segment.json").unlink(), "segment.json is missing"),
+    "no payloads": (
+        lambda folder: shutil.rmtree(find_segment(folder) / "payload_storage"),
+        "payload_storage is missing",
+    ),
+    "no ids": (lambda folder: (find_segment(folder) / "mutable_id_tracker.mappings").unlink(), "mappings is missing"),
+    "no vectors": (lambda folder: shutil.rmtree(find_segment(folder) / "vector_storage-v"), "has other vectors"),
     "config of no vectors": (lambda folder: rewrite_config(folder, vectors={}), "has other vectors"),
     "config is cut off": (
         lambda folder: (folder / "edge_config.json").write_text('{"vec'),
@@ -227,9 +230,11 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
 def test_a_damaged_collection_is_an_error_and_not_an_empty_one(folder: Path, name: str) -> None:
     damage, said = DAMAGE[name]
     damage(folder)
-    before = everything_below(folder)
-    every_call_raises(EdgeClient(folder.parent), f"not a whole collection.*{said}.*Restore the folder from a copy")
-    assert everything_below(folder) == before
+    before = list_files(folder)
+    assert_every_call_raises(
+        EdgeClient(folder.parent), f"not a whole collection.*{said}.*Restore the folder from a copy"
+    )
+    assert list_files(folder) == before
 
 
 @pytest.mark.parametrize(
@@ -243,14 +248,14 @@ def test_what_the_engine_cannot_open_is_said_in_plain_words(folder: Path, file: 
 
 
 def test_a_panic_of_the_engine_is_said_in_plain_words(folder: Path) -> None:
-    (segment(folder) / "vector_storage-v" / "vectors" / "status.dat").write_bytes(b"")
+    (find_segment(folder) / "vector_storage-v" / "vectors" / "status.dat").write_bytes(b"")
     with pytest.raises(StoreError, match="files are damaged"):
         EdgeClient(folder.parent).count(NAME)
 
 
 def test_damage_while_the_collection_is_open_is_an_error_too(client: EdgeClient) -> None:
     (client.path / NAME / "edge_config.json").unlink()
-    every_call_raises(client, "edge_config.json is missing")
+    assert_every_call_raises(client, "edge_config.json is missing")
 
 
 # -- moved while it is open ----------------------------------------------------------------------------------------
@@ -271,7 +276,7 @@ def replace_by_an_empty_one(store: Path) -> None:
 
 
 def replace_what_is_in_it(store: Path) -> None:
-    """The folder stays the same; so may the inode of one that is made anew."""
+    """Replace a folder's content. The folder stays the same; so may the inode of one that is made anew."""
     copy(store, store.with_name("copied"))
     shutil.rmtree(store / NAME / "wal")
     copy(store.with_name("copied") / NAME / "wal", store / NAME / "wal")
@@ -287,7 +292,7 @@ def replace_by_a_file(store: Path) -> None:
 )
 def test_a_store_that_is_moved_while_it_is_open_is_no_new_store(client: EdgeClient, do: Callable[[Path], None]) -> None:
     do(client.path)
-    every_call_raises(client, r"points was moved, deleted or replaced while the store was open: call close\(\)")
+    assert_every_call_raises(client, r"points was moved, deleted or replaced while the store was open: call close\(\)")
     with pytest.raises(StoreError, match="was moved"):  # nor is another collection made where it was
         client.create_collection("other", VECTORS)
     assert client.path.is_file() or not list(client.path.rglob("other"))
@@ -303,16 +308,16 @@ def test_after_closing_it_is_a_store_anew(client: EdgeClient) -> None:
 
 @pytest.mark.parametrize("end", ["close", "del"])
 def test_closing_writes_nothing_into_what_took_the_store_s_place(tmp_path: Path, end: str) -> None:
-    """A copy has the names of the original: what is not yet written of that would land in it."""
+    """Closing writes no pending data into a copy that took the store's place under the same names."""
     client = EdgeClient(tmp_path / "store")
     create(client)
     add(client, 1)
     replace_by_a_copy(client.path)
-    before = everything_below(tmp_path / "store")
+    before = list_files(tmp_path / "store")
     if end == "close":
         client.close()
     del client
-    assert everything_below(tmp_path / "store") == before
+    assert list_files(tmp_path / "store") == before
     with EdgeClient(tmp_path / "store") as copied:
         assert copied.count(NAME).count == 1
 
@@ -362,10 +367,10 @@ def test_another_working_directory_is_no_move(tmp_path: Path, monkeypatch: pytes
 # -- calls that were interrupted -----------------------------------------------------------------------------------
 
 
-def interrupted(work: Callable[[], object], moment: int) -> BaseException | None:
-    """Run with a `KeyboardInterrupt` before the given line of the engine's modules; None if it ended before.
+def run_interrupted(work: Callable[[], object], moment: int) -> BaseException | None:
+    """Run with a `KeyboardInterrupt` before the given line of the engine's modules; return None if it ended before.
 
-    In `shards`, where shards change hands, before the given opcode.
+    In `shards`, where shards change hands, the interrupt comes before the given opcode.
     """
     count = 0
 
@@ -406,7 +411,7 @@ def test_a_delete_can_be_interrupted_anywhere(tmp_path: Path, is_open: bool) -> 
         if not is_open:
             client.close()
         moment += 1
-        error = interrupted(lambda: client.delete_collection(NAME), moment)  # the traceback stays, as in a notebook
+        error = run_interrupted(lambda: client.delete_collection(NAME), moment)  # the traceback stays, as in a notebook
         if error is None:
             break
     assert moment > 50 and os.listdir(tmp_path) == []
@@ -417,7 +422,7 @@ def test_a_creation_can_be_interrupted_anywhere(tmp_path: Path) -> None:
     client, moment = EdgeClient(tmp_path), 0
     while True:
         moment += 1
-        error = interrupted(lambda: create(client), moment)
+        error = run_interrupted(lambda: create(client), moment)
         if error is None:
             break
         if not client.collection_exists(NAME):
@@ -438,7 +443,7 @@ def test_closing_and_opening_can_be_interrupted_anywhere(client: EdgeClient) -> 
                 client.count(NAME)
             else:
                 client.close()
-            if (error := interrupted(work, moment)) is None:
+            if (error := run_interrupted(work, moment)) is None:
                 break
             assert client.count(NAME).count == 3, f"moment {moment}: {error}"
         assert moment > 10
@@ -448,7 +453,7 @@ def test_a_store_can_be_cleared_again_after_an_interrupt(tmp_path: Path) -> None
     store, node = GeARVectorStore.from_path(tmp_path, embed_model=EMBED), passage("p", "x", FACTS, embed_model=EMBED)
     for moment in range(1, 600, 37):
         store.add([node])
-        error = interrupted(store.clear, moment)
+        error = run_interrupted(store.clear, moment)
         assert isinstance(error, KeyboardInterrupt)
         store.clear()
         assert store.get_nodes() == [] and os.listdir(tmp_path) == []
@@ -481,15 +486,15 @@ def test_of_two_that_make_the_same_collection_one_is_told(tmp_path: Path, monkey
     first, second = EdgeClient(tmp_path), EdgeClient(tmp_path)
     build = edge_folder.make
 
-    def overtaken(folder: Path, make: Callable[[str], object]) -> None:
-        def late(draft: str) -> None:
+    def make_and_overtake(folder: Path, make: Callable[[str], object]) -> None:
+        def make_late(draft: str) -> None:
             make(draft)
             monkeypatch.setattr(edge_folder, "make", build)
             create(second)
 
-        build(folder, late)
+        build(folder, make_late)
 
-    monkeypatch.setattr(edge_folder, "make", overtaken)
+    monkeypatch.setattr(edge_folder, "make", make_and_overtake)
     with pytest.raises(StoreLockedError, match="another process or client makes"):
         create(first)
     add(second, 1)

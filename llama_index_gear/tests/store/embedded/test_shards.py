@@ -1,4 +1,4 @@
-"""Whose an embedded store is: a forked process leaves it to its parent; the last reference to it closes it."""
+"""The owner of an embedded store: a forked process leaves it to its parent; the last reference to it closes it."""
 
 import gc
 import os
@@ -38,8 +38,8 @@ forks = [
 ]
 
 
-def forked(work: Callable[[], object]) -> str:
-    """What a child says: what `work` gave, or its error."""
+def run_forked(work: Callable[[], object]) -> str:
+    """Run the work in a forked child and return its result or its error."""
     read, write = os.pipe()
     if (process := os.fork()) == 0:
         try:
@@ -59,13 +59,13 @@ def forked(work: Callable[[], object]) -> str:
         return pipe.read() if ready else "hangs"
 
 
-def files_of(folder: Path) -> dict[Path, int]:
+def list_files(folder: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[GeARVectorStore]:
-    """A store that is open."""
+    """An open store."""
     store = GeARVectorStore.from_path(tmp_path, embed_model=EMBED)
     store.add([NODE])
     yield store
@@ -89,10 +89,10 @@ class TestForks:
 
     @pytest.mark.parametrize("name", CALLS)
     def test_a_child_is_refused_a_store_that_its_parent_has_open(self, store: GeARVectorStore, name: str) -> None:
-        before = files_of(store.client.path)
-        said = forked(lambda: CALLS[name](store))
+        before = list_files(store.client.path)
+        said = run_forked(lambda: CALLS[name](store))
         assert re.match(REFUSED, said), said
-        assert files_of(store.client.path) == before
+        assert list_files(store.client.path) == before
         assert [node.node_id for node in store.get_nodes()] == ["p"]
 
     def test_a_child_does_not_wait_for_a_lock_that_a_thread_of_its_parent_held(self, store: GeARVectorStore) -> None:
@@ -107,8 +107,8 @@ class TestForks:
         thread.start()
         held.wait()
         try:
-            assert "StoreLockedError" in forked(store.get_nodes)
-            assert forked(store.close) == "None"
+            assert "StoreLockedError" in run_forked(store.get_nodes)
+            assert run_forked(store.close) == "None"
         finally:
             done.set()
             thread.join()
@@ -128,7 +128,7 @@ class TestForks:
         held.wait()
         try:
             for name in ("add", "delete", "clear"):
-                assert "StoreLockedError" in forked(lambda name=name: CALLS[name](store))  # type: ignore[misc]
+                assert "StoreLockedError" in run_forked(lambda name=name: CALLS[name](store))  # type: ignore[misc]
         finally:
             done.set()
             thread.join()
@@ -136,21 +136,21 @@ class TestForks:
         store.close()
 
     def test_closing_in_a_child_changes_nothing(self, store: GeARVectorStore) -> None:
-        before = files_of(store.client.path)
-        assert forked(store.close) == "None"
-        assert files_of(store.client.path) == before
+        before = list_files(store.client.path)
+        assert run_forked(store.close) == "None"
+        assert list_files(store.client.path) == before
 
         def close_and_read() -> object:
             store.close()
             return store.get_nodes()
 
-        assert "is open in another process" in forked(close_and_read)
-        assert "is open in another process" in forked(lambda: EdgeClient(store.client.path).count("gear"))
+        assert "is open in another process" in run_forked(close_and_read)
+        assert "is open in another process" in run_forked(lambda: EdgeClient(store.client.path).count("gear"))
         store.close()
         store.add([NODE])
 
     def test_a_child_of_a_child_is_refused_too(self, store: GeARVectorStore) -> None:
-        assert "StoreLockedError" in forked(lambda: forked(store.get_nodes))
+        assert "StoreLockedError" in run_forked(lambda: run_forked(store.get_nodes))
 
     def test_a_child_may_open_what_its_parent_has_closed(self, tmp_path: Path) -> None:
         store = GeARVectorStore.from_path(tmp_path, embed_model=EMBED)
@@ -159,11 +159,11 @@ class TestForks:
             with store:
                 return store.add([NODE])
 
-        assert forked(add_and_close) == "['p']"  # nobody has opened it
-        assert forked(lambda: [node.node_id for node in store.get_nodes()]) == "['p']"
+        assert run_forked(add_and_close) == "['p']"  # nobody has opened it
+        assert run_forked(lambda: [node.node_id for node in store.get_nodes()]) == "['p']"
         assert len(store.get_nodes()) == 1
         store.close()
-        assert forked(lambda: [node.node_id for node in store.get_nodes()]) == "['p']"
+        assert run_forked(lambda: [node.node_id for node in store.get_nodes()]) == "['p']"
 
     def test_a_parent_may_close_and_open_again_while_its_child_lives(self, store: GeARVectorStore) -> None:
         wait, go = os.pipe()
@@ -186,19 +186,19 @@ class TestForks:
 import gc, os, sys
 from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parent)!r})
-from {Path(__file__).stem} import EMBED, NODE, files_of
+from {Path(__file__).stem} import EMBED, NODE, list_files
 from llama_index_gear.store.vector_store import GeARVectorStore
 for number, end in enumerate({ends!r}):
     folder = Path(sys.argv[1]) / str(number)
     store = GeARVectorStore.from_path(folder, embed_model=EMBED)
     store.add([NODE])
-    before = files_of(folder)
+    before = list_files(folder)
     child = os.fork()
     if child == 0:
         exec(end)
         os._exit(1)
     assert os.waitpid(child, 0)[1] == 0, end
-    assert files_of(folder) == before, end
+    assert list_files(folder) == before, end
     store.add([NODE])
     assert len(store.get_nodes()) == 1, end
 print("done")
@@ -213,59 +213,61 @@ print("done")
 
 @pytest.fixture
 def without_collector() -> Iterator[None]:
-    """Nothing but reference counts."""
+    """Switch the garbage collector off, so that only reference counts close a store."""
     gc.collect()
     gc.disable()
     yield
     gc.enable()
 
 
-def alone(folder: Path) -> object:
+def open_alone(folder: Path) -> object:
     store = GeARVectorStore.from_path(folder, embed_model=EMBED)
     store.add([NODE])
     return store
 
 
-def of_a_tenant(folder: Path) -> object:
+def open_tenant_store(folder: Path) -> object:
     store = GeARVectorStore.from_path(folder, embed_model=EMBED, tenant_field="team").for_tenant("a")
     store.add([NODE])
     return store
 
 
-def graph(folder: Path) -> ExternalTripleStore:
+def open_graph(folder: Path) -> ExternalTripleStore:
     graph = ExternalTripleStore.from_path(folder, embed_model=EMBED)
     graph.load(TRIPLES)
     return graph
 
 
-def held_by(make: Callable[[GeARVectorStore], object]) -> Callable[[Path], object]:
-    def held(folder: Path) -> object:
+def make_holder_of(make: Callable[[GeARVectorStore], object]) -> Callable[[Path], object]:
+    def make_holder(folder: Path) -> object:
         store = GeARVectorStore.from_path(folder, embed_model=EMBED)
         store.add([NODE])
         holder: Any = make(store)
         holder.retrieve("x")
         return holder
 
-    return held
+    return make_holder
 
 
-def of_an_external_graph(folder: Path) -> object:
-    retriever = held_by(
-        lambda store: ExternalGeARRetriever(store, graph(folder / "graph"), llm=ScriptedLLM(otherwise=lambda _: "[]"))
+def make_external_retriever(folder: Path) -> object:
+    retriever = make_holder_of(
+        lambda store: ExternalGeARRetriever(
+            store, open_graph(folder / "graph"), llm=ScriptedLLM(otherwise=lambda _: "[]")
+        )
     )
     return retriever(folder / "store")
 
 
 LLM = ScriptedLLM(otherwise=lambda _: "[]")
 HOLDERS: dict[str, Callable[[Path], object]] = {
-    "store": alone,
-    "tenant's store": of_a_tenant,
-    "graph": graph,
-    "NaiveGERetriever": held_by(NaiveGERetriever),
-    "SyncGERetriever": held_by(lambda store: SyncGERetriever(store, llm=LLM)),
-    "GeARRetriever": held_by(lambda store: GeARRetriever(store, llm=LLM)),
-    "T2RAGRetriever": held_by(lambda store: T2RAGRetriever(store, llm=LLM)),
-    "ExternalGeARRetriever": of_an_external_graph,
+    "store": open_alone,
+    "tenant's store": open_tenant_store,
+    "graph": open_graph,
+    "NaiveGERetriever": make_holder_of(NaiveGERetriever),
+    "SyncGERetriever": make_holder_of(lambda store: SyncGERetriever(store, llm=LLM)),
+    "GeARRetriever": make_holder_of(lambda store: GeARRetriever(store, llm=LLM)),
+    "T2RAGRetriever": make_holder_of(lambda store: T2RAGRetriever(store, llm=LLM)),
+    "ExternalGeARRetriever": make_external_retriever,
 }
 
 
@@ -292,11 +294,11 @@ def test_a_tenant_s_store_keeps_it_open(tmp_path: Path) -> None:
     bound = store.for_tenant("a")
     del store
     bound.add([NODE])
-    assert another_is_refused(tmp_path)
+    assert assert_another_is_refused(tmp_path)
     bound.close()
 
 
-def another_is_refused(folder: Path) -> bool:
+def assert_another_is_refused(folder: Path) -> bool:
     with pytest.raises(GeARError, match="is open in another process or client"):
         EdgeClient(folder).count("gear")
     return True
