@@ -121,6 +121,8 @@ class GraphExpansion:
 
     """
 
+    check_alignment: bool | None = None  # stored triples are not checked
+
     def __init__(
         self,
         backends: Backends,

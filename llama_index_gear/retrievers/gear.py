@@ -20,17 +20,17 @@ from llama_index_gear.expansion.external import build_expansion
 from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.prompting import Prompts
-from llama_index_gear.retrievers.base import AgentRetriever, HasExpansion
+from llama_index_gear.retrievers.base import GistRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
 
 
-class GeARRetriever(HasExpansion, AgentRetriever):
+class GeARRetriever(GistRetriever):
     """GeAR (§5): SyncGE, a gist memory, and an agent that searches again until the gist answers the question.
 
     Each result says why it was found, in metadata that neither the LLM nor the embedding model sees: `gear_chain` (the
     triples that lead to it) and `gear_ranks` (its rank in each list: "step 1", "fact 2", …). `retrieve_with_trace` also
     returns the whole trace. `astream_events` and LlamaIndex's instrumentation (`GeAREvent`) report it event by event
-    during the search. The main settings can be read back as properties.
+    during the search. All settings can be read back as properties, prompts by `get_prompts`.
 
     Maximum number of LLM calls, if all replies can be read (a reply that can't be read is asked for once more):
 
@@ -79,6 +79,8 @@ class GeARRetriever(HasExpansion, AgentRetriever):
 
     """
 
+    _policy: GeARPolicy
+
     def __init__(
         self,
         vector_store: GeARVectorStore,
@@ -120,7 +122,6 @@ class GeARRetriever(HasExpansion, AgentRetriever):
             llm=Settings.llm if llm is None else llm,
             graph=graph,
         )
-        self._calls: Calls = calls
         own = Prompts(PROMPTS, prompts)
         self._expansion = build_expansion(
             backends,
@@ -147,4 +148,9 @@ class GeARRetriever(HasExpansion, AgentRetriever):
     @property
     def calls(self) -> Calls:
         """The LLM calls of a step: "separate", "merged" or "single"."""
-        return self._calls
+        return self._policy.calls
+
+    @property
+    def passage_link_top_k(self) -> int:
+        """Passages, and triples, that each fact of the gist is linked to."""
+        return self._policy.passage_link_top_k

@@ -76,6 +76,8 @@ class T2RAGRetriever(AgentRetriever):
 
     """
 
+    _policy: T2RAGPolicy
+
     def __init__(
         self,
         vector_store: GeARVectorStore,
@@ -127,3 +129,38 @@ class T2RAGRetriever(AgentRetriever):
         super().__init__(
             backends, policy, own, similarity_top_k, budget=budget, callback_manager=callback_manager, verbose=verbose
         )
+
+    @property
+    def max_rounds(self) -> int:
+        """Maximum number of rounds."""
+        return self._policy.max_steps
+
+    @property
+    def passages_per_round(self) -> int:
+        """Distinct passages whose triples a round retrieves."""
+        return self._policy.passages
+
+    @property
+    def search_by(self) -> SearchBy:
+        """The target of a clue's search: "triples" or "passages"."""
+        return self._policy.search_by
+
+    @property
+    def show_passages(self) -> bool:
+        """False shows the LLM the triples alone."""
+        return self._policy.show_passages
+
+    @property
+    def require_grounding(self) -> bool:
+        """True takes a value only if a passage that was shown has it."""
+        return self._policy.require_grounding
+
+    @property
+    def expand(self) -> BeamSearch | None:
+        """Settings of the beam search after a round that brings nothing new; None: there is no such search."""
+        return self._policy.expand
+
+    @property
+    def rrf_k(self) -> int:
+        """Constant of the final fusion."""
+        return self._policy.rrf_k

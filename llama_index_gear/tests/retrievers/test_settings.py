@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from llama_index.core import VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.callbacks import CallbackManager
 from llama_index.core.llms import MockLLM
 from llama_index.core.prompts import PromptTemplate, RichPromptTemplate, SelectorPromptTemplate
 from llama_index.core.response_synthesizers import ResponseMode, get_response_synthesizer
@@ -98,6 +99,85 @@ def test_settings_can_be_read_back_from_every_retriever(store: GeARVectorStore, 
     clues = T2RAGRetriever(store, llm=llm, budget=BUDGET, max_rounds=5, similarity_top_k=6, filters=ONLY)
     assert (clues.budget, clues.max_steps, clues.similarity_top_k, clues.filters) == (BUDGET, 5, 6, ONLY)
     assert NaiveGERetriever(store).beam_search == BeamSearch() and GeARRetriever(store, llm=llm).budget == Budget()
+
+
+def settings_cases(store: GeARVectorStore, graph: ExternalTripleStore) -> list[tuple[Any, dict[str, Any]]]:
+    """Return arguments of every retriever; those that exclude each other stand in two cases."""
+    llm, base, sparse = ScriptedLLM(), RankBM25Retriever([TextNode(text="x")]), VectorStoreQueryMode.SPARSE
+    prompt = PromptTemplate("Own {question} {passages}")
+    everywhere: dict[str, Any] = {
+        "vector_store": store,
+        "similarity_top_k": 4,
+        "filters": ONLY,
+        "rrf_k": 7,
+        "callback_manager": CallbackManager(),
+        "verbose": True,
+    }
+    agent: dict[str, Any] = {**everywhere, "llm": llm, "budget": BUDGET}
+    walk: dict[str, Any] = {"beam_search": SEARCH, "link_top_k": 2}
+    own: dict[str, Any] = {"vector_store_query_mode": sparse, "pagerank": PAGERANK}
+    foreign: dict[str, Any] = {"base_retriever": base, "graph": graph}
+    gear = {**agent, **walk, "passage_link_top_k": 5, "gist_size": 9, "prompts": {"read": prompt}}
+    external = {**agent, **walk, "graph": graph, "check_alignment": False, "gist_size": 9, "prompts": {"read": prompt}}
+    sync = {**everywhere, **walk, "llm": llm, "read_prompt": prompt}
+    return [
+        (NaiveGERetriever, {**everywhere, **own, "beam_search": SEARCH}),
+        (NaiveGERetriever, {**everywhere, **foreign, "beam_search": SEARCH}),
+        (SyncGERetriever, {**sync, **own}),
+        (SyncGERetriever, {**sync, **foreign, "check_alignment": False}),
+        (GeARRetriever, {**gear, **own, "max_steps": 2, "calls": "merged", "base_top_k": 6}),
+        (GeARRetriever, {**gear, **foreign}),
+        (
+            ExternalGeARRetriever,
+            {**external, "vector_store_query_mode": sparse, "base_top_k": 6, "max_steps": 3, "expand_from_step": 3},
+        ),
+        (ExternalGeARRetriever, {**external, "base_retriever": base, "rank_top_k": None}),
+        (
+            T2RAGRetriever,
+            {
+                **agent,
+                "max_rounds": 5,
+                "passages_per_round": 3,
+                "search_by": "passages",
+                "require_grounding": False,
+                "expand": SEARCH,
+                "prompts": {"decompose": PromptTemplate("Own {question}")},
+            },
+        ),
+        (T2RAGRetriever, {**agent, "show_passages": False}),
+    ]
+
+
+def read_settings(retriever: Any) -> dict[str, Any]:
+    """Read all arguments back; prompts come back through `get_prompts`, as everywhere in LlamaIndex."""
+    names = inspect.signature(type(retriever)).parameters.keys() - {"prompts", "read_prompt"}
+    return {name: getattr(retriever, name) for name in names}
+
+
+def test_every_argument_reads_back(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
+    given: dict[Any, set[str]] = {}
+    for kind, arguments in settings_cases(store, graph):
+        retriever = kind(**arguments)
+        settings = read_settings(retriever)
+        prompts = arguments.get("prompts", {})
+        if "read_prompt" in arguments:
+            prompts = {"read": arguments["read_prompt"]}
+        assert {name: arguments[name] for name in arguments.keys() & settings.keys()}.items() <= settings.items()
+        assert prompts.items() <= retriever.get_prompts().items()
+        assert read_settings(kind(**settings)) == settings  # what is read is accepted, and means the same
+        given.setdefault(kind, set()).update(arguments)
+    assert given == {kind: set(inspect.signature(kind).parameters) for kind in given}
+
+
+def test_what_was_left_out_reads_as_what_is_used(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
+    """An argument that means nothing beside the others reads as None."""
+    llm, base = ScriptedLLM(), RankBM25Retriever([TextNode(text="x")])
+    plain, walk = GeARRetriever(store, llm=llm), GeARRetriever(store, base, llm=llm)
+    assert (plain.base_top_k, plain.vector_store_query_mode) == (10, VectorStoreQueryMode.HYBRID)
+    assert (walk.base_top_k, walk.vector_store_query_mode) == (None, None)
+    assert SyncGERetriever(store, llm=llm).check_alignment is None
+    assert SyncGERetriever(store, llm=llm, graph=graph).check_alignment is True
+    assert ExternalGeARRetriever(store, graph, llm=llm, max_steps=1).expand_from_step == 1
 
 
 def test_a_setting_that_was_read_cannot_be_written(store: GeARVectorStore) -> None:
