@@ -11,7 +11,7 @@ from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.settings import Settings
 from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQueryMode
 
-from llama_index_gear.agents.gear.policy import PROMPTS, Calls, GeARPolicy
+from llama_index_gear.agents.gear.policy import PROMPTS, PROMPTS_OF_CALLS, Calls, GeARPolicy
 from llama_index_gear.agents.loop import Budget
 from llama_index_gear.errors import ArgumentError, check_counts, format_value
 from llama_index_gear.expansion.backends import Backends
@@ -48,7 +48,8 @@ class GeARRetriever(GistRetriever):
         llm: reads, reasons and rewrites. Default: LlamaIndex's `Settings.llm`.
         graph: a knowledge graph to walk, in place of the passages' own triples; see `NaiveGERetriever`. Links to
             triples about something else than the noted fact are dropped. Default None.
-        max_steps: maximum number of steps. Default 4 (GeAR App. B.1; 2 for questions of two hops).
+        max_steps: maximum number of steps. Default 4 (GeAR App. B.1; 2 for questions of two hops). Not with
+            `calls="single"`, which makes one.
         calls: "separate" (default; GeAR §5), "merged", or "single".
         similarity_top_k: passages to return. Default 10.
         filters: metadata filters that bind every hop; see `NaiveGERetriever`.
@@ -62,8 +63,9 @@ class GeARRetriever(GistRetriever):
         passage_link_top_k: passages, and triples, that each fact of the gist is linked to (GeAR Eq. 8; k is not given
             there). Default 3: on MuSiQue, in one step, R@5/10/15 is 79.9/86.2/87.5, with 10 it is 70.2/84.3/89.5.
         gist_size: facts that the gist memory holds; the first ones stay. Default 100.
-        prompts: your own prompts for some of "read", "gist", "reason", "merged", "rewrite"; also reachable through
-            `get_prompts` / `update_prompts`. `PROMPTS` in this package's `agents.gear.policy` shows their variables.
+        prompts: your own prompts for some of those that `calls` uses: "read", "gist", "reason" and "rewrite"
+            (separate), "read", "merged" and "rewrite" (merged), "read" (single). Also reachable through `get_prompts`
+            / `update_prompts`. `PROMPTS` in this package's `agents.gear.policy` shows their variables.
         vector_store_query_mode: see `NaiveGERetriever`.
         rrf_k: constant of all fusions. Default 60.
         callback_manager: LlamaIndex's.
@@ -88,7 +90,7 @@ class GeARRetriever(GistRetriever):
         *,
         llm: LLM | None = None,
         graph: ExternalTripleStore | None = None,
-        max_steps: int = 4,
+        max_steps: int | None = None,
         calls: Calls = "separate",
         similarity_top_k: int = 10,
         filters: MetadataFilters | None = None,
@@ -105,14 +107,14 @@ class GeARRetriever(GistRetriever):
         callback_manager: CallbackManager | None = None,
         verbose: bool = False,
     ) -> None:
-        check_counts(
-            max_steps=max_steps,
-            similarity_top_k=similarity_top_k,
-            passage_link_top_k=passage_link_top_k,
-            gist_size=gist_size,
-        )
+        check_counts(similarity_top_k=similarity_top_k, passage_link_top_k=passage_link_top_k, gist_size=gist_size)
         if calls not in ("separate", "merged", "single"):
             raise ArgumentError(f"calls must be separate, merged or single; got {format_value(calls)}")
+        if max_steps is None:
+            max_steps = 1 if calls == "single" else 4
+        check_counts(max_steps=max_steps)
+        if calls == "single" and max_steps > 1:
+            raise ArgumentError("calls='single' makes one step: leave out max_steps, or write calls='merged'")
         backends = Backends(
             vector_store,
             base_retriever,
@@ -122,7 +124,8 @@ class GeARRetriever(GistRetriever):
             llm=Settings.llm if llm is None else llm,
             graph=graph,
         )
-        own = Prompts(PROMPTS, prompts)
+        used = {name: PROMPTS[name] for name in PROMPTS_OF_CALLS[calls]}
+        own = Prompts(used, prompts, where=f"with calls={calls!r}")
         self._expansion = build_expansion(
             backends,
             beam_search,

@@ -46,6 +46,13 @@ PROMPTS = {
 Calls = Literal["separate", "merged", "single"]
 """The calls of the language model that a step makes; see `GeARRetriever`."""
 
+PROMPTS_OF_CALLS: dict[Calls, tuple[str, ...]] = {
+    "separate": ("read", "gist", "reason", "rewrite"),
+    "merged": ("read", "merged", "rewrite"),
+    "single": ("read",),
+}
+"""The names of the prompts that are used, by the calls of a step."""
+
 
 @dataclass
 class SearchState:
@@ -123,7 +130,7 @@ class GeARPolicy:
         gist_size: maximum number of facts in the gist memory.
         passage_link_top_k: number of passages, and of triples, that each fact of the gist is linked to.
         top_k: passages to return.
-        prompts: by name, as in `PROMPTS`; the expansion uses "read".
+        prompts: by name, those of `PROMPTS_OF_CALLS`; the expansion uses "read".
 
     """
 

@@ -35,7 +35,7 @@ from llama_index_gear import (
     Triple,
     attach_triples,
 )
-from llama_index_gear.agents.gear.policy import GeARPolicy
+from llama_index_gear.agents.gear.policy import PROMPTS, PROMPTS_OF_CALLS, GeARPolicy
 from llama_index_gear.errors import ArgumentError, StoreError
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
@@ -319,6 +319,7 @@ def test_of_two_arguments_none_overrules_the_other(store: GeARVectorStore, graph
         (SyncGERetriever, {"llm": llm, "base_retriever": base, "vector_store_query_mode": sparse}, "base_retriever"),
         (GeARRetriever, {"llm": llm, "base_retriever": base, "base_top_k": 5}, "base_top_k"),
         (GeARRetriever, {"llm": llm, "graph": graph, "pagerank": PAGERANK}, "pagerank"),
+        (GeARRetriever, {"llm": llm, "calls": "single", "max_steps": 4}, "leave out max_steps, or write calls="),
         (ExternalGeARRetriever, {"graph": graph, "llm": llm, "base_retriever": base, "base_top_k": 5}, "base_top_k"),
         (T2RAGRetriever, {"llm": llm, "search_by": "passages", "show_passages": False}, "show_passages"),
         (DiverseTripleBeamSearch, {"link_top_k": 2}, "link_top_k"),
@@ -468,7 +469,9 @@ def test_every_prompt_is_shown_and_can_be_replaced(store: GeARVectorStore, graph
     owners: list[tuple[Any, set[str]]] = [
         (SyncGERetriever(store, llm=llm), {"read"}),
         (DiverseTripleBeamSearch(store, llm=llm), {"read"}),
-        (GeARRetriever(store, llm=llm), {"read", "gist", "reason", "merged", "rewrite"}),
+        (GeARRetriever(store, llm=llm), {"read", "gist", "reason", "rewrite"}),
+        (GeARRetriever(store, llm=llm, calls="merged"), {"read", "merged", "rewrite"}),
+        (GeARRetriever(store, llm=llm, calls="single"), {"read"}),
         (ExternalGeARRetriever(store, graph, llm=llm), {"read", "decide", "rank"}),
         (T2RAGRetriever(store, llm=llm), {"decompose", "resolve"}),
     ]
@@ -486,6 +489,24 @@ def test_every_prompt_is_shown_and_can_be_replaced(store: GeARVectorStore, graph
             assert owner.get_prompts()[name].get_template() == own.get_template()
         with pytest.raises(ArgumentError, match="there is no prompt 'nonsense'"):
             owner.update_prompts({"nonsense": PromptTemplate("x")})
+
+
+def test_a_prompt_that_no_call_uses_is_refused(store: GeARVectorStore) -> None:
+    """It would be given in vain. The error names the calls, and the prompts that they use."""
+    llm = ScriptedLLM()
+    for calls, names in PROMPTS_OF_CALLS.items():
+        for name in PROMPTS.keys() - set(names):
+            said = f"no prompt '{name}' with calls='{calls}'; there are: {', '.join(names)}$"
+            with pytest.raises(ArgumentError, match=said):
+                GeARRetriever(store, llm=llm, calls=calls, prompts={name: PROMPTS[name]})
+            with pytest.raises(ArgumentError, match=said):
+                GeARRetriever(store, llm=llm, calls=calls).update_prompts({name: PROMPTS[name]})
+
+
+def test_one_call_is_one_step(store: GeARVectorStore) -> None:
+    for steps in (None, 1):
+        assert GeARRetriever(store, llm=ScriptedLLM(), calls="single", max_steps=steps).max_steps == 1
+    assert GeARRetriever(store, llm=ScriptedLLM(), calls="merged").max_steps == 4
 
 
 def test_of_several_prompts_all_are_replaced_or_none(store: GeARVectorStore) -> None:
