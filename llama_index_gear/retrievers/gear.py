@@ -46,8 +46,7 @@ class GeARRetriever(GistRetriever):
         vector_store: the store that holds passages and triples.
         base_retriever: any LlamaIndex retriever; see `NaiveGERetriever`. Default: the store itself.
         llm: reads, reasons and rewrites. Default: LlamaIndex's `Settings.llm`.
-        graph: a knowledge graph to walk, in place of the passages' own triples; see `NaiveGERetriever`. Links to
-            triples about something else than the noted fact are dropped. Default None.
+        graph: a knowledge graph to walk, in place of the passages' own triples; see `NaiveGERetriever`. Default None.
         max_steps: maximum number of steps. Default 4 (GeAR App. B.1; 2 for questions of two hops). Not with
             `calls="single"`, which makes one.
         calls: "separate" (default; GeAR §5), "merged", or "single".
@@ -60,6 +59,9 @@ class GeARRetriever(GistRetriever):
         base_top_k: base passages of a step, of the store's own search; not with `base_retriever`. Default 10 (GeAR
             App. B.2).
         link_top_k: stored triples that each noted fact is linked to. Default 1 (GeAR Eq. 2).
+        check_alignment: drop links to triples of the graph that are about something else than the noted fact, in each
+            step and at the end (`shared_name` in this package's `expansion.external`); the trace shows those of the
+            steps. Only with `graph`. Default True there.
         passage_link_top_k: passages, and triples, that each fact of the gist is linked to (GeAR Eq. 8; k is not given
             there). Default 3: on MuSiQue, in one step, R@5/10/15 is 79.9/86.2/87.5, with 10 it is 70.2/84.3/89.5.
         gist_size: facts that the gist memory holds; the first ones stay. Default 100.
@@ -99,6 +101,7 @@ class GeARRetriever(GistRetriever):
         pagerank: LocalPageRank | None = None,
         base_top_k: int | None = None,
         link_top_k: int = 1,
+        check_alignment: bool | None = None,
         passage_link_top_k: int = 3,
         gist_size: int = 100,
         prompts: Mapping[str, BasePromptTemplate] | None = None,
@@ -132,6 +135,7 @@ class GeARRetriever(GistRetriever):
             similarity_top_k=backends.base_top_k,
             pagerank=pagerank,
             link_top_k=link_top_k,
+            check_alignment=check_alignment,
             prompts=own,
             rrf_k=rrf_k,
         )

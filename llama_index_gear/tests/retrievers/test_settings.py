@@ -126,7 +126,7 @@ def settings_cases(store: GeARVectorStore, graph: ExternalTripleStore) -> list[t
         (SyncGERetriever, {**sync, **own}),
         (SyncGERetriever, {**sync, **foreign, "check_alignment": False}),
         (GeARRetriever, {**gear, **own, "max_steps": 2, "calls": "merged", "base_top_k": 6}),
-        (GeARRetriever, {**gear, **foreign}),
+        (GeARRetriever, {**gear, **foreign, "check_alignment": False}),
         (
             ExternalGeARRetriever,
             {**external, "vector_store_query_mode": sparse, "base_top_k": 6, "max_steps": 3, "expand_from_step": 3},
@@ -226,6 +226,18 @@ def test_links_to_something_else_are_dropped_and_shown(store: GeARVectorStore, g
     assert all(link.passage_id for link in step.linked)
 
 
+def test_gear_s_agent_keeps_links_to_something_else_if_told_to(
+    store: GeARVectorStore, graph: ExternalTripleStore
+) -> None:
+    llm = ScriptedLLM([facts(("Curtiz", "made", "Gift"), ("Dog", "director", "Cat"))])
+    base = RankBM25Retriever([TextNode(id_="tea", text="Gift of tea")])
+    retriever = GeARRetriever(store, base, llm=llm, graph=graph, calls="single", check_alignment=False)
+    _, trace = retriever.retrieve_with_trace(QUESTION)
+    (step,) = trace.steps
+    assert (step.misaligned, len(step.linked)) == ([], 2)
+    assert all(link.passages for link in trace.links)
+
+
 def test_a_missing_graph_is_found_out_before_the_model_is_asked(store: GeARVectorStore, tmp_path: Path) -> None:
     with ExternalTripleStore.from_path(tmp_path, embed_model=WordEmbedding()) as empty:
         retrievers: list[Any] = [
@@ -316,6 +328,7 @@ def test_of_two_arguments_none_overrules_the_other(store: GeARVectorStore, graph
         (NaiveGERetriever, {"base_retriever": base, "vector_store_query_mode": sparse}, "base_retriever"),
         (NaiveGERetriever, {"graph": graph, "pagerank": PAGERANK}, "pagerank"),
         (SyncGERetriever, {"llm": llm, "check_alignment": False}, "check_alignment"),
+        (GeARRetriever, {"llm": llm, "check_alignment": True}, "check_alignment"),
         (SyncGERetriever, {"llm": llm, "base_retriever": base, "vector_store_query_mode": sparse}, "base_retriever"),
         (GeARRetriever, {"llm": llm, "base_retriever": base, "base_top_k": 5}, "base_top_k"),
         (GeARRetriever, {"llm": llm, "graph": graph, "pagerank": PAGERANK}, "pagerank"),
