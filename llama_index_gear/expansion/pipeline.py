@@ -30,7 +30,7 @@ class GraphExpansionEvent(BaseEvent):
     Attributes:
         query: the question.
         proximal: the facts that the reader noted, as text; empty without a reader.
-        start: the triples that the beam search started from, as text.
+        seeds: the triples that the beam search started from, as text.
         beams: (score, texts of the chain's triples), best first.
         fallback: the reason why the search started from the base passages' triples although there is a reader; else
             empty.
@@ -39,7 +39,7 @@ class GraphExpansionEvent(BaseEvent):
 
     query: str
     proximal: list[str]
-    start: list[str]
+    seeds: list[str]
     beams: list[tuple[float, list[str]]]
     fallback: str
 
@@ -74,7 +74,7 @@ class ExpansionResult:
     Attributes:
         nodes: passage id → node, of base and expanded passages.
         base: ids of the base passages, best first.
-        start: the seeds of the beam search.
+        seeds: the seeds of the beam search.
         beams: the beams of the beam search, best first.
         chains: id of an expanded passage → the chain that leads to it, best first.
         pagerank: ids of the passages that PageRank ranks first; empty without PageRank.
@@ -84,7 +84,7 @@ class ExpansionResult:
 
     nodes: dict[str, BaseNode]
     base: list[str]
-    start: ExpansionSeeds
+    seeds: ExpansionSeeds
     beams: list[Beam]
     chains: dict[str, tuple[StoredTriple, ...]]
     pagerank: list[str]
@@ -207,22 +207,22 @@ class GraphExpansion:
     def walk_graph_flow(self, embedded: QueryBundle, passages: Mapping[str, BaseNode]) -> Flow[ExpansionResult]:
         """Walk from base passages through the graph to further ones: reading, linking, beam search, fusion."""
         question, query = embedded.query_str, embedded.embedding or []
-        start = yield from self._seeds_flow(question, query, passages)
-        beams = yield from diverse_triple_beam_search_flow(question, query, start.triples, self.beam_search)
+        seeds = yield from self._seeds_flow(question, query, passages)
+        beams = yield from diverse_triple_beam_search_flow(question, query, seeds.triples, self.beam_search)
         dispatcher.event(
             GraphExpansionEvent(
                 query=question,
-                proximal=[triple.text for triple in start.reading.triples],
-                start=[triple.triple.text for triple in start.triples],
+                proximal=[triple.text for triple in seeds.reading.triples],
+                seeds=[triple.triple.text for triple in seeds.triples],
                 beams=[(beam.score, [triple.triple.text for triple in beam.chain]) for beam in beams],
-                fallback=start.fallback,
+                fallback=seeds.fallback,
             )
         )
         located, reached = yield from self.locate_flow(triple for beam in beams for triple in beam.chain)
         beams = [replace(beam, chain=tuple(located[triple.id] for triple in beam.chain)) for beam in beams]
         chains = flatten(beams)
         nodes = {**reached, **passages}
-        pagerank = yield from self._pagerank_flow(start, list(passages))
+        pagerank = yield from self._pagerank_flow(seeds, list(passages))
         missing = [
             passage_id for passage_id in dict.fromkeys([*chains, *pagerank]) if passage_id and passage_id not in nodes
         ]
@@ -232,17 +232,17 @@ class GraphExpansion:
         chains = {passage_id: chain for passage_id, chain in chains.items() if passage_id in nodes}
         pagerank = [passage_id for passage_id in pagerank if passage_id in nodes]
         fused = reciprocal_rank_fusion([list(chains), list(passages), pagerank], k=self.rrf_k)
-        return ExpansionResult(nodes, list(passages), start, beams, chains, pagerank, fused)
+        return ExpansionResult(nodes, list(passages), seeds, beams, chains, pagerank, fused)
 
-    def _pagerank_flow(self, start: ExpansionSeeds, passage_ids: list[str]) -> Flow[list[str]]:
+    def _pagerank_flow(self, seeds: ExpansionSeeds, passage_ids: list[str]) -> Flow[list[str]]:
         """Rank passages by PageRank from the beam search's seeds and the base passages; return the first ids."""
         if self.pagerank is None:
             return []
-        if start.reading.triples and not start.fallback:
-            triples = [(triple, 1.0) for triple in start.triples]
+        if seeds.reading.triples and not seeds.fallback:
+            triples = [(triple, 1.0) for triple in seeds.triples]
         else:
-            best = max((triple.score for triple in start.triples), default=0.0)
-            nearest = start.triples[: self.beam_search.beam_size]
+            best = max((triple.score for triple in seeds.triples), default=0.0)
+            nearest = seeds.triples[: self.beam_search.beam_size]
             triples = [(triple, triple.score / best) for triple in nearest if triple.score > 0]
         ranked = yield from local_pagerank_flow(triples, passage_ids, self.pagerank)
         return [passage_id for passage_id, _ in ranked[: self.similarity_top_k]]

@@ -105,14 +105,14 @@ def note_walk(trace: Trace, record: Step, walk: ExpansionResult) -> None:
     located = {triple.id: triple for beam in walk.beams for triple in beam.chain}
     trace.note(
         record,
-        proximal=serialize_triples(walk.start.reading.triples),
-        linked=trace_triples(located.get(triple.id, triple) for triple in walk.start.triples),
+        proximal=serialize_triples(walk.seeds.reading.triples),
+        linked=trace_triples(located.get(triple.id, triple) for triple in walk.seeds.triples),
         misaligned=[
             Misaligned(fact=slots[0], triple=slots[1], shared=round(shared, 2))
-            for fact, triple, shared in walk.start.misaligned
+            for fact, triple, shared in walk.seeds.misaligned
             for slots in [serialize_triples([fact, triple.triple])]
         ],
-        fallback=walk.start.fallback,
+        fallback=walk.seeds.fallback,
         beams=trace_beams(walk.beams),
         pagerank=walk.pagerank,
         passages=[passage_id for passage_id, _ in walk.fused],
@@ -157,7 +157,7 @@ class GeARPolicy:
         state.pool.lists[-1] = [passage_id for passage_id, _ in walk.fused]
         state.pool.add(walk.nodes, {passage_id: walk.chain(passage_id) for passage_id in walk.chains})
         note_walk(state.trace, record, walk)
-        state.trace.note_problem(record, walk.start.reading.problem, "the reading was left out")
+        state.trace.note_problem(record, walk.seeds.reading.problem, "the reading was left out")
         verdict = yield from self._read_flow(state, record, walk)
         if verdict.answerable:
             state.trace.note(answer=verdict.answer)
@@ -172,7 +172,7 @@ class GeARPolicy:
         """Note facts in the gist and reason on it (GeAR Eq. 4 and 6), in two calls, one, or none."""
         question = state.trace.question
         if self.calls == "single":
-            self._remember(state, record, walk.start.reading.triples)
+            self._remember(state, record, walk.seeds.reading.triples)
             return Verdict(False)
         texts = llm_texts(walk.nodes[passage_id] for passage_id, _ in walk.fused)
         if self.calls == "merged":

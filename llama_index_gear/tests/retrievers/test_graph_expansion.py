@@ -575,11 +575,11 @@ async def test_every_triple_that_a_fact_is_linked_to_is_a_start(
     note = '{"triples": [["Stephen", "father", "Dell Curry"]]}'
     for top_k in (1, 3):
         SyncGERetriever(store, llm=ScriptedLLM([note]), link_top_k=top_k).retrieve(QUESTION)
-        assert len(events[-1].start) == top_k
+        assert len(events[-1].seeds) == top_k
     DiverseTripleBeamSearch(store, llm=ScriptedLLM([note]), link_top_k=2).postprocess_nodes(
         NaiveGERetriever(store).retrieve(QUESTION), query_str=QUESTION
     )
-    assert len(events[-1].start) == 2
+    assert len(events[-1].seeds) == 2
 
 
 def test_a_text_scorer_sees_all_triples_of_the_base(store: GeARVectorStore) -> None:
