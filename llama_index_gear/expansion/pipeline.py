@@ -107,8 +107,8 @@ class GraphExpansion:
 
     Args:
         backends: answer the flow's requests. Without a base retriever the store itself is searched. Without an LLM the
-            beam search starts from the base passages' triples (NaiveGE). With filters, a base passage that the store
-            doesn't know can't be checked and is left out.
+            beam search starts from the base passages' triples (NaiveGE). With filters, a foreign base passage that
+            the store doesn't know can't be checked and is left out.
         beam_search: settings of the beam search; None: the defaults.
         similarity_top_k: passages to return.
         rrf_k: constant of the fusions.
@@ -169,13 +169,17 @@ class GraphExpansion:
     def retrieve_flow(self, bundle: QueryBundle) -> Flow[list[NodeWithScore]]:
         """Retrieve base passages, then expand them."""
         embedded = yield from embed_query_flow(bundle)
-        base = yield from self.base_search_flow(bundle, embedded)
-        return (yield from self.expand_flow(embedded, base))
+        passages = yield from self.base_search_flow(bundle, embedded)
+        return (yield from self._rank_flow(embedded, passages))
 
     def expand_flow(self, bundle: QueryBundle, base: Sequence[NodeWithScore]) -> Flow[list[NodeWithScore]]:
         """Expand base passages through the graph and fuse both lists, cut at `similarity_top_k` (GeAR §4.2, Eq. 3)."""
         embedded = yield from embed_query_flow(bundle)
         passages = yield from self.apply_filters_flow(base)
+        return (yield from self._rank_flow(embedded, passages))
+
+    def _rank_flow(self, embedded: QueryBundle, passages: Mapping[str, BaseNode]) -> Flow[list[NodeWithScore]]:
+        """Walk from base passages, and return the first of the fused list, each with its explanation."""
         expansion = yield from self.walk_graph_flow(embedded, passages)
         results = []
         for passage_id, score in expansion.fused[: self.similarity_top_k]:
@@ -184,8 +188,10 @@ class GraphExpansion:
             results.append(NodeWithScore(node=node, score=score))
         return results
 
-    def base_search_flow(self, bundle: QueryBundle, embedded: QueryBundle) -> Flow[list[NodeWithScore]]:
+    def base_search_flow(self, bundle: QueryBundle, embedded: QueryBundle) -> Flow[dict[str, BaseNode]]:
         """Retrieve base passages: from the store by `embedded`, from a foreign retriever by the caller's `bundle`.
+
+        They are returned by id, in rank order, without those that the filters exclude.
 
         A foreign retriever may have another embedding model. It gets a copy of `bundle`, since some of LlamaIndex's
         retrievers write into it.
@@ -194,7 +200,13 @@ class GraphExpansion:
         if self.backends.base_retriever is not None:
             query = QueryBundle(embedded.query_str, bundle.image_path, bundle.custom_embedding_strs, bundle.embedding)
         base = yield from ask(RetrievePassages(query))
-        return list(base)
+        return (yield from self.filter_base_flow(base))
+
+    def filter_base_flow(self, base: Sequence[NodeWithScore]) -> Flow[dict[str, BaseNode]]:
+        """`apply_filters_flow`, for answers to `RetrievePassages`: the store's own search has applied the filters."""
+        if self.backends.base_retriever is None:
+            return {result.node.node_id: result.node for result in base}
+        return (yield from self.apply_filters_flow(base))
 
     def apply_filters_flow(self, base: Sequence[NodeWithScore]) -> Flow[dict[str, BaseNode]]:
         """Return the base passages by id, in rank order, without those that the filters exclude."""

@@ -91,8 +91,7 @@ def base_search_flow(
     query = yield from embed_query_flow(state.bundle)
     state.queries.append(query.query_str)
     state.trace.note(record, query=query.query_str)
-    base = yield from expansion.base_search_flow(state.bundle, query)
-    passages = yield from expansion.apply_filters_flow(base)
+    passages = yield from expansion.base_search_flow(state.bundle, query)
     # If the step is cut short, the base passages are its list.
     state.pool.lists.append(list(passages))
     state.pool.add(passages)
@@ -252,7 +251,7 @@ class GeARPolicy:
         names = [f"{fact.subject} {fact.object}" for fact in facts]
         answers = yield [LinkTriples(texts, top_k, state.embedding, names), *map(RetrievePassages, bundles)]
         triple_lists = yield from self._locate_flow(state, facts, answers[0])
-        admitted = yield from self.expansion.apply_filters_flow(list(chain.from_iterable(answers[1:])))
+        admitted = yield from self.expansion.filter_base_flow(list(chain.from_iterable(answers[1:])))
         search_lists = [
             [n.node.node_id for n in answer if n.node.node_id in admitted][:top_k] for answer in answers[1:]
         ]
