@@ -132,7 +132,7 @@ def test_exact_triples(tmp_path: Path, suffix: str) -> None:
         "property left out": 1,
         "not an item": 1,
     }
-    assert dump.unlabelled == 2  # spouse Q7, heir Q404
+    assert dump.unlabeled == 2  # spouse Q7, heir Q404
     assert _flat(dump) == TRIPLES and dump.report == report  # again, from the index
 
 
@@ -150,7 +150,7 @@ def test_what_has_no_label_is_left_out_and_counted(tmp_path: Path) -> None:
         _entity("Q2", {}, {"P1": [_statement(_item(1))]}, {"en": ["Two"]}),
     ]
     dump = WikidataDump(_dump(tmp_path / "dump.json", entities), tmp_path / "index")
-    assert _flat(dump) == [] and dump.unlabelled == 3
+    assert _flat(dump) == [] and dump.unlabeled == 3
 
 
 def test_what_is_said_of_itself_has_one_entity(tmp_path: Path) -> None:

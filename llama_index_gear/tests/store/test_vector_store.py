@@ -106,7 +106,7 @@ class TestInMemory(StoreContract):
 
 
 class OverGrpc(QdrantClient):
-    """Qdrant in memory, which is handed what a server would be: gRPC messages, serialised."""
+    """Qdrant in memory, which is handed what a server would be: gRPC messages, serialized."""
 
     def __init__(self) -> None:
         super().__init__(":memory:")
