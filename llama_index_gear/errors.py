@@ -12,7 +12,7 @@
         ├── EmbeddingError      (ValueError)           a node without embedding, or of another dimension
         ├── TenantError                                    a call that names no tenant, or touches another's passages
         ├── StoreLockedError                           another process has the embedded store open
-        ├── UnsupportedFilter   (NotImplementedError)  a filter that the engine cannot honour
+        ├── UnsupportedFilter   (NotImplementedError)  a filter that the engine cannot honor
         └── UnsupportedCall     (NotImplementedError)  a call that the embedded engine cannot answer
 
 Catch `GeARError` for all of them. Errors of LlamaIndex, Qdrant or an LLM's client pass through unchanged.
@@ -75,7 +75,7 @@ class StoreLockedError(StoreError):
 
 
 class UnsupportedFilter(StoreError, NotImplementedError):
-    """The engine cannot honour a metadata filter. It is refused rather than ignored."""
+    """The engine cannot honor a metadata filter. It is refused rather than ignored."""
 
 
 class UnsupportedCall(StoreError, NotImplementedError):

@@ -211,7 +211,7 @@ class ToPropertyGraph(TransformComponent):
 
     @classmethod
     def class_name(cls) -> str:
-        """Return the name under which the component is serialised."""
+        """Return the name under which the component is serialized."""
         return "GeARToPropertyGraph"
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:

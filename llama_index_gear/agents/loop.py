@@ -101,7 +101,7 @@ def agent_flow(
 
     A request that fails ends the loop. The result is what the steps so far gave, and `trace.stopped` names the failure.
     The error is raised only if nothing is lost by it: that of a call of the language model, if no call has succeeded;
-    that of any other request, in the first step.
+    that of any other request, in the first step. `trace.stopped` then names it too.
 
     Args:
         policy: the method.
@@ -116,30 +116,36 @@ def agent_flow(
     """
     start = clock()
     state = policy.begin(trace.question if query is None else query, trace)
-    meter = _Meter(trace, budget, clock, start)
-    stopped = "max_steps"
+    try:
+        stopped = yield from _steps_flow(policy, state, _Meter(trace, budget, clock, start))
+        trace.note(stopped=stopped)
+        result = yield from policy.finish_flow(state)
+    except Exception as error:
+        trace.note(stopped=describe_failure(error), ms=1000 * (clock() - start))
+        raise
+    trace.note(ms=1000 * (clock() - start))
+    return result
+
+
+def _steps_flow(policy: Policy[State, Any], state: State, meter: _Meter) -> Flow[str]:
+    """Run the steps, and return why they ended. An error is raised only if nothing is lost by it."""
     for _ in range(policy.max_steps):
-        record = trace.open_step()
+        record = meter.trace.open_step()
         try:
             reason = yield from meter.metered_flow(policy.step_flow(state, record), record.number)
         except _Ended as ended:
             reason = ended.reason
             if not meter.has_begun:
-                trace.steps.pop()
+                meter.trace.steps.pop()
             if ended.cause is not None and not meter.has_succeeded:
-                trace.note(stopped=reason, ms=1000 * (clock() - start))
                 raise ended.cause from None
         except Exception as error:
             if error is not meter.failure or record.number == 1:
                 raise
             reason = describe_failure(error)
         if reason:
-            stopped = reason
-            break
-    trace.note(stopped=stopped)
-    result = yield from policy.finish_flow(state)
-    trace.note(ms=1000 * (clock() - start))
-    return result
+            return reason
+    return "max_steps"
 
 
 @dataclass

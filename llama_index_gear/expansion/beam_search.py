@@ -40,7 +40,7 @@ class BeamSearch:
         scorer: the score of a chain against the question.
             "novelty" (default): mean of its triples' cosines, divided by the squared length of the mean of their unit
             vectors. Two triples that say the same count as one; two that differ add up. Embeds nothing.
-            "composed": cosine with the normalised sum of its triples' vectors. Embeds nothing.
+            "composed": cosine with the normalized sum of its triples' vectors. Embeds nothing.
             "additive": mean of its triples' cosines. Embeds nothing, and saves a round trip.
             "exact": cosine with the embedding of the chain's text, as in the paper. Embeds every candidate: all
             triples that the search starts from, and up to `beam_size` · `neighbors` a hop.
@@ -180,8 +180,8 @@ def _penalize(totals: Array, gamma: float) -> Array:
     """Multiply the n-th best score of one beam's extensions by exp(−min(n, γ)/γ) (GeAR Alg. 1 lines 15–18)."""
     factor = np.empty_like(totals)
     factor[np.argsort(-totals, kind="stable")] = np.exp(-np.minimum(np.arange(len(totals)), float(gamma)) / gamma)
-    penalised: Array = np.where(totals >= 0, totals * factor, totals / factor)
-    return penalised
+    penalized: Array = np.where(totals >= 0, totals * factor, totals / factor)
+    return penalized
 
 
 def _scores_flow(

@@ -30,7 +30,7 @@ class GraphExpansionEvent(BaseEvent):
     Attributes:
         query: the question.
         proximal: the facts that the reader noted, as text; empty without a reader.
-        start: the triples that the beam search started from, as text.
+        seeds: the triples that the beam search started from, as text.
         beams: (score, texts of the chain's triples), best first.
         fallback: the reason why the search started from the base passages' triples although there is a reader; else
             empty.
@@ -39,7 +39,7 @@ class GraphExpansionEvent(BaseEvent):
 
     query: str
     proximal: list[str]
-    start: list[str]
+    seeds: list[str]
     beams: list[tuple[float, list[str]]]
     fallback: str
 
@@ -74,7 +74,7 @@ class ExpansionResult:
     Attributes:
         nodes: passage id → node, of base and expanded passages.
         base: ids of the base passages, best first.
-        start: the seeds of the beam search.
+        seeds: the seeds of the beam search.
         beams: the beams of the beam search, best first.
         chains: id of an expanded passage → the chain that leads to it, best first.
         pagerank: ids of the passages that PageRank ranks first; empty without PageRank.
@@ -84,7 +84,7 @@ class ExpansionResult:
 
     nodes: dict[str, BaseNode]
     base: list[str]
-    start: ExpansionSeeds
+    seeds: ExpansionSeeds
     beams: list[Beam]
     chains: dict[str, tuple[StoredTriple, ...]]
     pagerank: list[str]
@@ -107,8 +107,8 @@ class GraphExpansion:
 
     Args:
         backends: answer the flow's requests. Without a base retriever the store itself is searched. Without an LLM the
-            beam search starts from the base passages' triples (NaiveGE). With filters, a base passage that the store
-            doesn't know can't be checked and is left out.
+            beam search starts from the base passages' triples (NaiveGE). With filters, a foreign base passage that
+            the store doesn't know can't be checked and is left out.
         beam_search: settings of the beam search; None: the defaults.
         similarity_top_k: passages to return.
         rrf_k: constant of the fusions.
@@ -120,6 +120,8 @@ class GraphExpansion:
         ArgumentError: an argument of the wrong kind, or a number outside its range.
 
     """
+
+    check_alignment: bool | None = None  # stored triples are not checked
 
     def __init__(
         self,
@@ -167,13 +169,17 @@ class GraphExpansion:
     def retrieve_flow(self, bundle: QueryBundle) -> Flow[list[NodeWithScore]]:
         """Retrieve base passages, then expand them."""
         embedded = yield from embed_query_flow(bundle)
-        base = yield from self.base_search_flow(bundle, embedded)
-        return (yield from self.expand_flow(embedded, base))
+        passages = yield from self.base_search_flow(bundle, embedded)
+        return (yield from self._rank_flow(embedded, passages))
 
     def expand_flow(self, bundle: QueryBundle, base: Sequence[NodeWithScore]) -> Flow[list[NodeWithScore]]:
         """Expand base passages through the graph and fuse both lists, cut at `similarity_top_k` (GeAR §4.2, Eq. 3)."""
         embedded = yield from embed_query_flow(bundle)
         passages = yield from self.apply_filters_flow(base)
+        return (yield from self._rank_flow(embedded, passages))
+
+    def _rank_flow(self, embedded: QueryBundle, passages: Mapping[str, BaseNode]) -> Flow[list[NodeWithScore]]:
+        """Walk from base passages, and return the first of the fused list, each with its explanation."""
         expansion = yield from self.walk_graph_flow(embedded, passages)
         results = []
         for passage_id, score in expansion.fused[: self.similarity_top_k]:
@@ -182,8 +188,10 @@ class GraphExpansion:
             results.append(NodeWithScore(node=node, score=score))
         return results
 
-    def base_search_flow(self, bundle: QueryBundle, embedded: QueryBundle) -> Flow[list[NodeWithScore]]:
+    def base_search_flow(self, bundle: QueryBundle, embedded: QueryBundle) -> Flow[dict[str, BaseNode]]:
         """Retrieve base passages: from the store by `embedded`, from a foreign retriever by the caller's `bundle`.
+
+        They are returned by id, in rank order, without those that the filters exclude.
 
         A foreign retriever may have another embedding model. It gets a copy of `bundle`, since some of LlamaIndex's
         retrievers write into it.
@@ -192,7 +200,13 @@ class GraphExpansion:
         if self.backends.base_retriever is not None:
             query = QueryBundle(embedded.query_str, bundle.image_path, bundle.custom_embedding_strs, bundle.embedding)
         base = yield from ask(RetrievePassages(query))
-        return list(base)
+        return (yield from self.filter_base_flow(base))
+
+    def filter_base_flow(self, base: Sequence[NodeWithScore]) -> Flow[dict[str, BaseNode]]:
+        """`apply_filters_flow`, for answers to `RetrievePassages`: the store's own search has applied the filters."""
+        if self.backends.base_retriever is None:
+            return {result.node.node_id: result.node for result in base}
+        return (yield from self.apply_filters_flow(base))
 
     def apply_filters_flow(self, base: Sequence[NodeWithScore]) -> Flow[dict[str, BaseNode]]:
         """Return the base passages by id, in rank order, without those that the filters exclude."""
@@ -205,22 +219,22 @@ class GraphExpansion:
     def walk_graph_flow(self, embedded: QueryBundle, passages: Mapping[str, BaseNode]) -> Flow[ExpansionResult]:
         """Walk from base passages through the graph to further ones: reading, linking, beam search, fusion."""
         question, query = embedded.query_str, embedded.embedding or []
-        start = yield from self._seeds_flow(question, query, passages)
-        beams = yield from diverse_triple_beam_search_flow(question, query, start.triples, self.beam_search)
+        seeds = yield from self._seeds_flow(question, query, passages)
+        beams = yield from diverse_triple_beam_search_flow(question, query, seeds.triples, self.beam_search)
         dispatcher.event(
             GraphExpansionEvent(
                 query=question,
-                proximal=[triple.text for triple in start.reading.triples],
-                start=[triple.triple.text for triple in start.triples],
+                proximal=[triple.text for triple in seeds.reading.triples],
+                seeds=[triple.triple.text for triple in seeds.triples],
                 beams=[(beam.score, [triple.triple.text for triple in beam.chain]) for beam in beams],
-                fallback=start.fallback,
+                fallback=seeds.fallback,
             )
         )
         located, reached = yield from self.locate_flow(triple for beam in beams for triple in beam.chain)
         beams = [replace(beam, chain=tuple(located[triple.id] for triple in beam.chain)) for beam in beams]
         chains = flatten(beams)
         nodes = {**reached, **passages}
-        pagerank = yield from self._pagerank_flow(start, list(passages))
+        pagerank = yield from self._pagerank_flow(seeds, list(passages))
         missing = [
             passage_id for passage_id in dict.fromkeys([*chains, *pagerank]) if passage_id and passage_id not in nodes
         ]
@@ -230,17 +244,17 @@ class GraphExpansion:
         chains = {passage_id: chain for passage_id, chain in chains.items() if passage_id in nodes}
         pagerank = [passage_id for passage_id in pagerank if passage_id in nodes]
         fused = reciprocal_rank_fusion([list(chains), list(passages), pagerank], k=self.rrf_k)
-        return ExpansionResult(nodes, list(passages), start, beams, chains, pagerank, fused)
+        return ExpansionResult(nodes, list(passages), seeds, beams, chains, pagerank, fused)
 
-    def _pagerank_flow(self, start: ExpansionSeeds, passage_ids: list[str]) -> Flow[list[str]]:
+    def _pagerank_flow(self, seeds: ExpansionSeeds, passage_ids: list[str]) -> Flow[list[str]]:
         """Rank passages by PageRank from the beam search's seeds and the base passages; return the first ids."""
         if self.pagerank is None:
             return []
-        if start.reading.triples and not start.fallback:
-            triples = [(triple, 1.0) for triple in start.triples]
+        if seeds.reading.triples and not seeds.fallback:
+            triples = [(triple, 1.0) for triple in seeds.triples]
         else:
-            best = max((triple.score for triple in start.triples), default=0.0)
-            nearest = start.triples[: self.beam_search.beam_size]
+            best = max((triple.score for triple in seeds.triples), default=0.0)
+            nearest = seeds.triples[: self.beam_search.beam_size]
             triples = [(triple, triple.score / best) for triple in nearest if triple.score > 0]
         ranked = yield from local_pagerank_flow(triples, passage_ids, self.pagerank)
         return [passage_id for passage_id, _ in ranked[: self.similarity_top_k]]

@@ -206,7 +206,7 @@ class GeARTripleExtractor(TransformComponent):
 
     @classmethod
     def class_name(cls) -> str:
-        """Return the name under which the component is serialised."""
+        """Return the name under which the component is serialized."""
         return "GeARTripleExtractor"
 
     @property
@@ -215,7 +215,7 @@ class GeARTripleExtractor(TransformComponent):
         return self._ledger
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the serialised form, by which the pipeline's cache recognises the transformation.
+        """Return the serialized form, by which the pipeline's cache recognizes the transformation.
 
         Unlike LlamaIndex's own form, it holds the model and the prompts, without API keys and the model's address. It
         also holds the number of runs with failures: the pipeline caches a whole batch, and a batch with failures must
@@ -239,7 +239,7 @@ class GeARTripleExtractor(TransformComponent):
         """Make the extractor that `to_dict` was called on, with the same fingerprint.
 
         Args:
-            data: the serialised form.
+            data: the serialized form.
             **kwargs: arguments of the constructor that replace or complete those of the form: `llm`, where LlamaIndex
                 can't load it; `num_workers`, `price`, `max_cost`, `cache` and others that the form leaves out.
 

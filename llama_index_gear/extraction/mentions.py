@@ -27,7 +27,7 @@ _BLANK_LINE = re.compile(r"\n\s*\n")
 _SPACED = re.compile("([–—/])|(?<=[。！？])")
 """Word boundaries without a space."""
 _NAME = re.compile("[NB](?:c{0,2}N|d){0,7}(?:c{0,2}E|D)?|[EX]")
-"""Matches names in a sentence that is encoded as one letter a word: N a capitalised word, E one with punctuation behind
+"""Matches names in a sentence that is encoded as one letter a word: N a capitalized word, E one with punctuation behind
 it, B before it, X both; c a connector; d a number, D one with punctuation behind it; - anything else."""
 _ABBREVIATIONS = frozenset(
     "mr mrs ms dr prof st ste sr jr gen col lt capt sgt maj adm rev hon gov sen rep pres mt ft inc ltd co corp bros vs"
@@ -65,7 +65,7 @@ class MentionTripleExtractor(TransformComponent):
     """Extracts triples with regular expressions alone: no LLM, no download, no network.
 
     There is one triple per sentence and name in it: (the passage's title, the sentence's own words, the name). A name
-    is a run of capitalised words ("Republic of Austria", "J. K. Rowling", "Boeing 747"), but not the adjective of a
+    is a run of capitalized words ("Republic of Austria", "J. K. Rowling", "Boeing 747"), but not the adjective of a
     nation or faith alone ("British"). The last parenthesis of a title is dropped ("Song of Solomon (novel)" becomes
     "Song of Solomon"). A sentence without a name has the title at both ends. A passage without a title takes its first
     name as title.
@@ -93,7 +93,7 @@ class MentionTripleExtractor(TransformComponent):
 
     @classmethod
     def class_name(cls) -> str:
-        """Return the name under which the component is serialised."""
+        """Return the name under which the component is serialized."""
         return "MentionTripleExtractor"
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:

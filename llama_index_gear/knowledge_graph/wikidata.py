@@ -51,7 +51,7 @@ class WikidataDump:
 
     Attributes:
         report: the index's counts: read, kept, dropped (by reason) and malformed (with examples).
-        unlabelled: number of statements with an item or property without label; complete after the last triple.
+        unlabeled: number of statements with an item or property without label; complete after the last triple.
 
     Raises:
         ArgumentError: the file's name has another ending, a property's name is wrong, or (when read) the folder holds
@@ -77,7 +77,7 @@ class WikidataDump:
         self.folder = Path(folder)
         self.show_progress = show_progress
         self.report = ReadReport()
-        self.unlabelled = 0
+        self.unlabeled = 0
         check_kinds(str, hint="write a list of codes, best first, ['en', 'mul']", languages=languages)
         if not languages:
             raise ArgumentError("languages is a list of codes, best first; it is empty")
@@ -101,14 +101,14 @@ class WikidataDump:
         """Iterate over the triples; make the index first if it is not complete."""
         self.read()
         index = WikidataIndex(self.folder / "wikidata.sqlite")
-        self.unlabelled = 0
+        self.unlabeled = 0
         try:
             for (subject, subject_label), property_, (object_, object_label) in index.statements():
                 if subject_label and property_ and object_label:
                     ends = dict.fromkeys((f"Q{subject}", f"Q{object_}"))
                     yield GraphTriple(Triple(subject_label, property_, object_label), tuple(ends))
                 else:
-                    self.unlabelled += 1
+                    self.unlabeled += 1
             for (item, subject_label), alias in index.aliases():
                 if subject_label:
                     yield GraphTriple(Triple(subject_label, ALIAS, alias), (f"Q{item}",), is_name=True)

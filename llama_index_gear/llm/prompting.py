@@ -111,6 +111,7 @@ class Prompts(Mapping[str, BasePromptTemplate]):
         defaults: the package's prompts.
         given: prompts that replace some of them. Default None: none.
         optional: variables that a user's prompt may leave out, besides `problem`. Default: none.
+        where: the setting in which there are these prompts and no others, for errors. Default: nothing.
 
     Raises:
         ArgumentError: see `update`.
@@ -122,7 +123,9 @@ class Prompts(Mapping[str, BasePromptTemplate]):
         defaults: Mapping[str, BasePromptTemplate],
         given: Mapping[str, BasePromptTemplate] | None = None,
         optional: Sequence[str] = (),
+        where: str = "",
     ) -> None:
+        self._where = where and f" {where}"
         self._required = {name: set(prompt.template_vars) - {"problem", *optional} for name, prompt in defaults.items()}
         self._prompts = dict(defaults)
         self.update({} if given is None else given)
@@ -149,7 +152,8 @@ class Prompts(Mapping[str, BasePromptTemplate]):
             )
         for name, prompt in given.items():
             if name not in self._required:
-                raise ArgumentError(f"there is no prompt {format_value(name)}; there are {', '.join(self._required)}")
+                names = ", ".join(self._required) or "none"
+                raise ArgumentError(f"there is no prompt {format_value(name)}{self._where}; there are: {names}")
             check_prompt(prompt, f"the {name} prompt", self._required[name])
         self._prompts.update(given)
 

@@ -39,7 +39,7 @@ def find_forms_and_prose(text: str, key: str) -> tuple[list[dict[str, list[Any]]
 
 
 def parse_yes_or_no(text: str, key: str, what: str) -> tuple[bool, list[dict[str, list[Any]]]]:
-    """Read the value of a key that is true or false.
+    """Read the value of a key that is true or false, in JSON or as a label in prose, with or without Markdown.
 
     Args:
         text: the reply.
@@ -54,7 +54,8 @@ def parse_yes_or_no(text: str, key: str, what: str) -> tuple[bool, list[dict[str
 
     """
     forms, prose = find_forms_and_prose(text, key)
-    flags = re.findall(rf"(?<!\w){key}[\"']?\s*[:=]\s*[\"']?(true|false|yes|no)\b", prose, re.IGNORECASE)
+    label = rf"(?<!\w)(?<!not )_{{0,3}}{key}[\"'`*_]*\s*[:=]"
+    flags = re.findall(rf"{label}[\s\"'`*_]*(true|false|yes|no)_{{0,3}}(?!\w)", prose, re.IGNORECASE)
     values = [*(value for form in forms for value in form[key]), *flags]
     answers = {
         _YES_OR_NO.get(str(value).strip(" .").lower()) if isinstance(value, str | bool) else None for value in values

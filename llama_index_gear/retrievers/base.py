@@ -1,4 +1,4 @@
-"""Base classes of the retrievers: `StoreRetriever` over a store, and `AgentRetriever` for the agents."""
+"""Base classes of the retrievers: over a store, with a graph expansion, with a reader, and for the agents."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from llama_index.core.callbacks import CallbackManager
 from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.llms import LLM
 from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
-from llama_index.core.vector_stores.types import MetadataFilters
+from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQueryMode
 from llama_index_instrumentation import get_dispatcher
 
+from llama_index_gear.agents.gear.external import ExternalPolicy
+from llama_index_gear.agents.gear.policy import GeARPolicy
 from llama_index_gear.agents.loop import Budget, Policy, agent_flow
 from llama_index_gear.errors import check_kind, check_question
 from llama_index_gear.expansion.backends import Backends
@@ -107,11 +109,27 @@ class StoreRetriever(HasPrompts, BaseRetriever):
         """Passages to return."""
         return self._similarity_top_k
 
+    @property
+    def verbose(self) -> bool:
+        """LlamaIndex's flag."""
+        return self._verbose
+
 
 class HasExpansion:
     """Mixin: the settings of a graph expansion as properties."""
 
     _expansion: GraphExpansion
+
+    @property
+    def vector_store_query_mode(self) -> VectorStoreQueryMode | None:
+        """Mode of the store's own search; None: there is a base retriever."""
+        backends = self._expansion.backends
+        return backends.mode if backends.base_retriever is None else None
+
+    @property
+    def rrf_k(self) -> int:
+        """Constant of the fusions."""
+        return self._expansion.rrf_k
 
     @property
     def beam_search(self) -> BeamSearch:
@@ -122,6 +140,20 @@ class HasExpansion:
     def pagerank(self) -> LocalPageRank | None:
         """Settings of PageRank; None: passages are ranked without it."""
         return self._expansion.pagerank
+
+
+class HasReader(HasExpansion):
+    """Mixin: the settings of a graph expansion from the facts that a reader notes, as properties."""
+
+    @property
+    def link_top_k(self) -> int:
+        """Triples that each noted fact is linked to."""
+        return self._expansion.link_top_k
+
+    @property
+    def check_alignment(self) -> bool | None:
+        """True drops links to triples about something else than the noted fact; None: there is no graph."""
+        return self._expansion.check_alignment
 
 
 class AgentRetriever(StoreRetriever):
@@ -199,6 +231,22 @@ class AgentRetriever(StoreRetriever):
             logger.warning("a search ended early, with what it had found: %s; its trace says more", kind)
             logger.debug("the search for %r ended early: %s", trace.question, trace.stopped)
         return nodes
+
+
+class GistRetriever(HasReader, AgentRetriever):
+    """Base class of the agents that expand a graph and note facts in a gist memory."""
+
+    _policy: GeARPolicy | ExternalPolicy
+
+    @property
+    def base_top_k(self) -> int | None:
+        """Base passages of a step, of the store's own search; None: there is a base retriever."""
+        return self._backends.base_top_k if self._backends.base_retriever is None else None
+
+    @property
+    def gist_size(self) -> int:
+        """Facts that the gist memory holds."""
+        return self._policy.gist_size
 
 
 def new_trace(query: QueryType) -> Trace:

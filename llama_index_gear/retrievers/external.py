@@ -19,11 +19,11 @@ from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.expansion.external import ExternalGraphExpansion
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.prompting import Prompts
-from llama_index_gear.retrievers.base import AgentRetriever, HasExpansion
+from llama_index_gear.retrievers.base import GistRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
 
 
-class ExternalGeARRetriever(HasExpansion, AgentRetriever):
+class ExternalGeARRetriever(GistRetriever):
     """GeAR over an existing knowledge graph (Millions of GeAR-s): no triple is extracted from the passages.
 
     The facts that the reader notes in the base passages are linked to the graph's triples. The beam search walks the
@@ -67,6 +67,8 @@ class ExternalGeARRetriever(HasExpansion, AgentRetriever):
         Exception: (from `retrieve`) as for `GeARRetriever`.
 
     """
+
+    _policy: ExternalPolicy
 
     def __init__(
         self,
@@ -129,3 +131,13 @@ class ExternalGeARRetriever(HasExpansion, AgentRetriever):
         super().__init__(
             backends, policy, own, similarity_top_k, budget=budget, callback_manager=callback_manager, verbose=verbose
         )
+
+    @property
+    def expand_from_step(self) -> int:
+        """The first step with graph expansion."""
+        return self._policy.expand_from_step
+
+    @property
+    def rank_top_k(self) -> int | None:
+        """Remembered passages that the last call ranks; None: no such call."""
+        return self._policy.rank_top_k

@@ -11,7 +11,7 @@ from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.settings import Settings
 from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQueryMode
 
-from llama_index_gear.agents.gear.policy import PROMPTS, Calls, GeARPolicy
+from llama_index_gear.agents.gear.policy import PROMPTS, PROMPTS_OF_CALLS, Calls, GeARPolicy
 from llama_index_gear.agents.loop import Budget
 from llama_index_gear.errors import ArgumentError, check_counts, format_value
 from llama_index_gear.expansion.backends import Backends
@@ -20,17 +20,17 @@ from llama_index_gear.expansion.external import build_expansion
 from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.prompting import Prompts
-from llama_index_gear.retrievers.base import AgentRetriever, HasExpansion
+from llama_index_gear.retrievers.base import GistRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
 
 
-class GeARRetriever(HasExpansion, AgentRetriever):
+class GeARRetriever(GistRetriever):
     """GeAR (§5): SyncGE, a gist memory, and an agent that searches again until the gist answers the question.
 
     Each result says why it was found, in metadata that neither the LLM nor the embedding model sees: `gear_chain` (the
     triples that lead to it) and `gear_ranks` (its rank in each list: "step 1", "fact 2", …). `retrieve_with_trace` also
     returns the whole trace. `astream_events` and LlamaIndex's instrumentation (`GeAREvent`) report it event by event
-    during the search. The main settings can be read back as properties.
+    during the search. All settings can be read back as properties, prompts by `get_prompts`.
 
     Maximum number of LLM calls, if all replies can be read (a reply that can't be read is asked for once more):
 
@@ -46,9 +46,9 @@ class GeARRetriever(HasExpansion, AgentRetriever):
         vector_store: the store that holds passages and triples.
         base_retriever: any LlamaIndex retriever; see `NaiveGERetriever`. Default: the store itself.
         llm: reads, reasons and rewrites. Default: LlamaIndex's `Settings.llm`.
-        graph: a knowledge graph to walk, in place of the passages' own triples; see `NaiveGERetriever`. Links to
-            triples about something else than the noted fact are dropped. Default None.
-        max_steps: maximum number of steps. Default 4 (GeAR App. B.1; 2 for questions of two hops).
+        graph: a knowledge graph to walk, in place of the passages' own triples; see `NaiveGERetriever`. Default None.
+        max_steps: maximum number of steps. Default 4 (GeAR App. B.1; 2 for questions of two hops). Not with
+            `calls="single"`, which makes one.
         calls: "separate" (default; GeAR §5), "merged", or "single".
         similarity_top_k: passages to return. Default 10.
         filters: metadata filters that bind every hop; see `NaiveGERetriever`.
@@ -59,11 +59,15 @@ class GeARRetriever(HasExpansion, AgentRetriever):
         base_top_k: base passages of a step, of the store's own search; not with `base_retriever`. Default 10 (GeAR
             App. B.2).
         link_top_k: stored triples that each noted fact is linked to. Default 1 (GeAR Eq. 2).
+        check_alignment: drop links to triples of the graph that are about something else than the noted fact, in each
+            step and at the end (`shared_name` in this package's `expansion.external`); the trace shows those of the
+            steps. Only with `graph`. Default True there.
         passage_link_top_k: passages, and triples, that each fact of the gist is linked to (GeAR Eq. 8; k is not given
             there). Default 3: on MuSiQue, in one step, R@5/10/15 is 79.9/86.2/87.5, with 10 it is 70.2/84.3/89.5.
         gist_size: facts that the gist memory holds; the first ones stay. Default 100.
-        prompts: your own prompts for some of "read", "gist", "reason", "merged", "rewrite"; also reachable through
-            `get_prompts` / `update_prompts`. `PROMPTS` in this package's `agents.gear.policy` shows their variables.
+        prompts: your own prompts for some of those that `calls` uses: "read", "gist", "reason" and "rewrite"
+            (separate), "read", "merged" and "rewrite" (merged), "read" (single). Also reachable through `get_prompts`
+            / `update_prompts`. `PROMPTS` in this package's `agents.gear.policy` shows their variables.
         vector_store_query_mode: see `NaiveGERetriever`.
         rrf_k: constant of all fusions. Default 60.
         callback_manager: LlamaIndex's.
@@ -79,6 +83,8 @@ class GeARRetriever(HasExpansion, AgentRetriever):
 
     """
 
+    _policy: GeARPolicy
+
     def __init__(
         self,
         vector_store: GeARVectorStore,
@@ -86,7 +92,7 @@ class GeARRetriever(HasExpansion, AgentRetriever):
         *,
         llm: LLM | None = None,
         graph: ExternalTripleStore | None = None,
-        max_steps: int = 4,
+        max_steps: int | None = None,
         calls: Calls = "separate",
         similarity_top_k: int = 10,
         filters: MetadataFilters | None = None,
@@ -95,6 +101,7 @@ class GeARRetriever(HasExpansion, AgentRetriever):
         pagerank: LocalPageRank | None = None,
         base_top_k: int | None = None,
         link_top_k: int = 1,
+        check_alignment: bool | None = None,
         passage_link_top_k: int = 3,
         gist_size: int = 100,
         prompts: Mapping[str, BasePromptTemplate] | None = None,
@@ -103,14 +110,14 @@ class GeARRetriever(HasExpansion, AgentRetriever):
         callback_manager: CallbackManager | None = None,
         verbose: bool = False,
     ) -> None:
-        check_counts(
-            max_steps=max_steps,
-            similarity_top_k=similarity_top_k,
-            passage_link_top_k=passage_link_top_k,
-            gist_size=gist_size,
-        )
+        check_counts(similarity_top_k=similarity_top_k, passage_link_top_k=passage_link_top_k, gist_size=gist_size)
         if calls not in ("separate", "merged", "single"):
             raise ArgumentError(f"calls must be separate, merged or single; got {format_value(calls)}")
+        if max_steps is None:
+            max_steps = 1 if calls == "single" else 4
+        check_counts(max_steps=max_steps)
+        if calls == "single" and max_steps > 1:
+            raise ArgumentError("calls='single' makes one step: leave out max_steps, or write calls='merged'")
         backends = Backends(
             vector_store,
             base_retriever,
@@ -120,14 +127,15 @@ class GeARRetriever(HasExpansion, AgentRetriever):
             llm=Settings.llm if llm is None else llm,
             graph=graph,
         )
-        self._calls: Calls = calls
-        own = Prompts(PROMPTS, prompts)
+        used = {name: PROMPTS[name] for name in PROMPTS_OF_CALLS[calls]}
+        own = Prompts(used, prompts, where=f"with calls={calls!r}")
         self._expansion = build_expansion(
             backends,
             beam_search,
             similarity_top_k=backends.base_top_k,
             pagerank=pagerank,
             link_top_k=link_top_k,
+            check_alignment=check_alignment,
             prompts=own,
             rrf_k=rrf_k,
         )
@@ -147,4 +155,9 @@ class GeARRetriever(HasExpansion, AgentRetriever):
     @property
     def calls(self) -> Calls:
         """The LLM calls of a step: "separate", "merged" or "single"."""
-        return self._calls
+        return self._policy.calls
+
+    @property
+    def passage_link_top_k(self) -> int:
+        """Passages, and triples, that each fact of the gist is linked to."""
+        return self._policy.passage_link_top_k

@@ -20,7 +20,7 @@ from llama_index_gear.expansion.pipeline import GraphExpansion
 from llama_index_gear.expansion.reader import READ_PROMPT
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.prompting import Prompts
-from llama_index_gear.retrievers.base import HasExpansion, StoreRetriever
+from llama_index_gear.retrievers.base import HasExpansion, HasReader, StoreRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
 
 dispatcher = get_dispatcher(__name__)
@@ -54,8 +54,8 @@ class NaiveGERetriever(ExpansionRetriever):
     Each result says why it was found, in metadata that neither the LLM nor the embedding model sees: `gear_chain` (the
     triples that lead to it) and `gear_ranks` (its rank in the base list and in the graph's list). Its score is the
     fused score, a sum of 1/(60 + rank); a similarity cut-off made for cosines would remove every result.
-    `GraphExpansionEvent` reports the expansion to LlamaIndex's instrumentation. The main settings can be read back as
-    properties.
+    `GraphExpansionEvent` reports the expansion to LlamaIndex's instrumentation. All settings can be read back as
+    properties, prompts by `get_prompts`.
 
     Args:
         vector_store: the store that holds passages and triples.
@@ -121,7 +121,7 @@ class NaiveGERetriever(ExpansionRetriever):
         super().__init__(expansion, callback_manager, verbose)
 
 
-class SyncGERetriever(ExpansionRetriever):
+class SyncGERetriever(HasReader, ExpansionRetriever):
     """SyncGE (GeAR §4): an LLM notes the relevant facts in the base passages, and the beam search starts from them.
 
     There is one LLM call a question, and a second one if the reply can't be read. If the reader notes nothing usable,
@@ -197,8 +197,3 @@ class SyncGERetriever(ExpansionRetriever):
             rrf_k=rrf_k,
         )
         super().__init__(expansion, callback_manager, verbose)
-
-    @property
-    def link_top_k(self) -> int:
-        """Stored triples that each noted fact is linked to."""
-        return self._expansion.link_top_k

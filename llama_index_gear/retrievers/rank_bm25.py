@@ -33,7 +33,7 @@ class RankBM25Retriever(BaseRetriever):
         similarity_top_k: passages to return. Default 10.
         tokenizer: splits passages and questions into words. Default `words`: lower-case `\w+`.
         k1: saturation of the term frequency. Default 1.5.
-        b: length normalisation, 0 to 1. Default 0.75.
+        b: length normalization, 0 to 1. Default 0.75.
 
     Raises:
         ArgumentError: a number outside its range; (from `retrieve`) a question that is too long.

@@ -58,7 +58,7 @@ class T2RAGRetriever(AgentRetriever):
             name. The trace lists the values that were left out. Default True. False takes every value, as the paper
             does.
         expand: settings of a beam search. The first round that brings nothing new is then followed by a graph expansion
-            (GeAR §4.2) from the resolved facts towards the open clues, to passages that no round has seen. Default
+            (GeAR §4.2) from the resolved facts toward the open clues, to passages that no round has seen. Default
             None: T²RAG has no graph. With a model of 1.5 B, `expand=BeamSearch()` took 0.6 calls a question more, for
             recall@10 of 58.3 instead of 54.4 (30 questions of MuSiQue, see the guide on choosing).
         prompts: your own prompts for "decompose" or "resolve"; also reachable through `get_prompts` / `update_prompts`.
@@ -75,6 +75,8 @@ class T2RAGRetriever(AgentRetriever):
             round. A later failure ends the search with the passages found so far, and the trace's `stopped` names it.
 
     """
+
+    _policy: T2RAGPolicy
 
     def __init__(
         self,
@@ -127,3 +129,38 @@ class T2RAGRetriever(AgentRetriever):
         super().__init__(
             backends, policy, own, similarity_top_k, budget=budget, callback_manager=callback_manager, verbose=verbose
         )
+
+    @property
+    def max_rounds(self) -> int:
+        """Maximum number of rounds."""
+        return self._policy.max_steps
+
+    @property
+    def passages_per_round(self) -> int:
+        """Distinct passages whose triples a round retrieves."""
+        return self._policy.passages
+
+    @property
+    def search_by(self) -> SearchBy:
+        """The target of a clue's search: "triples" or "passages"."""
+        return self._policy.search_by
+
+    @property
+    def show_passages(self) -> bool:
+        """False shows the LLM the triples alone."""
+        return self._policy.show_passages
+
+    @property
+    def require_grounding(self) -> bool:
+        """True takes a value only if a passage that was shown has it."""
+        return self._policy.require_grounding
+
+    @property
+    def expand(self) -> BeamSearch | None:
+        """Settings of the beam search after a round that brings nothing new; None: there is no such search."""
+        return self._policy.expand
+
+    @property
+    def rrf_k(self) -> int:
+        """Constant of the final fusion."""
+        return self._policy.rrf_k

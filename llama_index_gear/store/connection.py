@@ -10,7 +10,7 @@ from contextvars import copy_context
 from functools import partial
 from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import Any, NoReturn, SupportsIndex
+from typing import Any
 from urllib.parse import urlsplit
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -28,26 +28,6 @@ from llama_index_gear.store.locks import AcquirePassages
 _READ_METHODS = frozenset({"collection_exists", "get_collection", "count", "retrieve", "scroll", "query_batch_points"})
 NAME_FIRST = "the name comes first, as in LlamaIndex's QdrantVectorStore: write client=… for a client"
 """The hint for those who write `GeARVectorStore(client)`."""
-
-
-class BoundToProcess:
-    """An object with a connection, which is of use in its own process only: it cannot be pickled or deeply copied.
-
-    LlamaIndex's components leave out what cannot be pickled, and would lose their connection.
-    """
-
-    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
-        self._refuse()
-
-    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> NoReturn:
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
-        raise StoreError(
-            f"this {type(self).__name__} holds a connection, and can be neither pickled nor copied: make another one "
-            "where it is wanted, over url=… in any number of processes, over from_path(folder) in one at a time; "
-            "threads of this process may share this one"
-        )
 
 
 class Connection:

@@ -39,12 +39,13 @@ from llama_index_gear.requests import (
 )
 from llama_index_gear.store.bm25 import TRIPLE_AVG_LEN, make_encoder
 from llama_index_gear.store.collections import Collections
-from llama_index_gear.store.connection import NAME_FIRST, BoundToProcess, Connection, make_embedded_client
+from llama_index_gear.store.connection import NAME_FIRST, Connection, make_embedded_client
 from llama_index_gear.store.copy import check_compatible, copy_flow
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.locks import PassageLocks
 from llama_index_gear.store.maintenance import SAMPLE, StoreChecks, StoreReport
 from llama_index_gear.store.passages import StoreReads, read_native_filter
+from llama_index_gear.store.process_bound import BoundToProcess
 from llama_index_gear.store.triples import TripleReads
 from llama_index_gear.store.writes import StoreDeletes, StoreWrites
 from llama_index_gear.tenancy import Tenancy

@@ -759,7 +759,7 @@ class StoreContract:
             }
             assert reached == dict.fromkeys(reached, wanted), filters
 
-    def test_filters_that_cannot_be_honoured_raise(self, make_store: Any, mode: str) -> None:
+    def test_filters_that_cannot_be_honored_raise(self, make_store: Any, mode: str) -> None:
         """No call ignores such a filter, at any depth, and nothing is deleted."""
         do = self.drive(make_store(), mode)
         do.add(_curry())
@@ -848,7 +848,7 @@ class StoreContract:
         _check_scores(triples, vector)
         assert do.answer(PassageTriples(["p-joined", "p-plays"], vector, 2)) == triples[:2]
 
-    def test_neighbours(self, make_store: Any, mode: str) -> None:
+    def test_neighbors(self, make_store: Any, mode: str) -> None:
         """Neighbors share an entity, of any passage, and are not in `exclude`; by cosine, then id; at most `limit`."""
         do = self.drive(make_store(), mode)
         do.add(

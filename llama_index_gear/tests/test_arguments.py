@@ -214,6 +214,7 @@ MAY_BE_NONE = {
     "sparse_top_k",
     "hybrid_top_k",
 }
+MAY_BE_NONE_HERE = {("DiverseTripleBeamSearch", "link_top_k"), ("GeARRetriever", "max_steps")}
 NAMED_OTHERWISE = {"limit": "limit|neighbors"}
 
 
@@ -223,9 +224,7 @@ NAMED_OTHERWISE = {"limit": "limit|neighbors"}
 def test_what_is_outside_its_range_is_refused_by_name(
     make: dict[str, Callable[..., Any]], what: str, name: str
 ) -> None:
-    may_be_none = (
-        name in MAY_BE_NONE or what.startswith("query") or (what, name) == ("DiverseTripleBeamSearch", "link_top_k")
-    )
+    may_be_none = name in MAY_BE_NONE or what.startswith("query") or (what, name) in MAY_BE_NONE_HERE
     values = REFUSED[what][name] + ([] if may_be_none else [None])
     for value in values:
         with pytest.raises(ArgumentError, match=NAMED_OTHERWISE.get(name, name)) as caught:

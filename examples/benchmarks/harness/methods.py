@@ -161,10 +161,11 @@ class Workbench:
             return SyncGERetriever(self.store, **shared)
         if "graph" in shared:
             return ExternalGeARRetriever(self.store, max_steps=settings.max_steps, **shared)  # type: ignore[arg-type]
+        calls = "single" if isinstance(self.llm, StandIn) else settings.calls
         return GeARRetriever(
             self.store,
-            max_steps=settings.max_steps,  # type: ignore[arg-type]
-            calls="single" if isinstance(self.llm, StandIn) else settings.calls,  # type: ignore[arg-type]
+            max_steps=None if calls == "single" else settings.max_steps,
+            calls=calls,  # type: ignore[arg-type]
             passage_link_top_k=settings.passage_link_top_k,
             **shared,
         )

@@ -88,7 +88,7 @@ class ExternalPolicy:
             reading = yield from self.expansion.read_flow(query.query_str, passages)
         else:
             walk = yield from self.expansion.walk_graph_flow(query, passages)
-            reading = walk.start.reading
+            reading = walk.seeds.reading
             state.pool.lists[-1] = [passage_id for passage_id, _ in walk.fused]
             state.pool.add(walk.nodes, {passage_id: walk.chain(passage_id) for passage_id in walk.chains})
             note_walk(state.trace, record, walk)

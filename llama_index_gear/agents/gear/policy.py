@@ -46,6 +46,13 @@ PROMPTS = {
 Calls = Literal["separate", "merged", "single"]
 """The calls of the language model that a step makes; see `GeARRetriever`."""
 
+PROMPTS_OF_CALLS: dict[Calls, tuple[str, ...]] = {
+    "separate": ("read", "gist", "reason", "rewrite"),
+    "merged": ("read", "merged", "rewrite"),
+    "single": ("read",),
+}
+"""The names of the prompts that are used, by the calls of a step."""
+
 
 @dataclass
 class SearchState:
@@ -84,8 +91,7 @@ def base_search_flow(
     query = yield from embed_query_flow(state.bundle)
     state.queries.append(query.query_str)
     state.trace.note(record, query=query.query_str)
-    base = yield from expansion.base_search_flow(state.bundle, query)
-    passages = yield from expansion.apply_filters_flow(base)
+    passages = yield from expansion.base_search_flow(state.bundle, query)
     # If the step is cut short, the base passages are its list.
     state.pool.lists.append(list(passages))
     state.pool.add(passages)
@@ -98,14 +104,14 @@ def note_walk(trace: Trace, record: Step, walk: ExpansionResult) -> None:
     located = {triple.id: triple for beam in walk.beams for triple in beam.chain}
     trace.note(
         record,
-        proximal=serialize_triples(walk.start.reading.triples),
-        linked=trace_triples(located.get(triple.id, triple) for triple in walk.start.triples),
+        proximal=serialize_triples(walk.seeds.reading.triples),
+        linked=trace_triples(located.get(triple.id, triple) for triple in walk.seeds.triples),
         misaligned=[
             Misaligned(fact=slots[0], triple=slots[1], shared=round(shared, 2))
-            for fact, triple, shared in walk.start.misaligned
+            for fact, triple, shared in walk.seeds.misaligned
             for slots in [serialize_triples([fact, triple.triple])]
         ],
-        fallback=walk.start.fallback,
+        fallback=walk.seeds.fallback,
         beams=trace_beams(walk.beams),
         pagerank=walk.pagerank,
         passages=[passage_id for passage_id, _ in walk.fused],
@@ -123,7 +129,7 @@ class GeARPolicy:
         gist_size: maximum number of facts in the gist memory.
         passage_link_top_k: number of passages, and of triples, that each fact of the gist is linked to.
         top_k: passages to return.
-        prompts: by name, as in `PROMPTS`; the expansion uses "read".
+        prompts: by name, those of `PROMPTS_OF_CALLS`; the expansion uses "read".
 
     """
 
@@ -150,7 +156,7 @@ class GeARPolicy:
         state.pool.lists[-1] = [passage_id for passage_id, _ in walk.fused]
         state.pool.add(walk.nodes, {passage_id: walk.chain(passage_id) for passage_id in walk.chains})
         note_walk(state.trace, record, walk)
-        state.trace.note_problem(record, walk.start.reading.problem, "the reading was left out")
+        state.trace.note_problem(record, walk.seeds.reading.problem, "the reading was left out")
         verdict = yield from self._read_flow(state, record, walk)
         if verdict.answerable:
             state.trace.note(answer=verdict.answer)
@@ -165,7 +171,7 @@ class GeARPolicy:
         """Note facts in the gist and reason on it (GeAR Eq. 4 and 6), in two calls, one, or none."""
         question = state.trace.question
         if self.calls == "single":
-            self._remember(state, record, walk.start.reading.triples)
+            self._remember(state, record, walk.seeds.reading.triples)
             return Verdict(False)
         texts = llm_texts(walk.nodes[passage_id] for passage_id, _ in walk.fused)
         if self.calls == "merged":
@@ -245,7 +251,7 @@ class GeARPolicy:
         names = [f"{fact.subject} {fact.object}" for fact in facts]
         answers = yield [LinkTriples(texts, top_k, state.embedding, names), *map(RetrievePassages, bundles)]
         triple_lists = yield from self._locate_flow(state, facts, answers[0])
-        admitted = yield from self.expansion.apply_filters_flow(list(chain.from_iterable(answers[1:])))
+        admitted = yield from self.expansion.filter_base_flow(list(chain.from_iterable(answers[1:])))
         search_lists = [
             [n.node.node_id for n in answer if n.node.node_id in admitted][:top_k] for answer in answers[1:]
         ]

@@ -29,9 +29,10 @@ from llama_index_gear.store.embedded.models import (
     to_query,
 )
 from llama_index_gear.store.embedded.shards import OpenShards, call_engine
+from llama_index_gear.store.process_bound import BoundToProcess
 
 
-class EdgeClient:
+class EdgeClient(BoundToProcess):
     """The part of a `QdrantClient` that a store needs, for the embedded Qdrant.
 
     Nothing is opened before the first call. Any thread may call: calls take turns. Close the client after use, or write

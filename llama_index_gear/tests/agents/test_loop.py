@@ -452,8 +452,13 @@ async def test_a_search_that_fails_passes_through_the_policy_to_the_caller(batch
         trace, plan = _make_trace(), Plan([[[ASK], batch]])
         flow = agent_flow(plan, trace, Budget())
         with pytest.raises(Broken, match="the index is gone"):
+<<<<<<< HEAD
             run(flow, _break_search) if drive == "run" else await arun(flow, _abreak_search)
         assert (plan.log, trace.stopped, trace.llm_calls) == (["step 1 ended"], "", 1)
+=======
+            run(flow, _breaking) if drive == "run" else await arun(flow, _abreaking)
+        assert (plan.log, trace.stopped, trace.llm_calls) == (["step 1 ended"], "failed: Broken: the index is gone", 1)
+>>>>>>> h-rev
 
 
 def test_a_search_that_fails_in_a_later_step_ends_the_loop_with_what_was_found() -> None:
@@ -649,6 +654,34 @@ def test_what_was_raised_is_in_the_trace() -> None:
     with pytest.raises(ConnectionError):
         flow.send([Reply(error=ConnectionError("refused"))])
     assert trace.stopped == "failed: ConnectionError: refused"
+
+
+def test_a_trace_says_how_a_search_ended_that_raised() -> None:
+    """In the first step, by an error of our own in a later one, and at the end; with the time that it took."""
+
+    class Buggy(Plan):
+        def step_flow(self, state: list[Any], record: Step) -> Flow[str]:
+            yield from super().step_flow(state, record)
+            if record.number == 2:
+                raise ZeroDivisionError("a bug")
+            return ""
+
+    plans: list[tuple[Plan, list[list[Any]], Exception]] = [
+        (Plan([[[SEARCH]]]), [], ConnectionError("refused")),
+        (Buggy([[[SEARCH]], [[SEARCH]]]), [["1"], ["2"]], ZeroDivisionError("a bug")),
+        (Plan([[[SEARCH]]]), [["1"]], ConnectionError("refused")),
+    ]
+    for plan, answers, error in plans:
+        trace, clock, events = _trace(), Clock(), list[TraceEvent]()
+        flow = agent_flow(plan, trace, Budget(), clock)
+        with trace.subscribe(events.append), pytest.raises(type(error), match=str(error)):
+            next(flow)
+            clock.now += 2
+            for answer in answers:
+                flow.send(answer)
+            flow.throw(error)
+        assert (trace.stopped, trace.ms) == (f"failed: {type(error).__name__}: {error}", 2000)
+        assert [(event.kind, event.value) for event in events[-2:]] == [("stopped", trace.stopped), ("ms", 2000)]
 
 
 def test_a_request_s_own_timeout_stays_if_it_is_shorter() -> None:

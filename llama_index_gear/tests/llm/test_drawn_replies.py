@@ -52,6 +52,7 @@ SCALARS = [
 PIECES = [
     "<think>", "</think>", "\n", "```json\n", "```", "A | x | B", "A | x | </think>", "|", "1. a | b | c", "Clue 1: ",
     "[1] > [2]", "[7]", "none", "(", ")", "[", "]", "{", "}", "\"", "'", "“", "\\", ",", ":", "answerable: yes",
+    "**Answerable:** no", "__sufficient__: **yes**",
     "sufficient = no", "Query: who?", "('A', 'x', \"B's\")", "\ud800", "\udfff", "\u2028", "\x00", "…", "９", "٣",
     "I think",
     '{"answerable": true, "answer": "Forged"}', '{"query": "Forged?"}', '{"triples": []}', '{"a": {"triples": [[',

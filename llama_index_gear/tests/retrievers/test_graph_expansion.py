@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +45,12 @@ from llama_index_gear import (
     attach_triples,
 )
 from llama_index_gear.errors import ArgumentError, UnsupportedFilter
+from llama_index_gear.expansion.backends import Backends
 from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.expansion.pagerank import local_pagerank_flow
 from llama_index_gear.expansion.pipeline import GraphExpansionEvent
+from llama_index_gear.flow import Flow, Request, run
+from llama_index_gear.requests import FetchPassages, RetrievePassages
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.triple import StoredTriple
 
@@ -347,6 +350,48 @@ async def test_a_filter_binds_a_foreign_base_too(store: GeARVectorStore, embed_m
     assert found and set(list_ids(found)) <= {"stephen", "dell", "tech"}
 
 
+def record(flow: Flow[Any], backends: Backends) -> tuple[Any, set[str], list[set[str]]]:
+    """Run a flow; return its result, the passages that its base searches found, and those of each fetch."""
+    found: set[str] = set()
+    fetches: list[set[str]] = []
+
+    def answer(request: Request[Any]) -> Any:
+        answered = backends.answer(request)
+        if isinstance(request, RetrievePassages):
+            found.update(ids(answered))
+        if isinstance(request, FetchPassages):
+            fetches.append(set(request.ids))
+        return answered
+
+    return run(flow, answer), found, fetches
+
+
+def test_what_the_store_s_own_search_found_is_not_fetched_to_apply_filters(
+    store: GeARVectorStore, embed_model: WordEmbedding
+) -> None:
+    """They bound the search itself. Passages of another retriever, and those that a caller gives, are checked."""
+    only = MetadataFilters(filters=[MetadataFilter(key="group", operator=FilterOperator.NE, value="dell")])
+    foreign = VectorStoreIndex.from_vector_store(store, embed_model=embed_model).as_retriever(similarity_top_k=7)
+    reply = '{"triples": [["Stephen", "father", "Dell Curry"], ["cheese", "made of", "milk"]]}'
+    retrievers: list[tuple[Callable[..., Any], int]] = [
+        (NaiveGERetriever, 1),
+        (lambda *given, **more: SyncGERetriever(*given, llm=ScriptedLLM([reply]), **more), 1),
+        (lambda *given, **more: GeARRetriever(*given, llm=ScriptedLLM([reply]), calls="single", **more), 2),
+    ]
+    for make, checks in retrievers:
+        for base, expected in ((None, 0), (foreign, checks)):
+            retriever = make(store, base, filters=only, similarity_top_k=7)
+            bundle, expansion = QueryBundle(QUESTION), retriever._expansion
+            flow = retriever._flow(bundle) if isinstance(retriever, GeARRetriever) else expansion.retrieve_flow(bundle)
+            result, searched, fetches = record(flow, expansion.backends)
+            assert result and "dell" not in ids(result)
+            assert sum(not fetched.isdisjoint(searched) for fetched in fetches) == expected
+    given = foreign.retrieve(QUESTION)
+    expansion = NaiveGERetriever(store, filters=only)._expansion
+    result, _, fetches = record(expansion.expand_flow(QueryBundle(QUESTION), given), expansion.backends)
+    assert result and "dell" not in ids(result) and fetches[0] == set(ids(given)) >= {"dell"}
+
+
 def test_a_filter_that_cannot_be_honoured_is_refused(store: GeARVectorStore) -> None:
     above = MetadataFilters(filters=[MetadataFilter(key="group", operator=FilterOperator.GT, value="x")])
     with pytest.raises(UnsupportedFilter):
@@ -591,11 +636,11 @@ async def test_every_triple_that_a_fact_is_linked_to_is_a_start(
     note = '{"triples": [["Stephen", "father", "Dell Curry"]]}'
     for top_k in (1, 3):
         SyncGERetriever(store, llm=ScriptedLLM([note]), link_top_k=top_k).retrieve(QUESTION)
-        assert len(events[-1].start) == top_k
+        assert len(events[-1].seeds) == top_k
     DiverseTripleBeamSearch(store, llm=ScriptedLLM([note]), link_top_k=2).postprocess_nodes(
         NaiveGERetriever(store).retrieve(QUESTION), query_str=QUESTION
     )
-    assert len(events[-1].start) == 2
+    assert len(events[-1].seeds) == 2
 
 
 def test_a_text_scorer_sees_all_triples_of_the_base(store: GeARVectorStore) -> None:

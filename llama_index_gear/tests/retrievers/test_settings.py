@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from llama_index.core import VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.callbacks import CallbackManager
 from llama_index.core.llms import MockLLM
 from llama_index.core.prompts import PromptTemplate, RichPromptTemplate, SelectorPromptTemplate
 from llama_index.core.response_synthesizers import ResponseMode, get_response_synthesizer
@@ -34,7 +35,7 @@ from llama_index_gear import (
     Triple,
     attach_triples,
 )
-from llama_index_gear.agents.gear.policy import GeARPolicy
+from llama_index_gear.agents.gear.policy import PROMPTS, PROMPTS_OF_CALLS, GeARPolicy
 from llama_index_gear.errors import ArgumentError, StoreError
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
@@ -100,6 +101,85 @@ def test_settings_can_be_read_back_from_every_retriever(store: GeARVectorStore, 
     assert NaiveGERetriever(store).beam_search == BeamSearch() and GeARRetriever(store, llm=llm).budget == Budget()
 
 
+def settings_cases(store: GeARVectorStore, graph: ExternalTripleStore) -> list[tuple[Any, dict[str, Any]]]:
+    """Return arguments of every retriever; those that exclude each other stand in two cases."""
+    llm, base, sparse = ScriptedLLM(), RankBM25Retriever([TextNode(text="x")]), VectorStoreQueryMode.SPARSE
+    prompt = PromptTemplate("Own {question} {passages}")
+    everywhere: dict[str, Any] = {
+        "vector_store": store,
+        "similarity_top_k": 4,
+        "filters": ONLY,
+        "rrf_k": 7,
+        "callback_manager": CallbackManager(),
+        "verbose": True,
+    }
+    agent: dict[str, Any] = {**everywhere, "llm": llm, "budget": BUDGET}
+    walk: dict[str, Any] = {"beam_search": SEARCH, "link_top_k": 2}
+    own: dict[str, Any] = {"vector_store_query_mode": sparse, "pagerank": PAGERANK}
+    foreign: dict[str, Any] = {"base_retriever": base, "graph": graph}
+    gear = {**agent, **walk, "passage_link_top_k": 5, "gist_size": 9, "prompts": {"read": prompt}}
+    external = {**agent, **walk, "graph": graph, "check_alignment": False, "gist_size": 9, "prompts": {"read": prompt}}
+    sync = {**everywhere, **walk, "llm": llm, "read_prompt": prompt}
+    return [
+        (NaiveGERetriever, {**everywhere, **own, "beam_search": SEARCH}),
+        (NaiveGERetriever, {**everywhere, **foreign, "beam_search": SEARCH}),
+        (SyncGERetriever, {**sync, **own}),
+        (SyncGERetriever, {**sync, **foreign, "check_alignment": False}),
+        (GeARRetriever, {**gear, **own, "max_steps": 2, "calls": "merged", "base_top_k": 6}),
+        (GeARRetriever, {**gear, **foreign, "check_alignment": False}),
+        (
+            ExternalGeARRetriever,
+            {**external, "vector_store_query_mode": sparse, "base_top_k": 6, "max_steps": 3, "expand_from_step": 3},
+        ),
+        (ExternalGeARRetriever, {**external, "base_retriever": base, "rank_top_k": None}),
+        (
+            T2RAGRetriever,
+            {
+                **agent,
+                "max_rounds": 5,
+                "passages_per_round": 3,
+                "search_by": "passages",
+                "require_grounding": False,
+                "expand": SEARCH,
+                "prompts": {"decompose": PromptTemplate("Own {question}")},
+            },
+        ),
+        (T2RAGRetriever, {**agent, "show_passages": False}),
+    ]
+
+
+def read_settings(retriever: Any) -> dict[str, Any]:
+    """Read all arguments back; prompts come back through `get_prompts`, as everywhere in LlamaIndex."""
+    names = inspect.signature(type(retriever)).parameters.keys() - {"prompts", "read_prompt"}
+    return {name: getattr(retriever, name) for name in names}
+
+
+def test_every_argument_reads_back(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
+    given: dict[Any, set[str]] = {}
+    for kind, arguments in settings_cases(store, graph):
+        retriever = kind(**arguments)
+        settings = read_settings(retriever)
+        prompts = arguments.get("prompts", {})
+        if "read_prompt" in arguments:
+            prompts = {"read": arguments["read_prompt"]}
+        assert {name: arguments[name] for name in arguments.keys() & settings.keys()}.items() <= settings.items()
+        assert prompts.items() <= retriever.get_prompts().items()
+        assert read_settings(kind(**settings)) == settings  # what is read is accepted, and means the same
+        given.setdefault(kind, set()).update(arguments)
+    assert given == {kind: set(inspect.signature(kind).parameters) for kind in given}
+
+
+def test_what_was_left_out_reads_as_what_is_used(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
+    """An argument that means nothing beside the others reads as None."""
+    llm, base = ScriptedLLM(), RankBM25Retriever([TextNode(text="x")])
+    plain, walk = GeARRetriever(store, llm=llm), GeARRetriever(store, base, llm=llm)
+    assert (plain.base_top_k, plain.vector_store_query_mode) == (10, VectorStoreQueryMode.HYBRID)
+    assert (walk.base_top_k, walk.vector_store_query_mode) == (None, None)
+    assert SyncGERetriever(store, llm=llm).check_alignment is None
+    assert SyncGERetriever(store, llm=llm, graph=graph).check_alignment is True
+    assert ExternalGeARRetriever(store, graph, llm=llm, max_steps=1).expand_from_step == 1
+
+
 def test_a_setting_that_was_read_cannot_be_written(store: GeARVectorStore) -> None:
     """A setting is read-only: the flow was made with its value, so a new one would change nothing."""
     retriever = NaiveGERetriever(store)
@@ -144,6 +224,18 @@ def test_links_to_something_else_are_dropped_and_shown(store: GeARVectorStore, g
     (step,) = trace.steps
     assert [link.fact for link in step.misaligned] == [["Dog", "director", "Cat"]]
     assert all(link.passage_id for link in step.linked)
+
+
+def test_gear_s_agent_keeps_links_to_something_else_if_told_to(
+    store: GeARVectorStore, graph: ExternalTripleStore
+) -> None:
+    llm = ScriptedLLM([facts(("Curtiz", "made", "Gift"), ("Dog", "director", "Cat"))])
+    base = RankBM25Retriever([TextNode(id_="tea", text="Gift of tea")])
+    retriever = GeARRetriever(store, base, llm=llm, graph=graph, calls="single", check_alignment=False)
+    _, trace = retriever.retrieve_with_trace(QUESTION)
+    (step,) = trace.steps
+    assert (step.misaligned, len(step.linked)) == ([], 2)
+    assert all(link.passages for link in trace.links)
 
 
 def test_a_missing_graph_is_found_out_before_the_model_is_asked(store: GeARVectorStore, tmp_path: Path) -> None:
@@ -236,9 +328,11 @@ def test_of_two_arguments_none_overrules_the_other(store: GeARVectorStore, graph
         (NaiveGERetriever, {"base_retriever": base, "vector_store_query_mode": sparse}, "base_retriever"),
         (NaiveGERetriever, {"graph": graph, "pagerank": PAGERANK}, "pagerank"),
         (SyncGERetriever, {"llm": llm, "check_alignment": False}, "check_alignment"),
+        (GeARRetriever, {"llm": llm, "check_alignment": True}, "check_alignment"),
         (SyncGERetriever, {"llm": llm, "base_retriever": base, "vector_store_query_mode": sparse}, "base_retriever"),
         (GeARRetriever, {"llm": llm, "base_retriever": base, "base_top_k": 5}, "base_top_k"),
         (GeARRetriever, {"llm": llm, "graph": graph, "pagerank": PAGERANK}, "pagerank"),
+        (GeARRetriever, {"llm": llm, "calls": "single", "max_steps": 4}, "leave out max_steps, or write calls="),
         (ExternalGeARRetriever, {"graph": graph, "llm": llm, "base_retriever": base, "base_top_k": 5}, "base_top_k"),
         (T2RAGRetriever, {"llm": llm, "search_by": "passages", "show_passages": False}, "show_passages"),
         (DiverseTripleBeamSearch, {"link_top_k": 2}, "link_top_k"),
@@ -388,7 +482,9 @@ def test_every_prompt_is_shown_and_can_be_replaced(store: GeARVectorStore, graph
     owners: list[tuple[Any, set[str]]] = [
         (SyncGERetriever(store, llm=llm), {"read"}),
         (DiverseTripleBeamSearch(store, llm=llm), {"read"}),
-        (GeARRetriever(store, llm=llm), {"read", "gist", "reason", "merged", "rewrite"}),
+        (GeARRetriever(store, llm=llm), {"read", "gist", "reason", "rewrite"}),
+        (GeARRetriever(store, llm=llm, calls="merged"), {"read", "merged", "rewrite"}),
+        (GeARRetriever(store, llm=llm, calls="single"), {"read"}),
         (ExternalGeARRetriever(store, graph, llm=llm), {"read", "decide", "rank"}),
         (T2RAGRetriever(store, llm=llm), {"decompose", "resolve"}),
     ]
@@ -406,6 +502,24 @@ def test_every_prompt_is_shown_and_can_be_replaced(store: GeARVectorStore, graph
             assert owner.get_prompts()[name].get_template() == own.get_template()
         with pytest.raises(ArgumentError, match="there is no prompt 'nonsense'"):
             owner.update_prompts({"nonsense": PromptTemplate("x")})
+
+
+def test_a_prompt_that_no_call_uses_is_refused(store: GeARVectorStore) -> None:
+    """It would be given in vain. The error names the calls, and the prompts that they use."""
+    llm = ScriptedLLM()
+    for calls, names in PROMPTS_OF_CALLS.items():
+        for name in PROMPTS.keys() - set(names):
+            said = f"no prompt '{name}' with calls='{calls}'; there are: {', '.join(names)}$"
+            with pytest.raises(ArgumentError, match=said):
+                GeARRetriever(store, llm=llm, calls=calls, prompts={name: PROMPTS[name]})
+            with pytest.raises(ArgumentError, match=said):
+                GeARRetriever(store, llm=llm, calls=calls).update_prompts({name: PROMPTS[name]})
+
+
+def test_one_call_is_one_step(store: GeARVectorStore) -> None:
+    for steps in (None, 1):
+        assert GeARRetriever(store, llm=ScriptedLLM(), calls="single", max_steps=steps).max_steps == 1
+    assert GeARRetriever(store, llm=ScriptedLLM(), calls="merged").max_steps == 4
 
 
 def test_of_several_prompts_all_are_replaced_or_none(store: GeARVectorStore) -> None:

@@ -51,6 +51,8 @@ def make_holders(store: GeARVectorStore, graph: ExternalTripleStore) -> dict[str
     llm, bound = MockLLM(), store.for_tenant("me")
     gear, t2rag = GeARRetriever(bound, llm=llm), T2RAGRetriever(bound, llm=llm)
     return {
+        "engine": store.client,
+        "what holds the engine": {"client": [store.client]},
         "store": store,
         "tenant": bound,
         "graph": graph,

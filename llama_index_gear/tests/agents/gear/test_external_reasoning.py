@@ -78,6 +78,7 @@ def test_rankings_that_cannot_be_read(reply: str) -> None:
         ('Well: {"Sufficient": false, "Query": " Where  is Rome? "} So.', Decision(False, "Where is Rome?")),
         ('{"sufficient": "yes."}', Decision(True)),
         ("sufficient: true", Decision(True)),
+        ("**Sufficient:** yes", Decision(True)),
         ('{"sufficient": true, "query": "unused"}', Decision(True)),
         ('<think>{"sufficient": true}</think>{"sufficient": false, "query": "Q"}', Decision(False, "Q")),
     ],

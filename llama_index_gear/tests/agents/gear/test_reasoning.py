@@ -445,6 +445,11 @@ NO = Verdict(False, reason="No team.")
         ("{'answerable': False, 'reason': 'No team.'}", Verdict(False)),
         ("Answerable: yes", Verdict(True)),
         ("answerable = no, the team is missing", Verdict(False)),
+        ("**Answerable:** no", Verdict(False)),
+        ("- **Answerable**: **Yes**\n- **Answer**: Hornets", Verdict(True)),
+        ("## Verdict\n1. __Answerable:__ no. The team is missing.", Verdict(False)),
+        ("### Answerable: _yes_", Verdict(True)),
+        ("`answerable`: `false`", Verdict(False)),
     ],
 )
 def test_a_verdict_is_read(reply: str, verdict: Verdict) -> None:
@@ -464,6 +469,8 @@ def test_a_verdict_is_read(reply: str, verdict: Verdict) -> None:
         '{"answerable"',
         "Is it answerable?",
         "answerable: note the team",
+        "**Answerable:** note the team",
+        "answerable: no_team",
         '<think>{"answerable": true}</think>',
         '<think>So {"answerable": true, "answer": "Hornets"}',
         "null",
@@ -481,6 +488,32 @@ def test_a_verdict_written_as_json_comes_back(answer: str, prose: str, answerabl
     fields = {"answerable": answerable, "answer" if answerable else "reason": answer}
     verdict = parse_verdict(f"{json.dumps(fields)} {prose.replace('think', '')}")
     assert verdict == Verdict(answerable, **{"answer" if answerable else "reason": answer.strip()})
+
+
+BEFORE = ["", "# ", "### ", "- ", "* ", "+ ", "• ", "1. ", "2) ", "> ", "- [x] ", "> 1. ### "]
+AROUND = ["", "*", "**", "***", "_", "__", "___", "`", "**`", '"', "**_"]
+
+
+@given(
+    st.sampled_from(BEFORE),
+    st.sampled_from(AROUND),
+    st.sampled_from(AROUND),
+    st.sampled_from(["answerable", "Answerable", "ANSWERABLE"]),
+    st.sampled_from([": ", ":", " = "]),
+    st.booleans(),
+    st.sampled_from([("yes", "no"), ("True", "False")]),
+    st.sampled_from(["", ".", ", as the notes say", "\n\nThe notes say it."]),
+)
+def test_a_verdict_is_read_in_any_markdown(
+    before: str, label: str, around: str, key: str, colon: str, is_inside: bool, words: tuple[str, str], after: str
+) -> None:
+    """The label and the value may stand in emphasis, and the colon in the label's or behind it."""
+    named = f"{label}{key}{colon.rstrip()}{label[::-1]} " if is_inside else f"{label}{key}{label[::-1]}{colon}"
+    for word, answerable in zip(words, (True, False), strict=True):
+        line = f"{before}{named}{around}{word}{around[::-1]}{after}"
+        assert parse_verdict(f"## Verdict\n\n{line}") == Verdict(answerable)
+        with pytest.raises(ReplyError):
+            parse_verdict(f"{line}\n{json.dumps({'answerable': not answerable})}")
 
 
 # -- Queries ----------------------------------------------------------------------------------------------------------
@@ -571,6 +604,8 @@ HUGE = {
     "punctuation": "." * MEGA,
     "white space": '{"answerable"' + " " * MEGA,
     "flags without a verdict": "answerable query " * (MEGA // 17),
+    "a label that nothing closes": "answerable" + "*_" * (MEGA // 2),
+    "labels in emphasis": "___answerable: **" * (MEGA // 17),
     "thoughts that nothing closes": "<think>" * (MEGA // 7),
     "ends of thoughts": "</think> x" * (MEGA // 10),
 }
@@ -705,6 +740,7 @@ def test_an_answer_is_not_looked_for_beyond_all_depth() -> None:
 pieces: st.SearchStrategy[Sequence[str]] = st.lists(
     st.sampled_from(
         [*'{}[]",: \n#', '"answerable"', "true", '"query"', "<think>", "</think>", "```", "\\", "query:", "\ud800", "x"]
+        + ["answerable:", "**", "__", " no", " yes"]
     )
 )
 
@@ -727,6 +763,10 @@ def test_any_reply_is_read_or_turned_down(parts: Sequence[str]) -> None:
         '{"answerable": "partially"}',
         '{"unanswerable": true, "reason": "no"}',
         "Unanswerable: yes",
+        "**Unanswerable:** yes",
+        "**Not answerable:** yes",
+        "not_answerable: yes",
+        "**Answerable:** yes\n\n**Answerable:** no",
         'I need "answerable": true or "answerable": false. It is missing.',
         '{"triples": [], "not_answerable": true',
     ],
