@@ -452,13 +452,8 @@ async def test_a_search_that_fails_passes_through_the_policy_to_the_caller(batch
         trace, plan = _make_trace(), Plan([[[ASK], batch]])
         flow = agent_flow(plan, trace, Budget())
         with pytest.raises(Broken, match="the index is gone"):
-<<<<<<< HEAD
             run(flow, _break_search) if drive == "run" else await arun(flow, _abreak_search)
-        assert (plan.log, trace.stopped, trace.llm_calls) == (["step 1 ended"], "", 1)
-=======
-            run(flow, _breaking) if drive == "run" else await arun(flow, _abreaking)
         assert (plan.log, trace.stopped, trace.llm_calls) == (["step 1 ended"], "failed: Broken: the index is gone", 1)
->>>>>>> h-rev
 
 
 def test_a_search_that_fails_in_a_later_step_ends_the_loop_with_what_was_found() -> None:
@@ -672,7 +667,7 @@ def test_a_trace_says_how_a_search_ended_that_raised() -> None:
         (Plan([[[SEARCH]]]), [["1"]], ConnectionError("refused")),
     ]
     for plan, answers, error in plans:
-        trace, clock, events = _trace(), Clock(), list[TraceEvent]()
+        trace, clock, events = _make_trace(), Clock(), list[TraceEvent]()
         flow = agent_flow(plan, trace, Budget(), clock)
         with trace.subscribe(events.append), pytest.raises(type(error), match=str(error)):
             next(flow)

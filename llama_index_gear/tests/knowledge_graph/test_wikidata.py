@@ -138,13 +138,8 @@ def test_exact_triples(tmp_path: Path, suffix: str) -> None:
         "property left out": 1,
         "not an item": 1,
     }
-<<<<<<< HEAD
-    assert dump.unlabelled == 2  # spouse Q7, heir Q404
-    assert _flatten_triples(dump) == TRIPLES and dump.report == report  # again, from the index
-=======
     assert dump.unlabeled == 2  # spouse Q7, heir Q404
-    assert _flat(dump) == TRIPLES and dump.report == report  # again, from the index
->>>>>>> h-rev
+    assert _flatten_triples(dump) == TRIPLES and dump.report == report  # again, from the index
 
 
 def test_an_alias_is_a_name_and_no_way_to_anything_else(tmp_path: Path) -> None:
@@ -162,13 +157,8 @@ def test_what_has_no_label_is_left_out_and_counted(tmp_path: Path) -> None:
         ),
         _make_entity("Q2", {}, {"P1": [_make_statement(_make_item(1))]}, {"en": ["Two"]}),
     ]
-<<<<<<< HEAD
     dump = WikidataDump(_write_dump(tmp_path / "dump.json", entities), tmp_path / "index")
-    assert _flatten_triples(dump) == [] and dump.unlabelled == 3
-=======
-    dump = WikidataDump(_dump(tmp_path / "dump.json", entities), tmp_path / "index")
-    assert _flat(dump) == [] and dump.unlabeled == 3
->>>>>>> h-rev
+    assert _flatten_triples(dump) == [] and dump.unlabeled == 3
 
 
 def test_what_is_said_of_itself_has_one_entity(tmp_path: Path) -> None:

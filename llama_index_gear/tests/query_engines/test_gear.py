@@ -367,13 +367,8 @@ async def test_a_postprocessor_that_asks_for_itself_has_no_part_in_the_trace(
 def test_prompts_are_visible_and_replaceable_through_the_engine(store: GeARVectorStore) -> None:
     llm = ScriptedLLM(SCRIPT)
     engine = GeARQueryEngine.from_vector_store(store, llm=llm)
-<<<<<<< HEAD
-    prompt_names = ["retriever:read", "retriever:gist", "retriever:reason", "retriever:merged", "retriever:rewrite"]
+    prompt_names = ["retriever:read", "retriever:gist", "retriever:reason", "retriever:rewrite"]
     assert {*prompt_names, "response_synthesizer:text_qa_template"} <= engine.get_prompts().keys()
-=======
-    mine = ["retriever:read", "retriever:gist", "retriever:reason", "retriever:rewrite"]
-    assert {*mine, "response_synthesizer:text_qa_template"} <= engine.get_prompts().keys()
->>>>>>> h-rev
     assert engine.get_prompts()["response_synthesizer:text_qa_template"] == ANSWER_PROMPT
     engine.update_prompts(
         {

@@ -358,7 +358,7 @@ def record(flow: Flow[Any], backends: Backends) -> tuple[Any, set[str], list[set
     def answer(request: Request[Any]) -> Any:
         answered = backends.answer(request)
         if isinstance(request, RetrievePassages):
-            found.update(ids(answered))
+            found.update(list_ids(answered))
         if isinstance(request, FetchPassages):
             fetches.append(set(request.ids))
         return answered
@@ -384,12 +384,12 @@ def test_what_the_store_s_own_search_found_is_not_fetched_to_apply_filters(
             bundle, expansion = QueryBundle(QUESTION), retriever._expansion
             flow = retriever._flow(bundle) if isinstance(retriever, GeARRetriever) else expansion.retrieve_flow(bundle)
             result, searched, fetches = record(flow, expansion.backends)
-            assert result and "dell" not in ids(result)
+            assert result and "dell" not in list_ids(result)
             assert sum(not fetched.isdisjoint(searched) for fetched in fetches) == expected
     given = foreign.retrieve(QUESTION)
     expansion = NaiveGERetriever(store, filters=only)._expansion
     result, _, fetches = record(expansion.expand_flow(QueryBundle(QUESTION), given), expansion.backends)
-    assert result and "dell" not in ids(result) and fetches[0] == set(ids(given)) >= {"dell"}
+    assert result and "dell" not in list_ids(result) and fetches[0] == set(list_ids(given)) >= {"dell"}
 
 
 def test_a_filter_that_cannot_be_honoured_is_refused(store: GeARVectorStore) -> None:

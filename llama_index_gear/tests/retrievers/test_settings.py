@@ -229,7 +229,7 @@ def test_links_to_something_else_are_dropped_and_shown(store: GeARVectorStore, g
 def test_gear_s_agent_keeps_links_to_something_else_if_told_to(
     store: GeARVectorStore, graph: ExternalTripleStore
 ) -> None:
-    llm = ScriptedLLM([facts(("Curtiz", "made", "Gift"), ("Dog", "director", "Cat"))])
+    llm = ScriptedLLM([write_facts(("Curtiz", "made", "Gift"), ("Dog", "director", "Cat"))])
     base = RankBM25Retriever([TextNode(id_="tea", text="Gift of tea")])
     retriever = GeARRetriever(store, base, llm=llm, graph=graph, calls="single", check_alignment=False)
     _, trace = retriever.retrieve_with_trace(QUESTION)

@@ -1234,30 +1234,18 @@ VARIABLES = {
 @pytest.mark.parametrize("way", ["update_prompts", "prompts"])
 @pytest.mark.parametrize("calls", ["separate", "merged"])
 async def test_prompts_are_visible_and_replaceable(store: GeARVectorStore, way: str, calls: Any) -> None:
-<<<<<<< HEAD
+    used = ["read", "gist", "reason", "rewrite"] if calls == "separate" else ["read", "merged", "rewrite"]
     own_prompts: dict[str, BasePromptTemplate] = {
-        name: PromptTemplate(f"Mine, {name}: {text}") for name, text in VARIABLES.items()
+        name: PromptTemplate(f"Mine, {name}: {VARIABLES[name]}") for name in used
     }
     said = [write_facts(FATHER), json.dumps({"triples": [FATHER], "answerable": False})]
     llm = ScriptedLLM([said[0], said[1], *([said[1]] if calls == "separate" else []), ask_next(QUESTION)])
     prompts = own_prompts if way == "prompts" else None
-=======
-    used = ["read", "gist", "reason", "rewrite"] if calls == "separate" else ["read", "merged", "rewrite"]
-    mine: dict[str, BasePromptTemplate] = {name: PromptTemplate(f"Mine, {name}: {VARIABLES[name]}") for name in used}
-    said = [facts(FATHER), json.dumps({"triples": [FATHER], "answerable": False})]
-    llm = ScriptedLLM([said[0], said[1], *([said[1]] if calls == "separate" else []), then(QUESTION)])
-    prompts = mine if way == "prompts" else None
->>>>>>> h-rev
     retriever = GeARRetriever(store, Told(), llm=llm, calls=calls, prompts=prompts)
-    assert retriever.get_prompts().keys() == mine.keys()
+    assert retriever.get_prompts().keys() == own_prompts.keys()
     if way == "update_prompts":
-<<<<<<< HEAD
-        assert retriever.get_prompts()["gist"] == GIST_PROMPT
-        retriever.update_prompts(own_prompts)
-=======
         assert retriever.get_prompts() == {name: PROMPTS[name] for name in used}
-        retriever.update_prompts(mine)
->>>>>>> h-rev
+        retriever.update_prompts(own_prompts)
     retriever.retrieve(QUESTION)
     assert [prompt.split(":")[0] for prompt in llm.history] == [f"Mine, {name}" for name in used]
     assert retriever.get_prompts() == own_prompts
