@@ -732,10 +732,10 @@ def test_synthetic_entities_are_as_frequent_as_is_said() -> None:
         assert sum(len(several) for _, several in draw(triples)) == triples // 10
         return counted, (counted**2).sum() / counted.sum()
 
-    counted, by_mention = measure_frequencies(synthetic_graphs.extracted, 91_720)
+    counted, by_mention = measure_frequencies(synthetic_graphs.draw_extracted, 91_720)
     assert (len(counted), counted.sum()) == (77_194, 110_023)  # nearly as many mentions as HotpotQA has
     assert (counted == 1).mean() == pytest.approx(0.9, abs=0.005) and by_mention == pytest.approx(7.5, abs=0.05)
-    counted, by_mention = measure_frequencies(synthetic_graphs.hubs, 100_000)
+    counted, by_mention = measure_frequencies(synthetic_graphs.draw_hubs, 100_000)
     assert by_mention == pytest.approx(304, abs=1)
     assert counted[counted >= 10].sum() / counted.sum() == pytest.approx(0.75, abs=0.03)
     ((_, pairs),) = synthetic_graphs.draw_hubs(10_000)
@@ -838,8 +838,8 @@ def test_a_model_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys: pyte
         (["--llm", "openai", "--offline"], "--replies names the file"),
     ):
         with pytest.raises(SystemExit, match=message):
-            retrieval.model_of(parse_options(*arguments))
-    assert retrieval.model_of(parse_options("--llm", "own")) is None
+            retrieval.open_model(parse_options(*arguments))
+    assert retrieval.open_model(parse_options("--llm", "own")) is None
     for argument in (["--answers"], ["--triples", "llm"]):
         monkeypatch.setattr(sys, "argv", ["retrieval.py", "--data", "d", "--embed", "e", *argument])
         with pytest.raises(SystemExit):
@@ -854,23 +854,23 @@ def test_a_paid_run_keeps_its_replies_beside_its_results(monkeypatch: pytest.Mon
         (["--out", str(out)], tmp_path / "mine.replies.jsonl"),
         (["--out", str(out), "--replies", str(elsewhere)], elsewhere),
     ):
-        assert retrieval.model_of(parse_options("--llm", "openai", *arguments)) is not None
+        assert retrieval.open_model(parse_options("--llm", "openai", *arguments)) is not None
         assert list(tmp_path.iterdir()) == [kept]
         kept.unlink()
-    retrieval.model_of(parse_options("--llm", "openai"))
-    retrieval.model_of(parse_options("--out", str(out)))
+    retrieval.open_model(parse_options("--llm", "openai"))
+    retrieval.open_model(parse_options("--out", str(out)))
     assert not list(tmp_path.iterdir())
     with pytest.raises(SystemExit, match="--replies names the file"):
-        retrieval.model_of(parse_options("--llm", "openai", "--offline", "--out", str(out)))
+        retrieval.open_model(parse_options("--llm", "openai", "--offline", "--out", str(out)))
 
 
 def test_a_price_is_two_numbers_or_a_table_by_model(tmp_path: Path) -> None:
     llm, file = RecordedLLM(None, None, "small"), tmp_path / "prices.json"
 
     def read_price(*words: str, llm: RecordedLLM | None = llm) -> list[float] | None:
-        return retrieval.price_of(parse_options("--price", *words).price, llm)
+        return retrieval.read_price(parse_options("--price", *words).price, llm)
 
-    assert retrieval.price_of(parse_options().price, llm) is None
+    assert retrieval.read_price(parse_options().price, llm) is None
     assert read_price("0.15", "6e-1") == read_price("0.15", "6e-1", llm=None) == [0.15, 0.6]
     file.write_text('{"large": [1, 2], "small": [0.5, 1]}', "utf-8")
     assert read_price(str(file)) == [0.5, 1.0] and read_price(str(file), llm=None) is None
@@ -972,8 +972,8 @@ def test_every_committed_file_has_its_command() -> None:
 @pytest.mark.parametrize("name", sorted(COMMITTED))
 def test_a_committed_file_is_what_its_command_makes(name: str) -> None:
     """A committed file has the rows, comparisons, data, model and settings that its command asks for."""
-    said = command_line.build_parser().parse_args([*remeasure.words_of(name), "--data", "", "--embed", ""])
-    rows, has = retrieval.rows_asked_for(said), COMMITTED[name]["conditions"]
+    said = command_line.build_parser().parse_args([*remeasure.build_arguments(name), "--data", "", "--embed", ""])
+    rows, has = retrieval.read_rows(said), COMMITTED[name]["conditions"]
     assert [row.name for row in rows] == [row["method"] for row in COMMITTED[name]["methods"]]
     names = {row.name for row in rows if row.method not in BOUNDS}
     for row, measured_row in zip(rows, COMMITTED[name]["methods"], strict=True):
@@ -1026,7 +1026,7 @@ def test_a_store_that_a_killed_run_left_is_filled_anew(monkeypatch: pytest.Monke
     half, whole = tmp_path / "kept" / "musique_train-minilm", tmp_path / "kept" / "musique_train-mpnet"
     for folder in (half, whole):
         folder.mkdir(parents=True)
-    retrieval.note_of(whole).write_text("{}")
+    retrieval.note_path(whole).write_text("{}")
 
     def write_out(words: list[str], **_: Any) -> None:
         Path(words[words.index("--out") + 1]).write_text("made")
