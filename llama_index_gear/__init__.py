@@ -12,10 +12,14 @@ from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.knowledge_graph.wikidata import WikidataDump
 from llama_index_gear.nodes import ToPropertyGraph, attach_triples, passage_id, read_triples
 from llama_index_gear.postprocessors.beam_search import DiverseTripleBeamSearch
+from llama_index_gear.postprocessors.passage_ranker import PassageRanker
 from llama_index_gear.query_engines.gear import GeARQueryEngine
 from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
+from llama_index_gear.ranking.fitting import RankingFit, fit_ranking
+from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.retrievers.external import ExternalGeARRetriever
 from llama_index_gear.retrievers.gear import GeARRetriever
+from llama_index_gear.retrievers.graph import GraphRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
 from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
@@ -38,11 +42,15 @@ __all__ = [
     "GeARRetriever",
     "GeARTripleExtractor",
     "GeARVectorStore",
+    "GraphRetriever",
     "GraphTriple",
     "LocalPageRank",
     "MentionTripleExtractor",
     "NaiveGERetriever",
+    "PassageRanker",
     "RankBM25Retriever",
+    "RankingFit",
+    "RankingWeights",
     "StoreReport",
     "SyncGERetriever",
     "T2RAGQueryEngine",
@@ -54,6 +62,7 @@ __all__ = [
     "TriplesFile",
     "WikidataDump",
     "attach_triples",
+    "fit_ranking",
     "passage_id",
     "read_triples",
 ]

@@ -24,6 +24,9 @@ CHAIN_KEY = "gear_chain"
 """Metadata key of a returned passage: the triples that lead to it, `[[subject, predicate, object], …]`; [] if none."""
 RANKS_KEY = "gear_ranks"
 """Metadata key of a returned passage: its rank, from 1, in each list that named it, `{"base": 3, "graph": 1}`."""
+REASONS_KEY = "gear_reasons"
+"""Metadata key of a passage that was ranked in a pool: what placed it, `[{"signal", "share", "reason"}, …]`."""
+_EXPLANATION_KEYS = (CHAIN_KEY, RANKS_KEY, REASONS_KEY)
 DOC_KEYS = ("doc_id", "document_id", "ref_doc_id")
 """Keys under which LlamaIndex's own vector stores write a passage's document ("None" if there is none)."""
 
@@ -72,20 +75,24 @@ class _ExplainedMetadata(dict[str, Any]):
     """
 
     def __repr__(self) -> str:
-        return repr({key: value for key, value in self.items() if key not in (CHAIN_KEY, RANKS_KEY)})
+        return repr({key: value for key, value in self.items() if key not in _EXPLANATION_KEYS})
 
 
-def with_explanation(node: BaseNode, chain: list[list[str]], ranks: dict[str, int]) -> BaseNode:
+def with_explanation(
+    node: BaseNode, chain: list[list[str]], ranks: dict[str, int], reasons: list[dict[str, Any]] | None = None
+) -> BaseNode:
     """Return a copy of `node` that says why it was found. To models and to LlamaIndex's fusion it is the same node."""
-    copy = with_metadata(node, {CHAIN_KEY: chain, RANKS_KEY: ranks})
+    copy = with_metadata(
+        node, {CHAIN_KEY: chain, RANKS_KEY: ranks, **({} if reasons is None else {REASONS_KEY: reasons})}
+    )
     return copy.model_copy(update={"metadata": _ExplainedMetadata(copy.metadata)})
 
 
 def without_explanation(node: BaseNode) -> BaseNode:
     """Return the node without a retriever's explanation; the node itself if it has none."""
-    if CHAIN_KEY not in node.metadata and RANKS_KEY not in node.metadata:
+    hidden = _EXPLANATION_KEYS
+    if not any(key in node.metadata for key in hidden):
         return node
-    hidden = (CHAIN_KEY, RANKS_KEY)
     return node.model_copy(
         update={
             "metadata": {key: value for key, value in node.metadata.items() if key not in hidden},

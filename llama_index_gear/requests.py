@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
+from llama_index.core.vector_stores.types import VectorStoreQueryMode
 
 from llama_index_gear.errors import repair_surrogates
 from llama_index_gear.flow import Answer_co, Request
@@ -37,6 +38,19 @@ class RetrievePassages(Request[list[NodeWithScore]]):
     """Base retrieval over passages, h(q, C) of GeAR §3. Answer: `list[NodeWithScore]`, best first."""
 
     query: QueryBundle
+
+
+@dataclass(frozen=True)
+class SearchLists(Request[list[list[NodeWithScore]]]):
+    """Search passages in several modes at once: dense (DEFAULT) with a score of cosines, or BM25 (SPARSE) with its own.
+
+    Answer: for each mode a `list[NodeWithScore]` of at most `top_k`, best first.
+    """
+
+    question: str
+    embedding: Sequence[float]
+    modes: Sequence[VectorStoreQueryMode]
+    top_k: int
 
 
 @dataclass(frozen=True)

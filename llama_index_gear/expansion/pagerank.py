@@ -15,7 +15,7 @@ from typing import NamedTuple
 from llama_index_gear.errors import check_numbers
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.requests import Incidence, IncidentTriples
-from llama_index_gear.triple import StoredTriple
+from llama_index_gear.triple import StoredTriple, Triple
 
 _MENTIONS = 100
 """Triples of a seed entity that are read to count its passages."""
@@ -100,7 +100,7 @@ class _Graph:
 
 
 def local_pagerank_flow(
-    start: Sequence[tuple[StoredTriple, float]], passage_ids: Sequence[str], settings: LocalPageRank
+    start: Sequence[tuple[Triple | StoredTriple, float]], passage_ids: Sequence[str], settings: LocalPageRank
 ) -> Flow[list[tuple[str, float]]]:
     """Rank passages by personalized PageRank from some triples and passages.
 
@@ -137,7 +137,10 @@ def local_pagerank_flow(
 
 
 def _seeds_flow(
-    graph: _Graph, start: Sequence[tuple[StoredTriple, float]], passage_ids: Sequence[str], settings: LocalPageRank
+    graph: _Graph,
+    start: Sequence[tuple[Triple | StoredTriple, float]],
+    passage_ids: Sequence[str],
+    settings: LocalPageRank,
 ) -> Flow[dict[Node, float]]:
     weights: dict[Node, list[float]] = {}
     for triple, weight in start:

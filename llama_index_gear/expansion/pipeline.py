@@ -10,7 +10,7 @@ from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.errors import check_counts, check_kind, check_numbers
-from llama_index_gear.expansion.backends import Backends, embed_query_flow
+from llama_index_gear.expansion.backends import Backends, copy_query, embed_query_flow
 from llama_index_gear.expansion.beam_search import Beam, BeamSearch, diverse_triple_beam_search_flow, flatten
 from llama_index_gear.expansion.pagerank import LocalPageRank, local_pagerank_flow
 from llama_index_gear.expansion.reader import READ_PROMPT, Reading, read_facts_flow
@@ -192,13 +192,8 @@ class GraphExpansion:
         """Retrieve base passages: from the store by `embedded`, from a foreign retriever by the caller's `bundle`.
 
         They are returned by id, in rank order, without those that the filters exclude.
-
-        A foreign retriever may have another embedding model. It gets a copy of `bundle`, since some of LlamaIndex's
-        retrievers write into it.
         """
-        query = embedded
-        if self.backends.base_retriever is not None:
-            query = QueryBundle(embedded.query_str, bundle.image_path, bundle.custom_embedding_strs, bundle.embedding)
+        query = embedded if self.backends.base_retriever is None else copy_query(bundle, embedded.query_str)
         base = yield from ask(RetrievePassages(query))
         return (yield from self.filter_base_flow(base))
 

@@ -44,6 +44,10 @@ class WordEncoder:
         """Return the weights of a text that is searched for."""
         return to_sparse_vector(self._bm25.embed_query(_split_long_words(text)))
 
+    def split_words(self, text: str) -> set[int]:
+        """Return the numbers of the text's words: stemmed, without stop words."""
+        return set(self._bm25.embed_query(_split_long_words(text)).indices)
+
 
 def _split_long_words(text: str) -> str:
     """Return the text with its overlong words split."""

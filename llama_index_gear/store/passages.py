@@ -26,7 +26,7 @@ from llama_index_gear.errors import (
 )
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.fusion import reciprocal_rank_fusion
-from llama_index_gear.requests import AlignPassages, EmbedQuery, ExtractionCallIds, FetchPassages
+from llama_index_gear.requests import AlignPassages, EmbedQuery, ExtractionCallIds, FetchPassages, SearchLists
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.filters import build_conditions
 from llama_index_gear.store.schema import (
@@ -152,6 +152,27 @@ class StoreReads:
             raise ArgumentError("a dense query needs query_embedding or query_str")
         self.collections.check_dimension(embedding, "the query's embedding")
         return embedding
+
+    def lists_flow(self, request: SearchLists, filters: MetadataFilters | None) -> Flow[list[list[NodeWithScore]]]:
+        """Answer `SearchLists`, in one round trip."""
+        check_counts(top_k=request.top_k)
+        if not (yield from self.collections.exists_flow()):
+            return [[] for _ in request.modes]
+        self.collections.check_dimension(request.embedding, "the query's embedding")
+        must = build_conditions(filters)
+        match_ = models.Filter(must=must) if must else None
+        queries = []
+        for mode in request.modes:
+            if mode == VectorStoreQueryMode.SPARSE:
+                vector, using = self.collections.bm25.embed_query(request.question), SPARSE
+            else:
+                vector, using = list(request.embedding), DENSE
+            queries.append(build_query(vector, request.top_k, match_, payload=True, using=using))
+        answers = yield from self.collections.batch_flow(self.collections.passages, queries)
+        nodes = {point.id: to_node(point) for answer in answers for point in answer}
+        return [
+            [NodeWithScore(node=nodes[point.id], score=float(point.score)) for point in answer] for answer in answers
+        ]
 
     def align_flow(self, request: AlignPassages, filters: MetadataFilters | None) -> Flow[list[list[NodeWithScore]]]:
         """Answer `AlignPassages`."""

@@ -35,9 +35,10 @@ from llama_index_gear.requests import (
     NeighborTriples,
     PassageTriples,
     RunFunction,
+    SearchLists,
     SearchTriples,
 )
-from llama_index_gear.store.bm25 import TRIPLE_AVG_LEN, make_encoder
+from llama_index_gear.store.bm25 import TRIPLE_AVG_LEN, WordEncoder, make_encoder
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.connection import NAME_FIRST, Connection, make_embedded_client
 from llama_index_gear.store.copy import check_compatible, copy_flow
@@ -250,6 +251,11 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
     def embed_model(self) -> BaseEmbedding:
         """The model that embeds triples and queries."""
         return self._connection.embed_model
+
+    @property
+    def encoder(self) -> WordEncoder:
+        """The BM25 encoder of questions and passages."""
+        return self._collections.bm25
 
     def close(self) -> None:
         """Write out and release an embedded store; close a server's client, or both clients if the store made them."""
@@ -505,8 +511,8 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
 
         Args:
             request: `LinkTriples`, `SearchTriples`, `PassageTriples`, `NeighborTriples`, `IncidentTriples`,
-                `FetchTriples`, `ChainSimilarities`, `FetchPassages`, `ExtractionCallIds`, `AlignPassages`,
-                `EmbedQuery`, `EmbedTexts` or `RunFunction`. Its docstring describes the answer.
+                `FetchTriples`, `ChainSimilarities`, `FetchPassages`, `SearchLists`, `ExtractionCallIds`,
+                `AlignPassages`, `EmbedQuery`, `EmbedTexts` or `RunFunction`. Its docstring describes the answer.
             filters: conditions on what is returned; for triples, on the metadata of their passage.
 
         Raises:
@@ -534,6 +540,7 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
             FetchTriples: triples.fetch_flow,
             ChainSimilarities: triples.similarities_flow,
             FetchPassages: reads.fetch_flow,
+            SearchLists: reads.lists_flow,
             ExtractionCallIds: reads.call_ids_flow,
             AlignPassages: reads.align_flow,
         }

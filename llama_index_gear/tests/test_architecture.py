@@ -20,12 +20,13 @@ FOLDERS = {
     "store": "",
     "knowledge_graph": "store",
     "extraction": "llm",
-    "expansion": "llm store knowledge_graph",
+    "ranking": "store",
+    "expansion": "llm store knowledge_graph ranking",
     "trace": "",
     "agents": "llm expansion trace",
-    "retrievers": "llm store knowledge_graph expansion trace agents",
+    "retrievers": "llm store knowledge_graph ranking expansion trace agents",
     "query_engines": "llm store knowledge_graph trace retrievers",
-    "postprocessors": "llm store knowledge_graph expansion",
+    "postprocessors": "llm store knowledge_graph extraction ranking expansion",
     "testing": "store",
 }
 QDRANT = {"store", "knowledge_graph", "testing"}

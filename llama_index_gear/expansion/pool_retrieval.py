@@ -1,0 +1,129 @@
+"""Retrieval by a pool: wide lists, PageRank from the first passages, then one ranking that looks at passages together.
+
+The pool is as wide whatever number of passages is asked for, so that fewer passages are the first of more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
+from llama_index.core.vector_stores.types import VectorStoreQueryMode
+
+from llama_index_gear.errors import check_counts, check_kind
+from llama_index_gear.expansion.backends import Backends, copy_query, embed_query_flow
+from llama_index_gear.expansion.pagerank import LocalPageRank, local_pagerank_flow
+from llama_index_gear.flow import Flow, arun, ask, run
+from llama_index_gear.fusion import reciprocal_rank_fusion
+from llama_index_gear.ranking.nodes import rank_nodes, to_pool_passage
+from llama_index_gear.ranking.pool import Pool, RankedPassage
+from llama_index_gear.ranking.weights import RankingWeights
+from llama_index_gear.requests import FetchPassages, RetrievePassages, SearchLists
+from llama_index_gear.triple import StoredTriple, Triple
+
+POOL_TOP_K = 40
+"""Passages that each list gives to the pool."""
+_START_PASSAGES = 10
+_START_TRIPLES = 20
+_LIST_NAMES = {VectorStoreQueryMode.DEFAULT: "dense", VectorStoreQueryMode.SPARSE: "bm25"}
+
+
+class PoolRetrieval:
+    """Retrieves a pool of passages and ranks it, for one store and one set of settings. No LLM.
+
+    The store's dense and BM25 lists, or the list of a base retriever, are the first part of the pool. PageRank starts
+    from their fusion's first ten passages and from the twenty facts of these that have most of the question's words;
+    the passages that it ranks first are the second part.
+
+    Args:
+        backends: answer the flow's requests. Of a base retriever's nodes, those that the store doesn't know stay in
+            the pool without triples; with filters they can't be checked and are left out.
+        weights: weights of the ranking; None: those that come with the package.
+        pagerank: settings of PageRank; None: the defaults.
+        similarity_top_k: passages to return.
+
+    Raises:
+        ArgumentError: an argument of the wrong kind, or a number outside its range.
+
+    """
+
+    def __init__(
+        self,
+        backends: Backends,
+        weights: RankingWeights | None = None,
+        pagerank: LocalPageRank | None = None,
+        *,
+        similarity_top_k: int = 10,
+    ) -> None:
+        check_kind(RankingWeights, hint="write weights=RankingWeights.load(path)", optional=True, weights=weights)
+        check_kind(LocalPageRank, hint="write pagerank=LocalPageRank()", optional=True, pagerank=pagerank)
+        check_counts(similarity_top_k=similarity_top_k)
+        self.backends = backends
+        self.similarity_top_k = similarity_top_k
+        self.weights = RankingWeights.default() if weights is None else weights
+        self.pagerank = LocalPageRank() if pagerank is None else pagerank
+
+    def retrieve(self, bundle: QueryBundle) -> list[NodeWithScore]:
+        """Return passages for a question."""
+        return run(self.retrieve_flow(bundle), self.backends.answer)
+
+    async def aretrieve(self, bundle: QueryBundle) -> list[NodeWithScore]:
+        """`retrieve`, without blocking the event loop."""
+        return await arun(self.retrieve_flow(bundle), self.backends.aanswer)
+
+    def retrieve_flow(self, bundle: QueryBundle) -> Flow[list[NodeWithScore]]:
+        """Gather the pool, rank it, and return the first passages with what placed them."""
+        pool, nodes = yield from self.pool_flow(bundle)
+        return rank_nodes(pool, nodes, self.weights, self.similarity_top_k)
+
+    def pool_flow(self, bundle: QueryBundle) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
+        """Gather the pool of a question; return it, and the nodes to return by id."""
+        embedded = yield from embed_query_flow(bundle)
+        pool, nodes = yield from self._base_pool_flow(bundle, embedded)
+        fused = reciprocal_rank_fusion([[place.id for place in places] for places in pool.lists.values()])
+        start = [passage_id for passage_id, _ in fused[:_START_PASSAGES]]
+        ranked = yield from local_pagerank_flow(_choose_triples(pool, start), start, self.pagerank)
+        places = [RankedPassage(passage_id, share) for passage_id, share in ranked[:POOL_TOP_K]]
+        found: list[BaseNode] = []
+        if missing := [place.id for place in places if place.id not in nodes]:
+            found = yield from ask(FetchPassages(missing))
+        pool = pool.extend(map(to_pool_passage, found), {"pagerank": places})
+        return pool, {**nodes, **{node.node_id: node for node in found}}
+
+    def _base_pool_flow(self, bundle: QueryBundle, embedded: QueryBundle) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
+        """Search the store, or the base retriever; return the pool of what is found, and its nodes by id."""
+        question, encoder = embedded.query_str, self.backends.vector_store.encoder
+        if self.backends.base_retriever is None:
+            modes = list(_LIST_NAMES) if self.backends.mode == VectorStoreQueryMode.HYBRID else [self.backends.mode]
+            answers = yield from ask(SearchLists(question, embedded.embedding or [], modes, POOL_TOP_K))
+            lists = {_LIST_NAMES[mode]: _read_places(results) for mode, results in zip(modes, answers, strict=True)}
+            nodes = {result.node.node_id: result.node for results in answers for result in results}
+            return Pool(question, [to_pool_passage(node) for node in nodes.values()], lists, encoder), nodes
+        base = yield from ask(RetrievePassages(copy_query(bundle, question)))
+        nodes = {result.node.node_id: result.node for result in base}
+        stored = (yield from ask(FetchPassages(list(nodes)))) if nodes else []
+        known = {node.node_id: node for node in stored}  # with the triples that are stored now
+        if self.backends.filters is not None:
+            nodes = {passage_id: node for passage_id, node in nodes.items() if passage_id in known}
+        passages = [to_pool_passage(known.get(passage_id, node)) for passage_id, node in nodes.items()]
+        return Pool(question, passages, {"base": [RankedPassage(passage_id) for passage_id in nodes]}, encoder), nodes
+
+
+def _read_places(results: Sequence[NodeWithScore]) -> list[RankedPassage]:
+    return [RankedPassage(result.node.node_id, result.score) for result in results]
+
+
+def _choose_triples(pool: Pool, passage_ids: Sequence[str]) -> list[tuple[Triple | StoredTriple, float]]:
+    """Choose the facts of these passages that PageRank starts from, each with its weight.
+
+    They are the twenty that have most of the question's words; the weight is their share of the best one's.
+    """
+    facts = {
+        fact.triple: pool.coverage(fact.words)
+        for passage_id in passage_ids
+        for facts in pool.contents[pool.places[passage_id]].facts.values()
+        for fact in facts
+    }
+    best = max(facts.values(), default=0.0)
+    chosen = sorted(facts.items(), key=lambda item: -item[1])[:_START_TRIPLES]
+    return [(triple, likeness / best) for triple, likeness in chosen if likeness > 0]

@@ -1,0 +1,151 @@
+"""The ranking of passages together as a node postprocessor: any retriever gains it, without a store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+from llama_index.core.bridge.pydantic import Field, PrivateAttr, SerializeAsAny, field_serializer
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, QueryType, TransformComponent
+from llama_index_instrumentation import get_dispatcher
+
+from llama_index_gear.errors import ArgumentError, check_counts, check_kind, check_kinds, check_question
+from llama_index_gear.extraction.mentions import MentionTripleExtractor
+from llama_index_gear.nodes import read_triples
+from llama_index_gear.ranking.nodes import rank_nodes, to_pool_passage
+from llama_index_gear.ranking.pool import Pool, RankedPassage
+from llama_index_gear.ranking.weights import RankingWeights
+from llama_index_gear.store.bm25 import WordEncoder, make_encoder
+
+dispatcher = get_dispatcher(__name__)
+
+
+class PassageRanker(BaseNodePostprocessor):
+    """Ranks the passages of any retriever together: no store, no LLM, no embedding.
+
+    `index.as_query_engine(similarity_top_k=40, node_postprocessors=[PassageRanker(top_n=5)])`. A passage's place in the
+    retriever's list counts first. Then it is compared with the five best: it rises if it has words of the question that
+    they lack, or if their facts name what it is about. Results carry the metadata that `GraphRetriever`'s carry.
+
+    Give it a wide list: it can only bring up what it is shown.
+
+    Args:
+        top_n: nodes to return. Default 10.
+        weights: weights of the ranking. Default: those that come with the package.
+        extractor: writes the triples of nodes that carry none. Default: `MentionTripleExtractor()`, without an LLM.
+        language: language of the texts, as Qdrant's BM25 names it. Default "english".
+        callback_manager: LlamaIndex's callback manager.
+
+    Raises:
+        ArgumentError: an argument of the wrong kind; (from `postprocess_nodes`) there is no question.
+
+    """
+
+    top_n: int = Field(default=10, description="Nodes to return.")
+    weights: RankingWeights = Field(description="Weights of the ranking.")
+    extractor: SerializeAsAny[TransformComponent] = Field(description="Writes the triples of nodes without any.")
+    language: str = Field(default="english", description="Language of the texts.")
+
+    _encoder: WordEncoder = PrivateAttr()
+
+    def __init__(
+        self,
+        *,
+        top_n: int = 10,
+        weights: RankingWeights | None = None,
+        extractor: TransformComponent | None = None,
+        language: str = "english",
+        callback_manager: CallbackManager | None = None,
+    ) -> None:
+        check_counts(top_n=top_n)
+        check_kind(RankingWeights, hint="write weights=RankingWeights.load(path)", optional=True, weights=weights)
+        check_kind(TransformComponent, hint="write MentionTripleExtractor()", optional=True, extractor=extractor)
+        check_kind(CallbackManager, optional=True, callback_manager=callback_manager)
+        encoder = make_encoder(language, 1.0)  # of any length: texts are only split into words
+        super().__init__(
+            top_n=top_n,
+            weights=RankingWeights.default() if weights is None else weights,
+            extractor=MentionTripleExtractor() if extractor is None else extractor,
+            language=language,
+            callback_manager=callback_manager or CallbackManager([]),
+        )
+        self._encoder = encoder
+
+    @field_serializer("weights")
+    def _serialize_weights(self, weights: RankingWeights) -> dict[str, dict[str, float]]:
+        return weights.to_dict()
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> Self:
+        """Read a ranker from `to_dict`'s values. An extractor of another class than the default is to be given again.
+
+        Raises:
+            ArgumentError: `extractor` is missing.
+
+        """
+        values = {name: value for name, value in {**data, **kwargs}.items() if name in cls.model_fields}
+        if isinstance(weights := values.get("weights"), dict):
+            values["weights"] = RankingWeights(**weights)
+        if isinstance(extractor := values.get("extractor"), dict):
+            if extractor.get("class_name") != MentionTripleExtractor.class_name():
+                raise ArgumentError(f"the ranker has a {extractor.get('class_name')}: give it again, extractor=…")
+            values["extractor"] = MentionTripleExtractor.from_dict(extractor)
+        values.pop("callback_manager", None)
+        return cls(**values)
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the name under which LlamaIndex knows the component."""
+        return "PassageRanker"
+
+    def gather_pool(self, nodes: Sequence[NodeWithScore], query: QueryType) -> Pool:
+        """Return the pool of these nodes, unranked, as `fit_ranking` learns from it."""
+        check_kinds(NodeWithScore, hint="write what a retriever returned", nodes=nodes)
+        bundle = query if isinstance(query, QueryBundle) else QueryBundle(query)
+        bare = _find_bare(nodes)
+        return self._build_pool(nodes, bundle, self.extractor(bare) if bare else [])
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        bundle, bare = self._begin(nodes, query_bundle), _find_bare(nodes)
+        return self._end(nodes, bundle, self.extractor(bare) if bare else [])
+
+    async def _apostprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        bundle, bare = self._begin(nodes, query_bundle), _find_bare(nodes)
+        return self._end(nodes, bundle, (await self.extractor.acall(bare)) if bare else [])
+
+    def _begin(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> QueryBundle:
+        if query_bundle is None:
+            raise ArgumentError("ranking needs the question: pass query_bundle or query_str")
+        dispatcher.event(
+            ReRankStartEvent(query=query_bundle, nodes=nodes, top_n=self.top_n, model_name=self.class_name())
+        )
+        return query_bundle
+
+    def _build_pool(
+        self, nodes: Sequence[NodeWithScore], query_bundle: QueryBundle, extracted: Sequence[BaseNode]
+    ) -> Pool:
+        check_question(query_bundle.query_str)
+        with_triples = {node.node_id: node for node in extracted}
+        by_id = {result.node.node_id: with_triples.get(result.node.node_id, result.node) for result in nodes}
+        places = [RankedPassage(passage_id) for passage_id in by_id]
+        return Pool(query_bundle.query_str, [*map(to_pool_passage, by_id.values())], {"base": places}, self._encoder)
+
+    def _end(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle, extracted: Sequence[BaseNode]
+    ) -> list[NodeWithScore]:
+        pool = self._build_pool(nodes, query_bundle, extracted)
+        ranked = rank_nodes(pool, {result.node.node_id: result.node for result in nodes}, self.weights, self.top_n)
+        dispatcher.event(ReRankEndEvent(nodes=ranked))
+        return ranked
+
+
+def _find_bare(nodes: Sequence[NodeWithScore]) -> list[BaseNode]:
+    """Return the nodes that carry no triples."""
+    return [result.node for result in nodes if not read_triples(result.node)]

@@ -1,0 +1,1 @@
+"""Ranking: the passages of a pool, looked at together."""

@@ -1,0 +1,157 @@
+"""The pool of a question: passages from several ranked lists, with what their words and triples have in common.
+
+Everything is counted within the pool: how many of its passages have a word or name an entity. So neither a store nor an
+embedding model is needed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+from llama_index_gear.store.bm25 import WordEncoder
+from llama_index_gear.triple import Triple, entity_key
+
+MAX_LINK_PASSAGES = 12
+"""An entity that more passages of the pool name is no link between two of them."""
+
+
+class PoolPassage(NamedTuple):
+    """A passage as the ranking sees it.
+
+    Attributes:
+        id: its node id.
+        text: its text as it is searched, with its title.
+        triples: the facts that it states.
+
+    """
+
+    id: str
+    text: str
+    triples: Sequence[Triple]
+
+
+class RankedPassage(NamedTuple):
+    """A place in a ranked list: the passage's id, and its score if the list has scores."""
+
+    id: str
+    score: float | None = None
+
+
+class Fact(NamedTuple):
+    """A triple of a passage, and the question's words in it as a bit mask."""
+
+    triple: Triple
+    words: int
+
+
+class Content(NamedTuple):
+    """The words and entities of a passage.
+
+    Attributes:
+        words: the question's words in its text, as a bit mask.
+        facts: entity key → the facts that name the entity.
+        topic: what the passage is about: the commonest subject of its triples, as written; "" if it has none.
+        topic_key: the topic's entity key; "" if it has none.
+
+    """
+
+    words: int
+    facts: dict[str, list[Fact]]
+    topic: str
+    topic_key: str
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Passages of a question, and the lists that name them.
+
+    Attributes:
+        question: the question.
+        passages: the passages, each once.
+        lists: name of a list → its places, best first. Passages that the pool doesn't have are passed over.
+        encoder: splits texts into words, without stop words, stemmed.
+
+    """
+
+    question: str
+    passages: Sequence[PoolPassage]
+    lists: Mapping[str, Sequence[RankedPassage]]
+    encoder: WordEncoder
+    _known: dict[str, Content] = field(default_factory=dict, repr=False, compare=False)
+    _coverages: dict[int, float] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def extend(self, passages: Iterable[PoolPassage], lists: Mapping[str, Sequence[RankedPassage]]) -> Pool:
+        """Return a pool with further passages and lists."""
+        return Pool(self.question, [*self.passages, *passages], {**self.lists, **lists}, self.encoder, self._known)
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Node id → the passage's place in `passages`."""
+        return {passage.id: place for place, passage in enumerate(self.passages)}
+
+    @cached_property
+    def contents(self) -> list[Content]:
+        """Words and entities of each passage."""
+        for passage in self.passages:
+            if passage.id not in self._known:
+                self._known[passage.id] = self._read(passage)
+        return [self._known[passage.id] for passage in self.passages]
+
+    @cached_property
+    def name_words(self) -> frozenset[str]:
+        """All words of the question, in the form that they have in entity keys."""
+        return frozenset(entity_key(self.question).split())
+
+    @cached_property
+    def entity_passages(self) -> Counter[str]:
+        """Entity key → number of passages that name the entity."""
+        return Counter(entity for content in self.contents for entity in content.facts)
+
+    def is_link(self, entity: str) -> bool:
+        """Return True if few enough passages name the entity for it to say something about them."""
+        return self.entity_passages[entity] <= MAX_LINK_PASSAGES
+
+    def coverage(self, words: int) -> float:
+        """Return the share of the question that these of its words make up, from 0 to 1, rare words counting more.
+
+        A word's weight is BM25's inverse document frequency within the pool.
+        """
+        known = self._coverages.get(words)
+        if known is None:
+            known = self._coverages[words] = math.fsum(weight for bit, weight in self._word_weights if words & bit)
+        return known
+
+    @cached_property
+    def _word_weights(self) -> list[tuple[int, float]]:
+        number, weights = len(self.passages), []
+        for bit in self._question_bits.values():
+            having = sum(1 for content in self.contents if content.words & bit)
+            weights.append((bit, math.log(1 + (number - having + 0.5) / (having + 0.5))))
+        total = math.fsum(weight for _, weight in weights)
+        return [(bit, weight / total) for bit, weight in weights]
+
+    @cached_property
+    def _question_bits(self) -> dict[int, int]:
+        """The question's words, as the encoder numbers them → their bit."""
+        return {word: 1 << bit for bit, word in enumerate(sorted(self.encoder.split_words(self.question)))}
+
+    def _read(self, passage: PoolPassage) -> Content:
+        facts: dict[str, list[Fact]] = {}
+        for triple in passage.triples:
+            fact = Fact(triple, self._mask(triple.text))
+            for entity in triple.entities:
+                facts.setdefault(entity, []).append(fact)
+        subjects = Counter(triple.subject for triple in passage.triples)
+        topic = subjects.most_common(1)[0][0] if subjects else ""
+        return Content(self._mask(passage.text), facts, topic, entity_key(topic))
+
+    def _mask(self, text: str) -> int:
+        mask = 0
+        for word in self.encoder.split_words(text) & self._question_bits.keys():
+            mask |= self._question_bits[word]
+        return mask

@@ -1,0 +1,79 @@
+"""What placed a passage, in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llama_index_gear.ranking.pool import Pool
+from llama_index_gear.ranking.ranker import Ranked
+from llama_index_gear.triple import Triple, entity_key, serialize_triples
+
+_LEAST_SHARE = 0.05
+"""A smaller share of the weighted sum is no reason."""
+
+
+def explain_place(pool: Pool, ranked: Ranked, ranks: dict[str, int]) -> list[dict[str, Any]]:
+    """Return the signals that placed a passage, most first: `{"signal": …, "share": …, "reason": …}`.
+
+    Args:
+        pool: the pool.
+        ranked: the passage's place in the ranking.
+        ranks: name of a list → the passage's rank in it, from 1.
+
+    """
+    reasons = []
+    for signal, share in sorted(ranked.shares.items(), key=lambda item: -item[1]):
+        reason = f"rank {ranks[signal]} of {signal}" if signal in ranks else _describe(pool, ranked, signal)
+        if reason and abs(share) >= _LEAST_SHARE:
+            reasons.append({"signal": signal, "share": round(share, 3), "reason": reason})
+    return reasons
+
+
+def find_ranks(pool: Pool, passage_id: str) -> dict[str, int]:
+    """Return the passage's rank, from 1, in each list that has it."""
+    ranks: dict[str, int] = {}
+    for name, places in pool.lists.items():
+        for rank, place in enumerate(places, start=1):
+            if place.id == passage_id:
+                ranks.setdefault(name, rank)
+    return ranks
+
+
+def build_chain(pool: Pool, ranked: Ranked) -> list[list[str]]:
+    """Return the triples that lead to a passage, as plain JSON: the best passage's, then the passage's own.
+
+    The chain is empty if no fact of another passage names an entity of this one.
+    """
+    if ranked.link is None:
+        return []
+    own = pool.contents[pool.places[ranked.id]].facts[ranked.link.entity]
+    fact = max(own, key=lambda fact: pool.coverage(fact.words))
+    return serialize_triples(dict.fromkeys([ranked.link.triple, fact.triple]))
+
+
+def _describe(pool: Pool, ranked: Ranked, signal: str) -> str:
+    topic = pool.contents[pool.places[ranked.id]].topic
+    link = ranked.link
+    if signal == "new_words":
+        return "has words of the question that the first two passages lack"
+    if signal == "in_question":
+        return f"is about “{topic}”, which the question names"
+    if signal == "named" and link is not None:
+        return f"is about “{topic}”, which {_label(pool, link.place)} names"
+    if signal == "named_likeness" and link is not None:
+        return f"{_label(pool, link.place)} says of it: {link.triple.text}"
+    if signal == "linked" and link is not None:
+        return f"names “{_surface(link.triple, link.entity)}”, as {_label(pool, link.place)} does: {link.triple.text}"
+    if signal == "names_them" and ranked.named_topic:
+        return f"names what {_label(pool, pool.places[ranked.named_topic])} is about"
+    return ""
+
+
+def _label(pool: Pool, place: int) -> str:
+    """Name a passage by what it is about, or by its id."""
+    return f"“{pool.contents[place].topic or pool.passages[place].id}”"
+
+
+def _surface(triple: Triple, entity: str) -> str:
+    """Return the entity as the triple writes it."""
+    return triple.subject if entity_key(triple.subject) == entity else triple.object

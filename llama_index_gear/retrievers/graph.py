@@ -1,0 +1,108 @@
+"""`GraphRetriever`: a wide pool from search and graph, and one ranking that looks at passages together."""
+
+from __future__ import annotations
+
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType
+from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQueryMode
+from llama_index_instrumentation import get_dispatcher
+
+from llama_index_gear.expansion.backends import Backends
+from llama_index_gear.expansion.pagerank import LocalPageRank
+from llama_index_gear.expansion.pool_retrieval import PoolRetrieval
+from llama_index_gear.flow import arun, run
+from llama_index_gear.llm.prompting import Prompts
+from llama_index_gear.ranking.pool import Pool
+from llama_index_gear.ranking.weights import RankingWeights
+from llama_index_gear.retrievers.base import StoreRetriever
+from llama_index_gear.store.vector_store import GeARVectorStore
+
+dispatcher = get_dispatcher(__name__)
+
+
+class GraphRetriever(StoreRetriever):
+    """Finds passages by search and by the graph, and ranks them together. No LLM.
+
+    Dense search, BM25, and a PageRank over the triples of what both find first each give forty passages to a pool. One
+    ranking with learned weights orders it: first by the lists, then by what a passage is beside the five best (it has
+    words of the question that they lack; their facts name what it is about). The pool has the same width whatever
+    `similarity_top_k` is, so that five passages are the first five of forty.
+
+    Each result says why it stands where it does, in metadata that neither the LLM nor the embedding model sees:
+    `gear_chain` (the triples that lead to it), `gear_ranks` (its rank in each list) and `gear_reasons` (what placed it,
+    with its share of the score). Its score is the share of the pool's worth that the ranking gives it: all scores of a
+    pool sum to 1, so a similarity cut-off made for cosines would remove nearly every result.
+
+    Args:
+        vector_store: the store that holds passages and triples.
+        base_retriever: any LlamaIndex retriever, in place of the store's own search. All that it returns is in the
+            pool: ask it for some forty. Its order counts, its scores don't. Nodes are matched to the store's by id;
+            those that the store doesn't know are ranked by text and place alone.
+        similarity_top_k: passages to return. Default 10.
+        filters: metadata filters that bind every list. The results of a base retriever are checked against the store;
+            nodes that it doesn't know are dropped.
+        weights: weights of the ranking. Default: those that come with the package (`RankingWeights.default()`).
+        pagerank: settings of PageRank. Default `LocalPageRank()`.
+        vector_store_query_mode: the store's own lists: HYBRID (default; both), DEFAULT (dense) or SPARSE (BM25). Not
+            with `base_retriever`.
+        callback_manager: LlamaIndex's.
+        verbose: LlamaIndex's.
+
+    Raises:
+        ArgumentError: an argument of the wrong kind, a number outside its range, or two arguments of which one would
+            overrule the other; (from `retrieve`) an empty question.
+        UnsupportedFilter: (from `retrieve`) a filter that says nothing, or that Qdrant cannot express.
+
+    """
+
+    def __init__(
+        self,
+        vector_store: GeARVectorStore,
+        base_retriever: BaseRetriever | None = None,
+        *,
+        similarity_top_k: int = 10,
+        filters: MetadataFilters | None = None,
+        weights: RankingWeights | None = None,
+        pagerank: LocalPageRank | None = None,
+        vector_store_query_mode: VectorStoreQueryMode | None = None,
+        callback_manager: CallbackManager | None = None,
+        verbose: bool = False,
+    ) -> None:
+        backends = Backends(vector_store, base_retriever, mode=vector_store_query_mode, filters=filters)
+        self._retrieval = PoolRetrieval(backends, weights, pagerank, similarity_top_k=similarity_top_k)
+        super().__init__(backends, Prompts({}), similarity_top_k, callback_manager, verbose)
+
+    @property
+    def weights(self) -> RankingWeights:
+        """Weights of the ranking."""
+        return self._retrieval.weights
+
+    @property
+    def pagerank(self) -> LocalPageRank:
+        """Settings of PageRank."""
+        return self._retrieval.pagerank
+
+    @property
+    def vector_store_query_mode(self) -> VectorStoreQueryMode | None:
+        """Lists of the store's own search; None: there is a base retriever."""
+        return self._backends.mode if self._backends.base_retriever is None else None
+
+    def gather_pool(self, query: QueryType) -> Pool:
+        """Return the pool of a question, unranked, as `fit_ranking` learns from it."""
+        return run(self._retrieval.pool_flow(_to_bundle(query)), self._backends.answer)[0]
+
+    async def agather_pool(self, query: QueryType) -> Pool:
+        """`gather_pool`, without blocking the event loop."""
+        return (await arun(self._retrieval.pool_flow(_to_bundle(query)), self._backends.aanswer))[0]
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return self._retrieval.retrieve(query_bundle)
+
+    @dispatcher.span
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return await self._retrieval.aretrieve(query_bundle)
+
+
+def _to_bundle(query: QueryType) -> QueryBundle:
+    return query if isinstance(query, QueryBundle) else QueryBundle(query)
