@@ -40,6 +40,7 @@ from llama_index_gear.extraction.calls import (
     group_into_pages,
 )
 from llama_index_gear.extraction.serialization import (
+    check_nothing_lost,
     llm_from_dict,
     llm_to_dict,
     prompt_from_dict,
@@ -265,18 +266,11 @@ class GeARTripleExtractor(TransformComponent):
         return extractor
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state to pickle; refuse if a setting can't be pickled.
-
-        LlamaIndex's own `__getstate__` leaves such a setting out, and deletes it from this object too.
-        """
+        """Return the state to pickle; refuse if a setting can't be pickled."""
         settings = dict(self.__dict__)
-        state = super().__getstate__()
-        if lost := sorted(settings.keys() - self.__dict__.keys()):
-            self.__dict__.update(settings)
-            raise ArgumentError(
-                f"the extractor's {' and '.join(lost)} can't be pickled: let the pipeline run in one process, where "
-                "the extractor makes num_workers calls at once"
-            )
+        state: dict[str, Any] = super().__getstate__()
+        advice = "let the pipeline run in one process, where the extractor makes num_workers calls at once"
+        check_nothing_lost(self, settings, advice)
         return state
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:

@@ -3,76 +3,60 @@
 from __future__ import annotations
 
 import asyncio
-import re
-import unicodedata
+import logging
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
-from llama_index.core.bridge.pydantic import Field
+from llama_index.core.bridge.pydantic import Field, PrivateAttr, field_validator
 from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
 from llama_index.core.utils import get_tqdm_iterable
 
-from llama_index_gear.errors import check_kind, check_kinds
+from llama_index_gear.errors import ArgumentError, check_kind, check_kinds, format_value
+from llama_index_gear.extraction.names import Name, find_names
+from llama_index_gear.extraction.recognizer import describe_recognizer, recognize_names
+from llama_index_gear.extraction.scripts import is_caseless, space_scripts
+from llama_index_gear.extraction.sentences import split_sentences
+from llama_index_gear.extraction.serialization import check_nothing_lost
 from llama_index_gear.nodes import ONE_NODE, attach_triples
 from llama_index_gear.triple import Triple, entity_key
 
-_MAX_PREDICATE_WORDS = 40  # words of a sentence in one triple
-_MAX_SENTENCE_WORDS = 200  # a longer sentence is cut
-_MAX_WORD_LETTERS = 200  # a longer word is cut
-_OPENING = "\"'“‘«([{"
-_CLOSING = "\"'”’»)]}"
-_ENDING = tuple(".!?…。！？।؟")
+logger = logging.getLogger(__name__)
 
-_BLANK_LINE = re.compile(r"\n\s*\n")
-_SPACED = re.compile("([–—/])|(?<=[。！？])")
-"""Word boundaries without a space."""
-_NAME = re.compile("[NB](?:c{0,2}N|d){0,7}(?:c{0,2}E|D)?|[EX]")
-"""Matches names in a sentence that is encoded as one letter a word: N a capitalized word, E one with punctuation behind
-it, B before it, X both; c a connector; d a number, D one with punctuation behind it; - anything else."""
-_ABBREVIATIONS = frozenset(
-    "mr mrs ms dr prof st ste sr jr gen col lt capt sgt maj adm rev hon gov sen rep pres mt ft inc ltd co corp bros vs"
-    " no nos vol ed fig al approx ca jan feb mar apr jun jul aug sep sept oct nov dec".split()
-)
-_CONNECTORS = frozenset(
-    "of for the & de del della der den di da do dos das des du la le las los el van von zu bin".split()
-)
-_COMMON_WORDS = frozenset(
-    "a about above according after again all along also although among an and another any are as at be because before"
-    " being below besides between both but by can currently despite did do does during each early either even every few"
-    " finally first following for former formerly from had has have he her here hers his how however i if in including"
-    " inside instead is it its itself just later like many may meanwhile more moreover most much my near neither"
-    " nevertheless nor not now of off often on once one only or other others our out outside over part people per"
-    " perhaps prior rather several she should since so some soon sometimes still such than that the their them then"
-    " there therefore these they this those though three through throughout thus to today together two under unlike"
-    " until up upon us using was we were what when where whereas whether which while who whom whose why will with"
-    " within without would yes yet you your".split()
-)
-"""Words that are no name when a sentence starts with them, in spite of their capital letter."""
-_DEMONYMS = frozenset(
-    "african american arab argentine asian australian austrian belgian brazilian british buddhist bulgarian canadian"
-    " catholic chilean chinese christian colombian croatian cuban czech danish democratic dutch egyptian english"
-    " ethiopian european filipino finnish french german greek hindu hungarian icelandic indian indonesian iranian iraqi"
-    " irish islamic israeli italian japanese jewish kenyan korean latin malaysian mexican muslim nigerian norwegian"
-    " pakistani persian peruvian polish portuguese protestant republican roman romanian russian scottish serbian soviet"
-    " spanish swedish swiss thai turkish ukrainian vietnamese welsh".split()
-)
-"""Adjectives with a capital letter: alone they are no names, and would join unrelated passages."""
-_NO_NAMES = _COMMON_WORDS | _CONNECTORS | _DEMONYMS
-"""Words that are no name alone."""
+_MAX_PREDICATE_WORDS = 40  # words of a sentence in one triple
 
 
 class MentionTripleExtractor(TransformComponent):
-    """Extracts triples with regular expressions alone: no LLM, no download, no network.
+    """Extracts triples by rules of form alone: no LLM, no download, no network.
 
-    There is one triple per sentence and name in it: (the passage's title, the sentence's own words, the name). A name
-    is a run of capitalized words ("Republic of Austria", "J. K. Rowling", "Boeing 747"), but not the adjective of a
-    nation or faith alone ("British"). The last parenthesis of a title is dropped ("Song of Solomon (novel)" becomes
-    "Song of Solomon"). A sentence without a name has the title at both ends. A passage without a title takes its first
-    name as title.
+    There is one triple per sentence and name in it: (the passage's title, the sentence's own words, the name). A
+    sentence without a name other than the title has none. The last parenthesis of a title is dropped ("Song of Solomon
+    (novel)" becomes "Song of Solomon"). A passage without a title takes its first name as title. A name is
 
-    Limits: no relation is understood, no pronoun resolved, and "Curry" and "Stephen Curry" are two entities. The
-    extractor is made for English. It takes every German noun for a name. It finds no names in scripts without capital
-    letters (Arabic, Chinese, …): there, only passages with the same title are neighbors.
+    - a run of capitalized words ("Republic of Austria", "J. K. Rowling", "Boeing 747"). One word alone is none if it is
+      the adjective of a nation or faith ("British"), a month or a day; nor if it opens a sentence, and is a common
+      English word that the passage has nowhere else with a capital letter ("Ten", "Born", "Restart").
+    - an identifier, as it is written: an address (URL, e-mail, IP), a host, a file or path, a ticket (`OPS-1432`), a
+      version (`v2.3.1`), a word with underscores, and inline code of at most six words.
+    - a small word with hyphens (`ledger-sync`) that English does not make of its parts, if it opens a sentence, recurs,
+      or the passage has code or an identifier. A small word alone (`certifi`) counts wherever it stands if the passage
+      shows it as inline code or as a heading, installs it (`pip install certifi`), or repeats it, calls it a package
+      and speaks of a package manager.
+
+    Markdown is read as such. A list's items and a table's rows are sentences. A block of code is one sentence, in which
+    only identifiers are names. A heading or the head of a table in title case is no evidence for a name.
+
+    In German passages (told by their small words) one noun alone is a name only if no article, numeral or adjective
+    stands in front of it, and it is common by neither its ending nor a list of frequent nouns; or if it has two capital
+    letters ("SPD"), or is part of the title or of a name of several words. Places with an article ("die Schweiz") are
+    lost.
+
+    In scripts without capital letters (Arabic, Chinese, Hebrew, Japanese, …) names are found only where something marks
+    them: titles of works (《…》, 『…』), quoted words that recur, Katakana with a dot ("レオ・トルストイ"), Latin
+    letters, identifiers. Such passages are counted in `caseless_passages`, and a warning says so once.
+
+    Limits: no relation is understood, no pronoun resolved, and "Curry" and "Stephen Curry" are two entities. The rules
+    are made for English, and hold for languages of European scripts but for their words at the start of a sentence.
+    For other languages, or better names, pass a `recognizer`.
 
     Recall in percent of NaiveGE on the 100 questions and 1,890 passages of `musique_train`, base hybrid, embeddings of
     all-MiniLM-L6-v2 (95 % intervals of R@10 are about ± 5.8 points):
@@ -90,11 +74,67 @@ class MentionTripleExtractor(TransformComponent):
     title_key: str = Field(default="title", description="Metadata key of the passage's title.")
     max_triples_per_passage: int = Field(default=64, ge=1, description="Triples kept per passage, first ones first.")
     show_progress: bool = Field(default=False, exclude=True, description="Show a progress bar.")
+    recognizer: Any = Field(
+        default=None,
+        exclude=True,
+        description="Finds the names in place of the rules: a function of the passage's text that returns its names, "
+        "(start, end) pairs of its characters or dicts with start and end; or a spaCy pipeline (any object that "
+        "returns an object with .ents, each with start_char and end_char). A name of several sentences counts in the "
+        "first. The pipeline's cache knows a function by its name: clear it when the function changes.",
+    )
+    _caseless_passages: int = PrivateAttr(default=0)
+    _has_warned: bool = PrivateAttr(default=False)
+
+    @field_validator("recognizer")
+    @classmethod
+    def _check_recognizer(cls, recognizer: Any) -> Any:
+        if recognizer is not None and (not callable(recognizer) or isinstance(recognizer, type)):
+            raise ArgumentError(
+                f"recognizer must be a function that takes a text, a spaCy pipeline or None, got "
+                f"{format_value(recognizer)}"
+            )
+        return recognizer
 
     @classmethod
     def class_name(cls) -> str:
         """Return the name under which the component is serialized."""
         return "MentionTripleExtractor"
+
+    @property
+    def caseless_passages(self) -> int:
+        """Number of passages so far in this process, in scripts without capital letters, that the rules were put to."""
+        return self._caseless_passages
+
+    def to_dict(self, **kwargs: Any) -> dict[str, Any]:
+        """Return the serialized form; of a recognizer it holds only the name, for the pipeline's cache."""
+        form: dict[str, Any] = super().to_dict(**kwargs)
+        return form if self.recognizer is None else {**form, "recognizer": describe_recognizer(self.recognizer)}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> Self:
+        """Make the extractor that `to_dict` was called on.
+
+        Args:
+            data: the serialized form.
+            **kwargs: fields that replace or complete those of the form: `recognizer`, if it had one.
+
+        Raises:
+            ArgumentError: the form names a recognizer, and none is passed.
+
+        """
+        settings = {**data, **kwargs}
+        if isinstance(name := settings.get("recognizer"), str):
+            raise ArgumentError(
+                f"the recognizer {name!r} can't be made from data: pass it, from_dict(data, recognizer=…)"
+            )
+        return super().from_dict(settings)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state to pickle; refuse if the recognizer can't be pickled."""
+        settings = dict(self.__dict__)
+        state: dict[str, Any] = super().__getstate__()
+        check_nothing_lost(self, settings, "pass a function of a module, or let the pipeline run in one process")
+        return state
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
         """Return copies of the nodes that carry their triples, in place of those they had."""
@@ -104,7 +144,8 @@ class MentionTripleExtractor(TransformComponent):
         for node in get_tqdm_iterable(nodes, show, "Extracting mentions"):
             title = node.metadata.get(self.title_key)
             text = node.get_content(metadata_mode=MetadataMode.NONE)
-            extracted.append(attach_triples(node, self.extract(text, None if title is None else str(title))))
+            extracted.append(attach_triples(node, self._extract(text, None if title is None else str(title))))
+        self._warn_of_scripts()
         return extracted
 
     async def acall(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
@@ -119,11 +160,25 @@ class MentionTripleExtractor(TransformComponent):
             title: what it is about, the subject of its triples; without one, the first mention in the text is.
 
         Raises:
-            ArgumentError: one of them is no text.
+            ArgumentError: one of them is no text; or the recognizer returned something else than names or places of it.
 
         """
         check_kind(str, text=text)
         check_kind(str, optional=True, title=title)
+        triples = self._extract(text, title)
+        self._warn_of_scripts()
+        return triples
+
+    def _warn_of_scripts(self) -> None:
+        if self._caseless_passages and not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "passages in a script without capital letters: %s so far. Only marked names are found in them: pass "
+                "recognizer=…, a function that returns a text's names or a spaCy pipeline, or extract with a model",
+                self._caseless_passages,
+            )
+
+    def _extract(self, text: str, title: str | None) -> list[Triple]:
         triples: dict[Triple, None] = {}
         for triple in self._triples(text, _strip_parenthesis((title or "").strip())):
             triples[triple] = None
@@ -132,17 +187,26 @@ class MentionTripleExtractor(TransformComponent):
         return list(triples)
 
     def _triples(self, text: str, subject: str) -> Iterator[Triple]:
-        lower = {word for word in text.split() if word.islower()}
-        for words in _split_sentences(text):
-            names = _find_names(words, lower)
-            if not subject:
-                if not names:
-                    continue
-                subject = names[0][2]
+        for words, names in self._find_names(text, subject):
+            if not subject and names:
+                subject = names[0].text
             own = entity_key(subject)
-            others = [name for name in names if entity_key(name[2]) != own]
-            for start, end, name in others or [(0, 1, subject)]:
-                yield Triple(subject, _cut_window(words, start, end), name)
+            for start, end, name in names:
+                if entity_key(name) != own:
+                    yield Triple(subject, _cut_window(words, start, end), name)
+
+    def _find_names(self, text: str, title: str) -> Iterator[tuple[list[str], list[Name]]]:
+        """Find the names in each sentence of a passage: by the recognizer if there is one, else by their form."""
+        if self.recognizer is not None:
+            sentences = list(split_sentences(text))
+            names = recognize_names(self.recognizer, text, sentences)
+        else:
+            if is_caseless(text):
+                self._caseless_passages += 1
+                text = space_scripts(text)
+            sentences = list(split_sentences(text))
+            names = find_names(text, title, sentences)
+        return zip((sentence.words for sentence in sentences), names, strict=True)
 
 
 def _strip_parenthesis(title: str) -> str:
@@ -154,63 +218,3 @@ def _cut_window(words: Sequence[str], start: int, end: int) -> str:
     """Return up to `_MAX_PREDICATE_WORDS` words of the sentence, around the name from `start` to `end`."""
     first = max(0, min((start + end - _MAX_PREDICATE_WORDS + 1) // 2, len(words) - _MAX_PREDICATE_WORDS))
     return " ".join(words[first : first + _MAX_PREDICATE_WORDS])
-
-
-def _split_sentences(text: str) -> Iterator[list[str]]:
-    """Split text into sentences, as lists of words with their punctuation. A blank line ends a sentence, too."""
-    for paragraph in _BLANK_LINE.split(text):
-        words = [word[:_MAX_WORD_LETTERS] for word in _SPACED.sub(r" \1 ", paragraph).split()]
-        start = 0
-        for n, word in enumerate(words, 1):
-            if n == len(words) or n - start == _MAX_SENTENCE_WORDS or _ends_sentence(word, words[n]):
-                yield words[start:n]
-                start = n
-
-
-def _ends_sentence(word: str, following: str) -> bool:
-    core = word.rstrip(_CLOSING)
-    following = following.lstrip(_OPENING)
-    if not core.endswith(_ENDING) or following[:1].islower():
-        return False
-    stem = core[:-1].lstrip(_OPENING)
-    is_abbreviation = word[-1] == "." and (len(stem) == 1 or "." in stem or stem.lower() in _ABBREVIATIONS)
-    return not is_abbreviation or following.lower() in _COMMON_WORDS
-
-
-def _find_names(words: Sequence[str], lower: set[str]) -> list[tuple[int, int, str]]:
-    """Find the names in a sentence: (index of the first word, index behind the last word, name)."""
-    kinds = [_classify_word(word, first=n == 0) for n, word in enumerate(words)]
-    names = []
-    for match in _NAME.finditer("".join(kind for kind, _ in kinds)):
-        start, end = match.span()
-        name = " ".join(core for _, core in kinds[start:end])
-        is_common = name.lower() in _NO_NAMES or (start == 0 and name.lower() in lower)
-        if end - start == 1 and (len(name) == 1 or is_common):
-            continue
-        # A single full stop may end the sentence ("World War I."); an abbreviation with several keeps them ("U.S.").
-        names.append((start, end, name if name.count(".") != 1 else name.removesuffix(".")))
-    return names
-
-
-def _classify_word(word: str, *, first: bool) -> tuple[str, str]:
-    """Return a word's kind, as a letter of `_NAME`, and the word without the punctuation around it."""
-    if word in _CONNECTORS:
-        return "c", word
-    if word.isalpha() and word.islower():
-        return "-", word
-    start, end = 0, len(word)
-    while start < end and not word[start].isalnum():
-        start += 1
-    while end > start and not word[end - 1].isalnum() and unicodedata.category(word[end - 1])[0] != "M":
-        end -= 1
-    core = word[start:end]
-    opens, closes = start > 0, end < len(word)
-    if core.isdecimal():
-        return "-" if opens else "D" if closes else "d", core
-    if core == core.lower() or (first and core.lower() in _COMMON_WORDS):
-        return "-", core
-    if core.endswith(("'s", "’s")):
-        core, closes = core[:-2], True
-    elif word[end : end + 1] == "." and (len(core) == 1 or "." in core or core.lower() in _ABBREVIATIONS):
-        core, closes = core + ".", end + 1 < len(word)
-    return ("X" if closes else "B") if opens else ("E" if closes else "N"), core

@@ -10,6 +10,7 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.llms import LLM
 from llama_index.core.llms.loading import RECOGNIZED_LLMS, load_llm
 from llama_index.core.prompts import BasePromptTemplate, ChatPromptTemplate, PromptTemplate, RichPromptTemplate
+from llama_index.core.schema import BaseComponent
 
 from llama_index_gear.errors import ArgumentError, check_kind, format_value
 
@@ -21,6 +22,25 @@ _TEXT_PROMPTS: dict[str, tuple[Any, str]] = {
 """Prompt classes that consist of text alone, and the field that holds the text."""
 _ACCESS = re.compile("key|secret|passw|credential|header|cookie|token(?!s)|timeout|retries|reuse", re.IGNORECASE)
 """Settings that don't change an LLM's answers: its address and the like, and secrets, which no form may hold."""
+
+
+def check_nothing_lost(component: BaseComponent, settings: dict[str, Any], advice: str) -> None:
+    """Refuse to pickle a component of which LlamaIndex's `__getstate__` left out a setting that can't be pickled.
+
+    LlamaIndex deletes it from the component too; it is put back.
+
+    Args:
+        component: the component, after `__getstate__`.
+        settings: its `__dict__` before.
+        advice: what to do instead, for the message.
+
+    Raises:
+        ArgumentError: a setting was left out.
+
+    """
+    if lost := sorted(settings.keys() - component.__dict__.keys()):
+        component.__dict__.update(settings)
+        raise ArgumentError(f"the extractor's {' and '.join(lost)} can't be pickled: {advice}")
 
 
 def llm_to_dict(llm: LLM) -> dict[str, Any]:

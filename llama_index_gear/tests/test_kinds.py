@@ -184,7 +184,7 @@ TAKEN: dict[str, set[str]] = {
     "True": {"dense", "on_disk_payload", "raise_on_error", "structured", "reembed", "max_triples_per_passage"},
     "None": {"embed_model", "tenant_field", "tenant", "collection_options", "vector_options", "search_params"}
     | {"structured", "price", "max_cost", "cache", "allow", "title", "node_ids", "doc_ids", "filters", "limit"}
-    | {"alpha", "qdrant_filters"},
+    | {"alpha", "qdrant_filters", "recognizer"},
 }
 EXCEPT = {
     ("GeARTripleExtractor", "llm", "None"),  # LlamaIndex's Settings.llm, which complains of its own

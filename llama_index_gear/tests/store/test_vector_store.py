@@ -1156,7 +1156,7 @@ def test_a_document_that_was_never_split_is_deleted_by_its_id(make_store: MakeSt
 
 def test_pipelines_and_indexes_delete_documents_that_were_never_split(make_store: MakeStore) -> None:
     store = make_store()
-    documents = [Document(id_=name, text=f"{name} is Here", metadata={"title": name}) for name in ("A", "B", "C")]
+    documents = [Document(id_=name, text=f"{name} is in Rome", metadata={"title": name}) for name in ("A", "B", "C")]
     pipeline = IngestionPipeline(
         transformations=[MentionTripleExtractor(), EMBED],
         vector_store=store,

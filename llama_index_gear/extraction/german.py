@@ -1,0 +1,104 @@
+"""Names in German, where every noun has a capital letter."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+_MARKS = frozenset(
+    "das ist nicht ein eine einer einem einen mit auf für dem wurde wurden als auch sich sind zum zur oder"
+    " aber und im wird werden bei nach aus über durch bis seit hat haben wenn dass nur noch sie er es wir ich"
+    " beim vom unter am".split()
+)
+_ENGLISH_MARKS = frozenset("the of and to is was with for on by as at from that which his her their are were".split())
+
+FUNCTION_WORDS = _MARKS | frozenset(
+    "dein deine deinen deinem deiner willkommen hallo danke melde öffne klicke starte prüfe siehe beachte"
+    " zuerst der die den des von in an zu vor um ab so da dann dort hier dies diese dieser dieses diesem"
+    " diesen jede jeder jedes alle alles viele einige mehrere manche kein keine sein seine seiner seinem"
+    " seinen ihr ihre ihrer ihrem ihren unser unsere mein meine man wer was wie wo warum weil während nachdem"
+    " bevor obwohl damit daher deshalb außerdem jedoch doch denn ob zwei drei vier fünf sechs sieben acht neun"
+    " zehn elf zwölf hundert tausend geboren gegründet benannt zuvor danach später früher heute gestern morgen"
+    " bereits schon erst zunächst schließlich anschließend inzwischen mittlerweile seitdem insgesamt etwa rund"
+    " fast sowohl weder entweder gegen ohne zwischen neben hinter wegen trotz laut mithilfe bitte nun jetzt"
+    " immer oft manchmal niemand jemand nichts etwas beide beides war waren ins ans ihm ihn ihnen uns euch du"
+    " mir mich dir dich sowie sehr mehr wieder nie ja nein allerdings zudem".split()
+)
+"""German words that are no name at the start of a sentence."""
+_DETERMINERS = frozenset(
+    "der die das den dem des ein eine einer einem einen eines im am zum zur beim vom ins ans dies diese"
+    " dieser dieses diesem diesen jede jeder jedes jedem jeden jene jener alle allen viele vielen einige"
+    " einigen mehrere mehreren manche kein keine keiner keinem keinen sein seine seiner seinem seinen seines"
+    " ihr ihre ihrer ihrem ihren ihres unser unsere unserem unseren unserer mein meine dein deine welche"
+    " welcher welches beide beiden zwei drei vier fünf sechs sieben acht neun zehn elf zwölf hundert tausend"
+    " etwas nichts viel wenig mehr pro je".split()
+)
+_PREPOSITIONS = frozenset(
+    "in an auf aus bei mit nach von zu für über unter durch gegen ohne um vor hinter neben zwischen seit bis"
+    " ab als wie und oder wegen trotz während".split()
+)
+_INFLECTIONS = ("e", "en", "er", "es", "em")
+_NOUN_ENDINGS = tuple(
+    "ung ungen heit heiten keit keiten schaft schaften tion tionen tät täten ismus ment mente nis nisse".split()
+)
+_NOUNS = frozenset(
+    "ausfall urlaub datenbank netzwerk internet strom physik chemie mathematik medizin jura philosophie"
+    " geschichte informatik jahr jahre jahren tag tage tagen monat monate monaten woche wochen stunde stunden"
+    " minute minuten sekunden uhr zeit ende anfang beginn mitte hause haus mensch menschen mann männer frau"
+    " frauen kind kinder kindern leute leuten meter metern kilometer kilometern prozent euro dollar million"
+    " millionen milliarden einwohner einwohnern wasser luft feuer holz eisen stahl gold silber geld arbeit"
+    " leben tod krieg frieden hilfe teil teile teilen beispiel grund gründen fall fälle fällen art form rahmen"
+    " laufe bezug folge folgen angaben druck gericht betrieb recht rechte rechts links norden süden osten"
+    " westen kunst musik film filme filmen bücher buch studenten schüler schülern gäste besucher kunden"
+    " mitarbeiter mitarbeitern daten fehler fehlern server regeln fragen antworten herr herrn doktor professor"
+    " platz platze dank basis deutsch englisch französisch mal male abend morgen nacht mittag sommer winter"
+    " herbst frühling essen fleisch brot milch bier wein kaffee tee schnee regen erde welt gott könig königin"
+    " kaiser präsident kanzler kanzlerin stadt hauptstadt land dorf insel fluss gemeinde firma konzern partei"
+    " unternehmen physiker physikerin maler malerin dichter schriftsteller schriftstellerin komponist sänger"
+    " sängerin philosoph mathematiker politiker roman oper band verein universität schule kirche museum gmbh"
+    " ag kg ev tests dienst dienste logs team teams kollegen vater mutter sohn tochter bruder schwester eltern"
+    " ehefrau ehemann".split()
+)
+"""Nouns that often stand without an article, and nouns in front of a name ("die Stadt Wien")."""
+
+
+def is_german(small_words: Collection[str]) -> bool:
+    """Return True if more of a passage's small words are German function words than English ones."""
+    german = len(_MARKS.intersection(small_words))
+    return german > 0 and german > len(_ENGLISH_MARKS.intersection(small_words))
+
+
+def is_determined(words: Sequence[str], start: int) -> bool:
+    """Return True if an article, numeral or adjective stands in front of a word: it is a common noun, then.
+
+    Args:
+        words: the sentence, without punctuation around its words; an empty word where a comma or bracket stands.
+        start: index of the word.
+
+    """
+    place = start - 1
+    while place >= 0 and words[place].islower() and len(words[place]) > 3 and words[place].endswith(_INFLECTIONS):
+        if words[place] in _DETERMINERS:
+            return True
+        place -= 1
+    if place < 0:
+        return False
+    before = words[place].lower()
+    return before in _DETERMINERS or before.isdecimal() or (place < start - 1 and before in _PREPOSITIONS)
+
+
+def strip_class_noun(name: Sequence[str]) -> Sequence[str]:
+    """Drop the common nouns, and small words behind them, in front of a name: "Stadt Wien" becomes "Wien"."""
+    start = 0
+    while start < len(name) - 1 and (name[start].lower() in _NOUNS or (start and name[start].islower())):
+        start += 1
+    return name[start:]
+
+
+def is_acronym(word: str) -> bool:
+    """Return True for a word with a second capital letter: "SPD", "iPhone", "Max-Planck-Institut"."""
+    return sum(map(str.isupper, word)) > 1 and word.lower() not in _NOUNS
+
+
+def is_common_noun(word: str) -> bool:
+    """Return True for a word that is a noun by its ending, or a frequent one."""
+    return word.lower() in _NOUNS or word.endswith(_NOUN_ENDINGS)

@@ -1,0 +1,106 @@
+"""Names of machines, files, tickets and code, which no rule of grammar may take apart."""
+
+from __future__ import annotations
+
+import re
+
+from llama_index_gear.extraction.words import COMMON_WORDS, FUNCTION_WORDS, HYPHENATED, OPENERS
+
+MAX_WORD_LETTERS = 200
+"""Letters of a word. A longer one is cut, and is no identifier."""
+_MAX_COMMAND_WORDS = 6  # words of inline code that is one name
+
+_OPENING = "([{<\"'“‘«*|"
+_CLOSING = ".,;:!?…>]}\"'”’»*_~|"
+_HINT = re.compile(r"[_@/\\:]|\w[.-]\w")
+_SPAN = re.compile(r"(`{1,3})(?!`)(.+?)(?<!`)\1(?!`)")
+_REQUIREMENT = re.compile(r"([a-z][\w.-]*)(?:\[[\w,-]+\])?(?:[=~><]=)[\w.*]+")
+"""Matches a package with its version ("certifi==2023.7.22"): the package is the name."""
+_EXTENSION = (
+    "md|rst|txt|py|ipynb|js|jsx|ts|tsx|json|jsonl|yaml|yml|toml|ini|cfg|conf|log|csv|tsv|sql|sh|ps1|go|rs|java|kt|cpp|hpp"
+    "|cs|rb|php|html|css|xml|pdf|docx|xlsx|pptx|png|jpg|jpeg|svg|zip|gz|tgz|tar|jar|whl|lock|pem|crt"
+)
+_PART = r"[\w.@+-]+"
+_IDENTIFIER = re.compile(
+    r"(?P<address>[A-Za-z][A-Za-z0-9+.-]*://\S+|www\.\S+\.\S+"
+    r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"  # e-mail
+    r"|(?P<machine>\d{1,3}(?:\.\d{1,3}){3})(?:[:/]\d{1,5})?)"
+    r"|(?P<ticket>[A-Z]{2}[A-Z0-9]{0,8}-\d{3,7})"
+    r"|(?P<version>v\d+(?:\.\d+)+(?:-[\w.]+)?)"
+    rf"|(?P<file>[\w.@+~-][\w.@+/~-]*\.(?:{_EXTENSION}))"
+    rf"|(?P<path>(?:~|\.{{1,2}})?/(?![A-Z]){_PART}(?:/{_PART})+/?|(?:~|\.{{1,2}})/{_PART}/?|[A-Za-z]:\\\S+)"
+    r"|(?P<underscore>(?=\S*\w_\w)[^\W\d_]\w*(?:[.:-]\w+)*(?:\(\))?)"
+    r"|(?P<dotted>(?P<host>[a-z][a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.(?P<last>[a-z]{2,}))(?::\d{2,5}|/\S*)?)"
+    r"|(?P<port>[a-z][a-z0-9-]+:\d{2,5})"
+    r"|(?P<numbered>[a-z][a-z0-9]*(?:-[a-z0-9]+)*-(?:v\d+|[a-z]*0\d+)|[a-z][a-z0-9]*(?:-[a-z0-9]+)+-\d+)"
+    rf"|(?P<relative>{_PART}(?:/{_PART})+)"
+)
+_HYPHENATED = FUNCTION_WORDS | HYPHENATED
+_ENGLISH_PARTS = _HYPHENATED | OPENERS | COMMON_WORDS
+_HYPHENS = re.compile(r"[a-z][a-z0-9]+(?:-[a-z0-9]{2,})+")
+_ORDINARY_ENDING = re.compile("(?:ed|ing|ly|style|based|like|free|wise|day|hood|ship|ness)$")
+
+
+def find_identifier(word: str) -> tuple[int, int] | None:
+    """Find the identifier in a word with its punctuation: inline code, an address, a file, a host, a ticket, ….
+
+    Returns:
+        Where it starts and ends in the word; None if there is none.
+
+    """
+    if len(word) >= MAX_WORD_LETTERS:
+        return None
+    if "`" in word and (span := _SPAN.search(word)):
+        requirement = _REQUIREMENT.fullmatch(word, *span.span(2))
+        return requirement.span(1) if requirement else span.span(2) if _is_code_name(span[2]) else None
+    if not _HINT.search(word):
+        return None
+    start, end = 0, len(word)
+    while start < end and word[start] in _OPENING:
+        start += 1
+    while start < end and (word[end - 1] in _CLOSING or _is_unmatched(word, start, end)):
+        end -= 1
+    start += len("mailto:") if word.startswith("mailto:", start) else 0
+    match = _IDENTIFIER.fullmatch(word, start, end)
+    if match is None or not _is_meant(match):
+        return None
+    # A port is no part of a machine's name: other passages name the machine without it.
+    machine = "host" if match["host"] and word[match.end("host") : end].startswith(":") else "machine"
+    return match.span(machine) if match[machine] else (start, end)
+
+
+def _is_unmatched(word: str, start: int, end: int) -> bool:
+    return word[end - 1] == ")" and word.count("(", start, end) < word.count(")", start, end)
+
+
+def _is_code_name(code: str) -> bool:
+    return any(map(str.isalpha, code)) and len(code.split()) <= _MAX_COMMAND_WORDS
+
+
+def _is_meant(match: re.Match[str]) -> bool:
+    """Refuse what is a slip ("end.the"), two words ("and/or"), or an ordinary word with a number ("mid-to-late-19")."""
+    kind, text = match.lastgroup, match[0]
+    if match["dotted"]:
+        return match["last"] not in FUNCTION_WORDS
+    if kind == "numbered":
+        return not any(part in FUNCTION_WORDS for part in text.split("-"))
+    if kind == "relative":
+        return any(find_identifier(part) or "_" in part.strip("_") for part in text.split("/"))
+    return kind != "path" or any(map(str.isalpha, text))
+
+
+def is_code(word: str) -> bool:
+    """Return True for inline code between backticks."""
+    return "`" in word and _SPAN.search(word) is not None
+
+
+def is_hyphenated_name(word: str) -> bool:
+    """Return True for a small word with hyphens that may be a name: unless it is formed like "well-known"."""
+    if not _HYPHENS.fullmatch(word) or _ORDINARY_ENDING.search(word):
+        return False
+    return not any(part in _HYPHENATED or part.isdecimal() for part in word.split("-"))
+
+
+def has_common_part(word: str) -> bool:
+    """Return True if part of a word with hyphens is a common English word ("singer-songwriter", "invoice-api")."""
+    return any(part in _ENGLISH_PARTS for part in word.split("-"))

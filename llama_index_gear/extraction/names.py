@@ -1,0 +1,306 @@
+"""Names in the sentences of a passage, found by their form alone."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from llama_index_gear.extraction import german
+from llama_index_gear.extraction.identifiers import find_identifier, has_common_part, is_code, is_hyphenated_name
+from llama_index_gear.extraction.scripts import find_marked_names, find_recurring_quotations, is_caseless
+from llama_index_gear.extraction.sentences import Form, Sentence
+from llama_index_gear.extraction.words import (
+    ABBREVIATIONS,
+    CALENDAR,
+    COMMON_WORDS,
+    CONNECTORS,
+    DEMONYMS,
+    FUNCTION_WORDS,
+    OPENERS,
+    OTHER_LANGUAGES,
+)
+
+_NAME = re.compile("[NB](?:c{0,2}N|d){0,7}(?:c{0,2}E|D)?|[EXT]")
+"""Matches names in a sentence that is encoded as one letter a word: N a capitalized word, E one with punctuation behind
+it, B before it, X both; c a connector; d a number, D one with punctuation behind it; T an identifier; h a small word
+with hyphens; - anything else."""
+_CAPITALISED = frozenset("NBEX")
+_NO_NAMES = FUNCTION_WORDS | CONNECTORS | DEMONYMS | CALENDAR
+"""Words that are no name alone."""
+_NO_OPENINGS = OPENERS | COMMON_WORDS | OTHER_LANGUAGES
+"""Words that are no name alone at the start of a sentence, if the passage has them nowhere else with a capital."""
+_ORDINARY = _NO_OPENINGS | _NO_NAMES
+_PARTICIPLE = re.compile("[a-z]{3,}(?:ed|ing)")
+_CONTRACTION = re.compile(r"(?:i|you|he|she|it|we|they|that|there|who|what|where|how|here)'\w{1,2}|\w+n't")
+_BEHIND_PARTICIPLES = frozenset(
+    "a an the in on at by to as from after for with into his her its their between under over during near".split()
+)
+_INSTALLING = frozenset(("install", "add", "upgrade", "uninstall", "remove"))
+_INSTALLED = re.compile(
+    r"\b(?:pip3?|npm|yarn|pnpm|brew|apt|apt-get|dnf|conda|cargo|poetry|uv|gem)[ \t]+"
+    rf"(?:{'|'.join(sorted(_INSTALLING))})[ \t]+(?:-\S+[ \t]+){{0,5}}([a-z][\w.-]*\w)"
+)
+_PACKAGE_MANAGER = re.compile(r"\b(?:pip|PyPI|npm|conda|crates\.io|RubyGems|Maven)\b")
+_PACKAGE = re.compile(
+    r"\b(?:package|library)[ \t]+`?([a-z][\w-]{1,60})|\b([a-z][\w-]{1,60})`?[ \t]+(?:package|library)\b"
+)
+
+
+class Name(NamedTuple):
+    """A name in a sentence: index of its first word, index behind its last word, and the name."""
+
+    start: int
+    end: int
+    text: str
+
+
+def find_names(text: str, title: str, sentences: Sequence[Sentence]) -> list[list[Name]]:
+    """Find the names in each sentence of a passage.
+
+    Args:
+        text: the passage.
+        title: its title; words of it may open a sentence as a name ("Open University").
+        sentences: the passage's sentences.
+
+    """
+    passage = _Passage(text, title, sentences)
+    return [passage.find_names(sentence) for sentence in passage.sentences]
+
+
+class _Encoded:
+    """A sentence whose words have kinds, as letters of `_NAME`, and cores without the punctuation around them."""
+
+    def __init__(self, sentence: Sentence) -> None:
+        self.words, self.form = sentence
+        classified = [_classify_word(word) for word in self.words]
+        self.kinds = [kind for kind, _ in classified]
+        self.cores = [core for _, core in classified]
+        self.first = next((n for n, core in enumerate(self.cores) if core), 0)
+
+    def is_opening(self, place: int) -> bool:
+        """Return True at the start of the sentence, behind a colon or semicolon, and in a new cell of a table."""
+        return place <= self.first or self.words[place - 1][-1] in ":;|"
+
+    @cached_property
+    def cores_with_gaps(self) -> list[str]:
+        """The cores, with an empty one where a comma or a bracket divides a noun from what is before."""
+        return [
+            core if core and (word.endswith(core) or word[-1] == ".") else ""
+            for word, core in zip(self.words, self.cores, strict=True)
+        ]
+
+    @property
+    def is_title_case(self) -> bool:
+        """True if all words that mean something have a capital letter: that of the first is no evidence, then."""
+        return not any(
+            core.isalpha() and core.islower() and core not in FUNCTION_WORDS and core not in CONNECTORS
+            for core in self.cores
+        )
+
+
+class _Passage:
+    """What a passage's sentences say about each other's words."""
+
+    def __init__(self, text: str, title: str, sentences: Sequence[Sentence]) -> None:
+        self.text = text
+        self.small = {word for word in text.split() if word.islower()}
+        self.title_words = set(title.lower().split())
+        self.is_german = german.is_german(self.small)
+        self.is_caseless = is_caseless(text)
+        self.function_words: Collection[str] = german.FUNCTION_WORDS if self.is_german else FUNCTION_WORDS
+        self.sentences = list(map(_Encoded, sentences))
+        for sentence in self.sentences:
+            if sentence.form is Form.CODE:
+                sentence.kinds = [kind if kind in "Th" else "-" for kind in sentence.kinds]
+            elif self.is_german:
+                _divide_at_articles(sentence)
+            self._drop_opening(sentence)
+        self._mark_small_names()
+
+    def find_names(self, sentence: _Encoded) -> list[Name]:
+        """Find the names in a sentence of the passage."""
+        names = []
+        for match in _NAME.finditer("".join(sentence.kinds)):
+            start, end = match.span()
+            if sentence.kinds[start] == "T":
+                names.append(Name(start, end, sentence.cores[start]))
+            elif name := self._name_of(sentence, start, end):
+                names.append(Name(start, end, name))
+        if self.is_caseless and sentence.form is not Form.CODE:
+            whole = " ".join(sentence.words)
+            for place, name in find_marked_names(whole, self._recurring_quotations):
+                index = whole.count(" ", 0, place)
+                names.append(Name(index, index + 1, name))
+            names.sort()
+        return names
+
+    def _drop_opening(self, sentence: _Encoded) -> None:
+        """Take a word for small if only the start of a sentence, or a colon, gives it its capital letter."""
+        for place, kind in enumerate(sentence.kinds):
+            if kind not in _CAPITALISED or not sentence.is_opening(place):
+                continue
+            word = sentence.cores[place].lower()
+            # Behind a colon, "The" may begin a title.
+            is_small = word in self.function_words and (place == sentence.first or self.is_german)
+            if is_small or (word in OPENERS and word not in self._meant and word not in self.title_words):
+                sentence.kinds[place] = "-"
+
+    def _name_of(self, sentence: _Encoded, start: int, end: int) -> str:
+        """Return the name that a run of capitalized words is, or nothing if it is none."""
+        cores = sentence.cores[start:end]
+        if (
+            sentence.form is Form.HEADING
+            and sentence.is_title_case
+            and not self._meant.issuperset(map(str.lower, cores))
+        ):
+            return ""
+        if self.is_german:
+            cores = self._german_name(sentence, start, cores)
+        if len(cores) == 1 and self._is_no_name(sentence, start, cores[0]):
+            return ""
+        name = " ".join(cores)
+        # A single full stop may end the sentence ("World War I."); an abbreviation with several keeps them ("U.S.").
+        return name if name.count(".") != 1 else name.removesuffix(".")
+
+    def _is_no_name(self, sentence: _Encoded, start: int, core: str) -> bool:
+        """Return True for a single capitalized word that is no name: for its meaning, or for its place."""
+        word = core.lower().replace("’", "'")
+        if len(core.removesuffix(".")) == 1 or word in _NO_NAMES or _CONTRACTION.fullmatch(word):
+            return True
+        if not sentence.is_opening(start):
+            return False
+        if start <= sentence.first and (word in self.small or sentence.form is Form.HEADING):
+            return True
+        following = sentence.cores[start + 1] if start + 1 < len(sentence.cores) else ""
+        is_label = sentence.words[start].rstrip("*_").endswith(":")
+        is_participle = following in _BEHIND_PARTICIPLES and _PARTICIPLE.fullmatch(word)
+        return bool(is_label or is_participle or word in _NO_OPENINGS) and word not in self._meant
+
+    def _german_name(self, sentence: _Encoded, start: int, cores: list[str]) -> list[str]:
+        """Return the part of a run of capitalized German words that is a name."""
+        name = list(german.strip_class_noun(cores))
+        if len(cores) > 1 and german.is_determined(sentence.cores_with_gaps, start):  # "ein Neustart von Kafka"
+            name = name[max((place + 1 for place, core in enumerate(name) if core in ("von", "zu")), default=0) :]
+        if len(cores) > 1:
+            return cores if len(name) == 1 and german.is_common_noun(name[0]) else name
+        word = name[0]
+        if word.lower() in german.FUNCTION_WORDS:
+            return []
+        if german.is_acronym(word) or word.lower() in self._german_parts:
+            return name
+        if word.lower() in self._german_nouns or german.is_common_noun(word):
+            return []
+        return [] if german.is_determined(sentence.cores_with_gaps, start) else name
+
+    @cached_property
+    def _german_nouns(self) -> set[str]:
+        """Words that an article, a numeral or an adjective makes a common noun somewhere in the passage."""
+        return {
+            sentence.cores[place].lower()
+            for sentence in self.sentences
+            for place, kind in enumerate(sentence.kinds)
+            if kind in _CAPITALISED and german.is_determined(sentence.cores_with_gaps, place)
+        }
+
+    @cached_property
+    def _german_parts(self) -> set[str]:
+        """Words of the title, and of names of several words."""
+        parts = set(self.title_words)
+        for sentence in self.sentences:
+            for match in _NAME.finditer("".join(sentence.kinds)):
+                run = german.strip_class_noun(sentence.cores[slice(*match.span())])
+                if len(run) > 1:
+                    parts.update(word.lower() for word in run if not german.is_common_noun(word))
+        return parts - CALENDAR
+
+    @cached_property
+    def _meant(self) -> set[str]:
+        """Words that have their capital letter inside a sentence too."""
+        return {
+            sentence.cores[place].lower()
+            for sentence in self.sentences
+            if sentence.form is Form.PROSE
+            for place, kind in enumerate(sentence.kinds)
+            if kind in _CAPITALISED and not sentence.is_opening(place)
+        }
+
+    @cached_property
+    def _recurring_quotations(self) -> Collection[str]:
+        return find_recurring_quotations(self.text)
+
+    def _mark_small_names(self) -> None:
+        """Give the kind of an identifier to small words that are names in this passage."""
+        known = set(self._known_names())
+        hyphens = Counter(
+            core
+            for sentence in self.sentences
+            if "h" in sentence.kinds
+            for kind, core in zip(sentence.kinds, sentence.cores, strict=True)
+            if kind == "h"
+        )
+        if not known and not hyphens:
+            return
+        is_technical = any(sentence.form is Form.CODE or "T" in sentence.kinds for sentence in self.sentences)
+        if not is_technical:
+            hyphens = Counter({core: count for core, count in hyphens.items() if not has_common_part(core)})
+        known |= {core for core, count in hyphens.items() if is_technical or count > 1}
+        for sentence in self.sentences:
+            for place, (kind, core) in enumerate(zip(sentence.kinds, sentence.cores, strict=True)):
+                opens = kind == "h" and place == sentence.first and core in hyphens
+                if kind in "-h" and (opens or core in known):
+                    sentence.kinds[place] = "T"
+
+    def _known_names(self) -> Iterator[str]:
+        """Small words that are names wherever they stand: marked as code, alone in a heading, or packages."""
+        for sentence in self.sentences:
+            if "T" in sentence.kinds:
+                for word, kind, core in zip(sentence.words, sentence.kinds, sentence.cores, strict=True):
+                    if kind == "T" and core.islower() and core not in _ORDINARY and is_code(word):
+                        yield core
+            if sentence.form is Form.HEADING and len(sentence.words) == 1 and sentence.cores[0].islower():
+                yield from {sentence.cores[0]} - _NO_OPENINGS
+        if not _INSTALLING.isdisjoint(self.small):
+            yield from (match[1] for match in _INSTALLED.finditer(self.text))
+        if ("package" in self.text or "library" in self.text) and _PACKAGE_MANAGER.search(self.text):
+            counts = Counter(core for sentence in self.sentences for core in sentence.cores)
+            for match in _PACKAGE.finditer(self.text):
+                word = match[match.lastindex or 0]
+                if word not in _ORDINARY and counts[word] > 1:
+                    yield word
+
+
+def _divide_at_articles(sentence: _Encoded) -> None:
+    """Let articles divide German names ("Kanzlerin der Republik"), but not "Walther von der Vogelweide"."""
+    for place, core in enumerate(sentence.cores):
+        if core in ("der", "den", "des", "das") and sentence.cores[max(0, place - 1)] not in ("von", "van"):
+            sentence.kinds[place] = "-"
+
+
+def _classify_word(word: str) -> tuple[str, str]:
+    """Return a word's kind, as a letter of `_NAME`, and the word without the punctuation around it."""
+    if word in CONNECTORS:
+        return "c", word
+    if word.isalpha():
+        return ("-" if word.islower() or word == word.lower() else "N"), word
+    if span := find_identifier(word):
+        return "T", word[slice(*span)]
+    start, end = 0, len(word)
+    while start < end and not word[start].isalnum():
+        start += 1
+    while end > start and not word[end - 1].isalnum() and unicodedata.category(word[end - 1])[0] != "M":
+        end -= 1
+    core = word[start:end]
+    opens, closes = start > 0, end < len(word)
+    if core.isdecimal():
+        return "-" if opens else "D" if closes else "d", core
+    if core == core.lower():
+        return ("h" if "-" in core and is_hyphenated_name(core) else "-"), core
+    if core.endswith(("'s", "’s")):
+        core, closes = core[:-2], True
+    elif word[end : end + 1] == "." and (len(core) == 1 or "." in core or core.lower() in ABBREVIATIONS):
+        core, closes = core + ".", end + 1 < len(word)
+    return ("X" if closes else "B") if opens else ("E" if closes else "N"), core
