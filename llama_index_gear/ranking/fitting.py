@@ -25,6 +25,7 @@ _LEAST_EXAMPLES = 10
 _LEAST_SCORE = 1e-12
 _MAX_STEPS = 100
 _LEAST_STEP = 1e-6
+_SUFFICIENT = 1e-4
 _LEAST_GAIN = 1e-10
 _SPREAD = 1e-9
 """Below it, a signal is the same for all passages and says nothing."""
@@ -134,8 +135,8 @@ def fit_weights(
     """Learn weights from examples: first those of the lists, then, with these fixed, those of the second rule.
 
     Each rule is a softmax over the pool, and its loss the cross entropy with the gold passages, which share the
-    question's probability equally. Signals are standardized; `pull` · |w − start|² / 2 is added to the mean loss. The
-    loss is convex, and Newton's method finds its least value.
+    question's probability equally. Signals are scaled to a standard deviation of 1, and `pull` · |w − start|² / 2 is
+    added to the mean loss. No weight falls below 0: a better place or a stronger link never counts against a passage.
 
     Args:
         examples: questions, at least one with a gold passage in its pool.
@@ -207,19 +208,28 @@ class _Softmax:
         self._pull = pull
 
     def solve(self) -> Floats:
-        """Return the weights of the least loss, by Newton's method with halved steps."""
-        weights = self._origin
+        """Return the weights, none below 0, of the least loss: Newton's method over those that are free to move.
+
+        A weight of 0 that the loss would have negative stays 0. Steps are halved until the loss falls.
+        """
+        weights = np.maximum(self._origin, 0.0)
         loss, shares = self._loss(weights)
         for _ in range(_MAX_STEPS):
             gradient, curvature = self._derivatives(weights, shares)
-            step = np.linalg.solve(curvature, gradient)
-            size = 1.0
-            while (following := self._loss(weights - size * step))[0] > loss - 1e-4 * size * float(gradient @ step):
+            free = np.flatnonzero((weights > 0) | (gradient < 0))
+            if not free.size:
+                break
+            step = np.zeros_like(weights)
+            step[free] = np.linalg.solve(curvature[np.ix_(free, free)], gradient[free])
+            size, gain = 1.0, 0.0
+            while size > _LEAST_STEP:
+                moved = np.maximum(weights - size * step, 0.0)
+                following = self._loss(moved)
+                if following[0] <= loss - _SUFFICIENT * float(gradient @ (weights - moved)):
+                    gain = loss - following[0]
+                    weights, (loss, shares) = moved, following
+                    break
                 size /= 2
-                if size < _LEAST_STEP:
-                    return weights
-            weights = weights - size * step
-            gain, (loss, shares) = loss - following[0], following
             if gain < _LEAST_GAIN:
                 break
         return weights

@@ -89,6 +89,12 @@ class Pool:
         """Return a pool with further passages and lists."""
         return Pool(self.question, [*self.passages, *passages], {**self.lists, **lists}, self.encoder, self._known)
 
+    def select(self, lists: Mapping[str, Sequence[RankedPassage]]) -> Pool:
+        """Return a pool of these lists, with the passages that they name."""
+        named = {place.id for places in lists.values() for place in places}
+        passages = [passage for passage in self.passages if passage.id in named]
+        return Pool(self.question, passages, lists, self.encoder, self._known)
+
     @cached_property
     def places(self) -> dict[str, int]:
         """Node id → the passage's place in `passages`."""

@@ -20,7 +20,6 @@ class Ranked(NamedTuple):
         shares: name of a list or signal → what it adds to the weighted sum that ranks the passage, less what it adds on
             average in the pool.
         link: the fact of one of the best passages that leads to it; None if no fact does.
-        named_topic: id of the first of the best passages whose topic this passage names; "" if it names none.
 
     """
 
@@ -28,7 +27,6 @@ class Ranked(NamedTuple):
     score: float
     shares: dict[str, float]
     link: Link | None
-    named_topic: str
 
 
 def rank(pool: Pool, weights: RankingWeights) -> list[Ranked]:
@@ -46,14 +44,12 @@ def rank(pool: Pool, weights: RankingWeights) -> list[Ranked]:
     shares = _share_tables(first, second, weights)
     ranked = []
     for place in order(scores):
-        named = company.first_named(place)
         ranked.append(
             Ranked(
                 id=pool.passages[place].id,
                 score=powers[place] / total,
                 shares={name: values[place] for name, values in shares.items()},
                 link=company.named_by(place) or company.linked_by(place),
-                named_topic="" if named is None else pool.passages[named].id,
             )
         )
     return ranked

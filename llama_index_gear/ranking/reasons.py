@@ -64,8 +64,6 @@ def _describe(pool: Pool, ranked: Ranked, signal: str) -> str:
         return f"{_label(pool, link.place)} says of it: {link.triple.text}"
     if signal == "linked" and link is not None:
         return f"names “{_surface(link.triple, link.entity)}”, as {_label(pool, link.place)} does: {link.triple.text}"
-    if signal == "names_them" and ranked.named_topic:
-        return f"names what {_label(pool, pool.places[ranked.named_topic])} is about"
     return ""
 
 

@@ -124,7 +124,6 @@ class Company:
         - `linked`: of the facts of the best passages that name any entity of the passage, the highest likeness /
           log₂(1 + passages that name the entity).
         - `in_question`: 1 if all words of the name of what the passage is about stand in the question.
-        - `names_them`: 1 if the passage names what one of the best passages is about.
         """
         named, linked = self.named_by(place), self.linked_by(place)
         return {
@@ -133,7 +132,6 @@ class Company:
             "named_likeness": named.likeness if named else 0.0,
             "linked": self._strength(linked) if linked else 0.0,
             "in_question": float(self._is_in_question(place)),
-            "names_them": float(self.first_named(place) is not None),
         }
 
     def named_by(self, place: int) -> Link | None:
@@ -145,14 +143,6 @@ class Company:
         """Return the strongest fact of the other best passages that names any entity of this passage."""
         links = [link for entity in self._pool.contents[place].facts for link in self._links_of_others(entity, place)]
         return max(links, key=self._strength, default=None)
-
-    def first_named(self, place: int) -> int | None:
-        """Return the place of the first of the other best passages whose topic this passage names."""
-        for other in self._best:
-            topic = self._pool.contents[other].topic_key
-            if other != place and topic in self._pool.contents[place].facts and self._pool.is_link(topic):
-                return other
-        return None
 
     def _links_of_others(self, entity: str, place: int) -> list[Link]:
         return [link for link in self._links.get(entity, ()) if link.place != place]

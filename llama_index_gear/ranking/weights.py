@@ -15,7 +15,7 @@ from llama_index_gear.errors import ArgumentError, check_kind, format_value
 LISTS = ("dense", "bm25", "pagerank", "base")
 """Names of the lists that a pool may have; "base" is the list of a retriever whose scores say nothing."""
 _LIST_SIGNALS = ("reciprocal_rank", "log_rank", "score")
-COMPANY_SIGNALS = ("new_words", "named", "named_likeness", "linked", "in_question", "names_them")
+COMPANY_SIGNALS = ("new_words", "named", "named_likeness", "linked", "in_question")
 """Names of the signals beside the best passages."""
 SIGNALS = (*(f"{name}.{signal}" for name in LISTS for signal in _LIST_SIGNALS), *COMPANY_SIGNALS)
 _DEFAULT = Path(__file__).parent / "default_weights.json"

@@ -1,0 +1,250 @@
+"""Learn the ranking's weights, and measure what the ranking is worth: recall at seven cuts, without a language model.
+
+    python examples/benchmarks/ranking.py --data DIR --stores DIR --embed MODEL_DIR --out results.json [--learn FILE]
+
+`--stores` holds a filled store for each set and kind of triples, `SET-file` and `SET-offline`, as
+`retrieval.py --store` leaves it. Pools are gathered once, by `GraphRetriever.gather_pool`; everything else is computed
+from them.
+
+Rows:
+
+- "dense", "bm25", "hybrid": the store's own search; hybrid fuses as many passages of each as it returns.
+- "pool": all that the pool holds, a bound.
+- "default": the ranking. On the sets of `LEARNED` each question is ranked by weights that were learned without its
+  fifth of the questions (of all sets); elsewhere by the shipped ones, which saw none of these questions.
+- "left out": the ranking by weights that were learned without the whole set.
+- "default − NAME": the ranking without a signal; "default − pagerank" over a pool of both searches alone.
+- "first rule": the ranking by lists alone.
+- "ranker": what `PassageRanker` does with the first forty of hybrid: from their order, texts and triples alone.
+
+`--learn` writes weights that are learned from all questions of `LEARNED`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from harness.cached_embedding import CachedEmbedding
+from harness.data import Question, load, write_whole
+from harness.measures import permutation_p_value
+from llama_index.embeddings.huggingface import HuggingFaceEmbedding
+
+from llama_index_gear import GeARVectorStore, GraphRetriever, RankingWeights
+from llama_index_gear.fusion import reciprocal_rank_fusion
+from llama_index_gear.ranking.fitting import Example, fit_weights
+from llama_index_gear.ranking.pool import Pool, PoolPassage, RankedPassage
+from llama_index_gear.ranking.ranker import rank
+
+EXAMPLES = Path(__file__).parent.parent
+LEARNED = ("musique", "2wiki", "hotpotqa")
+"""Sets that the shipped weights are learned from."""
+OTHERS = {"musique_train": None, "sample": EXAMPLES / "data", "company_wiki": EXAMPLES / "data" / "company_wiki"}
+"""Sets that they are not learned from, and their folder if it is not under `--data`."""
+KINDS = ("file", "offline")
+CUTS = (2, 3, 5, 8, 10, 15, 40)
+FOLDS = 5
+PER_SET = 400
+"""Questions of a set that weights are learned from, at most."""
+TOP_K = 40
+SIGNALS = ("new_words", "named", "linked", "in_question")
+
+
+def gather_pools(name: str, kind: str, options: argparse.Namespace) -> list[tuple[Question, Pool]]:
+    """Gather the pool of each question of a set, over its store."""
+    dataset = load(OTHERS.get(name) or options.data / name)
+    questions = [question for question in dataset.questions if question.gold][: options.limit]
+    embed = HuggingFaceEmbedding(model_name=options.embed, device="cpu")
+    if options.cache is not None:
+        embed = CachedEmbedding(embed, options.cache / f"{name}.sqlite")
+    with closing(GeARVectorStore.from_path(options.stores / f"{name}-{kind}", embed_model=embed)) as store:
+        retriever = GraphRetriever(store)
+        return [(question, retriever.gather_pool(question.question)) for question in questions]
+
+
+# -- learning ----------------------------------------------------------------------------------------------------------
+
+
+def draw_variants(pool: Pool, draw: random.Random) -> list[Pool]:
+    """Return the pool as it is, and two other forms of it that users have.
+
+    These lack a list, have one list of a foreign retriever in the place of both searches, or have no triples.
+    """
+    lists = pool.lists
+    hybrid = fuse_lists(lists, TOP_K)
+    one = draw.choice([hybrid, forget_scores(lists["dense"]), forget_scores(lists["bm25"])])
+    forms = [
+        pool.select({"base": one}),
+        pool.select({"base": hybrid, "pagerank": lists["pagerank"]}),
+        pool.select({"base": one, "pagerank": lists["pagerank"]}),
+        pool.select({"dense": lists["dense"], "pagerank": lists["pagerank"]}),
+        pool.select({"bm25": lists["bm25"], "pagerank": lists["pagerank"]}),
+        without_triples(pool.select({"dense": lists["dense"], "bm25": lists["bm25"]})),
+        without_triples(pool.select({"base": hybrid})),
+    ]
+    return [pool, *draw.sample(forms, 2)]
+
+
+def fuse_lists(lists: Mapping[str, Sequence[RankedPassage]], top_k: int) -> list[RankedPassage]:
+    """Fuse the first of both searches, as the store's hybrid search does."""
+    both = [[place.id for place in lists[name][:top_k]] for name in ("dense", "bm25")]
+    return [RankedPassage(passage_id) for passage_id, _ in reciprocal_rank_fusion(both)[:top_k]]
+
+
+def forget_scores(places: Sequence[RankedPassage]) -> list[RankedPassage]:
+    """Return the places of a list without its scores."""
+    return [RankedPassage(place.id) for place in places]
+
+
+def without_triples(pool: Pool) -> Pool:
+    """Return the pool of passages that state no facts."""
+    passages = [PoolPassage(passage.id, passage.text, ()) for passage in pool.passages]
+    return Pool(pool.question, passages, pool.lists, pool.encoder)
+
+
+def learn(pools: Iterable[Sequence[tuple[Question, Pool]]], keep: Callable[[int], bool]) -> RankingWeights:
+    """Learn weights from a few hundred questions of each set, those whose number `keep` keeps."""
+    examples = []
+    for of_set in pools:
+        draw = random.Random(0)
+        chosen = sorted(draw.sample(range(len(of_set)), min(PER_SET, len(of_set))))
+        for number in filter(keep, chosen):
+            question, pool = of_set[number]
+            examples += [Example(variant, frozenset(question.gold)) for variant in draw_variants(pool, draw)]
+    return fit_weights(examples)
+
+
+# -- measuring ---------------------------------------------------------------------------------------------------------
+
+Ranking = Callable[[int, Pool, int], Sequence[str]]
+"""Returns the ids of a question's first passages: by its number, its pool, and how many are wanted."""
+
+
+def by_weights(weights: RankingWeights) -> Ranking:
+    """Rank every pool by the same weights."""
+    return lambda number, pool, top_k: [ranked.id for ranked in rank(pool, weights)[:top_k]]
+
+
+def by_list(name: str) -> Ranking:
+    """Return a list as it is."""
+    return lambda number, pool, top_k: [place.id for place in pool.lists[name][:top_k]]
+
+
+def by_folds(weights: Sequence[RankingWeights]) -> Ranking:
+    """Rank each pool by the weights that were learned without its fold."""
+    return lambda number, pool, top_k: [ranked.id for ranked in rank(pool, weights[number % FOLDS])[:top_k]]
+
+
+BASES: dict[str, Ranking] = {
+    "dense": by_list("dense"),
+    "bm25": by_list("bm25"),
+    "hybrid": lambda number, pool, top_k: [place.id for place in fuse_lists(pool.lists, top_k)],
+    "pagerank": by_list("pagerank"),
+    "pool": lambda number, pool, top_k: [passage.id for passage in pool.passages],
+}
+
+
+def recalls(pools: Sequence[tuple[Question, Pool]], ranking: Ranking) -> dict[int, list[float]]:
+    """Return the recall of each question at each cut. A ranking that depends on the cut is asked for each."""
+    shares: dict[int, list[float]] = {cut: [] for cut in CUTS}
+    for number, (question, pool) in enumerate(pools):
+        whole = ranking(number, pool, max(CUTS))
+        for cut in CUTS:
+            ids = whole if ranking is BASES["pool"] else whole[:cut]
+            if ranking is BASES["hybrid"]:  # depends on the cut, as the store's own does
+                ids = ranking(number, pool, cut)
+            shares[cut].append(len(set(ids) & set(question.gold)) / len(question.gold))
+    return shares
+
+
+def without_signal(weights: RankingWeights, signal: str) -> RankingWeights:
+    """Return the weights without those of a signal; "named" is without its likeness too."""
+    dropped = {signal, f"{signal}_likeness"}
+    return RankingWeights(
+        weights.first, {name: weight for name, weight in weights.second.items() if name not in dropped}
+    )
+
+
+def list_rankings(weights: Sequence[RankingWeights], left_out: RankingWeights | None) -> dict[str, Ranking]:
+    """Return the rankings to measure by name. `weights` holds those of each fold."""
+    rankings = {
+        **BASES,
+        "default": by_folds(weights),
+        "first rule": by_folds([RankingWeights(fold.first, {"first": 1.0}) for fold in weights]),
+        **{f"default − {name}": by_folds([without_signal(fold, name) for fold in weights]) for name in SIGNALS},
+        "default − pagerank": lambda number, pool, top_k: by_folds(weights)(
+            number, pool.select({name: pool.lists[name] for name in ("dense", "bm25")}), top_k
+        ),
+        "ranker": lambda number, pool, top_k: by_folds(weights)(
+            number, pool.select({"base": fuse_lists(pool.lists, TOP_K)}), top_k
+        ),
+    }
+    return rankings if left_out is None else {**rankings, "left out": by_weights(left_out)}
+
+
+def summarize(shares: Mapping[int, Sequence[float]], base: Mapping[int, Sequence[float]] | None) -> dict[str, Any]:
+    """Return a row: recall in percent and complete questions at each cut; its gain over hybrid, with the p-value."""
+    row: dict[str, Any] = {}
+    for cut, values in shares.items():
+        row[f"recall@{cut}"] = round(100 * mean(values), 1)
+        row[f"complete@{cut}"] = sum(value == 1 for value in values)
+        if base is not None:
+            gains = [value - other for value, other in zip(values, base[cut], strict=True)]
+            row[f"gain@{cut}"] = {"points": round(100 * mean(gains), 2), "p": round(permutation_p_value(gains), 4)}
+    return row
+
+
+def measure(pools: Sequence[tuple[Question, Pool]], rankings: Mapping[str, Ranking]) -> list[dict[str, Any]]:
+    """Return a row for each ranking of a set."""
+    hybrid = recalls(pools, rankings["hybrid"])
+    rows = []
+    for name, ranking in rankings.items():
+        row = summarize(recalls(pools, ranking), None if name in BASES else hybrid)
+        rows.append({"method": name, **row})
+        print(f"{name:24}", *(f"{row[f'recall@{cut}']:6.1f}" for cut in CUTS), flush=True)
+    return rows
+
+
+def main() -> None:
+    """Gather, learn, measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder with the data folders")
+    parser.add_argument("--stores", type=Path, required=True, help="folder with the stores, SET-file and SET-offline")
+    parser.add_argument("--embed", required=True, help="folder (or hub name) of a sentence-transformers model")
+    parser.add_argument("--cache", type=Path, default=None, help="folder in which embeddings are kept")
+    parser.add_argument("--limit", type=int, default=None, help="questions of a set, at most")
+    parser.add_argument("--learn", type=Path, default=None, help="write weights, learned from all questions, here")
+    parser.add_argument("--out", type=Path, default=None, help="write the results here")
+    options = parser.parse_args()
+    names = [(name, kind) for name in (*LEARNED, *OTHERS) for kind in KINDS]
+    pools = {key: gather_pools(*key, options) for key in names if (options.stores / "-".join(key)).exists()}
+    if missing := [name for name in LEARNED if not any(key[0] == name for key in pools)]:
+        sys.exit(f"--stores: no store of {', '.join(missing)}")
+    learned = {key: of_set for key, of_set in pools.items() if key[0] in LEARNED}
+    shipped = RankingWeights.default()
+    if options.learn is not None:
+        shipped = learn(learned.values(), lambda number: True)
+        shipped.save(options.learn)
+        print(shipped.to_json())
+    folds = [learn(learned.values(), lambda number, fold=fold: number % FOLDS != fold) for fold in range(FOLDS)]
+    results: dict[str, Any] = {}
+    for key, of_set in pools.items():
+        left_out = None
+        if key in learned:
+            left_out = learn((p for k, p in learned.items() if k[0] != key[0]), lambda number: True)
+        print(*key, f"({len(of_set)} questions)")
+        rankings = list_rankings(folds if key in learned else [shipped] * FOLDS, left_out)
+        results["-".join(key)] = {"questions": len(of_set), "rows": measure(of_set, rankings)}
+        if options.out is not None:
+            write_whole(options.out, json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
