@@ -81,10 +81,12 @@ class _ExplainedMetadata(dict[str, Any]):
 def with_explanation(
     node: BaseNode, chain: list[list[str]], ranks: dict[str, int], reasons: list[dict[str, Any]] | None = None
 ) -> BaseNode:
-    """Return a copy of `node` that says why it was found. To models and to LlamaIndex's fusion it is the same node."""
-    copy = with_metadata(
-        node, {CHAIN_KEY: chain, RANKS_KEY: ranks, **({} if reasons is None else {REASONS_KEY: reasons})}
-    )
+    """Return a copy of `node` that says why it was found. To models and to LlamaIndex's fusion it is the same node.
+
+    An earlier explanation, that of a base retriever, is replaced.
+    """
+    values = {CHAIN_KEY: chain, RANKS_KEY: ranks, **({} if reasons is None else {REASONS_KEY: reasons})}
+    copy = with_metadata(node, values, drop=_EXPLANATION_KEYS)
     return copy.model_copy(update={"metadata": _ExplainedMetadata(copy.metadata)})
 
 

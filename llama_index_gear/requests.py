@@ -42,9 +42,10 @@ class RetrievePassages(Request[list[NodeWithScore]]):
 
 @dataclass(frozen=True)
 class SearchLists(Request[list[list[NodeWithScore]]]):
-    """Search passages in several modes at once: dense (DEFAULT) with a score of cosines, or BM25 (SPARSE) with its own.
+    """Search passages in several modes at once: dense (DEFAULT; scores are cosines) and BM25 (SPARSE).
 
-    Answer: for each mode a `list[NodeWithScore]` of at most `top_k`, best first.
+    `embedding` is the question's; BM25 doesn't need it. Answer: for each mode a `list[NodeWithScore]` of at most
+    `top_k`, best first.
     """
 
     question: str

@@ -6,19 +6,20 @@ The pool is as wide whatever number of passages is asked for, so that fewer pass
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.types import VectorStoreQueryMode
 
 from llama_index_gear.errors import check_counts, check_kind
-from llama_index_gear.expansion.backends import Backends, copy_query, embed_query_flow
+from llama_index_gear.expansion.backends import Backends, copy_query, embed_query_flow, strip_question
 from llama_index_gear.expansion.pagerank import LocalPageRank, local_pagerank_flow
 from llama_index_gear.flow import Flow, arun, ask, run
 from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.ranking.nodes import rank_nodes, to_pool_passage
 from llama_index_gear.ranking.pool import Pool, RankedPassage
 from llama_index_gear.ranking.weights import RankingWeights
-from llama_index_gear.requests import FetchPassages, RetrievePassages, SearchLists
+from llama_index_gear.requests import FetchPassages, RetrievePassages, RunFunction, SearchLists
 from llama_index_gear.triple import StoredTriple, Triple
 
 POOL_TOP_K = 40
@@ -37,7 +38,7 @@ class PoolRetrieval:
 
     Args:
         backends: answer the flow's requests. Of a base retriever's nodes, those that the store doesn't know stay in
-            the pool without triples; with filters they can't be checked and are left out.
+            the pool, with the triples that they carry; with filters they can't be checked and are left out.
         weights: weights of the ranking; None: those that come with the package.
         pagerank: settings of PageRank; None: the defaults.
         similarity_top_k: passages to return.
@@ -74,15 +75,15 @@ class PoolRetrieval:
     def retrieve_flow(self, bundle: QueryBundle) -> Flow[list[NodeWithScore]]:
         """Gather the pool, rank it, and return the first passages with what placed them."""
         pool, nodes = yield from self.pool_flow(bundle)
-        return rank_nodes(pool, nodes, self.weights, self.similarity_top_k)
+        return (yield from ask(RunFunction(partial(rank_nodes, pool, nodes, self.weights, self.similarity_top_k))))
 
     def pool_flow(self, bundle: QueryBundle) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
         """Gather the pool of a question; return it, and the nodes to return by id."""
-        embedded = yield from embed_query_flow(bundle)
-        pool, nodes = yield from self._base_pool_flow(bundle, embedded)
+        pool, nodes = yield from self._base_pool_flow(bundle)
         fused = reciprocal_rank_fusion([[place.id for place in places] for places in pool.lists.values()])
         start = [passage_id for passage_id, _ in fused[:_START_PASSAGES]]
-        ranked = yield from local_pagerank_flow(_choose_triples(pool, start), start, self.pagerank)
+        triples = yield from ask(RunFunction(partial(_choose_triples, pool, start)))
+        ranked = yield from local_pagerank_flow(triples, start, self.pagerank)
         places = [RankedPassage(passage_id, share) for passage_id, share in ranked[:POOL_TOP_K]]
         found: list[BaseNode] = []
         if missing := [place.id for place in places if place.id not in nodes]:
@@ -90,12 +91,15 @@ class PoolRetrieval:
         pool = pool.extend(map(to_pool_passage, found), {"pagerank": places})
         return pool, {**nodes, **{node.node_id: node for node in found}}
 
-    def _base_pool_flow(self, bundle: QueryBundle, embedded: QueryBundle) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
+    def _base_pool_flow(self, bundle: QueryBundle) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
         """Search the store, or the base retriever; return the pool of what is found, and its nodes by id."""
-        question, encoder = embedded.query_str, self.backends.vector_store.encoder
+        question, encoder = strip_question(bundle), self.backends.vector_store.encoder
         if self.backends.base_retriever is None:
             modes = list(_LIST_NAMES) if self.backends.mode == VectorStoreQueryMode.HYBRID else [self.backends.mode]
-            answers = yield from ask(SearchLists(question, embedded.embedding or [], modes, POOL_TOP_K))
+            embedding: Sequence[float] = []
+            if VectorStoreQueryMode.DEFAULT in modes:  # nothing else needs the embedding model
+                embedding = (yield from embed_query_flow(bundle)).embedding or []
+            answers = yield from ask(SearchLists(question, embedding, modes, POOL_TOP_K))
             lists = {_LIST_NAMES[mode]: _read_places(results) for mode, results in zip(modes, answers, strict=True)}
             nodes = {result.node.node_id: result.node for results in answers for result in results}
             return Pool(question, [to_pool_passage(node) for node in nodes.values()], lists, encoder), nodes

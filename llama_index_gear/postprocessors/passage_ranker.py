@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -40,7 +41,8 @@ class PassageRanker(BaseNodePostprocessor):
         callback_manager: LlamaIndex's callback manager.
 
     Raises:
-        ArgumentError: an argument of the wrong kind; (from `postprocess_nodes`) there is no question.
+        ArgumentError: an argument of the wrong kind; (from `postprocess_nodes`) no question, or one that is too
+            long.
 
     """
 
@@ -65,7 +67,7 @@ class PassageRanker(BaseNodePostprocessor):
         check_kind(TransformComponent, hint="write MentionTripleExtractor()", optional=True, extractor=extractor)
         check_kind(CallbackManager, optional=True, callback_manager=callback_manager)
         encoder = make_encoder(language, 1.0)  # of any length: texts are only split into words
-        super().__init__(
+        super().__init__(  # type: ignore[call-arg]  # pydantic's plugin is not at work
             top_n=top_n,
             weights=RankingWeights.default() if weights is None else weights,
             extractor=MentionTripleExtractor() if extractor is None else extractor,
@@ -82,18 +84,24 @@ class PassageRanker(BaseNodePostprocessor):
     def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> Self:
         """Read a ranker from `to_dict`'s values. An extractor of another class than the default is to be given again.
 
+        Args:
+            data: what `to_dict` gave.
+            **kwargs: arguments of the constructor that replace or complete these values.
+
         Raises:
-            ArgumentError: `extractor` is missing.
+            ArgumentError: `data` is no such dict, or `extractor` is missing.
 
         """
-        values = {name: value for name, value in {**data, **kwargs}.items() if name in cls.model_fields}
+        check_kind(dict, hint="pass what to_dict gave", data=data)
+        values = {name: value for name, value in {**data, **kwargs}.items() if name != "class_name"}
+        if unknown := sorted(map(str, values.keys() - cls.model_fields.keys())):
+            raise ArgumentError(f"a {cls.__name__} has no {', '.join(unknown)}: pass what its to_dict gave")
         if isinstance(weights := values.get("weights"), dict):
-            values["weights"] = RankingWeights(**weights)
+            values["weights"] = RankingWeights.from_dict(weights)
         if isinstance(extractor := values.get("extractor"), dict):
             if extractor.get("class_name") != MentionTripleExtractor.class_name():
                 raise ArgumentError(f"the ranker has a {extractor.get('class_name')}: give it again, extractor=…")
             values["extractor"] = MentionTripleExtractor.from_dict(extractor)
-        values.pop("callback_manager", None)
         return cls(**values)
 
     @classmethod
@@ -104,46 +112,46 @@ class PassageRanker(BaseNodePostprocessor):
     def gather_pool(self, nodes: Sequence[NodeWithScore], query: QueryType) -> Pool:
         """Return the pool of these nodes, unranked, as `fit_ranking` learns from it."""
         check_kinds(NodeWithScore, hint="write what a retriever returned", nodes=nodes)
-        bundle = query if isinstance(query, QueryBundle) else QueryBundle(query)
+        question = query.query_str if isinstance(query, QueryBundle) else query
+        check_question(question)
         bare = _find_bare(nodes)
-        return self._build_pool(nodes, bundle, self.extractor(bare) if bare else [])
+        return self._build_pool(nodes, question, self.extractor(bare) if bare else [])
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        bundle, bare = self._begin(nodes, query_bundle), _find_bare(nodes)
-        return self._end(nodes, bundle, self.extractor(bare) if bare else [])
+        question, bare = self._begin(nodes, query_bundle), _find_bare(nodes)
+        return self._end(self._rank(nodes, question, self.extractor(bare) if bare else []))
 
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        bundle, bare = self._begin(nodes, query_bundle), _find_bare(nodes)
-        return self._end(nodes, bundle, (await self.extractor.acall(bare)) if bare else [])
+        question, bare = self._begin(nodes, query_bundle), _find_bare(nodes)
+        extracted = await self.extractor.acall(bare) if bare else []
+        return self._end(await asyncio.to_thread(self._rank, nodes, question, extracted))
 
-    def _begin(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> QueryBundle:
+    def _begin(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> str:
         if query_bundle is None:
             raise ArgumentError("ranking needs the question: pass query_bundle or query_str")
+        check_question(query_bundle.query_str)
         dispatcher.event(
             ReRankStartEvent(query=query_bundle, nodes=nodes, top_n=self.top_n, model_name=self.class_name())
         )
-        return query_bundle
+        return query_bundle.query_str
 
-    def _build_pool(
-        self, nodes: Sequence[NodeWithScore], query_bundle: QueryBundle, extracted: Sequence[BaseNode]
-    ) -> Pool:
-        check_question(query_bundle.query_str)
+    def _build_pool(self, nodes: Sequence[NodeWithScore], question: str, extracted: Sequence[BaseNode]) -> Pool:
         with_triples = {node.node_id: node for node in extracted}
         by_id = {result.node.node_id: with_triples.get(result.node.node_id, result.node) for result in nodes}
         places = [RankedPassage(passage_id) for passage_id in by_id]
-        return Pool(query_bundle.query_str, [*map(to_pool_passage, by_id.values())], {"base": places}, self._encoder)
+        return Pool(question, [*map(to_pool_passage, by_id.values())], {"base": places}, self._encoder)
 
-    def _end(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle, extracted: Sequence[BaseNode]
-    ) -> list[NodeWithScore]:
-        pool = self._build_pool(nodes, query_bundle, extracted)
-        ranked = rank_nodes(pool, {result.node.node_id: result.node for result in nodes}, self.weights, self.top_n)
-        dispatcher.event(ReRankEndEvent(nodes=ranked))
-        return ranked
+    def _rank(self, nodes: list[NodeWithScore], question: str, extracted: Sequence[BaseNode]) -> list[NodeWithScore]:
+        pool = self._build_pool(nodes, question, extracted)
+        return rank_nodes(pool, {result.node.node_id: result.node for result in nodes}, self.weights, self.top_n)
+
+    def _end(self, nodes: list[NodeWithScore]) -> list[NodeWithScore]:
+        dispatcher.event(ReRankEndEvent(nodes=nodes))
+        return nodes
 
 
 def _find_bare(nodes: Sequence[NodeWithScore]) -> list[BaseNode]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from statistics import mean, stdev
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from llama_index.core.utils import get_tqdm_iterable
 from numpy.typing import NDArray
 
-from llama_index_gear.errors import ArgumentError, check_kinds
+from llama_index_gear.errors import ArgumentError, check_kind, check_kinds, format_value
 from llama_index_gear.ranking.pool import Pool
 from llama_index_gear.ranking.ranker import first_signals, order, rank, second_signals, weigh
 from llama_index_gear.ranking.signals import BEST, Company
@@ -21,6 +21,7 @@ Floats = NDArray[np.float64]
 
 _FOLDS = 5
 _PULLS = (0.001, 0.01, 0.1, 1.0)
+_GATHER = "write retriever.gather_pool"
 _LEAST_EXAMPLES = 10
 _LEAST_SCORE = 1e-12
 _MAX_STEPS = 100
@@ -82,16 +83,27 @@ def fit_ranking(
         show_progress: show a progress bar while pools are gathered.
 
     Raises:
-        ArgumentError: as many gold ids as questions are not given, or too few pools hold a gold passage.
+        ArgumentError: an argument of the wrong kind, not as many gold ids as questions, or too few pools that hold a
+            gold passage.
 
     """
+    if not callable(gather_pool):
+        raise ArgumentError(f"gather_pool must be a function, got {format_value(gather_pool)}: {_GATHER}")
     check_kinds(str, hint="write [question] for one", questions=questions)
+    check_kinds(Collection, hint="write a list of ids for each question", gold_ids=gold_ids)
+    for number, ids in enumerate(gold_ids):
+        named: dict[str, Any] = {f"gold_ids[{number}]": ids}
+        check_kinds(str, hint="write [id] for one", **named)
+    check_kind(RankingWeights, hint="write RankingWeights.load(path)", optional=True, start=start)
     if len(questions) != len(gold_ids):
-        raise ArgumentError(f"{len(questions)} questions, but gold ids of {len(gold_ids)}")
+        raise ArgumentError(f"{len(questions)} questions, but gold ids for {len(gold_ids)}")
     start = RankingWeights.default() if start is None else start
     examples = []
     for question, ids in get_tqdm_iterable(list(zip(questions, gold_ids, strict=True)), show_progress, "Gathering"):
-        examples.append(Example(gather_pool(question), frozenset(ids)))
+        pool = gather_pool(question)
+        if not isinstance(pool, Pool):
+            raise ArgumentError(f"gather_pool must return a pool, got {format_value(pool)}: {_GATHER}")
+        examples.append(Example(pool, frozenset(ids)))
     known = [example for example in examples if example.gold_ids & set(example.pool.places)]
     if len(known) < _LEAST_EXAMPLES:
         raise ArgumentError(
@@ -180,7 +192,8 @@ def _fit_rule(
     scale = np.where(spread > _SPREAD, spread, 1.0)
     origin = np.array([start.get(name, 0.0) for name in names]) * scale
     weights = _Softmax([table / scale for table in tables], targets, origin, pull).solve() / scale
-    return {**start, **{name: float(weight) for name, weight in zip(names, weights, strict=True) if weight}}
+    learned = {name: float(weight) for name, weight in zip(names, weights, strict=True)}
+    return {**start, **{name: weight for name, weight in learned.items() if weight or name in start}}
 
 
 class _Softmax:

@@ -55,7 +55,7 @@ class Content(NamedTuple):
     Attributes:
         words: the question's words in its text, as a bit mask.
         facts: entity key → the facts that name the entity.
-        topic: what the passage is about: the commonest subject of its triples, as written; "" if it has none.
+        topic: what the passage is about: the most frequent subject of its triples, as written; "" if it has none.
         topic_key: the topic's entity key; "" if it has none.
 
     """

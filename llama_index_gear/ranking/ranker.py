@@ -19,14 +19,18 @@ class Ranked(NamedTuple):
         score: its estimated share of what the pool holds for the question. The shares of a pool sum to 1.
         shares: name of a list or signal → what it adds to the weighted sum that ranks the passage, less what it adds on
             average in the pool.
-        link: the fact of one of the best passages that leads to it; None if no fact does.
+        signals: names of the signals beside the best passages that are not 0 for it.
+        named_by: the fact of the best passages that names what it is about (`Company.named_by`); None if no fact does.
+        linked_by: the fact of the best passages that names an entity of it (`Company.linked_by`); None if no fact does.
 
     """
 
     id: str
     score: float
     shares: dict[str, float]
-    link: Link | None
+    signals: frozenset[str]
+    named_by: Link | None
+    linked_by: Link | None
 
 
 def rank(pool: Pool, weights: RankingWeights) -> list[Ranked]:
@@ -49,7 +53,9 @@ def rank(pool: Pool, weights: RankingWeights) -> list[Ranked]:
                 id=pool.passages[place].id,
                 score=powers[place] / total,
                 shares={name: values[place] for name, values in shares.items()},
-                link=company.named_by(place) or company.linked_by(place),
+                signals=frozenset(name for name, values in second.items() if name != FIRST and values[place]),
+                named_by=company.named_by(place),
+                linked_by=company.linked_by(place),
             )
         )
     return ranked

@@ -9,16 +9,21 @@ from llama_index_gear.ranking.ranker import Ranked
 from llama_index_gear.triple import Triple, entity_key, serialize_triples
 
 _LEAST_SHARE = 0.05
-"""A smaller share of the weighted sum is no reason."""
+"""What adds or takes away less of the weighted sum is no reason."""
 
 
 def explain_place(pool: Pool, ranked: Ranked, ranks: dict[str, int]) -> list[dict[str, Any]]:
-    """Return the signals that placed a passage, most first: `{"signal": …, "share": …, "reason": …}`.
+    """Return the lists and signals that placed a passage, largest share first.
+
+    A list that doesn't have the passage, or a signal that is 0 for it, is no reason, though it has a share.
 
     Args:
         pool: the pool.
         ranked: the passage's place in the ranking.
         ranks: name of a list → the passage's rank in it, from 1.
+
+    Returns:
+        `{"signal": …, "share": …, "reason": …}`, with the share of `Ranked.shares` and the reason in words.
 
     """
     reasons = []
@@ -42,28 +47,33 @@ def find_ranks(pool: Pool, passage_id: str) -> dict[str, int]:
 def build_chain(pool: Pool, ranked: Ranked) -> list[list[str]]:
     """Return the triples that lead to a passage, as plain JSON: the best passage's, then the passage's own.
 
-    The chain is empty if no fact of another passage names an entity of this one.
+    The chain is empty if no fact of another of the best passages names an entity of this one.
     """
-    if ranked.link is None:
+    link = ranked.named_by or ranked.linked_by
+    if link is None:
         return []
-    own = pool.contents[pool.places[ranked.id]].facts[ranked.link.entity]
+    own = pool.contents[pool.places[ranked.id]].facts[link.entity]
     fact = max(own, key=lambda fact: pool.coverage(fact.words))
-    return serialize_triples(dict.fromkeys([ranked.link.triple, fact.triple]))
+    return serialize_triples(dict.fromkeys([link.triple, fact.triple]))
 
 
 def _describe(pool: Pool, ranked: Ranked, signal: str) -> str:
+    """Say what a signal has seen; "" if it is 0 for the passage."""
+    if signal not in ranked.signals:
+        return ""
     topic = pool.contents[pool.places[ranked.id]].topic
-    link = ranked.link
+    named, linked = ranked.named_by, ranked.linked_by
     if signal == "new_words":
         return "has words of the question that the first two passages lack"
     if signal == "in_question":
         return f"is about “{topic}”, which the question names"
-    if signal == "named" and link is not None:
-        return f"is about “{topic}”, which {_label(pool, link.place)} names"
-    if signal == "named_likeness" and link is not None:
-        return f"{_label(pool, link.place)} says of it: {link.triple.text}"
-    if signal == "linked" and link is not None:
-        return f"names “{_surface(link.triple, link.entity)}”, as {_label(pool, link.place)} does: {link.triple.text}"
+    if signal == "named" and named is not None:
+        return f"is about “{topic}”, which {_label(pool, named.place)} names"
+    if signal == "named_likeness" and named is not None:
+        return f"{_label(pool, named.place)} says of it: {named.triple.text}"
+    if signal == "linked" and linked is not None:
+        name = _surface(linked.triple, linked.entity)
+        return f"names “{name}”, as {_label(pool, linked.place)} does: {linked.triple.text}"
     return ""
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from llama_index_gear.errors import ArgumentError, check_kind, format_value
+from llama_index_gear.errors import ArgumentError, check_kind, check_numbers, format_value
 
 LISTS = ("dense", "bm25", "pagerank", "base")
 """Names of the lists that a pool may have; "base" is the list of a retriever whose scores say nothing."""
@@ -52,8 +51,7 @@ class RankingWeights:
                     raise ArgumentError(
                         f"{field} knows no signal {format_value(name)}; it knows {', '.join(sorted(known))}"
                     )
-                if isinstance(weight, bool) or not isinstance(weight, int | float) or not math.isfinite(weight):
-                    raise ArgumentError(f"the weight of {name!r} must be a finite number, got {format_value(weight)}")
+                check_numbers("a finite number", lambda _: True, **{f"the weight of {name!r}": weight})
             object.__setattr__(self, field, MappingProxyType(dict(weights)))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -66,8 +64,20 @@ class RankingWeights:
         return cls.from_json(_DEFAULT.read_text("utf-8"))
 
     def to_dict(self) -> dict[str, dict[str, float]]:
-        """Return both tables as plain dicts; `RankingWeights(**weights.to_dict())` are the same weights."""
+        """Return both tables as plain dicts; `from_dict` reads them."""
         return {"first": dict(self.first), "second": dict(self.second)}
+
+    @classmethod
+    def from_dict(cls, tables: Mapping[str, Any]) -> RankingWeights:
+        """Read weights from `to_dict`'s tables.
+
+        Raises:
+            ArgumentError: these are no such tables, or an unknown signal or no number stands in them.
+
+        """
+        if not isinstance(tables, Mapping) or set(tables) != {"first", "second"}:
+            raise ArgumentError('weights must have the tables "first" and "second", as to_dict and to_json write them')
+        return cls(**tables)
 
     def to_json(self) -> str:
         """Return the weights as JSON, one a line."""
@@ -84,14 +94,19 @@ class RankingWeights:
         check_kind(str, text=text)
         try:
             tables = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ArgumentError(f"weights must be JSON, as RankingWeights.to_json writes it: {error}") from error
-        if not isinstance(tables, dict) or set(tables) != {"first", "second"}:
-            raise ArgumentError('weights must be a JSON object with "first" and "second", as to_json writes it')
-        return cls(**tables)
+        return cls.from_dict(tables)
 
     def save(self, path: str | Path) -> None:
-        """Write the weights to a JSON file."""
+        """Write the weights to a JSON file.
+
+        Raises:
+            ArgumentError: `path` is no path.
+            OSError: the file can't be written.
+
+        """
+        check_kind((str, Path), path=path)
         Path(path).write_text(self.to_json() + "\n", "utf-8")
 
     @classmethod
@@ -99,9 +114,10 @@ class RankingWeights:
         """Read weights from a JSON file.
 
         Raises:
-            ArgumentError: see `from_json`; or the file can't be read.
+            ArgumentError: see `from_json`; or `path` is no path, or the file can't be read.
 
         """
+        check_kind((str, Path), path=path)
         try:
             text = Path(path).read_text("utf-8")
         except (OSError, ValueError) as error:

@@ -38,7 +38,7 @@ class GraphRetriever(StoreRetriever):
         vector_store: the store that holds passages and triples.
         base_retriever: any LlamaIndex retriever, in place of the store's own search. All that it returns is in the
             pool: ask it for some forty. Its order counts, its scores don't. Nodes are matched to the store's by id;
-            those that the store doesn't know are ranked by text and place alone.
+            those that the store doesn't know are ranked too, with the triples that they carry.
         similarity_top_k: passages to return. Default 10.
         filters: metadata filters that bind every list. The results of a base retriever are checked against the store;
             nodes that it doesn't know are dropped.

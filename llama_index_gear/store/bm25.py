@@ -29,12 +29,18 @@ class WordEncoder:
     long word gets exactly Qdrant's vector.
 
     Args:
-        bm25: Qdrant's encoder.
+        language: language of the texts, as Qdrant's BM25 names it.
+        average_words: length of an average text, in words without stop words.
 
     """
 
-    def __init__(self, bm25: Bm25) -> None:
-        self._bm25 = bm25
+    def __init__(self, language: str, average_words: float) -> None:
+        self._settings = (language, average_words)
+        self._bm25 = Bm25(Bm25Config(language=language, avg_len=average_words))
+
+    def __reduce__(self) -> tuple[type[WordEncoder], tuple[str, float]]:
+        """Pickle and copy the settings: Qdrant's encoder can be neither pickled nor copied."""
+        return type(self), self._settings
 
     def embed_document(self, text: str) -> models.SparseVector:
         """Return the weights of a text that is stored."""
@@ -66,6 +72,6 @@ def make_encoder(language: str, average_words: float) -> WordEncoder:
     check_kind(str, hint="write 'english', say", language=language)
     check_numbers("above 0", lambda number: number > 0, bm25_avg_len=average_words)
     try:
-        return WordEncoder(Bm25(Bm25Config(language=language, avg_len=average_words)))
+        return WordEncoder(language, average_words)
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"BM25 cannot be set up for language={format_value(language)}: {error}") from error

@@ -156,18 +156,21 @@ class StoreReads:
     def lists_flow(self, request: SearchLists, filters: MetadataFilters | None) -> Flow[list[list[NodeWithScore]]]:
         """Answer `SearchLists`, in one round trip."""
         check_counts(top_k=request.top_k)
+        if unknown := set(request.modes) - {VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.SPARSE}:
+            raise ArgumentError(f"a list's mode must be DEFAULT or SPARSE, got {format_value(min(unknown))}")
         if not (yield from self.collections.exists_flow()):
             return [[] for _ in request.modes]
-        self.collections.check_dimension(request.embedding, "the query's embedding")
+        if VectorStoreQueryMode.DEFAULT in request.modes:
+            self.collections.check_dimension(request.embedding, "the query's embedding")
         must = build_conditions(filters)
         match_ = models.Filter(must=must) if must else None
         queries = []
         for mode in request.modes:
             if mode == VectorStoreQueryMode.SPARSE:
-                vector, using = self.collections.bm25.embed_query(request.question), SPARSE
+                words = self.collections.bm25.embed_query(request.question)
+                queries.append(build_query(words, request.top_k, match_, payload=True, using=SPARSE))
             else:
-                vector, using = list(request.embedding), DENSE
-            queries.append(build_query(vector, request.top_k, match_, payload=True, using=using))
+                queries.append(build_query(list(request.embedding), request.top_k, match_, payload=True))
         answers = yield from self.collections.batch_flow(self.collections.passages, queries)
         nodes = {point.id: to_node(point) for answer in answers for point in answer}
         return [
