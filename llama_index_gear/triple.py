@@ -7,6 +7,7 @@ import unicodedata
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from llama_index_gear.errors import TripleError, check_kind, is_whole
 
@@ -133,6 +134,7 @@ def serialize_triples(triples: Iterable[Triple]) -> list[list[str]]:
     return [[triple.subject, triple.predicate, triple.object] for triple in triples]
 
 
+@lru_cache(maxsize=1 << 16)  # passages are ranked again and again, and their triples name the same entities
 def entity_key(mention: str) -> str:
     """Return the normal form of a mention. Two mentions with the same key are one entity of the graph.
 

@@ -141,7 +141,8 @@ class Company:
 
     def linked_by(self, place: int) -> Link | None:
         """Return the strongest fact of the other best passages that names any entity of this passage."""
-        links = [link for entity in self._pool.contents[place].facts for link in self._links_of_others(entity, place)]
+        shared = [entity for entity in self._pool.contents[place].facts if entity in self._links]
+        links = [link for entity in shared for link in self._links_of_others(entity, place)]
         return max(links, key=self._strength, default=None)
 
     def _links_of_others(self, entity: str, place: int) -> list[Link]:
