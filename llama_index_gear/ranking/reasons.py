@@ -78,8 +78,8 @@ def _describe(pool: Pool, ranked: Ranked, signal: str) -> str:
 
 
 def _label(pool: Pool, place: int) -> str:
-    """Name a passage by what it is about, or by its id."""
-    return f"“{pool.contents[place].topic or pool.passages[place].id}”"
+    """Name a passage by what it is about: it has facts, or it would not be mentioned."""
+    return f"“{pool.contents[place].topic}”"
 
 
 def _surface(triple: Triple, entity: str) -> str:

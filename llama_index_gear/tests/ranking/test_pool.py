@@ -1,0 +1,132 @@
+"""The pool: what its passages have in common, counted by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llama_index.core.schema import TextNode
+
+from llama_index_gear.nodes import attach_triples
+from llama_index_gear.ranking.nodes import to_pool_passage
+from llama_index_gear.ranking.pool import MAX_LINK_PASSAGES, Pool, PoolPassage, RankedPassage
+from llama_index_gear.store.bm25 import make_encoder
+from llama_index_gear.triple import Triple
+
+ENCODER = make_encoder("english", 1.0)
+
+
+def make_passage(passage_id: str, text: str, *facts: tuple[str, str, str]) -> PoolPassage:
+    return PoolPassage(passage_id, text, [Triple(*fact) for fact in facts])
+
+
+def make_pool(question: str, *passages: PoolPassage) -> Pool:
+    return Pool(question, passages, {"base": [RankedPassage(passage.id) for passage in passages]}, ENCODER)
+
+
+def count_weight(number: int, having: int) -> float:
+    """Return BM25's inverse document frequency."""
+    return math.log(1 + (number - having + 0.5) / (having + 0.5))
+
+
+def test_coverage_is_the_share_of_the_words_weights() -> None:
+    """Of three passages, two have "curry" and one has "colleges", which is the same word as "college"."""
+    pool = make_pool(
+        "Which college did Curry attend?",
+        make_passage("a", "Curry went to colleges"),
+        make_passage("b", "Curry"),
+        make_passage("c", "cheese"),
+    )
+    curry, college, attend = count_weight(3, 2), count_weight(3, 1), count_weight(3, 0)
+    total = curry + college + attend
+    masks = [content.words for content in pool.contents]
+    assert [pool.coverage(mask) for mask in masks] == pytest.approx([(curry + college) / total, curry / total, 0.0])
+    assert pool.coverage(masks[0] | masks[1]) == pool.coverage(masks[0])
+    assert pool.coverage(masks[0] & ~masks[1]) == pytest.approx(college / total)
+
+
+@pytest.mark.parametrize("question", ["the of and", "", "?!", "…"])
+def test_a_question_without_words_is_covered_by_nothing(question: str) -> None:
+    pool = make_pool(question, make_passage("a", "the of and", ("The Of", "and", "the")))
+    assert [pool.coverage(content.words) for content in pool.contents] == [0.0]
+    assert pool.contents[0].facts["the"][0].words == 0
+
+
+@given(st.lists(st.lists(st.sampled_from("alpha beta gamma delta the".split()), max_size=6), max_size=6))
+def test_all_words_together_are_the_whole_question(texts: Sequence[Sequence[str]]) -> None:
+    passages = [make_passage(str(number), " ".join(words)) for number, words in enumerate(texts)]
+    pool = make_pool("the alpha of beta", *passages)
+    whole = make_pool("the alpha of beta", make_passage("whole", "beta alpha"), *passages)
+    assert whole.coverage(whole.contents[0].words) == pytest.approx(1.0)
+    assert all(0 <= pool.coverage(content.words) <= 1 + 1e-12 for content in pool.contents)
+
+
+def test_entities_are_counted_by_the_passages_that_name_them() -> None:
+    """A passage that names an entity in three ways and five facts is one passage."""
+    pool = make_pool(
+        "?",
+        make_passage("a", "", ("Dell Curry", "is", "tall"), ("DELL-CURRY", "is", "old"), ("x", "of", "Dell  Curry")),
+        make_passage("b", "", ("Stephen", "son of", "dell curry")),
+        make_passage("c", ""),
+    )
+    assert pool.entity_passages["dell curry"] == 2
+    assert [len(content.facts.get("dell curry", ())) for content in pool.contents] == [3, 1, 0]
+    assert pool.entity_passages == {"dell curry": 2, "tall": 1, "old": 1, "x": 1, "stephen": 1}
+
+
+@pytest.mark.parametrize("number", [1, MAX_LINK_PASSAGES, MAX_LINK_PASSAGES + 1])
+def test_an_entity_of_many_passages_is_no_link(number: int) -> None:
+    pool = make_pool("?", *(make_passage(str(n), "", ("Hub", "has", f"spoke {n}")) for n in range(number)))
+    assert pool.is_link("hub") == (number <= MAX_LINK_PASSAGES) and pool.is_link("spoke 0")
+
+
+def test_a_passage_is_about_its_most_frequent_subject() -> None:
+    pool = make_pool(
+        "?",
+        make_passage("a", "", ("A", "is", "x"), ("B-B", "is", "y"), ("B-B", "is", "z")),
+        make_passage("b", "", ("First", "is", "x"), ("Second", "is", "x")),
+        make_passage("c", ""),
+    )
+    topics = [(content.topic, content.topic_key) for content in pool.contents]
+    assert topics == [("B-B", "b b"), ("First", "first"), ("", "")]
+
+
+def test_a_longer_pool_counts_again() -> None:
+    """What was read of a passage is kept; frequencies are those of the longer pool."""
+    small = make_pool("alpha beta", make_passage("a", "alpha", ("E", "is", "x")), make_passage("b", "beta"))
+    before = small.coverage(small.contents[0].words), small.entity_passages["e"]
+    further = [make_passage("c", "alpha", ("E", "is", "y")), make_passage("d", "alpha")]
+    longer = small.extend(further, {"pagerank": [RankedPassage("c", 0.5)]})
+    assert list(longer.places) == ["a", "b", "c", "d"] and set(longer.lists) == {"base", "pagerank"}
+    fresh = make_pool("alpha beta", *longer.passages)
+    assert [content.words for content in longer.contents] == [content.words for content in fresh.contents]
+    assert longer.coverage(longer.contents[0].words) == fresh.coverage(fresh.contents[0].words) < before[0]
+    assert longer.contents[0] is small.contents[0] and longer.entity_passages["e"] == 2
+    assert (small.coverage(small.contents[0].words), small.entity_passages["e"]) == before
+    assert set(small.lists) == {"base"} and len(small.passages) == 2
+
+
+def test_a_pool_of_nothing() -> None:
+    pool = make_pool("alpha")
+    assert pool.contents == [] and pool.places == {} and pool.coverage(1) == pytest.approx(1.0)
+    assert pool.entity_passages == {} and pool.name_words == {"alpha"}
+
+
+def test_words_of_scripts_without_spaces() -> None:
+    pool = make_pool("斯蒂芬·库里的父亲是谁？", make_passage("a", "斯蒂芬 plays"), make_passage("b", "库里的父亲是谁"))
+    assert [pool.coverage(content.words) > 0 for content in pool.contents] == [True, True]
+    assert pool.name_words == {"斯蒂芬", "库里的父亲是谁"}
+
+
+def test_a_node_is_read_as_it_is_searched() -> None:
+    """Its text has the metadata that the embedding model sees, and not its triples."""
+    node = TextNode(id_="n", text="went to Tech", metadata={"title": "Dell Curry", "secret": "hidden"})
+    node.excluded_embed_metadata_keys = ["secret"]
+    fact = Triple("Dell Curry", "went to", "Tech")
+    read = to_pool_passage(attach_triples(node, [fact]))
+    assert read.id == "n" and list(read.triples) == [fact]
+    assert "Dell Curry" in read.text and "went to Tech" in read.text and "hidden" not in read.text
+    assert "gear_triples" not in read.text
