@@ -131,27 +131,16 @@ def embed_query_flow(bundle: QueryBundle) -> Flow[QueryBundle]:
         ArgumentError: the question is empty, or too long.
 
     """
-    question = strip_question(bundle)
+    check_question(bundle.query_str)
+    question = bundle.query_str.strip()
+    if not question:
+        raise ArgumentError("the question is empty")
     embedding = bundle.embedding
     if embedding is None:
         texts = bundle.custom_embedding_strs or [question]
         embeddings = yield from ask_all([EmbedQuery(text) for text in texts])
         embedding = embeddings[0] if len(embeddings) == 1 else mean_agg(list(embeddings))
     return QueryBundle(question, bundle.image_path, None, embedding)
-
-
-def strip_question(bundle: QueryBundle) -> str:
-    """Return a query's question, without white space around it.
-
-    Raises:
-        ArgumentError: the question is empty, or too long.
-
-    """
-    check_question(bundle.query_str)
-    question = bundle.query_str.strip()
-    if not question:
-        raise ArgumentError("the question is empty")
-    return question
 
 
 def copy_query(bundle: QueryBundle, question: str) -> QueryBundle:

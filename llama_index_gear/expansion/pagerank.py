@@ -15,7 +15,7 @@ from typing import NamedTuple
 from llama_index_gear.errors import check_numbers
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.requests import Incidence, IncidentTriples
-from llama_index_gear.triple import StoredTriple, Triple
+from llama_index_gear.triple import StoredTriple
 
 _MENTIONS = 100
 """Triples of a seed entity that are read to count its passages."""
@@ -100,7 +100,7 @@ class _Graph:
 
 
 def local_pagerank_flow(
-    start: Sequence[tuple[Triple | StoredTriple, float]], passage_ids: Sequence[str], settings: LocalPageRank
+    start: Sequence[tuple[StoredTriple, float]], passage_ids: Sequence[str], settings: LocalPageRank
 ) -> Flow[list[tuple[str, float]]]:
     """Rank passages by personalized PageRank from some triples and passages.
 
@@ -136,9 +136,15 @@ def local_pagerank_flow(
     return sorted(passages, key=lambda item: (-round(item[1], 12), item[0]))
 
 
+def weigh_triples(nearest: Sequence[StoredTriple]) -> list[tuple[StoredTriple, float]]:
+    """Return the triples to start from with their weights: the cosine with the question over that of the best."""
+    best = max((triple.score for triple in nearest), default=0.0)
+    return [(triple, triple.score / best) for triple in nearest if triple.score > 0]
+
+
 def _seeds_flow(
     graph: _Graph,
-    start: Sequence[tuple[Triple | StoredTriple, float]],
+    start: Sequence[tuple[StoredTriple, float]],
     passage_ids: Sequence[str],
     settings: LocalPageRank,
 ) -> Flow[dict[Node, float]]:

@@ -12,7 +12,7 @@ from llama_index_instrumentation import get_dispatcher
 from llama_index_gear.errors import check_counts, check_kind, check_numbers
 from llama_index_gear.expansion.backends import Backends, copy_query, embed_query_flow
 from llama_index_gear.expansion.beam_search import Beam, BeamSearch, diverse_triple_beam_search_flow, flatten
-from llama_index_gear.expansion.pagerank import LocalPageRank, local_pagerank_flow
+from llama_index_gear.expansion.pagerank import LocalPageRank, local_pagerank_flow, weigh_triples
 from llama_index_gear.expansion.reader import READ_PROMPT, Reading, read_facts_flow
 from llama_index_gear.flow import Flow, arun, ask, run
 from llama_index_gear.fusion import reciprocal_rank_fusion
@@ -248,9 +248,7 @@ class GraphExpansion:
         if seeds.reading.triples and not seeds.fallback:
             triples = [(triple, 1.0) for triple in seeds.triples]
         else:
-            best = max((triple.score for triple in seeds.triples), default=0.0)
-            nearest = seeds.triples[: self.beam_search.beam_size]
-            triples = [(triple, triple.score / best) for triple in nearest if triple.score > 0]
+            triples = weigh_triples(seeds.triples[: self.beam_search.beam_size])
         ranked = yield from local_pagerank_flow(triples, passage_ids, self.pagerank)
         return [passage_id for passage_id, _ in ranked[: self.similarity_top_k]]
 

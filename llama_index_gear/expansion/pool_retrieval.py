@@ -12,19 +12,20 @@ from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.types import VectorStoreQueryMode
 
 from llama_index_gear.errors import check_counts, check_kind
-from llama_index_gear.expansion.backends import Backends, copy_query, embed_query_flow, strip_question
+from llama_index_gear.expansion.backends import Backends, copy_query, embed_query_flow
 from llama_index_gear.expansion.pagerank import LocalPageRank, local_pagerank_flow
 from llama_index_gear.flow import Flow, arun, ask, run
 from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.ranking.nodes import rank_nodes, to_pool_passage
 from llama_index_gear.ranking.pool import Pool, RankedPassage
 from llama_index_gear.ranking.weights import RankingWeights
-from llama_index_gear.requests import FetchPassages, RetrievePassages, RunFunction, SearchLists
-from llama_index_gear.triple import StoredTriple, Triple
+from llama_index_gear.requests import FetchPassages, PassageTriples, RetrievePassages, RunFunction, SearchLists
+from llama_index_gear.triple import StoredTriple
 
 POOL_TOP_K = 40
 """Passages that each list gives to the pool."""
 _START_PASSAGES = 10
+_NEAREST_TRIPLES = 60
 _START_TRIPLES = 20
 _LIST_NAMES = {VectorStoreQueryMode.DEFAULT: "dense", VectorStoreQueryMode.SPARSE: "bm25"}
 
@@ -33,8 +34,8 @@ class PoolRetrieval:
     """Retrieves a pool of passages and ranks it, for one store and one set of settings. No LLM.
 
     The store's dense and BM25 lists, or the list of a base retriever, are the first part of the pool. PageRank starts
-    from their fusion's first ten passages and from the twenty facts of these that have most of the question's words;
-    the passages that it ranks first are the second part.
+    from their fusion's first ten passages and from the twenty facts of these that are most like the question; the
+    passages that it ranks first are the second part.
 
     Args:
         backends: answer the flow's requests. Of a base retriever's nodes, those that the store doesn't know stay in
@@ -79,10 +80,12 @@ class PoolRetrieval:
 
     def pool_flow(self, bundle: QueryBundle) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
         """Gather the pool of a question; return it, and the nodes to return by id."""
-        pool, nodes = yield from self._base_pool_flow(bundle)
+        embedded = yield from embed_query_flow(bundle)
+        pool, nodes = yield from self._base_pool_flow(bundle, embedded)
         fused = reciprocal_rank_fusion([[place.id for place in places] for places in pool.lists.values()])
         start = [passage_id for passage_id, _ in fused[:_START_PASSAGES]]
-        triples = yield from ask(RunFunction(partial(_choose_triples, pool, start)))
+        nearest = yield from ask(PassageTriples(start, embedded.embedding or [], _NEAREST_TRIPLES))
+        triples = yield from ask(RunFunction(partial(_choose_triples, pool, nearest)))
         ranked = yield from local_pagerank_flow(triples, start, self.pagerank)
         places = [RankedPassage(passage_id, share) for passage_id, share in ranked[:POOL_TOP_K]]
         found: list[BaseNode] = []
@@ -91,15 +94,12 @@ class PoolRetrieval:
         pool = pool.extend(map(to_pool_passage, found), {"pagerank": places})
         return pool, {**nodes, **{node.node_id: node for node in found}}
 
-    def _base_pool_flow(self, bundle: QueryBundle) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
+    def _base_pool_flow(self, bundle: QueryBundle, embedded: QueryBundle) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
         """Search the store, or the base retriever; return the pool of what is found, and its nodes by id."""
-        question, encoder = strip_question(bundle), self.backends.vector_store.encoder
+        question, encoder = embedded.query_str, self.backends.vector_store.encoder
         if self.backends.base_retriever is None:
             modes = list(_LIST_NAMES) if self.backends.mode == VectorStoreQueryMode.HYBRID else [self.backends.mode]
-            embedding: Sequence[float] = []
-            if VectorStoreQueryMode.DEFAULT in modes:  # nothing else needs the embedding model
-                embedding = (yield from embed_query_flow(bundle)).embedding or []
-            answers = yield from ask(SearchLists(question, embedding, modes, POOL_TOP_K))
+            answers = yield from ask(SearchLists(question, embedded.embedding or [], modes, POOL_TOP_K))
             lists = {_LIST_NAMES[mode]: _read_places(results) for mode, results in zip(modes, answers, strict=True)}
             nodes = {result.node.node_id: result.node for results in answers for result in results}
             return Pool(question, [to_pool_passage(node) for node in nodes.values()], lists, encoder), nodes
@@ -117,17 +117,18 @@ def _read_places(results: Sequence[NodeWithScore]) -> list[RankedPassage]:
     return [RankedPassage(result.node.node_id, result.score) for result in results]
 
 
-def _choose_triples(pool: Pool, passage_ids: Sequence[str]) -> list[tuple[Triple | StoredTriple, float]]:
-    """Choose the facts of these passages that PageRank starts from, each with its weight.
+def _choose_triples(pool: Pool, nearest: Sequence[StoredTriple]) -> list[tuple[StoredTriple, float]]:
+    """Choose the facts that PageRank starts from: the twenty most like the question, each with its likeness.
 
-    They are the twenty that have most of the question's words; the weight is their share of the best one's.
+    A fact's likeness is the mean of two shares of the best: its cosine with the question, and its words of the question
+    (`Pool.coverage`). Cosines find what is paraphrased, words the names that embedding models confuse.
     """
-    facts = {
-        fact.triple: pool.coverage(fact.words)
-        for passage_id in passage_ids
-        for facts in pool.contents[pool.places[passage_id]].facts.values()
-        for fact in facts
-    }
-    best = max(facts.values(), default=0.0)
-    chosen = sorted(facts.items(), key=lambda item: -item[1])[:_START_TRIPLES]
-    return [(triple, likeness / best) for triple, likeness in chosen if likeness > 0]
+    best = max((triple.score for triple in nearest), default=0.0)
+    coverages = [pool.coverage(pool.find_words(triple.triple.text)) for triple in nearest]
+    most = max(coverages, default=0.0)
+    likeness = [
+        ((max(triple.score, 0.0) / best if best > 0 else 0.0) + (coverage / most if most else 0.0)) / 2
+        for triple, coverage in zip(nearest, coverages, strict=True)
+    ]
+    chosen = sorted(zip(nearest, likeness, strict=True), key=lambda pair: -pair[1])[:_START_TRIPLES]
+    return [pair for pair in chosen if pair[1] > 0]

@@ -122,6 +122,13 @@ class Pool:
         """Return True if few enough passages name the entity for it to say something about them."""
         return self.entity_passages[entity] <= MAX_LINK_PASSAGES
 
+    def find_words(self, text: str) -> int:
+        """Return the question's words in a text, as a bit mask."""
+        mask = 0
+        for word in self.encoder.split_words(text) & self._question_bits.keys():
+            mask |= self._question_bits[word]
+        return mask
+
     def coverage(self, words: int) -> float:
         """Return the share of the question that these of its words make up, from 0 to 1, rare words counting more.
 
@@ -149,15 +156,9 @@ class Pool:
     def _read(self, passage: PoolPassage) -> Content:
         facts: dict[str, list[Fact]] = {}
         for triple in passage.triples:
-            fact = Fact(triple, self._mask(triple.text))
+            fact = Fact(triple, self.find_words(triple.text))
             for entity in triple.entities:
                 facts.setdefault(entity, []).append(fact)
         subjects = Counter(triple.subject for triple in passage.triples)
         topic = subjects.most_common(1)[0][0] if subjects else ""
-        return Content(self._mask(passage.text), facts, topic, entity_key(topic))
-
-    def _mask(self, text: str) -> int:
-        mask = 0
-        for word in self.encoder.split_words(text) & self._question_bits.keys():
-            mask |= self._question_bits[word]
-        return mask
+        return Content(self.find_words(passage.text), facts, topic, entity_key(topic))
