@@ -58,6 +58,7 @@ from llama_index_gear.requests import (
     LinkTriples,
     NeighborTriples,
     PassageTriples,
+    SearchLists,
     SearchTriples,
 )
 from llama_index_gear.store.maintenance import StoreReport
@@ -751,6 +752,11 @@ class StoreContract:
                 },
                 "LinkTriples": {triple.passage_id for triple in do.answer(LinkTriples(["Hub"], 9, vector), filters)[0]},
                 "SearchTriples": {triple.passage_id for triple in do.answer(SearchTriples(["Hub"], 9), filters)},
+                "SearchLists": {
+                    scored.node.node_id
+                    for scores in do.answer(SearchLists("stone", vector, [_DEFAULT, _SPARSE], 9), filters)
+                    for scored in scores
+                },
                 "AlignPassages": {scored.node.node_id for scored in do.answer(AlignPassages(["stone"], 9), filters)[0]},
                 "ExtractionCallIds": {node_id for node_id, _ in do.answer(ExtractionCallIds(), filters)},
                 "dense": set(do.query("stone", _DEFAULT, filters=filters).ids or []),
@@ -793,6 +799,7 @@ class StoreContract:
                     IncidentTriples([(["dell curry"], [])], [5]),
                     LinkTriples(["Curry"], 5, vector),
                     SearchTriples(["Curry"], 5),
+                    SearchLists("Curry", vector, [_DEFAULT, _SPARSE], 5),
                     AlignPassages(["Curry"], 5),
                     ExtractionCallIds(),
                 ):

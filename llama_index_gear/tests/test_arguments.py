@@ -21,11 +21,20 @@ from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.knowledge_graph.wikidata import WikidataDump
 from llama_index_gear.postprocessors.beam_search import DiverseTripleBeamSearch
+from llama_index_gear.postprocessors.passage_ranker import PassageRanker
 from llama_index_gear.query_engines.gear import GeARQueryEngine
 from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
-from llama_index_gear.requests import AlignPassages, LinkTriples, NeighborTriples, PassageTriples, SearchTriples
+from llama_index_gear.requests import (
+    AlignPassages,
+    LinkTriples,
+    NeighborTriples,
+    PassageTriples,
+    SearchLists,
+    SearchTriples,
+)
 from llama_index_gear.retrievers.external import ExternalGeARRetriever
 from llama_index_gear.retrievers.gear import GeARRetriever
+from llama_index_gear.retrievers.graph import GraphRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
 from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
@@ -97,12 +106,14 @@ def make(store: GeARVectorStore, graph: ExternalTripleStore, tmp_path_factory: A
         "Budget": Budget,
         "BeamSearch": BeamSearch,
         "LocalPageRank": LocalPageRank,
+        "GraphRetriever": lambda **options: GraphRetriever(store, **options),
         "NaiveGERetriever": lambda **options: NaiveGERetriever(store, **options),
         "SyncGERetriever": lambda **options: SyncGERetriever(store, llm=llm, **options),
         "GeARRetriever": lambda **options: GeARRetriever(store, llm=llm, **options),
         "T2RAGRetriever": lambda **options: T2RAGRetriever(store, llm=llm, **options),
         "ExternalGeARRetriever": lambda **options: ExternalGeARRetriever(store, graph, llm=llm, **options),
         "DiverseTripleBeamSearch": lambda **options: DiverseTripleBeamSearch(store, llm=llm, **options),
+        "PassageRanker": lambda **options: PassageRanker(**options),
         "RankBM25Retriever": lambda **options: RankBM25Retriever([TextNode(text="x")], **options),
         "GeARQueryEngine": lambda **options: GeARQueryEngine(GeARRetriever(store, llm=llm), **options),
         "T2RAGQueryEngine": lambda **options: T2RAGQueryEngine(T2RAGRetriever(store, llm=llm), **options),
@@ -118,6 +129,7 @@ def make(store: GeARVectorStore, graph: ExternalTripleStore, tmp_path_factory: A
         "Link": lambda **options: store.answer(LinkTriples(["x"], query=VECTOR, **options)),
         "Link of a graph": lambda **options: graph.answer(LinkTriples(["x"], query=VECTOR, **options)),
         "Align": lambda **options: store.answer(AlignPassages(["x"], **options)),
+        "Lists": lambda **options: store.answer(SearchLists("x", VECTOR, [VectorStoreQueryMode.DEFAULT], **options)),
         "Neighbours": lambda **options: store.answer(NeighborTriples([("ada",)], VECTOR, [], **options)),
         "Neighbours of a graph": lambda **options: graph.answer(NeighborTriples([("ada",)], VECTOR, [], **options)),
         "Propositions": lambda **options: store.answer(SearchTriples(["x"], **options)),
@@ -135,6 +147,7 @@ REFUSED: dict[str, dict[str, list[Any]]] = {
         "epsilon": [*NOT_POSITIVE, 1e-10, 1],
         "passage_weight": NEGATIVE,
     },
+    "GraphRetriever": {"similarity_top_k": NO_COUNT},
     "NaiveGERetriever": {**RRF, "similarity_top_k": NO_COUNT},
     "SyncGERetriever": {**RRF, "similarity_top_k": NO_COUNT, "link_top_k": NO_COUNT},
     "GeARRetriever": {
@@ -163,6 +176,7 @@ REFUSED: dict[str, dict[str, list[Any]]] = {
         ),
     },
     "DiverseTripleBeamSearch": {**RRF, "top_n": NO_COUNT, "link_top_k": NO_COUNT},
+    "PassageRanker": {"top_n": NO_COUNT},
     "RankBM25Retriever": {"similarity_top_k": NO_COUNT, "k1": NEGATIVE, "b": [*NEGATIVE, 1.5]},
     "GeARQueryEngine": {"answer_top_k": NO_COUNT},
     "T2RAGQueryEngine": {"answer_top_k": NO_COUNT},
@@ -193,6 +207,7 @@ REFUSED: dict[str, dict[str, list[Any]]] = {
     "Link": {"top_k": NO_COUNT},
     "Link of a graph": {"top_k": NO_COUNT},
     "Align": {"top_k": NO_COUNT},
+    "Lists": {"top_k": NO_COUNT},
     "Neighbours": {"limit": NO_COUNT},
     "Neighbours of a graph": {"limit": NO_COUNT},
     "Propositions": {"passages": NO_COUNT},
@@ -284,6 +299,7 @@ async def test_a_query_s_embedding_that_is_none_is_refused(
         NeighborTriples([("ada",)], vector, [], 5),
         PassageTriples(["p"], vector, None),
         SearchTriples([], 5, [vector]),
+        SearchLists("x", vector, [VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.DEFAULT], 5),
     ):
         with pytest.raises(EmbeddingError, match="embedding"):
             store.answer(request)
@@ -309,6 +325,14 @@ def test_a_model_that_gives_no_vector_is_named_and_nothing_is_written(tmp_path: 
     with pytest.raises(EmbeddingError, match="embedding of the triple"):
         store.add([passage("p", "x", [("A", "is", "B")], embed_model=EMBED)])
     assert not any(contents(store).values())
+
+
+@pytest.mark.parametrize("mode", [VectorStoreQueryMode.HYBRID, VectorStoreQueryMode.MMR])
+def test_a_list_is_dense_or_of_words(store: GeARVectorStore, mode: VectorStoreQueryMode) -> None:
+    with pytest.raises(ArgumentError, match="a list's mode must be DEFAULT or SPARSE"):
+        store.answer(SearchLists("x", VECTOR, [VectorStoreQueryMode.DEFAULT, mode], 5))
+    (found,) = store.answer(SearchLists("Ada", [], [VectorStoreQueryMode.SPARSE], 5))  # BM25 needs no vector
+    assert [result.node.node_id for result in found] == ["p"]
 
 
 def test_numbers_of_every_kind_are_a_vector(store: GeARVectorStore) -> None:

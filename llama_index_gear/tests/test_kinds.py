@@ -24,6 +24,9 @@ from llama_index_gear.knowledge_graph.files import TriplesFile
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.knowledge_graph.wikidata import WikidataDump
 from llama_index_gear.nodes import ToPropertyGraph, attach_triples, passage_id, read_triples
+from llama_index_gear.postprocessors.passage_ranker import PassageRanker
+from llama_index_gear.ranking.fitting import fit_ranking
+from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.requests import FetchPassages
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.vector_store import GeARVectorStore
@@ -134,6 +137,26 @@ CALLS: dict[str, tuple[Callable[[House], Call], dict[str, Callable[[House], Any]
     "extractor.retry_failed": (lambda house: GeARTripleExtractor(MockLLM()).retry_failed, {}, ["vector_store"]),
     "extractor.from_dict": (lambda house: GeARTripleExtractor.from_dict, {}, ["data"]),
     "ExtractionLedger.of": (lambda house: ExtractionLedger.of, {}, ["nodes"]),
+    "PassageRanker": (lambda house: PassageRanker, {}, list_parameters(PassageRanker.__init__)),
+    "ranker.from_dict": (lambda house: PassageRanker.from_dict, {}, ["data"]),
+    "ranker.gather_pool": (
+        lambda house: PassageRanker().gather_pool,
+        {"nodes": lambda house: [], "query": lambda house: "Ada"},
+        ["nodes", "query"],
+    ),
+    "RankingWeights": (
+        lambda house: RankingWeights,
+        {"first": lambda house: {}, "second": lambda house: {}},
+        list_parameters(RankingWeights),
+    ),
+    "RankingWeights.from_dict": (lambda house: RankingWeights.from_dict, {}, ["tables"]),
+    "RankingWeights.from_json": (lambda house: RankingWeights.from_json, {}, ["text"]),
+    "RankingWeights.load": (lambda house: RankingWeights.load, {}, ["path"]),
+    "fit_ranking": (
+        lambda house: fit_ranking,
+        {"gather_pool": lambda house: str, "questions": lambda house: [], "gold_ids": lambda house: []},
+        list_parameters(fit_ranking),
+    ),
     "mentions()": (lambda house: MentionTripleExtractor(), {}, ["nodes"]),
     "mentions.extract": (
         lambda house: MentionTripleExtractor().extract,
@@ -175,16 +198,16 @@ CALLS: dict[str, tuple[Callable[[House], Call], dict[str, Callable[[House], Any]
 TAKEN: dict[str, set[str]] = {
     # values that are of the right kind after all, by the name of the argument
     "int": {"batch_size", "bm25_avg_len", "num_workers", "max_retries", "passages_per_call", "retry_backoff", "limit"}
-    | {"max_triples_per_passage", "aliases", "number", "similarity_top_k", "sample_size"},
+    | {"max_triples_per_passage", "aliases", "number", "similarity_top_k", "sample_size", "top_n"},
     "text": {"path", "folder", "collection_name", "tenant_field", "title_key", "subject", "predicate", "object"}
-    | {"text", "title", "query_str", "ref_doc_id", "tenant"},
+    | {"text", "title", "query_str", "ref_doc_id", "tenant", "query"},
     "bytes": {"title_key"},  # which pydantic reads as text
     "list": {"node_ids", "doc_ids", "languages", "entities"},
     "dict": {"collection_options", "vector_options"},
     "True": {"dense", "on_disk_payload", "raise_on_error", "structured", "reembed", "max_triples_per_passage"},
     "None": {"embed_model", "tenant_field", "tenant", "collection_options", "vector_options", "search_params"}
     | {"structured", "price", "max_cost", "cache", "allow", "title", "node_ids", "doc_ids", "filters", "limit"}
-    | {"alpha", "qdrant_filters", "recognizer"},
+    | {"alpha", "qdrant_filters", "recognizer", "weights", "extractor", "callback_manager"},
 }
 EXCEPT = {
     ("GeARTripleExtractor", "llm", "None"),  # LlamaIndex's Settings.llm, which complains of its own
@@ -192,6 +215,9 @@ EXCEPT = {
     ("WikidataDump", "path", "text"),
     ("GeARTripleExtractor", "tenant", "text"),  # of no tenant_field
     ("GeARTripleExtractor", "structured", "True"),  # of a model without functions
+    ("RankingWeights.from_json", "text", "text"),  # no JSON
+    ("RankingWeights.load", "path", "text"),  # no file
+    ("store.query", "query", "text"),
     ("store.delete_nodes", "node_ids", "None"),  # would be everything
     ("store.for_tenant", "tenant", "None"),
     ("store.scope_filters", "filters", "None"),  # names no tenant

@@ -56,6 +56,17 @@ def test_mentions_of_one_entity_share_a_key(mentions: list[str]) -> None:
     assert {entity_key(mention) for mention in mentions} == {entity_key(mentions[0])}
 
 
+@settings(max_examples=500)
+@given(st.text(st.characters(max_codepoint=127)))
+@example(" Dell-Curry\x00, Jr.")
+@example("...\t!")
+@example("\x7f")
+def test_the_short_way_of_ascii_leads_to_the_same_key(mention: str) -> None:
+    """An invisible character, which vanishes from keys, sends a mention the long way."""
+    key = entity_key(f"{mention}\u200b")
+    assert entity_key(mention) == key or not mention.strip()  # white space alone is its own key
+
+
 def test_mentions_of_different_entities_keep_different_keys() -> None:
     different = [
         "Curry",

@@ -34,7 +34,7 @@ def draw_pool(rng: np.random.Generator, size: int = 12) -> Pool:
     passages = []
     for number in range(size):
         text = " ".join(rng.choice(WORDS, 8))
-        facts = [Triple(*rng.choice(NAMES, 2), "of") for _ in range(rng.integers(0, 4))]
+        facts = [Triple(str(rng.choice(NAMES)), "of", str(rng.choice(NAMES))) for _ in range(rng.integers(0, 4))]
         passages.append(PoolPassage(f"p{number}", text, facts))
     lists = {
         name: [RankedPassage(f"p{number}", 1 / (1 + rank)) for rank, number in enumerate(rng.permutation(size)[:10])]
@@ -72,7 +72,8 @@ Table = Mapping[str, Sequence[float]]
 
 def draw_tables(rng: np.random.Generator, weights: Mapping[str, float], number: int) -> tuple[list[Table], list[Any]]:
     """Draw signals of pools of 5 to 20 passages, and of each pool the gold passage as these weights say."""
-    tables, targets = [], []
+    tables: list[Table] = []
+    targets: list[Any] = []
     for _ in range(number):
         size = int(rng.integers(5, 20))
         signals = {name: rng.normal(scale=3.0, size=size) for name in weights}

@@ -26,9 +26,12 @@ from llama_index_gear import (
     GeARQueryEngine,
     GeARRetriever,
     GeARVectorStore,
+    GraphRetriever,
     LocalPageRank,
     NaiveGERetriever,
+    PassageRanker,
     RankBM25Retriever,
+    RankingWeights,
     SyncGERetriever,
     T2RAGQueryEngine,
     T2RAGRetriever,
@@ -120,7 +123,14 @@ def settings_cases(store: GeARVectorStore, graph: ExternalTripleStore) -> list[t
     gear = {**agent, **walk, "passage_link_top_k": 5, "gist_size": 9, "prompts": {"read": prompt}}
     external = {**agent, **walk, "graph": graph, "check_alignment": False, "gist_size": 9, "prompts": {"read": prompt}}
     sync = {**everywhere, **walk, "llm": llm, "read_prompt": prompt}
+    ranking: dict[str, Any] = {
+        **{name: value for name, value in everywhere.items() if name != "rrf_k"},
+        "weights": RankingWeights({"dense.log_rank": 1.0}, {"first": 1.0}),
+        "pagerank": PAGERANK,
+    }
     return [
+        (GraphRetriever, {**ranking, "vector_store_query_mode": sparse}),
+        (GraphRetriever, {**ranking, "base_retriever": base}),
         (NaiveGERetriever, {**everywhere, **own, "beam_search": SEARCH}),
         (NaiveGERetriever, {**everywhere, **foreign, "beam_search": SEARCH}),
         (SyncGERetriever, {**sync, **own}),
@@ -326,6 +336,7 @@ def test_of_two_arguments_none_overrules_the_other(store: GeARVectorStore, graph
     sparse = VectorStoreQueryMode.SPARSE
     pairs: list[tuple[Any, dict[str, Any], str]] = [
         (NaiveGERetriever, {"base_retriever": base, "vector_store_query_mode": sparse}, "base_retriever"),
+        (GraphRetriever, {"base_retriever": base, "vector_store_query_mode": sparse}, "base_retriever"),
         (NaiveGERetriever, {"graph": graph, "pagerank": PAGERANK}, "pagerank"),
         (SyncGERetriever, {"llm": llm, "check_alignment": False}, "check_alignment"),
         (GeARRetriever, {"llm": llm, "check_alignment": True}, "check_alignment"),
@@ -377,6 +388,8 @@ def is_good(name: str, value: Any) -> bool:
 def test_arguments_of_the_wrong_kind_are_refused_by_name(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
     llm = ScriptedLLM()
     makers: dict[Any, dict[str, Any]] = {
+        GraphRetriever: {"vector_store": store},
+        PassageRanker: {},
         NaiveGERetriever: {"vector_store": store},
         SyncGERetriever: {"vector_store": store, "llm": llm},
         GeARRetriever: {"vector_store": store, "llm": llm},

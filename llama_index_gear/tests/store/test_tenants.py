@@ -51,10 +51,12 @@ from llama_index_gear.requests import (
     LinkTriples,
     NeighborTriples,
     PassageTriples,
+    SearchLists,
     SearchTriples,
 )
 from llama_index_gear.retrievers.external import ExternalGeARRetriever
 from llama_index_gear.retrievers.gear import GeARRetriever
+from llama_index_gear.retrievers.graph import GraphRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
 from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
@@ -190,6 +192,8 @@ def collect_every_way(
     foreign = RankBM25Retriever([*everything], similarity_top_k=24)
     many = {"similarity_top_k": 24, **bound}
     retrievers = {
+        "graph": GraphRetriever(store, **many),
+        "graph, foreign base": GraphRetriever(store, foreign, **many),
         "naive": NaiveGERetriever(store, beam_search=BeamSearch(beam_length=3), **many),
         "naive, foreign base": NaiveGERetriever(store, foreign, pagerank=pagerank, **many),
         "naive, external graph": NaiveGERetriever(store, graph=graph, **many),
@@ -358,6 +362,9 @@ REQUESTS: list[Request[Any]] = [
     FetchTriples([Triple(*FACT).id("1-a")]),
     FetchPassages(["1-a"]),
     AlignPassages(["Ada"], 5),
+    SearchLists(
+        "Ada", EMBED.get_query_embedding("Ada"), [VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.SPARSE], 5
+    ),
     ChainSimilarities([([Triple(*FACT).id("1-a")], [Triple(*FACT).id("1-a")])]),
     ExtractionCallIds(),
 ]
@@ -387,6 +394,7 @@ def test_nothing_is_answered_without_a_tenant(make: Make) -> None:
             partial(store.get_nodes, ["1-a"], filters),
             partial(store.delete_nodes, ["1-a"], filters),
             partial(NaiveGERetriever, store, filters=filters),
+            partial(GraphRetriever, store, filters=filters),
             *[partial(store.answer, request, filters) for request in REQUESTS],
         ]
         for call in calls:

@@ -1,0 +1,438 @@
+"""`GraphRetriever` on real embedded stores: the pool, foreign retrievers, filters, tenants, and what it asks for."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llama_index.core import VectorStoreIndex
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.retrievers import QueryFusionRetriever
+from llama_index.core.retrievers.fusion_retriever import FUSION_MODES
+from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters, VectorStoreQueryMode
+
+from llama_index_gear import GeARVectorStore, GraphRetriever, LocalPageRank, PassageRanker, RankingWeights
+from llama_index_gear.errors import ArgumentError, StoreError, TenantError, UnsupportedFilter
+from llama_index_gear.expansion.pool_retrieval import POOL_TOP_K
+from llama_index_gear.flow import run
+from llama_index_gear.ranking.weights import FIRST
+from llama_index_gear.requests import (
+    EmbedQuery,
+    FetchPassages,
+    IncidentTriples,
+    RetrievePassages,
+    RunFunction,
+    SearchLists,
+)
+from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+from llama_index_gear.testing.store_contract import contents, passage
+
+EMBED = WordEmbedding()
+QUESTION = "Where did the father of Stephen play"
+FACTS: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
+    "stephen": ("Stephen plays; his father is Dell Curry", [("Stephen", "has the father", "Dell Curry")]),
+    "dell": ("Dell Curry was in Charlotte", [("Dell Curry", "was in", "Charlotte")]),
+    "charlotte": ("A large city", [("Charlotte", "lies in", "North Carolina")]),
+    "milk": ("Cheese is made of milk", [("Cheese", "made of", "milk")]),
+}
+PLAIN = RankingWeights(
+    {"dense.log_rank": 1.0, "bm25.log_rank": 1.0, "pagerank.log_rank": 0.5, "base.log_rank": 1.0},
+    {FIRST: 1.0, "new_words": 1.0, "named": 9.0, "linked": 1.0},
+)
+"""Weights that don't change with those of the package."""
+OPEN = MetadataFilters(filters=[MetadataFilter(key="open", value="yes")])
+
+
+def make_nodes() -> list[BaseNode]:
+    """Make the four passages, and so many others that no list holds them all; half of these are open."""
+    nodes = [
+        passage(name, text, facts, embed_model=EMBED, metadata={"open": "yes"}) for name, (text, facts) in FACTS.items()
+    ]
+    for number in range(2 * POOL_TOP_K):
+        text = f"Filler {number} may play as nearly all notes with this many other words do, number {number % 7}"
+        facts = [(f"Filler {number}", "is like", f"Filler {(number * 3 + 1) % (2 * POOL_TOP_K)}")]
+        metadata = {"open": "yes" if number % 2 else "no"}
+        nodes.append(passage(f"filler-{number}", text, facts, embed_model=EMBED, metadata=metadata))
+    return nodes
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
+    with GeARVectorStore.from_path(tmp_path_factory.mktemp("store"), embed_model=EMBED) as made:
+        made.add(make_nodes())
+        yield made
+
+
+@pytest.fixture
+def new_store(tmp_path: Path) -> Iterator[GeARVectorStore]:
+    with GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED) as made:
+        yield made
+
+
+class Fixed(BaseRetriever):
+    """A foreign retriever that returns given results, and records what it was asked."""
+
+    def __init__(self, *results: NodeWithScore) -> None:
+        super().__init__()
+        self.results = results
+        self.asked: list[QueryBundle] = []
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        self.asked.append(query_bundle)
+        return list(self.results)
+
+
+def make_results(*names: str, score: float | None = None) -> list[NodeWithScore]:
+    """Make results with ids and texts only, as a foreign retriever has them."""
+    return [NodeWithScore(node=TextNode(id_=name, text=FACTS[name][0]), score=score) for name in names]
+
+
+def list_ids(found: list[NodeWithScore]) -> list[str]:
+    return [result.node.node_id for result in found]
+
+
+def explain(found: list[NodeWithScore]) -> list[tuple[str, float | None, dict[str, Any]]]:
+    return [(result.node.node_id, result.score, result.node.metadata) for result in found]
+
+
+async def retrieve_both_ways(retriever: BaseRetriever, question: str | QueryBundle = QUESTION) -> list[NodeWithScore]:
+    """Return a retriever's result, after checking that sync and async agree on it to the last digit."""
+    found = retriever.retrieve(question)
+    assert explain(found) == explain(await retriever.aretrieve(question))
+    return found
+
+
+# -- the pool ---------------------------------------------------------------------------------------------------------
+
+
+async def test_fewer_passages_are_the_first_of_more(store: GeARVectorStore) -> None:
+    whole = await retrieve_both_ways(GraphRetriever(store, similarity_top_k=1000))
+    assert len(whole) > POOL_TOP_K and len(set(list_ids(whole))) == len(whole)
+    assert sum(result.score or 0 for result in whole) == pytest.approx(1.0)
+    for top_k in (1, 5, 40):
+        found = await retrieve_both_ways(GraphRetriever(store, similarity_top_k=top_k))
+        assert explain(found) == explain(whole)[:top_k] and len(found) == top_k
+    scores = [result.score or 0 for result in whole]
+    assert scores == sorted(scores, reverse=True) and min(scores) > 0
+
+
+async def test_the_graph_brings_what_no_list_has(store: GeARVectorStore) -> None:
+    """Charlotte's passage has no word of the question; two facts lead to it."""
+    found = await retrieve_both_ways(GraphRetriever(store, weights=PLAIN, similarity_top_k=1000))
+    by_id = {result.node.node_id: result.node.metadata for result in found}
+    assert "pagerank" in by_id["charlotte"]["gear_ranks"] and "bm25" not in by_id["charlotte"]["gear_ranks"]
+    assert list_ids(found)[0] == "stephen" and "dell" in list_ids(found)[:10]
+    assert by_id["dell"]["gear_chain"] == [
+        ["Stephen", "has the father", "Dell Curry"],
+        ["Dell Curry", "was in", "Charlotte"],
+    ]
+    reasons = {reason["signal"]: reason["reason"] for reason in by_id["dell"]["gear_reasons"]}
+    assert reasons["named"] == "is about “Dell Curry”, which “Stephen” names"
+    for metadata in by_id.values():
+        assert metadata["gear_ranks"] and all(rank >= 1 for rank in metadata["gear_ranks"].values())
+
+
+@pytest.mark.parametrize(
+    ("mode", "lists"),
+    [
+        (None, {"dense", "bm25", "pagerank"}),
+        (VectorStoreQueryMode.HYBRID, {"dense", "bm25", "pagerank"}),
+        (VectorStoreQueryMode.DEFAULT, {"dense", "pagerank"}),
+        (VectorStoreQueryMode.SPARSE, {"bm25", "pagerank"}),
+    ],
+)
+async def test_modes(store: GeARVectorStore, mode: VectorStoreQueryMode | None, lists: set[str]) -> None:
+    retriever = GraphRetriever(store, vector_store_query_mode=mode, weights=PLAIN)
+    pool = retriever.gather_pool(QUESTION)
+    assert set(pool.lists) == lists and all(len(places) <= POOL_TOP_K for places in pool.lists.values())
+    assert (await retriever.agather_pool(QueryBundle(QUESTION))).lists == pool.lists
+    assert {"stephen", "dell"} <= set(list_ids(await retrieve_both_ways(retriever)))
+
+
+@pytest.mark.parametrize(
+    ("mode", "embeds", "base"),
+    [
+        (VectorStoreQueryMode.HYBRID, 1, False),
+        (VectorStoreQueryMode.DEFAULT, 1, False),
+        (VectorStoreQueryMode.SPARSE, 0, False),
+        (None, 0, True),
+    ],
+)
+def test_what_a_question_asks_for(store: GeARVectorStore, mode: Any, embeds: int, base: bool) -> None:
+    """One search, PageRank's reads, and at most one fetch of what it found; an embedding only for a dense list."""
+    foreign = Fixed(*make_results("stephen")) if base else None
+    retriever = GraphRetriever(store, foreign, vector_store_query_mode=mode)
+    retrieval, asked = retriever._retrieval, []
+
+    def answer(request: Any) -> Any:
+        asked.append(type(request))
+        return retrieval.backends.answer(request)
+
+    found = run(retrieval.retrieve_flow(QueryBundle(QUESTION)), answer)
+    assert explain(found) == explain(retriever.retrieve(QUESTION))
+    steps = [kind for kind in asked if kind is not RunFunction]
+    assert steps.count(EmbedQuery) == embeds and steps.count(IncidentTriples) >= 1
+    search = [RetrievePassages, FetchPassages] if base else [SearchLists]
+    rest = [kind for kind in steps if kind not in (EmbedQuery, IncidentTriples)]
+    assert rest in (search, [*search, FetchPassages])
+
+
+async def test_the_caller_s_embedding_and_custom_texts_are_searched_by(store: GeARVectorStore) -> None:
+    retriever = GraphRetriever(store, vector_store_query_mode=VectorStoreQueryMode.DEFAULT)
+    for bundle in (
+        QueryBundle(QUESTION, embedding=EMBED.get_query_embedding("Cheese is made of milk")),
+        QueryBundle(QUESTION, custom_embedding_strs=["Cheese is made of milk"]),
+    ):
+        assert retriever.gather_pool(bundle).lists["dense"][0].id == "milk"
+        await retrieve_both_ways(retriever, bundle)
+
+
+# -- what a store may lack --------------------------------------------------------------------------------------------
+
+
+async def test_an_empty_store_finds_nothing(new_store: GeARVectorStore) -> None:
+    assert await retrieve_both_ways(GraphRetriever(new_store)) == []
+    foreign = GraphRetriever(new_store, Fixed(*make_results("stephen", "milk")), weights=PLAIN)
+    assert list_ids(await retrieve_both_ways(foreign)) == ["stephen", "milk"]
+    new_store.add([make_nodes()[0]])
+    new_store.delete_nodes(["stephen"])
+    assert await retrieve_both_ways(GraphRetriever(new_store)) == []
+
+
+async def test_passages_without_triples_are_ranked_by_search_and_words(new_store: GeARVectorStore) -> None:
+    new_store.add([passage(name, text, embed_model=EMBED) for name, (text, _) in FACTS.items()])
+    found = await retrieve_both_ways(GraphRetriever(new_store, weights=PLAIN))
+    assert len(found) == 4 and list_ids(found)[0] == "stephen"
+    assert all(result.node.metadata["gear_chain"] == [] for result in found)
+
+
+async def test_long_passages_empty_ones_and_other_scripts(new_store: GeARVectorStore) -> None:
+    facts = [(f"Thing {number}", "plays with", f"Thing {number + 1}") for number in range(64)]
+    new_store.add(
+        [
+            passage("long", "father play Stephen token " * 256, facts, embed_model=EMBED),
+            passage("empty", "", embed_model=EMBED),
+            passage("chinese", "斯蒂芬的父亲是戴尔", [("斯蒂芬", "父亲是", "戴尔")], embed_model=EMBED),
+            passage("dell", "戴尔在夏洛特", [("戴尔", "在", "夏洛特")], embed_model=EMBED),
+        ]
+    )
+    for question in (QUESTION, "the of and", "斯蒂芬的父亲是戴尔", "?"):
+        found = await retrieve_both_ways(GraphRetriever(new_store, weights=PLAIN), question)
+        assert sum(result.score or 0 for result in found) == pytest.approx(1.0) and len(found) == 4
+    chains = {result.node.node_id: result.node.metadata["gear_chain"] for result in found}
+    assert chains["dell"] == [["斯蒂芬", "父亲是", "戴尔"], ["戴尔", "在", "夏洛特"]]
+
+
+@pytest.mark.parametrize("question", ["", "  ", "\n"])
+def test_an_empty_question_is_refused(store: GeARVectorStore, question: str) -> None:
+    for retriever in (GraphRetriever(store), GraphRetriever(store, Fixed(*make_results("milk")))):
+        with pytest.raises(ArgumentError, match="the question is empty"):
+            retriever.retrieve(question)
+        with pytest.raises(ArgumentError, match="the question is empty"):
+            retriever.gather_pool(question)
+
+
+# -- a foreign base retriever -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("score", [None, 0.5])
+async def test_a_foreign_retriever_s_order_counts_and_its_scores_do_not(
+    store: GeARVectorStore, score: float | None
+) -> None:
+    names = ["milk", "stephen", "charlotte"]
+    by_order = RankingWeights({"base.log_rank": 1.0}, {FIRST: 1.0})
+    found = await retrieve_both_ways(GraphRetriever(store, Fixed(*make_results(*names, score=score)), weights=by_order))
+    assert list_ids(found)[:3] == names and len(found) > 3
+    assert [result.score for result in found] == [
+        result.score
+        for result in GraphRetriever(store, Fixed(*make_results(*names)), weights=by_order).retrieve(QUESTION)
+    ]
+
+
+async def test_a_passage_that_only_has_its_id_and_text_gains_the_stored_triples(store: GeARVectorStore) -> None:
+    """The foreign nodes carry no triples; the chain comes from the store, and the passage that it leads to."""
+    retriever = GraphRetriever(store, Fixed(*make_results("stephen")), weights=PLAIN)
+    found = await retrieve_both_ways(retriever)
+    metadata = {result.node.node_id: result.node.metadata for result in found}
+    assert metadata["dell"]["gear_chain"][0] == ["Stephen", "has the father", "Dell Curry"]
+    assert "base" in metadata["stephen"]["gear_ranks"] and "base" not in metadata["dell"]["gear_ranks"]
+    assert "gear_triples" not in metadata["stephen"]  # the caller's node, as it is
+
+
+async def test_an_unknown_passage_stays_and_a_repeated_one_is_one(store: GeARVectorStore) -> None:
+    unknown = NodeWithScore(node=TextNode(id_="unknown", text="Nobody knows the father of Stephen"), score=None)
+    carrying = passage("carrying", "Stephen again", [("Stephen", "is in", "Oakland")], embed_model=EMBED)
+    results = [unknown, *make_results("stephen"), NodeWithScore(node=carrying), *make_results("stephen"), unknown]
+    found = await retrieve_both_ways(GraphRetriever(store, Fixed(*results), weights=PLAIN, similarity_top_k=1000))
+    assert len(set(list_ids(found))) == len(found) and {"unknown", "carrying", "stephen", "dell"} <= set(
+        list_ids(found)
+    )
+    ranks = {result.node.node_id: result.node.metadata["gear_ranks"].get("base") for result in found}
+    assert (ranks["unknown"], ranks["stephen"], ranks["carrying"], ranks["dell"]) == (1, 2, 3, None)
+
+
+async def test_a_foreign_retriever_that_finds_nothing(store: GeARVectorStore) -> None:
+    assert await retrieve_both_ways(GraphRetriever(store, Fixed())) == []
+    assert GraphRetriever(store, Fixed()).gather_pool(QUESTION).passages == []
+
+
+def test_a_foreign_retriever_is_asked_with_the_caller_s_query(store: GeARVectorStore) -> None:
+    base = Fixed(*make_results("milk"))
+    own = QueryBundle(f" {QUESTION} ", embedding=[1.0, 2.0])
+    GraphRetriever(store, base).retrieve(own)
+    (asked,) = base.asked
+    assert (asked.query_str, asked.embedding) == (QUESTION, [1.0, 2.0]) and asked is not own
+
+
+def test_a_base_retriever_s_nodes_stay_as_they_are(store: GeARVectorStore) -> None:
+    results = make_results("stephen", "milk")
+    before = [result.node.model_dump() for result in results]
+    GraphRetriever(store, Fixed(*results)).retrieve(QUESTION)
+    assert [result.node.model_dump() for result in results] == before
+
+
+# -- filters and tenants ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", [None, VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.SPARSE])
+async def test_a_filter_binds_every_list(store: GeARVectorStore, mode: VectorStoreQueryMode | None) -> None:
+    without_dell = MetadataFilters(
+        filters=[*OPEN.filters, MetadataFilter(key="open", value="no", operator=FilterOperator.NE)]
+    )
+    for filters in (OPEN, without_dell):
+        retriever = GraphRetriever(store, filters=filters, similarity_top_k=1000, vector_store_query_mode=mode)
+        found = await retrieve_both_ways(retriever)
+        assert found and {result.node.metadata["open"] for result in found} == {"yes"}
+        named = {place.id for places in retriever.gather_pool(QUESTION).lists.values() for place in places}
+        assert named == set(list_ids(found))
+    nothing = MetadataFilters(filters=[MetadataFilter(key="open", value="perhaps")])
+    assert await retrieve_both_ways(GraphRetriever(store, filters=nothing, vector_store_query_mode=mode)) == []
+
+
+async def test_a_filter_binds_pagerank(new_store: GeARVectorStore) -> None:
+    """Dell's passage is closed: PageRank neither returns it nor walks over its facts."""
+    closed = {"dell"}
+    new_store.add(
+        [
+            passage(name, text, facts, embed_model=EMBED, metadata={"open": "no" if name in closed else "yes"})
+            for name, (text, facts) in FACTS.items()
+        ]
+    )
+    base = Fixed(*make_results("stephen", "dell"))
+    free = GraphRetriever(new_store, base)
+    bound = GraphRetriever(new_store, base, filters=OPEN)
+    assert {place.id for place in free.gather_pool(QUESTION).lists["pagerank"]} == {"stephen", "dell", "charlotte"}
+    assert {place.id for place in bound.gather_pool(QUESTION).lists["pagerank"]} == {"stephen"}
+    assert list_ids(await retrieve_both_ways(bound)) == ["stephen"]
+
+
+async def test_a_filter_drops_foreign_nodes_that_the_store_does_not_know(store: GeARVectorStore) -> None:
+    unknown = TextNode(id_="unknown", text=QUESTION, metadata={"open": "yes"})
+    disguised = TextNode(id_="filler-0", text=QUESTION, metadata={"open": "yes"})  # stored as closed
+    base = Fixed(NodeWithScore(node=unknown), NodeWithScore(node=disguised), *make_results("stephen"))
+    found = await retrieve_both_ways(GraphRetriever(store, base, filters=OPEN, similarity_top_k=1000))
+    assert "stephen" in list_ids(found) and not {"unknown", "filler-0"} & set(list_ids(found))
+
+
+def test_filters_that_cannot_be_honored_are_refused(store: GeARVectorStore) -> None:
+    wrong = MetadataFilters(filters=[MetadataFilter(key="open", value=["a"], operator=FilterOperator.GT)])
+    for base in (None, Fixed(*make_results("stephen"))):
+        with pytest.raises(UnsupportedFilter):
+            GraphRetriever(store, base, filters=wrong).retrieve(QUESTION)
+
+
+async def test_a_tenant_sees_its_own(tmp_path: Path) -> None:
+    with GeARVectorStore.from_path(tmp_path / "shared", embed_model=EMBED, tenant_field="who") as shared:
+        for tenant in ("ada", "bob"):
+            shared.for_tenant(tenant).add(
+                [passage(f"{tenant}-{name}", text, facts, embed_model=EMBED) for name, (text, facts) in FACTS.items()]
+            )
+        with pytest.raises(TenantError, match="who"):
+            GraphRetriever(shared)
+        base = Fixed(*(NodeWithScore(node=TextNode(id_=f"{who}-stephen", text="x")) for who in ("ada", "bob")))
+        for retriever in (GraphRetriever(shared.for_tenant("ada")), GraphRetriever(shared.for_tenant("ada"), base)):
+            found = await retrieve_both_ways(retriever)
+            assert len(found) >= 3 and all(name.startswith("ada-") for name in list_ids(found))
+
+
+# -- the explanation --------------------------------------------------------------------------------------------------
+
+
+async def test_the_explanation_is_hidden_from_models(store: GeARVectorStore) -> None:
+    for result in await retrieve_both_ways(GraphRetriever(store)):
+        assert {"gear_chain", "gear_ranks", "gear_reasons"} <= set(result.node.metadata)
+        for mode in (MetadataMode.LLM, MetadataMode.EMBED):
+            assert "gear_" not in result.node.get_content(metadata_mode=mode)
+
+
+def test_a_result_that_is_stored_again_is_stored_without_its_explanation(new_store: GeARVectorStore) -> None:
+    new_store.add(make_nodes()[:4])
+    before = contents(new_store)
+    found = [result.node for result in GraphRetriever(new_store).retrieve(QUESTION)]
+    for node in found:
+        node.embedding = EMBED.get_text_embedding(FACTS[node.node_id][0])
+    new_store.add(found)
+    assert contents(new_store) == before
+
+
+async def test_a_fusion_knows_a_passage_again(store: GeARVectorStore) -> None:
+    dense = VectorStoreIndex.from_vector_store(store, embed_model=EMBED).as_retriever(similarity_top_k=10)
+    parts = [GraphRetriever(store), dense]
+    fusion = QueryFusionRetriever(
+        parts, llm=ScriptedLLM([]), num_queries=1, mode=FUSION_MODES.RECIPROCAL_RANK, similarity_top_k=100
+    )
+    expected: dict[str, float] = {}
+    for part in parts:
+        for rank, name in enumerate(list_ids(part.retrieve(QUESTION))):  # LlamaIndex counts from 0
+            expected[name] = expected.get(name, 0.0) + 1 / (60 + rank)
+    found = await fusion.aretrieve(QUESTION)
+    assert {result.node.node_id: result.score for result in found} == pytest.approx(expected)
+
+
+def test_over_another_ranked_retriever_the_last_explanation_stands(store: GeARVectorStore) -> None:
+    """The ranks and reasons are those of the outer ranking."""
+    inner = GraphRetriever(store, similarity_top_k=20)
+    found = GraphRetriever(store, inner).retrieve(QUESTION)
+    assert all(set(result.node.metadata["gear_ranks"]) <= {"base", "pagerank"} for result in found)
+    ranked = PassageRanker().postprocess_nodes(inner.retrieve(QUESTION), query_str=QUESTION)
+    assert all(set(result.node.metadata["gear_ranks"]) == {"base"} for result in ranked)
+
+
+# -- settings ---------------------------------------------------------------------------------------------------------
+
+
+def test_settings_change_what_they_say(store: GeARVectorStore) -> None:
+    reversed_ = RankingWeights({"base.log_rank": -1.0}, {FIRST: 1.0})
+    base = Fixed(*make_results("milk", "stephen"))
+    last = GraphRetriever(store, base, weights=reversed_, similarity_top_k=1000).retrieve(QUESTION)
+    assert list_ids(last)[-2:] == ["stephen", "milk"]
+    near = GraphRetriever(store, pagerank=LocalPageRank(restart=1.0)).gather_pool(QUESTION).lists["pagerank"]
+    far = GraphRetriever(store, pagerank=LocalPageRank(restart=0.2)).gather_pool(QUESTION).lists["pagerank"]
+    assert near != far
+
+
+def test_it_is_bound_to_its_process(store: GeARVectorStore) -> None:
+    """As every retriever over a store; it says so in plain words."""
+    for attempt in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(StoreError, match="holds a connection, and can be neither pickled nor copied"):
+            attempt(GraphRetriever(store))
+
+
+def test_other_wrong_arguments(store: GeARVectorStore) -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"weights": {"first": {}, "second": {}}}, r"weights=RankingWeights\.load\(path\)"),
+        ({"pagerank": True}, r"pagerank=LocalPageRank\(\)"),
+        (
+            {"base_retriever": Fixed(), "vector_store_query_mode": VectorStoreQueryMode.SPARSE},
+            "leave out base_retriever",
+        ),
+        ({"vector_store_query_mode": VectorStoreQueryMode.MMR}, "HYBRID, SPARSE or DEFAULT"),
+    ]
+    for arguments, message in wrong:
+        with pytest.raises(ArgumentError, match=message):
+            GraphRetriever(store, **arguments)
