@@ -80,7 +80,8 @@ class PoolRetrieval:
 
     def pool_flow(self, bundle: QueryBundle) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
         """Gather the pool of a question; return it, and the nodes to return by id."""
-        embedded = yield from embed_query_flow(bundle)
+        is_own = self.backends.base_retriever is None  # a foreign retriever's query may come from another model
+        embedded = yield from embed_query_flow(bundle if is_own else QueryBundle(bundle.query_str))
         pool, nodes = yield from self._base_pool_flow(bundle, embedded)
         fused = reciprocal_rank_fusion([[place.id for place in places] for places in pool.lists.values()])
         start = [passage_id for passage_id, _ in fused[:_START_PASSAGES]]

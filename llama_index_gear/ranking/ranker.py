@@ -22,6 +22,7 @@ class Ranked(NamedTuple):
         signals: names of the signals beside the best passages that are not 0 for it.
         named_by: the fact of the best passages that names what it is about (`Company.named_by`); None if no fact does.
         linked_by: the fact of the best passages that names an entity of it (`Company.linked_by`); None if no fact does.
+        lead: of these two facts, the first whose passage stands above it in the first ranking; None if neither's does.
 
     """
 
@@ -31,6 +32,7 @@ class Ranked(NamedTuple):
     signals: frozenset[str]
     named_by: Link | None
     linked_by: Link | None
+    lead: Link | None
 
 
 def rank(pool: Pool, weights: RankingWeights) -> list[Ranked]:
@@ -39,23 +41,28 @@ def rank(pool: Pool, weights: RankingWeights) -> list[Ranked]:
         return []
     first = first_signals(pool)
     first_scores = weigh(first, weights.first)
-    company = Company(pool, order(first_scores)[:BEST])
+    first_order = order(first_scores)
+    company = Company(pool, first_order[:BEST])
     second = {FIRST: first_scores, **second_signals(pool, company)}
     scores = weigh(second, weights.second)
     highest = max(scores)
     powers = [math.exp(score - highest) for score in scores]
     total = math.fsum(powers)
     shares = _share_tables(first, second, weights)
+    first_rank = {place: number for number, place in enumerate(first_order)}
     ranked = []
     for place in order(scores):
+        named, linked = company.named_by(place), company.linked_by(place)
+        leads = [link for link in (named, linked) if link and first_rank[link.place] < first_rank[place]]
         ranked.append(
             Ranked(
                 id=pool.passages[place].id,
                 score=powers[place] / total,
                 shares={name: values[place] for name, values in shares.items()},
                 signals=frozenset(name for name, values in second.items() if name != FIRST and values[place]),
-                named_by=company.named_by(place),
-                linked_by=company.linked_by(place),
+                named_by=named,
+                linked_by=linked,
+                lead=leads[0] if leads else None,
             )
         )
     return ranked

@@ -45,16 +45,15 @@ def find_ranks(pool: Pool, passage_id: str) -> dict[str, int]:
 
 
 def build_chain(pool: Pool, ranked: Ranked) -> list[list[str]]:
-    """Return the triples that lead to a passage, as plain JSON: the best passage's, then the passage's own.
+    """Return the triples that lead to a passage, as plain JSON: another passage's fact, then one of its own.
 
-    The chain is empty if no fact of another of the best passages names an entity of this one.
+    The chain is empty if no passage that stands above it in the first ranking leads to it.
     """
-    link = ranked.named_by or ranked.linked_by
-    if link is None:
+    if ranked.lead is None:
         return []
-    own = pool.contents[pool.places[ranked.id]].facts[link.entity]
+    own = pool.contents[pool.places[ranked.id]].facts[ranked.lead.entity]
     fact = max(own, key=lambda fact: pool.coverage(fact.words))
-    return serialize_triples(dict.fromkeys([link.triple, fact.triple]))
+    return serialize_triples(dict.fromkeys([ranked.lead.triple, fact.triple]))
 
 
 def _describe(pool: Pool, ranked: Ranked, signal: str) -> str:

@@ -120,9 +120,6 @@ def test_what_leads_to_a_passage_is_a_fact_of_another_best_one(pool: Pool, weigh
             assert link.entity in pool.contents[own].facts
         assert place.named_by is None or place.named_by.entity == pool.contents[own].topic_key
         assert place.linked_by is not None or place.named_by is None
-        if place.named_topic:
-            topic = pool.contents[pool.places[place.named_topic]].topic_key
-            assert topic in pool.contents[own].facts and place.named_topic != place.id
         assert ("named" in place.signals, "linked" in place.signals) == (
             place.named_by is not None,
             place.linked_by is not None,
@@ -136,7 +133,7 @@ def test_nothing_is_ranked_as_nothing() -> None:
 
 def test_one_passage_has_all() -> None:
     (only,) = rank(make_pool("alpha", make_passage("a", "alpha", ("A", "is", "A"))), RankingWeights.default())
-    assert (only.id, only.score, only.named_by, only.linked_by, only.named_topic) == ("a", 1.0, None, None, "")
+    assert (only.id, only.score, only.named_by, only.linked_by) == ("a", 1.0, None, None)
     assert set(only.shares.values()) == {0.0}
 
 

@@ -117,14 +117,12 @@ def test_named_by_the_best_passage() -> None:
     assert 0.4 < likeness < 1
     assert signals["named_likeness"] == pytest.approx([0, likeness, 0, 0])
     assert signals["linked"] == pytest.approx([0, likeness / math.log2(1 + 2), 0, 0])
-    assert signals["names_them"] == [0, 0, 0, 0]
 
 
 def test_linked_by_what_is_not_the_topic() -> None:
     """Dell's passage is the best: it names Hornets, a topic; and Stephen's names Dell, whom it is about."""
     signals = get_signals(POOL, 1)
     assert signals["named"] == [0, 0, 1, 0]
-    assert signals["names_them"] == [1, 0, 0, 0]
     own = [fact.words for fact in POOL.contents[1].facts["dell curry"]]
     likeness = max(map(POOL.coverage, own)) + LEAST
     assert signals["linked"][0] == pytest.approx(likeness / math.log2(1 + 2))
@@ -134,10 +132,10 @@ def test_linked_by_what_is_not_the_topic() -> None:
 def test_a_passage_is_not_compared_with_itself() -> None:
     """The best passage alone has nothing but the words of its own; beside a second, it may be named."""
     signals = get_signals(POOL, 0)
-    for name in ("named", "named_likeness", "linked", "names_them"):
+    for name in ("named", "named_likeness", "linked"):
         assert signals[name][0] == 0
     both = get_signals(POOL, 0, 1)
-    assert both["names_them"][0] == 1 and both["named"][1] == 1 and both["linked"][0] > 0
+    assert both["named"][1] == 1 and both["linked"][0] > 0
 
 
 def test_new_words_are_those_that_the_two_best_lack() -> None:
@@ -163,7 +161,6 @@ def test_an_entity_of_many_passages_links_none(number: int) -> None:
     signals = get_signals(pool, 1)
     is_link = number <= MAX_LINK_PASSAGES
     assert [bool(signals[name][0]) for name in ("named", "named_likeness", "linked")] == [is_link] * 3
-    assert bool(get_signals(pool, 0)["names_them"][1]) == is_link
 
 
 def test_a_fact_without_a_word_of_the_question_still_joins() -> None:
