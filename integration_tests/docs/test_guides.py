@@ -62,6 +62,8 @@ def make_names(guide: str, server: OpenAIServer) -> dict[str, Any]:
         names["client"] = QdrantClient(":memory:")
     elif guide == "choosing":
         names["llm"] = ScriptedLLM(otherwise=lambda _: '{"triples": [["Dell Curry", "played for", "Virginia Tech"]]}')
+    elif guide == "ranking":
+        names["llm"] = ScriptedLLM(otherwise=lambda _: "Aurelio")
     else:
         names["llm"] = ScriptedLLM(otherwise=state_fact)
     if guide == "cost":
@@ -99,6 +101,7 @@ def test_the_code_of_a_guide_runs(
         "cost": ("2 calls", "BatchStatus(waiting=0, under_way=0, answered=2", "2 passages (2 extracted;"),
         "scale": ("2 passages, ",),
         "choosing": ("T²RAG {'recall': 1.0",),
+        "ranking": ("\nMachines with names\n", "names “Methuselah”, as “ledger-sync” does: ", "24 questions: recall@5"),
     }
     assert [words for words in said.get(guide.stem, ()) if not blocks or words not in out] == [], out
     if guide.stem == "api":
