@@ -28,6 +28,7 @@ import random
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -57,7 +58,16 @@ TOP_K = 40
 SIGNALS = ("new_words", "named", "linked", "in_question")
 
 
-def gather_pools(name: str, kind: str, options: argparse.Namespace) -> list[tuple[Question, Pool]]:
+@dataclass
+class Gathered:
+    """A set's questions with their pools, and how large its store is."""
+
+    passages: int
+    triples: int
+    pools: list[tuple[Question, Pool]]
+
+
+def gather_pools(name: str, kind: str, options: argparse.Namespace) -> Gathered:
     """Gather the pool of each question of a set, over its store."""
     dataset = load(OTHERS.get(name) or options.data / name)
     questions = [question for question in dataset.questions if question.gold][: options.limit]
@@ -66,7 +76,8 @@ def gather_pools(name: str, kind: str, options: argparse.Namespace) -> list[tupl
         embed = CachedEmbedding(embed, options.cache / f"{name}.sqlite")
     with closing(GeARVectorStore.from_path(options.stores / f"{name}-{kind}", embed_model=embed)) as store:
         retriever = GraphRetriever(store)
-        return [(question, retriever.gather_pool(question.question)) for question in questions]
+        pools = [(question, retriever.gather_pool(question.question)) for question in questions]
+        return Gathered(len(dataset.passages), store.client.count(store.triple_collection_name).count, pools)
 
 
 # -- learning ----------------------------------------------------------------------------------------------------------
@@ -129,7 +140,7 @@ Ranking = Callable[[int, Pool, int], Sequence[str]]
 
 def by_weights(weights: RankingWeights) -> Ranking:
     """Rank every pool by the same weights."""
-    return lambda number, pool, top_k: [ranked.id for ranked in rank(pool, weights)[:top_k]]
+    return lambda number, pool, top_k: [ranked.id for ranked in rank(pool, weights, top_k)]
 
 
 def by_list(name: str) -> Ranking:
@@ -139,7 +150,7 @@ def by_list(name: str) -> Ranking:
 
 def by_folds(weights: Sequence[RankingWeights]) -> Ranking:
     """Rank each pool by the weights that were learned without its fold."""
-    return lambda number, pool, top_k: [ranked.id for ranked in rank(pool, weights[number % FOLDS])[:top_k]]
+    return lambda number, pool, top_k: [ranked.id for ranked in rank(pool, weights[number % FOLDS], top_k)]
 
 
 BASES: dict[str, Ranking] = {
@@ -224,10 +235,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=None, help="write the results here")
     options = parser.parse_args()
     names = [(name, kind) for name in (*LEARNED, *OTHERS) for kind in KINDS]
-    pools = {key: gather_pools(*key, options) for key in names if (options.stores / "-".join(key)).exists()}
-    if missing := [name for name in LEARNED if not any(key[0] == name for key in pools)]:
+    gathered = {key: gather_pools(*key, options) for key in names if (options.stores / "-".join(key)).exists()}
+    if missing := [name for name in LEARNED if not any(key[0] == name for key in gathered)]:
         sys.exit(f"--stores: no store of {', '.join(missing)}")
-    learned = {key: of_set for key, of_set in pools.items() if key[0] in LEARNED}
+    learned = {key: of_set.pools for key, of_set in gathered.items() if key[0] in LEARNED}
     shipped = RankingWeights.default()
     if options.learn is not None:
         shipped = learn(learned.values(), lambda number: True)
@@ -235,13 +246,18 @@ def main() -> None:
         print(shipped.to_json())
     folds = [learn(learned.values(), lambda number, fold=fold: number % FOLDS != fold) for fold in range(FOLDS)]
     results: dict[str, Any] = {}
-    for key, of_set in pools.items():
+    for key, of_set in gathered.items():
         left_out = None
         if key in learned:
             left_out = learn((p for k, p in learned.items() if k[0] != key[0]), lambda number: True)
-        print(*key, f"({len(of_set)} questions)")
+        print(*key, f"({len(of_set.pools)} questions)")
         rankings = list_rankings(folds if key in learned else [shipped] * FOLDS, left_out)
-        results["-".join(key)] = {"questions": len(of_set), "rows": measure(of_set, rankings)}
+        results["-".join(key)] = {
+            "questions": len(of_set.pools),
+            "passages": of_set.passages,
+            "triples": of_set.triples,
+            "rows": measure(of_set.pools, rankings),
+        }
         if options.out is not None:
             write_whole(options.out, json.dumps(results, indent=1, ensure_ascii=False) + "\n")
 

@@ -38,11 +38,11 @@ def test_the_code_runs_on_a_folder_and_prints_the_chain_that_is_shown(
         store: GeARVectorStore = names["store"]
         assert len(store.get_nodes()) == len(list(DOCS.iterdir()))
         index = VectorStoreIndex.from_vector_store(store, embed_model=names["embed_model"])
-        plain = index.as_retriever(vector_store_query_mode="hybrid", similarity_top_k=3)
+        plain = index.as_retriever(vector_store_query_mode="hybrid", similarity_top_k=5)
         found = [result.metadata["title"] for result in plain.retrieve(names["question"])]
         store.close()
     assert printed == [shown, shown]
-    assert "Fermilab" in found and "Olivia Newton-John" not in found
+    assert {"Fermilab", "Lego"} <= set(found) and "Olivia Newton-John" not in found
 
 
 def test_the_folder_holds_passages_of_the_sample() -> None:

@@ -145,7 +145,7 @@ def _loss(example: Example, weights: RankingWeights) -> float:
 
 
 def _recall(example: Example, weights: RankingWeights) -> float:
-    first = {ranked.id for ranked in rank(example.pool, weights)[:5]}
+    first = {ranked.id for ranked in rank(example.pool, weights, 5)}
     return len(first & example.gold_ids) / len(example.gold_ids)
 
 

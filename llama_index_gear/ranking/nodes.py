@@ -16,7 +16,7 @@ from llama_index_gear.ranking.weights import RankingWeights
 def rank_nodes(pool: Pool, nodes: Mapping[str, BaseNode], weights: RankingWeights, top_k: int) -> list[NodeWithScore]:
     """Return the first nodes of a pool's ranking, with the chain, the ranks and the reasons in their metadata."""
     results = []
-    for ranked in rank(pool, weights)[:top_k]:
+    for ranked in rank(pool, weights, top_k):
         ranks = find_ranks(pool, ranked.id)
         node = with_explanation(nodes[ranked.id], build_chain(pool, ranked), ranks, explain_place(pool, ranked, ranks))
         results.append(NodeWithScore(node=node, score=ranked.score))

@@ -35,8 +35,8 @@ class Ranked(NamedTuple):
     lead: Link | None
 
 
-def rank(pool: Pool, weights: RankingWeights) -> list[Ranked]:
-    """Rank the passages of a pool, best first. Passages of equal score keep the order of the pool."""
+def rank(pool: Pool, weights: RankingWeights, top_k: int | None = None) -> list[Ranked]:
+    """Rank the passages of a pool; return the first `top_k`, or all. Equal scores keep the order of the pool."""
     if not pool.passages:
         return []
     first = first_signals(pool)
@@ -51,7 +51,7 @@ def rank(pool: Pool, weights: RankingWeights) -> list[Ranked]:
     shares = _share_tables(first, second, weights)
     first_rank = {place: number for number, place in enumerate(first_order)}
     ranked = []
-    for place in order(scores):
+    for place in order(scores)[:top_k]:
         named, linked = company.named_by(place), company.linked_by(place)
         leads = [link for link in (named, linked) if link and first_rank[link.place] < first_rank[place]]
         ranked.append(

@@ -8,6 +8,7 @@ from typing import Any
 
 from reporting.results import LLM_FILE, NONE, SHARED_FILES, Results, format_recalls, format_scores, format_shared_calls
 from reporting.tables import table
+from reporting.tables_ranking import format_cell
 
 CUTS = (5, 10, 15)
 README_ROWS = {
@@ -41,6 +42,15 @@ TRIPLES = {
     "of GPT-3.5": ("musique_train-minilm", "hybrid+naive"),
     "of `MentionTripleExtractor`": ("musique_train-minilm-offline", "hybrid+naive"),
 }
+RANKING_SETS = {"MuSiQue": "musique-file", "2WikiMultiHopQA": "2wiki-file", "HotpotQA": "hotpotqa-file"}
+RANKING_ROWS = {
+    "BM25": "bm25",
+    "dense": "dense",
+    "hybrid": "hybrid",
+    "`PassageRanker` over hybrid's forty": "ranker",
+    "`GraphRetriever`": "default",
+    "… with weights learned on the other two sets": "left out",
+}
 _MARKED = re.compile(r"(<!-- figures: ([\w-]+) -->\n).*?(<!-- /figures -->)", re.DOTALL)
 
 
@@ -65,6 +75,19 @@ def readme_table(results: Results) -> str:
     for label, method in README_ROWS.items():
         synonyms = "-synonyms" * method.endswith("synonyms")
         rows.append([label, *(format_starred(results.row(f"{file}{synonyms}", method)) for file in files.values())])
+    return table(head, rows)
+
+
+def ranking_table(results: Results) -> str:
+    """Return the recall of the ranking on three whole corpora, with the triples that come with them."""
+    head, columns = ["recall@5 / @10, in percent"], []
+    for label, name in RANKING_SETS.items():
+        file = results.files["ranking"][name]
+        head.append(f"{label}: {file['questions']} questions, {file['passages']:,} passages")
+        columns.append({row["method"]: row for row in file["rows"]})
+    rows = []
+    for label, method in RANKING_ROWS.items():
+        rows.append([label, *(" / ".join(format_cell(column[method], cut) for cut in (5, 10)) for column in columns)])
     return table(head, rows)
 
 
@@ -225,6 +248,7 @@ def dump_table(results: Results) -> str:
 
 BLOCKS: Mapping[str, Callable[[Results], str]] = {
     "results": readme_table,
+    "ranking": ranking_table,
     "costs": costs_table,
     "triples": triples_by_source,
     "shared-calls": shared_table,
