@@ -133,6 +133,14 @@ def learn(pools: Iterable[Sequence[tuple[Question, Pool]]], keep: Callable[[int]
     return fit_weights(examples)
 
 
+def round_weights(weights: RankingWeights) -> RankingWeights:
+    """Round weights to three decimals, as they are shipped."""
+    tables = weights.to_dict().items()
+    return RankingWeights.from_dict(
+        {field: {name: round(w, 3) for name, w in table.items()} for field, table in tables}
+    )
+
+
 def keep_others(fold: int) -> Callable[[int], bool]:
     """Keep the questions that are not of this fold."""
     return lambda number: number % FOLDS != fold
@@ -247,7 +255,7 @@ def main() -> None:
     learned = {key: of_set.pools for key, of_set in gathered.items() if key[0] in LEARNED}
     shipped = RankingWeights.default()
     if options.learn is not None:
-        shipped = learn(learned.values(), lambda number: True)
+        shipped = round_weights(learn(learned.values(), lambda number: True))
         shipped.save(options.learn)
         print(shipped.to_json())
     folds = [learn(learned.values(), keep_others(fold)) for fold in range(FOLDS)]

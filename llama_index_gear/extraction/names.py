@@ -103,7 +103,7 @@ class _Encoded:
 
 
 class _Passage:
-    """What a passage's sentences say about each other's words."""
+    """The evidence that a passage's sentences give about each other's words."""
 
     def __init__(self, text: str, title: str, sentences: Sequence[Sentence]) -> None:
         self.text = text

@@ -34,7 +34,7 @@ _CELL = re.compile(r"(?<!\\)\|")
 
 
 class Form(Enum):
-    """How a sentence stands in its passage."""
+    """The place of a sentence in its passage."""
 
     PROSE = "prose"
     HEADING = "heading"

@@ -1,4 +1,4 @@
-"""What placed a passage, in words."""
+"""The reasons for a passage's place, in words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from llama_index_gear.ranking.ranker import Ranked
 from llama_index_gear.triple import Triple, entity_key, serialize_triples
 
 _LEAST_SHARE = 0.05
-"""What adds or takes away less of the weighted sum is no reason."""
+"""A signal whose share of the weighted sum is smaller is no reason."""
 
 
 def explain_place(pool: Pool, ranked: Ranked, ranks: dict[str, int]) -> list[dict[str, Any]]:

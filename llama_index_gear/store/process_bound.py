@@ -1,4 +1,4 @@
-"""What is of use in one process only, and refuses to leave it."""
+"""The base class of objects that are of use in one process only, and refuse to leave it."""
 
 from __future__ import annotations
 

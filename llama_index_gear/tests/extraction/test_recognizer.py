@@ -38,7 +38,7 @@ class Document:
 
 @dataclass
 class Pipeline:
-    """What spaCy's `Language` is to a caller: called with a text, it returns a `Doc` with `ents`."""
+    """spaCy's `Language` as a caller sees it: called with a text, it returns a `Doc` with `ents`."""
 
     words: tuple[str, ...] = ("new york", "ann", "北京")
     meta: dict[str, Any] = field(default_factory=lambda: {"lang": "xx", "name": "ent_wiki_sm", "version": "3.8.0"})

@@ -95,7 +95,7 @@ def test_a_passage_is_about_its_most_frequent_subject() -> None:
 
 
 def test_a_longer_pool_counts_again() -> None:
-    """What was read of a passage is kept; frequencies are those of the longer pool."""
+    """Contents that were read are kept; frequencies are those of the longer pool."""
     small = make_pool("alpha beta", make_passage("a", "alpha", ("E", "is", "x")), make_passage("b", "beta"))
     before = small.coverage(small.contents[0].words), small.entity_passages["e"]
     further = [make_passage("c", "alpha", ("E", "is", "y")), make_passage("d", "alpha")]

@@ -1,0 +1,89 @@
+"""The script that learns and measures the ranking, on pools that are made by hand."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from pathlib import Path
+
+import pytest
+import ranking
+from harness.data import Question
+
+from llama_index_gear import RankingWeights, Triple
+from llama_index_gear.ranking.pool import Pool, PoolPassage, RankedPassage
+from llama_index_gear.store.bm25 import make_encoder
+
+ENCODER = make_encoder("english", 60.0)
+RESULTS = Path(ranking.__file__).parent / "results" / "ranking.json"
+
+
+def make_pool(number: int) -> tuple[Question, Pool]:
+    """Make a question whose second gold passage only PageRank and the first one's fact lead to."""
+    facts = {"curry": [Triple("Curry", "son of", "Dell")], "dell": [Triple("Dell", "played for", "Tech")]}
+    texts = {"curry": "Curry is the son of Dell", "dell": "Dell played for Tech", "cheese": "Cheese", "milk": "Milk"}
+    passages = [PoolPassage(name, text, facts.get(name, ())) for name, text in texts.items()]
+    lists = {
+        "dense": [RankedPassage("curry", 0.9), RankedPassage("cheese", 0.5), RankedPassage("milk", 0.4)],
+        "bm25": [RankedPassage("curry", 3.0), RankedPassage("milk", 1.0)],
+        "pagerank": [RankedPassage("curry", 0.6), RankedPassage("dell", 0.3)],
+    }
+    question = Question(str(number), "For whom did the father of Curry play?", ("curry", "dell"))
+    return question, Pool(question.question, passages, lists, ENCODER)
+
+
+def test_variants_are_the_pool_and_two_of_its_other_forms() -> None:
+    _, pool = make_pool(0)
+    drawn = [ranking.draw_variants(pool, random.Random(seed)) for seed in range(40)]
+    assert all(len(variants) == 3 and variants[0] is pool for variants in drawn)
+    others = [variant for variants in drawn for variant in variants[1:]]
+    assert {frozenset(variant.lists) for variant in others} == {
+        frozenset(names.split()) for names in ("base", "base pagerank", "dense pagerank", "bm25 pagerank", "dense bm25")
+    }
+    for variant in others:
+        named = {place.id for places in variant.lists.values() for place in places}
+        assert {passage.id for passage in variant.passages} == named
+        assert all(place.score is None for place in variant.lists.get("base", ()))
+
+
+def test_recall_and_gain_by_hand() -> None:
+    pools = [make_pool(number) for number in range(4)]
+    hybrid = ranking.recalls(pools, ranking.BASES["hybrid"])
+    assert hybrid[2] == [0.5] * 4 and ranking.recalls(pools, ranking.BASES["pool"])[2] == [1.0] * 4
+    by_graph = ranking.recalls(pools, ranking.BASES["pagerank"])
+    row = ranking.summarize(by_graph, hybrid)
+    assert (row["recall@2"], row["complete@2"], row["gain@2"]["points"]) == (100.0, 4, 50.0)
+    assert row["gain@2"]["p"] == 2 / 2**4
+
+
+def test_the_script_learns_measures_and_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ranking.LEARNED:
+        (tmp_path / f"{name}-file").mkdir()
+    pools = [make_pool(number) for number in range(10)]
+    monkeypatch.setattr(ranking, "gather_pools", lambda name, kind, options: ranking.Gathered(4, 2, pools))
+    out, learned = tmp_path / "out.json", tmp_path / "weights.json"
+    words = ["--data", "d", "--stores", str(tmp_path), "--embed", "e", "--out", str(out), "--learn", str(learned)]
+    monkeypatch.setattr(sys, "argv", ["ranking.py", *words])
+    ranking.main()
+    weights = RankingWeights.load(learned)
+    assert all(weight == round(weight, 3) >= 0 for table in weights.to_dict().values() for weight in table.values())
+    results = json.loads(out.read_text("utf-8"))
+    assert set(results) == {f"{name}-file" for name in ranking.LEARNED}
+    rows = {row["method"]: row for row in results["musique-file"]["rows"]}
+    assert rows["default"]["recall@2"] == 100.0 > rows["hybrid"]["recall@2"]
+    assert "musique file (10 questions)" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["ranking.py", *words[:2], "--stores", str(tmp_path / "none"), "--embed", "e"])
+    with pytest.raises(SystemExit, match="no store of musique, 2wiki, hotpotqa"):
+        ranking.main()
+
+
+def test_the_committed_results_have_the_rows_that_the_script_makes() -> None:
+    committed = json.loads(RESULTS.read_text("utf-8"))
+    weights = [RankingWeights.default()] * ranking.FOLDS
+    for name, of_set in committed.items():
+        left_out = weights[0] if name.rsplit("-", 1)[0] in ranking.LEARNED else None
+        assert [row["method"] for row in of_set["rows"]] == list(ranking.list_rankings(weights, left_out))
+    assert {name.rsplit("-", 1)[0] for name in committed} == {*ranking.LEARNED, *ranking.OTHERS}
