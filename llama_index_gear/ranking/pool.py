@@ -42,26 +42,19 @@ class RankedPassage(NamedTuple):
     score: float | None = None
 
 
-class Fact(NamedTuple):
-    """A triple of a passage, and the question's words in it as a bit mask."""
-
-    triple: Triple
-    words: int
-
-
 class Content(NamedTuple):
     """The words and entities of a passage.
 
     Attributes:
         words: the question's words in its text, as a bit mask.
-        facts: entity key → the facts that name the entity.
+        facts: entity key → the triples that name the entity.
         topic: what the passage is about: the most frequent subject of its triples, as written; "" if it has none.
         topic_key: the topic's entity key; "" if it has none.
 
     """
 
     words: int
-    facts: dict[str, list[Fact]]
+    facts: dict[str, list[Triple]]
     topic: str
     topic_key: str
 
@@ -83,17 +76,22 @@ class Pool:
     lists: Mapping[str, Sequence[RankedPassage]]
     encoder: WordEncoder
     _known: dict[str, Content] = field(default_factory=dict, repr=False, compare=False)
+    _masks: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
     _coverages: dict[int, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def extend(self, passages: Iterable[PoolPassage], lists: Mapping[str, Sequence[RankedPassage]]) -> Pool:
         """Return a pool with further passages and lists."""
-        return Pool(self.question, [*self.passages, *passages], {**self.lists, **lists}, self.encoder, self._known)
+        return self._with_parts([*self.passages, *passages], {**self.lists, **lists})
 
     def select(self, lists: Mapping[str, Sequence[RankedPassage]]) -> Pool:
         """Return a pool of these lists, with the passages that they name."""
         named = {place.id for places in lists.values() for place in places}
         passages = [passage for passage in self.passages if passage.id in named]
-        return Pool(self.question, passages, lists, self.encoder, self._known)
+        return self._with_parts(passages, lists)
+
+    def _with_parts(self, passages: Sequence[PoolPassage], lists: Mapping[str, Sequence[RankedPassage]]) -> Pool:
+        """Return a pool of the same question, which shares what is known of texts."""
+        return Pool(self.question, passages, lists, self.encoder, self._known, self._masks)
 
     @cached_property
     def places(self) -> dict[str, int]:
@@ -124,10 +122,17 @@ class Pool:
 
     def find_words(self, text: str) -> int:
         """Return the question's words in a text, as a bit mask."""
-        mask = 0
-        for word in self.encoder.split_words(text) & self._question_bits.keys():
-            mask |= self._question_bits[word]
+        mask = self._masks.get(text)
+        if mask is None:
+            mask = 0
+            for word in self.encoder.split_words(text) & self._question_bits.keys():
+                mask |= self._question_bits[word]
+            self._masks[text] = mask
         return mask
+
+    def triple_coverage(self, triple: Triple) -> float:
+        """Return the share of the question that the words of a triple make up (`coverage`)."""
+        return self.coverage(self.find_words(triple.text))
 
     def coverage(self, words: int) -> float:
         """Return the share of the question that these of its words make up, from 0 to 1, rare words counting more.
@@ -154,11 +159,10 @@ class Pool:
         return {word: 1 << bit for bit, word in enumerate(sorted(self.encoder.split_words(self.question)))}
 
     def _read(self, passage: PoolPassage) -> Content:
-        facts: dict[str, list[Fact]] = {}
+        facts: dict[str, list[Triple]] = {}  # their words are found when asked for: few passages' are
         for triple in passage.triples:
-            fact = Fact(triple, self.find_words(triple.text))
             for entity in triple.entities:
-                facts.setdefault(entity, []).append(fact)
+                facts.setdefault(entity, []).append(triple)
         subjects = Counter(triple.subject for triple in passage.triples)
         topic = subjects.most_common(1)[0][0] if subjects else ""
         return Content(self.find_words(passage.text), facts, topic, entity_key(topic))

@@ -52,8 +52,8 @@ def build_chain(pool: Pool, ranked: Ranked) -> list[list[str]]:
     if ranked.lead is None:
         return []
     own = pool.contents[pool.places[ranked.id]].facts[ranked.lead.entity]
-    fact = max(own, key=lambda fact: pool.coverage(fact.words))
-    return serialize_triples(dict.fromkeys([ranked.lead.triple, fact.triple]))
+    fact = max(own, key=pool.triple_coverage)
+    return serialize_triples(dict.fromkeys([ranked.lead.triple, fact]))
 
 
 def _describe(pool: Pool, ranked: Ranked, signal: str) -> str:

@@ -111,9 +111,9 @@ class Company:
         for place in self._best:
             for entity, facts in pool.contents[place].facts.items():
                 if pool.is_link(entity):
-                    fact = max(facts, key=lambda fact: pool.coverage(fact.words))
-                    likeness = pool.coverage(fact.words) + _LEAST
-                    self._links.setdefault(entity, []).append(Link(place, fact.triple, entity, likeness))
+                    fact = max(facts, key=pool.triple_coverage)
+                    likeness = pool.triple_coverage(fact) + _LEAST
+                    self._links.setdefault(entity, []).append(Link(place, fact, entity, likeness))
 
     def signals(self, place: int) -> dict[str, float]:
         """Return the signals of the passage at this place, by name.
