@@ -33,6 +33,7 @@ from llama_index_gear.store.schema import (
     DENSE,
     DOC_ID,
     EXTRACTED_NODE_FIELDS,
+    NODE_FIELDS,
     SPARSE,
     build_query,
     get_shared_call_id,
@@ -77,7 +78,7 @@ class StoreReads:
         points = yield from self.collections.scroll_flow(
             self.collections.passages,
             models.Filter(must=must),
-            payload=True,
+            payload=NODE_FIELDS,
             vectors=[DENSE] if vectors else False,
             limit=limit if node_ids is None else None,
         )
@@ -121,7 +122,7 @@ class StoreReads:
         requests, weights = [], []
         if query.mode != VectorStoreQueryMode.SPARSE:
             dense = yield from self._dense_query_flow(query)
-            requests.append(build_query(dense, limits.dense_top_k, match_, payload=True))
+            requests.append(build_query(dense, limits.dense_top_k, match_, payload=NODE_FIELDS))
             weights.append(limits.alpha)
         if query.mode != VectorStoreQueryMode.DEFAULT:
             if query.query_str is None:
@@ -129,7 +130,7 @@ class StoreReads:
                     f"a query in {VectorStoreQueryMode(query.mode).value} mode needs query_str: BM25 reads words"
                 )
             sparse = self.collections.bm25.embed_query(query.query_str)
-            requests.append(build_query(sparse, limits.sparse_top_k, match_, payload=True, using=SPARSE))
+            requests.append(build_query(sparse, limits.sparse_top_k, match_, payload=NODE_FIELDS, using=SPARSE))
             weights.append(1 - limits.alpha)
         answers = yield from self.collections.batch_flow(self.collections.passages, requests)
         points = {str(point.id): point for answer in answers for point in answer}
@@ -168,9 +169,9 @@ class StoreReads:
         for mode in request.modes:
             if mode == VectorStoreQueryMode.SPARSE:
                 words = self.collections.bm25.embed_query(request.question)
-                queries.append(build_query(words, request.top_k, match_, payload=True, using=SPARSE))
+                queries.append(build_query(words, request.top_k, match_, payload=NODE_FIELDS, using=SPARSE))
             else:
-                queries.append(build_query(list(request.embedding), request.top_k, match_, payload=True))
+                queries.append(build_query(list(request.embedding), request.top_k, match_, payload=NODE_FIELDS))
         answers = yield from self.collections.batch_flow(self.collections.passages, queries)
         nodes = {point.id: to_node(point) for answer in answers for point in answer}
         return [
@@ -185,7 +186,7 @@ class StoreReads:
         must = build_conditions(filters)
         match_ = models.Filter(must=must) if must else None
         vectors = [self.collections.bm25.embed_query(text) for text in request.texts]
-        requests = [build_query(vector, request.top_k, match_, payload=True, using=SPARSE) for vector in vectors]
+        requests = [build_query(vector, request.top_k, match_, payload=NODE_FIELDS, using=SPARSE) for vector in vectors]
         answers = yield from self.collections.batch_flow(self.collections.passages, requests)
         return [
             [NodeWithScore(node=to_node(point), score=float(point.score)) for point in answer] for answer in answers
