@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import count
+from typing import TypeAlias
 
 from llama_index_gear.errors import check_numbers
 from llama_index_gear.flow import Flow, ask
@@ -21,11 +22,8 @@ _MENTIONS = 100
 """Triples of a seed entity that are read to count its passages."""
 
 
-class Node(NamedTuple):
-    """A node of the graph: a passage (by its id) or an entity (by its key)."""
-
-    name: str
-    is_passage: bool = False
+Node: TypeAlias = int
+"""A node of the graph, by its number: even ones are entities, odd ones passages. Numbers are the fastest keys."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +60,25 @@ class LocalPageRank:
 
 @dataclass
 class _Graph:
-    """The part of the graph that has been read."""
+    """The part of the graph that has been read.
 
+    Attributes:
+        entities: entity key → its node; a new key gets the next.
+        passages: passage id → its node; a new id gets the next.
+        edges: node → its neighbors, with the number of edges to each.
+        degrees: node → number of its edges.
+        complete: nodes all of whose triples are read.
+        asked: incomplete node → number of triples read.
+        seen: ids of the triples that are read.
+
+    """
+
+    entities: dict[str, Node] = field(default_factory=lambda: defaultdict(count(0, 2).__next__))
+    passages: dict[str, Node] = field(default_factory=lambda: defaultdict(count(1, 2).__next__))
     edges: dict[Node, dict[Node, float]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(float)))
     degrees: dict[Node, float] = field(default_factory=lambda: defaultdict(float))
-    complete: set[Node] = field(default_factory=set)  # nodes all of whose triples are read
-    asked: dict[Node, int] = field(default_factory=dict)  # incomplete node → number of triples read
+    complete: set[Node] = field(default_factory=set)
+    asked: dict[Node, int] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
 
     def add(self, triples: Iterable[Incidence]) -> None:
@@ -76,12 +87,13 @@ class _Graph:
             if triple.id in self.seen:
                 continue
             self.seen.add(triple.id)
-            entities = [Node(entity) for entity in triple.entities]
+            entities = [self.entities[entity] for entity in triple.entities]
             if len(entities) == 2:
                 self._join(entities[0], entities[1])
-            passage = Node(triple.passage_id, is_passage=True)
+            passage = self.passages[triple.passage_id]
+            neighbors = self.edges[passage]
             for entity in entities:
-                if entity not in self.edges[passage]:
+                if entity not in neighbors:
                     self._join(passage, entity)
 
     def degree(self, node: Node) -> float:
@@ -90,7 +102,7 @@ class _Graph:
 
     def count_passages(self, entity: Node) -> int:
         """Return the number of passages that mention the entity, among those that were read."""
-        return sum(node.is_passage for node in self.edges.get(entity, ()))
+        return sum(node % 2 for node in self.edges.get(entity, ()))
 
     def _join(self, one: Node, other: Node) -> None:
         self.edges[one][other] += 1.0
@@ -132,7 +144,7 @@ def local_pagerank_flow(
         _push(graph, active, left, ranked, settings)
     for node, share in left.items():  # at least this share of the remainder ends at the node itself
         ranked[node] = ranked.get(node, 0.0) + settings.restart * share
-    passages = [(node.name, share) for node, share in ranked.items() if node.is_passage]
+    passages = [(passage_id, ranked[node]) for passage_id, node in graph.passages.items() if node in ranked]
     return sorted(passages, key=lambda item: (-round(item[1], 12), item[0]))
 
 
@@ -151,7 +163,7 @@ def _seeds_flow(
     weights: dict[Node, list[float]] = {}
     for triple, weight in start:
         for entity in triple.entities:
-            weights.setdefault(Node(entity), []).append(weight)
+            weights.setdefault(graph.entities[entity], []).append(weight)
     if weights:
         yield from _read_flow(graph, dict.fromkeys(weights, _MENTIONS))
     seeds = {
@@ -159,13 +171,14 @@ def _seeds_flow(
         for entity, several in weights.items()
     }
     for rank, passage_id in enumerate(passage_ids, start=1):
-        seeds[Node(passage_id, is_passage=True)] = settings.passage_weight / rank**0.5
+        seeds[graph.passages[passage_id]] = settings.passage_weight / rank**0.5
     return seeds
 
 
 def _read_flow(graph: _Graph, wanted: Mapping[Node, int]) -> Flow[None]:
     """Read the triples of each node, up to its limit. A node with fewer triples than its limit is complete."""
-    groups = [([], [node.name]) if node.is_passage else ([node.name], []) for node in wanted]
+    names = {node: name for known in (graph.entities, graph.passages) for name, node in known.items()}
+    groups = [([], [names[node]]) if node % 2 else ([names[node]], []) for node in wanted]
     answers = yield from ask(IncidentTriples(groups, list(wanted.values())))
     for (node, limit), triples in zip(wanted.items(), answers, strict=True):
         graph.add(triples)
