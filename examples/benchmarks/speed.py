@@ -9,6 +9,8 @@ A process of its own opens each store, warms everything up, and then measures fo
 - the base search: the ten passages whose vectors are nearest to the question's;
 - our beam search: NaiveGE through the public postprocessor, with ten base passages and the question's embedding given;
 - our PageRank: the time that `LocalPageRank` adds to the beam search;
+- the default: `GraphRetriever` with a relation and two entities as the question, its embedding given: lists, PageRank
+  and ranking;
 - igraph's PageRank (prpack) over all entities and passages of the same triples, from the same base passages and their
   entities. Only the call is measured, in memory, without finding the seeds and sorting the passages.
 The base search comes first, for all questions; the others take turns, in all orders.
@@ -45,7 +47,14 @@ from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.vector_stores.types import VectorStoreQuery
 
-from llama_index_gear import DiverseTripleBeamSearch, GeARVectorStore, LocalPageRank, Triple, attach_triples
+from llama_index_gear import (
+    DiverseTripleBeamSearch,
+    GeARVectorStore,
+    GraphRetriever,
+    LocalPageRank,
+    Triple,
+    attach_triples,
+)
 
 WARM = 5  # first questions, which are not counted
 
@@ -146,6 +155,11 @@ class WholeGraph:
         return listed
 
 
+def write_question(number: int) -> str:
+    """Write a question of a relation and two entities, which differ from question to question."""
+    return f"Which relation {number % 97} has entity {number} with entity {2 * number + 1}?"
+
+
 def measure_resident(kind: str) -> float:
     """Return the MiB that this process has in memory: its own ("Anon"), or pages of files ("File")."""
     line = Path("/proc/self/status").read_text().split(f"Rss{kind}:")[1]
@@ -161,6 +175,7 @@ def measure_store(folder: Path, graph: str, triples: int, dimension: int, querie
     store.client.count(store.triple_collection_name)
     opening = time.perf_counter() - start
     plain, ranking = DiverseTripleBeamSearch(store), DiverseTripleBeamSearch(store, pagerank=LocalPageRank())
+    default = GraphRetriever(store)
     asked, searching = [], []
     for _ in range(queries + WARM):
         vector = embed._get_query_embedding("")
@@ -170,10 +185,11 @@ def measure_store(folder: Path, graph: str, triples: int, dimension: int, querie
         asked.append((vector, [NodeWithScore(node=node, score=1.0) for node in result.nodes or []]))
         for search in (plain, ranking):
             search.postprocess_nodes(list(asked[-1][1]), query_bundle=QueryBundle("which?", embedding=vector))
+        default.retrieve(QueryBundle(write_question(len(asked)), embedding=vector))
     ours, ours_files = measure_resident("Anon") - before, measure_resident("File") - before_files
     before = measure_resident("Anon")
     whole = WholeGraph(graph, triples)
-    times: dict[str, list[float]] = {"plain": [], "ranking": [], "whole": []}
+    times: dict[str, list[float]] = {"plain": [], "ranking": [], "default": [], "whole": []}
     orders = list(permutations(times))
     for number, (vector, base) in enumerate(asked):
         bundle = QueryBundle("which?", embedding=vector)
@@ -181,6 +197,7 @@ def measure_store(folder: Path, graph: str, triples: int, dimension: int, querie
         work: dict[str, Callable[[], object]] = {
             "plain": partial(plain.postprocess_nodes, list(base), query_bundle=bundle),
             "ranking": partial(ranking.postprocess_nodes, list(base), query_bundle=bundle),
+            "default": partial(default.retrieve, QueryBundle(write_question(number), embedding=vector)),
             "whole": partial(whole.run_pagerank, reset),
         }
         for name in orders[number % len(orders)]:
@@ -199,6 +216,7 @@ def measure_store(folder: Path, graph: str, triples: int, dimension: int, querie
         "expansion_ms": round(expansion, 2),
         "expansion_ms_p95": round(sorted(times["plain"])[int(0.95 * queries)], 2),
         "local_ms": round(local, 2),
+        "default_ms": round(statistics.median(times["default"]), 2),
         "whole_ms": round(whole_ms, 2),
         "whole_to_expansion": round(whole_ms / expansion, 2),
         "whole_to_local": round(whole_ms / local, 2),

@@ -724,6 +724,13 @@ def test_a_half_filled_store_of_synthetic_triples_is_filled_anew(
     assert result["growth_exponents"] == result["last_exponents"]
 
 
+def test_a_store_of_synthetic_triples_is_measured_with_the_default(tmp_path: Path) -> None:
+    speed.fill(tmp_path / "store", "extracted", 200, 8)
+    row = speed.measure_store(tmp_path / "store", "extracted", 200, 8, 2)
+    assert row["triples"] == 200 and row["default_ms"] > row["search_ms"] > 0  # it searches, and does more
+    assert len({speed.write_question(number) for number in range(500)}) == 500
+
+
 def test_synthetic_entities_are_as_frequent_as_is_said() -> None:
     def measure_frequencies(draw: Any, triples: int) -> Any:
         """Count the passages in which each entity stands."""
