@@ -27,6 +27,8 @@ POOL_TOP_K = 40
 _START_PASSAGES = 10
 _NEAREST_TRIPLES = 60
 _START_TRIPLES = 20
+POOL_PAGERANK = LocalPageRank(epsilon=5e-4)
+"""PageRank of a pool, by default. Half the usual `epsilon`: it reaches a third more passages (28 instead of 21)."""
 _LIST_NAMES = {VectorStoreQueryMode.DEFAULT: "dense", VectorStoreQueryMode.SPARSE: "bm25"}
 
 
@@ -41,7 +43,7 @@ class PoolRetrieval:
         backends: answer the flow's requests. Of a base retriever's nodes, those that the store doesn't know stay in
             the pool, with the triples that they carry; with filters they can't be checked and are left out.
         weights: weights of the ranking; None: those that come with the package.
-        pagerank: settings of PageRank; None: the defaults.
+        pagerank: settings of PageRank; None: `POOL_PAGERANK`.
         similarity_top_k: passages to return.
 
     Raises:
@@ -63,7 +65,7 @@ class PoolRetrieval:
         self.backends = backends
         self.similarity_top_k = similarity_top_k
         self.weights = RankingWeights.default() if weights is None else weights
-        self.pagerank = LocalPageRank() if pagerank is None else pagerank
+        self.pagerank = POOL_PAGERANK if pagerank is None else pagerank
 
     def retrieve(self, bundle: QueryBundle) -> list[NodeWithScore]:
         """Return passages for a question."""
