@@ -30,6 +30,7 @@ from llama_index_gear import (
     LocalPageRank,
     NaiveGERetriever,
     PassageRanker,
+    PassageSelector,
     RankBM25Retriever,
     RankingWeights,
     SyncGERetriever,
@@ -376,7 +377,7 @@ WRONG: list[Any] = [5, 1.5, "gpt-4o", ["x"], {"a": 1}, object(), True, dict, lam
 def is_good(name: str, value: Any) -> bool:
     """Return True if the argument takes this value."""
     whole = type(value) is int
-    if name.endswith(("top_k", "_size", "max_steps", "max_rounds", "top_n", "_step", "per_round")):
+    if name.endswith(("top_k", "_size", "max_steps", "max_rounds", "top_n", "_step", "per_round", "_tokens")):
         return whole
     if name == "rrf_k":
         return whole or isinstance(value, float)
@@ -390,6 +391,7 @@ def test_arguments_of_the_wrong_kind_are_refused_by_name(store: GeARVectorStore,
     makers: dict[Any, dict[str, Any]] = {
         GraphRetriever: {"vector_store": store},
         PassageRanker: {},
+        PassageSelector: {"llm": llm},
         NaiveGERetriever: {"vector_store": store},
         SyncGERetriever: {"vector_store": store, "llm": llm},
         GeARRetriever: {"vector_store": store, "llm": llm},
