@@ -61,11 +61,9 @@ def parse_selection(reply: str, count: int) -> list[int]:
     """
     text = strip_thoughts(reply)
     forms, _ = find_forms_and_prose(text, "needed")
-    if forms:
-        return read_needed(forms, count, text)
-    if _BARE.fullmatch(text):
+    if not forms and _BARE.fullmatch(text):
         return _to_positions(re.findall(r"[0-9]+", text), count, text)
-    raise ReplyError(f'no {{"needed": […]}} can be read in the reply {text[:200]!r}')
+    return read_needed(forms, count, text)
 
 
 def read_needed(forms: Sequence[dict[str, list[Any]]], count: int, text: str) -> list[int]:
@@ -79,9 +77,11 @@ def read_needed(forms: Sequence[dict[str, list[Any]]], count: int, text: str) ->
         text: the reply, for errors.
 
     Raises:
-        ReplyError: no number of a passage stands there, though something does, or two lists differ.
+        ReplyError: there is no such object, something else than numbers of passages stands there, or two lists differ.
 
     """
+    if not forms:
+        raise ReplyError(f'no {{"needed": […]}} can be read in the reply {text[:200]!r}')
     lists = {tuple(_to_positions(value, count, text)) for form in forms for value in form["needed"]}
     if len(lists) > 1:
         raise ReplyError(f"the reply names the needed passages in {len(lists)} ways: {text[:200]!r}")
