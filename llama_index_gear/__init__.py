@@ -13,6 +13,7 @@ from llama_index_gear.knowledge_graph.wikidata import WikidataDump
 from llama_index_gear.nodes import ToPropertyGraph, attach_triples, passage_id, read_triples
 from llama_index_gear.postprocessors.beam_search import DiverseTripleBeamSearch
 from llama_index_gear.postprocessors.passage_ranker import PassageRanker
+from llama_index_gear.postprocessors.passage_selector import PassageSelector
 from llama_index_gear.query_engines.gear import GeARQueryEngine
 from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
 from llama_index_gear.ranking.fitting import RankingFit, fit_ranking
@@ -48,6 +49,7 @@ __all__ = [
     "MentionTripleExtractor",
     "NaiveGERetriever",
     "PassageRanker",
+    "PassageSelector",
     "RankBM25Retriever",
     "RankingFit",
     "RankingWeights",

@@ -90,6 +90,26 @@ def with_explanation(
     return copy.model_copy(update={"metadata": _ExplainedMetadata(copy.metadata)})
 
 
+def explain_selection(needed: int, is_shortened: bool, is_shown: bool) -> list[dict[str, Any]]:
+    """Return the reasons that a reader's selection of passages gives, in the form of `REASONS_KEY`.
+
+    Args:
+        needed: the passage's rank among those that the reader named, from 1; 0 if it named others.
+        is_shortened: True if the reader saw it shortened.
+        is_shown: True if the reader saw it.
+
+    """
+    reasons: list[dict[str, Any]] = []
+    if needed:
+        ending = "th" if needed % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(needed % 10, "th")
+        reasons.append({"signal": "needed", "share": 1.0, "reason": f"named {needed}{ending} by the reader"})
+    if is_shortened:
+        reasons.append({"signal": "shortened", "share": 0.0, "reason": "shown to the reader shortened"})
+    if not is_shown:
+        reasons.append({"signal": "not_shown", "share": 0.0, "reason": "not shown to the reader"})
+    return reasons
+
+
 def without_explanation(node: BaseNode) -> BaseNode:
     """Return the node without a retriever's explanation; the node itself if it has none."""
     hidden = _EXPLANATION_KEYS

@@ -10,7 +10,7 @@ from llama_index.core.schema import BaseNode, NodeWithScore
 from llama_index_gear.expansion.beam_search import Beam
 from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.llm.prompting import escape_fences
-from llama_index_gear.nodes import llm_texts, with_explanation
+from llama_index_gear.nodes import explain_selection, llm_texts, with_explanation
 from llama_index_gear.trace.evidence import Linked, Slots, Source, Walked
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import StoredTriple, Triple, entity_key, serialize_triples
@@ -25,6 +25,7 @@ class PassagePool:
         nodes: passage id → node.
         chains: passage id → the stored triples that first led to it.
         lists: for each step, its passage ids, best first.
+        named: ids of the passages that a reader named, most needed first. They stand first in the final ranking.
 
     """
 
@@ -32,6 +33,7 @@ class PassagePool:
     nodes: dict[str, BaseNode] = field(default_factory=dict)
     chains: dict[str, list[Slots]] = field(default_factory=dict)
     lists: list[list[str]] = field(default_factory=list)
+    named: list[str] = field(default_factory=list)
 
     def add(self, nodes: Mapping[str, BaseNode], chains: Mapping[str, list[Slots]] | None = None) -> None:
         """Add passages, and the chains that led to them. A passage's first node and first chain are kept."""
@@ -63,11 +65,17 @@ class PassagePool:
         fused = reciprocal_rank_fusion(list(lists.values()) if kept is None else [kept], k=rrf_k)
         if kept is not None:
             lists["filter"] = list(kept)
+        if self.named:
+            lists["needed"] = self.named
+            highest = max(score for _, score in fused)
+            first = {passage_id: highest + 1 / rank for rank, passage_id in enumerate(self.named, start=1)}
+            fused = [*first.items(), *(item for item in fused if item[0] not in first)]
         results, sources = [], []
         for passage_id, score in fused[:top_k]:
             ranks = {name: ids.index(passage_id) + 1 for name, ids in lists.items() if passage_id in ids}
             node, chain = self.nodes[passage_id], self.chains.get(passage_id, [])
-            results.append(NodeWithScore(node=with_explanation(node, chain, ranks), score=score))
+            reasons = explain_selection(ranks["needed"], False, True) if "needed" in ranks else None
+            results.append(NodeWithScore(node=with_explanation(node, chain, ranks, reasons), score=score))
             sources.append(
                 Source(
                     passage_id=passage_id,

@@ -5,7 +5,7 @@ The pool is as wide whatever number of passages is asked for, so that fewer pass
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
@@ -78,18 +78,48 @@ class PoolRetrieval:
     def retrieve_flow(self, bundle: QueryBundle) -> Flow[list[NodeWithScore]]:
         """Gather the pool, rank it, and return the first passages with what placed them."""
         pool, nodes = yield from self.pool_flow(bundle)
-        return (yield from ask(RunFunction(partial(rank_nodes, pool, nodes, self.weights, self.similarity_top_k))))
+        return (yield from self.rank_flow(pool, nodes, self.similarity_top_k))
+
+    def rank_flow(self, pool: Pool, nodes: Mapping[str, BaseNode], top_k: int) -> Flow[list[NodeWithScore]]:
+        """Rank a pool, and return the first passages with what placed them."""
+        return (yield from ask(RunFunction(partial(rank_nodes, pool, nodes, self.weights, top_k))))
 
     def pool_flow(self, bundle: QueryBundle) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
         """Gather the pool of a question; return it, and the nodes to return by id."""
-        is_own = self.backends.base_retriever is None  # a foreign retriever's query may come from another model
-        embedded = yield from embed_query_flow(bundle if is_own else QueryBundle(bundle.query_str))
-        pool, nodes = yield from self._base_pool_flow(bundle, embedded)
+        embedded = yield from self.embed_flow(bundle)
+        pool, nodes = yield from self.base_pool_flow(bundle, embedded)
+        return (yield from self.widen_flow(pool, nodes, embedded))
+
+    def embed_flow(self, bundle: QueryBundle) -> Flow[QueryBundle]:
+        """Embed a question with the store's model: a foreign retriever's query may come from another one."""
+        return embed_query_flow(bundle if self.backends.base_retriever is None else QueryBundle(bundle.query_str))
+
+    def fuse(self, pool: Pool) -> list[str]:
+        """Return the ids of the passages in the pool's lists, fused, best first."""
         fused = reciprocal_rank_fusion([[place.id for place in places] for places in pool.lists.values()])
-        start = [passage_id for passage_id, _ in fused[:_START_PASSAGES]]
+        return [passage_id for passage_id, _ in fused if passage_id in pool.places]
+
+    def widen_flow(
+        self, pool: Pool, nodes: Mapping[str, BaseNode], embedded: QueryBundle, linked: Sequence[StoredTriple] = ()
+    ) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
+        """Add the passages that PageRank ranks first to a pool of base passages.
+
+        Args:
+            pool: of the base passages.
+            nodes: of its passages, by id.
+            embedded: the question with its embedding.
+            linked: further triples that PageRank starts from, with weight 1.
+
+        Returns:
+            The wider pool, and its nodes by id.
+
+        """
+        start = self.fuse(pool)[:_START_PASSAGES]
         nearest = yield from ask(PassageTriples(start, embedded.embedding or [], _NEAREST_TRIPLES))
         triples = yield from ask(RunFunction(partial(_choose_triples, pool, nearest)))
-        ranked = yield from local_pagerank_flow(triples, start, self.pagerank)
+        weighted = {triple.id: (triple, weight) for triple, weight in triples}
+        weighted |= {triple.id: (triple, 1.0) for triple in linked}
+        ranked = yield from local_pagerank_flow(list(weighted.values()), start, self.pagerank)
         places = [RankedPassage(passage_id, share) for passage_id, share in ranked[:POOL_TOP_K]]
         found: list[BaseNode] = []
         if missing := [place.id for place in places if place.id not in nodes]:
@@ -97,7 +127,7 @@ class PoolRetrieval:
         pool = pool.extend(map(to_pool_passage, found), {"pagerank": places})
         return pool, {**nodes, **{node.node_id: node for node in found}}
 
-    def _base_pool_flow(self, bundle: QueryBundle, embedded: QueryBundle) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
+    def base_pool_flow(self, bundle: QueryBundle, embedded: QueryBundle) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
         """Search the store, or the base retriever; return the pool of what is found, and its nodes by id."""
         question, encoder = embedded.query_str, self.backends.vector_store.encoder
         if self.backends.base_retriever is None:

@@ -296,9 +296,9 @@ def _count_tokens(response: ChatResponse | CompletionResponse, prompt: str, comp
         received = _get(source, "completion_tokens") or _get(source, "output_tokens")
         if isinstance(sent, int):
             return sent, received if isinstance(received, int) else 0
-    return _estimate_tokens(prompt), _estimate_tokens(completion)
+    return count_tokens(prompt), count_tokens(completion)
 
 
-def _estimate_tokens(text: str) -> int:
+def count_tokens(text: str) -> int:
     """Count tokens with LlamaIndex's tokenizer; estimate them in very long texts, where it may take quadratic time."""
     return len(get_tokenizer()(text)) if len(text) <= _MAX_COUNTED_LENGTH else len(text) // 4

@@ -204,9 +204,13 @@ class AgentQueryEngine(BaseQueryEngine):
         response = await self._response_synthesizer.asynthesize(query_bundle, self._to_synthesizer_nodes(nodes))
         return _set_sources(response, [*nodes, *(additional_source_nodes or [])])
 
-    def _direct_answer(self, trace: Trace) -> str:
+    def _direct_answer(self, nodes: Sequence[NodeWithScore], trace: Trace) -> str:
         """Return the response if it needs no further LLM call, else an empty text."""
         return ""
+
+    def _describe(self, trace: Trace) -> dict[str, Any]:
+        """Return what the response's metadata says of the search."""
+        return trace.compact()
 
     def _answer_context(self, nodes: Sequence[NodeWithScore], trace: Trace) -> list[NodeWithScore]:
         """Return the nodes that the synthesizer writes the response from."""
@@ -231,13 +235,13 @@ class AgentQueryEngine(BaseQueryEngine):
         with self.callback_manager.event(CBEventType.QUERY, payload=payload) as event:
             trace = take_trace(query_bundle.query_str.strip())
             nodes = run_traced(trace, lambda: self.retrieve(query_bundle))
-            answer = self._direct_answer(trace)
+            answer = self._direct_answer(nodes, trace)
             if answer:
                 response: RESPONSE_TYPE = self._to_response(answer)
             else:
                 response = self._response_synthesizer.synthesize(query_bundle, self._answer_context(nodes, trace))
             response = _set_sources(response, nodes)
-            response.metadata = {**(response.metadata or {}), **trace.compact()}
+            response.metadata = {**(response.metadata or {}), **self._describe(trace)}
             event.on_end(payload={EventPayload.RESPONSE: response})
         return response
 
@@ -248,7 +252,7 @@ class AgentQueryEngine(BaseQueryEngine):
             trace = take_trace(query_bundle.query_str.strip())
             with use_trace(trace):
                 nodes = await self.aretrieve(query_bundle)
-            answer = self._direct_answer(trace)
+            answer = self._direct_answer(nodes, trace)
             if answer:
                 response: RESPONSE_TYPE = self._to_async_response(answer)
             else:
@@ -256,7 +260,7 @@ class AgentQueryEngine(BaseQueryEngine):
                     query_bundle, self._answer_context(nodes, trace)
                 )
             response = _set_sources(response, nodes)
-            response.metadata = {**(response.metadata or {}), **trace.compact()}
+            response.metadata = {**(response.metadata or {}), **self._describe(trace)}
             event.on_end(payload={EventPayload.RESPONSE: response})
         return response
 

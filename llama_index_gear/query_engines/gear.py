@@ -13,7 +13,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 
 from llama_index_gear.errors import ArgumentError, check_kind
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
-from llama_index_gear.llm.prompting import escape_fences
+from llama_index_gear.llm.prompting import escape_citations, escape_fences
 from llama_index_gear.query_engines.base import AgentQueryEngine
 from llama_index_gear.retrievers.external import ExternalGeARRetriever
 from llama_index_gear.retrievers.gear import GeARRetriever
@@ -50,6 +50,10 @@ class GeARQueryEngine(AgentQueryEngine):
     call kept and the facts of the gist (Eq. 7). For GeAR's own agent over a graph pass
     `GeARRetriever(store, graph=graph)`.
 
+    With `calls="selection"` the answer of the agent's last call is the answer, with citations of the passages that this
+    call named. No further call is made, unless the search ended without an answer: then one more call answers from what
+    there is, and `gear_answered` in the metadata is False. A synthesizer of your own gets the passages that were named.
+
     Args:
         retriever: the agent's retriever.
         response_synthesizer: any LlamaIndex synthesizer. Default: one call of the retriever's LLM with a short prompt
@@ -59,13 +63,16 @@ class GeARQueryEngine(AgentQueryEngine):
         text_qa_template: replaces the synthesizer's prompt; it has the variables `context_str` and `query_str`.
         answer_top_k: passages that the answer is written from. Default 5 (GeAR §6.2). All passages are source nodes.
         reuse_answer: True returns the answer of the agent's reasoner, if it gave one, and saves a call. Not with
-            an `ExternalGeARRetriever`. Default False.
+            an `ExternalGeARRetriever`, nor with `calls="selection"`. Default False.
+        abstain: True answers only if the agent did. Otherwise the response says what was not found, and no call is
+            made. Only with `calls="selection"`. Default False.
         streaming: True streams the answer of the default synthesizer. Default False.
         callback_manager: LlamaIndex's callback manager.
 
     Raises:
         ArgumentError: an argument of the wrong kind, a number outside its range, `streaming` beside a synthesizer of
-            your own, or `reuse_answer` with an `ExternalGeARRetriever`.
+            your own, `reuse_answer` with an agent that gives no answer to reuse or reuses it by itself, or `abstain`
+            without `calls="selection"`.
 
     """
 
@@ -80,6 +87,7 @@ class GeARQueryEngine(AgentQueryEngine):
         text_qa_template: BasePromptTemplate | None = None,
         answer_top_k: int = 5,
         reuse_answer: bool = False,
+        abstain: bool = False,
         streaming: bool = False,
         callback_manager: CallbackManager | None = None,
     ) -> None:
@@ -88,9 +96,14 @@ class GeARQueryEngine(AgentQueryEngine):
             hint="or write GeARQueryEngine.from_vector_store(store)",
             retriever=retriever,
         )
-        check_kind(bool, reuse_answer=reuse_answer)
+        check_kind(bool, reuse_answer=reuse_answer, abstain=abstain)
         if reuse_answer and isinstance(retriever, ExternalGeARRetriever):
             raise ArgumentError("reuse_answer: the agent over a graph gives no answer to reuse, leave it out")
+        selects = isinstance(retriever, GeARRetriever) and retriever.calls == "selection"
+        if selects and reuse_answer:
+            raise ArgumentError("reuse_answer: with calls='selection' the agent's answer is the answer, leave it out")
+        if abstain and not selects:
+            raise ArgumentError("abstain: write GeARRetriever(…, calls='selection'), or leave it out")
         super().__init__(
             retriever,
             response_synthesizer,
@@ -101,6 +114,7 @@ class GeARQueryEngine(AgentQueryEngine):
             callback_manager=callback_manager,
         )
         self._reuse_answer = reuse_answer
+        self._abstain = abstain
 
     @classmethod
     def _build_retriever(
@@ -110,13 +124,44 @@ class GeARQueryEngine(AgentQueryEngine):
             return GeARRetriever(vector_store, **arguments)
         return ExternalGeARRetriever(vector_store, graph, **arguments)
 
-    def _direct_answer(self, trace: Trace) -> str:
+    @property
+    def _selects(self) -> bool:
+        """True if the agent names passages, and its last call gives the answer."""
+        return isinstance(self._retriever, GeARRetriever) and self._retriever.calls == "selection"
+
+    def _direct_answer(self, nodes: Sequence[NodeWithScore], trace: Trace) -> str:
+        if self._abstain and trace.stopped != "answered":
+            searched = list(dict.fromkeys(step.next_query or step.query for step in trace.steps[-1:]))
+            return f"I don't know. Not found: {searched[0]}" if searched else "I don't know. Nothing was found."
+        if self._selects and self._has_own_prompt and trace.answer:
+            return _cite(trace.answer, nodes, trace)
         return trace.answer if self._reuse_answer else ""
 
+    def _describe(self, trace: Trace) -> dict[str, Any]:
+        answered = {"gear_answered": trace.stopped == "answered"} if self._selects else {}
+        return {**super()._describe(trace), **answered}
+
     def _answer_context(self, nodes: Sequence[NodeWithScore], trace: Trace) -> list[NodeWithScore]:
-        """Return the passages; over an external graph also the facts of the gist (Millions of GeAR-s Eq. 7)."""
+        """Return the passages, and where the agent hands over its facts (Millions of GeAR-s Eq. 7), also these.
+
+        A synthesizer of the user's gets the passages that the agent named, if it named some.
+        """
+        if self._selects and not self._has_own_prompt:
+            named = {passage_id for step in trace.steps for passage_id in step.needed or ()}
+            nodes = [result for result in nodes if result.node.node_id in named] or nodes
         context = super()._answer_context(nodes, trace)
-        if self._has_own_prompt and isinstance(self._retriever, ExternalGeARRetriever) and trace.gist:
+        hands_over = self._selects or isinstance(self._retriever, ExternalGeARRetriever)
+        if self._has_own_prompt and hands_over and trace.gist:
             facts = "\n".join(f"- {escape_fences(' '.join(slots))}" for slots in trace.gist)
             context.append(NodeWithScore(node=TextNode(text=f"Facts noted from the passages on the way:\n{facts}")))
         return context
+
+
+def _cite(answer: str, nodes: Sequence[NodeWithScore], trace: Trace) -> str:
+    """Return the answer with the numbers of the passages that the call named which gave it.
+
+    If it named none, its answer rests on the notes: then those are cited that earlier calls named.
+    """
+    last = trace.steps[-1].needed or [passage_id for step in trace.steps for passage_id in step.needed or ()]
+    numbers = [number for number, result in enumerate(nodes, start=1) if result.node.node_id in last]
+    return " ".join([escape_citations(answer), *(["".join(f"[{number}]" for number in numbers)] if numbers else [])])

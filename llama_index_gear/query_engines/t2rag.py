@@ -96,7 +96,7 @@ class T2RAGQueryEngine(AgentQueryEngine):
     def _build_retriever(cls, vector_store: GeARVectorStore, **arguments: Any) -> T2RAGRetriever:
         return T2RAGRetriever(vector_store, **arguments)
 
-    def _direct_answer(self, trace: Trace) -> str:
+    def _direct_answer(self, nodes: Sequence[NodeWithScore], trace: Trace) -> str:
         if not self._abstain or trace.stopped == "resolved":
             return ""
         missing = [f"{', '.join(clue.triple)}" for clue in _open_clues(trace)]

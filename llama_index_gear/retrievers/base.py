@@ -16,6 +16,7 @@ from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.agents.gear.external import ExternalPolicy
 from llama_index_gear.agents.gear.policy import GeARPolicy
+from llama_index_gear.agents.gear.selection import SelectionPolicy
 from llama_index_gear.agents.loop import Budget, Policy, agent_flow
 from llama_index_gear.errors import check_kind, check_question
 from llama_index_gear.expansion.backends import Backends
@@ -132,8 +133,8 @@ class HasExpansion:
         return self._expansion.rrf_k
 
     @property
-    def beam_search(self) -> BeamSearch:
-        """Settings of the beam search."""
+    def beam_search(self) -> BeamSearch | None:
+        """Settings of the beam search; None: there is none."""
         return self._expansion.beam_search
 
     @property
@@ -236,7 +237,7 @@ class AgentRetriever(StoreRetriever):
 class GistRetriever(HasReader, AgentRetriever):
     """Base class of the agents that expand a graph and note facts in a gist memory."""
 
-    _policy: GeARPolicy | ExternalPolicy
+    _policy: GeARPolicy | SelectionPolicy | ExternalPolicy
 
     @property
     def base_top_k(self) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks import CallbackManager
@@ -12,14 +13,17 @@ from llama_index.core.settings import Settings
 from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQueryMode
 
 from llama_index_gear.agents.gear.policy import PROMPTS, PROMPTS_OF_CALLS, Calls, GeARPolicy
+from llama_index_gear.agents.gear.selection import SelectionPolicy
 from llama_index_gear.agents.loop import Budget
 from llama_index_gear.errors import ArgumentError, check_counts, format_value
 from llama_index_gear.expansion.backends import Backends
 from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.expansion.external import build_expansion
 from llama_index_gear.expansion.pagerank import LocalPageRank
+from llama_index_gear.expansion.pool_retrieval import PoolRetrieval
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.prompting import Prompts
+from llama_index_gear.llm.selection import SHOW_TOKENS
 from llama_index_gear.retrievers.base import GistRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
 
@@ -40,24 +44,32 @@ class GeARRetriever(GistRetriever):
     "separate"    read, gist, reason, and rewrite but in the last step         15
     "merged"      read, gist and reason in one, rewrite but in the last step   11
     "single"      read; its facts are the gist; there is no second step        1
+    "selection"   select: see below                                            4
     ============  ===========================================================  ======================
+
+    `calls="selection"` is this package's own. A step gathers and ranks a pool of passages as `GraphRetriever` does; the
+    walk also starts from the triples that the notes so far are linked to. One call then reads the first passages of
+    this ranking. It names those that the way to the answer needs, notes their facts, and gives the answer or the next
+    query. The result begins with the passages that were named, in the order of need (`gear_ranks`: "needed"); the
+    others follow in GeAR's ranking. `max_steps=1` is a single call. If no reply can be read, the ranking stands.
 
     Args:
         vector_store: the store that holds passages and triples.
         base_retriever: any LlamaIndex retriever; see `NaiveGERetriever`. Default: the store itself.
         llm: reads, reasons and rewrites. Default: LlamaIndex's `Settings.llm`.
-        graph: a knowledge graph to walk, in place of the passages' own triples; see `NaiveGERetriever`. Default None.
+        graph: a knowledge graph to walk, in place of the passages' own triples; see `NaiveGERetriever`. Not
+            with `calls="selection"`. Default None.
         max_steps: maximum number of steps. Default 4 (GeAR App. B.1; 2 for questions of two hops). Not with
             `calls="single"`, which makes one.
-        calls: "separate" (default; GeAR §5), "merged", or "single".
+        calls: "separate" (default; GeAR §5), "merged", "single", or "selection".
         similarity_top_k: passages to return. Default 10.
         filters: metadata filters that bind every hop; see `NaiveGERetriever`.
         budget: limits of a question's cost. When a limit is reached, the best ranking so far is returned, and the trace
             says which limit. Default None: no limit.
-        beam_search: settings of the beam search. Default `BeamSearch()`.
-        pagerank: see `NaiveGERetriever`. Default None.
-        base_top_k: base passages of a step, of the store's own search; not with `base_retriever`. Default 10 (GeAR
-            App. B.2).
+        beam_search: settings of the beam search. Not with `calls="selection"`. Default `BeamSearch()`.
+        pagerank: see `NaiveGERetriever`. Default None; with `calls="selection"` `LocalPageRank()`.
+        base_top_k: base passages of a step, of the store's own search; not with `base_retriever`, nor with
+            `calls="selection"`. Default 10 (GeAR App. B.2).
         link_top_k: stored triples that each noted fact is linked to. Default 1 (GeAR Eq. 2).
         check_alignment: drop links to triples of the graph that are about something else than the noted fact, in each
             step and at the end (`shared_name` in this package's `expansion.external`); the trace shows those of the
@@ -65,9 +77,14 @@ class GeARRetriever(GistRetriever):
         passage_link_top_k: passages, and triples, that each fact of the gist is linked to (GeAR Eq. 8; k is not given
             there). Default 3: on MuSiQue, in one step, R@5/10/15 is 79.9/86.2/87.5, with 10 it is 70.2/84.3/89.5.
         gist_size: facts that the gist memory holds; the first ones stay. Default 100.
+        show_top_k: passages that the reader is shown in a step. Only with `calls="selection"`. Default 30 there.
+        show_tokens: tokens that these have at most, together; fewer if the model's context window is small. Long
+            passages are shortened around the sentences that share words with question, notes and query; if that is not
+            enough, the last ones are not shown. The trace says so. Only with `calls="selection"`. Default 8,000 there.
         prompts: your own prompts for some of those that `calls` uses: "read", "gist", "reason" and "rewrite"
-            (separate), "read", "merged" and "rewrite" (merged), "read" (single). Also reachable through `get_prompts`
-            / `update_prompts`. `PROMPTS` in this package's `agents.gear.policy` shows their variables.
+            (separate), "read", "merged" and "rewrite" (merged), "read" (single), "select" (selection). Also reachable
+            through `get_prompts` / `update_prompts`. `PROMPTS` in this package's `agents.gear.policy` shows their
+            variables.
         vector_store_query_mode: see `NaiveGERetriever`.
         rrf_k: constant of all fusions. Default 60.
         callback_manager: LlamaIndex's.
@@ -83,7 +100,7 @@ class GeARRetriever(GistRetriever):
 
     """
 
-    _policy: GeARPolicy
+    _policy: GeARPolicy | SelectionPolicy
 
     def __init__(
         self,
@@ -104,6 +121,8 @@ class GeARRetriever(GistRetriever):
         check_alignment: bool | None = None,
         passage_link_top_k: int = 3,
         gist_size: int = 100,
+        show_top_k: int | None = None,
+        show_tokens: int | None = None,
         prompts: Mapping[str, BasePromptTemplate] | None = None,
         vector_store_query_mode: VectorStoreQueryMode | None = None,
         rrf_k: int = 60,
@@ -111,20 +130,29 @@ class GeARRetriever(GistRetriever):
         verbose: bool = False,
     ) -> None:
         check_counts(similarity_top_k=similarity_top_k, passage_link_top_k=passage_link_top_k, gist_size=gist_size)
-        if calls not in ("separate", "merged", "single"):
-            raise ArgumentError(f"calls must be separate, merged or single; got {format_value(calls)}")
+        if calls not in tuple(PROMPTS_OF_CALLS):
+            raise ArgumentError(f"calls must be separate, merged, single or selection; got {format_value(calls)}")
         if max_steps is None:
             max_steps = 1 if calls == "single" else 4
         check_counts(max_steps=max_steps)
         if calls == "single" and max_steps > 1:
             raise ArgumentError("calls='single' makes one step: leave out max_steps, or write calls='merged'")
+        if calls == "selection":
+            _refuse("calls='selection' has a pool of its own", beam_search=beam_search, base_top_k=base_top_k)
+            if graph is not None:
+                raise ArgumentError(
+                    "calls='selection' walks the passages' own triples: leave out graph, or write calls='merged'"
+                )
+        else:
+            _refuse("only calls='selection' shows a reader a ranking", show_top_k=show_top_k, show_tokens=show_tokens)
+        model = Settings.llm if llm is None else llm
         backends = Backends(
             vector_store,
             base_retriever,
             mode=vector_store_query_mode,
             base_top_k=base_top_k,
             filters=filters,
-            llm=Settings.llm if llm is None else llm,
+            llm=model,
             graph=graph,
         )
         used = {name: PROMPTS[name] for name in PROMPTS_OF_CALLS[calls]}
@@ -133,31 +161,74 @@ class GeARRetriever(GistRetriever):
             backends,
             beam_search,
             similarity_top_k=backends.base_top_k,
-            pagerank=pagerank,
+            pagerank=LocalPageRank() if pagerank is None and calls == "selection" else pagerank,
             link_top_k=link_top_k,
             check_alignment=check_alignment,
             prompts=own,
             rrf_k=rrf_k,
         )
-        policy = GeARPolicy(
-            expansion=self._expansion,
-            max_steps=max_steps,
-            calls=calls,
-            gist_size=gist_size,
-            passage_link_top_k=passage_link_top_k,
-            top_k=similarity_top_k,
-            prompts=own,
-        )
+        settings: dict[str, Any] = {
+            "expansion": self._expansion,
+            "max_steps": max_steps,
+            "gist_size": gist_size,
+            "passage_link_top_k": passage_link_top_k,
+            "top_k": similarity_top_k,
+            "prompts": own,
+        }
+        if calls == "selection":
+            sizes: dict[str, Any] = {
+                "show_top_k": 30 if show_top_k is None else show_top_k,
+                "show_tokens": SHOW_TOKENS if show_tokens is None else show_tokens,
+            }
+            check_counts(**sizes)
+            retrieval = PoolRetrieval(backends, pagerank=self._expansion.pagerank)
+            policy: GeARPolicy | SelectionPolicy = SelectionPolicy(**settings, **sizes, retrieval=retrieval, llm=model)
+        else:
+            policy = GeARPolicy(**settings, calls=calls)
+        self._calls: Calls = calls
         super().__init__(
-            backends, policy, own, similarity_top_k, budget=budget, callback_manager=callback_manager, verbose=verbose
+            backends,
+            policy,
+            own,
+            similarity_top_k,
+            budget=budget,
+            callback_manager=callback_manager,
+            verbose=verbose,
         )
 
     @property
     def calls(self) -> Calls:
-        """The LLM calls of a step: "separate", "merged" or "single"."""
-        return self._policy.calls
+        """The LLM calls of a step: "separate", "merged", "single" or "selection"."""
+        return self._calls
+
+    @property
+    def beam_search(self) -> BeamSearch | None:
+        """Settings of the beam search; None: there is none."""
+        return None if self._calls == "selection" else super().beam_search
+
+    @property
+    def base_top_k(self) -> int | None:
+        """Base passages of a step, of the store's own search; None: there is a base retriever, or a pool."""
+        return None if self._calls == "selection" else super().base_top_k
 
     @property
     def passage_link_top_k(self) -> int:
         """Passages, and triples, that each fact of the gist is linked to."""
         return self._policy.passage_link_top_k
+
+    @property
+    def show_top_k(self) -> int | None:
+        """Passages that the reader is shown in a step; None: there is no such reader."""
+        return self._policy.show_top_k if isinstance(self._policy, SelectionPolicy) else None
+
+    @property
+    def show_tokens(self) -> int | None:
+        """Tokens that the shown passages have at most; None: there is no such reader."""
+        return self._policy.show_tokens if isinstance(self._policy, SelectionPolicy) else None
+
+
+def _refuse(why: str, **arguments: Any) -> None:
+    """Refuse arguments that are given and would do nothing."""
+    for name, value in arguments.items():
+        if value is not None:
+            raise ArgumentError(f"{name}: {why}, leave it out")

@@ -22,6 +22,7 @@ from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.knowledge_graph.wikidata import WikidataDump
 from llama_index_gear.postprocessors.beam_search import DiverseTripleBeamSearch
 from llama_index_gear.postprocessors.passage_ranker import PassageRanker
+from llama_index_gear.postprocessors.passage_selector import PassageSelector
 from llama_index_gear.query_engines.gear import GeARQueryEngine
 from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
 from llama_index_gear.requests import (
@@ -114,6 +115,7 @@ def make(store: GeARVectorStore, graph: ExternalTripleStore, tmp_path_factory: A
         "ExternalGeARRetriever": lambda **options: ExternalGeARRetriever(store, graph, llm=llm, **options),
         "DiverseTripleBeamSearch": lambda **options: DiverseTripleBeamSearch(store, llm=llm, **options),
         "PassageRanker": lambda **options: PassageRanker(**options),
+        "PassageSelector": lambda **options: PassageSelector(llm=llm, **options),
         "RankBM25Retriever": lambda **options: RankBM25Retriever([TextNode(text="x")], **options),
         "GeARQueryEngine": lambda **options: GeARQueryEngine(GeARRetriever(store, llm=llm), **options),
         "T2RAGQueryEngine": lambda **options: T2RAGQueryEngine(T2RAGRetriever(store, llm=llm), **options),
@@ -177,6 +179,7 @@ REFUSED: dict[str, dict[str, list[Any]]] = {
     },
     "DiverseTripleBeamSearch": {**RRF, "top_n": NO_COUNT, "link_top_k": NO_COUNT},
     "PassageRanker": {"top_n": NO_COUNT},
+    "PassageSelector": dict.fromkeys(["top_n", "show_top_k", "show_tokens"], NO_COUNT),
     "RankBM25Retriever": {"similarity_top_k": NO_COUNT, "k1": NEGATIVE, "b": [*NEGATIVE, 1.5]},
     "GeARQueryEngine": {"answer_top_k": NO_COUNT},
     "T2RAGQueryEngine": {"answer_top_k": NO_COUNT},

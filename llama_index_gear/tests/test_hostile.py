@@ -56,7 +56,13 @@ def reply_insatiably(prompt: str) -> str:
     if "Put ?name" in prompt:
         return json.dumps({"triples": [["Ada", "knows", "?one"], ["?one", "likes", "?other"]]})
     facts = [["Ada", "knows", "Bob"]]
-    said = {"triples": facts, "answerable": False, "reason": "whom Bob likes is missing", "query": "Bob likes?"}
+    said = {
+        "triples": facts,
+        "answerable": False,
+        "reason": "whom Bob likes is missing",
+        "query": "Bob likes?",
+        "needed": [1],
+    }
     return json.dumps({**said, "facts": [{"clue": 1, "triple": facts[0], "passages": [1]}]})
 
 
@@ -81,6 +87,7 @@ def ask_everyone(store: GeARVectorStore, llm: Any) -> list[Trace]:
             GeARRetriever(store, llm=llm, max_steps=2),
             GeARRetriever(store, llm=llm, max_steps=2, calls="merged"),
             GeARRetriever(store, llm=llm, calls="single"),
+            GeARRetriever(store, llm=llm, max_steps=2, calls="selection"),
             T2RAGRetriever(store, llm=llm, max_rounds=2),
         )
     ]

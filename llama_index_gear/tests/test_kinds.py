@@ -25,6 +25,7 @@ from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.knowledge_graph.wikidata import WikidataDump
 from llama_index_gear.nodes import ToPropertyGraph, attach_triples, passage_id, read_triples
 from llama_index_gear.postprocessors.passage_ranker import PassageRanker
+from llama_index_gear.postprocessors.passage_selector import PassageSelector
 from llama_index_gear.ranking.fitting import fit_ranking
 from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.requests import FetchPassages
@@ -138,6 +139,11 @@ CALLS: dict[str, tuple[Callable[[House], Call], dict[str, Callable[[House], Any]
     "extractor.from_dict": (lambda house: GeARTripleExtractor.from_dict, {}, ["data"]),
     "ExtractionLedger.of": (lambda house: ExtractionLedger.of, {}, ["nodes"]),
     "PassageRanker": (lambda house: PassageRanker, {}, list_parameters(PassageRanker.__init__)),
+    "PassageSelector": (
+        lambda house: PassageSelector,
+        {"llm": lambda house: MockLLM()},
+        list_parameters(PassageSelector.__init__),
+    ),
     "ranker.from_dict": (lambda house: PassageRanker.from_dict, {}, ["data"]),
     "ranker.gather_pool": (
         lambda house: PassageRanker().gather_pool,
@@ -198,7 +204,8 @@ CALLS: dict[str, tuple[Callable[[House], Call], dict[str, Callable[[House], Any]
 TAKEN: dict[str, set[str]] = {
     # values that are of the right kind after all, by the name of the argument
     "int": {"batch_size", "bm25_avg_len", "num_workers", "max_retries", "passages_per_call", "retry_backoff", "limit"}
-    | {"max_triples_per_passage", "aliases", "number", "similarity_top_k", "sample_size", "top_n"},
+    | {"max_triples_per_passage", "aliases", "number", "similarity_top_k", "sample_size", "top_n", "show_top_k"}
+    | {"show_tokens"},
     "text": {"path", "folder", "collection_name", "tenant_field", "title_key", "subject", "predicate", "object"}
     | {"text", "title", "query_str", "ref_doc_id", "tenant", "query"},
     "bytes": {"title_key"},  # which pydantic reads as text
@@ -207,10 +214,11 @@ TAKEN: dict[str, set[str]] = {
     "True": {"dense", "on_disk_payload", "raise_on_error", "structured", "reembed", "max_triples_per_passage"},
     "None": {"embed_model", "tenant_field", "tenant", "collection_options", "vector_options", "search_params"}
     | {"structured", "price", "max_cost", "cache", "allow", "title", "node_ids", "doc_ids", "filters", "limit"}
-    | {"alpha", "qdrant_filters", "recognizer", "weights", "extractor", "callback_manager"},
+    | {"alpha", "qdrant_filters", "recognizer", "weights", "extractor", "callback_manager", "prompts"},
 }
 EXCEPT = {
     ("GeARTripleExtractor", "llm", "None"),  # LlamaIndex's Settings.llm, which complains of its own
+    ("PassageSelector", "llm", "None"),
     ("TriplesFile", "path", "text"),  # a name with another ending
     ("WikidataDump", "path", "text"),
     ("GeARTripleExtractor", "tenant", "text"),  # of no tenant_field
@@ -240,7 +248,8 @@ def test_a_wrong_kind_is_refused_and_nothing_is_written(house: House, name: str,
         except (GeARError, ValidationError) as error:
             assert not is_taken, f"{kind} is refused: {error}"
         except (ValueError, ImportError) as error:  # LlamaIndex's own, of a default model that is not there
-            assert (name, argument, kind) == ("GeARTripleExtractor", "llm", "None"), error
+            assert name in ("GeARTripleExtractor", "PassageSelector"), error
+            assert (argument, kind) == ("llm", "None"), error
         else:
             assert is_taken, f"{kind} is taken"
     assert contents(house.store) == before and house.graph.count() == triples

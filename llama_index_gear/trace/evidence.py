@@ -133,6 +133,10 @@ class Step(BaseModel):
         next_query: the rewritten query (GeAR Eq. 7).
         ranked: external graph: ids of the passages that the filter kept, best first (Millions of GeAR-s Eq. 6); None if
             it was not asked.
+        shown: calls="selection": number of passages that the reader was shown: the first of `passages`.
+        shortened: calls="selection": ids of those that it was shown shortened.
+        needed: calls="selection": ids of the passages that the reader named, most needed first; None if its reply could
+            not be read, or it was not asked.
         searched: T²RAG: the propositions that were searched by.
         values: T²RAG: unknown → value, of the unknowns that were resolved.
         clues: T²RAG: the clues after the round.
@@ -158,6 +162,9 @@ class Step(BaseModel):
     reason: str = ""
     next_query: str = ""
     ranked: list[str] | None = None
+    shown: int = 0
+    shortened: list[str] = Field(default_factory=list)
+    needed: list[str] | None = None
     searched: list[str] = Field(default_factory=list)
     values: dict[str, str] = Field(default_factory=dict)
     clues: list[ClueState] = Field(default_factory=list)
@@ -186,7 +193,8 @@ class Source(BaseModel):
         title: the passage's title, or the beginning of its text.
         text: of the passage, as a language model is shown it.
         score: of the final fusion (GeAR Eq. 9).
-        ranks: name of a list → the passage's rank there, from 1: "step 1", "fact 2" (the gist's second fact), …
+        ranks: name of a list → the passage's rank there, from 1: "step 1", "fact 2" (the gist's second fact),
+            "needed" (the passages that the reader named), …
         chain: the stored triples that lead to it; empty if only the base retriever returned it.
 
     """

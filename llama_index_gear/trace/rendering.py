@@ -93,6 +93,9 @@ def _add_step(branch: Tree, step: Step, titles: dict[str, str]) -> None:
     if step.fallback:
         branch.add(f"[yellow]{_escape_markup(_format_fallback(step))}[/yellow]")
     _add_walk(branch, step, titles)
+    if step.needed is not None:
+        named = _escape_markup("; ".join(_name_needed(step, titles)))
+        branch.add(f"[bold]{_format_shown(step)}[/bold]: {named or 'none'}")
     if step.gist:
         branch.add(f"[bold]{'resolved' if step.clues else 'gist'}[/bold]: {_format_facts(step.gist)}")
     _add_clues(branch, step)
@@ -104,6 +107,20 @@ def _add_step(branch: Tree, step: Step, titles: dict[str, str]) -> None:
     if step.ranked is not None:
         kept = "; ".join(_escape_markup(titles.get(passage_id, passage_id)) for passage_id in step.ranked[:_MAX_SHOWN])
         branch.add(f"[bold]filter[/bold] keeps: {kept or 'none'}")
+
+
+def _name_needed(step: Step, titles: dict[str, str]) -> list[str]:
+    """Return the titles of the passages that the reader named, each with its place among those that were found."""
+    places = {passage_id: place for place, passage_id in enumerate(step.passages, start=1)}
+    return [
+        f"{titles.get(passage_id, passage_id)} ({places[passage_id]} of {len(places)})"
+        for passage_id in step.needed or ()
+    ]
+
+
+def _format_shown(step: Step) -> str:
+    shortened = f", {len(step.shortened)} of them shortened" if step.shortened else ""
+    return f"Named as needed, of {step.shown} shown{shortened}"
 
 
 def _add_clues(branch: Tree, step: Step) -> None:
@@ -302,6 +319,11 @@ def _render_step(step: Step, titles: dict[str, str]) -> str:
         titled = "".join(f"<li>{escape(titles.get(passage_id, passage_id))}</li>" for passage_id in ids)
         if titled:
             parts.append(f"<details><summary>{len(ids)} {heading}</summary><ol>{titled}</ol></details>")
+    if step.needed is not None:
+        named = "".join(f"<li>{escape(name)}</li>" for name in _name_needed(step, titles))
+        parts.append(
+            f"<h3>{_format_shown(step)}</h3><ol>{named}</ol>" if named else "<p class='verdict no'>None named</p>"
+        )
     parts.append(_render_list("Resolved" if step.clues else "New in the gist", step.gist, "gist"))
     parts.append(_render_list("Clues", [clue.triple for clue in step.clues if clue.state != "resolved"]))
     parts.extend(f"<p class='verdict no'>Open: {escape(_format_unknown(unknown))}</p>" for unknown in step.open)

@@ -184,12 +184,27 @@ def parse_facts_and_verdict(reply: str) -> tuple[tuple[Triple, ...], Verdict]:
     forms, _ = find_forms_and_prose(text, "triples")
     if not forms:
         return parse_reply_triples(reply), verdict
-    # Only "triples" is read: an answer that is a list of three names is no triple.
-    entries = [value for form in forms for value in form["triples"]]
+    return read_facts(forms, text), verdict
+
+
+def read_facts(forms: Sequence[dict[str, list[Any]]], text: str) -> tuple[Triple, ...]:
+    """Read the facts in the JSON objects of a reply, under "triples" or "facts".
+
+    Only these are read: an answer that is a list of three names is no triple.
+
+    Args:
+        forms: the objects, as `find_forms_and_prose` returns them.
+        text: the reply, for errors.
+
+    Raises:
+        ReplyError: there are entries, and none is a triple.
+
+    """
+    entries = [value for form in forms for name in ("triples", "facts") for value in form.get(name, ())]
     triples = collect_triples(entries)
     if not triples and any(entries):
         raise ReplyError(f"no triples can be read in the reply {text[:200]!r}")
-    return triples, verdict
+    return triples
 
 
 def parse_verdict(reply: str) -> Verdict:

@@ -19,6 +19,7 @@ from llama_index_gear.agents.t2rag.prompts import DECOMPOSE_PROMPT, parse_decomp
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.extraction.calls import parse_extraction, parse_shared_extraction
 from llama_index_gear.llm.parsing import MAX_REPLY_LENGTH, parse_numbered, parse_triples
+from llama_index_gear.llm.selection import parse_selection
 from llama_index_gear.requests import Reply
 
 DRAWN = int(os.environ.get("GEAR_DRAWN_REPLIES", "200"))
@@ -34,6 +35,7 @@ PARSERS: dict[str, Callable[[str], Any]] = {
     "query": parse_query,
     "decision": parse_decision,
     "ranking": lambda reply: parse_ranking(reply, 9),
+    "selection": lambda reply: parse_selection(reply, 9),
     "decomposition": lambda reply: parse_decomposition(reply, TEMPLATE),
     "statements": parse_statements,
     "extraction": lambda reply: parse_extraction(Reply(reply)),
@@ -41,7 +43,8 @@ PARSERS: dict[str, Callable[[str], Any]] = {
 }
 NAMES = [
     "triples", "facts", "entities", "passages", "passage", "subject", "predicate", "object", "head", "relation",
-    "answerable", "answer", "reason", "sufficient", "query", "clue", "triple", "1", "2", "Answerable", "QUERY",
+    "answerable", "answer", "reason", "sufficient", "query", "clue", "needed", "triple", "1", "2", "Answerable",
+    "QUERY",
 ]  # fmt: skip
 SCALARS = [
     "true", "false", "null", "NaN", "-Infinity", "1e999", "-0", "1" * 5_000, "0.1", "1", "2", '"yes"', '"No."', '"Ada"',
@@ -63,7 +66,8 @@ FORMS = [
     ["triples"], ["triples", "answerable", "answer"], ["triples", "answerable", "reason"], ["answerable", "answer"],
     ["answerable", "reason"], ["sufficient", "query"], ["sufficient", "query"], ["query"],
     ["passage", "entities", "triples"],
-    ["clue", "triple", "passages"], ["facts"],
+    ["clue", "triple", "passages"], ["facts"], ["needed"], ["needed"],
+    ["needed", "facts", "answerable", "answer"], ["needed", "facts", "answerable", "query"],
 ]  # fmt: skip
 TYPICAL = ["true", "false", "[]", '[["Ada", "knows", "Bob"]]', '["Ada", "knows", "Cid"]', "[1, 2]", "1", '"Bob"']
 

@@ -30,6 +30,7 @@ from llama_index_gear import (
     LocalPageRank,
     NaiveGERetriever,
     PassageRanker,
+    PassageSelector,
     RankBM25Retriever,
     RankingWeights,
     SyncGERetriever,
@@ -121,6 +122,8 @@ def settings_cases(store: GeARVectorStore, graph: ExternalTripleStore) -> list[t
     own: dict[str, Any] = {"vector_store_query_mode": sparse, "pagerank": PAGERANK}
     foreign: dict[str, Any] = {"base_retriever": base, "graph": graph}
     gear = {**agent, **walk, "passage_link_top_k": 5, "gist_size": 9, "prompts": {"read": prompt}}
+    selection = {**agent, **own, "link_top_k": 2, "calls": "selection", "show_top_k": 7, "show_tokens": 900}
+    selection |= {"prompts": {"select": PromptTemplate("Own {passages} {gist} {question} {queries}")}}
     external = {**agent, **walk, "graph": graph, "check_alignment": False, "gist_size": 9, "prompts": {"read": prompt}}
     sync = {**everywhere, **walk, "llm": llm, "read_prompt": prompt}
     ranking: dict[str, Any] = {
@@ -137,6 +140,7 @@ def settings_cases(store: GeARVectorStore, graph: ExternalTripleStore) -> list[t
         (SyncGERetriever, {**sync, **foreign, "check_alignment": False}),
         (GeARRetriever, {**gear, **own, "max_steps": 2, "calls": "merged", "base_top_k": 6}),
         (GeARRetriever, {**gear, **foreign, "check_alignment": False}),
+        (GeARRetriever, selection),
         (
             ExternalGeARRetriever,
             {**external, "vector_store_query_mode": sparse, "base_top_k": 6, "max_steps": 3, "expand_from_step": 3},
@@ -344,6 +348,12 @@ def test_of_two_arguments_none_overrules_the_other(store: GeARVectorStore, graph
         (GeARRetriever, {"llm": llm, "base_retriever": base, "base_top_k": 5}, "base_top_k"),
         (GeARRetriever, {"llm": llm, "graph": graph, "pagerank": PAGERANK}, "pagerank"),
         (GeARRetriever, {"llm": llm, "calls": "single", "max_steps": 4}, "leave out max_steps, or write calls="),
+        (GeARRetriever, {"llm": llm, "calls": "selection", "graph": graph}, "leave out graph, or write calls='merged'"),
+        (GeARRetriever, {"llm": llm, "calls": "selection", "beam_search": SEARCH}, "beam_search: .* leave it out"),
+        (GeARRetriever, {"llm": llm, "calls": "selection", "base_top_k": 5}, "base_top_k: .* leave it out"),
+        (GeARRetriever, {"llm": llm, "show_top_k": 5}, "show_top_k: only calls='selection'"),
+        (GeARRetriever, {"llm": llm, "calls": "merged", "show_tokens": 5}, "show_tokens: only calls='selection'"),
+        (GeARRetriever, {"llm": llm, "calls": "selection", "show_top_k": 0}, "show_top_k must be"),
         (ExternalGeARRetriever, {"graph": graph, "llm": llm, "base_retriever": base, "base_top_k": 5}, "base_top_k"),
         (T2RAGRetriever, {"llm": llm, "search_by": "passages", "show_passages": False}, "show_passages"),
         (DiverseTripleBeamSearch, {"link_top_k": 2}, "link_top_k"),
@@ -376,7 +386,7 @@ WRONG: list[Any] = [5, 1.5, "gpt-4o", ["x"], {"a": 1}, object(), True, dict, lam
 def is_good(name: str, value: Any) -> bool:
     """Return True if the argument takes this value."""
     whole = type(value) is int
-    if name.endswith(("top_k", "_size", "max_steps", "max_rounds", "top_n", "_step", "per_round")):
+    if name.endswith(("top_k", "_size", "max_steps", "max_rounds", "top_n", "_step", "per_round", "_tokens")):
         return whole
     if name == "rrf_k":
         return whole or isinstance(value, float)
@@ -390,6 +400,7 @@ def test_arguments_of_the_wrong_kind_are_refused_by_name(store: GeARVectorStore,
     makers: dict[Any, dict[str, Any]] = {
         GraphRetriever: {"vector_store": store},
         PassageRanker: {},
+        PassageSelector: {"llm": llm},
         NaiveGERetriever: {"vector_store": store},
         SyncGERetriever: {"vector_store": store, "llm": llm},
         GeARRetriever: {"vector_store": store, "llm": llm},

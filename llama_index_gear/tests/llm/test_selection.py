@@ -1,0 +1,67 @@
+"""The reader's selection: what is read in its replies, and what is refused."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from llama_index_gear.errors import ReplyError
+from llama_index_gear.llm.selection import SELECT_PROMPT, parse_selection
+
+
+@pytest.mark.parametrize(
+    ("reply", "positions"),
+    [
+        ('{"needed": [3, 1]}', [2, 0]),
+        ('```json\n{"needed": [3, 1, 3, 3]}\n```', [2, 0]),
+        ('Those are needed: {"needed": ["3", "[1]", "Passage 2"]}', [2, 0, 1]),
+        ('{"Needed": [3.0, -1, 99, 0, 2]}', [2, 1]),
+        ('{"needed": 4}', [3]),
+        ('{"needed": [[2], [4]]}', [1, 3]),
+        ('{"needed": []}', []),
+        ('<think>{"needed": [1]}</think>{"needed": [2]}', [1]),
+        ('{"needed": [2]} That is: {"needed": [2]}', [1]),
+        ("3, 1", [2, 0]),
+        ("[3] > [1]", None),
+        ("[3, 1]", [2, 0]),
+        ('{"needed": ' + str(list(range(1, 5000))) + "}", [0, 1, 2, 3]),
+        ('{"needed": ["two", "the third"]}', None),
+        ('{"needed": [7, -2, 0, 1e999]}', None),
+        ('{"needed": ["3 Idiots"]}', None),
+        ('{"needed": [3, 1', None),
+        ('{"needed": null}', None),
+        ('{"needed": true}', None),
+        ('{"needed": [{"passage": 1}]}', None),
+        ('{"needed": [1]} or {"needed": [2]}', None),
+        ('{"needed": [1]} {"needed": [2', None),
+        ('{"passages": [1]}', None),
+        ("the first and the third", None),
+        ("", None),
+        (SELECT_PROMPT.get_template(), None),
+        ("1" * 600_000, None),
+    ],
+)
+def test_replies(reply: str, positions: list[int] | None) -> None:
+    if positions is None:
+        with pytest.raises(ReplyError):
+            parse_selection(reply, 4)
+    else:
+        assert parse_selection(reply, 4) == positions
+
+
+def test_thousands_of_drawn_lists_give_passages_once_or_the_one_error() -> None:
+    chance = random.Random(25)
+    words = ["1", "-3", "0", "2", "5", "9", "12", "1e3", "3.0", "3.5", '"4"', '"two"', '"[6]"', "null", "true", "[7]",
+             "{}", '"passage 8"', "٣", "1" * 5000, '"number"', "…"]  # fmt: skip
+    read = 0
+    for _ in range(5_000):
+        entries = ", ".join(chance.choices(words, k=chance.randrange(6)))
+        form = chance.choice(['{{"needed": [{}]}}', '{{"needed": [{}', "{}", '{{"needed": {}}}', "[{}]"])
+        try:
+            positions = parse_selection(form.format(entries), 9)
+        except ReplyError:
+            continue
+        read += 1
+        assert len(set(positions)) == len(positions) and set(positions) <= set(range(9))
+    assert 500 < read < 4_500

@@ -1,0 +1,142 @@
+"""`GeARQueryEngine` with calls="selection": the answer of the agent's last call, and its citations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from llama_index.core.response_synthesizers import get_response_synthesizer
+from llama_index.core.schema import NodeWithScore, TextNode
+
+from llama_index_gear import Budget, GeARQueryEngine, GeARRetriever, GeARVectorStore, PassageRanker
+from llama_index_gear.errors import ArgumentError
+from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
+
+QUESTION = "Where does the father of Ann live"
+TEXTS = {
+    "ann": "Ann has a father, who is Bob",
+    "bob": "Bob lives in Rome",
+    "tea": "Tea is grown where rain falls",
+}
+MODES = pytest.mark.parametrize("mode", ["sync", "async"])
+
+
+@pytest.fixture(scope="module")  # nobody writes to it
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GeARVectorStore]:
+    with GeARVectorStore.from_path(tmp_path_factory.mktemp("s") / "store", embed_model=WordEmbedding()) as made:
+        nodes = [TextNode(id_=name, text=text) for name, text in TEXTS.items()]
+        for node in nodes:
+            node.embedding = WordEmbedding().get_text_embedding(node.text)
+        made.add(nodes)
+        yield made
+
+
+def say(*names: str, **rest: Any) -> Callable[[str], str]:
+    """Make a reply that names passages by their numbers in the prompt."""
+
+    def reply(prompt: str) -> str:
+        shown = prompt.split("#####")[2].strip().split("\n\n")
+        places = {text.split("] ", 1)[1]: number for number, text in enumerate(shown, start=1)}
+        return json.dumps({"needed": [places[TEXTS[name]] for name in names], **rest})
+
+    return reply
+
+
+def say_answer(*names: str, answer: str = "Rome") -> Callable[[str], str]:
+    return say(*names, answerable=True, answer=answer)
+
+
+UNANSWERED: list[Reply] = [say("bob", facts=[["Bob", "lives in", "Rome"]], answerable=False)]
+NEXT = say("ann", answerable=False, query="Where does Bob live")
+
+
+def make_engine(
+    store: GeARVectorStore, replies: Sequence[Reply], budget: Budget | None = None, **arguments: Any
+) -> tuple[GeARQueryEngine, ScriptedLLM]:
+    llm = ScriptedLLM(replies)
+    return GeARQueryEngine(GeARRetriever(store, llm=llm, calls="selection", budget=budget), **arguments), llm
+
+
+async def query(mode: str, engine: GeARQueryEngine) -> Any:
+    return engine.query(QUESTION) if mode == "sync" else await engine.aquery(QUESTION)
+
+
+def list_ids(found: Sequence[NodeWithScore]) -> list[str]:
+    return [result.node.node_id for result in found]
+
+
+@MODES
+async def test_the_last_call_s_answer_is_the_answer(store: GeARVectorStore, mode: str) -> None:
+    engine, llm = make_engine(store, [NEXT, say_answer("bob", "ann", answer="Rome [7]")])
+    response = await query(mode, engine)
+    assert str(response) == "Rome (7) [1][2]" and list_ids(response.source_nodes) == ["ann", "bob", "tea"]
+    assert (response.metadata["gear_answer"], response.metadata["gear_answered"]) == ("Rome [7]", True)
+    assert llm.remaining == 0 and response.metadata["gear_llm_calls"] == 2
+
+
+@MODES
+async def test_citations_are_of_the_last_call(store: GeARVectorStore, mode: str) -> None:
+    response = await query(mode, make_engine(store, [NEXT, say_answer("bob")])[0])
+    assert str(response) == "Rome [2]"
+    response = await query(mode, make_engine(store, [NEXT, say_answer()])[0])
+    assert str(response) == "Rome [1]"  # it rests on the notes
+    response = await query(mode, make_engine(store, [say_answer()])[0])
+    assert str(response) == "Rome"
+
+
+@MODES
+async def test_citations_follow_postprocessors(store: GeARVectorStore, mode: str) -> None:
+    engine, _ = make_engine(store, [say_answer("tea")], node_postprocessors=[PassageRanker()])
+    response = await query(mode, engine)
+    place = list_ids(response.source_nodes).index("tea") + 1
+    assert place > 1 and str(response) == f"Rome [{place}]"
+
+
+@MODES
+async def test_streaming(store: GeARVectorStore, mode: str) -> None:
+    response = await query(mode, make_engine(store, [say_answer("bob")], streaming=True)[0])
+    parts = list(response.response_gen) if mode == "sync" else [part async for part in response.response_gen]
+    assert "".join(parts) == "Rome [1]"
+
+
+@MODES
+async def test_without_an_answer_one_more_call_answers_from_what_there_is(store: GeARVectorStore, mode: str) -> None:
+    engine, llm = make_engine(store, [*UNANSWERED, "Perhaps Rome [1]"])
+    response = await query(mode, engine)
+    assert str(response) == "Perhaps Rome [1]" and llm.remaining == 0
+    assert response.metadata["gear_answered"] is False and response.metadata["gear_llm_calls"] == 1
+    assert "[1] Bob lives in Rome" in llm.history[1] and "- Bob lives in Rome" in llm.history[1]
+    assert list_ids(response.source_nodes)[0] == "bob"
+    engine, llm = make_engine(store, [say("ann", answerable=True, answer=""), "Rome [1]"])  # says yes, and no more
+    assert str(await query(mode, engine)) == "Rome [1]" and llm.remaining == 0
+
+
+@MODES
+async def test_abstaining_makes_no_call(store: GeARVectorStore, mode: str) -> None:
+    engine, llm = make_engine(store, UNANSWERED, abstain=True)
+    response = await query(mode, engine)
+    assert str(response) == f"I don't know. Not found: {QUESTION}" and not response.metadata["gear_answered"]
+    engine, llm = make_engine(store, [NEXT], abstain=True, budget=Budget(max_llm_calls=1))
+    assert str(await query(mode, engine)) == "I don't know. Not found: Where does Bob live"
+    engine, llm = make_engine(store, [say_answer("bob")], abstain=True)
+    assert str(await query(mode, engine)) == "Rome [1]" and llm.remaining == 0
+
+
+@MODES
+async def test_a_synthesizer_of_the_user_s_gets_the_named_passages(store: GeARVectorStore, mode: str) -> None:
+    own = ScriptedLLM(["Mine", "Mine"])
+    for replies, shown in (([say_answer("bob")], ["bob"]), ([say_answer()], list(TEXTS))):
+        engine, _ = make_engine(store, replies, response_synthesizer=get_response_synthesizer(llm=own))
+        assert str(await query(mode, engine)) == "Mine"
+        assert [name for name, text in TEXTS.items() if text in own.history[-1]] == shown
+
+
+def test_arguments_that_do_not_go_together(store: GeARVectorStore) -> None:
+    with pytest.raises(ArgumentError, match="reuse_answer: with calls='selection'"):
+        make_engine(store, [], reuse_answer=True)
+    with pytest.raises(ArgumentError, match="abstain: write GeARRetriever"):
+        GeARQueryEngine(GeARRetriever(store, llm=ScriptedLLM()), abstain=True)
+    engine = GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(), calls="selection", abstain=True)
+    assert set(engine.get_prompts()) >= {"retriever:select", "response_synthesizer:text_qa_template"}
