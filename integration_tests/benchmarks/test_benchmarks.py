@@ -376,9 +376,9 @@ def test_bounds_are_no_hypotheses(bench: Workbench) -> None:
 
 def test_methods_by_name(bench: Workbench) -> None:
     names = ("bm25", "hybrid", "hybrid+naive", "hybrid+naive+pagerank", "hipporag", "rank-hybrid+naive")
-    results = measure_methods(bench, *names, "hybrid+naive+external")
+    results = measure_methods(bench, *names, "hybrid+naive+external", "graph", "graph+naive")
     add_comparisons(results, ASKED, None)
-    against = [None, None, "hybrid", "hybrid+naive", None, None, "hybrid+naive"]
+    against = [None, None, "hybrid", "hybrid+naive", None, None, "hybrid+naive", None, "graph"]
     assert [result.get("against") for result in results] == against
     assert all(result["recall@15"] == 100.0 for result in results[2:])
     assert results[3]["gain@5"]["points"] == 0.0 and results[0]["graph_ms_per_query"] == 0.0
@@ -573,6 +573,28 @@ def test_agents_answer_by_their_own_engines(bench: Workbench, tmp_path: Path) ->
         again = measure(row, bench.dataset.questions, bench, parse_options("--answers", "--price", "1000", "0"))
         timed = [name for name in before if name.endswith("ms_per_query")]
         assert {k: v for k, v in again.items() if k not in timed} == {k: v for k, v in before.items() if k not in timed}
+
+
+def test_a_reader_selects_from_what_it_is_shown(bench: Workbench) -> None:
+    """A base's passages are shown, and those that the reply names come first; the rest follow in the base's order."""
+    for base in ("graph", "hybrid"):
+        shown = [node.node_id for node in bench.retriever(base, 2, Settings()).retrieve(ASKED[0].question)]
+        bench.llm = ScriptedLLM(['{"needed": [2]}'])
+        found = bench.retriever(f"{base}+select", 5, Settings(show_top_k=2)).retrieve(ASKED[0].question)
+        assert [node.node_id for node in found] == shown[::-1]
+
+
+@pytest.mark.parametrize("base", ["graph", "hybrid"])
+def test_a_selecting_agent_answers_in_its_last_call(bench: Workbench, tmp_path: Path, base: str) -> None:
+    facts = '"facts": [["Stephen", "son of", "Dell Curry"]]'
+    reply = f'{{"needed": [1], {facts}, "answerable": true, "answer": "Dell Curry"}}'
+    bench.llm = RecordedLLM(ScriptedLLM([reply]), tmp_path / "replies.jsonl")
+    bench.dataset.questions = [replace(ASKED[0], answers=("Dell Curry",))]
+    row = next(build_rows([f"{base}+gear"], Settings(calls="selection", show_top_k=2), []))
+    retriever = bench.retriever(row.method, 5, row.settings)
+    assert (retriever.base_retriever is None) == (base == "graph") and retriever.show_top_k == 2
+    result = measure(row, bench.dataset.questions, bench, parse_options("--answers"))
+    assert (result["calls"], result["steps"], result["em"]) == (1.0, 1.0, 100.0) and "answer_calls" not in result
 
 
 def test_questions_side_by_side_keep_their_own_accounts(bench: Workbench) -> None:

@@ -20,7 +20,7 @@ from llama_index_gear.expansion.backends import Backends
 from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.expansion.external import build_expansion
 from llama_index_gear.expansion.pagerank import LocalPageRank
-from llama_index_gear.expansion.pool_retrieval import PoolRetrieval
+from llama_index_gear.expansion.pool_retrieval import POOL_PAGERANK, PoolRetrieval
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.prompting import Prompts
 from llama_index_gear.llm.selection import SHOW_TOKENS
@@ -67,7 +67,7 @@ class GeARRetriever(GistRetriever):
         budget: limits of a question's cost. When a limit is reached, the best ranking so far is returned, and the trace
             says which limit. Default None: no limit.
         beam_search: settings of the beam search. Not with `calls="selection"`. Default `BeamSearch()`.
-        pagerank: see `NaiveGERetriever`. Default None; with `calls="selection"` `LocalPageRank()`.
+        pagerank: see `NaiveGERetriever`. Default None; with `calls="selection"` that of `GraphRetriever`.
         base_top_k: base passages of a step, of the store's own search; not with `base_retriever`, nor with
             `calls="selection"`. Default 10 (GeAR App. B.2).
         link_top_k: stored triples that each noted fact is linked to. Default 1 (GeAR Eq. 2).
@@ -161,7 +161,7 @@ class GeARRetriever(GistRetriever):
             backends,
             beam_search,
             similarity_top_k=backends.base_top_k,
-            pagerank=LocalPageRank() if pagerank is None and calls == "selection" else pagerank,
+            pagerank=POOL_PAGERANK if pagerank is None and calls == "selection" else pagerank,
             link_top_k=link_top_k,
             check_alignment=check_alignment,
             prompts=own,

@@ -1,9 +1,10 @@
 """Short answers from passages. Every method answers in the same way, so that only its passages make a difference.
 
 Retrievers, GeAR, IRCoT and the bounds: one call of the model with the first five passages (GeAR §6.2), or with the
-question alone if there are none. Two agents answer from more than passages, and so through their own query engine, with
-the same instructions: T²RAG from the triples that it resolved, an external graph's agent from the kept passages,
-numbered, and the gist. The prompt only says what to do: a small model that is told what not to write, or is offered
+question alone if there are none. Three agents answer from more than passages, and so through their own query engine,
+with the same instructions: T²RAG from the triples that it resolved; an external graph's agent from the kept passages,
+numbered, and the gist; GeAR with `calls="selection"` in its last call, or if that gave no answer, from the passages and
+the gist. The prompt only says what to do: a small model that is told what not to write, or is offered
 "yes" and "no", writes just that.
 """
 
@@ -13,6 +14,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.llms import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -22,6 +24,7 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 from llama_index_gear import (
     ExternalGeARRetriever,
     GeARQueryEngine,
+    GeARRetriever,
     T2RAGQueryEngine,
     T2RAGRetriever,
     Trace,
@@ -47,7 +50,14 @@ Shortest answer:"""
 _MARKS = re.compile(r"\[\d+\]")
 _LABEL = re.compile(r"^\s*(?:(?:final|shortest)\s+)?answer\s*:\s*", re.IGNORECASE)
 
-Agent = ExternalGeARRetriever | T2RAGRetriever
+Agent = GeARRetriever | ExternalGeARRetriever | T2RAGRetriever
+
+
+def answers_itself(retriever: BaseRetriever) -> bool:
+    """Say if a method's own engine writes its answers; those of the others are written from five passages."""
+    if isinstance(retriever, GeARRetriever):
+        return retriever.calls == "selection"
+    return isinstance(retriever, ExternalGeARRetriever | T2RAGRetriever)
 
 
 def answer_from_passages(llm: LLM, question: str, passages: Sequence[NodeWithScore]) -> str:

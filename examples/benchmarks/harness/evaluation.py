@@ -17,7 +17,7 @@ from typing import Any
 from llama_index.core.schema import QueryBundle
 from tqdm import tqdm
 
-from harness.answers import answer_from_passages, answer_with_agent
+from harness.answers import answer_from_passages, answer_with_agent, answers_itself
 from harness.data import Dataset, Question
 from harness.measures import compare, correct_p_values, exact_match, f1, interval, recall
 from harness.methods import Workbench
@@ -111,7 +111,7 @@ def ask_questions(
             def note_found() -> None:
                 ends.append((time.perf_counter() - start, spent + Spent()))
 
-            if with_answers and isinstance(retriever, ExternalGeARRetriever | T2RAGRetriever):
+            if with_answers and answers_itself(retriever):
                 answer, passages, trace = answer_with_agent(bench.llm, retriever, bundle, note_found)  # type: ignore[arg-type]
             else:
                 if isinstance(retriever, GeARRetriever | ExternalGeARRetriever | T2RAGRetriever):

@@ -25,6 +25,7 @@ from harness.settings import (
     GEAR_OUTSIDE,
     HIPPORAG,
     MODES,
+    NO_GRAPH,
     OF_AGENTS,
     Settings,
     split_method,
@@ -37,14 +38,17 @@ from llama_index_gear import (
     ExternalTripleStore,
     GeARRetriever,
     GeARVectorStore,
+    GraphRetriever,
     LocalPageRank,
     NaiveGERetriever,
+    PassageSelector,
     RankBM25Retriever,
     SyncGERetriever,
     T2RAGRetriever,
     Triple,
     attach_triples,
 )
+from llama_index_gear.expansion.pool_retrieval import POOL_TOP_K
 
 
 class Fixed(BaseRetriever):
@@ -67,6 +71,17 @@ class First(BaseRetriever):
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return self._retriever.retrieve(query_bundle)[: self._top_k]
+
+
+class Selecting(BaseRetriever):
+    """Retriever that returns another retriever's passages as `PassageSelector` orders them."""
+
+    def __init__(self, retriever: BaseRetriever, selector: PassageSelector) -> None:
+        super().__init__()
+        self._retriever, self._selector = retriever, selector
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return self._selector.postprocess_nodes(self._retriever.retrieve(query_bundle), query_bundle)
 
 
 def to_nodes(dataset: Dataset, with_triples: bool) -> list[BaseNode]:
@@ -135,6 +150,10 @@ class Workbench:
             )
         if not expansion:
             return self._make_base(base, cut, settings)
+        if expansion == "select":
+            shown = settings.show_top_k or POOL_TOP_K
+            selector = PassageSelector(llm=self.llm, top_n=cut, show_top_k=shown)
+            return Selecting(self._make_base(base, shown, settings), selector)
         start = self._make_base(base, settings.base_top_k or cut, settings)
         if expansion == "naive":
             return NaiveGERetriever(self.store, start, **shared)
@@ -162,6 +181,11 @@ class Workbench:
         if "graph" in shared:
             return ExternalGeARRetriever(self.store, max_steps=settings.max_steps, **shared)  # type: ignore[arg-type]
         calls = "single" if isinstance(self.llm, StandIn) else settings.calls
+        if calls == "selection":
+            del shared["beam_search"]
+            shared |= {"show_top_k": settings.show_top_k}
+            if isinstance(start, GraphRetriever):
+                del shared["base_retriever"]
         return GeARRetriever(
             self.store,
             max_steps=None if calls == "single" else settings.max_steps,
@@ -177,6 +201,8 @@ class Workbench:
 
     def _make_base(self, name: str, top_k: int, settings: Settings) -> BaseRetriever:
         base: BaseRetriever
+        if name == "graph":
+            return GraphRetriever(self.store, similarity_top_k=top_k)
         if name in HIPPORAG:
             return First(self._get_hipporag(name, settings.fact_weight), top_k)
         if name == "rank-bm25":
@@ -236,13 +262,13 @@ def check_needs(method: str, dataset: Dataset, llm: str, triples: str) -> None:
 
     """
     base, expansion, extra = split_method(method)
-    is_asking = expansion in ("sync", *OF_AGENTS) or base.endswith("-filter")
+    is_asking = expansion in ("sync", "select", *OF_AGENTS) or base.endswith("-filter")
     if is_asking and llm == "none":
         raise SystemExit(f"{method} needs a language model: --llm")
     only_reading = expansion in ("sync", "gear") and (expansion, extra) != GEAR_OUTSIDE
     if is_asking and llm in READERS and not only_reading:
         raise SystemExit(f"{method} needs a language model that does more than read: --llm openai")
-    if (base in HIPPORAG or expansion not in ("", "ircot")) and triples == "file" and not dataset.triples:
+    if (base in ("graph", *HIPPORAG) or expansion not in NO_GRAPH) and triples == "file" and not dataset.triples:
         raise SystemExit(f"{method} needs triples: triples.jsonl, or --triples offline")
     silent = [question.id for question in dataset.questions if question.id not in dataset.reader]
     if llm == "recorded" and expansion and silent:

@@ -1,8 +1,10 @@
 """The names and settings of methods. A method is a base retriever, and may have an expansion on top.
 
-    BASE = bm25 | dense | hybrid | rank-bm25 | rank-hybrid | hipporag[-synonyms][-filter]
-    METHOD = BASE[+naive | +sync | +gear | +ircot][+pagerank | +external] | t2rag | gold | closed-book
+    BASE = bm25 | dense | hybrid | graph | rank-bm25 | rank-hybrid | hipporag[-synonyms][-filter]
+    METHOD = BASE[+naive | +sync | +gear | +ircot | +select][+pagerank | +external] | t2rag | gold | closed-book
 
+"graph" is `GraphRetriever`. "+select" is `PassageSelector` over the base. `--calls selection` gathers the pool of
+"graph+gear" as "graph" does; over another base the pool begins with that base's list.
 "+external" walks an external graph, made of the data's own triples without their passages. "gold" finds the gold
 passages, "closed-book" finds nothing: they are bounds.
 """
@@ -24,11 +26,12 @@ MODES = {
     "hybrid": VectorStoreQueryMode.HYBRID,
 }
 HIPPORAG = ("hipporag", "hipporag-synonyms", "hipporag-filter", "hipporag-synonyms-filter")
-BASES = (*MODES, "rank-bm25", "rank-hybrid", *HIPPORAG)
+BASES = (*MODES, "graph", "rank-bm25", "rank-hybrid", *HIPPORAG)
 BOUNDS = ("gold", "closed-book")
 WHOLE = ("t2rag", *BOUNDS)
-EXPANSIONS = ("naive", "sync", "gear", "ircot")
+EXPANSIONS = ("naive", "sync", "gear", "ircot", "select")
 OF_PASSAGES, OF_AGENTS = 10, ("gear", "ircot", "t2rag")  # base passages of a step (GeAR App. B.2)
+NO_GRAPH = ("", "ircot", "select")  # expansions that walk no graph
 BEAMS = "naive sync gear"
 GEAR_OUTSIDE = ("gear", "external")
 STEPS = {"gear": 4, "ircot": 4, "t2rag": 3, "gear+external": 2}  # the papers'
@@ -84,7 +87,10 @@ class Settings:
         None, _parse_or_none(int), "gear ircot t2rag", "none: the papers' 4 (gear, ircot), 3 (t2rag), 2 (gear+external)"
     )
     calls: str = _define_setting(
-        "separate", _parse_one_of("separate", "merged", "single"), "gear", "a stand-in makes one"
+        "separate", _parse_one_of("separate", "merged", "single", "selection"), "gear", "a stand-in makes one"
+    )
+    show_top_k: int | None = _define_setting(
+        None, _parse_or_none(int), "gear select", "passages that a reader selects from; none: the default of the class"
     )
     search_by: Any = _define_setting("triples", _parse_one_of("triples", "passages"), "t2rag", "what is searched")
     expand: bool = _define_setting(False, flag, "t2rag", "a graph expansion each round")
@@ -137,8 +143,8 @@ def split_method(method: str) -> tuple[str, str, str]:
         return "", "t2rag" if method == "t2rag" else "", ""
     base, *parts = method.split("+")
     expansion = parts.pop(0) if parts and parts[0] in EXPANSIONS else ""
-    extra = parts.pop(0) if parts and expansion not in ("", "ircot") and parts[0] in ("pagerank", "external") else ""
-    if parts or base not in BASES or (base in HIPPORAG and expansion not in ("", "ircot")):
+    extra = parts.pop(0) if parts and expansion not in NO_GRAPH and parts[0] in ("pagerank", "external") else ""
+    if parts or base not in BASES or (base in HIPPORAG and expansion not in NO_GRAPH):
         raise SystemExit(f"unknown method {method!r}: {str(__doc__).split(chr(10) * 2)[1].strip()}")
     return base, expansion, extra
 
@@ -146,6 +152,8 @@ def split_method(method: str) -> tuple[str, str, str]:
 def makes_one_list(method: str, settings: Settings) -> bool:
     """Say if a method makes one list for all recall cuts, which is only shortened."""
     base, expansion, extra = split_method(method)
-    if method in WHOLE or base in HIPPORAG or expansion in OF_AGENTS:
+    if method in WHOLE or base in HIPPORAG or expansion in (*OF_AGENTS, "select"):
+        return True
+    if base == "graph" and not expansion:
         return True
     return bool(expansion) and settings.base_top_k is not None and extra != "pagerank"
