@@ -155,3 +155,8 @@ def entity_key(mention: str) -> str:
         for category in (unicodedata.category(character),)
     )
     return " ".join("".join(spaced).split()) or " ".join(folded.split()) or mention
+
+
+def contains_entity(text: str, entity: str) -> bool:
+    """Return True if the text holds the entity (both are entity keys); an ASCII entity must match whole words."""
+    return f" {entity} " in f" {text} " if entity.isascii() else entity in text

@@ -51,7 +51,7 @@ from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, Query
 from llama_index_instrumentation import get_dispatcher
 from repository import BENCHMARKS, EXAMPLES
 
-from llama_index_gear import GeARVectorStore, Triple, attach_triples
+from llama_index_gear import GeARRetriever, GeARVectorStore, Triple, attach_triples
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 # -- measures ---------------------------------------------------------------------------------------------------------
@@ -592,7 +592,8 @@ def test_a_selecting_agent_answers_in_its_last_call(bench: Workbench, tmp_path: 
     bench.dataset.questions = [replace(ASKED[0], answers=("Dell Curry",))]
     row = next(build_rows([f"{base}+gear"], Settings(calls="selection", show_top_k=2), []))
     retriever = bench.retriever(row.method, 5, row.settings)
-    assert (retriever.base_retriever is None) == (base == "graph") and retriever.show_top_k == 2
+    assert isinstance(retriever, GeARRetriever) and retriever.show_top_k == 2
+    assert (retriever.base_retriever is None) == (base == "graph")
     result = measure(row, bench.dataset.questions, bench, parse_options("--answers"))
     assert (result["calls"], result["steps"], result["em"]) == (1.0, 1.0, 100.0) and "answer_calls" not in result
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 
 from llama_index_gear.flow import Flow
+from llama_index_gear.llm.echoes import require_own
 from llama_index_gear.llm.parsing import parse_triples
 from llama_index_gear.llm.prompting import ask_and_parse_flow, number_passages
 from llama_index_gear.triple import Triple
@@ -57,7 +58,10 @@ class Reading:
 def read_facts_flow(question: str, passages: Sequence[str], prompt: BasePromptTemplate = READ_PROMPT) -> Flow[Reading]:
     """Ask the reader for the facts in passages that help to answer the question: `read(C'_q, q)` of GeAR Eq. 1."""
     parsed = yield from ask_and_parse_flow(
-        prompt, "read", parse_reply_triples, {"question": question, "passages": number_passages(passages)}
+        prompt,
+        "read",
+        lambda reply: require_own(parse_reply_triples(reply), prompt, passages),
+        {"question": question, "passages": number_passages(passages)},
     )
     return Reading(parsed.value or (), parsed.replies, parsed.problem)
 

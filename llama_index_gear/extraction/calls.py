@@ -22,10 +22,11 @@ from llama_index_gear.llm.client import (
     is_repeatable,
     offers_functions,
 )
+from llama_index_gear.llm.echoes import ECHO_PROBLEM, drop_echoes
 from llama_index_gear.llm.parsing import parse_numbered, parse_triples
 from llama_index_gear.llm.prompting import escape_fences, escape_passage, format_problem
 from llama_index_gear.requests import Reply
-from llama_index_gear.triple import Triple, entity_key
+from llama_index_gear.triple import Triple, contains_entity, entity_key
 
 EXTRACT_PROMPT = PromptTemplate(
     """You turn a passage into facts for a knowledge graph. Its title and the passage stand between the lines of \
@@ -216,15 +217,10 @@ def parse_shared_extraction(
 
 def _belongs_to(triple: Triple, own: str, texts: Sequence[str]) -> bool:
     """Return True if the triple may come from its own text, and not from another of the texts or from none."""
-    missing = [entity for entity in triple.entities if not _contains(own, entity)]
+    missing = [entity for entity in triple.entities if not contains_entity(own, entity)]
     return len(missing) < len(triple.entities) and not any(
-        _contains(text, entity) for entity in missing for text in texts
+        contains_entity(text, entity) for entity in missing for text in texts
     )
-
-
-def _contains(text: str, entity: str) -> bool:
-    """Return True if the text holds the entity (both are entity keys); an ASCII entity must match whole words."""
-    return f" {entity} " in f" {text} " if entity.isascii() else entity in text
 
 
 def _split_tokens(tokens: int, number: int, passages: int) -> int:
@@ -311,11 +307,23 @@ class PassageCalls:
             reply = await self._call_llm([node], problem)
             if reply is None:
                 break
-            triples, outcome, problem = parse_extraction(reply)
+            triples, outcome, problem = self._drop_echoes(node, *parse_extraction(reply))
             record = replace(add_reply(record, reply, outcome, problem), retried_alone=is_retry)
             if outcome not in (Outcome.UNREADABLE, Outcome.EMPTY):
                 break
         return triples, record
+
+    def _drop_echoes(
+        self, node: BaseNode, triples: Sequence[Triple], outcome: Outcome, problem: str
+    ) -> tuple[Sequence[Triple], Outcome, str]:
+        """Leave out what a reply copied from the prompt's example; a reply of nothing else counts as unreadable."""
+        own = drop_echoes(triples, self.extract_prompt, [" ".join(self.text_and_title(node))])
+        if len(own) == len(triples):
+            return triples, outcome, problem
+        if not own:
+            return (), Outcome.UNREADABLE, ECHO_PROBLEM
+        left_out = f"{len(triples) - len(own)} triples of the prompt's example left out"
+        return own, outcome, "; ".join(filter(None, [problem, left_out]))
 
     async def _call_llm(self, nodes: Sequence[BaseNode], problem: str = "") -> Reply | None:
         """Make one call and return the reply; None if the call would cost more than is left."""

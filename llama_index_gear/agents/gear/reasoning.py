@@ -16,6 +16,7 @@ from llama_index_gear.agents.memory import GistMemory
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.expansion.reader import parse_reply_triples
 from llama_index_gear.flow import Flow
+from llama_index_gear.llm.echoes import require_own
 from llama_index_gear.llm.json_scan import find_texts
 from llama_index_gear.llm.parsing import collect_triples, strip_thoughts
 from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow, escape_fences, number_passages
@@ -159,7 +160,12 @@ def read_and_reason_flow(
 ) -> Flow[ParsedReply]:
     """Ask for new facts and the verdict in one call (GeAR Eq. 4 and 6). The value is (tuple of `Triple`, `Verdict`)."""
     variables = {"passages": number_passages(passages), "gist": gist.text, "question": question}
-    return ask_and_parse_flow(prompt, "gist and reason", parse_facts_and_verdict, variables)
+
+    def parse(reply: str) -> tuple[tuple[Triple, ...], Verdict]:
+        triples, verdict = parse_facts_and_verdict(reply)
+        return require_own(triples, prompt, passages), verdict
+
+    return ask_and_parse_flow(prompt, "gist and reason", parse, variables)
 
 
 def rewrite_flow(

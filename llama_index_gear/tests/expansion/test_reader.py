@@ -85,7 +85,7 @@ def test_what_is_malformed_beside_good_triples_is_not_asked_for_again() -> None:
 
 def test_the_prompt_names_its_variables_and_its_example_can_be_read() -> None:
     assert set(READ_PROMPT.template_vars) == {"question", "passages", "problem"}
-    example = read_facts_flow("?", [])
+    example = read_facts_flow("?", ["Jørn Utzon was born in Copenhagen."])
     next(example)
     line = next(line for line in READ_PROMPT.template.splitlines() if line.startswith('{"triples"'))
     assert Triple("Jørn Utzon", "born in", "Copenhagen") in _finish(example, line).triples

@@ -189,10 +189,9 @@ def test_a_pipeline_says_whether_progress_is_shown(
 def test_it_can_be_pickled_and_run_in_processes() -> None:
     again = pickle.loads(pickle.dumps(GeARTripleExtractor(MockLLM(), num_workers=2)))
     assert again.num_workers == 2
-    nodes = IngestionPipeline(transformations=[GeARTripleExtractor(MockLLM())]).run(
-        nodes=make_passages("Ada", "Bob"), num_workers=2
-    )
-    # MockLLM repeats the prompt: readable, as it holds the example's triples.
+    # MockLLM repeats the prompt, and so its example's facts: these passages state one of them.
+    passages = [TextNode(text=f"{name} saw Le Corbusier's Villa Savoye.") for name in ("Ada", "Bob")]
+    nodes = IngestionPipeline(transformations=[GeARTripleExtractor(MockLLM())]).run(nodes=passages, num_workers=2)
     assert ExtractionLedger.of(nodes).outcomes == {"extracted": 2}
 
 

@@ -28,7 +28,11 @@ from llama_index_gear.testing import ScriptedLLM
 openai = pytest.importorskip("llama_index.llms.openai", exc_type=ImportError)
 OpenAI = openai.OpenAI
 
-NODES = [TextNode(id_=name, text=f"{name} met Bob in Paris.", metadata={"title": name}) for name in ("Ada", "Eve")]
+# MockLLM repeats the prompt, and so its example's facts: these passages state one of them.
+NODES = [
+    TextNode(id_=name, text=f"{name} saw Le Corbusier's Villa Savoye in Paris.", metadata={"title": name})
+    for name in ("Ada", "Eve")
+]
 PROMPTS: dict[str, BasePromptTemplate] = {
     "the package's": EXTRACT_PROMPT,
     "text": PromptTemplate("Facts of {passage} ({title}), {style}", style="brief"),
