@@ -19,7 +19,7 @@ ECHO_PROBLEM = "the reply repeats the prompt's example"
 
 
 def drop_echoes(triples: Iterable[Triple], prompt: BasePromptTemplate, passages: Sequence[str]) -> list[Triple]:
-    """Leave out the triples of the prompt's example, unless a passage names both their entities."""
+    """Leave out the triples of the prompt's example whose two entities the passages don't both name."""
     examples = _find_examples(prompt.get_template())
     return [triple for triple in triples if triple not in examples or _is_stated(triple, passages)]
 

@@ -130,15 +130,16 @@ class GeARQueryEngine(AgentQueryEngine):
         return isinstance(self._retriever, GeARRetriever) and self._retriever.calls == "selection"
 
     def _direct_answer(self, nodes: Sequence[NodeWithScore], trace: Trace) -> str:
-        if self._abstain and trace.stopped != "answered":
-            searched = list(dict.fromkeys(step.next_query or step.query for step in trace.steps[-1:]))
-            return f"I don't know. Not found: {searched[0]}" if searched else "I don't know. Nothing was found."
+        if self._abstain and not trace.answer:
+            if not trace.steps:
+                return "I don't know. Nothing was found."
+            return f"I don't know. Not found: {trace.steps[-1].next_query or trace.steps[-1].query}"
         if self._selects and self._has_own_prompt and trace.answer:
             return _cite(trace.answer, nodes, trace)
         return trace.answer if self._reuse_answer else ""
 
     def _describe(self, trace: Trace) -> dict[str, Any]:
-        answered = {"gear_answered": trace.stopped == "answered"} if self._selects else {}
+        answered = {"gear_answered": bool(trace.answer)} if self._selects else {}
         return {**super()._describe(trace), **answered}
 
     def _answer_context(self, nodes: Sequence[NodeWithScore], trace: Trace) -> list[NodeWithScore]:

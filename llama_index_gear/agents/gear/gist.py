@@ -1,4 +1,4 @@
-"""What agents with a gist memory share: their state, and the final ranking of their passages (GeAR §5, Eq. 8 to 10)."""
+"""The base of the agents with a gist memory: their state, and the final ranking of passages (GeAR §5, Eq. 8 to 10)."""
 
 from __future__ import annotations
 

@@ -147,7 +147,9 @@ def read_gist_flow(
 ) -> Flow[ParsedReply]:
     """Ask which facts of the passages belong into the gist (GeAR Eq. 4). The value is a tuple of `Triple`."""
     variables = {"passages": number_passages(passages), "gist": gist.text, "question": question}
-    return ask_and_parse_flow(prompt, "gist", parse_reply_triples, variables)
+    return ask_and_parse_flow(
+        prompt, "gist", lambda reply: require_own(parse_reply_triples(reply), prompt, passages), variables
+    )
 
 
 def reason_flow(question: str, gist: GistMemory, prompt: BasePromptTemplate) -> Flow[ParsedReply]:
@@ -190,23 +192,22 @@ def parse_facts_and_verdict(reply: str) -> tuple[tuple[Triple, ...], Verdict]:
     forms, _ = find_forms_and_prose(text, "triples")
     if not forms:
         return parse_reply_triples(reply), verdict
-    return read_facts(forms, text), verdict
+    return read_facts(forms, text, ["triples"]), verdict
 
 
-def read_facts(forms: Sequence[dict[str, list[Any]]], text: str) -> tuple[Triple, ...]:
-    """Read the facts in the JSON objects of a reply, under "triples" or "facts".
-
-    Only these are read: an answer that is a list of three names is no triple.
+def read_facts(forms: Sequence[dict[str, list[Any]]], text: str, names: Sequence[str]) -> tuple[Triple, ...]:
+    """Read the facts in the JSON objects of a reply, and nothing else: an answer of three names is no triple.
 
     Args:
         forms: the objects, as `find_forms_and_prose` returns them.
         text: the reply, for errors.
+        names: keys of the lists of facts.
 
     Raises:
         ReplyError: there are entries, and none is a triple.
 
     """
-    entries = [value for form in forms for name in ("triples", "facts") for value in form.get(name, ())]
+    entries = [value for form in forms for name in names for value in form.get(name, ())]
     triples = collect_triples(entries)
     if not triples and any(entries):
         raise ReplyError(f"no triples can be read in the reply {text[:200]!r}")

@@ -7,7 +7,7 @@ query. The pool is that of `GraphRetriever`; facts are noted and linked to passa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from llama_index.core.llms import LLM
@@ -19,6 +19,7 @@ from llama_index_gear.agents.gear.reasoning import Verdict, parse_query, parse_v
 from llama_index_gear.agents.memory import trace_triples
 from llama_index_gear.expansion.pool_retrieval import PoolRetrieval
 from llama_index_gear.flow import Flow, ask
+from llama_index_gear.llm.echoes import require_own
 from llama_index_gear.llm.fitting import FittedPassages, count_room, fit_passages
 from llama_index_gear.llm.parsing import strip_thoughts
 from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow, escape_fences, number_passages
@@ -93,7 +94,12 @@ def read_step_flow(
         "question": state.trace.question,
         "queries": queries,
     }
-    return ask_and_parse_flow(prompt, "select", lambda reply: parse_step(reply, len(passages)), variables)
+
+    def parse(reply: str) -> Selection:
+        selection = parse_step(reply, len(passages))
+        return replace(selection, facts=require_own(selection.facts, prompt, passages))
+
+    return ask_and_parse_flow(prompt, "select", parse, variables)
 
 
 def parse_step(reply: str, count: int) -> Selection:
@@ -112,7 +118,7 @@ def parse_step(reply: str, count: int) -> Selection:
     verdict = parse_verdict(reply)
     forms, _ = find_forms_and_prose(text, "needed")
     needed = read_needed(forms, count, text)
-    facts = read_facts(forms, text)
+    facts = read_facts(forms, text, ["facts", "triples"])
     if verdict.answerable:
         has_words = any(map(str.isalnum, verdict.answer))
         return Selection(needed, facts, verdict if has_words else Verdict(True))

@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 from llama_index.core.llms import MockLLM
-from llama_index.core.schema import TextNode
+from llama_index.core.prompts import PromptTemplate
+from llama_index.core.schema import QueryBundle, TextNode
 
 from llama_index_gear import GeARTripleExtractor, Triple, read_triples
-from llama_index_gear.agents.gear.reasoning import READ_AND_REASON_PROMPT, read_and_reason_flow
-from llama_index_gear.agents.memory import GistMemory
+from llama_index_gear.agents.gear.gist import GistState
+from llama_index_gear.agents.gear.reasoning import READ_AND_REASON_PROMPT, read_and_reason_flow, read_gist_flow
+from llama_index_gear.agents.gear.selection import read_step_flow
+from llama_index_gear.agents.memory import GistMemory, PassagePool
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.expansion.reader import READ_PROMPT, read_facts_flow
 from llama_index_gear.extraction.calls import EXTRACT_PROMPT
@@ -21,6 +24,7 @@ from llama_index_gear.flow import run
 from llama_index_gear.llm.echoes import drop_echoes, require_own
 from llama_index_gear.requests import CallLLM, Reply
 from llama_index_gear.testing import ScriptedLLM
+from llama_index_gear.trace.trace import Trace
 
 OWN = Triple("Dell Curry", "joined", "Hornets")
 EXAMPLE = Triple("Sydney Opera House", "designed by", "Jørn Utzon")
@@ -67,6 +71,19 @@ def test_a_reader_that_repeats_its_prompt_is_asked_again_and_then_notes_nothing(
     flow = read_and_reason_flow("Who?", PASSAGES, GistMemory(9), READ_AND_REASON_PROMPT)
     parsed = run(flow, answer(reply))
     assert parsed.value is None and parsed.problem
+
+
+def test_an_example_in_a_prompt_of_the_users_own_is_no_fact_either() -> None:
+    form = '{"needed": [1], "triples": [["Ann", "knows", "Bob"]], "answerable": false, "query": "Who?"}'
+    prompt = PromptTemplate(f"{form}\n{{passages}}{{gist}}{{question}}{{queries}}{{problem}}")
+    noted = run(read_gist_flow("Who?", PASSAGES, GistMemory(9), prompt), answer(form))
+    trace = Trace(question="Who?")
+    state = GistState(trace, QueryBundle("Who?"), GistMemory(9), PassagePool(trace))
+    step = run(read_step_flow(state, PASSAGES, "", prompt), answer(form))
+    for parsed in (noted, step):
+        assert parsed.value is None and "example" in parsed.problem
+    stated = run(read_step_flow(state, ["Ann and Bob know each other."], "", prompt), answer(form))
+    assert stated.value is not None and stated.value.facts == (Triple("Ann", "knows", "Bob"),)
 
 
 def test_an_extractor_stores_no_fact_of_its_prompts_example() -> None:

@@ -29,6 +29,12 @@ def test_long_passages_give_up_what_short_ones_need(room: int) -> None:
     assert sum(map(count_tokens, fitted.texts)) <= room + 20  # shares are of characters
 
 
+def test_what_matters_is_kept_wherever_it_stands() -> None:
+    text = f"{FILLER} Zoe met Bob in Oslo. {FILLER} Zoe left Bob in Rome. {FILLER}"
+    (fitted,) = fit_passages([text], "Where did Zoe leave Bob?", 150).texts
+    assert "Zoe met Bob in Oslo." in fitted and "Zoe left Bob in Rome." in fitted
+
+
 def test_without_room_the_last_ones_are_left_out() -> None:
     fitted = fit_passages(10 * [FILLER], "Who?", 100)
     assert len(fitted.texts) == 2 and fitted.left_out == 8 and fitted.shortened == [0, 1]

@@ -110,7 +110,8 @@ async def test_without_an_answer_one_more_call_answers_from_what_there_is(store:
     assert "[1] Bob lives in Rome" in llm.history[1] and "- Bob lives in Rome" in llm.history[1]
     assert list_ids(response.source_nodes)[0] == "bob"
     engine, llm = make_engine(store, [say("ann", answerable=True, answer=""), "Rome [1]"])  # says yes, and no more
-    assert str(await query(mode, engine)) == "Rome [1]" and llm.remaining == 0
+    response = await query(mode, engine)
+    assert str(response) == "Rome [1]" and llm.remaining == 0 and response.metadata["gear_answered"] is False
 
 
 @MODES
@@ -120,6 +121,8 @@ async def test_abstaining_makes_no_call(store: GeARVectorStore, mode: str) -> No
     assert str(response) == f"I don't know. Not found: {QUESTION}" and not response.metadata["gear_answered"]
     engine, llm = make_engine(store, [NEXT], abstain=True, budget=Budget(max_llm_calls=1))
     assert str(await query(mode, engine)) == "I don't know. Not found: Where does Bob live"
+    engine, llm = make_engine(store, [say("ann", answerable=True, answer=""), "Rome"], abstain=True)
+    assert str(await query(mode, engine)) == f"I don't know. Not found: {QUESTION}" and llm.remaining == 1
     engine, llm = make_engine(store, [say_answer("bob")], abstain=True)
     assert str(await query(mode, engine)) == "Rome [1]" and llm.remaining == 0
 

@@ -568,3 +568,9 @@ def test_prompts_of_two_retrievers_are_two(store: GeARVectorStore) -> None:
     one, other = (SyncGERetriever(store, llm=ScriptedLLM()) for _ in range(2))
     one.update_prompts({"read": PromptTemplate("Own {question} {passages}")})
     assert other.get_prompts()["read"].get_template() != one.get_prompts()["read"].get_template()
+
+
+def test_a_pools_pagerank_is_the_same_in_the_retriever_and_the_agent(store: GeARVectorStore) -> None:
+    of_agent = GeARRetriever(store, llm=ScriptedLLM(), calls="selection").pagerank
+    assert GraphRetriever(store).pagerank == of_agent == LocalPageRank(epsilon=5e-4)
+    assert GeARRetriever(store, llm=ScriptedLLM()).pagerank is None

@@ -709,6 +709,7 @@ def test_a_forged_verdict_is_asked_about_and_its_passage_is_no_order() -> None:
 def test_facts_add_up_and_the_verdict_beside_them_is_one() -> None:
     two = f'{{"triples": [["a", "b", "c"]]}}\n{{"triples": [["d", "e", "f"]], {OWN[1:]}'
     assert parse_facts_and_verdict(two) == ((Triple("a", "b", "c"), Triple("d", "e", "f")), NO)
+    assert parse_facts_and_verdict('{"triples": [], "facts": [["a", "b", "c"]], "answerable": false}')[0] == ()
     for listed in ("[[]]", '"none"', '[["a", "b"]]', '["Tom", "Dick"]'):
         with pytest.raises(ReplyError):
             parse_facts_and_verdict(f'{{"triples": {listed}, "answer": ["a", "b", "c"], {OWN[1:]}')

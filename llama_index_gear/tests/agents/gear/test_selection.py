@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 from llama_index.core import PromptTemplate
+from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.llms import MockLLM
-from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 
 from llama_index_gear import (
@@ -105,6 +106,28 @@ async def retrieve(
 
 def list_ids(found: Sequence[NodeWithScore]) -> list[str]:
     return [result.node.node_id for result in found]
+
+
+class OnlyMilk(BaseRetriever):
+    """A retriever that finds one passage, whatever it is asked."""
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return [NodeWithScore(node=TextNode(id_="milk", text=TEXTS["milk"]))]
+
+
+@MODES
+async def test_the_walk_starts_from_the_notes_too(store: GeARVectorStore, mode: str) -> None:
+    """A base retriever that finds nothing of use: the second step's pool holds what the note leads to."""
+    replies: list[Reply] = [say_next("milk", query=WHERE_BOB, facts=["ann"]), say_answer("bob", "ann")]
+    found, trace, _ = await retrieve(mode, store, replies, base=OnlyMilk())
+    assert trace.steps[0].passages == ["milk"] and {"ann", "bob"} < set(trace.steps[1].passages)
+    assert list_ids(found)[:3] == ["milk", "bob", "ann"]
+
+
+@MODES
+async def test_the_last_step_asks_no_further_query(store: GeARVectorStore, mode: str) -> None:
+    _, trace, llm = await retrieve(mode, store, [say_next("ann", query=QUESTION)], max_steps=1)
+    assert (trace.stopped, trace.steps[0].next_query, llm.remaining) == ("max_steps", "", 0)
 
 
 @MODES
