@@ -76,6 +76,17 @@ def list_writes(version: int) -> dict[str, Write]:
     }
 
 
+def is_of_interrupt(error: BaseException | None) -> bool:
+    """Tell whether an error is an interrupt or was made of one.
+
+    asyncio makes a RuntimeError of it while it closes a loop, and pydantic an error of serialization where it calls
+    Python.
+    """
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
 def run_interrupted(work: Callable[[], object], delay: float, again: float) -> bool:
     """Run the work and interrupt it after `delay` seconds and, unless `again` is 0, once more `again` seconds later.
 
@@ -98,10 +109,8 @@ def run_interrupted(work: Callable[[], object], delay: float, again: float) -> b
         finally:
             armed.clear()
             signal.setitimer(signal.ITIMER_REAL, 0)
-    except KeyboardInterrupt:
-        return True
-    except RuntimeError as error:  # what asyncio makes of it while it closes a loop
-        if not isinstance(error.__context__, KeyboardInterrupt):
+    except BaseException as error:
+        if not is_of_interrupt(error):
             raise
         return True
     finally:
