@@ -584,6 +584,30 @@ def test_a_reader_selects_from_what_it_is_shown(bench: Workbench) -> None:
         assert [node.node_id for node in found] == shown[::-1]
 
 
+def test_a_reader_is_shown_passages_in_another_order(bench: Workbench) -> None:
+    """Reversed and shuffled, numbers name the passages as they were shown, and the rest follow as shown."""
+    shown = [node.node_id for node in bench.retriever("graph", 3, Settings()).retrieve(ASKED[0].question)]
+    assert len(shown) == 3
+    found = {}
+    for order in ("given", "reversed", "shuffled"):
+        bench.llm = ScriptedLLM(['{"needed": [1]}'])
+        retriever = bench.retriever("graph+select", 5, Settings(show_top_k=3, show_order=order))
+        found[order] = [node.node_id for node in retriever.retrieve(ASKED[0].question)]
+    assert found["given"] == shown and found["reversed"] == shown[::-1]
+    assert sorted(found["shuffled"]) == sorted(shown)
+
+
+@pytest.mark.parametrize(
+    ("method", "replies"),
+    [("graph+llmrerank", ["Doc: 2, Relevance: 9\nDoc: 1, Relevance: 7"]), ("graph+rankgpt", ["[2] > [1]"])],
+)
+def test_other_rerankers_read_the_same_passages(bench: Workbench, method: str, replies: list[str]) -> None:
+    shown = [node.node_id for node in bench.retriever("graph", 2, Settings()).retrieve(ASKED[0].question)]
+    bench.llm = ScriptedLLM(replies)
+    found = bench.retriever(method, 5, Settings(show_top_k=2)).retrieve(ASKED[0].question)
+    assert [node.node_id for node in found] == shown[::-1]
+
+
 @pytest.mark.parametrize("base", ["graph", "hybrid"])
 def test_a_selecting_agent_answers_in_its_last_call(bench: Workbench, tmp_path: Path, base: str) -> None:
     facts = '"facts": [["Stephen", "son of", "Dell Curry"]]'

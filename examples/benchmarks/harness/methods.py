@@ -14,9 +14,12 @@ from baselines.ircot import IRCoTRetriever
 from llama_index.core import VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.llms import LLM, MockLLM
+from llama_index.core.postprocessor import LLMRerank
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.retrievers.fusion_retriever import FUSION_MODES
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNode
+from llama_index.postprocessor.rankgpt_rerank import RankGPTRerank
 
 from harness.data import Dataset
 from harness.settings import (
@@ -27,6 +30,7 @@ from harness.settings import (
     MODES,
     NO_GRAPH,
     OF_AGENTS,
+    RERANKERS,
     Settings,
     split_method,
 )
@@ -73,15 +77,27 @@ class First(BaseRetriever):
         return self._retriever.retrieve(query_bundle)[: self._top_k]
 
 
-class Selecting(BaseRetriever):
-    """Retriever that returns another retriever's passages as `PassageSelector` orders them."""
+class Reranking(BaseRetriever):
+    """Retriever that returns another retriever's passages as a postprocessor orders them.
 
-    def __init__(self, retriever: BaseRetriever, selector: PassageSelector) -> None:
+    Args:
+        retriever: the other retriever.
+        reranker: the postprocessor.
+        order: in which the postprocessor is given the passages: as they come ("given"), "reversed", or "shuffled".
+
+    """
+
+    def __init__(self, retriever: BaseRetriever, reranker: BaseNodePostprocessor, order: str = "given") -> None:
         super().__init__()
-        self._retriever, self._selector = retriever, selector
+        self._retriever, self._reranker, self._order = retriever, reranker, order
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return self._selector.postprocess_nodes(self._retriever.retrieve(query_bundle), query_bundle)
+        results = self._retriever.retrieve(query_bundle)
+        if self._order == "reversed":
+            results = results[::-1]
+        if self._order == "shuffled":
+            random.Random(query_bundle.query_str).shuffle(results)
+        return self._reranker.postprocess_nodes(results, query_bundle)
 
 
 def to_nodes(dataset: Dataset, with_triples: bool) -> list[BaseNode]:
@@ -150,16 +166,24 @@ class Workbench:
             )
         if not expansion:
             return self._make_base(base, cut, settings)
-        if expansion == "select":
+        if expansion in RERANKERS:
             shown = settings.show_top_k or POOL_TOP_K
-            selector = PassageSelector(llm=self.llm, top_n=cut, show_top_k=shown)
-            return Selecting(self._make_base(base, shown, settings), selector)
+            reranker = self._make_reranker(expansion, cut, shown, settings)
+            return Reranking(self._make_base(base, shown, settings), reranker, settings.show_order)
         start = self._make_base(base, settings.base_top_k or cut, settings)
         if expansion == "naive":
             return NaiveGERetriever(self.store, start, **shared)
         if expansion == "ircot":
             return IRCoTRetriever(start, self.llm, max_steps=settings.max_steps, similarity_top_k=cut)  # type: ignore[arg-type]
         return self._make_reading(expansion, start, settings, shared)
+
+    def _make_reranker(self, name: str, cut: int, shown: int, settings: Settings) -> BaseNodePostprocessor:
+        if name == "llmrerank":
+            return LLMRerank(llm=self.llm, top_n=cut)
+        if name == "rankgpt":
+            return RankGPTRerank(llm=self.llm, top_n=cut)
+        tokens = {} if settings.show_tokens is None else {"show_tokens": settings.show_tokens}
+        return PassageSelector(llm=self.llm, top_n=cut, show_top_k=shown, **tokens)
 
     def _collect_settings(self, cut: int, settings: Settings, extra: str) -> dict[str, Any]:
         names = ("scorer", "diversity", "beam_size", "beam_length", "neighbors", "gamma")
@@ -183,7 +207,7 @@ class Workbench:
         calls = "single" if isinstance(self.llm, StandIn) else settings.calls
         if calls == "selection":
             del shared["beam_search"]
-            shared |= {"show_top_k": settings.show_top_k}
+            shared |= {"show_top_k": settings.show_top_k, "show_tokens": settings.show_tokens}
             if isinstance(start, GraphRetriever):
                 del shared["base_retriever"]
         return GeARRetriever(
@@ -262,7 +286,7 @@ def check_needs(method: str, dataset: Dataset, llm: str, triples: str) -> None:
 
     """
     base, expansion, extra = split_method(method)
-    is_asking = expansion in ("sync", "select", *OF_AGENTS) or base.endswith("-filter")
+    is_asking = expansion in ("sync", *RERANKERS, *OF_AGENTS) or base.endswith("-filter")
     if is_asking and llm == "none":
         raise SystemExit(f"{method} needs a language model: --llm")
     only_reading = expansion in ("sync", "gear") and (expansion, extra) != GEAR_OUTSIDE

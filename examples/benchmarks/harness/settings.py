@@ -1,10 +1,12 @@
 """The names and settings of methods. A method is a base retriever, and may have an expansion on top.
 
     BASE = bm25 | dense | hybrid | graph | rank-bm25 | rank-hybrid | hipporag[-synonyms][-filter]
-    METHOD = BASE[+naive | +sync | +gear | +ircot | +select][+pagerank | +external] | t2rag | gold | closed-book
+    METHOD = BASE[+naive | +sync | +gear | +ircot][+pagerank | +external] | BASE+RERANKER | t2rag | gold | closed-book
+    RERANKER = select | llmrerank | rankgpt
 
-"graph" is `GraphRetriever`. "+select" is `PassageSelector` over the base. `--calls selection` gathers the pool of
-"graph+gear" as "graph" does; over another base the pool begins with that base's list.
+"graph" is `GraphRetriever`. `--calls selection` gathers the pool of "graph+gear" as "graph" does; over another base
+the pool begins with that base's list. "+select" is `PassageSelector` over the base; "+llmrerank" and "+rankgpt" are
+LlamaIndex's `LLMRerank` and `RankGPTRerank`, over as many passages.
 "+external" walks an external graph, made of the data's own triples without their passages. "gold" finds the gold
 passages, "closed-book" finds nothing: they are bounds.
 """
@@ -29,9 +31,10 @@ HIPPORAG = ("hipporag", "hipporag-synonyms", "hipporag-filter", "hipporag-synony
 BASES = (*MODES, "graph", "rank-bm25", "rank-hybrid", *HIPPORAG)
 BOUNDS = ("gold", "closed-book")
 WHOLE = ("t2rag", *BOUNDS)
-EXPANSIONS = ("naive", "sync", "gear", "ircot", "select")
+RERANKERS = ("select", "llmrerank", "rankgpt")
+EXPANSIONS = ("naive", "sync", "gear", "ircot", *RERANKERS)
 OF_PASSAGES, OF_AGENTS = 10, ("gear", "ircot", "t2rag")  # base passages of a step (GeAR App. B.2)
-NO_GRAPH = ("", "ircot", "select")  # expansions that walk no graph
+NO_GRAPH = ("", "ircot", *RERANKERS)  # expansions that walk no graph
 BEAMS = "naive sync gear"
 GEAR_OUTSIDE = ("gear", "external")
 STEPS = {"gear": 4, "ircot": 4, "t2rag": 3, "gear+external": 2}  # the papers'
@@ -90,7 +93,16 @@ class Settings:
         "separate", _parse_one_of("separate", "merged", "single", "selection"), "gear", "a stand-in makes one"
     )
     show_top_k: int | None = _define_setting(
-        None, _parse_or_none(int), "gear select", "passages that a reader selects from; none: the default of the class"
+        None,
+        _parse_or_none(int),
+        f"gear {' '.join(RERANKERS)}",
+        "passages that a reader selects from; none: the default of the class",
+    )
+    show_tokens: int | None = _define_setting(
+        None, _parse_or_none(int), "gear select", "tokens that these have at most; none: the default of the class"
+    )
+    show_order: str = _define_setting(
+        "given", _parse_one_of("given", "reversed", "shuffled"), "select", "in which a reader sees them"
     )
     search_by: Any = _define_setting("triples", _parse_one_of("triples", "passages"), "t2rag", "what is searched")
     expand: bool = _define_setting(False, flag, "t2rag", "a graph expansion each round")
@@ -152,7 +164,7 @@ def split_method(method: str) -> tuple[str, str, str]:
 def makes_one_list(method: str, settings: Settings) -> bool:
     """Say if a method makes one list for all recall cuts, which is only shortened."""
     base, expansion, extra = split_method(method)
-    if method in WHOLE or base in HIPPORAG or expansion in (*OF_AGENTS, "select"):
+    if method in WHOLE or base in HIPPORAG or expansion in (*OF_AGENTS, *RERANKERS):
         return True
     if base == "graph" and not expansion:
         return True
