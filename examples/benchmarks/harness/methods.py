@@ -53,6 +53,7 @@ from llama_index_gear import (
     attach_triples,
 )
 from llama_index_gear.expansion.pool_retrieval import POOL_TOP_K
+from llama_index_gear.llm.selection import SHOW_TOKENS
 
 
 class Fixed(BaseRetriever):
@@ -182,8 +183,9 @@ class Workbench:
             return LLMRerank(llm=self.llm, top_n=cut)
         if name == "rankgpt":
             return RankGPTRerank(llm=self.llm, top_n=cut)
-        tokens = {} if settings.show_tokens is None else {"show_tokens": settings.show_tokens}
-        return PassageSelector(llm=self.llm, top_n=cut, show_top_k=shown, **tokens)
+        return PassageSelector(
+            llm=self.llm, top_n=cut, show_top_k=shown, show_tokens=settings.show_tokens or SHOW_TOKENS
+        )
 
     def _collect_settings(self, cut: int, settings: Settings, extra: str) -> dict[str, Any]:
         names = ("scorer", "diversity", "beam_size", "beam_length", "neighbors", "gamma")
