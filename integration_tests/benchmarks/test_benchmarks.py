@@ -614,7 +614,7 @@ def test_a_selecting_agent_answers_in_its_last_call(bench: Workbench, tmp_path: 
     reply = f'{{"needed": [1], {facts}, "answerable": true, "answer": "Dell Curry"}}'
     bench.llm = RecordedLLM(ScriptedLLM([reply]), tmp_path / "replies.jsonl")
     bench.dataset.questions = [replace(ASKED[0], answers=("Dell Curry",))]
-    row = next(build_rows([f"{base}+gear"], Settings(calls="selection", show_top_k=2), []))
+    row = next(build_rows([f"{base}+selection"], Settings(show_top_k=2), []))
     retriever = bench.retriever(row.method, 5, row.settings)
     assert isinstance(retriever, GeARRetriever) and retriever.show_top_k == 2
     assert (retriever.base_retriever is None) == (base == "graph")

@@ -60,7 +60,12 @@ def build_parser(description: str | None = None) -> argparse.ArgumentParser:
         metavar="PRICE",
         help="US dollars a million tokens: PROMPT COMPLETION, or a JSON file of {model: [PROMPT, COMPLETION]}",
     )
-    add("--triples", choices=("file", "offline", "llm"), default="file", help="ready ones, by rule, or by --llm openai")
+    add(
+        "--triples",
+        choices=("file", "offline", "llm", "none"),
+        default="file",
+        help="ready ones, by rule, by --llm openai, or none",
+    )
     add(
         "--passages-per-call",
         type=at_least_one,

@@ -206,19 +206,19 @@ class Workbench:
             return SyncGERetriever(self.store, **shared)
         if "graph" in shared:
             return ExternalGeARRetriever(self.store, max_steps=settings.max_steps, **shared)  # type: ignore[arg-type]
-        calls = "single" if isinstance(self.llm, StandIn) else settings.calls
-        if calls == "selection":
+        steps: dict[str, Any] = {
+            "max_steps": settings.max_steps,
+            "calls": settings.calls,
+            "passage_link_top_k": settings.passage_link_top_k,
+        }
+        if expansion == "selection":
             del shared["beam_search"]
-            shared |= {"show_top_k": settings.show_top_k, "show_tokens": settings.show_tokens}
+            steps |= {"calls": "selection", "show_top_k": settings.show_top_k, "show_tokens": settings.show_tokens}
             if isinstance(start, GraphRetriever):
                 del shared["base_retriever"]
-        return GeARRetriever(
-            self.store,
-            max_steps=None if calls == "single" else settings.max_steps,
-            calls=calls,  # type: ignore[arg-type]
-            passage_link_top_k=settings.passage_link_top_k,
-            **shared,
-        )
+        elif isinstance(self.llm, StandIn) or settings.calls == "single":
+            steps |= {"max_steps": None, "calls": "single"}
+        return GeARRetriever(self.store, **shared, **steps)
 
     def close(self) -> None:
         """Close the external graphs."""
@@ -296,6 +296,8 @@ def check_needs(method: str, dataset: Dataset, llm: str, triples: str) -> None:
         raise SystemExit(f"{method} needs a language model that does more than read: --llm openai")
     if (base in ("graph", *HIPPORAG) or expansion not in NO_GRAPH) and triples == "file" and not dataset.triples:
         raise SystemExit(f"{method} needs triples: triples.jsonl, or --triples offline")
+    if base in HIPPORAG and triples == "none":
+        raise SystemExit(f"{method} needs triples: leave out --triples none")
     silent = [question.id for question in dataset.questions if question.id not in dataset.reader]
     if llm == "recorded" and expansion and silent:
         raise SystemExit(f"reader.jsonl says nothing of {len(silent)} questions, {silent[0]!r} among them")

@@ -1,12 +1,13 @@
 """The names and settings of methods. A method is a base retriever, and may have an expansion on top.
 
     BASE = bm25 | dense | hybrid | graph | rank-bm25 | rank-hybrid | hipporag[-synonyms][-filter]
-    METHOD = BASE[+naive | +sync | +gear | +ircot][+pagerank | +external] | BASE+RERANKER | t2rag | gold | closed-book
+    METHOD = BASE[+naive | +sync | +gear][+pagerank | +external] | BASE+ircot | BASE+selection | BASE+RERANKER
+             | t2rag | gold | closed-book
     RERANKER = select | llmrerank | rankgpt
 
-"graph" is `GraphRetriever`. `--calls selection` gathers the pool of "graph+gear" as "graph" does; over another base
-the pool begins with that base's list. "+select" is `PassageSelector` over the base; "+llmrerank" and "+rankgpt" are
-LlamaIndex's `LLMRerank` and `RankGPTRerank`, over as many passages.
+"graph" is `GraphRetriever`. "+selection" is GeAR with `calls="selection"`. It gathers its pool as "graph" does; over
+another base the pool begins with that base's list. "+select" is `PassageSelector` over the base; "+llmrerank" and
+"+rankgpt" are LlamaIndex's `LLMRerank` and `RankGPTRerank`, over as many passages.
 "+external" walks an external graph, made of the data's own triples without their passages. "gold" finds the gold
 passages, "closed-book" finds nothing: they are bounds.
 """
@@ -32,12 +33,12 @@ BASES = (*MODES, "graph", "rank-bm25", "rank-hybrid", *HIPPORAG)
 BOUNDS = ("gold", "closed-book")
 WHOLE = ("t2rag", *BOUNDS)
 RERANKERS = ("select", "llmrerank", "rankgpt")
-EXPANSIONS = ("naive", "sync", "gear", "ircot", *RERANKERS)
-OF_PASSAGES, OF_AGENTS = 10, ("gear", "ircot", "t2rag")  # base passages of a step (GeAR App. B.2)
+EXPANSIONS = ("naive", "sync", "gear", "selection", "ircot", *RERANKERS)
+OF_PASSAGES, OF_AGENTS = 10, ("gear", "selection", "ircot", "t2rag")  # base passages of a step (GeAR App. B.2)
 NO_GRAPH = ("", "ircot", *RERANKERS)  # expansions that walk no graph
 BEAMS = "naive sync gear"
 GEAR_OUTSIDE = ("gear", "external")
-STEPS = {"gear": 4, "ircot": 4, "t2rag": 3, "gear+external": 2}  # the papers'
+STEPS = {"gear": 4, "selection": 4, "ircot": 4, "t2rag": 3, "gear+external": 2}  # the papers'
 
 
 def _define_setting(default: Any, parse: Any, of: str, help_: str) -> Any:
@@ -84,22 +85,25 @@ class Settings:
     fact_weight: float = _define_setting(
         1.0, float, " ".join(HIPPORAG), "of a fact's edge; 2 in its authors' program (see baselines/hipporag.py)"
     )
-    link_top_k: int = _define_setting(1, int, "sync gear", "triples that a noted fact is linked to")
-    passage_link_top_k: int = _define_setting(3, int, "gear", "passages that a fact of the gist is linked to")
+    link_top_k: int = _define_setting(1, int, "sync gear selection", "triples that a noted fact is linked to")
+    passage_link_top_k: int = _define_setting(3, int, "gear selection", "passages that a fact of the gist is linked to")
     max_steps: int | None = _define_setting(
-        None, _parse_or_none(int), "gear ircot t2rag", "none: the papers' 4 (gear, ircot), 3 (t2rag), 2 (gear+external)"
+        None,
+        _parse_or_none(int),
+        "gear selection ircot t2rag",
+        "none: the papers' 4 (gear, ircot), 3 (t2rag), 2 (gear+external)",
     )
     calls: str = _define_setting(
-        "separate", _parse_one_of("separate", "merged", "single", "selection"), "gear", "a stand-in makes one"
+        "separate", _parse_one_of("separate", "merged", "single"), "gear", "a stand-in makes one"
     )
     show_top_k: int | None = _define_setting(
         None,
         _parse_or_none(int),
-        f"gear {' '.join(RERANKERS)}",
+        f"selection {' '.join(RERANKERS)}",
         "passages that a reader selects from; none: the default of the class",
     )
     show_tokens: int | None = _define_setting(
-        None, _parse_or_none(int), "gear select", "tokens that these have at most; none: the default of the class"
+        None, _parse_or_none(int), "selection select", "tokens that these have at most; none: the default of the class"
     )
     show_order: str = _define_setting(
         "given", _parse_one_of("given", "reversed", "shuffled"), "select", "in which a reader sees them"
