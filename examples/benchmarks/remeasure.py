@@ -22,7 +22,7 @@ from retrieval import note_path
 
 HERE = Path(__file__).parent
 EMBED = {"minilm": "all-MiniLM-L6-v2", "mpnet": "all-mpnet-base-v2"}
-QWEN = "Qwen2.5-Coder-1.5B-Instruct-Q4_K_M"
+QWEN, READER = "Qwen2.5-Coder-1.5B-Instruct-Q4_K_M", "strong-reader"
 
 BASES = "bm25,dense,hybrid"
 NAIVE = "bm25+naive,dense+naive,hybrid+naive"
@@ -64,6 +64,22 @@ OF_HOTPOTQA = {
 OF_QWEN = "--sample 30 --max-steps 4 --against hybrid --answers --llm openai --offline --replies {replies} --methods"
 OF_SAMPLE = "--triples llm --max-tokens 2048 --llm openai --offline --replies {replies} --methods"
 
+OF_READER = "--triples {triples} --sample {sample} --llm openai --offline --replies {{replies}}"
+WIDTHS, ORDERS = "--show-tokens 16000 --sweep show_top_k=10,20,60,90", "--sweep show_order=reversed,shuffled"
+READER_RUNS = {  # kind → triples, and the rest
+    "once": ("offline", "--methods hybrid,graph,hybrid+sync,hybrid+select,graph+select --against hybrid"),
+    "agents": (
+        "offline",
+        "--answers --calls merged --methods graph+selection,hybrid+gear,t2rag,hybrid+ircot --against graph+selection",
+    ),
+    "plain": ("none", "--answers --methods hybrid,graph,graph+selection --against hybrid"),
+    "widths": ("offline", f"--methods graph+select {WIDTHS}"),
+    "orders": ("offline", f"--methods graph+select,graph+llmrerank,graph+rankgpt {ORDERS}"),
+}
+"""What a strong reader was asked."""
+READER_FILES = {"musique": (40, tuple(READER_RUNS)), "2wiki": (30, ("once", "agents", "plain"))}
+"""Data → questions, and the kinds of files that were measured."""
+
 RUNS = {
     **{f"musique_train-{embed}{kind}": run for embed in EMBED for kind, run in OF_MUSIQUE.items()},
     **{f"hotpotqa-{embed}{kind}": run for embed in EMBED for kind, run in OF_HOTPOTQA.items()},
@@ -84,11 +100,22 @@ RUNS = {
         for count in (1, 5)
     },
     "musique_train-minilm-ingest": "--methods hybrid,hybrid+naive",
+    **{
+        f"{data}-minilm-reader-{kind}": f"{OF_READER} {READER_RUNS[kind][1]}".format(
+            triples=READER_RUNS[kind][0], sample=20 if kind == "orders" else sample
+        )
+        for data, (sample, kinds) in READER_FILES.items()
+        for kind in kinds
+    },
 }
 """File → arguments of `retrieval.py`. A file's name begins with the data and the embedding model."""
 UNCACHED = ("musique_train-minilm-ingest", "musique_train-minilm-offline")
 """Files that measure ingestion, and so use no cache and no kept store."""
-REPLIES = {"musique_train": "musique_train-minilm-qwen.jsonl", "sample": "sample-minilm-qwen.jsonl"}
+REPLIES = {
+    "musique_train": "musique_train-minilm-qwen.jsonl",
+    "sample": "sample-minilm-qwen.jsonl",
+    **{data: f"{data}-minilm-reader.jsonl" for data in READER_FILES},
+}
 
 
 def build_arguments(name: str) -> list[str]:
@@ -146,7 +173,6 @@ def main() -> None:
     parser.add_argument("--print", action="store_true", help="only show the commands")
     options = parser.parse_args()
     options.keep = options.keep or options.out / "kept"
-    environment = {**os.environ, "OPENAI_MODEL": QWEN}
     for name in find_missing(options):
         words = build_command(name, options)
         print(shlex.join(words), flush=True)
@@ -154,7 +180,8 @@ def main() -> None:
             options.keep.mkdir(parents=True, exist_ok=True)
             if (store := find_store(name, options)) is not None and not note_path(store).exists():
                 shutil.rmtree(store, ignore_errors=True)  # a killed run didn't fill it to the end
-            subprocess.run(words, env=environment, check=True)
+            model = READER if "-reader-" in name else QWEN
+            subprocess.run(words, env={**os.environ, "OPENAI_MODEL": model}, check=True)
             unfinished_path(name, options).replace(options.out / f"{name}.json")
 
 

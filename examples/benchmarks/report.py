@@ -19,6 +19,7 @@ from reporting.results import Results
 from reporting.tables_gear import differences, diversity, hipporag, table_2, table_3, table_7, table_8, table_11
 from reporting.tables_ours import costs, shared_calls, shares, triples_table
 from reporting.tables_ranking import ranking
+from reporting.tables_reader import reader
 from reporting.tables_settings import bases, exactness, okapi, sweeps
 from reporting.tables_speed import memory, speed, times
 from reporting.tables_t2rag import by_hops, table_1, table_5
@@ -29,6 +30,7 @@ PAGES = (ROOT / "README.md", *sorted((ROOT / "examples" / "guides").glob("*.md")
 TABLES: tuple[Callable[[Results], str], ...] = (
     legend,
     ranking,
+    reader,
     table_2,
     hipporag,
     differences,

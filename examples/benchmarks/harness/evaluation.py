@@ -153,6 +153,7 @@ def measure(row: Row, questions: Sequence[Question], bench: Workbench, options: 
         **({"swept": row.swept} if row.swept else {}),
         **{f"recall@{cut}": _to_percent(recalls[cut]) for cut in RECALLS},
         **{f"interval@{cut}": [round(100 * end, 1) for end in interval(recalls[cut])] for cut in RECALLS},
+        **{f"complete@{cut}": recalls[cut].count(1.0) for cut in RECALLS},
         **summarize_times(timed, row.method),
         **summarize_costs([outcome.spent for outcome in timed], "", options),
     }
@@ -189,6 +190,7 @@ def measure(row: Row, questions: Sequence[Question], bench: Workbench, options: 
         )
     if options.answers:
         result["answers"] = [answer for answer, _ in pairs]
+        result["exact"] = "".join("01"[score == 1] for score in scores["em"])
     return result
 
 
@@ -262,20 +264,25 @@ def add_comparisons(results: list[dict[str, Any]], questions: Sequence[Question]
         if other is None or other is result:
             continue
         result["against"] = other["method"]
-        for cut in CUTS:
-            recalls, other_recalls = (
+        pairs: dict[str, list[list[float]]] = {
+            f"@{cut}": [
                 [int(hits, 36) / size for hits, size in zip(row[f"hits@{cut}"], sizes, strict=True)]
                 for row in (result, other)
-            )
-            test = compare(recalls, other_recalls)
-            result[f"gain@{cut}"] = {
+            ]
+            for cut in CUTS
+        }
+        if "exact" in result and "exact" in other:
+            pairs["_em"] = [[float(score) for score in row["exact"]] for row in (result, other)]
+        for name, (scores, other_scores) in pairs.items():
+            test = compare(scores, other_scores)
+            result[f"gain{name}"] = {
                 "points": round(100 * test.difference, 2),
                 "interval": [round(100 * test.low, 1), round(100 * test.high, 1)],
                 "p": _round_to_two_digits(test.p_value),
                 "wins": test.wins,
                 "losses": test.losses,
             }
-            gains.append(result[f"gain@{cut}"])
+            gains.append(result[f"gain{name}"])
             p_values.append(test.p_value)
     for gain, p_value in zip(gains, correct_p_values(p_values), strict=True):
         gain["p_corrected"] = _round_to_two_digits(p_value)
