@@ -183,6 +183,8 @@ class _Meter:
             _Ended: the budget is spent, or a call of the language model failed.
 
         """
+        if any(isinstance(request, CallLLM) and request.variables.get("problem") for request in batch):
+            self.trace.mark_unreadable()  # a second try: the reply before could not be read
         if limit := self._exceeded_limit(batch):
             raise _Ended(limit)
         self.has_begun = True

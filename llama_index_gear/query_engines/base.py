@@ -212,6 +212,11 @@ class AgentQueryEngine(BaseQueryEngine):
         """Return what the response's metadata says of the search."""
         return trace.compact()
 
+    def _add_description(self, response: RESPONSE_TYPE, trace: Trace) -> None:
+        """Put what there is to say of the search before the metadata of the sources."""
+        described = self._describe(trace)
+        response.metadata = {**described, **(response.metadata or {}), **described}
+
     def _answer_context(self, nodes: Sequence[NodeWithScore], trace: Trace) -> list[NodeWithScore]:
         """Return the nodes that the synthesizer writes the response from."""
         return self._to_synthesizer_nodes(nodes)
@@ -241,7 +246,7 @@ class AgentQueryEngine(BaseQueryEngine):
             else:
                 response = self._response_synthesizer.synthesize(query_bundle, self._answer_context(nodes, trace))
             response = _set_sources(response, nodes)
-            response.metadata = {**(response.metadata or {}), **self._describe(trace)}
+            self._add_description(response, trace)
             event.on_end(payload={EventPayload.RESPONSE: response})
         return response
 
@@ -260,7 +265,7 @@ class AgentQueryEngine(BaseQueryEngine):
                     query_bundle, self._answer_context(nodes, trace)
                 )
             response = _set_sources(response, nodes)
-            response.metadata = {**(response.metadata or {}), **self._describe(trace)}
+            self._add_description(response, trace)
             event.on_end(payload={EventPayload.RESPONSE: response})
         return response
 

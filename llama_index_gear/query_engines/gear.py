@@ -41,8 +41,9 @@ class GeARQueryEngine(AgentQueryEngine):
     """Answers questions whose evidence is spread over several passages, and shows the evidence.
 
     `GeARQueryEngine.from_vector_store(store, llm=llm).query("…")`. The response's `source_nodes` hold the chains that
-    led to them (`gear_chain`). Its `metadata` holds, under `gear_…` keys, the reason why the search stopped, the
-    queries, the gist, and the cost; the call that writes the answer is counted neither there nor in the budget.
+    led to them (`gear_chain`). Its `metadata` begins with `gear_…` keys: a warning if no reply of the model could be
+    read (`gear_warning`, else empty), the reason why the search stopped, the queries, the gist, and the cost; the call
+    that writes the answer is counted neither there nor in the budget.
     `query_with_trace` also returns the whole `Trace`; `astream_events` streams it event by event.
 
     `from_vector_store(…, graph=graph)` takes an `ExternalGeARRetriever` (Millions of GeAR-s): the triples come from an

@@ -42,9 +42,10 @@ class T2RAGQueryEngine(AgentQueryEngine):
 
     `T2RAGQueryEngine.from_vector_store(store, llm=llm).query("…")`. The answer is written from the resolved facts and
     the clues that stayed open (T²RAG §4.3, step 3); if nothing was resolved, from the passages. The response's
-    `source_nodes` are the passages. Its `metadata` holds, under `gear_…` keys, the reason why the search stopped, the
-    facts, the unknowns that stayed open (`gear_open`), and the cost; the call that writes the answer is counted neither
-    there nor in the budget. `query_with_trace` and `astream_events` work as in `GeARQueryEngine`.
+    `source_nodes` are the passages. Its `metadata` begins with `gear_…` keys: a warning if no reply of the model could
+    be read (`gear_warning`, else empty), the reason why the search stopped, the facts, the unknowns that stayed open
+    (`gear_open`), and the cost; the call that writes the answer is counted neither there nor in the budget.
+    `query_with_trace` and `astream_events` work as in `GeARQueryEngine`.
 
     Args:
         retriever: the agent's retriever.

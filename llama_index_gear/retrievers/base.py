@@ -227,6 +227,8 @@ class AgentRetriever(StoreRetriever):
         trace = take_trace(query_bundle.query_str.strip())
         with trace.subscribe(_report):
             nodes = yield from agent_flow(self._policy, trace, self._budget, query=query_bundle)
+        if trace.warning:
+            logger.warning("%s", trace.warning)
         if trace.stopped.startswith("failed"):
             kind = ": ".join(trace.stopped.split(": ")[:2])  # the rest may quote the question or passages
             logger.warning("a search ended early, with what it had found: %s; its trace says more", kind)

@@ -20,6 +20,7 @@ class Call(BaseModel):
         completion_tokens: likewise.
         ms: duration in milliseconds.
         error: the exception that ended it; empty if there was a reply.
+        unreadable: True if there was a reply, and it could not be read.
 
     """
 
@@ -29,6 +30,7 @@ class Call(BaseModel):
     completion_tokens: int = 0
     ms: float = 0.0
     error: str = ""
+    unreadable: bool = False
 
 
 class Linked(BaseModel):
@@ -252,6 +254,20 @@ class Evidence(BaseModel):
         return sum(call.completion_tokens for call in self.calls)
 
     @property
+    def warning(self) -> str:
+        """A warning that no reply of the language model could be read; else empty.
+
+        Rewritten queries don't count, since any line of prose is read as one.
+        """
+        replies = [call for call in self.calls if not call.error and call.purpose != "rewrite"]
+        if not replies or not all(call.unreadable for call in replies):
+            return ""
+        return (
+            f"none of the language model's replies ({len(replies)}) could be read: the passages were found without "
+            "them; the problems of the steps say why"
+        )
+
+    @property
     def gist(self) -> list[Slots]:
         """The gist memory: the facts that all steps noted, in order."""
         return [slots for step in self.steps for slots in step.gist]
@@ -265,6 +281,7 @@ class Evidence(BaseModel):
     def compact(self) -> dict[str, Any]:
         """Return a summary as flat JSON, for `response.metadata`."""
         return {
+            "gear_warning": self.warning,
             "gear_stopped": self.stopped,
             "gear_answer": self.answer,
             "gear_queries": [step.query for step in self.steps],

@@ -53,6 +53,8 @@ class _Fact:
 def show(trace: Evidence, console: Console | None = None) -> None:
     """Print a trace as a tree."""
     tree = Tree(f"[bold]{_escape_markup(trace.question)}[/bold]")
+    if trace.warning:
+        tree.add(f"[yellow]{_escape_markup(trace.warning)}[/yellow]")
     for step in trace.steps:
         _add_step(tree.add(f"[bold]step {step.number}[/bold]  {_escape_markup(step.query)}"), step, trace.titles)
     passages = tree.add(f"[bold]passages[/bold] ({_escape_markup(trace.stopped)})")
@@ -168,6 +170,7 @@ def to_html(trace: Evidence) -> str:
     template = Template((files("llama_index_gear.trace") / "page.html").read_text("utf-8"))
     page = template.substitute(
         title=escape(trace.question),
+        warning=f"<p class='problem'>{escape(trace.warning)}</p>" if trace.warning else "",
         cost=escape(cost),
         answer=f"<p class='answer'>{escape(trace.answer)}</p>" if trace.answer else "",
         steps="".join(_render_step(step, trace.titles) for step in trace.steps),

@@ -91,10 +91,25 @@ class Trace(Evidence):
                 for listener in self._listeners:
                     listener(event)
 
-    def note_problem(self, step: Step, problem: str, consequence: str) -> None:
-        """Add a problem and its consequence to a step; do nothing if the problem is empty."""
-        if problem:
-            self.note(step, problems=[*step.problems, f"{problem}; {consequence}"])
+    def note_problem(self, step: Step, problem: str, consequence: str, *, unread: bool = False) -> None:
+        """Add a problem and its consequence to a step; do nothing if the problem is empty.
+
+        Args:
+            step: the step.
+            problem: what went wrong.
+            consequence: what the method does about it.
+            unread: True if the reply of the last call could not be read. Default False: the problem is another.
+
+        """
+        if not problem:
+            return
+        self.note(step, problems=[*step.problems, f"{problem}; {consequence}"])
+        if unread:
+            self.mark_unreadable()
+
+    def mark_unreadable(self) -> None:
+        """Mark the last call: its reply could not be read."""
+        self.calls[-1].unreadable = True
 
     def add_call(self, call: Call) -> None:
         """Add a call of the language model, and send it to the listeners."""

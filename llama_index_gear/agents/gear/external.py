@@ -93,7 +93,7 @@ class ExternalPolicy:
             state.pool.lists[-1] = [passage_id for passage_id, _ in walk.fused]
             state.pool.add(walk.nodes, {passage_id: walk.chain(passage_id) for passage_id in walk.chains})
             note_walk(state.trace, record, walk)
-        state.trace.note_problem(record, reading.problem, "the reading was left out")
+        state.trace.note_problem(record, reading.problem, "the reading was left out", unread=True)
         added, left_out = state.gist.add(reading.triples)
         state.trace.note(
             record, proximal=serialize_triples(reading.triples), gist=serialize_triples(added), left_out=left_out
@@ -103,7 +103,7 @@ class ExternalPolicy:
     def _decide_flow(self, state: _State, record: Step) -> Flow[str]:
         """Ask if the facts suffice, and for the next query (Eq. 5); return why the loop ends here, or "" to go on."""
         parsed = yield from decide_flow(state.trace.question, state.gist, state.queries, self.prompts["decide"])
-        state.trace.note_problem(record, parsed.problem, "the search ends")
+        state.trace.note_problem(record, parsed.problem, "the search ends", unread=True)
         if parsed.value is None:
             return "no further query"
         state.trace.note(record, answerable=parsed.value.sufficient)
@@ -122,7 +122,7 @@ class ExternalPolicy:
             return
         texts = llm_texts(state.pool.nodes[passage_id] for passage_id in shown_ids)
         parsed = yield from rank_flow(state.trace.question, state.gist, texts, self.prompts["rank"])
-        state.trace.note_problem(record, parsed.problem, "no passage was left out")
+        state.trace.note_problem(record, parsed.problem, "no passage was left out", unread=True)
         if parsed.value is not None:
             state.kept = [shown_ids[position] for position in parsed.value]
             state.trace.note(record, ranked=state.kept)

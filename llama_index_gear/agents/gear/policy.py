@@ -114,7 +114,7 @@ class GeARPolicy(GistPolicy):
         state.pool.lists[-1] = [passage_id for passage_id, _ in walk.fused]
         state.pool.add(walk.nodes, {passage_id: walk.chain(passage_id) for passage_id in walk.chains})
         note_walk(state.trace, record, walk)
-        state.trace.note_problem(record, walk.seeds.reading.problem, "the reading was left out")
+        state.trace.note_problem(record, walk.seeds.reading.problem, "the reading was left out", unread=True)
         verdict = yield from self._read_flow(state, record, walk)
         if verdict.answerable:
             state.trace.note(answer=verdict.answer)
@@ -134,15 +134,15 @@ class GeARPolicy(GistPolicy):
         texts = llm_texts(walk.nodes[passage_id] for passage_id, _ in walk.fused)
         if self.calls == "merged":
             parsed = yield from read_and_reason_flow(question, texts, state.gist, self.prompts["merged"])
-            state.trace.note_problem(record, parsed.problem, "no fact was noted, the search goes on")
+            state.trace.note_problem(record, parsed.problem, "no fact was noted, the search goes on", unread=True)
             triples, verdict = parsed.value or ((), Verdict(False))
             self.remember(state, record, triples)
         else:
             parsed = yield from read_gist_flow(question, texts, state.gist, self.prompts["gist"])
-            state.trace.note_problem(record, parsed.problem, "no fact was noted")
+            state.trace.note_problem(record, parsed.problem, "no fact was noted", unread=True)
             self.remember(state, record, parsed.value or ())
             parsed = yield from reason_flow(question, state.gist, self.prompts["reason"])
-            state.trace.note_problem(record, parsed.problem, "the search goes on")
+            state.trace.note_problem(record, parsed.problem, "the search goes on", unread=True)
             verdict = parsed.value or Verdict(False)
         state.trace.note(record, answerable=verdict.answerable, answer=verdict.answer, reason=verdict.reason)
         return verdict
@@ -152,7 +152,7 @@ class GeARPolicy(GistPolicy):
         parsed = yield from rewrite_flow(
             state.trace.question, state.gist, verdict.reason, state.queries, self.prompts["rewrite"]
         )
-        state.trace.note_problem(record, parsed.problem, "the search ends")
+        state.trace.note_problem(record, parsed.problem, "the search ends", unread=True)
         if parsed.value is None:
             return "no further query"
         state.bundle = QueryBundle(parsed.value)

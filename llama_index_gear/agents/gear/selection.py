@@ -210,7 +210,7 @@ class SelectionPolicy(GistPolicy):
             shortened=[shown[position] for position in fitted.shortened],
         )
         parsed = yield from read_step_flow(state, fitted.texts, queries, self.prompts["select"])
-        state.trace.note_problem(record, parsed.problem, "no passage was named, no fact noted")
+        state.trace.note_problem(record, parsed.problem, "no passage was named, no fact noted", unread=True)
         reply: Selection | None = parsed.value
         if reply is None:
             return None

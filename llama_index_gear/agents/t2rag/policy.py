@@ -187,7 +187,7 @@ class T2RAGPolicy:
     def _decompose_flow(self, state: _State, record: Step) -> Flow[None]:
         """Ask for the question's clues (structured query decomposition, T²RAG §4.3, step 1)."""
         parsed = yield from decompose_flow(state.trace.question, self.prompts["decompose"])
-        state.trace.note_problem(record, parsed.problem, "the question is searched as it is")
+        state.trace.note_problem(record, parsed.problem, "the question is searched as it is", unread=True)
         triples: Sequence[Triple] = parsed.value or ()
         state.clues.add(triples, 0, MAX_CLUES)
         if len(state.clues.clues) == MAX_CLUES < len(triples):
@@ -275,7 +275,7 @@ class T2RAGPolicy:
             self.prompts["resolve"],
             show_passages=self.show_passages,
         )
-        state.trace.note_problem(record, parsed.problem, "nothing was resolved")
+        state.trace.note_problem(record, parsed.problem, "nothing was resolved", unread=True)
         resolve = partial(
             apply_statements,
             state.clues,

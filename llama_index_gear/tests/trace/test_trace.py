@@ -122,6 +122,7 @@ def test_sums_are_over_all_calls_and_all_steps() -> None:
 def test_compact_is_flat_json_with_the_right_sums() -> None:
     compact = _make_full().compact()
     assert compact == {
+        "gear_warning": "",
         "gear_stopped": "answered",
         "gear_answer": "Hornets",
         "gear_queries": [
@@ -214,6 +215,7 @@ def test_a_call_is_added_and_told() -> None:
     trace.add_call(call)
     assert trace.calls == [call]
     fields = {"step": 2, "purpose": "reason", "prompt_tokens": 4, "completion_tokens": 1, "ms": 2.5, "error": ""}
+    fields["unreadable"] = False
     assert first == second == [(2, "call", fields)]
 
 
