@@ -24,6 +24,7 @@ from llama_index_gear.expansion.pool_retrieval import POOL_PAGERANK, PoolRetriev
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.prompting import Prompts
 from llama_index_gear.llm.selection import SHOW_TOKENS
+from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.retrievers.base import GistRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore
 
@@ -81,6 +82,8 @@ class GeARRetriever(GistRetriever):
         show_tokens: tokens that these have at most, together; fewer if the model's context window is small. Long
             passages are shortened around the sentences that share words with question, notes and query; if that is not
             enough, the last ones are not shown. The trace says so. Only with `calls="selection"`. Default 8,000 there.
+        weights: weights of the ranking that the reader is shown; see `GraphRetriever`. Only with `calls="selection"`.
+            Default there: `RankingWeights.default()`.
         prompts: your own prompts for some of those that `calls` uses: "read", "gist", "reason" and "rewrite"
             (separate), "read", "merged" and "rewrite" (merged), "read" (single), "select" (selection). Also reachable
             through `get_prompts` / `update_prompts`. `PROMPTS` in this package's `agents.gear.policy` shows their
@@ -123,6 +126,7 @@ class GeARRetriever(GistRetriever):
         gist_size: int = 100,
         show_top_k: int | None = None,
         show_tokens: int | None = None,
+        weights: RankingWeights | None = None,
         prompts: Mapping[str, BasePromptTemplate] | None = None,
         vector_store_query_mode: VectorStoreQueryMode | None = None,
         rrf_k: int = 60,
@@ -144,7 +148,8 @@ class GeARRetriever(GistRetriever):
                     "calls='selection' walks the passages' own triples: leave out graph, or write calls='merged'"
                 )
         else:
-            _refuse("only calls='selection' shows a reader a ranking", show_top_k=show_top_k, show_tokens=show_tokens)
+            own_of_selection = {"show_top_k": show_top_k, "show_tokens": show_tokens, "weights": weights}
+            _refuse("only calls='selection' shows a reader a ranking", **own_of_selection)
         model = Settings.llm if llm is None else llm
         backends = Backends(
             vector_store,
@@ -181,7 +186,7 @@ class GeARRetriever(GistRetriever):
                 "show_tokens": SHOW_TOKENS if show_tokens is None else show_tokens,
             }
             check_counts(**sizes)
-            retrieval = PoolRetrieval(backends, pagerank=self._expansion.pagerank)
+            retrieval = PoolRetrieval(backends, weights, self._expansion.pagerank)
             policy: GeARPolicy | SelectionPolicy = SelectionPolicy(**settings, **sizes, retrieval=retrieval, llm=model)
         else:
             policy = GeARPolicy(**settings, calls=calls)
@@ -225,6 +230,11 @@ class GeARRetriever(GistRetriever):
     def show_tokens(self) -> int | None:
         """Tokens that the shown passages have at most; None: there is no such reader."""
         return self._policy.show_tokens if isinstance(self._policy, SelectionPolicy) else None
+
+    @property
+    def weights(self) -> RankingWeights | None:
+        """Weights of the ranking that the reader is shown; None: there is no such reader."""
+        return self._policy.retrieval.weights if isinstance(self._policy, SelectionPolicy) else None
 
 
 def _refuse(why: str, **arguments: Any) -> None:

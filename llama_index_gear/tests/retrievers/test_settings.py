@@ -124,6 +124,7 @@ def settings_cases(store: GeARVectorStore, graph: ExternalTripleStore) -> list[t
     gear = {**agent, **walk, "passage_link_top_k": 5, "gist_size": 9, "prompts": {"read": prompt}}
     selection = {**agent, **own, "link_top_k": 2, "calls": "selection", "show_top_k": 7, "show_tokens": 900}
     selection |= {"prompts": {"select": PromptTemplate("Own {passages} {gist} {question} {queries}")}}
+    selection["weights"] = RankingWeights({"dense.log_rank": 1.0}, {"first": 1.0})
     external = {**agent, **walk, "graph": graph, "check_alignment": False, "gist_size": 9, "prompts": {"read": prompt}}
     sync = {**everywhere, **walk, "llm": llm, "read_prompt": prompt}
     ranking: dict[str, Any] = {
@@ -354,6 +355,7 @@ def test_of_two_arguments_none_overrules_the_other(store: GeARVectorStore, graph
         (GeARRetriever, {"llm": llm, "show_top_k": 5}, "show_top_k: only calls='selection'"),
         (GeARRetriever, {"llm": llm, "calls": "merged", "show_tokens": 5}, "show_tokens: only calls='selection'"),
         (GeARRetriever, {"llm": llm, "calls": "selection", "show_top_k": 0}, "show_top_k must be"),
+        (GeARRetriever, {"llm": llm, "weights": RankingWeights.default()}, "weights: only calls='selection'"),
         (ExternalGeARRetriever, {"graph": graph, "llm": llm, "base_retriever": base, "base_top_k": 5}, "base_top_k"),
         (T2RAGRetriever, {"llm": llm, "search_by": "passages", "show_passages": False}, "show_passages"),
         (DiverseTripleBeamSearch, {"link_top_k": 2}, "link_top_k"),
@@ -574,3 +576,9 @@ def test_a_pools_pagerank_is_the_same_in_the_retriever_and_the_agent(store: GeAR
     of_agent = GeARRetriever(store, llm=ScriptedLLM(), calls="selection").pagerank
     assert GraphRetriever(store).pagerank == of_agent == LocalPageRank(epsilon=5e-4)
     assert GeARRetriever(store, llm=ScriptedLLM()).pagerank is None
+
+
+def test_weights_are_of_the_pool_alone(store: GeARVectorStore) -> None:
+    agent = GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(), calls="selection").retriever
+    assert isinstance(agent, GeARRetriever) and agent.weights == RankingWeights.default()
+    assert GeARRetriever(store, llm=ScriptedLLM(), calls="merged").weights is None

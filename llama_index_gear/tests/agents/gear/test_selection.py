@@ -22,6 +22,7 @@ from llama_index_gear import (
     GeARVectorStore,
     GraphRetriever,
     RankBM25Retriever,
+    RankingWeights,
     Trace,
     Triple,
     attach_triples,
@@ -175,6 +176,17 @@ async def test_a_single_call_shows_the_ranking_of_the_graph_retriever(store: GeA
     assert [numbers[number] for number in (1, 2, 3)] == ranking[:3] and "[4]" not in llm.history[0]
     assert list_ids(found) == ["italy", *(name for name in ranking if name != "italy")]
     assert (trace.stopped, trace.llm_calls) == ("max_steps", 1)
+
+
+@MODES
+async def test_weights_of_one_s_own_rank_the_pool(store: GeARVectorStore, mode: str) -> None:
+    backwards = RankingWeights({"dense.log_rank": -1.0}, {})
+    replies = [say_next(query=WHERE_BOB), say_next(query="And then")]
+    _, trace, llm = await retrieve(mode, store, replies, max_steps=2, weights=backwards)
+    for step in trace.steps:
+        ranking = list_ids(GraphRetriever(store, weights=backwards).retrieve(step.query))
+        assert step.passages == ranking != list_ids(GraphRetriever(store).retrieve(step.query))
+    assert number_of(llm.history[0], trace.steps[0].passages[0]) == 1
 
 
 @MODES
