@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
@@ -27,7 +26,7 @@ from llama_index_gear import (
     Triple,
     attach_triples,
 )
-from llama_index_gear.agents.gear.selection import STEP_PROMPT, Selection, parse_step
+from llama_index_gear.agents.gear.selection import STEP_PROMPT, parse_step
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
 from llama_index_gear.trace.trace import TraceEvent
@@ -332,41 +331,6 @@ def test_replies(reply: str, value: tuple[list[int], int, bool, str, str] | None
         step = parse_step(reply, 4)
         verdict = step.verdict
         assert (step.needed, len(step.facts), verdict.answerable, verdict.answer, step.query) == value
-
-
-def test_thousands_of_drawn_replies_are_read_or_refused() -> None:
-    chance = random.Random(25)
-    values: dict[str, list[str]] = {
-        "needed": ["[]", "[3, 1]", "[-1, 99]", "[2, 2]", '["two"]', "null", "7", str(list(range(3_000))), "[1"],
-        "facts": ["[]", '[["a", "b", "c"]]', '[["…", "…", "…"]]', '["a", "b", "c"]', "null", '[["a"]]', "[["],
-        "answerable": ["true", "false", '"yes"', "null", "1", "maybe"],
-        "answer": ['"France"', '""', '"…"', "7", "null", '["a", "b"]'],
-        "query": ['"Where?"', '""', '"…"', "null", '["a", "b"]', '"' + "x" * 2_000 + '"'],
-    }
-    read = 0
-    for _ in range(4_000):
-        names = [name for name in values if chance.random() < 0.9]
-        reply = "{" + ", ".join(f'"{name}": {chance.choice(values[name])}' for name in names) + "}"
-        if chance.random() < 0.2:
-            reply = reply[: chance.randrange(len(reply))] + chance.choice(["", reply])
-        try:
-            step = parse_step(reply, 4)
-        except ReplyError:
-            continue
-        read += 1
-        assert isinstance(step, Selection) and set(step.needed) <= set(range(4))
-    assert read > 200
-
-
-async def test_whatever_is_replied_no_passage_of_the_ranking_is_lost(store: GeARVectorStore) -> None:
-    chance = random.Random(7)
-    pieces = ['{"needed": [', "1, 2", "5]", '"facts": [["Ann", "x", "y"]]', '"answerable": ', "true", "false", ", ",
-              '"answer": "z"', '"query": "Where is Rome"', "}", "[3]", "…", "4, 4, -4, 400"]  # fmt: skip
-    llm = ScriptedLLM(otherwise=lambda prompt: "".join(chance.choices(pieces, k=chance.randrange(1, 12))))
-    agent = GeARRetriever(store, llm=llm, calls="selection")
-    for number in range(30):
-        found = agent.retrieve(QUESTION) if number % 2 else await agent.aretrieve(QUESTION)
-        assert sorted(list_ids(found)) == sorted(TEXTS)
 
 
 def test_a_model_that_repeats_its_prompt_notes_nothing(store: GeARVectorStore) -> None:
