@@ -49,6 +49,7 @@ from llama_index_gear.store.maintenance import SAMPLE, StoreChecks, StoreReport
 from llama_index_gear.store.passages import StoreReads, read_native_filter
 from llama_index_gear.store.process_bound import BoundToProcess
 from llama_index_gear.store.triples import TripleReads
+from llama_index_gear.store.truncation import TruncationCheck
 from llama_index_gear.store.writes import StoreDeletes, StoreWrites
 from llama_index_gear.tenancy import Tenancy
 
@@ -124,6 +125,7 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
     _tenancy: Tenancy = PrivateAttr()
     _connection: Connection = PrivateAttr()
     _locks: PassageLocks = PrivateAttr()
+    _truncation: TruncationCheck = PrivateAttr()
 
     def __init__(
         self,
@@ -175,15 +177,15 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
         self._connection = Connection("GeARVectorStore", client, aclient, url, api_key, embed_model)
         self._locks = locks = PassageLocks.for_collection(self._connection.engine, collection_name)
         self._collections.clear_count = lambda: locks.clear_count  # not `self`: in a cycle the store would close late
+        self._truncation = TruncationCheck(self._connection.get_known_model)
         self._bind_to(Tenancy(tenant_field, None))
 
     def _bind_to(self, tenancy: Tenancy) -> None:
         self._tenancy = tenancy
         self._reads = StoreReads(self._collections, TripleReads(self._collections))
         average = AverageLength(self._collections, self._locks, self.bm25_avg_len)
-        self._writes = StoreWrites(
-            self._collections, self._reads, tenancy, self._locks, average, self.batch_size, self.show_progress
-        )
+        parts = (self._collections, self._reads, tenancy, self._locks, average, self._truncation)
+        self._writes = StoreWrites(*parts, self.batch_size, self.show_progress)
         self._deletes = StoreDeletes(self._collections, tenancy, self._locks)
         self._checks = StoreChecks(self._collections, self._reads, self._writes, self._deletes, self.show_progress)
 
@@ -287,6 +289,8 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
         self, nodes: Sequence[BaseNode], *, if_unchanged_since: Sequence[BaseNode] = (), **kwargs: Any
     ) -> list[str]:
         """Store passages with their triples. A passage whose id is already stored is replaced, with its triples.
+
+        It warns, once a store, if passages are longer than what a local `HuggingFaceEmbedding` reads.
 
         Args:
             nodes: passages with embeddings (an ingestion pipeline makes them).

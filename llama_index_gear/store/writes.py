@@ -46,6 +46,7 @@ from llama_index_gear.store.schema import (
     point_id_of,
     read_passages,
 )
+from llama_index_gear.store.truncation import TruncationCheck
 from llama_index_gear.tenancy import Tenancy, is_name
 from llama_index_gear.triple import Triple
 
@@ -66,6 +67,7 @@ class StoreWrites:
     tenancy: Tenancy
     locks: PassageLocks
     average: AverageLength
+    truncation: TruncationCheck
     batch_size: int
     show_progress: bool
 
@@ -102,6 +104,7 @@ class StoreWrites:
         checked = yield from ask(RunFunction(lambda: self._check_passages(passages)))
         if exists:
             yield from check_owners_flow(self.tenancy, self.collections, passages)
+        yield from self.truncation.check_flow(passages)
         yield from self._prepare_dimension_flow(checked.dimension)
         yield from self.average.settle_flow(lambda: self.average.learn(passages))
         starts = range(0, len(passages), self.batch_size)

@@ -1279,9 +1279,8 @@ def test_two_writers_of_an_empty_store_use_one_average_length(
 
 def test_concurrent_writers_of_an_empty_store_use_one_average_length(make_store: MakeStore) -> None:
     store = make_store(batch_size=1)
-    others = [GeARVectorStore(client=store.client, embed_model=EMBED) for _ in range(4)]
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda n: others[n].add(make_long_passages("abcd"[n], 200 + 40 * n, 5)), range(4)))
+        list(pool.map(lambda n: store.add(make_long_passages("abcd"[n], 200 + 40 * n, 5)), range(4)))
     assert len(find_averages(store)) == 1 and len(store.get_nodes()) == 20
 
 
