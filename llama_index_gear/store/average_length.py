@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from llama_index.core.schema import BaseNode, MetadataMode
@@ -11,12 +12,13 @@ from qdrant_client.http import models
 
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.requests import RunFunction
-from llama_index_gear.store.bm25 import WordEncoder
+from llama_index_gear.store.bm25 import WordEncoder, learn_average
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.locks import PassageLocks
 from llama_index_gear.store.schema import NODE_FIELDS, SPARSE, read_passages
 
 _LEARNED_FROM = 1_000  # passages
+_PAGE = 100  # passages a page, when their lengths are measured
 _READ = 8  # passages that an average is read back from: the longest tells it
 _FAR = 1.5  # an average that is wrong by this factor is learned anew
 
@@ -46,7 +48,10 @@ class AverageLength:
 
     def learn(self, nodes: Sequence[BaseNode]) -> float:
         """Return the average length of the first 1,000 passages."""
-        return self._encoder.learn_average([get_embedded_text(node) for node in nodes[:_LEARNED_FROM]])
+        return learn_average(self._measure(nodes[:_LEARNED_FROM]))
+
+    def _measure(self, nodes: Sequence[BaseNode]) -> list[int]:
+        return [self._encoder.measure(get_embedded_text(node)) for node in nodes]
 
     def settle_flow(self, learn: Callable[[], float]) -> Flow[float]:
         """Read the length from stored passages, if there are any; otherwise agree on a learned one. Return it."""
@@ -91,12 +96,21 @@ class AverageLength:
         stored = yield from self.read_flow()
         if stored is None:
             return None
-        points = yield from self.collections.scroll_flow(
-            self.collections.passages, None, payload=NODE_FIELDS, vectors=False, limit=_LEARNED_FROM
-        )
-        nodes = [node for node, _ in read_passages(points)[0]]
-        learned = yield from ask(RunFunction(lambda: self.learn(nodes)))
+        learned = learn_average((yield from self._measure_stored_flow()))
         return learned if max(learned, stored) >= _FAR * min(learned, stored) else stored
+
+    def _measure_stored_flow(self) -> Flow[list[int]]:
+        """Return the lengths of the first 1,000 stored passages, with one page of them at a time in memory."""
+        lengths: list[int] = []
+        offset, has_more = None, True
+        while has_more and len(lengths) < _LEARNED_FROM:
+            points, offset = yield from self.collections.page_flow(
+                self.collections.passages, None, payload=NODE_FIELDS, vectors=False, limit=_PAGE, offset=offset
+            )
+            nodes = [node for node, _ in read_passages(points)[0]]
+            lengths += yield from ask(RunFunction(partial(self._measure, nodes)))
+            has_more = offset is not None
+        return lengths[:_LEARNED_FROM]
 
     def find_drift_flow(self, points: Sequence[Any], average: float | None) -> Flow[list[BaseNode]]:
         """Return the passages whose weights were made with another length; none if the length is None."""

@@ -103,10 +103,9 @@ class WordEncoder:
             return True
         return all(abs(weight - weights[word]) <= _TOLERANCE for word, weight in expected.items())
 
-    def learn_average(self, texts: Sequence[str]) -> float:
-        """Return the average length of texts, in words: to the nearest ten, and 60 or more."""
-        words = sum(sum(self.count_words(text).values()) for text in texts)
-        return max(LEAST_AVG_LEN, float(round(words / max(1, len(texts)), -1)))
+    def measure(self, text: str) -> int:
+        """Return the length of a text in words, without stop words."""
+        return sum(self.count_words(text).values())
 
     @cached_property
     def _counter(self) -> Bm25:
@@ -119,6 +118,11 @@ def _split_long_words(text: str) -> str:
     if len(text) <= _MAX_WORD or max(map(len, text.split()), default=0) <= _MAX_WORD:
         return text  # nearly all texts; Chinese, say, separates words by other marks, which the pattern below knows
     return " ".join(_PIECES.findall(text))
+
+
+def learn_average(lengths: Sequence[int]) -> float:
+    """Return the average of texts' lengths in words: to the nearest ten, and 60 or more."""
+    return max(LEAST_AVG_LEN, float(round(sum(lengths) / max(1, len(lengths)), -1)))
 
 
 def make_encoder(language: str, average_words: float) -> WordEncoder:

@@ -27,7 +27,7 @@ from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGE
 from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
 from llama_index_gear.store import bm25 as store_bm25
-from llama_index_gear.store.bm25 import make_encoder
+from llama_index_gear.store.bm25 import learn_average, make_encoder
 from llama_index_gear.store.schema import to_sparse_vector
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
@@ -114,8 +114,9 @@ def test_weights_of_another_encoder_tell_no_average_length() -> None:
 @pytest.mark.parametrize(("words", "average"), [(1, 60.0), (63, 60.0), (66, 70.0), (1_234, 1_230.0)])
 def test_a_learned_average_length_is_a_multiple_of_ten_and_no_less_than_sixty(words: int, average: float) -> None:
     encoder = make_encoder("english", 60.0)
-    assert encoder.learn_average(["fox the " * (words - 1), "a dog " * (words + 1)]) == average
-    assert encoder.learn_average([]) == 60.0
+    lengths = [encoder.measure(text) for text in ("fox the " * (words - 1), "a dog " * (words + 1))]
+    assert lengths == [words - 1, words + 1] and learn_average(lengths) == average
+    assert learn_average([]) == 60.0
 
 
 class Heard:
