@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 import uuid
 from collections.abc import Iterable, Sequence
@@ -20,6 +21,11 @@ _ASCII_SPACES = {
     if unicodedata.category(chr(code))[0] in "PZ" or unicodedata.category(chr(code)) == "Cc"
 }
 """Characters of ASCII that become spaces in an entity's key."""
+# Letters of scripts without spaces between words: Thai, Lao, Tibetan, Burmese, Khmer, kana, and Chinese characters.
+_SPACELESS = (
+    "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_SPACELESS_LETTER = re.compile(f"[{_SPACELESS}]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,3 +166,17 @@ def entity_key(mention: str) -> str:
 def contains_entity(text: str, entity: str) -> bool:
     """Return True if the text holds the entity (both are entity keys); an ASCII entity must match whole words."""
     return f" {entity} " in f" {text} " if entity.isascii() else entity in text
+
+
+def contains_word(text: str, word: str) -> bool:
+    """Return True if the text holds the word (both as in entity keys), between spaces or as its script writes it.
+
+    A word of a script without spaces, of two or more characters, may stand anywhere. Another word may also stand
+    beside a letter of such a script.
+    """
+    if text.isascii():
+        return f" {word} " in f" {text} "
+    if len(word) > 1 and _SPACELESS_LETTER.search(word):
+        return word in text
+    border = rf"[^\s{_SPACELESS}]" if not _SPACELESS_LETTER.search(word) else r"\S"
+    return re.search(rf"(?<!{border}){re.escape(word)}(?!{border})", text) is not None

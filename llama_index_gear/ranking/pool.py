@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from llama_index_gear.store.bm25 import WordEncoder
-from llama_index_gear.triple import Triple, entity_key
+from llama_index_gear.triple import Triple, contains_word, entity_key
 
 MAX_LINK_PASSAGES = 12
 """An entity that more passages of the pool name is no link between two of them."""
@@ -48,7 +48,8 @@ class Content(NamedTuple):
     Attributes:
         words: the question's words in its text, as a bit mask.
         facts: entity key → the triples that name the entity.
-        topic: what the passage is about: the most frequent subject of its triples, as written; "" if it has none.
+        topic: what the passage is about: the most frequent subject of its triples, as it is written most often; "" if
+            it has none. Subjects with the same entity key are one.
         topic_key: the topic's entity key; "" if it has none.
 
     """
@@ -107,9 +108,13 @@ class Pool:
         return [self._known[passage.id] for passage in self.passages]
 
     @cached_property
-    def name_words(self) -> frozenset[str]:
-        """All words of the question, in the form that they have in entity keys."""
-        return frozenset(entity_key(self.question).split())
+    def _question_key(self) -> str:
+        return entity_key(self.question)
+
+    def is_in_question(self, entity: str) -> bool:
+        """Return True if all words of an entity's key stand in the question (`contains_word`)."""
+        words = entity.split()
+        return bool(words) and all(contains_word(self._question_key, word) for word in words)
 
     @cached_property
     def entity_passages(self) -> Counter[str]:
@@ -163,6 +168,19 @@ class Pool:
         for triple in passage.triples:
             for entity in triple.entities:
                 facts.setdefault(entity, []).append(triple)
-        subjects = Counter(triple.subject for triple in passage.triples)
-        topic = subjects.most_common(1)[0][0] if subjects else ""
-        return Content(self.find_words(passage.text), facts, topic, entity_key(topic))
+        topic, topic_key = _find_topic(passage.triples)
+        return Content(self.find_words(passage.text), facts, topic, topic_key)
+
+
+def _find_topic(triples: Sequence[Triple]) -> tuple[str, str]:
+    """Return the most frequent subject, as it is written most often, and its entity key; both are "" without triples.
+
+    Subjects of one entity key are one subject.
+    """
+    written: dict[str, Counter[str]] = {}
+    for triple in triples:
+        written.setdefault(entity_key(triple.subject), Counter())[triple.subject] += 1
+    if not written:
+        return "", ""
+    key = max(written, key=lambda key: written[key].total())
+    return written[key].most_common(1)[0][0], key

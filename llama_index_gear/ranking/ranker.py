@@ -40,7 +40,7 @@ def rank(pool: Pool, weights: RankingWeights, top_k: int | None = None) -> list[
     if not pool.passages:
         return []
     first = first_signals(pool)
-    first_scores = weigh(first, weights.first)
+    first_scores = weigh(first, weights.first) or [0.0] * len(pool.passages)  # without a list all are equal
     first_order = order(first_scores)
     company = Company(pool, first_order[:BEST])
     second = {FIRST: first_scores, **second_signals(pool, company)}

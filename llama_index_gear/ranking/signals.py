@@ -131,7 +131,7 @@ class Company:
             "named": float(named is not None),
             "named_likeness": named.likeness if named else 0.0,
             "linked": self._strength(linked) if linked else 0.0,
-            "in_question": float(self._is_in_question(place)),
+            "in_question": float(self._pool.is_in_question(self._pool.contents[place].topic_key)),
         }
 
     def named_by(self, place: int) -> Link | None:
@@ -157,7 +157,3 @@ class Company:
             if other != place:
                 covered |= self._pool.contents[other].words
         return self._pool.coverage(self._pool.contents[place].words & ~covered)
-
-    def _is_in_question(self, place: int) -> bool:
-        words = self._pool.contents[place].topic_key.split()
-        return bool(words) and self._pool.name_words.issuperset(words)

@@ -16,7 +16,11 @@ LISTS = ("dense", "bm25", "pagerank", "base")
 _LIST_SIGNALS = ("reciprocal_rank", "log_rank", "score")
 COMPANY_SIGNALS = ("new_words", "named", "named_likeness", "linked", "in_question")
 """Names of the signals beside the best passages."""
-SIGNALS = (*(f"{name}.{signal}" for name in LISTS for signal in _LIST_SIGNALS), *COMPANY_SIGNALS)
+_BASE_SCORE = "base.score"  # no signal
+SIGNALS = (
+    *(key for name in LISTS for signal in _LIST_SIGNALS if (key := f"{name}.{signal}") != _BASE_SCORE),
+    *COMPANY_SIGNALS,
+)
 _DEFAULT = Path(__file__).parent / "default_weights.json"
 FIRST = "first"
 """Name, among the second ranking's weights, of that of the first ranking's score."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from functools import cached_property
 
 from qdrant_client.http import models
 from qdrant_edge import Bm25, Bm25Config
@@ -19,6 +21,11 @@ _SEPARATORS = (
 _PIECES = re.compile(rf"[^{_SEPARATORS}]{{1,{_MAX_WORD}}}")
 TRIPLE_AVG_LEN = 8.0
 """Length of an average triple in words, for BM25's length normalization."""
+LEAST_AVG_LEN = 60.0
+"""The smallest average length of passages that is learned, in words: that of about 100 words of English."""
+_K, _B = 1.2, 0.75  # Qdrant's own
+_COUNTING = 1e6  # as k, without length normalization: a weight is then the count of its word, but for a millionth
+_TOLERANCE = 1e-4  # of weights that an engine keeps as floats of 32 bits
 
 
 class WordEncoder:
@@ -36,7 +43,12 @@ class WordEncoder:
 
     def __init__(self, language: str, average_words: float) -> None:
         self._settings = (language, average_words)
-        self._bm25 = Bm25(Bm25Config(language=language, avg_len=average_words))
+        self._bm25 = Bm25(Bm25Config(language=language, avg_len=average_words, k=_K, b=_B))
+
+    @property
+    def average_words(self) -> float:
+        """Length of an average text, in words without stop words."""
+        return self._settings[1]
 
     def __reduce__(self) -> tuple[type[WordEncoder], tuple[str, float]]:
         """Pickle and copy the settings: Qdrant's encoder can be neither pickled nor copied."""
@@ -54,12 +66,63 @@ class WordEncoder:
         """Return the numbers of the text's words: stemmed, without stop words."""
         return set(self._bm25.embed_query(_split_long_words(text)).indices)
 
+    def with_average(self, average_words: float) -> WordEncoder:
+        """Return the encoder of the same language for texts of another average length."""
+        return self if average_words == self.average_words else type(self)(self._settings[0], average_words)
+
+    def count_words(self, text: str) -> dict[int, int]:
+        """Return the number of each of the text's words → how often it stands there, as BM25 counts it."""
+        vector = self._counter.embed_document(_split_long_words(text))
+        counts = (round(weight * _COUNTING / (_COUNTING + 1 - weight)) for weight in vector.values)
+        return dict(zip(vector.indices, counts, strict=True))
+
+    def read_average(self, text: str, stored: models.SparseVector | None) -> float | None:
+        """Return the average length that a text's stored weights were made with, to four digits.
+
+        It is None if the text has no words, or another encoder made the weights.
+        """
+        counts = self.count_words(text)
+        weights = {} if stored is None else dict(zip(stored.indices, stored.values, strict=True))
+        if not counts or weights.keys() != counts.keys():
+            return None
+        word = min(counts, key=counts.__getitem__)  # the rarest tells the length best
+        if not 0 < weights[word] < (_K + 1) * counts[word]:
+            return None
+        norm = counts[word] * (_K + 1 - weights[word]) / weights[word] / _K  # 1 - b + b · length / average
+        average = _B * sum(counts.values()) / (norm - 1 + _B) if norm > 1 - _B else 0.0
+        if average <= 0 or not self.with_average(average).fits(text, stored):
+            return None
+        return float(f"{average:.4g}")
+
+    def fits(self, text: str, stored: models.SparseVector | None) -> bool:
+        """Return True if the stored weights are this encoder's, or have other words than its own."""
+        made = self.embed_document(text)
+        expected = dict(zip(made.indices, made.values, strict=True))
+        weights = {} if stored is None else dict(zip(stored.indices, stored.values, strict=True))
+        if weights.keys() != expected.keys():
+            return True
+        return all(abs(weight - weights[word]) <= _TOLERANCE for word, weight in expected.items())
+
+    def measure(self, text: str) -> int:
+        """Return the length of a text in words, without stop words."""
+        return sum(self.count_words(text).values())
+
+    @cached_property
+    def _counter(self) -> Bm25:
+        """Qdrant's BM25 whose weights are the words' counts."""
+        return Bm25(Bm25Config(language=self._settings[0], avg_len=1.0, k=_COUNTING, b=0.0))
+
 
 def _split_long_words(text: str) -> str:
     """Return the text with its overlong words split."""
     if len(text) <= _MAX_WORD or max(map(len, text.split()), default=0) <= _MAX_WORD:
         return text  # nearly all texts; Chinese, say, separates words by other marks, which the pattern below knows
     return " ".join(_PIECES.findall(text))
+
+
+def learn_average(lengths: Sequence[int]) -> float:
+    """Return the average of texts' lengths in words: to the nearest ten, and 60 or more."""
+    return max(LEAST_AVG_LEN, float(round(sum(lengths) / max(1, len(lengths)), -1)))
 
 
 def make_encoder(language: str, average_words: float) -> WordEncoder:

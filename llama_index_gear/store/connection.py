@@ -79,6 +79,10 @@ class Connection:
         """The embedding model."""
         return Settings.embed_model if self._embed_model is None else self._embed_model
 
+    def get_known_model(self) -> BaseEmbedding | None:
+        """Return the embedding model if the store or LlamaIndex's `Settings` has one; make none."""
+        return Settings._embed_model if self._embed_model is None else self._embed_model
+
     @property
     def client(self) -> Any:
         """The client; the sync one if there are two."""

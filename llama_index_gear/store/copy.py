@@ -6,17 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from llama_index.core.schema import BaseNode
 from llama_index.core.vector_stores.types import MetadataFilters
 from qdrant_client.http import models
 from tqdm.auto import tqdm
 
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.flow import Answer_co, Flow, Request, ask, ask_all, relay
-from llama_index_gear.requests import QdrantCall
+from llama_index_gear.requests import QdrantCall, RunFunction
+from llama_index_gear.store.average_length import get_embedded_text, get_word_weights
+from llama_index_gear.store.bm25 import WordEncoder
 from llama_index_gear.store.collections import PAGE
 from llama_index_gear.store.filters import build_conditions
 from llama_index_gear.store.locks import AcquirePassages
-from llama_index_gear.store.schema import NODE_FIELDS, match_any, to_node
+from llama_index_gear.store.schema import NODE_FIELDS, SPARSE, match_any, to_node
 from llama_index_gear.store.writes import StoreWrites, check_owners_flow
 
 Result = TypeVar("Result")
@@ -49,6 +52,9 @@ def copy_flow(
     if (yield from _read_dimension_flow(target, to_target=True)) is not None:
         target.collections.check_dimension([0.0] * dimension, "an embedding of the store that is copied")
     yield from _route_flow(target.prepare_flow(dimension), to_target=True)
+    average = yield from _route_flow(source.average.read_flow(), to_target=False)
+    if average is not None:
+        yield from _route_flow(target.average.settle_flow(lambda: average), to_target=True)
     collections = source.collections
     match_ = models.Filter(must=build_conditions(filters))
     counted = yield from ask(
@@ -74,7 +80,7 @@ def copy_flow(
             if page:
                 passages, triples = yield from _read_flow(source, page, match_, has_triples)
                 if passages:
-                    yield from _write_flow(target, passages, triples)
+                    yield from _write_flow(target, passages, triples, average)
                 copied += len(passages)
             bar.update(len(page))
             if offset is None:
@@ -106,8 +112,14 @@ def _read_flow(
     return passages, triples
 
 
-def _write_flow(target: StoreWrites, passages: Sequence[Any], triples: Sequence[Any]) -> Flow[None]:
-    """Write a page's triples, then its passages; then delete the target's other triples of these passages."""
+def _write_flow(
+    target: StoreWrites, passages: Sequence[Any], triples: Sequence[Any], average: float | None
+) -> Flow[None]:
+    """Write a page's triples, then its passages; then delete the target's other triples of these passages.
+
+    Passages whose words were weighed with another average length than the target's are weighed anew. An empty target
+    takes the source's `average`.
+    """
     nodes = [to_node(point) for point in passages]
     ids, collections = {node.node_id for node in nodes}, target.collections
     claim = target.locks.claim(ids)
@@ -116,6 +128,10 @@ def _write_flow(target: StoreWrites, passages: Sequence[Any], triples: Sequence[
         yield from _route_flow(check_owners_flow(target.tenancy, collections, nodes), to_target=True)
         for start in range(0, len(triples), PAGE):
             yield from ask(_build_upsert(collections.triples, triples[start : start + PAGE]))
+        if average is not None:
+            encoder = yield from _route_flow(target.average.encoder_flow(lambda: average), to_target=True)
+            if encoder.average_words != average:
+                passages = yield from ask(StoreRequest(True, RunFunction(lambda: _weigh(passages, nodes, encoder))))
         yield from ask(_build_upsert(collections.passages, passages))
         outdated = models.Filter(
             must=[match_any("passage_id", list(ids))],
@@ -126,19 +142,29 @@ def _write_flow(target: StoreWrites, passages: Sequence[Any], triples: Sequence[
         claim.release()
 
 
+def _weigh(points: Sequence[Any], nodes: Sequence[BaseNode], encoder: WordEncoder) -> list[Any]:
+    """Return the passages' points with the encoder's weights; weights of other words stay as they are."""
+    weighed = []
+    for point, node in zip(points, nodes, strict=True):
+        text = get_embedded_text(node)
+        if not encoder.fits(text, get_word_weights(point)):
+            point = point.model_copy(update={"vector": {**point.vector, SPARSE: encoder.embed_document(text)}})
+        weighed.append(point)
+    return weighed
+
+
 def check_compatible(source: Any, target: Any) -> None:
-    """Refuse a target that has other BM25 settings, or that is the source.
+    """Refuse a target of another language, or that is the source.
 
     Raises:
         ArgumentError: the target is one of these.
 
     """
-    for name in ("language", "bm25_avg_len"):
-        source_value, target_value = getattr(source, name), getattr(target, name)
-        if source_value != target_value:
-            raise ArgumentError(
-                f"the stores' {name} differ ({source_value!r} and {target_value!r}): BM25 weights would mean two things"
-            )
+    if source.language != target.language:
+        raise ArgumentError(
+            f"the stores' language differ ({source.language!r} and {target.language!r}): BM25 weights would mean two "
+            "things"
+        )
     if source.client is target.client and source.collection_name == target.collection_name:
         raise ArgumentError("a store cannot be copied into itself")
 

@@ -103,11 +103,13 @@ class PassageLocks:
 
     Attributes:
         clear_count: number of times that all passages were cleared, collections included.
+        average_words: average length of the passages that their writers agree on; None: they have not yet.
 
     """
 
     def __init__(self) -> None:
         self.clear_count = 0
+        self.average_words: float | None = None
         self._tickets = itertools.count()
         self._claims: dict[int, Claim] = {}  # held or waiting, by ticket
         self._lock = free_in_child(threading.Lock())
@@ -143,6 +145,13 @@ class PassageLocks:
             ]
             claim.is_held = not blockers
         return blockers
+
+    def agree_on_average(self, average_words: float) -> float:
+        """Return the writers' average length; if they have none yet, it is this one."""
+        with self._lock:
+            if self.average_words is None:
+                self.average_words = average_words
+            return self.average_words
 
     def is_active(self, claim: Claim) -> bool:
         """Return True if a claim is not yet released; a lost one is released here."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from llama_index.core.schema import BaseNode, MetadataMode
+from llama_index.core.schema import BaseNode
 from qdrant_client.http import models
 from tqdm.auto import tqdm
 
@@ -18,6 +18,7 @@ from llama_index_gear.errors import EmbeddingError, check_counts, check_kind
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.nodes import DOC_KEYS, read_triples
 from llama_index_gear.requests import EmbedTexts, QdrantCall
+from llama_index_gear.store.average_length import get_embedded_text
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.filters import bound_float
 from llama_index_gear.store.passages import StoreReads
@@ -59,6 +60,9 @@ class StoreReport:
         passage_agreement: median cosine, over a sample, between a passage's stored embedding and the one that
             `embed_model` makes (1 if it made the stored one); None if nothing was compared.
         triple_agreement: lowest such cosine over a sample of triples; None if nothing was compared.
+        bm25_drift: number of passages of a sample whose BM25 weights were made with another average length than the
+            store's. If passages have become longer or shorter by half since the store learned it, these are all:
+            `repair` learns it anew. It makes the weights of all such passages again.
 
     """
 
@@ -71,6 +75,7 @@ class StoreReport:
     foreign: tuple[str, ...] = ()
     passage_agreement: float | None = None
     triple_agreement: float | None = None
+    bm25_drift: int = 0
 
     @property
     def wrong_embedder(self) -> bool:
@@ -82,7 +87,7 @@ class StoreReport:
     def ok(self) -> bool:
         """True if nothing is wrong."""
         faults = (self.incomplete, self.outdated, self.orphaned, self.without_tenant, self.foreign)
-        return not (any(faults) or self.wrong_embedder)
+        return not (any(faults) or self.wrong_embedder or self.bm25_drift)
 
     def __str__(self) -> str:
         """Format the counts and the faults as one line."""
@@ -102,6 +107,8 @@ class StoreReport:
                 f"embedded by another model (cosines: passages {self.passage_agreement}, triples "
                 f"{self.triple_agreement})"
             )
+        if self.bm25_drift:
+            faults.append(f"{self.bm25_drift} sampled passages with BM25 weights of another average length")
         return f"{self.passages} passages, {self.triples} triples: {'; '.join(faults) or 'in order'}"
 
 
@@ -138,6 +145,9 @@ class StoreChecks:
         orphaned = (
             (yield from self._find_orphans_flow(has_passages, triples, findings)) if findings.owned < triples else []
         )
+        sample: list[Any] = []
+        if sample_size and has_passages:
+            sample = yield from self._read_sample_flow(self.collections.passages, sample_size)
         return StoreReport(
             passages,
             triples,
@@ -146,8 +156,9 @@ class StoreChecks:
             tuple(orphaned),
             tuple(findings.without_tenant),
             tuple(findings.foreign),
-            (yield from self._compare_passages_flow(sample_size)) if sample_size and has_passages else None,
+            (yield from self._compare_passages_flow(sample)),
             (yield from self._compare_triples_flow(sample_size)) if sample_size and has_triples else None,
+            (yield from self._count_drift_flow(sample)),
         )
 
     def repair_flow(self, reembed: bool) -> Flow[StoreReport]:
@@ -163,12 +174,17 @@ class StoreChecks:
             yield from self.collections.exists_flow()
         ) and self.collections.dimension:  # LlamaIndex's own store makes no collection of triples
             yield from self.writes.prepare_flow(self.collections.dimension)
+        average = (yield from self.writes.average.expect_flow()) if report.bm25_drift else None
+        if average is not None:
+            self.writes.locks.average_words = average
         if reembed:
             yield from self._reembed_flow(report.passages)
         else:
             for passage_ids in _split(sorted({*report.incomplete, *report.outdated}), _PAGE):
                 nodes = yield from self.reads.get_flow(list(passage_ids), None, None)
                 yield from self.writes.rewrite_flow(nodes, embed_triples=False)
+            if average is not None:
+                yield from self._weigh_flow(report.passages, average)
         for passage_ids in _split(report.orphaned, _PAGE):
             yield from self.deletes.delete_triples_flow(passage_ids)
         return (yield from self.check_flow(SAMPLE))
@@ -244,9 +260,9 @@ class StoreChecks:
                 if offset is None:
                     return list(missing)
 
-    def _compare_passages_flow(self, sample_size: int) -> Flow[float | None]:
-        passages, _ = read_passages((yield from self._read_sample_flow(self.collections.passages, sample_size)))
-        texts = [node.get_content(metadata_mode=MetadataMode.EMBED) for node, _ in passages]
+    def _compare_passages_flow(self, sample: Sequence[Any]) -> Flow[float | None]:
+        passages, _ = read_passages(sample)
+        texts = [get_embedded_text(node) for node, _ in passages]
         cosines = yield from self._compute_cosines_flow([point for _, point in passages], texts)
         return round(statistics.median(cosines), 4) if cosines else None
 
@@ -256,6 +272,10 @@ class StoreChecks:
             points, [to_stored_triple(point, 0.0).triple.text for point in points]
         )
         return round(min(cosines), 4) if cosines else None
+
+    def _count_drift_flow(self, sample: Sequence[Any]) -> Flow[int]:
+        average = (yield from self.writes.average.expect_flow()) if sample else None
+        return len((yield from self.writes.average.find_drift_flow(sample, average)))
 
     def _read_sample_flow(self, name: str, sample_size: int) -> Flow[list[Any]]:
         """Read points spread evenly over all ids.
@@ -268,7 +288,7 @@ class StoreChecks:
                 name,
                 None,
                 payload=True,
-                vectors=[DENSE],
+                vectors=True,
                 limit=1,
                 offset=str(uuid.UUID(int=number * 2**128 // sample_size)),
             )
@@ -296,11 +316,31 @@ class StoreChecks:
                 )
                 nodes = [node for node, _ in read_passages(points)[0]]
                 if nodes:
-                    texts = [node.get_content(metadata_mode=MetadataMode.EMBED) for node in nodes]
+                    texts = [get_embedded_text(node) for node in nodes]
                     vectors = yield from ask(EmbedTexts(texts))
                     for node, vector in zip(nodes, vectors, strict=True):
                         node.embedding = vector
                     yield from self.writes.rewrite_flow(nodes, embed_triples=True)
+                bar.update(len(points))
+                if offset is None:
+                    return
+
+    def _weigh_flow(self, passages: int, average: float) -> Flow[None]:
+        """Make the BM25 weights anew of all passages whose weights were made with another average length."""
+        offset = None
+        with tqdm(total=passages, desc="Weighing words again", disable=not self.show_progress) as bar:
+            while passages:
+                points, offset = yield from self.collections.page_flow(
+                    self.collections.passages,
+                    None,
+                    payload=True,
+                    vectors=True,
+                    limit=self.writes.batch_size,
+                    offset=offset,
+                )
+                nodes = yield from self.writes.average.find_drift_flow(points, average)
+                if nodes:
+                    yield from self.writes.rewrite_flow(nodes, embed_triples=False)
                 bar.update(len(points))
                 if offset is None:
                     return

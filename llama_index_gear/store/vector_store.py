@@ -38,7 +38,8 @@ from llama_index_gear.requests import (
     SearchLists,
     SearchTriples,
 )
-from llama_index_gear.store.bm25 import TRIPLE_AVG_LEN, WordEncoder, make_encoder
+from llama_index_gear.store.average_length import AverageLength
+from llama_index_gear.store.bm25 import LEAST_AVG_LEN, TRIPLE_AVG_LEN, WordEncoder, make_encoder
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.connection import NAME_FIRST, Connection, make_embedded_client
 from llama_index_gear.store.copy import check_compatible, copy_flow
@@ -48,6 +49,7 @@ from llama_index_gear.store.maintenance import SAMPLE, StoreChecks, StoreReport
 from llama_index_gear.store.passages import StoreReads, read_native_filter
 from llama_index_gear.store.process_bound import BoundToProcess
 from llama_index_gear.store.triples import TripleReads
+from llama_index_gear.store.truncation import TruncationCheck
 from llama_index_gear.store.writes import StoreDeletes, StoreWrites
 from llama_index_gear.tenancy import Tenancy
 
@@ -79,7 +81,8 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
         batch_size: passages a write. Default 64.
         language: of the BM25 stemmer and stop words, as Qdrant names it. Default "english".
         bm25_avg_len: length of an average passage, for BM25's length normalization, in words without stop words.
-            Default 60, which is about 100 words of English. Set it to the length of your chunks before ingesting.
+            Default: the store learns it from the first passages that are added, at most 1,000 of them; it is 60 or
+            more. From then on it keeps it. `check` says when it no longer fits, and `repair` learns it anew.
         tenant_field: metadata field that names a passage's tenant, if several tenants share the store. Then every read,
             replacement and deletion needs a tenant: use `for_tenant(…)`, or pass filters that name one. Only `check`,
             `repair`, `copy_to`, `bulk_load` and `clear` concern all tenants. Default: no tenants.
@@ -111,7 +114,7 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
     collection_name: str
     batch_size: int
     language: str
-    bm25_avg_len: float
+    bm25_avg_len: float | None
     show_progress: bool
 
     _collections: Collections = PrivateAttr()
@@ -122,6 +125,7 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
     _tenancy: Tenancy = PrivateAttr()
     _connection: Connection = PrivateAttr()
     _locks: PassageLocks = PrivateAttr()
+    _truncation: TruncationCheck = PrivateAttr()
 
     def __init__(
         self,
@@ -134,7 +138,7 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
         embed_model: BaseEmbedding | None = None,
         batch_size: int = 64,
         language: str = "english",
-        bm25_avg_len: float = 60.0,
+        bm25_avg_len: float | None = None,
         tenant_field: str | None = None,
         payload_indexes: Sequence[dict[str, Any]] = (),
         collection_options: Mapping[str, Any] | None = None,
@@ -149,7 +153,8 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
         check_kinds(dict, hint=example, payload_indexes=payload_indexes)
         options: dict[str, Any] = {"collection_options": collection_options, "vector_options": vector_options}
         check_kind(Mapping, hint="write {'on_disk': True}, say", optional=True, **options)
-        bm25, triple_bm25 = make_encoder(language, bm25_avg_len), make_encoder(language, TRIPLE_AVG_LEN)
+        bm25 = make_encoder(language, LEAST_AVG_LEN if bm25_avg_len is None else bm25_avg_len)
+        triple_bm25 = make_encoder(language, TRIPLE_AVG_LEN)
         super().__init__(  # type: ignore[call-arg]  # the fields below; pydantic's plugin is not at work
             collection_name=collection_name,
             batch_size=batch_size,
@@ -172,14 +177,15 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
         self._connection = Connection("GeARVectorStore", client, aclient, url, api_key, embed_model)
         self._locks = locks = PassageLocks.for_collection(self._connection.engine, collection_name)
         self._collections.clear_count = lambda: locks.clear_count  # not `self`: in a cycle the store would close late
+        self._truncation = TruncationCheck(self._connection.get_known_model)
         self._bind_to(Tenancy(tenant_field, None))
 
     def _bind_to(self, tenancy: Tenancy) -> None:
         self._tenancy = tenancy
         self._reads = StoreReads(self._collections, TripleReads(self._collections))
-        self._writes = StoreWrites(
-            self._collections, self._reads, tenancy, self._locks, self.batch_size, self.show_progress
-        )
+        average = AverageLength(self._collections, self._locks, self.bm25_avg_len)
+        parts = (self._collections, self._reads, tenancy, self._locks, average, self._truncation)
+        self._writes = StoreWrites(*parts, self.batch_size, self.show_progress)
         self._deletes = StoreDeletes(self._collections, tenancy, self._locks)
         self._checks = StoreChecks(self._collections, self._reads, self._writes, self._deletes, self.show_progress)
 
@@ -283,6 +289,8 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
         self, nodes: Sequence[BaseNode], *, if_unchanged_since: Sequence[BaseNode] = (), **kwargs: Any
     ) -> list[str]:
         """Store passages with their triples. A passage whose id is already stored is replaced, with its triples.
+
+        It warns, once a store, if passages are longer than what a local `HuggingFaceEmbedding` reads.
 
         Args:
             nodes: passages with embeddings (an ingestion pipeline makes them).
@@ -399,7 +407,8 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
 
         Args:
             sample_size: number of passages, and of triples, that are embedded again, to compare their stored vectors
-                with those of `embed_model`. Default 16; with 0 nothing is embedded.
+                with those of `embed_model`; the passages' BM25 weights are compared too. Default 16; with 0 nothing is
+                compared.
 
         Returns:
             The counts and the faults. `report.ok` is True if there are none; `print(report)` lists them.
@@ -415,6 +424,8 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
 
     def repair(self, *, reembed: bool = False) -> StoreReport:
         """Repair what `check` finds: add missing triples; delete outdated ones, and those of deleted passages.
+
+        BM25 weights that were made with another average length than the store's are made anew.
 
         Repeating it after a kill is safe. Nothing else should write meanwhile.
 
@@ -473,7 +484,8 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
         Repeating it after a kill is safe. `show_progress` of this store shows a bar.
 
         Args:
-            target: a store with the same `language` and `bm25_avg_len`. Its missing collections are created.
+            target: a store with the same `language`. Its missing collections are created. Words of the copied passages
+                are weighed with its average length (`bm25_avg_len`), if it has one; otherwise it takes this store's.
             filters: copy only the passages that match, with their triples. Default: all passages; of a tenant's store,
                 that tenant's.
 
@@ -481,7 +493,7 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
             The number of passages that were copied.
 
         Raises:
-            ArgumentError: the target has another `language`, `bm25_avg_len` or `tenant_field`, or is this store.
+            ArgumentError: the target has another `language` or `tenant_field`, or is this store.
             TenantError: another tenant of the target has a passage with the same id, or the target is bound to a
                 tenant.
             EmbeddingError: the target has vectors of another dimension.

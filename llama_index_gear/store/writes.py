@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from llama_index.core.schema import BaseNode, MetadataMode
+from llama_index.core.schema import BaseNode
 from llama_index.core.utils import get_tqdm_iterable
 from llama_index.core.vector_stores.types import MetadataFilters
 from qdrant_client.http import models
@@ -28,6 +28,7 @@ from llama_index_gear.errors import (
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.nodes import ONE_NODE, attach_triples, read_triples
 from llama_index_gear.requests import EmbedTexts, QdrantCall, RunFunction
+from llama_index_gear.store.average_length import AverageLength, get_embedded_text
 from llama_index_gear.store.bm25 import WordEncoder
 from llama_index_gear.store.collections import PAGE, Collections
 from llama_index_gear.store.filters import METADATA, build_conditions, list_indexed_fields, require_conditions
@@ -45,6 +46,7 @@ from llama_index_gear.store.schema import (
     point_id_of,
     read_passages,
 )
+from llama_index_gear.store.truncation import TruncationCheck
 from llama_index_gear.tenancy import Tenancy, is_name
 from llama_index_gear.triple import Triple
 
@@ -64,6 +66,8 @@ class StoreWrites:
     reads: StoreReads
     tenancy: Tenancy
     locks: PassageLocks
+    average: AverageLength
+    truncation: TruncationCheck
     batch_size: int
     show_progress: bool
 
@@ -100,7 +104,9 @@ class StoreWrites:
         checked = yield from ask(RunFunction(lambda: self._check_passages(passages)))
         if exists:
             yield from check_owners_flow(self.tenancy, self.collections, passages)
+        yield from self.truncation.check_flow(passages)
         yield from self._prepare_dimension_flow(checked.dimension)
+        yield from self.average.settle_flow(lambda: self.average.learn(passages))
         starts = range(0, len(passages), self.batch_size)
         read_hashes = {node.node_id: node.hash for node in if_unchanged_since}
         written: set[str] = set()
@@ -154,7 +160,8 @@ class StoreWrites:
     def _write_locked_flow(
         self, batch: Sequence[BaseNode], triples_by_node: dict[str, list[Triple]], embed_triples: bool
     ) -> Flow[None]:
-        points = yield from ask(RunFunction(partial(self._build_passage_points, batch, triples_by_node)))
+        encoder = yield from self.average.encoder_flow(lambda: self.average.learn(batch))
+        points = yield from ask(RunFunction(partial(_build_passage_points, encoder, batch, triples_by_node)))
         outdated = yield from self._write_triples_flow(batch, triples_by_node, embed_triples)
         yield from ask(
             QdrantCall("upsert", {"collection_name": self.collections.passages, "points": points, "wait": True})
@@ -235,17 +242,17 @@ class StoreWrites:
             points.append(_build_point(self.collections.triple_bm25, point_id, vector, triple.text, payload))
         return points
 
-    def _build_passage_points(
-        self, nodes: Sequence[BaseNode], triples_by_node: dict[str, list[Triple]]
-    ) -> list[models.PointStruct]:
-        return [self._build_passage_point(node, triples_by_node[node.node_id]) for node in nodes]
 
-    def _build_passage_point(self, node: BaseNode, triples: Sequence[Triple]) -> models.PointStruct:
-        plain = attach_triples(node, triples) if triples else node
-        text = node.get_content(metadata_mode=MetadataMode.EMBED)
-        return _build_point(
-            self.collections.bm25, point_id_of(node.node_id), node.get_embedding(), text, _build_payload(plain)
-        )
+def _build_passage_points(
+    encoder: WordEncoder, nodes: Sequence[BaseNode], triples_by_node: dict[str, list[Triple]]
+) -> list[models.PointStruct]:
+    points = []
+    for node in nodes:
+        triples = triples_by_node[node.node_id]
+        payload = _build_payload(attach_triples(node, triples) if triples else node)
+        text = get_embedded_text(node)
+        points.append(_build_point(encoder, point_id_of(node.node_id), node.get_embedding(), text, payload))
+    return points
 
 
 def _check_storable(node: BaseNode, triples: Sequence[Triple]) -> None:
@@ -262,8 +269,9 @@ def _check_storable(node: BaseNode, triples: Sequence[Triple]) -> None:
         "relationships": [info.metadata for info in relations],
     }
     check_storable(f"node {node.node_id!r}", fields)
-    embedded_text = node.get_content(metadata_mode=MetadataMode.EMBED)
-    check_storable(f"node {node.node_id!r}", {**_build_payload(node), "text for the embedding": embedded_text})
+    check_storable(
+        f"node {node.node_id!r}", {**_build_payload(node), "text for the embedding": get_embedded_text(node)}
+    )
 
 
 def _build_payload(node: BaseNode) -> dict[str, Any]:
@@ -407,6 +415,7 @@ class StoreDeletes:
                     yield from ask(QdrantCall("delete_collection", {"collection_name": name}))
         finally:
             self.locks.clear_count += 1
+            self.locks.average_words = None
             claim.release()
 
 

@@ -62,7 +62,7 @@ from llama_index_gear.requests import (
     SearchTriples,
 )
 from llama_index_gear.store.maintenance import StoreReport
-from llama_index_gear.store.schema import point_id_of
+from llama_index_gear.store.schema import point_id_of, to_node
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.triple import StoredTriple, Triple
@@ -1211,6 +1211,75 @@ class StoreContract:
         report = do.repair()
         assert (report.ok, report.passages, report.triples) == (True, count - 2, count - 2)
 
+    # -- the average length of passages --------------------------------------------------------------------------
+
+    def test_the_average_length_is_learned_and_kept(self, make_store: Any, mode: str) -> None:
+        """The first passages teach it, another store object and later passages keep it, `clear` forgets it."""
+        do = self.drive(make_store(), mode)
+        do.add([_long("a", 200), _long("b", 240)])
+        assert _read_averages(do.store) == {"a": 220.0, "b": 220.0}
+        for store in (do.store, GeARVectorStore(do.store.collection_name, do.store.client, embed_model=_EMBED)):
+            again = self.drive(store, mode)
+            again.add([_long("c", 30)])
+            assert _read_averages(store) == {"a": 220.0, "b": 220.0, "c": 220.0} and again.check().ok
+        do.clear()
+        do.add([_long("a", 10), _long("b", 12)])
+        assert _read_averages(do.store) == {"a": 60.0, "b": 60.0}
+
+    def test_a_given_average_length_stands(self, make_store: Any, mode: str) -> None:
+        """A store uses the number that it is given; one without a number reads it from the passages."""
+        do = self.drive(make_store(bm25_avg_len=87.5), mode)
+        do.add([_long("a", 200)])
+        other = self.drive(GeARVectorStore(do.store.collection_name, do.store.client, embed_model=_EMBED), mode)
+        other.add([_long("b", 210)])
+        assert _read_averages(do.store) == {"a": 87.5, "b": 87.5}
+        do.add([_long("c", 900)])
+        assert do.check().ok
+
+    def test_weights_of_another_average_length_are_found_and_mended(self, make_store: Any, mode: str) -> None:
+        """`check` counts the passages whose weights differ from the others', and `repair` makes them anew."""
+        do = self.drive(make_store(batch_size=3), mode)
+        do.add([_long(f"p{number}", 100 + number, [_SON]) for number in range(12)])
+        undisturbed = contents(do.store)
+        assert do.check().ok and set(_read_averages(do.store).values()) == {110.0}
+        ids = sorted((f"p{number}" for number in range(12)), key=point_id_of)
+        name = do.store.collection_name
+        stray = self.drive(GeARVectorStore(name, do.store.client, embed_model=_EMBED, bm25_avg_len=130.0), mode)
+        stray.add(do.get_nodes(ids[-1:]))
+        report = do.check(sample_size=200)
+        assert report.bm25_drift == 1 and not report.ok
+        assert str(report).endswith(": 1 sampled passages with BM25 weights of another average length")
+        assert do.check(sample_size=0).bm25_drift == 0
+        stray.add(do.get_nodes(ids[-4:]))
+        assert do.check().bm25_drift and do.repair().ok and contents(do.store) == undisturbed
+
+    def test_an_average_length_that_no_longer_fits_is_learned_anew(self, make_store: Any, mode: str) -> None:
+        """If the passages became longer by half, `repair` weighs all of them with their own length."""
+        do = self.drive(make_store(batch_size=3), mode)
+        do.add([_long("short", 20, [_JOINED])])
+        long = [_long(f"p{number}", 150, [_SON], document="d") for number in range(7)]
+        do.add(long)
+        report = do.check(sample_size=200)
+        assert report.bm25_drift == 8 and set(_read_averages(do.store).values()) == {60.0}
+        assert do.repair().ok and set(_read_averages(do.store).values()) == {130.0}
+        do.add([_long("later", 10)])
+        assert set(_read_averages(do.store).values()) == {130.0} and do.check().ok
+        fresh = self.drive(make_store(bm25_avg_len=130.0), mode)
+        fresh.add([*do.get_nodes()])
+        assert list(contents(fresh.store).values()) == list(contents(do.store).values())
+
+    def test_a_copy_has_the_target_s_average_length(self, make_store: Any, mode: str) -> None:
+        """An empty target takes the source's; one with passages, or with a number, keeps its own."""
+        do = self.drive(make_store(), mode)
+        do.add([_long("a", 200), _long("b", 240)])
+        empty, filled, given = make_store(), make_store(), make_store(bm25_avg_len=75.0)
+        self.drive(filled, mode).add([_long("c", 180)])
+        for target in (empty, filled, given):
+            assert do.copy_to(target) == 2 and target.check().ok
+        assert _read_averages(empty) == {"a": 220.0, "b": 220.0}
+        assert _read_averages(filled) == {"a": 180.0, "b": 180.0, "c": 180.0}
+        assert _read_averages(given) == {"a": 75.0, "b": 75.0}
+
     # -- copying -------------------------------------------------------------------------------------------------
 
     def test_a_copy_holds_the_same(self, make_store: Any, mode: str) -> None:
@@ -1253,7 +1322,7 @@ class StoreContract:
         with _raises(EmbeddingError):
             do.copy_to(narrow)
         assert contents(narrow) == before
-        for other in (make_store(language="french"), make_store(bm25_avg_len=100.0), do.store):
+        for other in (make_store(language="french"), do.store):
             with _raises(ArgumentError):
                 do.copy_to(other)
 
@@ -1306,6 +1375,28 @@ class StoreContract:
         )
         assert [node.node_id for node in filtered.nodes or []] == ["A"]
         assert {node.node_id for node in plain.get_nodes()} == {"A", "B", "C", "D", "E"}
+
+
+def _long(
+    node_id: str, words: int, triples: Iterable[tuple[str, str, str]] = (), document: str | None = None
+) -> BaseNode:
+    """Make a passage of so many words, none of them a stop word."""
+    text = " ".join(f"{node_id}w{number % 97}" for number in range(words))
+    return passage(node_id, text, triples, document=document)
+
+
+def _read_averages(store: GeARVectorStore) -> dict[str, float]:
+    """Return the average length that each passage was weighed with, by its formula: BM25's, with k 1.2 and b 0.75."""
+    averages = {}
+    points, _ = store.client.scroll(store.collection_name, limit=1000, with_payload=True, with_vectors=True)
+    for point in points:
+        node = to_node(point)
+        length = len(node.get_content().split())
+        weights = point.vector["text-sparse-new"].values
+        count = -(-length // 97)  # of a word that stands there most often
+        norm = count * (2.2 - max(weights)) / max(weights)
+        averages[node.node_id] = round(0.9 * length / (norm - 0.3), 1)
+    return averages
 
 
 def _triples(

@@ -232,7 +232,11 @@ MAY_BE_NONE = {
     "sparse_top_k",
     "hybrid_top_k",
 }
-MAY_BE_NONE_HERE = {("DiverseTripleBeamSearch", "link_top_k"), ("GeARRetriever", "max_steps")}
+MAY_BE_NONE_HERE = {
+    ("DiverseTripleBeamSearch", "link_top_k"),
+    ("GeARRetriever", "max_steps"),
+    ("GeARVectorStore", "bm25_avg_len"),
+}
 NAMED_OTHERWISE = {"limit": "limit|neighbors"}
 
 

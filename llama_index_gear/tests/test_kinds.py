@@ -214,7 +214,7 @@ TAKEN: dict[str, set[str]] = {
     "True": {"dense", "on_disk_payload", "raise_on_error", "structured", "reembed", "max_triples_per_passage"},
     "None": {"embed_model", "tenant_field", "tenant", "collection_options", "vector_options", "search_params"}
     | {"structured", "price", "max_cost", "cache", "allow", "title", "node_ids", "doc_ids", "filters", "limit"}
-    | {"alpha", "qdrant_filters", "recognizer", "weights", "extractor", "callback_manager", "prompts"},
+    | {"alpha", "qdrant_filters", "bm25_avg_len", "recognizer", "weights", "extractor", "callback_manager", "prompts"},
 }
 EXCEPT = {
     ("GeARTripleExtractor", "llm", "None"),  # LlamaIndex's Settings.llm, which complains of its own

@@ -13,6 +13,7 @@ from llama_index.core.schema import TextNode
 from llama_index_gear.nodes import attach_triples
 from llama_index_gear.ranking.nodes import to_pool_passage
 from llama_index_gear.ranking.pool import MAX_LINK_PASSAGES, Pool, PoolPassage, RankedPassage
+from llama_index_gear.ranking.signals import Company
 from llama_index_gear.store.bm25 import make_encoder
 from llama_index_gear.triple import Triple
 
@@ -112,13 +113,42 @@ def test_a_longer_pool_counts_again() -> None:
 def test_a_pool_of_nothing() -> None:
     pool = make_pool("alpha")
     assert pool.contents == [] and pool.places == {} and pool.coverage(1) == pytest.approx(1.0)
-    assert pool.entity_passages == {} and pool.name_words == {"alpha"}
+    assert pool.entity_passages == {} and pool.is_in_question("alpha")
 
 
 def test_words_of_scripts_without_spaces() -> None:
     pool = make_pool("斯蒂芬·库里的父亲是谁？", make_passage("a", "斯蒂芬 plays"), make_passage("b", "库里的父亲是谁"))
     assert [pool.coverage(content.words) > 0 for content in pool.contents] == [True, True]
-    assert pool.name_words == {"斯蒂芬", "库里的父亲是谁"}
+    assert all(pool.is_in_question(name) for name in ("斯蒂芬", "库里", "库里的父亲是谁"))
+
+
+@pytest.mark.parametrize(
+    ("question", "subject", "is_named"),
+    [
+        ("斯蒂芬·库里的父亲是谁?", "斯蒂芬·库里", True),
+        ("量子力学的创立者是谁", "量子力学", True),
+        ("夏目漱石はどこで生まれましたか", "夏目漱石", True),
+        ("สมเด็จพระนเรศวรเกิดที่ไหน", "พระนเรศวร", True),
+        ("Ada认识谁", "Ada", True),
+        ("谁写了Hello World程序", "Hello World", True),
+        ("水力学的创立者是谁", "水", False),  # one character is a part of too many words
+        ("量子力学的创立者是谁", "相对论", False),
+        ("Which Adam met Eve?", "Ada", False),
+        ("Wer kennt Äda?", "Äd", False),
+        ("who?", "", False),
+    ],
+)
+def test_a_name_stands_in_a_question_of_any_script(question: str, subject: str, is_named: bool) -> None:
+    facts = [(subject, "is", "x")] if subject else []
+    pool = make_pool(question, make_passage("a", "x", *facts), make_passage("b", "y"))
+    assert Company(pool, [1]).signals(0)["in_question"] == is_named
+
+
+def test_spellings_of_one_entity_are_one_subject() -> None:
+    """Ada is written in three ways, none of them as often as Bob."""
+    subjects = ["Bob", "Bob", "Ada.", "ADA", "Ada.", "“Ada”"]
+    pool = make_pool("Ada?", make_passage("a", "x", *((name, f"is {n}", "y") for n, name in enumerate(subjects))))
+    assert (pool.contents[0].topic, pool.contents[0].topic_key) == ("Ada.", "ada")
 
 
 def test_a_node_is_read_as_it_is_searched() -> None:

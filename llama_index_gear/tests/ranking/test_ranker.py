@@ -56,6 +56,14 @@ def tables(names: Any) -> st.SearchStrategy[dict[str, float]]:
 WEIGHTS = st.builds(RankingWeights, tables(set(SIGNALS) - set(COMPANY_SIGNALS)), tables({FIRST, *COMPANY_SIGNALS}))
 
 
+def test_a_pool_without_a_list_is_ranked_by_what_its_passages_are_beside_one_another() -> None:
+    passages = [make_passage("a", "cheese"), make_passage("b", "alpha", ("Alpha", "is", "b"))]
+    ranked = rank(Pool("alpha?", passages, {}, ENCODER), RankingWeights.default())
+    assert [place.id for place in ranked] == ["b", "a"] and sum(place.score for place in ranked) == pytest.approx(1.0)
+    ranked = rank(Pool("?", passages, {}, ENCODER), RankingWeights({"dense.log_rank": 1.0}, {FIRST: 1.0}))
+    assert [(place.id, place.score) for place in ranked] == [("a", 0.5), ("b", 0.5)]
+
+
 @given(pools(), WEIGHTS)
 def test_a_ranking_shares_the_pool_out(pool: Pool, weights: RankingWeights) -> None:
     """It is a permutation of the pool. Scores are positive, descend, and sum to 1."""

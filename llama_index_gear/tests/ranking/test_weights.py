@@ -37,6 +37,11 @@ def test_what_is_written_is_what_is_read(weights: RankingWeights) -> None:
     assert set(json.loads(weights.to_json())) == {"first", "second"}
 
 
+def test_the_score_of_a_retriever_s_list_is_no_signal() -> None:
+    with pytest.raises(ArgumentError, match="first knows no signal 'base.score'; it knows base.log_rank"):
+        RankingWeights({"base.score": 1.0}, {})
+
+
 def test_what_is_saved_is_what_is_loaded(tmp_path: Path) -> None:
     weights = RankingWeights({"dense.log_rank": 0.1}, {FIRST: 1, "linked": -2.5})
     weights.save(tmp_path / "weights.json")

@@ -11,6 +11,7 @@ from llama_index.core.schema import TextNode
 
 from llama_index_gear.extraction import extractor as extract
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
+from llama_index_gear.store import average_length
 from llama_index_gear.store import maintenance as store_check
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.vector_store import GeARVectorStore
@@ -56,6 +57,8 @@ def test_memory_does_not_grow_with_the_corpus(
     monkeypatch.setattr(Collections.page_flow, "__kwdefaults__", {"limit": PAGE, "offset": None})
     monkeypatch.setattr(extract, "_PAGE", PAGE)
     monkeypatch.setattr(store_check, "_PAGE", PAGE)
+    monkeypatch.setattr(average_length, "_PAGE", PAGE)
+    monkeypatch.setattr(average_length, "_READ", PAGE)
 
     def measure_peak(count: int, folder: Path) -> int:
         nodes = [TextNode(id_=f"p{number}", text=f"passage {number}: {LONG}") for number in range(count)]

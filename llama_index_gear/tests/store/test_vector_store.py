@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import random
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -53,8 +54,9 @@ from llama_index_gear.requests import (
     SearchTriples,
 )
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever
+from llama_index_gear.store.average_length import get_word_weights
 from llama_index_gear.store.embedded.client import EdgeClient
-from llama_index_gear.store.schema import point_id_of
+from llama_index_gear.store.schema import DENSE, point_id_of, read_passages
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.testing.store_contract import StoreContract, contents, passage
@@ -1246,6 +1248,107 @@ def test_what_llama_index_s_own_store_wrote_is_in_order() -> None:
     qdrant_store.add([passage(one, "Ada met Bob.", metadata={"year": 1}), passage(other, "Bob met Cid.", document="d")])
     report = GeARVectorStore(client=client, embed_model=EMBED).check()
     assert report.ok and report.passages == 2, report
+
+
+def make_long_passages(name: str, words: int, number: int = 1) -> list[BaseNode]:
+    return [passage(f"{name}{count}", f"{name}1 " * words) for count in range(number)]
+
+
+def find_averages(store: GeARVectorStore) -> set[float | None]:
+    points, _ = store.client.scroll(store.collection_name, limit=1000, with_payload=True, with_vectors=True)
+    passages, _ = read_passages(points)
+    return {store.encoder.read_average(node.get_content(), get_word_weights(point)) for node, point in passages}
+
+
+def test_two_writers_of_an_empty_store_use_one_average_length(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second writer begins when the first has learned, and ends before the first has written."""
+    one = make_store()
+    other, upsert = GeARVectorStore(client=one.client, embed_model=EMBED), one.client.upsert
+
+    def write_between(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(one.client, "upsert", upsert)
+        other.add(make_long_passages("b", 400))
+        return upsert(*arguments, **options)
+
+    monkeypatch.setattr(one.client, "upsert", write_between)
+    one.add(make_long_passages("a", 200))
+    assert find_averages(one) == {200.0} and len(one.get_nodes()) == 2
+
+
+def test_concurrent_writers_of_an_empty_store_use_one_average_length(make_store: MakeStore) -> None:
+    store = make_store(batch_size=1)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda n: store.add(make_long_passages("abcd"[n], 200 + 40 * n, 5)), range(4)))
+    assert len(find_averages(store)) == 1 and len(store.get_nodes()) == 20
+
+
+async def test_async_writers_of_an_empty_store_use_one_average_length(make_store: MakeStore) -> None:
+    store = make_store(batch_size=1)
+    await asyncio.gather(*(store.async_add(make_long_passages("abcd"[n], 200 + 40 * n, 5)) for n in range(4)))
+    assert len(find_averages(store)) == 1
+
+
+def test_a_store_that_was_cleared_during_a_write_learns_anew(tmp_path: Path) -> None:
+    """The write goes on after the clearing, and does not use what was forgotten."""
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=EMBED, batch_size=1)
+    store.add(make_long_passages("a", 300))
+    claim = store._writes.locks.claim(None)
+    claim.acquire()
+    with ThreadPoolExecutor(2) as pool:
+        clearing = pool.submit(store.clear)
+        while len(store._writes.locks._claims) < 2:
+            time.sleep(0.001)
+        writing = pool.submit(store.add, make_long_passages("b", 100))
+        while len(store._writes.locks._claims) < 3:
+            time.sleep(0.001)
+        claim.release()
+        clearing.result(), writing.result()
+    assert find_averages(store) == {100.0}
+    store.close()
+
+
+def test_the_average_length_is_learned_from_the_first_thousand_passages(make_store: MakeStore) -> None:
+    small = WordEmbedding(8)
+    store = make_store(embed_model=small)
+    first = [passage(f"a{count}", "a1 b1 " * 50, embed_model=small) for count in range(1_000)]
+    store.add([*first, *(passage(f"b{count}", "a1 " * 2_000, embed_model=small) for count in range(50))])
+    assert find_averages(store) == {100.0}
+
+
+def test_tenants_share_the_average_length(make_store: MakeStore) -> None:
+    store = make_store(tenant_field="who")
+    store.for_tenant("ann").add(make_long_passages("a", 200))
+    store.for_tenant("bob").add(make_long_passages("b", 240))
+    assert find_averages(store) == {200.0}
+    store.for_tenant("ann").clear()
+    store.for_tenant("cid").add(make_long_passages("c", 280))
+    assert find_averages(store) == {200.0} and store.check().ok
+
+
+def test_a_store_of_long_passages_by_an_older_version_is_named_and_repaired(make_store: MakeStore) -> None:
+    """Older versions weighed all passages with 60 words."""
+    store = make_store(bm25_avg_len=60.0)
+    store.add(make_long_passages("a", 300, 20))
+    opened = GeARVectorStore(client=store.client, embed_model=EMBED)
+    assert opened.check().bm25_drift > 8 and not opened.check().ok and opened.check(sample_size=0).ok
+    opened.add(make_long_passages("b", 300))
+    assert find_averages(store) == {60.0}
+    assert opened.repair().ok and find_averages(store) == {300.0}
+    opened.add(make_long_passages("c", 100))
+    assert find_averages(store) == {300.0}
+
+
+def test_the_average_length_is_read_past_points_that_do_not_tell_it(make_store: MakeStore) -> None:
+    store = make_store()
+    store.add(make_long_passages("a", 200))
+    for number in range(3):  # their ids are the first
+        point = models.PointStruct(id=str(uuid.UUID(int=number)), payload={"x": 1}, vector={DENSE: [1.0] * 256})
+        store.client.upsert(store.collection_name, points=[point])
+    opened = GeARVectorStore(client=store.client, embed_model=EMBED)
+    opened.add([*make_long_passages("b", 100), passage("c", "of the")])
+    assert find_averages(store) == {200.0, None}  # nothing tells that of "of the"
 
 
 def test_what_a_retriever_said_of_a_node_is_not_stored(make_store: MakeStore) -> None:

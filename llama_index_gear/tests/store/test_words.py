@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import QueryBundle
 from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode
+from qdrant_client.http.models import SparseVector
 from qdrant_edge import Bm25, Bm25Config
 
 from llama_index_gear.errors import MAX_QUESTION, ArgumentError
@@ -26,7 +27,8 @@ from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGE
 from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
 from llama_index_gear.store import bm25 as store_bm25
-from llama_index_gear.store.bm25 import make_encoder
+from llama_index_gear.store.bm25 import learn_average, make_encoder
+from llama_index_gear.store.schema import to_sparse_vector
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.testing.store_contract import passage
@@ -86,6 +88,35 @@ def test_an_overlong_word_counts_as_its_pieces_and_is_found_by_itself(run: str) 
         make_encoder("english", 60.0).embed_document(f"x {run} y"),
     )
     assert set(asked.indices) <= set(stored.indices)
+
+
+@pytest.mark.parametrize("average", [1.0, 8.0, 60.0, 87.5, 340.0, 4_000.0])
+@pytest.mark.parametrize("text", ["fox", "a fox and a dog", "fox dog " * 700, *ORDINARY.values()])
+def test_the_average_length_is_read_back_from_stored_weights(text: str, average: float) -> None:
+    encoder, other = make_encoder("english", average), make_encoder("english", 60.0)
+    stored = to_sparse_vector(Bm25(Bm25Config(language="english", avg_len=average)).embed_document(text))
+    assert other.read_average(text, stored) == pytest.approx(average, rel=1e-3)
+    assert encoder.fits(text, stored) and other.fits(text, stored) is (average == 60.0)
+    assert sum(encoder.count_words("The fox met a fox, and foxes.").values()) == 4
+
+
+def test_weights_of_another_encoder_tell_no_average_length() -> None:
+    encoder, text = make_encoder("english", 60.0), "the quick brown fox"
+    weights = encoder.embed_document(text)
+    others = [None, encoder.embed_document("fox"), SparseVector(indices=weights.indices, values=[1.0, 2.0, 0.5])]
+    for values in ([0.0] * 3, [9.0] * 3, [-1.0] * 3):
+        others.append(SparseVector(indices=weights.indices, values=values))
+    assert [encoder.read_average(text, other) for other in others] == [None] * 6
+    assert encoder.read_average("of the", SparseVector(indices=[], values=[])) is None
+    assert encoder.fits(text, others[1])  # other words: another program's, or of another language
+
+
+@pytest.mark.parametrize(("words", "average"), [(1, 60.0), (63, 60.0), (66, 70.0), (1_234, 1_230.0)])
+def test_a_learned_average_length_is_a_multiple_of_ten_and_no_less_than_sixty(words: int, average: float) -> None:
+    encoder = make_encoder("english", 60.0)
+    lengths = [encoder.measure(text) for text in ("fox the " * (words - 1), "a dog " * (words + 1))]
+    assert lengths == [words - 1, words + 1] and learn_average(lengths) == average
+    assert learn_average([]) == 60.0
 
 
 class Heard:
