@@ -25,19 +25,13 @@ QUESTION = (
     "What year did the father of Stephen Curry join the team from which he started his college basketball career?"
 )
 GEAR = [
-    # Step 1: triples of the base passages (the beam search starts from them), triples of all passages, and a verdict.
-    '{"triples": [["Dell Curry", "father of", "Stephen Curry"], '
-    '["Dell Curry", "played college basketball for", "Virginia Tech Hokies"]]}',
-    '{"triples": [["Dell Curry", "father of", "Stephen Curry"], '
-    '["Dell Curry", "played college basketball for", "Virginia Tech Hokies"]]}',
-    '{"answerable": false, "reason": "The notes do not say when Dell Curry joined the Virginia Tech Hokies."}',
-    '{"query": "When did Dell Curry join the Virginia Tech Hokies?"}',
-    # Step 2.
-    '{"triples": [["Dell Curry", "member of Virginia Tech Hokies from", "1982"]]}',
-    '{"triples": [["Dell Curry", "member of Virginia Tech Hokies from", "1982"]]}',
-    '{"answerable": true, "answer": "1982"}',
-    # The answer.
-    "1982 [3]",
+    # Step 1: the passages that the answer needs, their facts, and the next query.
+    '{"needed": [2, 5], "facts": [["Dell Curry", "father of", "Stephen Curry"], '
+    '["Dell Curry", "played college basketball for", "Virginia Tech Hokies"]], '
+    '"answerable": false, "query": "When did Dell Curry join the Virginia Tech Hokies?"}',
+    # Step 2: the answer.
+    '{"needed": [2], "facts": [["Dell Curry", "member of Virginia Tech Hokies from", "1982"]], '
+    '"answerable": true, "answer": "1982"}',
 ]
 T2RAG = [
     # The question as triples with unknowns.
@@ -62,7 +56,7 @@ async def ask(engine: GeARQueryEngine | T2RAGQueryEngine, question: str) -> None
     async for event in engine.astream_events(question):
         if not isinstance(event, TraceEvent):
             print(f"A: {event}\n   {(event.metadata or {})['gear_stopped']}")
-        elif event.kind in ("query", "gist", "reason", "values") and event.value:
+        elif event.kind in ("query", "gist", "answer", "values") and event.value:
             print(f"   {event.step}. {event.kind}: {event.value}")
 
 

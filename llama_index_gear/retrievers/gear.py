@@ -62,7 +62,8 @@ class GeARRetriever(GistRetriever):
             with `calls="selection"`. Default None.
         max_steps: maximum number of steps. Default 4 (GeAR App. B.1; 2 for questions of two hops). Not with
             `calls="single"`, which makes one.
-        calls: "separate" (default; GeAR §5), "merged", "single", or "selection".
+        calls: "selection" (default; this package's own), "separate" (GeAR §5; the default with `graph`), "merged" or
+            "single".
         similarity_top_k: passages to return. Default 10.
         filters: metadata filters that bind every hop; see `NaiveGERetriever`.
         budget: limits of a question's cost. When a limit is reached, the best ranking so far is returned, and the trace
@@ -113,7 +114,7 @@ class GeARRetriever(GistRetriever):
         llm: LLM | None = None,
         graph: ExternalTripleStore | None = None,
         max_steps: int | None = None,
-        calls: Calls = "separate",
+        calls: Calls | None = None,
         similarity_top_k: int = 10,
         filters: MetadataFilters | None = None,
         budget: Budget | None = None,
@@ -134,6 +135,8 @@ class GeARRetriever(GistRetriever):
         verbose: bool = False,
     ) -> None:
         check_counts(similarity_top_k=similarity_top_k, passage_link_top_k=passage_link_top_k, gist_size=gist_size)
+        if calls is None:
+            calls = "selection" if graph is None else "separate"
         if calls not in tuple(PROMPTS_OF_CALLS):
             raise ArgumentError(f"calls must be separate, merged, single or selection; got {format_value(calls)}")
         if max_steps is None:
@@ -142,14 +145,18 @@ class GeARRetriever(GistRetriever):
         if calls == "single" and max_steps > 1:
             raise ArgumentError("calls='single' makes one step: leave out max_steps, or write calls='merged'")
         if calls == "selection":
-            _refuse("calls='selection' has a pool of its own", beam_search=beam_search, base_top_k=base_top_k)
+            _refuse(
+                "calls='selection', the default, has a pool of its own; write calls='merged', say, or",
+                beam_search=beam_search,
+                base_top_k=base_top_k,
+            )
             if graph is not None:
                 raise ArgumentError(
                     "calls='selection' walks the passages' own triples: leave out graph, or write calls='merged'"
                 )
         else:
             own_of_selection = {"show_top_k": show_top_k, "show_tokens": show_tokens, "weights": weights}
-            _refuse("only calls='selection' shows a reader a ranking", **own_of_selection)
+            _refuse("only calls='selection' shows a reader a ranking,", **own_of_selection)
         model = Settings.llm if llm is None else llm
         backends = Backends(
             vector_store,
@@ -241,4 +248,4 @@ def _refuse(why: str, **arguments: Any) -> None:
     """Refuse arguments that are given and would do nothing."""
     for name, value in arguments.items():
         if value is not None:
-            raise ArgumentError(f"{name}: {why}, leave it out")
+            raise ArgumentError(f"{name}: {why} leave it out")

@@ -110,14 +110,16 @@ def make(store: GeARVectorStore, graph: ExternalTripleStore, tmp_path_factory: A
         "GraphRetriever": lambda **options: GraphRetriever(store, **options),
         "NaiveGERetriever": lambda **options: NaiveGERetriever(store, **options),
         "SyncGERetriever": lambda **options: SyncGERetriever(store, llm=llm, **options),
-        "GeARRetriever": lambda **options: GeARRetriever(store, llm=llm, **options),
+        "GeARRetriever": lambda **options: GeARRetriever(store, llm=llm, **{"calls": "separate", **options}),
         "T2RAGRetriever": lambda **options: T2RAGRetriever(store, llm=llm, **options),
         "ExternalGeARRetriever": lambda **options: ExternalGeARRetriever(store, graph, llm=llm, **options),
         "DiverseTripleBeamSearch": lambda **options: DiverseTripleBeamSearch(store, llm=llm, **options),
         "PassageRanker": lambda **options: PassageRanker(**options),
         "PassageSelector": lambda **options: PassageSelector(llm=llm, **options),
         "RankBM25Retriever": lambda **options: RankBM25Retriever([TextNode(text="x")], **options),
-        "GeARQueryEngine": lambda **options: GeARQueryEngine(GeARRetriever(store, llm=llm), **options),
+        "GeARQueryEngine": lambda **options: GeARQueryEngine(
+            GeARRetriever(store, llm=llm, calls="separate"), **options
+        ),
         "T2RAGQueryEngine": lambda **options: T2RAGQueryEngine(T2RAGRetriever(store, llm=llm), **options),
         "GeARTripleExtractor": lambda **options: GeARTripleExtractor(llm, **options),
         "GeARVectorStore": lambda **options: GeARVectorStore.from_path(folder / "new", **options),

@@ -137,7 +137,7 @@ def format_shown(found: Sequence[NodeWithScore]) -> str:
 @MODES
 async def test_one_line_from_store_to_cited_answer(store: GeARVectorStore, mode: Mode) -> None:
     llm = ScriptedLLM(SCRIPT)
-    response = await ask(mode, GeARQueryEngine.from_vector_store(store, llm=llm))
+    response = await ask(mode, GeARQueryEngine.from_vector_store(store, llm=llm, calls="separate"))
     assert type(response) is Response and str(response) == ANSWER and llm.remaining == 0
     assert {"ann", "bob", "rome"} <= set(list_ids(response.source_nodes))
     assert select_search_metadata(response) == COMPACT
@@ -145,8 +145,8 @@ async def test_one_line_from_store_to_cited_answer(store: GeARVectorStore, mode:
 
 async def test_query_and_aquery_are_equal(store: GeARVectorStore) -> None:
     once, twice = ScriptedLLM(SCRIPT), ScriptedLLM(SCRIPT)
-    asked = GeARQueryEngine.from_vector_store(store, llm=once).query(QUESTION)
-    awaited = await GeARQueryEngine.from_vector_store(store, llm=twice).aquery(QUESTION)
+    asked = GeARQueryEngine.from_vector_store(store, llm=once, calls="separate").query(QUESTION)
+    awaited = await GeARQueryEngine.from_vector_store(store, llm=twice, calls="separate").aquery(QUESTION)
     assert asked.metadata is not None and awaited.metadata is not None
     assert asked.metadata.pop("gear_ms") > 0 and awaited.metadata.pop("gear_ms") > 0
     assert str(asked) == str(awaited) and asked.metadata == awaited.metadata
@@ -156,8 +156,8 @@ async def test_query_and_aquery_are_equal(store: GeARVectorStore) -> None:
 
 @MODES
 async def test_the_sources_are_the_passages_themselves(store: GeARVectorStore, mode: Mode) -> None:
-    response = await ask(mode, GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT)))
-    found = GeARRetriever(store, llm=ScriptedLLM(SEARCH)).retrieve(QUESTION)
+    response = await ask(mode, GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT), calls="separate"))
+    found = GeARRetriever(store, llm=ScriptedLLM(SEARCH), calls="separate").retrieve(QUESTION)
     assert response.source_nodes == found and len(found) == len(PASSAGES)
     chains = {source.node.node_id: source.node.metadata["gear_chain"] for source in response.source_nodes}
     assert chains["bob"] == [FATHER, LIVES]
@@ -170,19 +170,21 @@ async def test_the_sources_are_the_passages_themselves(store: GeARVectorStore, m
 async def test_the_answer_prompt_numbers_the_first_passages(store: GeARVectorStore, mode: Mode) -> None:
     for top_k in (1, 2, 5, 99):
         llm = ScriptedLLM(SCRIPT)
-        response = await ask(mode, GeARQueryEngine.from_vector_store(store, llm=llm, answer_top_k=top_k))
+        response = await ask(
+            mode, GeARQueryEngine.from_vector_store(store, llm=llm, answer_top_k=top_k, calls="separate")
+        )
         context = format_shown(response.source_nodes[:top_k])
         assert llm.history[-1] == ANSWER_PROMPT.format(context_str=context, query_str=QUESTION)
         assert len(response.source_nodes) == len(PASSAGES)
     assert "####\nhats" in llm.history[-1] and "\n#####\nhats" not in llm.history[-1]
     llm = ScriptedLLM(SCRIPT)
-    await ask(mode, GeARQueryEngine.from_vector_store(store, llm=llm))
+    await ask(mode, GeARQueryEngine.from_vector_store(store, llm=llm, calls="separate"))
     assert "\n\n[5] " in llm.history[-1] and "\n\n[6] " not in llm.history[-1]
 
 
 @MODES
 async def test_the_trace_beside_the_answer(store: GeARVectorStore, mode: Mode) -> None:
-    engine = GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT))
+    engine = GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT), calls="separate")
     response, trace = await ask_with_trace(mode, engine, f" {QUESTION} ")
     assert str(response) == ANSWER
     assert (trace.question, trace.stopped, trace.answer, trace.llm_calls) == (QUESTION, "answered", "Italy", 7)
@@ -194,7 +196,7 @@ async def test_the_trace_beside_the_answer(store: GeARVectorStore, mode: Mode) -
 
 @MODES
 async def test_the_response_is_json(store: GeARVectorStore, mode: Mode) -> None:
-    response = await ask(mode, GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT)))
+    response = await ask(mode, GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT), calls="separate"))
     metadata = json.loads(json.dumps(response.metadata))
     assert metadata == response.metadata and metadata["gear_gist"] == [FATHER, LIVES, LIES]
     back = [TextNode.from_json(source.node.to_json()) for source in response.source_nodes]
@@ -204,7 +206,9 @@ async def test_the_response_is_json(store: GeARVectorStore, mode: Mode) -> None:
 @MODES
 async def test_what_a_limit_left_is_answered_from_and_named(store: GeARVectorStore, mode: Mode) -> None:
     llm = ScriptedLLM([*SEARCH[:4], ANSWER])
-    response = await ask(mode, GeARQueryEngine.from_vector_store(store, llm=llm, budget=Budget(max_llm_calls=4)))
+    response = await ask(
+        mode, GeARQueryEngine.from_vector_store(store, llm=llm, budget=Budget(max_llm_calls=4), calls="separate")
+    )
     assert str(response) == ANSWER and response.metadata["gear_stopped"] == "max_llm_calls"
     assert response.metadata["gear_llm_calls"] == 4 and {"ann", "bob"} <= set(list_ids(response.source_nodes))
 
@@ -212,7 +216,7 @@ async def test_what_a_limit_left_is_answered_from_and_named(store: GeARVectorSto
 @MODES
 async def test_a_failing_search_is_answered_from_and_named(store: GeARVectorStore, mode: Mode) -> None:
     llm = ScriptedLLM([*SEARCH[:5], ConnectionError("down"), ANSWER])
-    response = await ask(mode, GeARQueryEngine.from_vector_store(store, llm=llm))
+    response = await ask(mode, GeARQueryEngine.from_vector_store(store, llm=llm, calls="separate"))
     assert str(response) == ANSWER and response.metadata["gear_stopped"] == "failed: ConnectionError: down"
 
 
@@ -221,7 +225,7 @@ async def test_an_empty_store_has_an_empty_response(tmp_path: Path, mode: Mode) 
     store = GeARVectorStore.from_path(tmp_path / "empty", embed_model=WordEmbedding())
     for streaming in (False, True):
         llm = ScriptedLLM()
-        engine = GeARQueryEngine.from_vector_store(store, llm=llm, streaming=streaming)
+        engine = GeARQueryEngine.from_vector_store(store, llm=llm, streaming=streaming, calls="separate")
         response = await ask(mode, engine)
         assert await join_pieces(response) == "Empty Response" and response.source_nodes == []
         assert response.metadata["gear_stopped"] == "nothing found" and response.metadata["gear_llm_calls"] == 0
@@ -231,20 +235,20 @@ async def test_an_empty_store_has_an_empty_response(tmp_path: Path, mode: Mode) 
 @MODES
 async def test_an_empty_question_is_refused(store: GeARVectorStore, mode: Mode) -> None:
     with pytest.raises(ArgumentError, match="empty"):
-        await ask(mode, GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM()), " ")
+        await ask(mode, GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(), calls="separate"), " ")
 
 
 def test_wrong_arguments(store: GeARVectorStore) -> None:
     llm = ScriptedLLM()
     with pytest.raises(ArgumentError, match="answer_top_k"):
-        GeARQueryEngine.from_vector_store(store, llm=llm, answer_top_k=0)
+        GeARQueryEngine.from_vector_store(store, llm=llm, answer_top_k=0, calls="separate")
     with pytest.raises(ArgumentError, match="streaming"):
         own = get_response_synthesizer(llm=llm)
-        GeARQueryEngine.from_vector_store(store, llm=llm, response_synthesizer=own, streaming=True)
+        GeARQueryEngine.from_vector_store(store, llm=llm, response_synthesizer=own, streaming=True, calls="separate")
     with pytest.raises(ArgumentError, match="max_steps"):
-        GeARQueryEngine.from_vector_store(store, llm=llm, max_steps=0)
+        GeARQueryEngine.from_vector_store(store, llm=llm, max_steps=0, calls="separate")
     with pytest.raises(TypeError, match="nonsense"):
-        GeARQueryEngine.from_vector_store(store, llm=llm, nonsense=1)
+        GeARQueryEngine.from_vector_store(store, llm=llm, nonsense=1, calls="separate")
 
 
 def test_arguments_reach_the_retriever(store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,7 +266,9 @@ def test_arguments_reach_the_retriever(store: GeARVectorStore, monkeypatch: pyte
 @MODES
 async def test_streaming(store: GeARVectorStore, mode: Mode) -> None:
     llm = ScriptedLLM(SCRIPT)
-    response, trace = await ask_with_trace(mode, GeARQueryEngine.from_vector_store(store, llm=llm, streaming=True))
+    response, trace = await ask_with_trace(
+        mode, GeARQueryEngine.from_vector_store(store, llm=llm, streaming=True, calls="separate")
+    )
     assert isinstance(response, StreamingResponse if mode == "sync" else AsyncStreamingResponse)
     assert select_search_metadata(response) == COMPACT
     assert [source.passage_id for source in trace.passages] == list_ids(response.source_nodes)
@@ -273,7 +279,7 @@ async def test_streaming(store: GeARVectorStore, mode: Mode) -> None:
 @pytest.mark.parametrize("streaming", [False, True])
 async def test_the_reasoner_s_answer_can_be_the_response(store: GeARVectorStore, mode: Mode, streaming: bool) -> None:
     llm = ScriptedLLM(SEARCH)
-    engine = GeARQueryEngine.from_vector_store(store, llm=llm, reuse_answer=True, streaming=streaming)
+    engine = GeARQueryEngine.from_vector_store(store, llm=llm, reuse_answer=True, streaming=streaming, calls="separate")
     response = await ask(mode, engine)
     kind = Response if not streaming else StreamingResponse if mode == "sync" else AsyncStreamingResponse
     assert type(response) is kind
@@ -286,7 +292,7 @@ async def test_the_reasoner_s_answer_can_be_the_response(store: GeARVectorStore,
 async def test_without_an_answer_of_the_reasoner_the_synthesizer_is_asked(store: GeARVectorStore, mode: Mode) -> None:
     for last in ('{"answerable": false, "reason": "no source"}', '{"answerable": true, "answer": ""}'):
         llm = ScriptedLLM([*SEARCH[:6], last, ANSWER])
-        engine = GeARQueryEngine.from_vector_store(store, llm=llm, reuse_answer=True, max_steps=2)
+        engine = GeARQueryEngine.from_vector_store(store, llm=llm, reuse_answer=True, max_steps=2, calls="separate")
         response = await ask(mode, engine)
         assert str(response) == ANSWER and llm.remaining == 0 and response.metadata["gear_answer"] == ""
 
@@ -298,7 +304,7 @@ async def test_without_an_answer_of_the_reasoner_the_synthesizer_is_asked(store:
 async def test_a_synthesizer_of_one_s_own_gets_the_passages_as_they_are(store: GeARVectorStore, mode: Mode) -> None:
     llm, writer = ScriptedLLM(SEARCH), ScriptedLLM(["Italy, I think"])
     own = get_response_synthesizer(response_mode="tree_summarize", llm=writer)  # type: ignore[arg-type]
-    engine = GeARQueryEngine(GeARRetriever(store, llm=llm), own, answer_top_k=3)
+    engine = GeARQueryEngine(GeARRetriever(store, llm=llm, calls="separate"), own, answer_top_k=3)
     response = await ask(mode, engine)
     assert str(response) == "Italy, I think" and llm.remaining == writer.remaining == 0
     (prompt,) = writer.history
@@ -312,7 +318,7 @@ async def test_a_synthesizer_of_one_s_own_gets_the_passages_as_they_are(store: G
 async def test_a_streaming_synthesizer_of_one_s_own(store: GeARVectorStore, mode: Mode) -> None:
     writer = ScriptedLLM(["Italy, I think"])
     own = get_response_synthesizer(llm=writer, streaming=True)
-    response = await ask(mode, GeARQueryEngine(GeARRetriever(store, llm=ScriptedLLM(SEARCH)), own))
+    response = await ask(mode, GeARQueryEngine(GeARRetriever(store, llm=ScriptedLLM(SEARCH), calls="separate"), own))
     assert await join_pieces(response) == "Italy,| I| think" and response.metadata["gear_llm_calls"] == 7
 
 
@@ -338,15 +344,14 @@ class OnlyEvenRanks(BaseNodePostprocessor):
 
 @MODES
 async def test_postprocessors_apply_in_order_before_the_answer(store: GeARVectorStore, mode: Mode) -> None:
-    whole = GeARRetriever(store, llm=ScriptedLLM(SEARCH)).retrieve(QUESTION)
+    whole = GeARRetriever(store, llm=ScriptedLLM(SEARCH), calls="separate").retrieve(QUESTION)
     cutoff = whole[3].score or 0
     llm = ScriptedLLM(SCRIPT)
     even = OnlyEvenRanks(ways=[])
     manager = CallbackManager([])
     engine = GeARQueryEngine.from_vector_store(
         store, llm=llm, node_postprocessors=[SimilarityPostprocessor(similarity_cutoff=cutoff), even],
-        callback_manager=manager,
-    )  # fmt: skip
+        callback_manager=manager, calls="separate")  # fmt: skip
     response = await ask(mode, engine)
     assert list_ids(response.source_nodes) == [list_ids(whole)[1], list_ids(whole)[3]] and even.ways == [mode]
     assert llm.history[-1] == ANSWER_PROMPT.format(context_str=format_shown([whole[1], whole[3]]), query_str=QUESTION)
@@ -358,7 +363,9 @@ async def test_a_postprocessor_that_asks_for_itself_has_no_part_in_the_trace(
     store: GeARVectorStore, mode: Mode
 ) -> None:
     again = DiverseTripleBeamSearch(store, llm=ScriptedLLM([write_facts(LIES)]), top_n=3)
-    engine = GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT), node_postprocessors=[again])
+    engine = GeARQueryEngine.from_vector_store(
+        store, llm=ScriptedLLM(SCRIPT), node_postprocessors=[again], calls="separate"
+    )
     response, trace = await ask_with_trace(mode, engine)
     assert len(response.source_nodes) == 3 and len(trace.passages) == len(PASSAGES)
     assert trace.llm_calls == response.metadata["gear_llm_calls"] == 7
@@ -366,7 +373,7 @@ async def test_a_postprocessor_that_asks_for_itself_has_no_part_in_the_trace(
 
 def test_prompts_are_visible_and_replaceable_through_the_engine(store: GeARVectorStore) -> None:
     llm = ScriptedLLM(SCRIPT)
-    engine = GeARQueryEngine.from_vector_store(store, llm=llm)
+    engine = GeARQueryEngine.from_vector_store(store, llm=llm, calls="separate")
     prompt_names = ["retriever:read", "retriever:gist", "retriever:reason", "retriever:rewrite"]
     assert {*prompt_names, "response_synthesizer:text_qa_template"} <= engine.get_prompts().keys()
     assert engine.get_prompts()["response_synthesizer:text_qa_template"] == ANSWER_PROMPT
@@ -386,14 +393,14 @@ def test_prompts_are_visible_and_replaceable_through_the_engine(store: GeARVecto
 def test_an_answer_prompt_in_the_one_line(store: GeARVectorStore) -> None:
     llm = ScriptedLLM(SCRIPT)
     prompt = PromptTemplate("Answer in Greek: {context_str} {query_str}")
-    GeARQueryEngine.from_vector_store(store, llm=llm, text_qa_template=prompt).query(QUESTION)
+    GeARQueryEngine.from_vector_store(store, llm=llm, text_qa_template=prompt, calls="separate").query(QUESTION)
     assert llm.history[-1].startswith("Answer in Greek: [1] ")
 
 
 @MODES
 async def test_retrieve_and_synthesize_alone(store: GeARVectorStore, mode: Mode) -> None:
     llm = ScriptedLLM(SCRIPT)
-    engine = GeARQueryEngine.from_vector_store(store, llm=llm, answer_top_k=2)
+    engine = GeARQueryEngine.from_vector_store(store, llm=llm, answer_top_k=2, calls="separate")
     bundle, more = QueryBundle(QUESTION), [NodeWithScore(node=TextNode(id_="more", text="more"))]
     if mode == "sync":
         found = engine.retrieve(bundle)
@@ -410,7 +417,9 @@ async def test_retrieve_and_synthesize_alone(store: GeARVectorStore, mode: Mode)
 
 async def test_the_events_end_with_the_response(store: GeARVectorStore) -> None:
     for streaming in (False, True):
-        engine = GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT), streaming=streaming)
+        engine = GeARQueryEngine.from_vector_store(
+            store, llm=ScriptedLLM(SCRIPT), streaming=streaming, calls="separate"
+        )
         *events, response = [item async for item in engine.astream_events(QUESTION)]
         assert isinstance(response, AsyncStreamingResponse if streaming else Response)
         assert (await join_pieces(response)).replace("|", "") == ANSWER
@@ -423,7 +432,7 @@ async def test_the_events_end_with_the_response(store: GeARVectorStore) -> None:
 
 
 async def test_an_error_comes_out_of_the_stream(store: GeARVectorStore) -> None:
-    engine = GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM([ConnectionError("down")]))
+    engine = GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM([ConnectionError("down")]), calls="separate")
     with pytest.raises(ConnectionError, match="down"):
         _ = [item async for item in engine.astream_events(QUESTION)]
 
@@ -445,7 +454,7 @@ async def test_instrumentation_and_callbacks_see_one_query(store: GeARVectorStor
     root, recorder, spans = get_dispatcher(), Recorder(seen=[]), SimpleSpanHandler()
     debug = LlamaDebugHandler(print_trace_on_end=False)
     engine = GeARQueryEngine.from_vector_store(
-        store, llm=ScriptedLLM(SCRIPT), callback_manager=CallbackManager([debug])
+        store, llm=ScriptedLLM(SCRIPT), callback_manager=CallbackManager([debug]), calls="separate"
     )
     root.add_event_handler(recorder)
     root.add_span_handler(spans)
@@ -486,7 +495,10 @@ def make_thoughtful_llm(answer: str) -> ScriptedLLM:
 
 
 async def test_engines_and_questions_side_by_side_do_not_mix_their_traces(store: GeARVectorStore) -> None:
-    engines = [GeARQueryEngine.from_vector_store(store, llm=make_thoughtful_llm(name)) for name in ("one", "two")]
+    engines = [
+        GeARQueryEngine.from_vector_store(store, llm=make_thoughtful_llm(name), calls="separate")
+        for name in ("one", "two")
+    ]
     questions = [QUESTION, "Where does Bob live", "What lies in Italy", "Who is Ann", "Tea"]
     pairs = [(engine, question) for question in questions for engine in engines]
     alone = [await engine.aquery_with_trace(question) for engine, question in pairs]
@@ -512,7 +524,7 @@ async def get_last(engine: GeARQueryEngine, question: str) -> Any:
 
 @MODES
 async def test_a_trace_asked_for_does_not_reach_the_next_question(store: GeARVectorStore, mode: Mode) -> None:
-    engine = GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT * 3))
+    engine = GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT * 3), calls="separate")
     _, first = await ask_with_trace(mode, engine)
     before = first.model_dump()
     await ask(mode, engine)
@@ -529,7 +541,7 @@ async def test_cancelling_stops_the_work(store: GeARVectorStore) -> None:
             await asyncio.sleep(60)
 
     llm = ScriptedLLM(SCRIPT)
-    engine = GeARQueryEngine.from_vector_store(store, llm=llm, node_postprocessors=[Forever()])
+    engine = GeARQueryEngine.from_vector_store(store, llm=llm, node_postprocessors=[Forever()], calls="separate")
     task = asyncio.create_task(engine.aquery(QUESTION))
     await asyncio.wait_for(began.wait(), 30)
     task.cancel()
@@ -547,7 +559,7 @@ def make_tool(engine: BaseQueryEngine, name: str = "facts") -> QueryEngineTool:
 
 @MODES
 async def test_as_a_tool(store: GeARVectorStore, mode: Mode) -> None:
-    facts_tool = make_tool(GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT)))
+    facts_tool = make_tool(GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT), calls="separate"))
     output = facts_tool.call(QUESTION) if mode == "sync" else await facts_tool.acall(QUESTION)
     assert output.content == ANSWER and output.raw_output.metadata["gear_stopped"] == "answered"
 
@@ -556,14 +568,17 @@ async def test_as_a_tool(store: GeARVectorStore, mode: Mode) -> None:
 async def test_as_an_agent_s_tool(store: GeARVectorStore, tool_caller: Any) -> None:
     script = ScriptedLLM(SCRIPT)
     llm, seen = tool_caller("facts", QUESTION)
-    facts_tool = make_tool(GeARQueryEngine.from_vector_store(store, llm=script))
+    facts_tool = make_tool(GeARQueryEngine.from_vector_store(store, llm=script, calls="separate"))
     await FunctionAgent(tools=[facts_tool], llm=llm, streaming=False).run("Find out.")
     assert any(ANSWER in text for text in seen) and script.remaining == 0
 
 
 def make_sub_question_engine(store: GeARVectorStore, use_async: bool) -> SubQuestionQueryEngine:
     asked = [{"sub_question": "Who is Ann", "tool_name": "one"}, {"sub_question": "Tea", "tool_name": "two"}]
-    engines = {name: GeARQueryEngine.from_vector_store(store, llm=make_thoughtful_llm(name)) for name in ("one", "two")}
+    engines = {
+        name: GeARQueryEngine.from_vector_store(store, llm=make_thoughtful_llm(name), calls="separate")
+        for name in ("one", "two")
+    }
     writer = ScriptedLLM(["both"])
     return SubQuestionQueryEngine(
         LLMQuestionGenerator.from_defaults(llm=ScriptedLLM([json.dumps({"items": asked})])),
@@ -596,8 +611,8 @@ async def test_under_an_awaited_sub_question_engine(store: GeARVectorStore) -> N
 async def test_behind_a_router(store: GeARVectorStore, mode: Mode) -> None:
     script, unused = ScriptedLLM(SCRIPT), ScriptedLLM()
     tools = [
-        make_tool(GeARQueryEngine.from_vector_store(store, llm=unused), "one"),
-        make_tool(GeARQueryEngine.from_vector_store(store, llm=script), "two"),
+        make_tool(GeARQueryEngine.from_vector_store(store, llm=unused, calls="separate"), "one"),
+        make_tool(GeARQueryEngine.from_vector_store(store, llm=script, calls="separate"), "two"),
     ]
     selector = LLMSingleSelector.from_defaults(llm=ScriptedLLM(['[{"choice": 2, "reason": "several hops"}]']))
     response = await ask(mode, RouterQueryEngine(selector, tools, llm=ScriptedLLM()))
@@ -610,8 +625,10 @@ async def test_behind_a_router(store: GeARVectorStore, mode: Mode) -> None:
 @pytest.mark.parametrize("streaming", [False, True])
 async def test_behind_a_router_that_takes_both(store: GeARVectorStore, mode: Mode, streaming: bool) -> None:
     engines = [
-        GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT), streaming=streaming),
-        GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SEARCH), streaming=streaming, reuse_answer=True),
+        GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT), streaming=streaming, calls="separate"),
+        GeARQueryEngine.from_vector_store(
+            store, llm=ScriptedLLM(SEARCH), streaming=streaming, reuse_answer=True, calls="separate"
+        ),
     ]
     choices = '[{"choice": 1, "reason": "this"}, {"choice": 2, "reason": "and that"}]'
     writer = ScriptedLLM(["Italy, both say"])

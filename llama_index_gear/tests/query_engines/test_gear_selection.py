@@ -140,6 +140,6 @@ def test_arguments_that_do_not_go_together(store: GeARVectorStore) -> None:
     with pytest.raises(ArgumentError, match="reuse_answer: with calls='selection'"):
         make_engine(store, [], reuse_answer=True)
     with pytest.raises(ArgumentError, match="abstain: write GeARRetriever"):
-        GeARQueryEngine(GeARRetriever(store, llm=ScriptedLLM()), abstain=True)
+        GeARQueryEngine(GeARRetriever(store, llm=ScriptedLLM(), calls="separate"), abstain=True)
     engine = GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(), calls="selection", abstain=True)
     assert set(engine.get_prompts()) >= {"retriever:select", "response_synthesizer:text_qa_template"}

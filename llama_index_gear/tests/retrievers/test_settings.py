@@ -102,7 +102,10 @@ def test_settings_can_be_read_back_from_every_retriever(store: GeARVectorStore, 
     assert (outside.graph, outside.budget, outside.beam_search, outside.max_steps) == (graph, BUDGET, SEARCH, 2)
     clues = T2RAGRetriever(store, llm=llm, budget=BUDGET, max_rounds=5, similarity_top_k=6, filters=ONLY)
     assert (clues.budget, clues.max_steps, clues.similarity_top_k, clues.filters) == (BUDGET, 5, 6, ONLY)
-    assert NaiveGERetriever(store).beam_search == BeamSearch() and GeARRetriever(store, llm=llm).budget == Budget()
+    assert (
+        NaiveGERetriever(store).beam_search == BeamSearch()
+        and GeARRetriever(store, llm=llm, calls="separate").budget == Budget()
+    )
 
 
 def settings_cases(store: GeARVectorStore, graph: ExternalTripleStore) -> list[tuple[Any, dict[str, Any]]]:
@@ -187,7 +190,7 @@ def test_every_argument_reads_back(store: GeARVectorStore, graph: ExternalTriple
 def test_what_was_left_out_reads_as_what_is_used(store: GeARVectorStore, graph: ExternalTripleStore) -> None:
     """An argument that means nothing beside the others reads as None."""
     llm, base = ScriptedLLM(), RankBM25Retriever([TextNode(text="x")])
-    plain, walk = GeARRetriever(store, llm=llm), GeARRetriever(store, base, llm=llm)
+    plain, walk = GeARRetriever(store, llm=llm, calls="separate"), GeARRetriever(store, base, llm=llm, calls="separate")
     assert (plain.base_top_k, plain.vector_store_query_mode) == (10, VectorStoreQueryMode.HYBRID)
     assert (walk.base_top_k, walk.vector_store_query_mode) == (None, None)
     assert SyncGERetriever(store, llm=llm).check_alignment is None
@@ -204,7 +207,7 @@ def test_a_setting_that_was_read_cannot_be_written(store: GeARVectorStore) -> No
 
 def test_an_engine_takes_what_it_and_its_retriever_take(store: GeARVectorStore) -> None:
     llm = ScriptedLLM()
-    engine = GeARQueryEngine.from_vector_store(store, llm, max_steps=2, answer_top_k=3, budget=BUDGET)
+    engine = GeARQueryEngine.from_vector_store(store, llm, max_steps=2, answer_top_k=3, budget=BUDGET, calls="separate")
     assert isinstance(engine.retriever, GeARRetriever) and engine.retriever.max_steps == 2
     assert (engine.retriever.budget, engine.retriever.llm, engine._answer_top_k) == (BUDGET, llm, 3)
     for kind in (GeARQueryEngine, T2RAGQueryEngine):
@@ -314,7 +317,7 @@ def test_a_fact_is_linked_to_as_many_passages_as_filters_admit(store: GeARVector
 
 
 def test_a_question_that_is_none_is_refused_before_a_trace_is_made(store: GeARVectorStore) -> None:
-    retriever = GeARRetriever(store, llm=ScriptedLLM())
+    retriever = GeARRetriever(store, llm=ScriptedLLM(), calls="separate")
     for question in (5, None, QueryBundle(5)):  # type: ignore[arg-type]
         for call in (retriever.retrieve_with_trace, GeARQueryEngine(retriever).query_with_trace):
             with pytest.raises(ArgumentError, match="a question must be text"):
@@ -350,12 +353,20 @@ def test_of_two_arguments_none_overrules_the_other(store: GeARVectorStore, graph
         (GeARRetriever, {"llm": llm, "graph": graph, "pagerank": PAGERANK}, "pagerank"),
         (GeARRetriever, {"llm": llm, "calls": "single", "max_steps": 4}, "leave out max_steps, or write calls="),
         (GeARRetriever, {"llm": llm, "calls": "selection", "graph": graph}, "leave out graph, or write calls='merged'"),
-        (GeARRetriever, {"llm": llm, "calls": "selection", "beam_search": SEARCH}, "beam_search: .* leave it out"),
+        (
+            GeARRetriever,
+            {"llm": llm, "beam_search": SEARCH},
+            "beam_search: .* write calls='merged', say, or leave it out",
+        ),
         (GeARRetriever, {"llm": llm, "calls": "selection", "base_top_k": 5}, "base_top_k: .* leave it out"),
-        (GeARRetriever, {"llm": llm, "show_top_k": 5}, "show_top_k: only calls='selection'"),
+        (GeARRetriever, {"llm": llm, "calls": "separate", "show_top_k": 5}, "show_top_k: only calls='selection'"),
         (GeARRetriever, {"llm": llm, "calls": "merged", "show_tokens": 5}, "show_tokens: only calls='selection'"),
         (GeARRetriever, {"llm": llm, "calls": "selection", "show_top_k": 0}, "show_top_k must be"),
-        (GeARRetriever, {"llm": llm, "weights": RankingWeights.default()}, "weights: only calls='selection'"),
+        (
+            GeARRetriever,
+            {"llm": llm, "calls": "single", "weights": RankingWeights.default()},
+            "weights: only calls='selection'",
+        ),
         (ExternalGeARRetriever, {"graph": graph, "llm": llm, "base_retriever": base, "base_top_k": 5}, "base_top_k"),
         (T2RAGRetriever, {"llm": llm, "search_by": "passages", "show_passages": False}, "show_passages"),
         (DiverseTripleBeamSearch, {"link_top_k": 2}, "link_top_k"),
@@ -373,11 +384,11 @@ def test_of_two_arguments_none_overrules_the_other(store: GeARVectorStore, graph
             make(store, **arguments)
     synthesizer = get_response_synthesizer(llm=llm)
     with pytest.raises(ArgumentError, match="streaming"):
-        GeARQueryEngine(GeARRetriever(store, llm=llm), synthesizer, streaming=True)
+        GeARQueryEngine(GeARRetriever(store, llm=llm, calls="separate"), synthesizer, streaming=True)
     tree = get_response_synthesizer(llm=llm, response_mode=ResponseMode.TREE_SUMMARIZE)
     template = PromptTemplate("{context_str} {query_str}")
     with pytest.raises(ArgumentError, match="text_qa_template"):
-        GeARQueryEngine(GeARRetriever(store, llm=llm), tree, text_qa_template=template)
+        GeARQueryEngine(GeARRetriever(store, llm=llm, calls="separate"), tree, text_qa_template=template)
 
 
 # -- wrong kinds ------------------------------------------------------------------------------------------------------
@@ -409,7 +420,7 @@ def test_arguments_of_the_wrong_kind_are_refused_by_name(store: GeARVectorStore,
         ExternalGeARRetriever: {"vector_store": store, "graph": graph, "llm": llm},
         T2RAGRetriever: {"vector_store": store, "llm": llm},
         DiverseTripleBeamSearch: {"vector_store": store, "llm": llm},
-        GeARQueryEngine: {"retriever": GeARRetriever(store, llm=llm)},
+        GeARQueryEngine: {"retriever": GeARRetriever(store, llm=llm, calls="separate")},
         T2RAGQueryEngine: {"retriever": T2RAGRetriever(store, llm=llm)},
     }
     accepted, raw = [], []
@@ -508,7 +519,7 @@ def test_every_prompt_is_shown_and_can_be_replaced(store: GeARVectorStore, graph
     owners: list[tuple[Any, set[str]]] = [
         (SyncGERetriever(store, llm=llm), {"read"}),
         (DiverseTripleBeamSearch(store, llm=llm), {"read"}),
-        (GeARRetriever(store, llm=llm), {"read", "gist", "reason", "rewrite"}),
+        (GeARRetriever(store, llm=llm, calls="separate"), {"read", "gist", "reason", "rewrite"}),
         (GeARRetriever(store, llm=llm, calls="merged"), {"read", "merged", "rewrite"}),
         (GeARRetriever(store, llm=llm, calls="single"), {"read"}),
         (ExternalGeARRetriever(store, graph, llm=llm), {"read", "decide", "rank"}),
@@ -549,7 +560,7 @@ def test_one_call_is_one_step(store: GeARVectorStore) -> None:
 
 
 def test_of_several_prompts_all_are_replaced_or_none(store: GeARVectorStore) -> None:
-    retriever = GeARRetriever(store, llm=ScriptedLLM())
+    retriever = GeARRetriever(store, llm=ScriptedLLM(), calls="separate")
     before = retriever.get_prompts()
     good_one = PromptTemplate("{question} {passages}")
     with pytest.raises(ArgumentError):
@@ -575,7 +586,7 @@ def test_prompts_of_two_retrievers_are_two(store: GeARVectorStore) -> None:
 def test_a_pools_pagerank_is_the_same_in_the_retriever_and_the_agent(store: GeARVectorStore) -> None:
     of_agent = GeARRetriever(store, llm=ScriptedLLM(), calls="selection").pagerank
     assert GraphRetriever(store).pagerank == of_agent == LocalPageRank(epsilon=5e-4)
-    assert GeARRetriever(store, llm=ScriptedLLM()).pagerank is None
+    assert GeARRetriever(store, llm=ScriptedLLM(), calls="separate").pagerank is None
 
 
 def test_weights_are_of_the_pool_alone(store: GeARVectorStore) -> None:

@@ -49,7 +49,7 @@ def graph(tmp_path: Path) -> Iterator[ExternalTripleStore]:
 
 def make_holders(store: GeARVectorStore, graph: ExternalTripleStore) -> dict[str, Any]:
     llm, bound = MockLLM(), store.for_tenant("me")
-    gear, t2rag = GeARRetriever(bound, llm=llm), T2RAGRetriever(bound, llm=llm)
+    gear, t2rag = GeARRetriever(bound, llm=llm, calls="separate"), T2RAGRetriever(bound, llm=llm)
     return {
         "engine": store.client,
         "what holds the engine": {"client": [store.client]},

@@ -201,10 +201,10 @@ def collect_every_way(
         "sync, external graph": SyncGERetriever(store, graph=graph, llm=llm, **many),
     }
     agents = {
-        "agent": GeARRetriever(store, llm=llm, max_steps=2, **many),
+        "agent": GeARRetriever(store, llm=llm, max_steps=2, **many, calls="separate"),
         "agent, foreign base": GeARRetriever(store, foreign, llm=llm, max_steps=2, calls="merged", **bound),
         "agent, one call": GeARRetriever(store, llm=llm, calls="single", **bound),
-        "agent, PageRank": GeARRetriever(store, llm=llm, max_steps=1, pagerank=pagerank, **bound),
+        "agent, PageRank": GeARRetriever(store, llm=llm, max_steps=1, pagerank=pagerank, **bound, calls="separate"),
         "agent, external graph": ExternalGeARRetriever(store, graph, llm=llm, expand_from_step=1, **bound),
         "clues": T2RAGRetriever(store, llm=llm, max_rounds=2, **many),
         "clues, passages": T2RAGRetriever(
@@ -212,7 +212,7 @@ def collect_every_way(
         ),
     }
     engines = {
-        "engine": GeARQueryEngine.from_vector_store(store, llm, max_steps=1, **bound),
+        "engine": GeARQueryEngine.from_vector_store(store, llm, max_steps=1, **bound, calls="separate"),
         "engine, external graph": GeARQueryEngine.from_vector_store(store, llm, graph=graph, **bound),
         "engine, clues": T2RAGQueryEngine.from_vector_store(store, llm, max_rounds=1, **bound),
     }

@@ -180,7 +180,7 @@ def make_retrievers(store: GeARVectorStore, folder: Path) -> list[BaseRetriever]
         NaiveGERetriever(store),
         NaiveGERetriever(store, graph=graph),
         SyncGERetriever(store, llm=llm),
-        GeARRetriever(store, llm=llm),
+        GeARRetriever(store, llm=llm, calls="separate"),
         T2RAGRetriever(store, llm=llm),
         ExternalGeARRetriever(store, graph, llm=llm),
         RankBM25Retriever(store.get_nodes()),
@@ -200,7 +200,10 @@ async def test_no_retriever_reads_a_question_beyond_the_limit(
 
 async def test_no_engine_no_postprocessor_and_no_store_does(store: GeARVectorStore) -> None:
     llm = ScriptedLLM()
-    for engine in (GeARQueryEngine(GeARRetriever(store, llm=llm)), T2RAGQueryEngine(T2RAGRetriever(store, llm=llm))):
+    for engine in (
+        GeARQueryEngine(GeARRetriever(store, llm=llm, calls="separate")),
+        T2RAGQueryEngine(T2RAGRetriever(store, llm=llm)),
+    ):
         with pytest.raises(ArgumentError, match="100,001 characters"):
             engine.query(LONG)
         with pytest.raises(ArgumentError, match="100,001 characters"):

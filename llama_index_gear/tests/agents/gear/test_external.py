@@ -420,7 +420,7 @@ async def test_the_engine_takes_the_graph_by_one_argument(
     assert response.metadata is not None and response.metadata["gear_stopped"] == "max_steps"
     names = {name.removeprefix("retriever:") for name in engine.get_prompts() if name.startswith("retriever:")}
     assert names == {"read", "decide", "rank"}
-    assert isinstance(GeARQueryEngine.from_vector_store(store, llm=llm).retriever, GeARRetriever)
+    assert isinstance(GeARQueryEngine.from_vector_store(store, llm=llm, calls="separate").retriever, GeARRetriever)
 
 
 @MODES

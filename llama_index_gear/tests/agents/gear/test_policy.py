@@ -251,7 +251,7 @@ def make_gear(
 ) -> tuple[GeARRetriever, ScriptedLLM]:
     llm = arguments.pop("llm", None) or ScriptedLLM(replies)
     base = arguments.pop("base", None) or Told()
-    return GeARRetriever(store, base, llm=llm, **arguments), llm
+    return GeARRetriever(store, base, llm=llm, **{"calls": "separate", **arguments}), llm
 
 
 def list_ids(found: Sequence[NodeWithScore]) -> list[str]:
@@ -484,8 +484,8 @@ async def test_a_later_call_that_fails_loses_nothing(
 async def test_sync_and_async_transcripts_are_equal(store: GeARVectorStore, replies: list[Any]) -> None:
     for base in (Told(), None):
         once, twice = ScriptedLLM(replies), ScriptedLLM(replies)
-        found, trace = GeARRetriever(store, base, llm=once).retrieve_with_trace(QUESTION)
-        awaited, other = await GeARRetriever(store, base, llm=twice).aretrieve_with_trace(QUESTION)
+        found, trace = GeARRetriever(store, base, llm=once, calls="separate").retrieve_with_trace(QUESTION)
+        awaited, other = await GeARRetriever(store, base, llm=twice, calls="separate").aretrieve_with_trace(QUESTION)
         assert list_results(found) == list_results(awaited) and found
         assert get_transcript(trace) == get_transcript(other)
         assert once.history == twice.history
@@ -598,7 +598,9 @@ async def test_as_many_passages_as_asked_for(store: GeARVectorStore) -> None:
 
 
 async def test_the_store_itself_is_the_default_base_and_base_top_k_its_size(store: GeARVectorStore) -> None:
-    _, trace = GeARRetriever(store, llm=ScriptedLLM(ONE_STEP), base_top_k=2).retrieve_with_trace(QUESTION)
+    _, trace = GeARRetriever(store, llm=ScriptedLLM(ONE_STEP), base_top_k=2, calls="separate").retrieve_with_trace(
+        QUESTION
+    )
     assert len(trace.steps[0].base) == 2 and "ann" in trace.steps[0].base
 
 
@@ -619,7 +621,7 @@ async def test_a_title_is_the_passage_s_own_or_the_beginning_of_its_text(tmp_pat
         ]
     )
     _, trace = GeARRetriever(
-        store, llm=ScriptedLLM([write_facts(), write_facts(), say_answered("1")])
+        store, llm=ScriptedLLM([write_facts(), write_facts(), say_answered("1")]), calls="separate"
     ).retrieve_with_trace("one")
     assert trace.titles == {"a": "Two words", "b": "one 2 3 4 5 6 7 8", "c": "one 2 3 4 5 6 7 8 …"}
     assert {source.passage_id: source.title for source in trace.passages} == trace.titles
@@ -737,7 +739,7 @@ class Unsettled:
 
 @MODES
 async def test_a_model_that_notes_the_same_fact_for_ever_notes_it_once(store: GeARVectorStore, mode: Mode) -> None:
-    _, trace = await retrieve(mode, GeARRetriever(store, llm=ScriptedLLM(otherwise=Unsettled())))
+    _, trace = await retrieve(mode, GeARRetriever(store, llm=ScriptedLLM(otherwise=Unsettled()), calls="separate"))
     assert [step.gist for step in trace.steps] == [[FATHER], [], [], []]
     assert (trace.stopped, len(trace.links)) == ("max_steps", 1)
 
@@ -755,7 +757,7 @@ async def test_the_gist_is_bounded(store: GeARVectorStore, mode: Mode) -> None:
         return [[f"Ann {call}", "knows", f"Bob {number}"] for number in range(7)]
 
     llm = ScriptedLLM(otherwise=Unsettled(make_facts))
-    _, trace = await retrieve(mode, GeARRetriever(store, llm=llm, gist_size=3))
+    _, trace = await retrieve(mode, GeARRetriever(store, llm=llm, gist_size=3, calls="separate"))
     assert [(len(step.gist), step.left_out) for step in trace.steps] == [(3, 4), (0, 7), (0, 7), (0, 7)]
     assert trace.gist == make_facts(2)[:3]  # call 1 is the reader's
     assert len(trace.links) == 3
@@ -1023,7 +1025,7 @@ async def test_a_filter_that_matches_nothing_finds_nothing_and_asks_nobody(
 ) -> None:
     none = MetadataFilters(filters=[MetadataFilter(key="no such field", value="x")])
     llm = ScriptedLLM()
-    found, trace = await retrieve(mode, GeARRetriever(store, base, llm=llm, filters=none))
+    found, trace = await retrieve(mode, GeARRetriever(store, base, llm=llm, filters=none, calls="separate"))
     assert (found, trace.stopped, llm.history, trace.titles) == ([], "nothing found", [], {})
 
 
@@ -1034,7 +1036,7 @@ async def test_a_filter_that_matches_nothing_finds_nothing_and_asks_nobody(
 async def test_an_empty_store_finds_nothing_and_asks_nobody(tmp_path: Path, mode: Mode) -> None:
     store = GeARVectorStore.from_path(tmp_path / "empty", embed_model=WordEmbedding())
     llm = ScriptedLLM()
-    found, trace = await retrieve(mode, GeARRetriever(store, llm=llm))
+    found, trace = await retrieve(mode, GeARRetriever(store, llm=llm, calls="separate"))
     assert (found, trace.stopped, trace.passages, llm.history) == ([], "nothing found", [], [])
     assert not (tmp_path / "empty").exists()
 
@@ -1044,7 +1046,7 @@ async def test_passages_without_facts_are_ranked_by_the_base_alone(tmp_path: Pat
     store = GeARVectorStore.from_path(tmp_path / "bare", embed_model=WordEmbedding())
     store.add([make_node("a", "one two"), make_node("b", "one")])
     llm = ScriptedLLM([write_facts(FATHER), write_facts(), say_answered("2")])
-    found, trace = await retrieve(mode, GeARRetriever(store, llm=llm), "two")
+    found, trace = await retrieve(mode, GeARRetriever(store, llm=llm, calls="separate"), "two")
     assert trace.steps[0].fallback == "no triple to link to" and trace.steps[0].beams == []
     assert [(result.node.node_id, result.score) for result in found][0] == ("a", 1 / 61)
     assert found[0].node.metadata["gear_chain"] == [] and trace.answer == "2"
@@ -1065,7 +1067,7 @@ async def test_a_question_of_fifty_kilobytes(store: GeARVectorStore, mode: Mode)
     question = f"{QUESTION}? " + "It is a long story. " * 2_500
     assert len(question) > 50_000
     llm = ScriptedLLM(ONE_STEP)
-    found, trace = await retrieve(mode, GeARRetriever(store, llm=llm), question)
+    found, trace = await retrieve(mode, GeARRetriever(store, llm=llm, calls="separate"), question)
     assert trace.question == question.strip() and question.strip() in llm.history[0]
     assert {"ann", "bob"} <= set(list_ids(found)) and trace.prompt_tokens > 3 * 10_000
     json.dumps(trace.compact())
@@ -1084,7 +1086,7 @@ async def test_a_question_in_another_script(tmp_path: Path, mode: Mode) -> None:
     )
     question = "Πού ζει ο πατέρας της Άννας;"
     llm = ScriptedLLM([write_facts(father), write_facts(father), say_missing("πού ζει"), ask_next(question.upper())])
-    found, trace = await retrieve(mode, GeARRetriever(store, llm=llm, base_top_k=1), question)
+    found, trace = await retrieve(mode, GeARRetriever(store, llm=llm, base_top_k=1, calls="separate"), question)
     assert trace.steps[0].base == ["anna"] and set(list_ids(found)) >= {"anna", "vasilis"}
     chains = {result.node.node_id: result.node.metadata["gear_chain"] for result in found}
     assert chains["vasilis"] == [father, lives]
@@ -1120,20 +1122,20 @@ async def test_the_caller_s_bundle_and_nodes_stay_as_they_are(store: GeARVectorS
 )  # fmt: skip
 def test_arguments_outside_their_range_are_refused_by_name(store: GeARVectorStore, wrong: dict[str, Any]) -> None:
     with pytest.raises(ArgumentError, match=next(iter(wrong))):
-        GeARRetriever(store, llm=ScriptedLLM(), **wrong)
+        GeARRetriever(store, llm=ScriptedLLM(), **{"calls": "separate", **wrong})
 
 
 def test_other_wrong_arguments(store: GeARVectorStore) -> None:
     with pytest.raises(ArgumentError, match="GeARVectorStore"):
-        GeARRetriever("store", llm=ScriptedLLM())  # type: ignore[arg-type]
+        GeARRetriever("store", llm=ScriptedLLM(), calls="separate")  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="there is no prompt 'nonsense'"):
-        GeARRetriever(store, llm=ScriptedLLM(), prompts={"nonsense": PromptTemplate("{question}")})
+        GeARRetriever(store, llm=ScriptedLLM(), prompts={"nonsense": PromptTemplate("{question}")}, calls="separate")
 
 
 def test_the_settings_model_is_the_default(store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
     llm = ScriptedLLM(ONE_STEP)
     monkeypatch.setattr(Settings, "_llm", llm)
-    retriever = GeARRetriever(store, Told())
+    retriever = GeARRetriever(store, Told(), calls="separate")
     assert retriever.llm is llm
     assert retriever.retrieve(QUESTION) and llm.remaining == 0
 
@@ -1253,7 +1255,7 @@ async def test_prompts_are_visible_and_replaceable(store: GeARVectorStore, way: 
     assert [prompt.split(":")[0] for prompt in llm.history] == [f"Mine, {name}" for name in used]
     assert retriever.get_prompts() == own_prompts
     # Another retriever has its own.
-    assert GeARRetriever(store, llm=llm).get_prompts()["reason"] == REASON_PROMPT
+    assert GeARRetriever(store, llm=llm, calls="separate").get_prompts()["reason"] == REASON_PROMPT
 
 
 @pytest.mark.parametrize(
@@ -1276,7 +1278,7 @@ def test_a_prompt_that_lacks_a_variable_is_refused(store: GeARVectorStore, name:
 
 
 async def test_twenty_at_once_equal_twenty_one_after_the_other(store: GeARVectorStore) -> None:
-    retriever = GeARRetriever(store, llm=Slow(otherwise=obey), base_top_k=1)
+    retriever = GeARRetriever(store, llm=Slow(otherwise=obey), base_top_k=1, calls="separate")
     starts = [QUESTION, WHERE_BOB, WHERE_ROME, "Cheese"]
     questions = [f"{start} {name}" for start in starts for name in ("Ann", "Bob", "Rome", "milk", "France")]
     together = await asyncio.gather(*(retriever.aretrieve_with_trace(question) for question in questions))
@@ -1291,7 +1293,7 @@ async def test_the_event_loop_runs_on(store: GeARVectorStore, longest_pause: Any
     pauses = []
     for _ in range(5):
         llm = Slow(FOUR_STEPS)
-        pauses.append(await longest_pause(lambda: GeARRetriever(store, llm=llm).aretrieve(QUESTION)))  # noqa: B023
+        pauses.append(await longest_pause(lambda: GeARRetriever(store, llm=llm, calls="separate").aretrieve(QUESTION)))  # noqa: B023
         assert llm.remaining == 0
     assert min(pauses) < 0.05
 
@@ -1336,7 +1338,7 @@ async def test_on_bm25(store: GeARVectorStore, mode: Mode) -> None:
 async def test_on_graph_expansion_and_on_itself_without_mixing_traces(store: GeARVectorStore, mode: Mode) -> None:
     for inner in (
         NaiveGERetriever(store, Told()),
-        GeARRetriever(store, Told(), llm=ScriptedLLM(otherwise=Unsettled()), max_steps=2),
+        GeARRetriever(store, Told(), llm=ScriptedLLM(otherwise=Unsettled()), max_steps=2, calls="separate"),
     ):
         found, trace = await retrieve(mode, make_gear(store, ONE_STEP, base=inner)[0])
         assert trace.llm_calls == 3 and [step.query for step in trace.steps] == [QUESTION]

@@ -265,7 +265,7 @@ HOLDERS: dict[str, Callable[[Path], object]] = {
     "graph": open_graph,
     "NaiveGERetriever": make_holder_of(NaiveGERetriever),
     "SyncGERetriever": make_holder_of(lambda store: SyncGERetriever(store, llm=LLM)),
-    "GeARRetriever": make_holder_of(lambda store: GeARRetriever(store, llm=LLM)),
+    "GeARRetriever": make_holder_of(lambda store: GeARRetriever(store, llm=LLM, calls="separate")),
     "T2RAGRetriever": make_holder_of(lambda store: T2RAGRetriever(store, llm=LLM)),
     "ExternalGeARRetriever": make_external_retriever,
 }
