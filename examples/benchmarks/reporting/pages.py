@@ -9,6 +9,7 @@ from typing import Any
 from reporting.results import LLM_FILE, NONE, SHARED_FILES, Results, format_recalls, format_scores, format_shared_calls
 from reporting.tables import table
 from reporting.tables_ranking import format_cell
+from reporting.tables_reader import ROWS, SETS, find_row, name_file
 
 CUTS = (5, 10, 15)
 README_ROWS = {
@@ -90,6 +91,26 @@ def ranking_table(results: Results) -> str:
     rows = []
     for label, place in RANKING_ROWS.items():
         rows.append([label, *(" / ".join(format_cell(column[place], cut) for cut in (5, 10)) for column in columns)])
+    return table(head, rows)
+
+
+def reader_table(results: Results) -> str:
+    """Return what a strong reader finds and answers with no call, one call, and one call a step."""
+    head = ["recall@5 / @10, in percent; calls a question; exact match"]
+    for label, name in SETS.items():
+        have = results.files[name_file(name, "agents")]["conditions"]
+        head.append(f"{label}: {have['questions']} questions, {have['passages']:,} passages")
+    rows = []
+    for label in ROWS:
+        cells = []
+        for name in SETS.values():
+            row = find_row(results, name, label)
+            if row is None:
+                cells.append(NONE)
+                continue
+            parts = [f"{row['recall@5']:.1f} / {row['recall@10']:.1f}", f"{row.get('calls', 0):.1f}"]
+            cells.append("; ".join(parts + [f"{row['em']:.1f}"] * ("em" in row)))
+        rows.append([label, *cells])
     return table(head, rows)
 
 
@@ -253,6 +274,7 @@ BLOCKS: Mapping[str, Callable[[Results], str]] = {
     "ranking": ranking_table,
     "costs": costs_table,
     "triples": triples_by_source,
+    "reader": reader_table,
     "shared-calls": shared_table,
     "scale": scale_table,
     "ingest": ingest_table,
