@@ -415,10 +415,10 @@ class Evidence:
     def supports(self, candidate: Candidate, *, is_near: bool) -> bool:
         """Return True if facts, or embeddings (`is_near`: the names' are near), say enough for such a likeness."""
         one, other, strength = candidate.name.key, candidate.alias.key, candidate.likeness.strength
+        if strength >= Strength.STATED or strength == Strength.DOUBTFUL:
+            return strength >= Strength.STATED
         shared = self._neighbors[one] & self._neighbors[other]
         is_together = bool(self._passages[one] & self._passages[other])
         if strength == Strength.ABBREVIATION:
             return is_near or is_together or bool(shared)
-        if strength == Strength.PERSON:  # whoever writes both names in one passage tells them apart
-            return len(shared) > 1 and not is_together
-        return strength > Strength.DOUBTFUL
+        return len(shared) > 1 and not is_together  # whoever writes both names in one passage tells them apart
