@@ -24,6 +24,7 @@ from llama_index_gear.retrievers.graph import GraphRetriever
 from llama_index_gear.retrievers.graph_expansion import NaiveGERetriever, SyncGERetriever
 from llama_index_gear.retrievers.rank_bm25 import RankBM25Retriever
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
+from llama_index_gear.store.aliases import AliasPair
 from llama_index_gear.store.maintenance import StoreReport
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.trace.trace import Trace, TraceEvent
@@ -31,6 +32,7 @@ from llama_index_gear.triple import GraphTriple, Triple
 
 __all__ = [
     "FAILED_EXTRACTIONS",
+    "AliasPair",
     "BeamSearch",
     "Budget",
     "DiverseTripleBeamSearch",

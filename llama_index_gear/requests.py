@@ -172,11 +172,12 @@ class NeighborTriples(GraphRequest[list[list[Candidate]]]):
 
 
 class Incidence(NamedTuple):
-    """The entities and the passage that a triple joins."""
+    """The entities and the passage that a triple joins, and the links of the entities: (entity, its alias)."""
 
     id: str
     entities: tuple[str, ...]
     passage_id: str
+    aliases: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
-from typing import TypeAlias
+from itertools import chain, count, product
+from typing import NamedTuple, TypeAlias
 
 from llama_index_gear.errors import check_numbers
 from llama_index_gear.flow import Flow, ask
@@ -58,6 +58,19 @@ class LocalPageRank:
         check_numbers("0 or more", lambda number: number >= 0, passage_weight=self.passage_weight)
 
 
+class PageRanking(NamedTuple):
+    """The passages that PageRank reached, and the links of aliases that stand in the triples that it read.
+
+    Attributes:
+        passages: (passage id, share of the walks that end there), best first; ties by id.
+        aliases: (entity, alias).
+
+    """
+
+    passages: list[tuple[str, float]]
+    aliases: frozenset[tuple[str, str]]
+
+
 @dataclass
 class _Graph:
     """The part of the graph that has been read.
@@ -70,6 +83,7 @@ class _Graph:
         complete: nodes all of whose triples are read.
         asked: incomplete node → number of triples read.
         seen: ids of the triples that are read.
+        aliases: (entity, alias) of the links that the triples have.
 
     """
 
@@ -80,19 +94,28 @@ class _Graph:
     complete: set[Node] = field(default_factory=set)
     asked: dict[Node, int] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
+    aliases: set[tuple[str, str]] = field(default_factory=set)
 
     def add(self, triples: Iterable[Incidence]) -> None:
-        """Add triples: each is an edge between its two entities. A triple with a single entity (a loop) is no edge."""
+        """Add triples: each is an edge between its two entities. A triple with a single entity (a loop) is no edge.
+
+        A linked alias stands where its entity does: an entity has the edges of all triples that name it or an alias.
+        """
         for triple in triples:
             if triple.id in self.seen:
                 continue
             self.seen.add(triple.id)
-            entities = [self.entities[entity] for entity in triple.entities]
-            if len(entities) == 2:
-                self._join(entities[0], entities[1])
+            self.aliases.update(triple.aliases)
+            ends = [
+                [self.entities[entity], *(self.entities[alias] for key, alias in triple.aliases if key == entity)]
+                for entity in triple.entities
+            ]
+            if len(ends) == 2:
+                for one, other in product(*ends):
+                    self._join(one, other)
             passage = self.passages[triple.passage_id]
             neighbors = self.edges[passage]
-            for entity in entities:
+            for entity in chain.from_iterable(ends):
                 if entity not in neighbors:
                     self._join(passage, entity)
 
@@ -113,7 +136,7 @@ class _Graph:
 
 def local_pagerank_flow(
     start: Sequence[tuple[StoredTriple, float]], passage_ids: Sequence[str], settings: LocalPageRank
-) -> Flow[list[tuple[str, float]]]:
+) -> Flow[PageRanking]:
     """Rank passages by personalized PageRank from some triples and passages.
 
     Args:
@@ -122,15 +145,14 @@ def local_pagerank_flow(
         settings: restart probability, exactness, weight of the base passages.
 
     Returns:
-        (passage id, share of the walks that end there) of the passages that were reached, best first; ties by id. A
-        share is too small by at most `epsilon` times the node's degree.
+        The passages that were reached. A share is too small by at most `epsilon` times the node's degree.
 
     """
     graph = _Graph()
     seeds = yield from _seeds_flow(graph, start, passage_ids, settings)
     total = sum(seeds.values())
     if not total:
-        return []
+        return PageRanking([], frozenset(graph.aliases))
     left = {node: share / total for node, share in seeds.items()}
     ranked: dict[Node, float] = {}
     while active := [node for node, share in left.items() if share and share >= settings.epsilon * graph.degree(node)]:
@@ -145,7 +167,8 @@ def local_pagerank_flow(
     for node, share in left.items():  # at least this share of the remainder ends at the node itself
         ranked[node] = ranked.get(node, 0.0) + settings.restart * share
     passages = [(passage_id, ranked[node]) for passage_id, node in graph.passages.items() if node in ranked]
-    return sorted(passages, key=lambda item: (-round(item[1], 12), item[0]))
+    passages.sort(key=lambda item: (-round(item[1], 12), item[0]))
+    return PageRanking(passages, frozenset(graph.aliases))
 
 
 def weigh_triples(nearest: Sequence[StoredTriple]) -> list[tuple[StoredTriple, float]]:

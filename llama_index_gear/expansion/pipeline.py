@@ -250,7 +250,7 @@ class GraphExpansion:
         else:
             triples = weigh_triples(seeds.triples[: self.beam_search.beam_size])
         ranked = yield from local_pagerank_flow(triples, passage_ids, self.pagerank)
-        return [passage_id for passage_id, _ in ranked[: self.similarity_top_k]]
+        return [passage_id for passage_id, _ in ranked.passages[: self.similarity_top_k]]
 
     def _seeds_flow(
         self, question: str, query: Sequence[float], passages: Mapping[str, BaseNode]

@@ -120,11 +120,11 @@ class PoolRetrieval:
         weighted = {triple.id: (triple, weight) for triple, weight in triples}
         weighted |= {triple.id: (triple, 1.0) for triple in linked}
         ranked = yield from local_pagerank_flow(list(weighted.values()), start, self.pagerank)
-        places = [RankedPassage(passage_id, share) for passage_id, share in ranked[:POOL_TOP_K]]
+        places = [RankedPassage(passage_id, share) for passage_id, share in ranked.passages[:POOL_TOP_K]]
         found: list[BaseNode] = []
         if missing := [place.id for place in places if place.id not in nodes]:
             found = yield from ask(FetchPassages(missing))
-        pool = pool.extend(map(to_pool_passage, found), {"pagerank": places})
+        pool = pool.extend(map(to_pool_passage, found), {"pagerank": places}, ranked.aliases)
         return pool, {**nodes, **{node.node_id: node for node in found}}
 
     def base_pool_flow(self, bundle: QueryBundle, embedded: QueryBundle) -> Flow[tuple[Pool, dict[str, BaseNode]]]:

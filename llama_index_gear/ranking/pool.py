@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -69,6 +69,7 @@ class Pool:
         passages: the passages, each once.
         lists: name of a list → its places, best first. Passages that the pool doesn't have are passed over.
         encoder: splits texts into words, without stop words, stemmed.
+        aliases: (entity key, key that is linked with it), both ways. Default: none.
 
     """
 
@@ -76,23 +77,46 @@ class Pool:
     passages: Sequence[PoolPassage]
     lists: Mapping[str, Sequence[RankedPassage]]
     encoder: WordEncoder
+    aliases: Collection[tuple[str, str]] = ()
     _known: dict[str, Content] = field(default_factory=dict, repr=False, compare=False)
     _masks: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
     _coverages: dict[int, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def extend(self, passages: Iterable[PoolPassage], lists: Mapping[str, Sequence[RankedPassage]]) -> Pool:
-        """Return a pool with further passages and lists."""
-        return self._with_parts([*self.passages, *passages], {**self.lists, **lists})
+    def extend(
+        self,
+        passages: Iterable[PoolPassage],
+        lists: Mapping[str, Sequence[RankedPassage]],
+        aliases: Collection[tuple[str, str]] = (),
+    ) -> Pool:
+        """Return a pool with further passages, lists and aliases."""
+        both_ways = {*self.aliases, *aliases, *((alias, key) for key, alias in aliases)}
+        return self._with_parts([*self.passages, *passages], {**self.lists, **lists}, both_ways)
 
     def select(self, lists: Mapping[str, Sequence[RankedPassage]]) -> Pool:
         """Return a pool of these lists, with the passages that they name."""
         named = {place.id for places in lists.values() for place in places}
         passages = [passage for passage in self.passages if passage.id in named]
-        return self._with_parts(passages, lists)
+        return self._with_parts(passages, lists, self.aliases)
 
-    def _with_parts(self, passages: Sequence[PoolPassage], lists: Mapping[str, Sequence[RankedPassage]]) -> Pool:
+    def _with_parts(
+        self,
+        passages: Sequence[PoolPassage],
+        lists: Mapping[str, Sequence[RankedPassage]],
+        aliases: Collection[tuple[str, str]],
+    ) -> Pool:
         """Return a pool of the same question, which shares what is known of texts."""
-        return Pool(self.question, passages, lists, self.encoder, self._known, self._masks)
+        return Pool(self.question, passages, lists, self.encoder, aliases, self._known, self._masks)
+
+    def names_of(self, entity: str) -> tuple[str, ...]:
+        """Return the keys that mean an entity: its own, then those that are linked with it."""
+        return (entity, *self._partners.get(entity, ()))
+
+    @cached_property
+    def _partners(self) -> dict[str, list[str]]:
+        partners: dict[str, list[str]] = {}
+        for key, alias in sorted(self.aliases):
+            partners.setdefault(key, []).append(alias)
+        return partners
 
     @cached_property
     def places(self) -> dict[str, int]:
@@ -118,8 +142,12 @@ class Pool:
 
     @cached_property
     def entity_passages(self) -> Counter[str]:
-        """Entity key → number of passages that name the entity."""
-        return Counter(entity for content in self.contents for entity in content.facts)
+        """Entity key → number of passages that name the entity, under any of its names."""
+        own = Counter(entity for content in self.contents for entity in content.facts)
+        for entity in [key for key in self._partners if key in own]:
+            names = self.names_of(entity)
+            own[entity] = sum(any(name in content.facts for name in names) for content in self.contents)
+        return own
 
     def is_link(self, entity: str) -> bool:
         """Return True if few enough passages name the entity for it to say something about them."""

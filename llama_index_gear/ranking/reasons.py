@@ -51,7 +51,8 @@ def build_chain(pool: Pool, ranked: Ranked) -> list[list[str]]:
     """
     if ranked.lead is None:
         return []
-    own = pool.contents[pool.places[ranked.id]].facts[ranked.lead.entity]
+    facts = pool.contents[pool.places[ranked.id]].facts
+    own = [fact for name in pool.names_of(ranked.lead.entity) for fact in facts.get(name, ())]
     fact = max(own, key=pool.triple_coverage)
     return serialize_triples(dict.fromkeys([ranked.lead.triple, fact]))
 

@@ -141,12 +141,14 @@ class Company:
 
     def linked_by(self, place: int) -> Link | None:
         """Return the strongest fact of the other best passages that names any entity of this passage."""
-        shared = [entity for entity in self._pool.contents[place].facts if entity in self._links]
+        shared = self._pool.contents[place].facts
         links = [link for entity in shared for link in self._links_of_others(entity, place)]
         return max(links, key=self._strength, default=None)
 
     def _links_of_others(self, entity: str, place: int) -> list[Link]:
-        return [link for link in self._links.get(entity, ()) if link.place != place]
+        """Return the facts of the other best passages that name an entity, under any of its names."""
+        names = self._pool.names_of(entity)
+        return [link for name in names for link in self._links.get(name, ()) if link.place != place]
 
     def _strength(self, link: Link) -> float:
         return link.likeness / math.log2(1 + self._pool.entity_passages[link.entity])

@@ -18,6 +18,7 @@ from llama_index_gear.errors import EmbeddingError, check_counts, check_kind
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.nodes import DOC_KEYS, read_triples
 from llama_index_gear.requests import EmbedTexts, QdrantCall
+from llama_index_gear.store.aliases import StoreAliases
 from llama_index_gear.store.average_length import get_embedded_text
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.filters import bound_float
@@ -57,6 +58,8 @@ class StoreReport:
         orphaned: ids of deleted passages whose triples are still stored. `repair` deletes these.
         foreign: ids of points, in either collection, that hold no passage or no triple: another program wrote them.
             Nothing reads them. Delete them with the store's `client`, or use another `collection_name`.
+        unlinked: ids of passages with a triple that lacks an alias linked with one of its entities, or has one that no
+            triple names any more. `repair` makes all follow the links.
         passage_agreement: median cosine, over a sample, between a passage's stored embedding and the one that
             `embed_model` makes (1 if it made the stored one); None if nothing was compared.
         triple_agreement: lowest such cosine over a sample of triples; None if nothing was compared.
@@ -73,6 +76,7 @@ class StoreReport:
     orphaned: tuple[str, ...] = ()
     without_tenant: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
+    unlinked: tuple[str, ...] = ()
     passage_agreement: float | None = None
     triple_agreement: float | None = None
     bm25_drift: int = 0
@@ -86,7 +90,7 @@ class StoreReport:
     @property
     def ok(self) -> bool:
         """True if nothing is wrong."""
-        faults = (self.incomplete, self.outdated, self.orphaned, self.without_tenant, self.foreign)
+        faults = (self.incomplete, self.outdated, self.orphaned, self.without_tenant, self.foreign, self.unlinked)
         return not (any(faults) or self.wrong_embedder or self.bm25_drift)
 
     def __str__(self) -> str:
@@ -99,6 +103,7 @@ class StoreReport:
                 (self.orphaned, "passages gone, whose triples are left"),
                 (self.without_tenant, "passages that no tenant has"),
                 (self.foreign, "points of another program"),
+                (self.unlinked, "passages whose triples lack links of aliases, or have outdated ones"),
             )
             if ids
         ]
@@ -131,6 +136,7 @@ class StoreChecks:
     reads: StoreReads
     writes: StoreWrites
     deletes: StoreDeletes
+    aliases: StoreAliases
     show_progress: bool
 
     def check_flow(self, sample_size: int) -> Flow[StoreReport]:
@@ -156,6 +162,7 @@ class StoreChecks:
             tuple(orphaned),
             tuple(findings.without_tenant),
             tuple(findings.foreign),
+            tuple((yield from self.aliases.find_outdated_flow()) if has_passages and has_triples else ()),
             (yield from self._compare_passages_flow(sample)),
             (yield from self._compare_triples_flow(sample_size)) if sample_size and has_triples else None,
             (yield from self._count_drift_flow(sample)),
@@ -187,6 +194,7 @@ class StoreChecks:
                 yield from self._weigh_flow(report.passages, average)
         for passage_ids in _split(report.orphaned, _PAGE):
             yield from self.deletes.delete_triples_flow(passage_ids)
+        yield from self.aliases.repair_flow()
         return (yield from self.check_flow(SAMPLE))
 
     def _count_flow(self, name: str) -> Flow[tuple[int, bool]]:

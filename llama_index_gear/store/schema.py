@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from llama_index.core.schema import BaseNode
@@ -30,7 +30,9 @@ HIDDEN_FIELDS = (*NODE_FIELDS, TRIPLES_KEY)
 """Payload fields of a passage that filters do not see."""
 OUTCOME = "outcome"
 """The field of a passage's extraction record that filters see."""
-TRIPLE_FIELDS = ["passage_id", "subject", "predicate", "object", "entities", "names"]
+ALIASES = "aliases"
+"""The field of a triple's payload that holds its links: `{"entity": key of an end, "alias": key linked with it}`."""
+TRIPLE_FIELDS = ["passage_id", "subject", "predicate", "object", "entities", "names", ALIASES]
 """Payload fields that are read to make a triple."""
 
 
@@ -128,10 +130,40 @@ def to_stored_triple(point: Any, score: float) -> StoredTriple:
     payload = point.payload or {}
     try:
         triple = Triple(payload["subject"], payload["predicate"], payload["object"])
-        entities = tuple(payload["entities"] or payload.get("names", ()))
+        entities = own_entities(payload) or tuple(payload.get("names", ()))
     except (TripleError, TypeError, KeyError) as error:
         raise _make_foreign_error(point, "triple", error) from error
     return StoredTriple(str(point.id), triple, payload.get("passage_id", ""), score, entities)
+
+
+def read_aliases(payload: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return the links of a triple: the key of one of its ends, and a key that means the same."""
+    return tuple((link["entity"], link["alias"]) for link in payload.get(ALIASES) or ())
+
+
+def own_entities(payload: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the entities at a triple's ends, without those that are linked with them."""
+    linked = {alias for _, alias in read_aliases(payload)}
+    return tuple(entity for entity in payload["entities"] if entity not in linked)
+
+
+def build_alias_payload(entities: Sequence[str], partners: Mapping[str, Collection[str]]) -> dict[str, Any]:
+    """Build the fields of a triple's payload that hold its entities and their links.
+
+    Args:
+        entities: keys of the triple's ends.
+        partners: key → keys that mean the same. Those that stand at the other end are left out.
+
+    """
+    links = [
+        {"entity": key, "alias": alias}
+        for key in entities
+        for alias in sorted(partners.get(key, ()))
+        if alias not in entities
+    ]
+    if not links:
+        return {"entities": list(entities)}
+    return {"entities": list(dict.fromkeys([*entities, *(link["alias"] for link in links)])), ALIASES: links}
 
 
 def is_triple(point: Any) -> bool:

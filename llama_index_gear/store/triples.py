@@ -27,7 +27,16 @@ from llama_index_gear.requests import (
 )
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.filters import METADATA, build_conditions, build_triple_filter
-from llama_index_gear.store.schema import DENSE, TRIPLE_FIELDS, build_query, match_any, to_stored_triple
+from llama_index_gear.store.schema import (
+    ALIASES,
+    DENSE,
+    TRIPLE_FIELDS,
+    build_query,
+    match_any,
+    own_entities,
+    read_aliases,
+    to_stored_triple,
+)
 from llama_index_gear.triple import StoredTriple
 
 _MAX_INCIDENCES = 300
@@ -142,7 +151,7 @@ class TripleReads:
             return models.Filter(must=must, should=should)
 
         def build_request(match_: models.Filter, limit: int) -> models.QueryRequest:
-            return build_query(None, limit, match_, payload=["entities", "passage_id"])
+            return build_query(None, limit, match_, payload=["entities", "passage_id", ALIASES])
 
         # One query for all groups is far less work than one a group, and most groups are small. Reading triples that
         # are then dropped is the most work of all, so where there could be too many, they are counted first: one more
@@ -243,7 +252,8 @@ def _merge_hits(answers: Sequence[Sequence[Any]], passages: int) -> tuple[list[S
 
 
 def _to_incidence(point: Any) -> Incidence:
-    return Incidence(str(point.id), tuple(point.payload["entities"]), point.payload["passage_id"])
+    payload = point.payload
+    return Incidence(str(point.id), own_entities(payload), payload["passage_id"], read_aliases(payload))
 
 
 def _group_incidences(triples: Iterable[Incidence], request: IncidentTriples) -> list[list[Incidence]]:
@@ -256,7 +266,8 @@ def _group_incidences(triples: Iterable[Incidence], request: IncidentTriples) ->
                 index.setdefault(member, []).append(number)
     answers: list[list[Incidence]] = [[] for _ in request.groups]
     for triple in triples:
-        groups = {number for member in triple.entities for number in groups_of_entity.get(member, ())}
+        members = (*triple.entities, *(alias for _, alias in triple.aliases))
+        groups = {number for member in members for number in groups_of_entity.get(member, ())}
         for number in sorted(groups.union(groups_of_passage.get(triple.passage_id, ()))):
             if len(answers[number]) < request.limits[number]:
                 answers[number].append(triple)

@@ -38,6 +38,7 @@ from llama_index_gear.requests import (
     SearchLists,
     SearchTriples,
 )
+from llama_index_gear.store.aliases import AliasPair, StoreAliases
 from llama_index_gear.store.average_length import AverageLength
 from llama_index_gear.store.bm25 import LEAST_AVG_LEN, TRIPLE_AVG_LEN, WordEncoder, make_encoder
 from llama_index_gear.store.collections import Collections
@@ -63,8 +64,8 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
 
     - Collection `<collection_name>`: passages, in the layout of LlamaIndex's `QdrantVectorStore`, which can open it.
     - Collection `<collection_name>_triples`: one point a triple, with `passage_id`, `doc_id`, `subject`, `predicate`,
-      `object`, `entities` (the two entity keys) and, under `metadata`, the passage's metadata, so that filters apply
-      to triples as they do to passages.
+      `object`, `entities` (the two entity keys, then those of linked aliases), `aliases` (the links, if there are some)
+      and, under `metadata`, the passage's metadata, so that filters apply to triples as they do to passages.
 
     Every point of both collections has a dense vector and a BM25 sparse vector. `add` writes the new triples, then the
     passages, then removes outdated triples. So a stored passage has all its triples, and repeating a call that was
@@ -121,6 +122,7 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
     _reads: StoreReads = PrivateAttr()
     _writes: StoreWrites = PrivateAttr()
     _deletes: StoreDeletes = PrivateAttr()
+    _aliases: StoreAliases = PrivateAttr()
     _checks: StoreChecks = PrivateAttr()
     _tenancy: Tenancy = PrivateAttr()
     _connection: Connection = PrivateAttr()
@@ -187,7 +189,10 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
         parts = (self._collections, self._reads, tenancy, self._locks, average, self._truncation)
         self._writes = StoreWrites(*parts, self.batch_size, self.show_progress)
         self._deletes = StoreDeletes(self._collections, tenancy, self._locks)
-        self._checks = StoreChecks(self._collections, self._reads, self._writes, self._deletes, self.show_progress)
+        self._aliases = StoreAliases(self._collections, tenancy, self._locks)
+        self._checks = StoreChecks(
+            self._collections, self._reads, self._writes, self._deletes, self._aliases, self.show_progress
+        )
 
     def for_tenant(self, tenant: str) -> GeARVectorStore:
         """Return this store, bound to one tenant: it reads and changes only that tenant's passages and triples.
@@ -397,6 +402,76 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
         return self._reads.query_flow(
             replace(query, filters=self.scope_filters(query.filters)), read_native_filter(options)
         )
+
+    # -- names that mean the same --------------------------------------------------------------------------------
+
+    def find_aliases(self) -> list[AliasPair]:
+        """Find names that may mean the same: "U.S." and "United States". Nothing is changed.
+
+        Names are compared by form: spelling, initials, titles, legal forms, first and middle names. A form that can be
+        wrong is sure only with evidence: facts that both names share, or embeddings that are near. An alias that could
+        mean two names is not sure. A fact "X is also known as Y" is believed.
+
+        The call reads every triple, and holds every name in memory. A store with a `tenant_field` is asked through
+        `for_tenant(…)`.
+
+        Returns:
+            The pairs that are not linked yet, sure ones first, each with its `reason`.
+
+        """
+        return run(self._aliases.find_flow(), self._connection.answer)
+
+    async def afind_aliases(self) -> list[AliasPair]:
+        """`find_aliases`, without blocking the event loop."""
+        return await arun(self._aliases.find_flow(), self._connection.aanswer)
+
+    def link_aliases(self, pairs: Sequence[AliasPair | tuple[str, str]] | None = None) -> list[AliasPair]:
+        """Link names that mean the same, so that walks go from the triples of one to those of the other.
+
+        Triples stay as they were extracted: links stand beside them. Triples that are added later get the links of
+        their names. Links are not transitive. Filters and tenants bind them as they bind triples. A link ends when all
+        triples of one of its names are deleted; `repair` removes what is left of it.
+
+        Args:
+            pairs: pairs of names, of your own or from `find_aliases`. Default: those that are sure.
+
+        Returns:
+            The pairs that were linked. Those that were before, and those one of whose names is in no triple, are left
+            out.
+
+        Raises:
+            ArgumentError: before anything is written, if a pair is none, or its names are one entity already.
+
+        """
+        return run(self._aliases.link_flow(pairs), self._connection.answer)
+
+    async def alink_aliases(self, pairs: Sequence[AliasPair | tuple[str, str]] | None = None) -> list[AliasPair]:
+        """`link_aliases`, without blocking the event loop."""
+        return await arun(self._aliases.link_flow(pairs), self._connection.aanswer)
+
+    def list_aliases(self) -> list[AliasPair]:
+        """List the pairs of names that are linked."""
+        return run(self._aliases.list_flow(), self._connection.answer)
+
+    async def alist_aliases(self) -> list[AliasPair]:
+        """`list_aliases`, without blocking the event loop."""
+        return await arun(self._aliases.list_flow(), self._connection.aanswer)
+
+    def unlink_aliases(self, pairs: Sequence[AliasPair | tuple[str, str]] | None = None) -> list[AliasPair]:
+        """Undo links. Without links, every payload is what it was before there were any.
+
+        Args:
+            pairs: the pairs to unlink. Default: all that are linked.
+
+        Returns:
+            The pairs that were unlinked.
+
+        """
+        return run(self._aliases.unlink_flow(pairs), self._connection.answer)
+
+    async def aunlink_aliases(self, pairs: Sequence[AliasPair | tuple[str, str]] | None = None) -> list[AliasPair]:
+        """`unlink_aliases`, without blocking the event loop."""
+        return await arun(self._aliases.unlink_flow(pairs), self._connection.aanswer)
 
     # -- looking after it ----------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from llama_index_gear.errors import (
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.nodes import ONE_NODE, attach_triples, read_triples
 from llama_index_gear.requests import EmbedTexts, QdrantCall, RunFunction
+from llama_index_gear.store.aliases import find_partners_flow
 from llama_index_gear.store.average_length import AverageLength, get_embedded_text
 from llama_index_gear.store.bm25 import WordEncoder
 from llama_index_gear.store.collections import PAGE, Collections
@@ -36,14 +37,17 @@ from llama_index_gear.store.locks import AcquirePassages, PassageLocks
 from llama_index_gear.store.passages import ONE_ID, StoreReads
 from llama_index_gear.store.payloads import check_storable, raise_interrupt
 from llama_index_gear.store.schema import (
+    ALIASES,
     DENSE,
     DOC_ID,
     SPARSE,
+    build_alias_payload,
     build_passage_payload,
     build_triple_payload,
     build_vectors_config,
     match_any,
     point_id_of,
+    read_aliases,
     read_passages,
 )
 from llama_index_gear.store.truncation import TruncationCheck
@@ -73,7 +77,8 @@ class StoreWrites:
 
     def prepare_flow(self, dimension: int) -> Flow[None]:
         """Create the collections and indexes that are missing; repeating it is safe."""
-        keyword, keywords = models.PayloadSchemaType.KEYWORD, ("entities", "passage_id", DOC_ID)
+        keyword = models.PayloadSchemaType.KEYWORD
+        keywords = ("entities", "passage_id", DOC_ID, f"{ALIASES}[].alias")
         fields: dict[str, list[tuple[str, Any]]] = {
             self.collections.passages: [(DOC_ID, keyword)],
             self.collections.triples: [(key, keyword) for key in keywords],
@@ -203,14 +208,15 @@ class StoreWrites:
         }
         condition = match_any("passage_id", [node.node_id for node in passages])
         stored = yield from self.collections.scroll_flow(
-            self.collections.triples, models.Filter(must=[condition]), payload=False, vectors=[DENSE]
+            self.collections.triples, models.Filter(must=[condition]), payload=[ALIASES], vectors=[DENSE]
         )
         vectors = {str(point.id): point.vector[DENSE] for point in stored}
+        entities = yield from self._link_flow(wanted, {str(point.id): point.payload or {} for point in stored})
         new = sorted(
             {triple.text for point_id, (triple, _) in wanted.items() if embed_all or point_id not in vectors}, key=len
         )
         embedded = dict(zip(new, (yield from ask(EmbedTexts(new))), strict=True)) if new else {}
-        points = yield from ask(RunFunction(lambda: self._build_triple_points(wanted, vectors, embedded)))
+        points = yield from ask(RunFunction(lambda: self._build_triple_points(wanted, vectors, embedded, entities)))
         for start in range(0, len(points), PAGE):
             page = points[start : start + PAGE]
             yield from ask(
@@ -218,11 +224,30 @@ class StoreWrites:
             )
         return [point_id for point_id in vectors if point_id not in wanted]
 
+    def _link_flow(
+        self, wanted: dict[str, tuple[Triple, BaseNode]], stored: dict[str, dict[str, Any]]
+    ) -> Flow[dict[str, dict[str, Any]]]:
+        """Build the fields of triples that hold their entities with their links.
+
+        Stored triples keep their links. New ones get those that other triples have of the same entities.
+        """
+        new = {key for point_id in wanted.keys() - stored.keys() for key in wanted[point_id][0].entities}
+        partners = yield from find_partners_flow(self.collections, self.tenancy, sorted(new))
+        fields = {}
+        for point_id, (triple, node) in wanted.items():
+            tenant = None if self.tenancy.field is None else node.metadata.get(self.tenancy.field)
+            links = {key: set(partners.get((tenant, key), ())) for key in triple.entities}
+            for key, alias in read_aliases(stored.get(point_id, {})):
+                links[key].add(alias)
+            fields[point_id] = build_alias_payload(triple.entities, links)
+        return fields
+
     def _build_triple_points(
         self,
         wanted: dict[str, tuple[Triple, BaseNode]],
         vectors: dict[str, list[float]],
         embedded: dict[str, list[float]],
+        entities: dict[str, dict[str, Any]],
     ) -> list[models.PointStruct]:
         owners = {node.node_id: node for _, node in wanted.values()}
         payloads = {node_id: build_triple_payload(node) for node_id, node in owners.items()}
@@ -237,7 +262,7 @@ class StoreWrites:
                 "subject": triple.subject,
                 "predicate": triple.predicate,
                 "object": triple.object,
-                "entities": list(triple.entities),
+                **entities[point_id],
             }
             points.append(_build_point(self.collections.triple_bm25, point_id, vector, triple.text, payload))
         return points

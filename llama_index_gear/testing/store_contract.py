@@ -21,6 +21,7 @@ For readable failures put `pytest.register_assert_rewrite("llama_index_gear.test
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -42,7 +43,7 @@ from llama_index.core.vector_stores.types import (
 from llama_index.vector_stores.qdrant import QdrantVectorStore
 from qdrant_client.http import models
 
-from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError, UnsupportedFilter
+from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError, TenantError, UnsupportedFilter
 from llama_index_gear.nodes import TRIPLES_KEY, attach_triples, read_triples
 from llama_index_gear.requests import (
     AlignPassages,
@@ -61,6 +62,7 @@ from llama_index_gear.requests import (
     SearchLists,
     SearchTriples,
 )
+from llama_index_gear.store.aliases import AliasPair
 from llama_index_gear.store.maintenance import StoreReport
 from llama_index_gear.store.schema import point_id_of, to_node
 from llama_index_gear.store.vector_store import GeARVectorStore
@@ -127,6 +129,14 @@ def contents(store: GeARVectorStore) -> Contents:
     return collections
 
 
+def _payloads(store: GeARVectorStore) -> dict[str, dict[str, str]]:
+    """Return all payloads as text: collection → point id → JSON, its keys in the order in which they came."""
+    return {
+        name: {point_id: json.dumps(payload) for point_id, (payload, _) in points.items()}
+        for name, points in contents(store).items()
+    }
+
+
 def _vector(vector: Any) -> Vector:
     if hasattr(vector, "indices"):
         return Vector(dict(zip(vector.indices, vector.values, strict=True)))
@@ -174,6 +184,22 @@ class Driver:
         """`repair` or `arepair`."""
         report: StoreReport = self._call("repair", "arepair", **options)
         return report
+
+    def link(self, pairs: Any = None) -> list[AliasPair]:
+        """`link_aliases` or `alink_aliases`."""
+        return list(self._call("link_aliases", "alink_aliases", pairs))
+
+    def unlink(self, pairs: Any = None) -> list[AliasPair]:
+        """`unlink_aliases` or `aunlink_aliases`."""
+        return list(self._call("unlink_aliases", "aunlink_aliases", pairs))
+
+    def list_aliases(self) -> list[AliasPair]:
+        """`list_aliases` or `alist_aliases`."""
+        return list(self._call("list_aliases", "alist_aliases"))
+
+    def find_aliases(self) -> list[AliasPair]:
+        """`find_aliases` or `afind_aliases`."""
+        return list(self._call("find_aliases", "afind_aliases"))
 
     def copy_to(self, target: GeARVectorStore, **options: Any) -> int:
         """`copy_to` or `acopy_to`."""
@@ -236,6 +262,17 @@ _DEFAULT, _SPARSE, _HYBRID = VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.
 _SON = ("Stephen Curry", "is a son of", "Dell Curry")
 _JOINED = ("Dell Curry", "joined", "Charlotte Hornets")
 _PLAYS = ("Charlotte Hornets", "play in", "North Carolina")
+_DRAFTED = ("Wardell Curry", "was drafted by", "Utah Jazz")
+_OTHER_DELL = ("W. Curry", "teaches at", "Elon University")
+
+
+def _aliased(prefix: str = "") -> list[BaseNode]:
+    """Make three passages that write one person's name in three ways."""
+    facts = {"p-son": (_SON, 2009), "p-drafted": (_DRAFTED, 1986), "p-other": (_OTHER_DELL, 2009.5)}
+    return [
+        passage(prefix + name, "Text.", [fact], document=prefix + name.replace("p-", "d-"), metadata={"year": year})
+        for name, (fact, year) in facts.items()
+    ]
 
 
 def _curry() -> list[BaseNode]:
@@ -1097,6 +1134,140 @@ class StoreContract:
         for payload, _ in contents(do.store)[do.store.triple_collection_name].values():
             assert not {KG_NODES_KEY, KG_RELATIONS_KEY} & set(payload["metadata"])  # not the whole graph in each
         assert [read_triples(node) for node in do.get_nodes(["p", "q"])] == [[Triple(*_JOINED)]] * 2
+
+    # -- names that mean the same --------------------------------------------------------------------------------
+
+    def test_links_lead_from_name_to_name_and_are_undone_to_the_byte(self, make_store: Any, mode: str) -> None:
+        """Neighbors and incidences are found through a link, from both sides, and not through two links."""
+        do = self.drive(make_store(), mode)
+        do.add(_aliased())
+        before = _payloads(do.store)
+        son, drafted, other = (Triple(*fact) for fact in (_SON, _DRAFTED, _OTHER_DELL))
+        assert do.link([("Dell Curry", "Wardell Curry"), ("Wardell Curry", "W. Curry"), ("Dell Curry", "nobody")]) == [
+            AliasPair("Wardell Curry", "Dell Curry"),
+            AliasPair("Wardell Curry", "W. Curry"),
+        ]
+        assert [pair.reason for pair in do.list_aliases()] == ["short first name", "initials of first names"]
+        assert do.link() == [] == do.link([("Wardell Curry", "Dell Curry")])  # all that is sure is linked
+        vector = _EMBED.get_query_embedding("Curry")
+        stored = do.answer(FetchTriples([son.id("p-son"), drafted.id("p-drafted"), other.id("p-other")]))
+        assert {triple.triple: triple.entities for triple in stored.values()} == {
+            triple: triple.entities for triple in (son, drafted, other)
+        }
+        answers = do.answer(NeighborTriples([son.entities, drafted.entities, other.entities], vector, [], 10))
+        found = [{candidate.id for candidate in answer} for answer in answers]
+        ids = son.id("p-son"), drafted.id("p-drafted"), other.id("p-other")
+        assert found == [{ids[0], ids[1]}, set(ids), {ids[1], ids[2]}]
+        ((incidence, *more),) = do.answer(IncidentTriples([(["stephen curry"], [])], [10]))
+        assert not more and incidence.entities == son.entities
+        assert incidence.aliases == (("dell curry", "wardell curry"),)
+        (incidences,) = do.answer(IncidentTriples([(["dell curry"], [])], [10]))
+        assert {incidence.id for incidence in incidences} == {ids[0], ids[1]}
+        assert do.check().ok
+        assert do.unlink([("W. Curry", "Wardell Curry"), ("Dell Curry", "W. Curry")]) == [
+            AliasPair("Wardell Curry", "W. Curry")
+        ]
+        assert do.list_aliases() == [AliasPair("Wardell Curry", "Dell Curry")]
+        assert do.unlink() == [AliasPair("Wardell Curry", "Dell Curry")] and do.unlink() == [] == do.list_aliases()
+        assert _payloads(do.store) == before
+        for wrong in ([("Dell Curry", "dell  curry")], [("Dell Curry",)], ["Dell Curry"], [("", "x")]):
+            with _raises(ArgumentError):
+                do.link(wrong)
+
+    def test_aliases_are_found_by_form_and_by_facts(self, make_store: Any, mode: str) -> None:
+        """Homonyms stay apart; nothing is written before it is linked."""
+        do = self.drive(make_store(), mode)
+        assert do.find_aliases() == do.link() == do.list_aliases() == do.unlink() == []
+        facts = [
+            ("Samuel Clemens", "is better known as", "Mark Twain"),
+            ("Mark Twain", "wrote for", "Hanseatic Press"),
+            ("Hanseatic Press Ltd.", "is in", "Hannibal"),
+            ("Henry IV", "was followed by", "Henry V"),
+            ("J. Smith", "met", "John Smith"),
+            ("Jane Smith", "met", "Henry V"),
+        ]
+        do.add([passage(f"p{number}", "Text.", [fact]) for number, fact in enumerate(facts)])
+        before = _payloads(do.store)
+        found = do.find_aliases()
+        assert [(pair.name, pair.alias, pair.reason, pair.is_sure) for pair in found] == [
+            ("Hanseatic Press Ltd.", "Hanseatic Press", "legal form left out", True),
+            ("Samuel Clemens", "Mark Twain", "a fact says so", True),
+            ("Jane Smith", "J. Smith", "initials of first names", False),
+            ("John Smith", "J. Smith", "initials of first names", False),
+        ]
+        assert _payloads(do.store) == before
+        assert do.link() == found[:2] == do.list_aliases()
+        assert do.find_aliases() == found[2:]
+        assert do.unlink() == found[:2] and _payloads(do.store) == before
+
+    def test_links_outlast_updates_and_end_with_their_names(self, make_store: Any, mode: str) -> None:
+        """Rewritten triples keep their links, new ones get them, and no link outlasts the triples of a name."""
+        do = self.drive(make_store(), mode)
+        do.add(_aliased())
+        do.link([("Dell Curry", "Wardell Curry")])
+        linked = _payloads(do.store)
+        do.add(_aliased())
+        assert _payloads(do.store) == linked and do.check().ok
+        do.add([passage("p-new", "New.", [_JOINED], document="d-new")])
+        assert do.check().ok
+        (answer,) = do.answer(IncidentTriples([(["wardell curry"], [])], [10]))
+        assert Triple(*_JOINED).id("p-new") in {incidence.id for incidence in answer}
+        client, triples = do.store.client, do.store.triple_collection_name
+        (point,) = client.retrieve(triples, ids=[Triple(*_SON).id("p-son")], with_payload=True, with_vectors=True)
+        payload = {**point.payload, "entities": list(Triple(*_SON).entities)}
+        del payload["aliases"]
+        client.upsert(triples, points=[models.PointStruct(id=point.id, payload=payload, vector=point.vector)])
+        report = do.check()
+        assert report.unlinked == ("p-son",) and not report.ok and "links" in str(report)
+        assert do.repair().ok
+        do.delete("d-new")
+        assert _payloads(do.store) == linked
+        do.delete("d-drafted")
+        assert do.list_aliases() == [] and do.check().unlinked == ("p-son",)
+        assert do.repair().ok and "wardell" not in str(_payloads(do.store))
+
+    def test_filters_hide_what_is_linked(self, make_store: Any, mode: str) -> None:
+        """A triple that a filter hides is not found through a link either."""
+        do = self.drive(make_store(), mode)
+        do.add(_aliased())
+        do.link([("Dell Curry", "Wardell Curry")])
+        vector, son = _EMBED.get_query_embedding("Curry"), Triple(*_SON)
+        for year, expected in ((1986, {Triple(*_DRAFTED).id("p-drafted")}), (2009, {son.id("p-son")})):
+            filters = _and(_is("year", year))
+            (answer,) = do.answer(NeighborTriples([son.entities], vector, [], 10), filters)
+            assert {candidate.id for candidate in answer} == expected
+            (incidences,) = do.answer(IncidentTriples([(["dell curry"], [])], [10]), filters)
+            assert {incidence.id for incidence in incidences} == expected
+
+    def test_tenants_have_links_of_their_own(self, make_store: Any, mode: str) -> None:
+        """A link of one tenant is none of another, neither in what is stored nor in what is added."""
+        store = make_store(tenant_field="who")
+        do, one, other = (self.drive(some, mode) for some in (store, store.for_tenant("a"), store.for_tenant("b")))
+        for tenant in (one, other):
+            tenant.add(_aliased(prefix=tenant.store._tenancy.tenant or ""))
+        for call in (do.link, do.unlink, do.list_aliases, do.find_aliases):
+            with _raises(TenantError):
+                call()
+        before = _payloads(store)
+        assert one.link([("Dell Curry", "Wardell Curry")]) == one.list_aliases() != other.list_aliases() == []
+        do.add([passage(f"{who}-new", "New.", [_JOINED], metadata={"who": who}) for who in "ab"])
+        assert do.check().ok and do.repair().ok
+        found = []
+        for tenant in (one, other):
+            (answer,) = tenant.answer(IncidentTriples([(["wardell curry"], [])], [10]))
+            found.append(len(answer))
+        assert found == [3, 1] and other.unlink() == []
+        one.unlink()
+        after = _payloads(store)
+        assert all(after[name][point] == payload for name in before for point, payload in before[name].items())
+
+    def test_a_copy_has_the_links(self, make_store: Any, mode: str) -> None:
+        """Links are part of what is copied."""
+        do = self.drive(make_store(), mode)
+        do.add(_aliased())
+        do.link([("Dell Curry", "Wardell Curry")])
+        target = self.drive(make_store(), mode)
+        assert do.copy_to(target.store) == 3 and target.list_aliases() == do.list_aliases() != []
 
     # -- looking after it ----------------------------------------------------------------------------------------
 

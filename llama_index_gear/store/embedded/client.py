@@ -9,6 +9,7 @@ locks its write-ahead log.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
@@ -224,6 +225,21 @@ class EdgeClient(BoundToProcess):
         else:
             operation = edge.UpdateOperation.delete_points(list(selector))
         self._update(collection_name, operation)
+
+    def batch_update_points(self, collection_name: str, update_operations: Sequence[Any], **options: Any) -> None:
+        """Set or delete fields of the payloads of points with these ids, one operation after the other."""
+        refuse("batch_update_points", options, "wait")
+        for given in update_operations:
+            if isinstance(given, models.SetPayloadOperation):
+                change: Any = given.set_payload
+                operation = partial(edge.UpdateOperation.set_payload, payload=change.payload)
+            elif isinstance(given, models.DeletePayloadOperation):
+                change = given.delete_payload
+                operation = partial(edge.UpdateOperation.delete_payload, keys=change.keys)
+            else:
+                raise UnsupportedCall(f"the embedded engine has no {type(given).__name__} in batch_update_points")
+            refuse("batch_update_points", change.model_dump(exclude_none=True, exclude={"payload", "keys", "points"}))
+            self._update(collection_name, operation(list(change.points or ())))
 
     def retrieve(
         self,

@@ -52,7 +52,7 @@ def rank_nodes(
     graph: Graph, start: Sequence[StoredTriple], passages: Sequence[str], **settings: Any
 ) -> list[tuple[str, float]]:
     counted = [(triple, triple.score) for triple in start]
-    return run(local_pagerank_flow(counted, passages, LocalPageRank(**settings)), graph.answer)
+    return run(local_pagerank_flow(counted, passages, LocalPageRank(**settings)), graph.answer).passages
 
 
 def solve_exactly(rows: Sequence[Row], seeds: dict[str, float], restart: float) -> dict[str, float]:

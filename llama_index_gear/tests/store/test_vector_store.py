@@ -741,7 +741,7 @@ def test_payload_indexes_are_made_on_both_collections(tmp_path: Path) -> None:
         for name in (store.collection_name, store.triple_collection_name)
     )
     assert passages == {"doc_id", "year"}
-    assert triples == {"entities", "passage_id", "doc_id", "metadata.year"}
+    assert triples == {"entities", "passage_id", "doc_id", "aliases[].alias", "metadata.year"}
     above = MetadataFilters(filters=[MetadataFilter(key="year", value=2, operator=FilterOperator.GT)])
     assert [node.node_id for node in store.get_nodes(filters=above)] == ["p"]
     assert len(store.answer(PassageTriples(["p"], EMBED.get_query_embedding("A"), None), above)) == 1

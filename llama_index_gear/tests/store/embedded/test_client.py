@@ -609,6 +609,7 @@ def test_reopening_keeps_all(tmp_path: Path, points: list[models.PointStruct]) -
 # -- what is refused -----------------------------------------------------------------------------------------------
 
 SUPPORTED = {
+    "batch_update_points",
     "close",
     "collection_exists",
     "count",

@@ -1,0 +1,427 @@
+"""Flows that find names of the same entity, link them, list the links and undo them.
+
+A link joins two entity keys. It stands in the payload of every triple that has one of the two at an end: `aliases` says
+which key has which alias, and the aliases' keys are appended to `entities`, by which neighbors are found. So reading
+costs nothing more, a filter hides a link with its triples, and whoever deletes triples deletes their links. Links are
+not transitive. Without links a payload is what it was before there were any.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from llama_index.core.vector_stores.types import MetadataFilters
+from qdrant_client.http import models
+
+from llama_index_gear.errors import ArgumentError, check_kinds, format_value
+from llama_index_gear.flow import Flow, ask
+from llama_index_gear.requests import EmbedTexts, QdrantCall, RunFunction
+from llama_index_gear.store.alias_rules import (
+    Candidate,
+    Evidence,
+    Strength,
+    compare_names,
+    find_candidates,
+    find_unambiguous,
+    parse_name,
+    states_alias,
+)
+from llama_index_gear.store.collections import Collections
+from llama_index_gear.store.filters import METADATA, build_conditions
+from llama_index_gear.store.locks import AcquirePassages, PassageLocks
+from llama_index_gear.store.schema import (
+    ALIASES,
+    TRIPLE_FIELDS,
+    build_alias_payload,
+    is_triple,
+    match_any,
+    own_entities,
+    read_aliases,
+    to_stored_triple,
+)
+from llama_index_gear.tenancy import Tenancy
+from llama_index_gear.triple import entity_key
+
+_KEYS = 200
+"""Entity keys a query."""
+_UNRELATED = ("a loaf of bread", "on Tuesday afternoon", "the wooden staircase", "they were walking")
+"""Texts whose cosine with a name is what a model gives to texts that have nothing in common."""
+_LEAST_NEARNESS = 0.4
+"""Share of the way from an unrelated text's cosine to 1, from which on two names are near."""
+
+
+@dataclass(frozen=True, slots=True)
+class AliasPair:
+    """Two names that mean the same, or may.
+
+    Two pairs are equal if their names are, whatever the reason.
+
+    Attributes:
+        name: the name that says more, as it is written in a triple.
+        alias: the name that says less.
+        reason: why they may mean the same: a rule of form, or a fact that says so; "linked by hand" for a pair of your
+            own that no rule finds.
+        is_sure: True for a pair that `link_aliases()` links, or has linked.
+        similarity: cosine of the names' embeddings; None if they were not compared.
+
+    """
+
+    name: str
+    alias: str
+    reason: str = field(default="", compare=False)
+    is_sure: bool = field(default=False, compare=False)
+    similarity: float | None = field(default=None, compare=False)
+
+    @property
+    def keys(self) -> tuple[str, str]:
+        """The entity keys of both names, in alphabetical order."""
+        one, other = sorted((entity_key(self.name), entity_key(self.alias)))
+        return one, other
+
+
+class Link(NamedTuple):
+    """A link between two entity keys, `one` before `other` in the alphabet, of a tenant (None: there are none)."""
+
+    tenant: str | None
+    one: str
+    other: str
+
+
+Partners: TypeAlias = Mapping[tuple[str | None, str], Collection[str]]
+"""(tenant, entity key) → keys that it is linked with."""
+
+
+def index_partners(links: Iterable[Link]) -> dict[tuple[str | None, str], set[str]]:
+    """Index links by both their keys."""
+    partners: dict[tuple[str | None, str], set[str]] = {}
+    for tenant, one, other in links:
+        partners.setdefault((tenant, one), set()).add(other)
+        partners.setdefault((tenant, other), set()).add(one)
+    return partners
+
+
+def find_partners_flow(collections: Collections, tenancy: Tenancy, keys: Sequence[str]) -> Flow[Partners]:
+    """Find the keys that stored triples name as those which these keys, of new triples, are linked with."""
+    partners: dict[tuple[str | None, str], set[str]] = {}
+    for start in range(0, len(keys), _KEYS):
+        match_ = models.Filter(must=[match_any(f"{ALIASES}[].alias", keys[start : start + _KEYS])])
+        fields = [ALIASES, *list_tenant_fields(tenancy)]
+        points = yield from collections.scroll_flow(collections.triples, match_, payload=fields, vectors=False)
+        for point in points:
+            for entity, alias in read_aliases(point.payload):
+                partners.setdefault((read_tenant(tenancy, point.payload), alias), set()).add(entity)
+    return partners
+
+
+def list_tenant_fields(tenancy: Tenancy) -> list[str]:
+    """List the field of a triple's payload that names its tenant, if there are tenants."""
+    return [] if tenancy.field is None else [f"{METADATA}{tenancy.field}"]
+
+
+def read_tenant(tenancy: Tenancy, payload: Mapping[str, Any]) -> str | None:
+    """Return the tenant of a triple; None if it has none."""
+    return None if tenancy.field is None else payload.get("metadata", {}).get(tenancy.field)
+
+
+@dataclass
+class _Survey:
+    """What a pass over all triples finds: names by key, number of facts by key, pairs that facts state, links."""
+
+    names: dict[str, str] = field(default_factory=dict)
+    facts: Counter[str] = field(default_factory=Counter)
+    stated: list[tuple[str, str]] = field(default_factory=list)
+    linked: set[tuple[str, str]] = field(default_factory=set)
+
+    def add(self, points: Iterable[Any]) -> None:
+        """Add a page of triples."""
+        for point in filter(is_triple, points):
+            triple = to_stored_triple(point, 0.0).triple
+            for text in (triple.subject, triple.object):
+                self.names.setdefault(entity_key(text), text)
+            self.facts.update(triple.entities)
+            if states_alias(triple):
+                self.stated.append((triple.subject, triple.object))
+            self.linked.update((min(pair), max(pair)) for pair in read_aliases(point.payload))
+
+    def find_candidates(self) -> tuple[list[Candidate], list[Candidate]]:
+        """Find the candidates that are not linked; return also those that could be sure."""
+        every = find_candidates(self.names.values(), self.stated)
+        clear = find_unambiguous(every)
+
+        def is_new(candidate: Candidate) -> bool:
+            keys = candidate.name.key, candidate.alias.key
+            return (min(keys), max(keys)) not in self.linked
+
+        return list(filter(is_new, every)), list(filter(is_new, clear))
+
+
+@dataclass(frozen=True)
+class StoreAliases:
+    """The flows that find, link, list and unlink aliases."""
+
+    collections: Collections
+    tenancy: Tenancy
+    locks: PassageLocks
+
+    # -- finding -------------------------------------------------------------------------------------------------
+
+    def find_flow(self) -> Flow[list[AliasPair]]:
+        """The flow of `find_aliases`."""
+        filters = self.tenancy.scope_filters(None)
+        survey, offset = _Survey(), None
+        if not (yield from self.collections.triples_exist_flow()):
+            return []
+        match_ = _match(filters)
+        while True:
+            points, offset = yield from self.collections.page_flow(
+                self.collections.triples, match_, payload=TRIPLE_FIELDS, vectors=False, offset=offset
+            )
+            survey.add(points)
+            if offset is None:
+                break
+        candidates, clear = yield from ask(RunFunction(survey.find_candidates))
+        weak = [candidate for candidate in clear if Strength.DOUBTFUL < candidate.likeness.strength < Strength.STATED]
+        evidence = yield from self._evidence_flow(weak, survey.facts, filters)
+        similarities = yield from self._similarities_flow(
+            [candidate for candidate in weak if candidate.likeness.strength == Strength.ABBREVIATION]
+        )
+        pairs, unambiguous = [], set(map(_get_pair_id, clear))
+        for candidate in candidates:
+            similarity, is_near = similarities.get(_get_pair_id(candidate), (None, False))
+            is_sure = _get_pair_id(candidate) in unambiguous and evidence.supports(candidate, is_near=is_near)
+            names = candidate.name.text, candidate.alias.text
+            pairs.append(AliasPair(*names, candidate.likeness.reason, is_sure, similarity))
+        return sorted(pairs, key=lambda pair: (not pair.is_sure, pair.keys))
+
+    def _evidence_flow(
+        self, candidates: Sequence[Candidate], facts: Mapping[str, int], filters: MetadataFilters | None
+    ) -> Flow[Evidence]:
+        """Read the triples of the candidates' names."""
+        keys = sorted({key for candidate in candidates for key in (candidate.name.key, candidate.alias.key)})
+        evidence = Evidence(keys)
+        for start in range(0, len(keys), _KEYS):
+            match_, offset = _match(filters, match_any("entities", keys[start : start + _KEYS])), None
+            while True:
+                points, offset = yield from self.collections.page_flow(
+                    self.collections.triples, match_, payload=TRIPLE_FIELDS, vectors=False, offset=offset
+                )
+                for stored in (to_stored_triple(point, 0.0) for point in points):
+                    evidence.add(stored.triple, stored.passage_id, facts)
+                if offset is None:
+                    break
+        return evidence
+
+    def _similarities_flow(self, candidates: Sequence[Candidate]) -> Flow[dict[tuple[str, str], tuple[float, bool]]]:
+        """Compare the names' embeddings: return the cosine, and True if it is far above that of unrelated texts."""
+        if not candidates:
+            return {}
+        texts = sorted({name.text for candidate in candidates for name in (candidate.name, candidate.alias)})
+        embedded = yield from ask(EmbedTexts([*texts, *_UNRELATED]))
+        matrix = np.asarray(embedded, dtype=np.float64)
+        matrix /= np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-12)
+        vectors = dict(zip(texts, matrix, strict=False))
+        found = {}
+        for candidate in candidates:
+            one, other = vectors[candidate.name.text], vectors[candidate.alias.text]
+            usual = float(np.mean(matrix[len(texts) :] @ (one + other))) / 2
+            cosine = float(one @ other)
+            is_near = cosine - usual >= _LEAST_NEARNESS * (1 - usual)
+            found[_get_pair_id(candidate)] = (round(cosine, 4), is_near)
+        return found
+
+    # -- linking -------------------------------------------------------------------------------------------------
+
+    def list_flow(self) -> Flow[list[AliasPair]]:
+        """The flow of `list_aliases`."""
+        filters = self.tenancy.scope_filters(None)
+        links = yield from self._read_links_flow(filters)
+        names = yield from self._read_names_flow(links, filters)
+        return _to_pairs(links, names)
+
+    def link_flow(self, pairs: Sequence[Any] | None) -> Flow[list[AliasPair]]:
+        """The flow of `link_aliases`."""
+        if pairs is None:
+            found = yield from self.find_flow()
+            pairs = [pair for pair in found if pair.is_sure]
+        new = {self._to_link(pair) for pair in _read_pairs(pairs)}
+        before, after, names = yield from self._relink_flow(lambda links: links | new)
+        return _to_pairs(after - before, names)
+
+    def unlink_flow(self, pairs: Sequence[Any] | None) -> Flow[list[AliasPair]]:
+        """The flow of `unlink_aliases`."""
+        gone = None if pairs is None else {self._to_link(pair) for pair in _read_pairs(pairs)}
+        before, after, names = yield from self._relink_flow(lambda links: set() if gone is None else links - gone)
+        return _to_pairs(before - after, names)
+
+    def find_outdated_flow(self) -> Flow[list[str]]:
+        """Find the passages, of all tenants, with a triple whose links are not those of its entities."""
+        links = yield from self._read_links_flow(None)
+        names = yield from self._read_names_flow(links, None)
+        keys = _list_keys(links)
+        return (yield from self._rewrite_flow(keys, _keep_present(links, names), None, is_dry=True))
+
+    def repair_flow(self) -> Flow[None]:
+        """Give all triples, of all tenants, the links of their entities; links of names that are gone go too."""
+        yield from self._relink_flow(lambda links: links, is_scoped=False)
+
+    def _to_link(self, pair: AliasPair) -> Link:
+        return Link(self.tenancy.tenant, *pair.keys)
+
+    def _relink_flow(
+        self, change: Callable[[set[Link]], set[Link]], *, is_scoped: bool = True
+    ) -> Flow[tuple[set[Link], set[Link], dict[tuple[str | None, str], str]]]:
+        """Change the links, while nobody else writes. Return them before and after, and the names by tenant and key.
+
+        Links of names that no triple has are left out.
+        """
+        filters = self.tenancy.scope_filters(None) if is_scoped else None
+        claim = self.locks.claim(None)
+        try:
+            yield from ask(AcquirePassages(claim))
+            before = yield from self._read_links_flow(filters)
+            after = change(before)
+            names = yield from self._read_names_flow(before | after, filters)
+            after = _keep_present(after, names)
+            yield from self._rewrite_flow(_list_keys(before | after), after, filters, is_dry=False)
+        finally:
+            claim.release()
+        return before, after, names
+
+    def _read_links_flow(self, filters: MetadataFilters | None) -> Flow[set[Link]]:
+        """Read the links of all triples that match."""
+        links: set[Link] = set()
+        if not (yield from self.collections.triples_exist_flow()):
+            return links
+        is_empty = models.IsEmptyCondition(is_empty=models.PayloadField(key=ALIASES))
+        match_ = models.Filter(must=build_conditions(filters, under=METADATA), must_not=[is_empty])
+        offset = None
+        while True:
+            points, offset = yield from self.collections.page_flow(
+                self.collections.triples, match_, payload=self._fields, vectors=False, offset=offset
+            )
+            for point in points:
+                tenant = read_tenant(self.tenancy, point.payload)
+                links.update(Link(tenant, min(pair), max(pair)) for pair in read_aliases(point.payload))
+            if offset is None:
+                return links
+
+    def _read_names_flow(
+        self, links: Iterable[Link], filters: MetadataFilters | None
+    ) -> Flow[dict[tuple[str | None, str], str]]:
+        """Read a name, as written, of each key that some triple has at an end."""
+        wanted = {(link.tenant, key) for link in links for key in link[1:]}
+        names: dict[tuple[str | None, str], str] = {}
+        for points in self._page_flows(_list_keys(links), filters):
+            for point in (yield from points):
+                triple, tenant = to_stored_triple(point, 0.0).triple, read_tenant(self.tenancy, point.payload)
+                for text in (triple.subject, triple.object):
+                    if (place := (tenant, entity_key(text))) in wanted:
+                        names.setdefault(place, text)
+        return names
+
+    def _rewrite_flow(
+        self, keys: Sequence[str], links: Iterable[Link], filters: MetadataFilters | None, *, is_dry: bool
+    ) -> Flow[list[str]]:
+        """Write the links into the triples that have one of the keys; return the ids of passages that lacked some."""
+        partners, outdated = index_partners(links), dict[str, None]()
+        for points in self._page_flows(keys, filters):
+            changes: dict[str, tuple[dict[str, Any], list[Any]]] = {}
+            for point in (yield from points):
+                own, tenant = own_entities(point.payload), read_tenant(self.tenancy, point.payload)
+                wanted = build_alias_payload(own, {key: partners.get((tenant, key), ()) for key in own})
+                if any(point.payload.get(name) != wanted.get(name) for name in ("entities", ALIASES)):
+                    outdated[point.payload["passage_id"]] = None
+                    changes.setdefault(repr(wanted), (wanted, []))[1].append(point.id)
+            if changes and not is_dry:
+                operations = [operation for change in changes.values() for operation in _build_operations(*change)]
+                arguments = {"collection_name": self.collections.triples, "update_operations": operations}
+                yield from ask(QdrantCall("batch_update_points", {**arguments, "wait": True}))
+        return list(outdated)
+
+    def _page_flows(self, keys: Sequence[str], filters: MetadataFilters | None) -> Iterable[Flow[list[Any]]]:
+        """Yield flows that each read a page of the triples with one of the keys."""
+        for start in range(0, len(keys), _KEYS):
+            match_ = _match(filters, match_any("entities", keys[start : start + _KEYS]))
+            cursor: list[Any] = [None]
+            while True:
+                yield self._page_flow(match_, cursor)
+                if cursor[0] is None:
+                    break
+
+    def _page_flow(self, match_: models.Filter | None, cursor: list[Any]) -> Flow[list[Any]]:
+        """Read the page at the cursor, and move it."""
+        points, cursor[0] = yield from self.collections.page_flow(
+            self.collections.triples, match_, payload=self._fields, vectors=False, offset=cursor[0]
+        )
+        return points
+
+    @property
+    def _fields(self) -> list[str]:
+        return [*TRIPLE_FIELDS, *list_tenant_fields(self.tenancy)]
+
+
+def _get_pair_id(candidate: Candidate) -> tuple[str, str]:
+    return candidate.name.key, candidate.alias.key
+
+
+def _match(filters: MetadataFilters | None, *conditions: Any) -> models.Filter | None:
+    must = [*conditions, *build_conditions(filters, under=METADATA)]
+    return models.Filter(must=must) if must else None
+
+
+def _list_keys(links: Iterable[Link]) -> list[str]:
+    return sorted({key for link in links for key in link[1:]})
+
+
+def _keep_present(links: Iterable[Link], names: Mapping[tuple[str | None, str], str]) -> set[Link]:
+    """Return the links both of whose names some triple has."""
+    return {link for link in links if all((link.tenant, key) in names for key in link[1:])}
+
+
+def _to_pairs(links: Iterable[Link], names: Mapping[tuple[str | None, str], str]) -> list[AliasPair]:
+    """Return links as pairs of names, ordered by key; those of names that are gone are left out."""
+    pairs = []
+    for link in sorted(_keep_present(links, names), key=lambda link: link[1:]):
+        texts = [names[link.tenant, key] for key in link[1:]]
+        alias, name = sorted(texts, key=lambda text: (len(entity_key(text)), text))
+        likeness = compare_names(parse_name(name), parse_name(alias))
+        pairs.append(AliasPair(name, alias, likeness.reason if likeness else "linked by hand", True))
+    return pairs
+
+
+def _read_pairs(pairs: Sequence[Any]) -> list[AliasPair]:
+    """Read pairs of names, given as such or as `AliasPair`.
+
+    Raises:
+        ArgumentError: one is neither, or has one name twice.
+
+    """
+    check_kinds(object, hint="write [('IBM', 'International Business Machines')]", pairs=pairs)
+    read = []
+    for given in pairs:
+        pair = given
+        if not isinstance(pair, AliasPair):
+            is_pair = isinstance(pair, tuple | list) and len(pair) == 2
+            if not is_pair or not all(isinstance(name, str) and name.strip() for name in pair):
+                raise ArgumentError(f"an alias is a pair of names, ('IBM', 'I.B.M.'), got {format_value(given)}")
+            pair = AliasPair(*pair)
+        if len(set(pair.keys)) == 1:
+            raise ArgumentError(f"both names of {format_value(given)} are one entity already: leave the pair out")
+        read.append(pair)
+    return read
+
+
+def _build_operations(payload: dict[str, Any], ids: list[Any]) -> list[Any]:
+    """Build the operations that set the links of triples, or remove them."""
+    operations: list[Any] = [
+        models.SetPayloadOperation(set_payload=models.SetPayload(payload=payload, points=ids)),
+    ]
+    if ALIASES not in payload:
+        operations.append(
+            models.DeletePayloadOperation(delete_payload=models.DeletePayload(keys=[ALIASES], points=ids))
+        )
+    return operations
