@@ -130,9 +130,9 @@ def contents(store: GeARVectorStore) -> Contents:
 
 
 def _payloads(store: GeARVectorStore) -> dict[str, dict[str, str]]:
-    """Return all payloads as text: collection → point id → JSON, its keys in the order in which they came."""
+    """Return all payloads as text: collection → point id → JSON, its keys sorted, since a server keeps no order."""
     return {
-        name: {point_id: json.dumps(payload) for point_id, (payload, _) in points.items()}
+        name: {point_id: json.dumps(payload, sort_keys=True) for point_id, (payload, _) in points.items()}
         for name, points in contents(store).items()
     }
 
