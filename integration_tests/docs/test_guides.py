@@ -48,8 +48,8 @@ def make_names(guide: str, server: OpenAIServer) -> dict[str, Any]:
     names: dict[str, Any] = {"embed_model": HuggingFaceEmbedding(model_name=str(folder), device="cpu")}
     if guide == "api":
         fact = '{"triples": [["Dell Curry", "played for", "Virginia Tech"]]}'
-        script = ["At Virginia Tech.", fact, fact, '{"answerable": true, "answer": "Virginia Tech"}']
-        script += ["Virginia Tech [2]"]
+        step = {"needed": [2, 1], "facts": [["Dell Curry", "played for", "Virginia Tech"]]}
+        script = ["At Virginia Tech.", json.dumps({**step, "answerable": True, "answer": "Virginia Tech"})]
         script += ['{"triples": [["Stephen Curry", "son of", "?father"], ["?father", "played for", "?team"]]}']
         script += ['{"facts": [{"clue": 1, "triple": ["Stephen Curry", "son of", "Dell Curry"]}]}', '{"facts": []}']
         script += [fact, '{"sufficient": true}', "[1]", "Virginia Tech [1]"]
