@@ -65,19 +65,18 @@ OF_QWEN = "--sample 30 --max-steps 4 --against hybrid --answers --llm openai --o
 OF_SAMPLE = "--triples llm --max-tokens 2048 --llm openai --offline --replies {replies} --methods"
 
 OF_READER = "--triples {triples} --sample {sample} --llm openai --offline --replies {{replies}}"
-WIDTHS, ORDERS = "--show-tokens 16000 --sweep show_top_k=10,20,60,90", "--sweep show_order=reversed,shuffled"
 READER_RUNS = {  # kind → triples, and the rest
     "once": ("offline", "--methods hybrid,graph,hybrid+sync,hybrid+select,graph+select --against hybrid"),
     "agents": (
         "offline",
         "--answers --calls merged --methods graph+selection,hybrid+gear,t2rag,hybrid+ircot --against graph+selection",
     ),
-    "plain": ("none", "--answers --methods hybrid,graph,graph+selection --against hybrid"),
-    "widths": ("offline", f"--methods graph+select {WIDTHS}"),
-    "orders": ("offline", f"--methods graph+select,graph+llmrerank,graph+rankgpt {ORDERS}"),
+    "selection": ("offline", "--answers --methods graph+selection"),
+    "widths": ("offline", "--methods graph+select --show-tokens 16000 --show-top-k 10 --sweep show_top_k=20,60,90"),
+    "orders": ("offline", "--methods graph+select --sweep show_order=reversed"),
 }
 """What a strong reader was asked."""
-READER_FILES = {"musique": (40, tuple(READER_RUNS)), "2wiki": (30, ("once", "agents", "plain"))}
+READER_FILES = {"musique": (40, ("once", "selection", "widths", "orders")), "2wiki": (30, ("once", "agents"))}
 """Data → questions, and the kinds of files that were measured."""
 
 RUNS = {

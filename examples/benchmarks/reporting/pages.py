@@ -98,7 +98,7 @@ def reader_table(results: Results) -> str:
     """Return what a strong reader finds and answers with no call, one call, and one call a step."""
     head = ["recall@5 / @10, in percent; calls a question; exact match"]
     for label, name in SETS.items():
-        have = results.files[name_file(name, "agents")]["conditions"]
+        have = results.files[name_file(name, "once")]["conditions"]
         head.append(f"{label}: {have['questions']} questions, {have['passages']:,} passages")
     rows = []
     for label in ROWS:
@@ -109,7 +109,9 @@ def reader_table(results: Results) -> str:
                 cells.append(NONE)
                 continue
             parts = [f"{row['recall@5']:.1f} / {row['recall@10']:.1f}", f"{row.get('calls', 0):.1f}"]
-            cells.append("; ".join(parts + [f"{row['em']:.1f}"] * ("em" in row)))
+            if "em" in row:
+                parts.append(f"{row['em']:.1f}")
+            cells.append("; ".join(parts))
         rows.append([label, *cells])
     return table(head, rows)
 
