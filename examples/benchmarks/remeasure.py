@@ -71,12 +71,13 @@ READER_RUNS = {  # kind → triples, and the rest
         "offline",
         "--answers --calls merged --methods graph+selection,hybrid+gear,t2rag,hybrid+ircot --against graph+selection",
     ),
-    "selection": ("offline", "--answers --methods graph+selection"),
+    "some": ("offline", "--answers --methods graph+selection,t2rag --against graph+selection"),
+    "plain": ("none", "--answers --methods graph+selection"),
     "widths": ("offline", "--methods graph+select --show-tokens 16000 --show-top-k 10 --sweep show_top_k=20,60,90"),
     "orders": ("offline", "--methods graph+select --sweep show_order=reversed"),
 }
 """What a strong reader was asked."""
-READER_FILES = {"musique": (40, ("once", "selection", "widths", "orders")), "2wiki": (30, ("once", "agents"))}
+READER_FILES = {"musique": (40, ("once", "some", "plain", "widths", "orders")), "2wiki": (30, ("once", "agents"))}
 """Data → questions, and the kinds of files that were measured."""
 
 RUNS = {
@@ -122,6 +123,11 @@ def build_arguments(name: str) -> list[str]:
     data, embed, *_ = name.split("-")
     replies = HERE / "replies" / REPLIES.get(data, "")
     return ["--embed-name", EMBED[embed], *shlex.split(RUNS[name].format(replies=shlex.quote(str(replies))))]
+
+
+def name_model(name: str) -> str:
+    """Return the name of the language model that a file was measured with, if it was with one."""
+    return READER if "-reader-" in name else QWEN
 
 
 def build_command(name: str, options: argparse.Namespace) -> list[str]:
@@ -179,8 +185,7 @@ def main() -> None:
             options.keep.mkdir(parents=True, exist_ok=True)
             if (store := find_store(name, options)) is not None and not note_path(store).exists():
                 shutil.rmtree(store, ignore_errors=True)  # a killed run didn't fill it to the end
-            model = READER if "-reader-" in name else QWEN
-            subprocess.run(words, env={**os.environ, "OPENAI_MODEL": model}, check=True)
+            subprocess.run(words, env={**os.environ, "OPENAI_MODEL": name_model(name)}, check=True)
             unfinished_path(name, options).replace(options.out / f"{name}.json")
 
 

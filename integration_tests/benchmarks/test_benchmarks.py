@@ -1036,7 +1036,7 @@ def test_a_committed_file_is_what_its_command_makes(name: str) -> None:
         assert measured_row.get("against") == other, row.name
         assert ("em" in measured_row) == said.answers
     data, _, _ = name.partition("-")
-    llm = remeasure.QWEN if said.llm == "openai" else said.llm
+    llm = remeasure.name_model(name) if said.llm == "openai" else said.llm
     assert (has["data"], has["embed"], has["llm"]) == (data.replace("sample", "data"), said.embed_name, llm)
     assert has["triples_from"] == said.triples
     for option in (

@@ -11,7 +11,7 @@ MODELS = {
     "own": "stand-in",
     "recorded": "recorded",
 }
-TRIPLES = {"file": "GPT-3.5's", "offline": "by rule", "llm": "the reader's"}
+TRIPLES = {"file": "GPT-3.5's", "offline": "by rule", "llm": "the reader's", "none": ""}
 
 
 def legend(results: Results) -> str:

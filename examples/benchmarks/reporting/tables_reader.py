@@ -14,6 +14,7 @@ ROWS = {
     "SyncGE": ("once", "hybrid+sync"),
     "`PassageSelector` over hybrid's forty": ("once", "hybrid+select"),
     "`PassageSelector` over `GraphRetriever`'s forty": ("once", "graph+select"),
+    'GeAR, `calls="selection"`, no triples': ("plain", "graph+selection"),
     'GeAR, `calls="selection"`': ("agents", "graph+selection"),
     'GeAR, `calls="merged"`': ("agents", "hybrid+gear"),
     "T²RAG": ("agents", "t2rag"),
@@ -33,7 +34,7 @@ def name_file(data: str, kind: str) -> str:
 def find_row(results: Results, data: str, label: str) -> dict[str, Any] | None:
     """Return a set's row of a label in `ROWS`, or None."""
     kind, method = ROWS[label]
-    return results.row(name_file(data, kind), method) or results.row(name_file(data, "selection"), method)
+    return results.row(name_file(data, kind), method) or results.row(name_file(data, "some"), method)
 
 
 def reader(results: Results) -> str:
@@ -44,7 +45,7 @@ def reader(results: Results) -> str:
         if have is None:
             continue
         conditions = have["conditions"]
-        files += [name_file(data, kind) for kind in ("once", "agents", "selection", "widths", "orders")]
+        files += [name_file(data, kind) for kind in ("once", "agents", "some", "plain", "widths", "orders")]
         head = [f"{label}: {conditions['questions']} questions, {conditions['passages']:,} passages"]
         head += ["calls", "tokens", "R@2 / 5 / 10 / 15", "complete at 5", "exact match / F1"]
         rows = [[name, *format_cells(find_row(results, data, name))] for name in ROWS]
