@@ -65,7 +65,7 @@ OF_QWEN = "--sample 30 --max-steps 4 --against hybrid --answers --llm openai --o
 OF_SAMPLE = "--triples llm --max-tokens 2048 --llm openai --offline --replies {replies} --methods"
 
 OF_READER = "--triples {triples} --sample {sample} --llm openai --offline --replies {{replies}}"
-READER_RUNS = {  # kind → triples, and the rest
+READER_RUNS = {
     "once": ("offline", "--methods hybrid,graph,hybrid+sync,hybrid+select,graph+select --against hybrid"),
     "agents": (
         "offline",
@@ -76,7 +76,7 @@ READER_RUNS = {  # kind → triples, and the rest
     "widths": ("offline", "--methods graph+select --show-tokens 16000 --show-top-k 10 --sweep show_top_k=20,60,90"),
     "orders": ("offline", "--methods graph+select --sweep show_order=reversed"),
 }
-"""What a strong reader was asked."""
+"""Kind → triples, and the methods that a strong reader was asked for."""
 READER_FILES = {"musique": (40, ("once", "some", "plain", "widths", "orders")), "2wiki": (30, ("once", "agents"))}
 """Data → questions, and the kinds of files that were measured."""
 

@@ -50,7 +50,7 @@ _LONGEST_PREDICATE = 60  # characters; a longer one is a sentence
 
 
 class Strength(IntEnum):
-    """How much a form says: what is still needed before two names mean the same for sure."""
+    """The strength of a form. Each says what is still needed before two names mean the same for sure."""
 
     DOUBTFUL = 0
     """Nothing is enough but a person's word."""
@@ -392,7 +392,7 @@ _MAX_LINKS = 50
 
 
 class Evidence:
-    """What facts say of the candidates' names: where they stand, and what they share.
+    """Facts about the candidates' names: the passages that hold them, and the entities they share.
 
     Args:
         keys: entity keys of the names.

@@ -129,7 +129,7 @@ def read_tenant(tenancy: Tenancy, payload: Mapping[str, Any]) -> str | None:
 
 @dataclass
 class _Survey:
-    """What a pass over all triples finds: names by key, number of facts by key, pairs that facts state, links."""
+    """A pass over all triples: names by key, number of facts by key, pairs that facts state, links."""
 
     names: dict[str, str] = field(default_factory=dict)
     facts: Counter[str] = field(default_factory=Counter)

@@ -57,7 +57,7 @@ def reader(results: Results) -> str:
         "A strong reader: no call, one call, one call a step",
         "\n\n".join(filter(None, parts)),
         "minilm, triples by rule. The reader is a strong language model, its replies recorded. Each was to rest on its "
-        "prompt alone; of some 1,400 about 20 were reported as perhaps resting on more. No reader was given one "
+        "prompt alone; of some 1,300 its readers reported about 30 that may rest on more. No reader was given one "
         "question in two methods, though agents' own queries repeat parts of it. Exact match is that of the agents' "
         "own answers where they give some, else of one more call over five passages. Calls and tokens are those of "
         "retrieval.",

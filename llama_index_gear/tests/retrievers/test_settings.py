@@ -108,6 +108,13 @@ def test_settings_can_be_read_back_from_every_retriever(store: GeARVectorStore, 
     )
 
 
+def test_an_agent_makes_one_call_a_step_unless_it_walks_a_graph(
+    store: GeARVectorStore, graph: ExternalTripleStore
+) -> None:
+    assert GeARRetriever(store, llm=ScriptedLLM()).calls == "selection"
+    assert GeARRetriever(store, llm=ScriptedLLM(), graph=graph).calls == "separate"
+
+
 def settings_cases(store: GeARVectorStore, graph: ExternalTripleStore) -> list[tuple[Any, dict[str, Any]]]:
     """Return arguments of every retriever; those that exclude each other stand in two cases."""
     llm, base, sparse = ScriptedLLM(), RankBM25Retriever([TextNode(text="x")]), VectorStoreQueryMode.SPARSE
