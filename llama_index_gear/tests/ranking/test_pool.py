@@ -160,3 +160,14 @@ def test_a_node_is_read_as_it_is_searched() -> None:
     assert read.id == "n" and list(read.triples) == [fact]
     assert "Dell Curry" in read.text and "went to Tech" in read.text and "hidden" not in read.text
     assert "gear_triples" not in read.text
+
+
+def test_a_passage_counts_once_for_all_names_of_an_entity() -> None:
+    pool = make_pool(
+        "Who drafted Dell?",
+        make_passage("both", "Dell", ("Dell Curry", "is", "Wardell Curry")),
+        make_passage("one", "Wardell", ("Wardell Curry", "joined", "Utah Jazz")),
+        make_passage("none", "Utah", ("Utah Jazz", "is", "a club")),
+    ).extend([], {}, [("dell curry", "wardell curry")])
+    counts = {entity: pool.entity_passages[entity] for entity in ("dell curry", "wardell curry", "utah jazz")}
+    assert counts == {"dell curry": 2, "wardell curry": 2, "utah jazz": 2}

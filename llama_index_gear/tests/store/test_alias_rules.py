@@ -255,6 +255,7 @@ def test_thirty_pairs_are_found_and_thirty_homonyms_stay_apart() -> None:
         ("platform weekly", "platform team weekly", None),
         ("Platform 2 North", "Platform 3 North", None),
         ("…", "—", None),
+        ("Hotel West Lindau", "Hotel Lindau", None),
     ],
 )
 def test_forms(one: str, other: str, reason: str | None) -> None:
