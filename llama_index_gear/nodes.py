@@ -45,6 +45,12 @@ _STRUCTURE = {
 }  # ImplicitPathExtractor's: they join chunks, not entities
 
 
+def read_title(node: BaseNode) -> str:
+    """Return the title in a node's metadata (`"title"`); "" if it has none."""
+    title = node.metadata.get("title")
+    return "" if title is None else str(title)
+
+
 def with_metadata(node: BaseNode, values: Mapping[str, Any], *, drop: Sequence[str] = ()) -> BaseNode:
     """Return a copy of `node` with `values` in its metadata, hidden from the embedding model and from LLMs.
 

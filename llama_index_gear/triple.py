@@ -163,6 +163,11 @@ def entity_key(mention: str) -> str:
     return " ".join("".join(spaced).split()) or " ".join(folded.split()) or mention
 
 
+def drop_parenthesis(title: str) -> str:
+    """Drop a title's last parenthesis, since facts leave it out: `"Titanic (1997 film)"` becomes `"Titanic"`."""
+    return title[: title.rfind("(")].strip() or title if title.endswith(")") else title
+
+
 def contains_entity(text: str, entity: str) -> bool:
     """Return True if the text holds the entity (both are entity keys); an ASCII entity must match whole words."""
     return f" {entity} " in f" {text} " if entity.isascii() else entity in text

@@ -10,7 +10,7 @@ from llama_index.core.schema import BaseNode, NodeWithScore
 from llama_index_gear.expansion.beam_search import Beam
 from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.llm.prompting import escape_fences
-from llama_index_gear.nodes import explain_selection, llm_texts, with_explanation
+from llama_index_gear.nodes import explain_selection, llm_texts, read_title, with_explanation
 from llama_index_gear.trace.evidence import Linked, Slots, Source, Walked
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import StoredTriple, Triple, entity_key, serialize_triples
@@ -158,8 +158,8 @@ def trace_beams(beams: Iterable[Beam]) -> list[Walked]:
 
 def _title_of(node: BaseNode) -> str:
     """Return the passage's title, or its first eight words."""
-    title = node.metadata.get("title")
-    if title is None:
+    title = read_title(node)
+    if not title:
         words = node.get_content().split()
         title = " ".join(words[:8]) + (" …" if len(words) > 8 else "")
-    return str(title)
+    return title

@@ -18,6 +18,7 @@ from llama_index_gear.flow import Flow, arun, ask, run
 from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.ranking.nodes import rank_nodes, to_pool_passage
 from llama_index_gear.ranking.pool import Pool, RankedPassage
+from llama_index_gear.ranking.ranker import rank
 from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.requests import FetchPassages, PassageTriples, RetrievePassages, RunFunction, SearchLists
 from llama_index_gear.triple import StoredTriple
@@ -35,9 +36,9 @@ _LIST_NAMES = {VectorStoreQueryMode.DEFAULT: "dense", VectorStoreQueryMode.SPARS
 class PoolRetrieval:
     """Retrieves a pool of passages and ranks it, for one store and one set of settings. No LLM.
 
-    The store's dense and BM25 lists, or the list of a base retriever, are the first part of the pool. PageRank starts
-    from their fusion's first ten passages and from the twenty facts of these that are most like the question; the
-    passages that it ranks first are the second part.
+    The store's dense and BM25 lists, or the list of a base retriever, are the first part of the pool. They are ranked,
+    and PageRank starts from the first ten passages and from the twenty facts of these that are most like the question;
+    the passages that it ranks first are the second part.
 
     Args:
         backends: answer the flow's requests. Of a base retriever's nodes, those that the store doesn't know stay in
@@ -99,6 +100,10 @@ class PoolRetrieval:
         fused = reciprocal_rank_fusion([[place.id for place in places] for places in pool.lists.values()])
         return [passage_id for passage_id, _ in fused if passage_id in pool.places]
 
+    def choose_start(self, pool: Pool) -> list[str]:
+        """Return the ids of the passages that PageRank starts from: the first ten of a pool's ranking."""
+        return [ranked.id for ranked in rank(pool, self.weights, _START_PASSAGES)]
+
     def widen_flow(
         self, pool: Pool, nodes: Mapping[str, BaseNode], embedded: QueryBundle, linked: Sequence[StoredTriple] = ()
     ) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
@@ -114,7 +119,7 @@ class PoolRetrieval:
             The wider pool, and its nodes by id.
 
         """
-        start = self.fuse(pool)[:_START_PASSAGES]
+        start = yield from ask(RunFunction(partial(self.choose_start, pool)))
         nearest = yield from ask(PassageTriples(start, embedded.embedding or [], _NEAREST_TRIPLES))
         triples = yield from ask(RunFunction(partial(_choose_triples, pool, nearest)))
         weighted = {triple.id: (triple, weight) for triple, weight in triples}

@@ -18,7 +18,7 @@ from llama_index_gear.extraction.scripts import is_caseless, space_scripts
 from llama_index_gear.extraction.sentences import split_sentences
 from llama_index_gear.extraction.serialization import check_nothing_lost
 from llama_index_gear.nodes import ONE_NODE, attach_triples
-from llama_index_gear.triple import Triple, entity_key
+from llama_index_gear.triple import Triple, drop_parenthesis, entity_key
 
 logger = logging.getLogger(__name__)
 
@@ -180,7 +180,7 @@ class MentionTripleExtractor(TransformComponent):
 
     def _extract(self, text: str, title: str | None) -> list[Triple]:
         triples: dict[Triple, None] = {}
-        for triple in self._triples(text, _strip_parenthesis((title or "").strip())):
+        for triple in self._triples(text, drop_parenthesis((title or "").strip())):
             triples[triple] = None
             if len(triples) == self.max_triples_per_passage:
                 break
@@ -207,11 +207,6 @@ class MentionTripleExtractor(TransformComponent):
             sentences = list(split_sentences(text))
             names = find_names(text, title, sentences)
         return zip((sentence.words for sentence in sentences), names, strict=True)
-
-
-def _strip_parenthesis(title: str) -> str:
-    """Drop a title's last parenthesis: `"Song of Solomon (novel)"` becomes `"Song of Solomon"`."""
-    return title[: title.rfind("(")].strip() or title if title.endswith(")") else title
 
 
 def _cut_window(words: Sequence[str], start: int, end: int) -> str:

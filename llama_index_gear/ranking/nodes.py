@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
 
-from llama_index_gear.nodes import read_triples, with_explanation
+from llama_index_gear.nodes import read_title, read_triples, with_explanation
 from llama_index_gear.ranking.pool import Pool, PoolPassage
 from llama_index_gear.ranking.ranker import rank
 from llama_index_gear.ranking.reasons import build_chain, explain_place, find_ranks
@@ -24,5 +24,6 @@ def rank_nodes(pool: Pool, nodes: Mapping[str, BaseNode], weights: RankingWeight
 
 
 def to_pool_passage(node: BaseNode) -> PoolPassage:
-    """Read a node as the ranking sees it: its text as it is searched, and its triples."""
-    return PoolPassage(node.node_id, node.get_content(metadata_mode=MetadataMode.EMBED), read_triples(node))
+    """Read a node as the ranking sees it: its text as it is searched, its triples, and its title."""
+    text = node.get_content(metadata_mode=MetadataMode.EMBED)
+    return PoolPassage(node.node_id, text, read_triples(node), read_title(node))

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from llama_index_gear.store.bm25 import WordEncoder
-from llama_index_gear.triple import Triple, contains_word, entity_key
+from llama_index_gear.triple import Triple, contains_word, drop_parenthesis, entity_key
 
 MAX_LINK_PASSAGES = 12
 """An entity that more passages of the pool name is no link between two of them."""
@@ -27,12 +27,14 @@ class PoolPassage(NamedTuple):
         id: its node id.
         text: its text as it is searched, with its title.
         triples: the facts that it states.
+        title: its title; "" if it has none.
 
     """
 
     id: str
     text: str
     triples: Sequence[Triple]
+    title: str = ""
 
 
 class RankedPassage(NamedTuple):
@@ -48,16 +50,14 @@ class Content(NamedTuple):
     Attributes:
         words: the question's words in its text, as a bit mask.
         facts: entity key → the triples that name the entity.
-        topic: what the passage is about: the most frequent subject of its triples, as it is written most often; "" if
-            it has none. Subjects with the same entity key are one.
-        topic_key: the topic's entity key; "" if it has none.
+        topics: what the passage is about: entity key → as it is written. First its title, without a last parenthesis;
+            then the most frequent subject of its triples, as it is written most often. Empty if it has neither.
 
     """
 
     words: int
     facts: dict[str, list[Triple]]
-    topic: str
-    topic_key: str
+    topics: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -196,19 +196,17 @@ class Pool:
         for triple in passage.triples:
             for entity in triple.entities:
                 facts.setdefault(entity, []).append(triple)
-        topic, topic_key = _find_topic(passage.triples)
-        return Content(self.find_words(passage.text), facts, topic, topic_key)
+        return Content(self.find_words(passage.text), facts, _find_topics(passage))
 
 
-def _find_topic(triples: Sequence[Triple]) -> tuple[str, str]:
-    """Return the most frequent subject, as it is written most often, and its entity key; both are "" without triples.
-
-    Subjects of one entity key are one subject.
-    """
+def _find_topics(passage: PoolPassage) -> dict[str, str]:
+    """Return what a passage is about (`Content.topics`). Subjects of one entity key are one subject."""
+    title = drop_parenthesis(passage.title.strip())
+    topics = {entity_key(title): title} if title else {}
     written: dict[str, Counter[str]] = {}
-    for triple in triples:
+    for triple in passage.triples:
         written.setdefault(entity_key(triple.subject), Counter())[triple.subject] += 1
-    if not written:
-        return "", ""
-    key = max(written, key=lambda key: written[key].total())
-    return written[key].most_common(1)[0][0], key
+    if written:
+        key = max(written, key=lambda key: written[key].total())
+        topics.setdefault(key, written[key].most_common(1)[0][0])
+    return topics

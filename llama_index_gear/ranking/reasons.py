@@ -53,21 +53,23 @@ def build_chain(pool: Pool, ranked: Ranked) -> list[list[str]]:
         return []
     facts = pool.contents[pool.places[ranked.id]].facts
     own = [fact for name in pool.names_of(ranked.lead.entity) for fact in facts.get(name, ())]
-    fact = max(own, key=pool.triple_coverage)
-    return serialize_triples(dict.fromkeys([ranked.lead.triple, fact]))
+    best = sorted(own, key=pool.triple_coverage, reverse=True)[:1]  # none, if only the title names the entity
+    return serialize_triples(dict.fromkeys([ranked.lead.triple, *best]))
 
 
 def _describe(pool: Pool, ranked: Ranked, signal: str) -> str:
     """Say what a signal has seen; "" if it is 0 for the passage."""
     if signal not in ranked.signals:
         return ""
-    topic = pool.contents[pool.places[ranked.id]].topic
+    topics = pool.contents[pool.places[ranked.id]].topics
     named, linked = ranked.named_by, ranked.linked_by
     if signal == "new_words":
         return "has words of the question that the first two passages lack"
     if signal == "in_question":
+        topic = next(topic for key, topic in topics.items() if pool.is_in_question(key))
         return f"is about “{topic}”, which the question names"
     if signal == "named" and named is not None:
+        topic = next(topic for key, topic in topics.items() if named.entity in pool.names_of(key))
         return f"is about “{topic}”, which {_label(pool, named.place)} names"
     if signal == "named_likeness" and named is not None:
         return f"{_label(pool, named.place)} says of it: {named.triple.text}"
@@ -78,8 +80,8 @@ def _describe(pool: Pool, ranked: Ranked, signal: str) -> str:
 
 
 def _label(pool: Pool, place: int) -> str:
-    """Name a passage by what it is about: it has facts, or it would not be mentioned."""
-    return f"“{pool.contents[place].topic}”"
+    """Name a passage by its title, or by what most of its facts are about: without facts it would not be mentioned."""
+    return f"“{next(iter(pool.contents[place].topics.values()))}”"
 
 
 def _surface(triple: Triple, entity: str) -> str:

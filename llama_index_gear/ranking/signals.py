@@ -131,12 +131,12 @@ class Company:
             "named": float(named is not None),
             "named_likeness": named.likeness if named else 0.0,
             "linked": self._strength(linked) if linked else 0.0,
-            "in_question": float(self._pool.is_in_question(self._pool.contents[place].topic_key)),
+            "in_question": float(any(map(self._pool.is_in_question, self._pool.contents[place].topics))),
         }
 
     def named_by(self, place: int) -> Link | None:
         """Return the most similar fact of the other best passages that names what this passage is about."""
-        links = self._links_of_others(self._pool.contents[place].topic_key, place)
+        links = [link for key in self._pool.contents[place].topics for link in self._links_of_others(key, place)]
         return max(links, key=lambda link: link.likeness, default=None)
 
     def linked_by(self, place: int) -> Link | None:

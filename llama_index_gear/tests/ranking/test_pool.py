@@ -91,8 +91,20 @@ def test_a_passage_is_about_its_most_frequent_subject() -> None:
         make_passage("b", "", ("First", "is", "x"), ("Second", "is", "x")),
         make_passage("c", ""),
     )
-    topics = [(content.topic, content.topic_key) for content in pool.contents]
-    assert topics == [("B-B", "b b"), ("First", "first"), ("", "")]
+    assert [content.topics for content in pool.contents] == [{"b b": "B-B"}, {"first": "First"}, {}]
+
+
+def test_a_passage_is_about_its_title_first() -> None:
+    """A title counts without its last parenthesis. A subject that is the title is no second topic."""
+    facts = [Triple("The film", "is", "long")]
+    titles = ["Titanic (1997 film)", "(Untitled)", " ", "THE FILM"]
+    pool = make_pool("?", *(PoolPassage(title, "", facts, title) for title in titles))
+    assert [list(content.topics.items()) for content in pool.contents] == [
+        [("titanic", "Titanic"), ("the film", "The film")],
+        [("untitled", "(Untitled)"), ("the film", "The film")],
+        [("the film", "The film")],
+        [("the film", "THE FILM")],
+    ]
 
 
 def test_a_longer_pool_counts_again() -> None:
@@ -148,7 +160,7 @@ def test_spellings_of_one_entity_are_one_subject() -> None:
     """Ada is written in three ways, none of them as often as Bob."""
     subjects = ["Bob", "Bob", "Ada.", "ADA", "Ada.", "“Ada”"]
     pool = make_pool("Ada?", make_passage("a", "x", *((name, f"is {n}", "y") for n, name in enumerate(subjects))))
-    assert (pool.contents[0].topic, pool.contents[0].topic_key) == ("Ada.", "ada")
+    assert pool.contents[0].topics == {"ada": "Ada."}
 
 
 def test_a_node_is_read_as_it_is_searched() -> None:

@@ -38,7 +38,8 @@ def pools(draw: DrawFn) -> Pool:
     sentences = st.lists(st.sampled_from(WORDS), max_size=5).map(" ".join)
     names = st.sampled_from(NAMES)
     facts = st.lists(st.builds(Triple, names, sentences.map(lambda text: f"is {text}"), names), max_size=4)
-    contents = draw(st.lists(st.tuples(sentences, facts), min_size=1, max_size=12))
+    titles = st.one_of(st.just(""), names)
+    contents = draw(st.lists(st.tuples(sentences, facts, titles), min_size=1, max_size=12))
     passages = [PoolPassage(f"p{number}", *content) for number, content in enumerate(contents)]
     lists = {}
     for name in draw(st.sets(st.sampled_from(LISTS))):
@@ -125,9 +126,8 @@ def test_what_leads_to_a_passage_is_a_fact_of_another_best_one(pool: Pool, weigh
         for link in filter(None, (place.named_by, place.linked_by)):
             assert link.place in best and link.place != own
             assert link.triple in pool.passages[link.place].triples and link.entity in link.triple.entities
-            assert link.entity in pool.contents[own].facts
-        assert place.named_by is None or place.named_by.entity == pool.contents[own].topic_key
-        assert place.linked_by is not None or place.named_by is None
+        assert place.linked_by is None or place.linked_by.entity in pool.contents[own].facts
+        assert place.named_by is None or place.named_by.entity in pool.contents[own].topics
         assert ("named" in place.signals, "linked" in place.signals) == (
             place.named_by is not None,
             place.linked_by is not None,

@@ -57,6 +57,18 @@ def test_reasons_in_words() -> None:
     assert explain("milk")["in_question"] == "is about “Milk”, which the question names"
 
 
+def test_a_title_that_no_own_fact_names() -> None:
+    """The film's facts call it "The film"; its title is what Stephen's passage names, and the question."""
+    titled = PoolPassage("film", "A film", [Triple("The film", "was made in", "Rome")], "Hornets (film)")
+    others = [PoolPassage("a", "Ada", [Triple("Ada", "acted in", "Hornets")]), PoolPassage("b", "Milk", [])]
+    base = {"base": [RankedPassage(name) for name in ("a", "b", "film")]}
+    pool = Pool("Who made Hornets?", [*others, titled], base, ENCODER)
+    reasons = explain("film", pool=pool)
+    assert reasons["named"] == "is about “Hornets”, which “Ada” names"
+    assert reasons["in_question"] == "is about “Hornets”, which the question names"
+    assert build_chain(pool, find(pool, "film")) == [["Ada", "acted in", "Hornets"]]
+
+
 def test_what_a_passage_lacks_is_no_reason_for_it() -> None:
     """A signal that is 0 takes a share away where others have it, but has nothing to say."""
     for signal in COMPANY_SIGNALS:

@@ -127,7 +127,7 @@ async def test_the_graph_brings_what_no_list_has(store: GeARVectorStore) -> None
     found = await retrieve_both_ways(GraphRetriever(store, weights=PLAIN, similarity_top_k=1000))
     by_id = {result.node.node_id: result.node.metadata for result in found}
     assert "pagerank" in by_id["charlotte"]["gear_ranks"] and "bm25" not in by_id["charlotte"]["gear_ranks"]
-    assert list_ids(found)[0] == "stephen" and "dell" in list_ids(found)[:10]
+    assert {"stephen", "dell"} <= set(list_ids(found)[:10])
     assert by_id["dell"]["gear_chain"] == [
         ["Stephen", "has the father", "Dell Curry"],
         ["Dell Curry", "was in", "Charlotte"],
