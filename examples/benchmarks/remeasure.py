@@ -71,13 +71,12 @@ READER_RUNS = {
         "offline",
         "--answers --calls merged --methods graph+selection,hybrid+gear,t2rag,hybrid+ircot --against graph+selection",
     ),
-    "some": ("offline", "--answers --methods graph+selection,t2rag --against graph+selection"),
     "plain": ("none", "--answers --methods graph+selection"),
     "widths": ("offline", "--methods graph+select --show-tokens 16000 --show-top-k 10 --sweep show_top_k=20,60,90"),
     "orders": ("offline", "--methods graph+select --sweep show_order=reversed"),
 }
 """Kind → triples, and the methods that a strong reader was asked for."""
-READER_FILES = {"musique": (40, ("once", "some", "plain", "widths", "orders")), "2wiki": (30, ("once", "agents"))}
+READER_FILES = {"musique": (40, ("once", "agents", "plain", "widths", "orders")), "2wiki": (30, ("once", "agents"))}
 """Data → questions, and the kinds of files that were measured."""
 
 RUNS = {
