@@ -1,7 +1,20 @@
-"""LlamaIndex's own `PropertyGraphIndex` over triples that exist, to compare with: no language model.
+"""LlamaIndex's own `PropertyGraphIndex` over triples that are there already, to compare with. No language model.
 
-The index embeds the entities' names and keeps them in a vector store. A question leads to the most similar entities
-(`VectorContextRetriever`), an entity to its triples, a triple to the text of a passage.
+A question leads to the entities that resemble it most (`VectorContextRetriever`), an entity to its triples, a triple to
+a passage. Without a language model this is LlamaIndex's whole retrieval: the other retriever that the index has by
+default, `LLMSynonymRetriever`, needs one.
+
+The index embeds, scores and names sources as it always does:
+- An entity is embedded with its properties, "Max Born ({'triplet_source_id': 'p7'})".
+- An entity that several passages name is stored with the last of them. The passage of a triple is that of its subject.
+- An entity whose name is a passage's id hides that passage.
+
+The settings are more than LlamaIndex's defaults (4 entities, 30 triples), which find too few passages for forty: the 40
+most similar entities, with all of their triples (`path_depth` 1). Passages come in the order of their best triple,
+each once. Fewer than asked for may be found.
+
+Two stores in memory take the place of LlamaIndex's, which read the whole graph and compare all vectors one by one for
+every question. They return the same.
 """
 
 from __future__ import annotations
@@ -25,7 +38,7 @@ from numpy.typing import NDArray
 from llama_index_gear import ToPropertyGraph
 
 ENTITIES = 40
-LIMIT = 10_000
+TRIPLES = 10_000  # at most a question; more than forty entities have
 
 
 class IndexedGraphStore(SimplePropertyGraphStore):
@@ -85,6 +98,16 @@ class MatrixVectorStore(SimpleVectorStore):
 
 
 class PropertyGraphRetriever(BaseRetriever):
+    """Retriever of passages by a `PropertyGraphIndex`.
+
+    Args:
+        nodes: the passages, with triples attached.
+        embed_model: the model that embeds entities and passages.
+        similarity_top_k: maximum number of passages to return. Default 10.
+        entities: number of entities that a question leads to. Default 40.
+
+    """
+
     def __init__(
         self,
         nodes: Sequence[BaseNode],
@@ -92,7 +115,6 @@ class PropertyGraphRetriever(BaseRetriever):
         *,
         similarity_top_k: int = 10,
         entities: int = ENTITIES,
-        path_depth: int = 1,
     ) -> None:
         super().__init__()
         self.similarity_top_k = similarity_top_k
@@ -112,8 +134,8 @@ class PropertyGraphRetriever(BaseRetriever):
             embed_model=embed_model,
             vector_store=self.index.vector_store,
             similarity_top_k=entities,
-            path_depth=path_depth,
-            limit=LIMIT,
+            path_depth=1,
+            limit=TRIPLES,
         )
         self._retriever = self.index.as_retriever(sub_retrievers=[context])
 
@@ -121,8 +143,7 @@ class PropertyGraphRetriever(BaseRetriever):
         results = self._retriever.retrieve(query_bundle)
         scores: dict[str, float] = {}
         for result in results:
-            scores.setdefault(result.node_id, result.get_score())
-        return [
-            NodeWithScore(node=self._nodes[name], score=score)
-            for name, score in list(scores.items())[: self.similarity_top_k]
-        ]
+            if result.node_id in self._nodes:
+                scores.setdefault(result.node_id, result.get_score())
+        first = list(scores.items())[: self.similarity_top_k]
+        return [NodeWithScore(node=self._nodes[passage_id], score=score) for passage_id, score in first]

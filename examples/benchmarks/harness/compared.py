@@ -64,9 +64,7 @@ def measure_compared(
         if kept is not None:
             write_whole(kept, json.dumps({"key": key, "recalls": recalls}))
     return {
-        method: {
-            cut: [of_method[question.id][place] for question in questions] for place, cut in enumerate(cuts)
-        }
+        method: {cut: [of_method[question.id][place] for question in questions] for place, cut in enumerate(cuts)}
         for method, of_method in recalls.items()
     }
 
