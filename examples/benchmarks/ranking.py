@@ -3,13 +3,15 @@
     python examples/benchmarks/ranking.py --data DIR --stores DIR --embed MODEL_DIR --out results.json [--learn FILE]
 
 `--stores` holds a filled store for each set and kind of triples, `SET-file` and `SET-offline`, as
-`retrieval.py --store` leaves it. Pools are gathered once, by `GraphRetriever.gather_pool`; everything else is computed
+`retrieval.py --store` leaves it. Pools are gathered once, by `GraphRetriever.gather_pool`; the rankings are computed
 from them.
 
 Rows:
 
 - "dense", "bm25", "hybrid": the store's own search; hybrid fuses as many passages of each as it returns.
 - "pool": all that the pool holds, a bound.
+- "naive", "hipporag", "hipporag-synonyms", "property graph": methods to compare with, over the same store
+  (`harness/compared.py`).
 - "default": the ranking. On the sets of `LEARNED` each question is ranked by weights that were learned without its
   fifth of the questions (of all sets); elsewhere by the shipped ones, which saw none of these questions.
 - "left out": the ranking by weights that were learned without the whole set.
@@ -17,7 +19,13 @@ Rows:
 - "first rule": the ranking by lists alone.
 - "ranker": what `PassageRanker` does with the first forty of hybrid: from their order, texts and triples alone.
 
+Each row but the lists has its gain over hybrid; "default" has its gain over HippoRAG too, at each cut over the variant
+with more recall there.
+
 `--learn` writes weights that are learned from all questions of `LEARNED`.
+
+With `--cache` the recalls of the methods to compare with are kept there, in `SET-KIND.compared.json`; delete the file
+to measure them anew. `--compare musique,2wiki` does nothing but measure these for some sets: a later run reads them.
 """
 
 from __future__ import annotations
@@ -28,12 +36,13 @@ import random
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from harness.cached_embedding import CachedEmbedding
+from harness.compared import HIPPORAG, measure_compared
 from harness.data import Question, load, write_whole
 from harness.measures import permutation_p_value
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -61,24 +70,48 @@ SIGNALS = ("new_words", "named", "linked", "in_question")
 
 @dataclass
 class Gathered:
-    """A set's questions with their pools, and how large its store is."""
+    """A set's questions with their pools, how large its store is, and the recalls of the methods to compare with."""
 
     passages: int
     triples: int
     pools: list[tuple[Question, Pool]]
+    compared: dict[str, dict[int, list[float]]] = field(default_factory=dict)
 
 
 def gather_pools(name: str, kind: str, options: argparse.Namespace) -> Gathered:
-    """Gather the pool of each question of a set, over its store."""
+    """Gather the pool of each question of a set, and measure the methods to compare with, over its store.
+
+    Raises:
+        SystemExit: the store was not filled to the end.
+
+    """
     dataset = load(OTHERS.get(name) or options.data / name)
     questions = [question for question in dataset.questions if question.gold][: options.limit]
     embed: BaseEmbedding = HuggingFaceEmbedding(model_name=options.embed, device="cpu")
     if options.cache is not None:
         embed = CachedEmbedding(embed, options.cache / f"{name}.sqlite")
+    kept = None if options.cache is None else options.cache / f"{name}-{kind}.compared.json"
+    made_of = read_note(options.stores / f"{name}-{kind}")
     with closing(GeARVectorStore.from_path(options.stores / f"{name}-{kind}", embed_model=embed)) as store:
         retriever = GraphRetriever(store)
-        pools = [(question, retriever.gather_pool(question.question)) for question in questions]
-        return Gathered(len(dataset.passages), store.client.count(store.triple_collection_name).count, pools)
+        asked = [] if options.compare else questions
+        pools = [(question, retriever.gather_pool(question.question)) for question in asked]
+        ids = [passage.id for passage in dataset.passages]
+        compared = measure_compared(store, ids, questions, CUTS, kept, made_of)
+        return Gathered(len(ids), store.client.count(store.triple_collection_name).count, pools, compared)
+
+
+def read_note(store: Path) -> Any:
+    """Read what a store is made of, as `retrieval.py` notes it beside the store.
+
+    Raises:
+        SystemExit: there is no note.
+
+    """
+    try:
+        return json.loads(store.with_name(f"{store.name}.made_of.json").read_text("utf-8"))
+    except FileNotFoundError:
+        sys.exit(f"--stores: {store} was not filled to the end: make it anew with retrieval.py --store")
 
 
 # -- learning ----------------------------------------------------------------------------------------------------------
@@ -221,18 +254,34 @@ def summarize(shares: Mapping[int, Sequence[float]], base: Mapping[int, Sequence
         row[f"recall@{cut}"] = round(100 * mean(values), 1)
         row[f"complete@{cut}"] = sum(value == 1 for value in values)
         if base is not None:
-            gains = [value - other for value, other in zip(values, base[cut], strict=True)]
-            row[f"gain@{cut}"] = {"points": round(100 * mean(gains), 2), "p": round(permutation_p_value(gains), 4)}
+            row[f"gain@{cut}"] = compare_shares(values, base[cut])
     return row
 
 
-def measure(pools: Sequence[tuple[Question, Pool]], rankings: Mapping[str, Ranking]) -> list[dict[str, Any]]:
-    """Return a row for each ranking of a set."""
+def compare_shares(values: Sequence[float], others: Sequence[float]) -> dict[str, float]:
+    """Return the mean gain over others in points, with the p-value of the paired test."""
+    gains = [value - other for value, other in zip(values, others, strict=True)]
+    return {"points": round(100 * mean(gains), 2), "p": round(permutation_p_value(gains), 4)}
+
+
+def measure(
+    pools: Sequence[tuple[Question, Pool]],
+    rankings: Mapping[str, Ranking],
+    compared: Mapping[str, Mapping[int, Sequence[float]]],
+) -> list[dict[str, Any]]:
+    """Return a row for each ranking of a set, and for each method that it is compared with."""
     hybrid = recalls(pools, rankings["hybrid"])
+    shares: dict[str, Mapping[int, Sequence[float]]] = {name: recalls(pools, rankings[name]) for name in BASES}
+    shares |= compared
+    shares |= {name: recalls(pools, ranking) for name, ranking in rankings.items() if name not in BASES}
     rows = []
-    for name, ranking in rankings.items():
-        row = summarize(recalls(pools, ranking), None if name in BASES else hybrid)
-        rows.append({"method": name, **row})
+    for name, of_method in shares.items():
+        row = {"method": name, **summarize(of_method, None if name in BASES else hybrid)}
+        if name == "default" and compared:
+            for cut, values in of_method.items():
+                best = max((compared[other][cut] for other in HIPPORAG), key=mean)
+                row[f"gain_over_hipporag@{cut}"] = compare_shares(values, best)
+        rows.append(row)
         print(f"{name:24}", *(f"{row[f'recall@{cut}']:6.1f}" for cut in CUTS), flush=True)
     return rows
 
@@ -244,14 +293,23 @@ def main() -> None:
     parser.add_argument("--stores", type=Path, required=True, help="folder with the stores, SET-file and SET-offline")
     parser.add_argument("--embed", required=True, help="folder (or hub name) of a sentence-transformers model")
     parser.add_argument("--cache", type=Path, default=None, help="folder in which embeddings are kept")
+    parser.add_argument(
+        "--compare", type=lambda names: names.split(","), default=[], help="sets; only measure what they compare with"
+    )
     parser.add_argument("--limit", type=int, default=None, help="questions of a set, at most")
     parser.add_argument("--learn", type=Path, default=None, help="write weights, learned from all questions, here")
     parser.add_argument("--out", type=Path, default=None, help="write the results here")
     options = parser.parse_args()
-    names = [(name, kind) for name in (*LEARNED, *OTHERS) for kind in KINDS]
+    if options.compare and options.cache is None:
+        sys.exit("--compare: --cache names the folder for the recalls")
+    if unknown := sorted({*options.compare} - {*LEARNED, *OTHERS}):
+        sys.exit(f"--compare: no set {', '.join(unknown)}; there are {', '.join((*LEARNED, *OTHERS))}")
+    names = [(name, kind) for name in options.compare or (*LEARNED, *OTHERS) for kind in KINDS]
     gathered = {key: gather_pools(*key, options) for key in names if (options.stores / "-".join(key)).exists()}
-    if missing := [name for name in LEARNED if not any(key[0] == name for key in gathered)]:
+    if missing := [name for name in options.compare or LEARNED if not any(key[0] == name for key in gathered)]:
         sys.exit(f"--stores: no store of {', '.join(missing)}")
+    if options.compare:
+        return
     learned = {key: of_set.pools for key, of_set in gathered.items() if key[0] in LEARNED}
     shipped = RankingWeights.default()
     if options.learn is not None:
@@ -270,7 +328,7 @@ def main() -> None:
             "questions": len(of_set.pools),
             "passages": of_set.passages,
             "triples": of_set.triples,
-            "rows": measure(of_set.pools, rankings),
+            "rows": measure(of_set.pools, rankings, of_set.compared),
         }
         if options.out is not None:
             write_whole(options.out, json.dumps(results, indent=1, ensure_ascii=False) + "\n")

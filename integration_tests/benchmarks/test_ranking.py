@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 import ranking
+from harness.compared import METHODS
 from harness.data import Question
+from reporting import tables_ranking
+from reporting.results import Results
 
 from llama_index_gear import RankingWeights, Triple
 from llama_index_gear.ranking.pool import Pool, PoolPassage, RankedPassage
@@ -57,6 +60,23 @@ def test_recall_and_gain_by_hand() -> None:
     assert row["gain@2"]["p"] == 2 / 2**4
 
 
+def test_the_gain_over_hipporag_is_over_the_better_one_at_each_cut() -> None:
+    pools = [make_pool(number) for number in range(8)]
+    some, few = dict.fromkeys(ranking.CUTS, [0.5] * 8), dict.fromkeys(ranking.CUTS, [0.0] * 8)
+    plain, joined = {**some, 2: [1.0] * 8}, {**few, 3: [1.0] * 8}
+    by_pagerank = ranking.BASES["pagerank"]  # finds both gold passages of these pools
+    rankings = {**ranking.BASES, "default": by_pagerank, "ranker": ranking.BASES["hybrid"]}
+    rows = {
+        row["method"]: row for row in ranking.measure(pools, rankings, {"hipporag": plain, "hipporag-synonyms": joined})
+    }
+    gains = {cut: rows["default"][f"gain_over_hipporag@{cut}"] for cut in ranking.CUTS}
+    assert [gains[cut]["points"] for cut in (2, 3, 5)] == [0.0, 0.0, 50.0]
+    assert gains[5]["p"] == round(2 / 2**8, 4) and gains[2]["p"] == 1.0
+    assert rows["hipporag"]["gain@2"]["points"] == 50.0 and rows["hipporag-synonyms"]["gain@2"]["points"] == -50.0
+    alone = {row["method"]: row for row in ranking.measure(pools, rankings, {})}
+    assert "gain_over_hipporag@5" not in alone["default"] and "hipporag" not in alone
+
+
 def test_the_script_learns_measures_and_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -85,5 +105,22 @@ def test_the_committed_results_have_the_rows_that_the_script_makes() -> None:
     weights = [RankingWeights.default()] * ranking.FOLDS
     for name, of_set in committed.items():
         left_out = weights[0] if name.rsplit("-", 1)[0] in ranking.LEARNED else None
-        assert [row["method"] for row in of_set["rows"]] == list(ranking.list_rankings(weights, left_out))
+        rows = [row["method"] for row in of_set["rows"] if row["method"] not in METHODS]
+        assert rows == list(ranking.list_rankings(weights, left_out))
     assert {name.rsplit("-", 1)[0] for name in committed} == {*ranking.LEARNED, *ranking.OTHERS}
+
+
+def test_the_table_says_who_gains_on_whom(tmp_path: Path) -> None:
+    clear, chance, worse = ({"points": points, "p": p} for points, p in ((2.0, 0.01), (2.0, 0.2), (-2.0, 0.01)))
+    both = {f"recall@{cut}": 50.0 for cut in ranking.CUTS} | {f"gain@{cut}": clear for cut in ranking.CUTS}
+    over = {f"gain_over_hipporag@{cut}": clear for cut in ranking.CUTS}
+    over |= {"gain_over_hipporag@3": chance, "gain_over_hipporag@5": worse}
+    methods = ("default − named", "default", "property graph", "naive", "hybrid")
+    rows = [{"method": method, **both, **(over if method == "default" else {})} for method in methods]
+    of_set = {"questions": 1, "passages": 2, "triples": 3, "rows": rows}
+    (tmp_path / "ranking.json").write_text(json.dumps({"2wiki-file": of_set}), "utf-8")
+    lines = [line for line in tables_ranking.ranking(Results(tmp_path)).splitlines() if line.startswith("| ")][2:]
+    labels = ["hybrid", "NaiveGE, the papers' expansion", "LlamaIndex's `PropertyGraphIndex`", "`GraphRetriever`"]
+    assert [line.split(" | ")[0][2:] for line in lines] == [*labels, "`GraphRetriever` − named"]
+    assert lines[3].split(" | ")[1:5] == ["50.0\\*†", "50.0\\*", "50.0\\*", "50.0\\*†"]
+    assert sum("†" in line for line in lines) == 1

