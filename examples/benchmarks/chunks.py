@@ -124,7 +124,7 @@ def split_documents(documents: Sequence[Passage], chunk_size: int | None) -> lis
     if chunk_size is None:
         return nodes
     splitter = SentenceSplitter(chunk_size=chunk_size, chunk_overlap=OVERLAP, id_func=passage_id)
-    return splitter.get_nodes_from_documents(nodes)
+    return splitter(nodes)
 
 
 def find_span(node: BaseNode) -> Span:

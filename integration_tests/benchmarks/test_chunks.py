@@ -111,10 +111,10 @@ def test_the_script_measures_every_size_and_method(tmp_path: Path, monkeypatch: 
     assert split["chunks"] > 4 and split["longer"] == split["unread"] == 0
     assert whole["average_words"] > split["average_words"] >= 60
     for size in sizes.values():
-        rows = {row["method"]: row for row in size["rows"]}
-        assert list(rows) == ["dense", "bm25", "bm25, average 60", "hybrid", "graph", "ranker"]
-        assert all(set(row["recall"]) == set(rows["dense"]["recall"]) for row in rows.values())
-        assert {name: row["against"] for name, row in rows.items() if "gain" in row} == chunks.AGAINST
+        by_name = {row["method"]: row for row in size["rows"]}
+        assert list(by_name) == ["dense", "bm25", "bm25, average 60", "hybrid", "graph", "ranker"]
+        assert all(set(row["recall"]) == set(by_name["dense"]["recall"]) for row in by_name.values())
+        assert {name: row["against"] for name, row in by_name.items() if "gain" in row} == chunks.AGAINST
     assert {row["recall"]["20,000 characters"] for row in whole["rows"]} == {100.0}
 
 
