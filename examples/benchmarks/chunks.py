@@ -1,6 +1,6 @@
 """Measure what graph and ranking are worth when documents are split as people split them. No language model.
 
-    python examples/benchmarks/chunks.py --data DIR --embed MODEL_DIR --out chunks.json [--sample QUESTIONS PASSAGES]
+    python examples/benchmarks/chunks.py --data DIR --embed MODEL_DIR --out chunks.json
 
 Two corpora: "company_wiki", whose documents are its pages, and "2wiki" (in `--data`). Ten passages of the latter, drawn
 at random, make one document. Their titles are its headings, and its own title says nothing: a chunk mixes topics.
@@ -316,12 +316,15 @@ def main() -> None:
     parser.add_argument(
         "--sample", type=int, nargs=2, metavar=("QUESTIONS", "PASSAGES"), help="of 2wiki, drawn; default: all"
     )
+    parser.add_argument("--only", choices=TOGETHER, default=None, help="one corpus; the other's results stay in --out")
     parser.add_argument("--out", type=Path, default=None, help="write the results here")
     options = parser.parse_args()
     model = HuggingFaceEmbedding(model_name=options.embed, embed_batch_size=BATCH, device="cpu")
     embed_model: BaseEmbedding = model if options.cache is None else CachedEmbedding(model, options.cache)
     results: dict[str, Any] = {}
-    for name, together in TOGETHER.items():
+    if options.only is not None and options.out is not None and options.out.exists():
+        results = json.loads(options.out.read_text("utf-8"))
+    for name in TOGETHER if options.only is None else [options.only]:
         folder = WIKI if name == WIKI.name else options.data / name
         dataset = load(folder)
         if options.sample is not None and name != WIKI.name:
@@ -331,7 +334,7 @@ def main() -> None:
         print(name, f"({len(dataset.questions)} questions, {len(dataset.passages):,} passages)", flush=True)
         for size in SIZES:
             label = "as they are" if size is None else str(size)
-            sizes[label] = measure_size(dataset, read_quotes(folder), together, size, embed_model, model)
+            sizes[label] = measure_size(dataset, read_quotes(folder), TOGETHER[name], size, embed_model, model)
             if options.out is not None:
                 write_whole(options.out, json.dumps(results, indent=1, ensure_ascii=False) + "\n")
 

