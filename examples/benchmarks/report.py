@@ -16,6 +16,7 @@ from reporting.legend import legend
 from reporting.pages import fill
 from reporting.plots import draw_plots
 from reporting.results import Results
+from reporting.tables_chunks import chunk_sizes
 from reporting.tables_gear import differences, diversity, hipporag, table_2, table_3, table_7, table_8, table_11
 from reporting.tables_ours import costs, shared_calls, shares, triples_table
 from reporting.tables_ranking import ranking
@@ -30,6 +31,7 @@ PAGES = (ROOT / "README.md", *sorted((ROOT / "examples" / "guides").glob("*.md")
 TABLES: tuple[Callable[[Results], str], ...] = (
     legend,
     ranking,
+    chunk_sizes,
     reader,
     table_2,
     hipporag,

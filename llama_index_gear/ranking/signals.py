@@ -96,7 +96,8 @@ class Company:
     """The best passages of a first ranking, with their facts: every passage of the pool is compared with them.
 
     A passage is never compared with itself. A fact's likeness is the share of the question that its words make up
-    (`Pool.coverage`), and a thousandth. Entities that more than twelve passages of the pool name are no links.
+    (`Pool.coverage`), and a thousandth. Entities that more than twelve passages of the pool name are no links. What two
+    passages are both about is no link between these two.
 
     Args:
         pool: the pool.
@@ -146,9 +147,15 @@ class Company:
         return max(links, key=self._strength, default=None)
 
     def _links_of_others(self, entity: str, place: int) -> list[Link]:
-        """Return the facts of the other best passages that name an entity, under any of its names."""
-        names = self._pool.names_of(entity)
-        return [link for name in names for link in self._links.get(name, ()) if link.place != place]
+        """Return the facts of the other best passages that name an entity, under any of its names.
+
+        If such a passage and this one are both about the entity, that is no link: chunks of one document share a title.
+        """
+        contents, names = self._pool.contents, self._pool.names_of(entity)
+        links = [link for name in names for link in self._links.get(name, ()) if link.place != place]
+        if contents[place].topics.keys().isdisjoint(names):
+            return links
+        return [link for link in links if contents[link.place].topics.keys().isdisjoint(names)]
 
     def _strength(self, link: Link) -> float:
         return link.likeness / math.log2(1 + self._pool.entity_passages[link.entity])

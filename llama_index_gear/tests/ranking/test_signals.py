@@ -127,6 +127,19 @@ def test_linked_by_what_is_not_the_topic() -> None:
     assert signals["linked"][3] == signals["named_likeness"][0] == 0
 
 
+def test_what_two_passages_are_both_about_is_no_link() -> None:
+    """Two chunks of one handbook share its title and every fact's subject; a third passage names the handbook."""
+    chunks = [
+        PoolPassage(name, "", [Triple("The handbook", "says", name)], title)
+        for name, title in (("a", "The handbook"), ("b", "The Handbook (2024)"))
+    ]
+    signals = get_signals(make_pool("What says the handbook?", *chunks, CHEESE), 0)
+    assert signals["named"] == signals["named_likeness"] == signals["linked"] == [0, 0, 0]
+    editor = make_passage("c", "", ("Ada", "wrote", "The handbook"))
+    signals = get_signals(make_pool("What says the handbook?", *chunks, editor), 0, 2)
+    assert signals["named"] == [1, 1, 0] and signals["linked"][2] > 0
+
+
 def test_a_passage_is_not_compared_with_itself() -> None:
     """The best passage alone has nothing but the words of its own; beside a second, it may be named."""
     signals = get_signals(POOL, 0)
