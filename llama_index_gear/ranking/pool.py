@@ -203,10 +203,11 @@ def _find_topics(passage: PoolPassage) -> dict[str, str]:
     """Return what a passage is about (`Content.topics`). Subjects of one entity key are one subject."""
     title = drop_parenthesis(passage.title.strip())
     topics = {entity_key(title): title} if title else {}
-    written: dict[str, Counter[str]] = {}
-    for triple in passage.triples:
-        written.setdefault(entity_key(triple.subject), Counter())[triple.subject] += 1
+    subjects = Counter(triple.subject for triple in passage.triples)
+    written: dict[str, list[str]] = {}
+    for subject in subjects:
+        written.setdefault(entity_key(subject), []).append(subject)
     if written:
-        key = max(written, key=lambda key: written[key].total())
-        topics.setdefault(key, written[key].most_common(1)[0][0])
+        key = max(written, key=lambda key: sum(map(subjects.__getitem__, written[key])))
+        topics.setdefault(key, max(written[key], key=subjects.__getitem__))
     return topics

@@ -114,7 +114,9 @@ class Company:
                 if pool.is_link(entity):
                     fact = max(facts, key=pool.triple_coverage)
                     likeness = pool.triple_coverage(fact) + _LEAST
-                    self._links.setdefault(entity, []).append(Link(place, fact, entity, likeness))
+                    link = Link(place, fact, entity, likeness)
+                    for name in pool.names_of(entity):
+                        self._links.setdefault(name, []).append(link)
 
     def signals(self, place: int) -> dict[str, float]:
         """Return the signals of the passage at this place, by name.
@@ -142,7 +144,7 @@ class Company:
 
     def linked_by(self, place: int) -> Link | None:
         """Return the strongest fact of the other best passages that names any entity of this passage."""
-        shared = self._pool.contents[place].facts
+        shared = [entity for entity in self._pool.contents[place].facts if entity in self._links]
         links = [link for entity in shared for link in self._links_of_others(entity, place)]
         return max(links, key=self._strength, default=None)
 
@@ -151,9 +153,9 @@ class Company:
 
         If such a passage and this one are both about the entity, that is no link: chunks of one document share a title.
         """
+        links = [link for link in self._links.get(entity, ()) if link.place != place]
         contents, names = self._pool.contents, self._pool.names_of(entity)
-        links = [link for name in names for link in self._links.get(name, ()) if link.place != place]
-        if contents[place].topics.keys().isdisjoint(names):
+        if not links or contents[place].topics.keys().isdisjoint(names):
             return links
         return [link for link in links if contents[link.place].topics.keys().isdisjoint(names)]
 

@@ -138,12 +138,15 @@ def to_stored_triple(point: Any, score: float) -> StoredTriple:
 
 def read_aliases(payload: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Return the links of a triple: the key of one of its ends, and a key that means the same."""
-    return tuple((link["entity"], link["alias"]) for link in payload.get(ALIASES) or ())
+    links = payload.get(ALIASES)
+    return tuple((link["entity"], link["alias"]) for link in links) if links else ()  # most triples have none
 
 
 def own_entities(payload: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the entities at a triple's ends, without those that are linked with them."""
     linked = {alias for _, alias in read_aliases(payload)}
+    if not linked:
+        return tuple(payload["entities"])
     return tuple(entity for entity in payload["entities"] if entity not in linked)
 
 
