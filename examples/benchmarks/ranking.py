@@ -42,7 +42,7 @@ from statistics import mean
 from typing import Any
 
 from harness.cached_embedding import CachedEmbedding
-from harness.compared import HIPPORAG, measure_compared
+from harness.compared import HIPPORAG, METHODS, measure_compared
 from harness.data import Question, load, write_whole
 from harness.measures import permutation_p_value
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -97,7 +97,7 @@ def gather_pools(name: str, kind: str, options: argparse.Namespace) -> Gathered:
         asked = [] if options.compare else questions
         pools = [(question, retriever.gather_pool(question.question)) for question in asked]
         ids = [passage.id for passage in dataset.passages]
-        compared = measure_compared(store, ids, questions, CUTS, kept, made_of)
+        compared = measure_compared(store, ids, questions, CUTS, kept, made_of, options.methods)
         return Gathered(len(ids), store.client.count(store.triple_collection_name).count, pools, compared)
 
 
@@ -277,9 +277,9 @@ def measure(
     rows = []
     for name, of_method in shares.items():
         row = {"method": name, **summarize(of_method, None if name in BASES else hybrid)}
-        if name == "default" and compared:
+        if name == "default" and not compared.keys().isdisjoint(HIPPORAG):
             for cut, values in of_method.items():
-                best = max((compared[other][cut] for other in HIPPORAG), key=mean)
+                best = max((compared[other][cut] for other in HIPPORAG if other in compared), key=mean)
                 row[f"gain_over_hipporag@{cut}"] = compare_shares(values, best)
         rows.append(row)
         print(f"{name:24}", *(f"{row[f'recall@{cut}']:6.1f}" for cut in CUTS), flush=True)
@@ -296,10 +296,18 @@ def main() -> None:
     parser.add_argument(
         "--compare", type=lambda names: names.split(","), default=[], help="sets; only measure what they compare with"
     )
+    parser.add_argument(
+        "--methods",
+        type=lambda names: names.split(","),
+        default=METHODS,
+        help=f"what to compare with, beside what is kept; default {','.join(METHODS)}",
+    )
     parser.add_argument("--limit", type=int, default=None, help="questions of a set, at most")
     parser.add_argument("--learn", type=Path, default=None, help="write weights, learned from all questions, here")
     parser.add_argument("--out", type=Path, default=None, help="write the results here")
     options = parser.parse_args()
+    if unknown := sorted({*options.methods} - {*METHODS}):
+        sys.exit(f"--methods: no method {', '.join(unknown)}; there are {', '.join(METHODS)}")
     if options.compare and options.cache is None:
         sys.exit("--compare: --cache names the folder for the recalls")
     if unknown := sorted({*options.compare} - {*LEARNED, *OTHERS}):

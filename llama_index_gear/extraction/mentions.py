@@ -72,7 +72,7 @@ class MentionTripleExtractor(TransformComponent):
     """
 
     title_key: str = Field(default="title", description="Metadata key of the passage's title.")
-    max_triples_per_passage: int = Field(default=64, ge=1, description="Triples kept per passage, first ones first.")
+    max_triples_per_passage: int = Field(default=256, ge=1, description="Triples kept per passage, first ones first.")
     show_progress: bool = Field(default=False, exclude=True, description="Show a progress bar.")
     recognizer: Any = Field(
         default=None,

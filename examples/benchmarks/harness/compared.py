@@ -34,6 +34,7 @@ def measure_compared(
     cuts: Sequence[int],
     kept: Path | None,
     made_of: Any,
+    methods: Sequence[str] = METHODS,
 ) -> dict[str, dict[int, list[float]]]:
     """Return the recall of each method at each cut, a value a question.
 
@@ -44,6 +45,7 @@ def measure_compared(
         cuts: the numbers of passages at which recall is measured.
         kept: file in which the recalls are kept, so that they are measured once. Default None: they are not kept.
         made_of: what the store is made of. Recalls that were kept of another store are measured anew.
+        methods: the methods to measure; others are returned if their recalls are kept. Default: all.
 
     """
     key = {"made_of": made_of, "cuts": list(cuts)}
@@ -55,7 +57,7 @@ def measure_compared(
     nodes: list[BaseNode] = []
     for method, of_method in recalls.items():
         missing = [question for question in questions if question.id not in of_method]
-        if not missing:
+        if not missing or method not in methods:
             continue
         nodes = nodes or store.get_nodes(list(passage_ids))
         retrievers = make_retrievers(method, store, nodes, cuts)
@@ -66,6 +68,7 @@ def measure_compared(
     return {
         method: {cut: [of_method[question.id][place] for question in questions] for place, cut in enumerate(cuts)}
         for method, of_method in recalls.items()
+        if all(question.id in of_method for question in questions)
     }
 
 

@@ -27,9 +27,9 @@ def chunk_sizes(results: Results) -> str:
     note = (
         "minilm, which reads 256 tokens; triples by rule. A chunk's size is in tokens of `SentenceSplitter`. Recall in "
         "percent of the gold passages of which at least half of the evidence stands in the first results: in so many "
-        "chunks, or in so many characters of their text, which is the same amount at every size. A star: ahead with "
-        "p < 0.05 by the paired permutation test, uncorrected; a dagger: behind with p < 0.05. BM25 is compared with "
-        "the constant average length."
+        "chunks, or in so many characters of their text, which is the same amount at every size. Stars mark "
+        "what is ahead of its base with p < 0.05 by the paired permutation test, uncorrected, daggers what is behind. "
+        "BM25 is compared with the constant average length."
     )
     return section("Chunks of several sizes", "\n\n".join(parts), note)
 
