@@ -48,8 +48,8 @@ def ranking(results: Results) -> str:
         return ""
     note = (
         "minilm. A star: a gain over hybrid with p < 0.05 by the paired permutation test, uncorrected. A "
-        "dagger: the same over HippoRAG 2, with or without synonyms, whichever is better at that cut (on MuSiQue with "
-        "triples by rule, without them alone). Hybrid and NaiveGE are asked "
+        "dagger: the same over HippoRAG 2, with or without synonyms, whichever is better at that cut (where "
+        "triples are by rule, without them alone). Hybrid and NaiveGE are asked "
         "for as many passages as the cut. On MuSiQue, 2WikiMultiHopQA and HotpotQA each question is ranked by weights "
         "that were learned without its fifth of the questions; on the other sets by the shipped ones, which saw none "
         "of these. “− NAME”: without a signal, the other weights unchanged; “− pagerank”: over both searches alone."
