@@ -91,6 +91,26 @@ def test_the_page_can_be_clicked_through_and_no_request_leaves(browser: webdrive
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []  # type: ignore[no-untyped-call]
 
 
+@pytest.mark.parametrize("in_notebook", [False, True])
+def test_a_citation_opens_its_passage(browser: webdriver.Chrome, tmp_path: Path, in_notebook: bool) -> None:
+    cited = trace()
+    cited.note(response="Virginia Tech [2]", citations={"2": "p-2"})
+    page = tmp_path / "trace.html"
+    if in_notebook:
+        page.write_text(f"<!doctype html><p>{cited._repr_html_()}</p>", "utf-8")
+    else:
+        cited.to_html(page)
+    browser.get(page.as_uri())
+    if in_notebook:
+        browser.switch_to.frame(browser.find_element(By.TAG_NAME, "iframe"))
+    text = browser.find_element(By.CSS_SELECTOR, "[data-passage='p-2'] .text")
+    assert not text.is_displayed()
+    browser.find_element(By.CSS_SELECTOR, ".answer a").click()
+    assert text.is_displayed() and text.text == "He went to Virginia Tech."
+    lit = browser.find_elements(By.CSS_SELECTOR, ".passage.lit")
+    assert [element.get_attribute("data-passage") for element in lit] == ["p-2"]
+
+
 def test_a_click_with_the_mouse_hits_a_line(browser: webdriver.Chrome, tmp_path: Path) -> None:
     browser.get(trace().to_html(tmp_path / "trace.html").as_uri())
     line = browser.find_element(By.CSS_SELECTOR, ".fact .touch")

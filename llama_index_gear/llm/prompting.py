@@ -16,6 +16,7 @@ from llama_index_gear.requests import CallLLM
 
 _FENCE = re.compile(r"#{5,}")
 _BREAKS = "\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
+_MAX_DIGITS = 9  # of a number; a longer one is of no passage
 _CITATION = re.compile(r"[\[［【]\s*(\d+)\s*[\]］】]")
 _MARKER = re.compile(
     rf"((?:\A|[{_BREAKS}])[^\w\[［【{_BREAKS}]*)(?:[\[［【]\s*(\d+)\s*[\]］】]|(Passage\s+)(\d+)(?=\s*[.:]))",
@@ -39,6 +40,17 @@ def escape_passage(text: str) -> str:
 def escape_citations(text: str) -> str:
     """Escape a text that is followed by citations of its sources: `[2]` in it becomes `(2)`."""
     return _CITATION.sub(r"(\1)", text)
+
+
+def split_citations(text: str) -> Iterator[tuple[str, int]]:
+    """Yield the parts of a text: citations, such as `[2]`, each with its number, and what stands between, with 0."""
+    end = 0
+    for match in _CITATION.finditer(text):
+        if len(match[1]) <= _MAX_DIGITS:
+            yield text[end : match.start()], 0
+            yield match[0], int(match[1])
+            end = match.end()
+    yield text[end:], 0
 
 
 def format_problem(problem: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Sequence
 from typing import Any, ClassVar, Self
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
@@ -25,7 +25,13 @@ from llama_index.core.settings import Settings
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.errors import ArgumentError, check_counts, check_kind
-from llama_index_gear.llm.prompting import check_prompt, escape_citations, escape_fences, escape_passage
+from llama_index_gear.llm.prompting import (
+    check_prompt,
+    escape_citations,
+    escape_fences,
+    escape_passage,
+    split_citations,
+)
 from llama_index_gear.nodes import llm_texts
 from llama_index_gear.retrievers.base import AgentRetriever, new_trace
 from llama_index_gear.store.vector_store import GeARVectorStore
@@ -205,7 +211,7 @@ class AgentQueryEngine(BaseQueryEngine):
         return _set_sources(response, [*nodes, *(additional_source_nodes or [])])
 
     def _direct_answer(self, nodes: Sequence[NodeWithScore], trace: Trace) -> str:
-        """Return the response if it needs no further LLM call, else an empty text."""
+        """Return the response if it needs no further LLM call, else an empty text. `[2]` in it is a citation."""
         return ""
 
     def _describe(self, trace: Trace) -> dict[str, Any]:
@@ -241,11 +247,13 @@ class AgentQueryEngine(BaseQueryEngine):
             trace = take_trace(query_bundle.query_str.strip())
             nodes = run_traced(trace, lambda: self.retrieve(query_bundle))
             answer = self._direct_answer(nodes, trace)
+            context = [] if answer else self._answer_context(nodes, trace)
             if answer:
                 response: RESPONSE_TYPE = self._to_response(answer)
             else:
-                response = self._response_synthesizer.synthesize(query_bundle, self._answer_context(nodes, trace))
+                response = self._response_synthesizer.synthesize(query_bundle, context)
             response = _set_sources(response, nodes)
+            self._note_response(response, answer, context, trace)
             self._add_description(response, trace)
             event.on_end(payload={EventPayload.RESPONSE: response})
         return response
@@ -258,16 +266,50 @@ class AgentQueryEngine(BaseQueryEngine):
             with use_trace(trace):
                 nodes = await self.aretrieve(query_bundle)
             answer = self._direct_answer(nodes, trace)
+            context = [] if answer else self._answer_context(nodes, trace)
             if answer:
                 response: RESPONSE_TYPE = self._to_async_response(answer)
             else:
-                response = await self._response_synthesizer.asynthesize(
-                    query_bundle, self._answer_context(nodes, trace)
-                )
+                response = await self._response_synthesizer.asynthesize(query_bundle, context)
             response = _set_sources(response, nodes)
+            self._note_response(response, answer, context, trace)
             self._add_description(response, trace)
             event.on_end(payload={EventPayload.RESPONSE: response})
         return response
+
+    def _note_response(
+        self, response: RESPONSE_TYPE, answer: str, context: Sequence[NodeWithScore], trace: Trace
+    ) -> None:
+        """Write the response into the trace, with the passages that it cites; a stream, when it has ended.
+
+        Args:
+            response: with the passages as its sources.
+            answer: the direct answer; empty if there is none.
+            context: what the synthesizer read. It can cite what has a number there.
+            trace: of the question.
+
+        """
+        sources = response.source_nodes
+        texts = [answer, *(result.text for result in context)] if answer or self._has_own_prompt else []
+        numbers = {number for text in texts for _, number in split_citations(text) if 0 < number <= len(sources)}
+
+        def note(text: str) -> None:
+            cited = {number: str(number) for _, number in split_citations(text) if number in numbers}
+            citations = {name: sources[number - 1].node.node_id for number, name in cited.items()}
+            trace.note(response=text, citations=citations)
+
+        def note_at_end(text: str) -> None:
+            note(text)
+            self._add_description(response, trace)
+
+        if answer:
+            note(answer)
+        elif isinstance(response, StreamingResponse):
+            response.response_gen = _watch(response.response_gen, note_at_end)
+        elif isinstance(response, AsyncStreamingResponse):
+            response.response_gen = _awatch(response.response_gen, note_at_end)
+        else:
+            note(str(response))
 
     def _to_response(self, text: str) -> RESPONSE_TYPE:
         return StreamingResponse(response_gen=iter([text])) if self._streaming else Response(text)  # type: ignore[arg-type]
@@ -280,6 +322,24 @@ class AgentQueryEngine(BaseQueryEngine):
 
     def _get_prompt_modules(self) -> PromptMixinType:
         return {"retriever": self._retriever, "response_synthesizer": self._response_synthesizer}
+
+
+def _watch(parts: Iterable[str], note: Callable[[str], None]) -> Generator[str, None, None]:
+    """Yield the parts of a stream, and hand over the whole text at its end."""
+    text = ""
+    for part in parts:
+        text += part
+        yield part
+    note(text)
+
+
+async def _awatch(parts: AsyncIterable[str], note: Callable[[str], None]) -> AsyncGenerator[str, None]:
+    """`_watch` for an async stream."""
+    text = ""
+    async for part in parts:
+        text += part
+        yield part
+    note(text)
 
 
 def _set_sources(response: RESPONSE_TYPE, nodes: Sequence[NodeWithScore]) -> RESPONSE_TYPE:

@@ -42,8 +42,10 @@ class GeARQueryEngine(AgentQueryEngine):
 
     `GeARQueryEngine.from_vector_store(store, llm=llm).query("…")`. The response's `source_nodes` hold the chains that
     led to them (`gear_chain`). Its `metadata` begins with `gear_…` keys: a warning if no reply of the model could be
-    read (`gear_warning`, else empty), the reason why the search stopped, the queries, the gist, and the cost; the call
-    that writes the answer is counted neither there nor in the budget.
+    read (`gear_warning`, else empty), the reason why the search stopped, the ids of the cited passages (`gear_cited`,
+    in the order of the response), the queries, the gist, and the cost; the call that writes the answer is counted
+    neither there nor in the budget. The trace holds the response and the passage of each citation (`Trace.citations`);
+    on its page citations lead to their passages. A response that the synthesizer streams is noted when it has ended.
     `query_with_trace` also returns the whole `Trace`; `astream_events` streams it event by event.
 
     `from_vector_store(…, graph=graph)` takes an `ExternalGeARRetriever` (Millions of GeAR-s): the triples come from an
@@ -134,10 +136,10 @@ class GeARQueryEngine(AgentQueryEngine):
         if self._abstain and not trace.answer:
             if not trace.steps:
                 return "I don't know. Nothing was found."
-            return f"I don't know. Not found: {trace.steps[-1].next_query or trace.steps[-1].query}"
+            return f"I don't know. Not found: {escape_citations(trace.steps[-1].next_query or trace.steps[-1].query)}"
         if self._selects and self._has_own_prompt and trace.answer:
             return _cite(trace.answer, nodes, trace)
-        return trace.answer if self._reuse_answer else ""
+        return escape_citations(trace.answer) if self._reuse_answer else ""
 
     def _describe(self, trace: Trace) -> dict[str, Any]:
         answered = {"gear_answered": bool(trace.answer)} if self._selects else {}
@@ -154,7 +156,7 @@ class GeARQueryEngine(AgentQueryEngine):
         context = super()._answer_context(nodes, trace)
         hands_over = self._selects or isinstance(self._retriever, ExternalGeARRetriever)
         if self._has_own_prompt and hands_over and trace.gist:
-            facts = "\n".join(f"- {escape_fences(' '.join(slots))}" for slots in trace.gist)
+            facts = "\n".join(f"- {escape_citations(escape_fences(' '.join(slots)))}" for slots in trace.gist)
             context.append(NodeWithScore(node=TextNode(text=f"Facts noted from the passages on the way:\n{facts}")))
         return context
 

@@ -44,8 +44,8 @@ class T2RAGQueryEngine(AgentQueryEngine):
     the clues that stayed open (T²RAG §4.3, step 3); if nothing was resolved, from the passages. The response's
     `source_nodes` are the passages. Its `metadata` begins with `gear_…` keys: a warning if no reply of the model could
     be read (`gear_warning`, else empty), the reason why the search stopped, the facts, the unknowns that stayed open
-    (`gear_open`), and the cost; the call that writes the answer is counted neither there nor in the budget.
-    `query_with_trace` and `astream_events` work as in `GeARQueryEngine`.
+    (`gear_open`), and the cost; the call that writes the answer is counted neither there nor in the budget. The ids of
+    the cited passages (`gear_cited`), `query_with_trace` and `astream_events` are as in `GeARQueryEngine`.
 
     Args:
         retriever: the agent's retriever.
@@ -100,7 +100,7 @@ class T2RAGQueryEngine(AgentQueryEngine):
     def _direct_answer(self, nodes: Sequence[NodeWithScore], trace: Trace) -> str:
         if not self._abstain or trace.stopped == "resolved":
             return ""
-        missing = [f"{', '.join(clue.triple)}" for clue in _open_clues(trace)]
+        missing = [escape_citations(", ".join(clue.triple)) for clue in _open_clues(trace)]
         return f"I don't know. Not found: {'; '.join(missing)}." if missing else "I don't know. Nothing was found."
 
     def _answer_context(self, nodes: Sequence[NodeWithScore], trace: Trace) -> list[NodeWithScore]:

@@ -22,7 +22,7 @@ FOLDERS = {
     "extraction": "llm",
     "ranking": "store",
     "expansion": "llm store knowledge_graph ranking",
-    "trace": "",
+    "trace": "llm",
     "agents": "llm expansion trace",
     "retrievers": "llm store knowledge_graph ranking expansion trace agents",
     "query_engines": "llm store knowledge_graph trace retrievers",

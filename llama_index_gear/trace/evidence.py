@@ -224,6 +224,9 @@ class Evidence(BaseModel):
             "nothing found", "sufficient", "resolved", "nothing new", "no clue", "max_llm_calls", "max_tokens",
             "timeout", or "failed: …".
         answer: the reasoner's answer; empty if it gave none.
+        response: the query engine's, with its citations, such as `[2]`; empty if only a retriever was asked, and until
+            a stream of the engine's synthesizer is read to its end.
+        citations: the response's: number → id of the cited passage.
         ms: duration from question to passages, in milliseconds.
 
     """
@@ -236,6 +239,8 @@ class Evidence(BaseModel):
     calls: list[Call] = Field(default_factory=list)
     stopped: str = ""
     answer: str = ""
+    response: str = ""
+    citations: dict[str, str] = Field(default_factory=dict)
     ms: float = 0.0
 
     @property
@@ -284,6 +289,7 @@ class Evidence(BaseModel):
             "gear_warning": self.warning,
             "gear_stopped": self.stopped,
             "gear_answer": self.answer,
+            "gear_cited": list(self.citations.values()),
             "gear_queries": [step.query for step in self.steps],
             "gear_gist": self.gist,
             "gear_open": self.open,

@@ -14,6 +14,7 @@ from rich import markup
 from rich.console import Console
 from rich.tree import Tree
 
+from llama_index_gear.llm.prompting import split_citations
 from llama_index_gear.trace.evidence import Evidence, Slots, Source, Step, Unknown
 from llama_index_gear.triple import entity_key
 
@@ -63,8 +64,8 @@ def show(trace: Evidence, console: Console | None = None) -> None:
         branch = passages.add(f"{rank}. {_escape_markup(source.title)}  [dim]{ranks}[/dim]")
         if source.chain:
             branch.add(_format_facts(source.chain))
-    if trace.answer:
-        tree.add(f"[bold green]{_escape_markup(trace.answer)}[/bold green]")
+    if answer := trace.response or trace.answer:
+        tree.add(f"[bold green]{_escape_markup(answer)}[/bold green]")
     tree.add(
         f"[dim]{trace.llm_calls} calls, {trace.prompt_tokens} + {trace.completion_tokens} tokens, "
         f"{trace.ms:.0f} ms[/dim]"
@@ -113,11 +114,11 @@ def _add_step(branch: Tree, step: Step, titles: dict[str, str]) -> None:
 
 def _name_needed(step: Step, titles: dict[str, str]) -> list[str]:
     """Return the titles of the passages that the reader named, each with its place among those that were found."""
-    places = {passage_id: place for place, passage_id in enumerate(step.passages, start=1)}
-    return [
-        f"{titles.get(passage_id, passage_id)} ({places[passage_id]} of {len(places)})"
-        for passage_id in step.needed or ()
-    ]
+    return [f"{titles.get(passage_id, passage_id)} ({_place(passage_id, step)})" for passage_id in step.needed or ()]
+
+
+def _place(passage_id: str, step: Step) -> str:
+    return f"{step.passages.index(passage_id) + 1} of {len(step.passages)}"
 
 
 def _format_shown(step: Step) -> str:
@@ -172,7 +173,7 @@ def to_html(trace: Evidence) -> str:
         title=escape(trace.question),
         warning=f"<p class='problem'>{escape(trace.warning)}</p>" if trace.warning else "",
         cost=escape(cost),
-        answer=f"<p class='answer'>{escape(trace.answer)}</p>" if trace.answer else "",
+        answer=_render_answer(trace),
         steps="".join(_render_step(step, trace.titles) for step in trace.steps),
         graph=_render_graph(facts, entities),
         passages="".join(_render_passage(rank, source, facts) for rank, source in enumerate(trace.passages, start=1)),
@@ -180,6 +181,29 @@ def to_html(trace: Evidence) -> str:
         data=json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"),
     )
     return re.sub(f"[{_BIDI_CONTROLS}]", "\N{REPLACEMENT CHARACTER}", page)
+
+
+def _render_answer(trace: Evidence) -> str:
+    """Return the answer; its citations lead to their passages on the page, and stand below it with their titles."""
+    anchors = {source.passage_id: f"passage-{rank}" for rank, source in enumerate(trace.passages, start=1)}
+    links = {
+        number: f"<a href='#{anchors[passage_id]}'>"
+        for number, passage_id in trace.citations.items()
+        if passage_id in anchors
+    }
+    answer = "".join(
+        f"{links[str(number)]}{escape(part)}</a>" if str(number) in links else escape(part)
+        for part, number in split_citations(trace.response or trace.answer)
+    )
+    titles = {source.passage_id: source.title for source in trace.passages}
+    items = []
+    for number, link in links.items():
+        passage_id = trace.citations[number]
+        named = [step for step in trace.steps if passage_id in (step.needed or ())]
+        places = "".join(f", named in step {step.number}: {_place(passage_id, step)}" for step in named)
+        items.append(f"<li>{link}[{escape(number)}]</a> {escape(titles[passage_id] + places)}</li>")
+    listed = f"<ul class='cited'>{''.join(items)}</ul>" if items else ""
+    return f"<p class='answer'>{answer}</p>{listed}" if answer else ""
 
 
 def to_frame(trace: Evidence) -> str:
@@ -349,7 +373,7 @@ def _render_passage(rank: int, source: Source, facts: list[_Fact]) -> str:
     chain = f"<p class='chain'>{' → '.join(map(_render_triple, source.chain))}</p>" if source.chain else ""
     text = f"<p class='text'>{escape(source.text)}</p>"
     return (
-        f"<details class='passage' data-passage='{escape(source.passage_id, quote=True)}' "
+        f"<details class='passage' id='passage-{rank}' data-passage='{escape(source.passage_id, quote=True)}' "
         f"data-facts='{' '.join(numbers)}'><summary>{rank}. {escape(source.title)} "
         f"<span class='ranks'>{escape(ranks)}</span></summary>{chain}{text}</details>"
     )

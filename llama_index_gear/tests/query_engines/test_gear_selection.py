@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from llama_index_gear import Budget, GeARQueryEngine, GeARRetriever, GeARVectorStore, PassageRanker
+from llama_index_gear import Budget, GeARQueryEngine, GeARRetriever, GeARVectorStore, PassageRanker, Trace
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
+from llama_index_gear.trace import rendering
 
 QUESTION = "Where does the father of Ann live"
 TEXTS = {
@@ -63,6 +65,15 @@ async def query(mode: str, engine: GeARQueryEngine) -> Any:
     return engine.query(QUESTION) if mode == "sync" else await engine.aquery(QUESTION)
 
 
+async def query_with_trace(mode: str, engine: GeARQueryEngine, question: str = QUESTION) -> tuple[Any, Trace]:
+    return engine.query_with_trace(question) if mode == "sync" else await engine.aquery_with_trace(question)
+
+
+class Backwards(BaseNodePostprocessor):
+    def _postprocess_nodes(self, nodes: list[NodeWithScore], query_bundle: Any = None) -> list[NodeWithScore]:
+        return nodes[::-1]
+
+
 def list_ids(found: Sequence[NodeWithScore]) -> list[str]:
     return [result.node.node_id for result in found]
 
@@ -92,6 +103,47 @@ async def test_citations_follow_postprocessors(store: GeARVectorStore, mode: str
     response = await query(mode, engine)
     place = list_ids(response.source_nodes).index("tea") + 1
     assert place > 1 and str(response) == f"Rome [{place}]"
+
+
+@MODES
+async def test_the_trace_and_the_metadata_say_which_passages_are_cited(store: GeARVectorStore, mode: str) -> None:
+    engine, _ = make_engine(store, [NEXT, say_answer("bob", answer="Rome [1]")], node_postprocessors=[Backwards()])
+    response, trace = await query_with_trace(mode, engine)
+    assert list_ids(response.source_nodes) == ["tea", "bob", "ann"] and str(response) == "Rome (1) [2]"
+    assert (trace.response, trace.citations) == ("Rome (1) [2]", {"2": "bob"})
+    assert response.metadata["gear_cited"] == ["bob"] and Trace.model_validate_json(trace.model_dump_json()) == trace
+    html = rendering.to_html(trace)
+    assert "Rome (1) <a href='#passage-2'" in html and "</a> Bob lives in Rome, named in step 2: 1 of 3</li>" in html
+    engine, _ = make_engine(store, UNANSWERED, abstain=True)
+    response, trace = await query_with_trace(mode, engine, f"{QUESTION} [1]")
+    assert str(response) == f"I don't know. Not found: {QUESTION} (1)" == trace.response
+    assert response.metadata["gear_cited"] == [] and trace.citations == {}
+
+
+@MODES
+async def test_a_synthesizer_cites_what_it_was_shown(store: GeARVectorStore, mode: str) -> None:
+    written = "Perhaps Rome [1][3] [9] [0]"
+    replies: list[Reply] = [say("bob", facts=[["Bob", "lives in", "Rome [3]"]], answerable=False), written]
+    for streaming in (False, True):
+        engine, llm = make_engine(store, replies, answer_top_k=2, streaming=streaming)
+        response, trace = await query_with_trace(mode, engine)
+        if streaming:  # known when the stream ends
+            assert trace.citations == {} and response.metadata["gear_cited"] == []
+            stream = response.response_gen if mode == "sync" else response.async_response_gen()
+            assert "".join([*stream] if mode == "sync" else [part async for part in stream]) == written
+        assert "- Bob lives in Rome (3)" in llm.history[1] and "[3]" not in llm.history[1].split("Question")[0]
+        assert trace.response == written and trace.citations == {"1": "bob"}
+        assert response.metadata["gear_cited"] == ["bob"]
+    own = get_response_synthesizer(llm=ScriptedLLM(["Mine [1]"]))
+    response, trace = await query_with_trace(mode, make_engine(store, UNANSWERED, response_synthesizer=own)[0])
+    assert (trace.response, trace.citations) == ("Mine [1]", {})  # its passages had no numbers
+
+
+async def test_the_response_is_an_event(store: GeARVectorStore) -> None:
+    engine, _ = make_engine(store, [say_answer("bob")])
+    events = [event async for event in engine.astream_events(QUESTION)]
+    (citations,) = [event.value for event in events if getattr(event, "kind", "") == "citations"]
+    assert citations == {"1": "bob"}
 
 
 @MODES

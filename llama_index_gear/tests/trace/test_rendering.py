@@ -139,10 +139,43 @@ def test_text_stays_text() -> None:
     assert "Who <b>wrote</b> & “when”? [red]" in page.data["h1"]
 
 
-def test_nothing_in_the_page_points_anywhere() -> None:
-    html = picture.to_html(make_large())
-    assert not re.search(r"(?:src|href)\s*=|url\(|@import|https?:", html.replace("&lt;img src=x", ""))
-    assert "default-src 'none'" in html
+def test_nothing_in_the_page_points_anywhere_but_into_the_page() -> None:
+    trace = make_large()
+    trace.note(response=HOSTILE_RESPONSE, citations=HOSTILE_CITATIONS)
+    html = picture.to_html(trace)
+    assert not re.search(r"src\s*=|url\(|@import|https?:", html.replace("&lt;img src=x", ""))
+    page = Page(html)
+    links = [attributes for tag, attributes in page.seen if "href" in attributes]
+    assert links and all(re.fullmatch(r"#passage-[0-9]+", attributes["href"] or "") for attributes in links)
+    assert all(rule in html for rule in ("default-src 'none'", "base-uri 'none'", "form-action 'none'"))
+
+
+HOSTILE_RESPONSE = "</p><script>alert(1)</script> [1](javascript:alert(1)) <a href='#x'>[2]</a> [3] [٤] [" + "9" * 5000
+HOSTILE_RESPONSE += "] [5]"
+HOSTILE_CITATIONS = {"1": "p1-0' onclick='alert(1)", "2": "p1-1", "3": "gone", "4": "p1-2", "x": "p1-0"}
+
+
+def test_citations_lead_to_their_passages() -> None:
+    trace = make_large()
+    hostile = HOSTILE_CITATIONS["1"]
+    trace.passages[0].passage_id = hostile
+    trace.note(trace.steps[0], passages=["p1-4", hostile], needed=[hostile])
+    trace.note(response=HOSTILE_RESPONSE, citations=HOSTILE_CITATIONS)
+    page = Page(picture.to_html(trace))
+    ranks = {f"passage-{rank}": source.passage_id for rank, source in enumerate(trace.passages, start=1)}
+    assert {element["id"]: element["data-passage"] for element in page.with_class("passage")} == ranks
+    cited = [str(attributes["href"])[1:] for tag, attributes in page.seen if tag == "a"]
+    assert [ranks[anchor] for anchor in cited] == 2 * [hostile, "p1-1", "p1-2"]  # in the answer, and below it
+    assert "<script>alert(1)</script>" in page.data["p"] and "[3]" in page.data["p"] and "[5]" in page.data["p"]
+    assert "</a>" in page.data["p"] and [tag for tag, _ in page.seen].count("script") == 2
+    assert "Title of p1-0 <img src=x onerror=alert(1)>, named in step 1: 2 of 2" in page.data["li"]
+
+
+def test_without_citations_the_answer_is_text() -> None:
+    trace = make_large()
+    trace.answer = "1982 [1]"
+    page = Page(picture.to_html(trace))
+    assert "1982 [1]" in page.data["p"] and "a" not in [tag for tag, _ in page.seen]
 
 
 @pytest.mark.parametrize("steps", [0, 1])

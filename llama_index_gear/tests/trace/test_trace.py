@@ -59,6 +59,8 @@ def _make_full() -> Trace:
         ],
         stopped="answered",
         answer="Hornets",
+        response="Hornets [1]",
+        citations={"1": "p1"},
         ms=1234.5678,
     )
 
@@ -101,6 +103,8 @@ def test_a_new_trace_knows_the_question_and_nothing_else() -> None:
         "calls": [],
         "stopped": "",
         "answer": "",
+        "response": "",
+        "citations": {},
         "ms": 0.0,
     }
 
@@ -125,6 +129,7 @@ def test_compact_is_flat_json_with_the_right_sums() -> None:
         "gear_warning": "",
         "gear_stopped": "answered",
         "gear_answer": "Hornets",
+        "gear_cited": ["p1"],
         "gear_queries": [
             "Which team did the father of Stephen Curry join?",
             "Which team did Dell Curry join?",
