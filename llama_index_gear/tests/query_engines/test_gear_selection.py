@@ -15,6 +15,7 @@ from llama_index_gear import Budget, GeARQueryEngine, GeARRetriever, GeARVectorS
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
 from llama_index_gear.trace import rendering
+from llama_index_gear.trace.trace import TraceEvent
 
 QUESTION = "Where does the father of Ann live"
 TEXTS = {
@@ -141,8 +142,8 @@ async def test_a_synthesizer_cites_what_it_was_shown(store: GeARVectorStore, mod
 
 async def test_the_response_is_an_event(store: GeARVectorStore) -> None:
     engine, _ = make_engine(store, [say_answer("bob")])
-    events = [event async for event in engine.astream_events(QUESTION)]
-    (citations,) = [event.value for event in events if getattr(event, "kind", "") == "citations"]
+    events = [item async for item in engine.astream_events(QUESTION) if isinstance(item, TraceEvent)]
+    (citations,) = [event.value for event in events if event.kind == "citations"]
     assert citations == {"1": "bob"}
 
 
