@@ -80,7 +80,8 @@ def store(sample: Path, embed_model: BaseEmbedding) -> Iterator[GeARVectorStore]
 
 
 def parse_options(sample: Path, cache: Path | None, limit: int) -> argparse.Namespace:
-    return argparse.Namespace(data=DATA, stores=sample, embed=MODEL, cache=cache, limit=limit, compare=[])
+    options = {"data": DATA, "stores": sample, "embed": MODEL, "cache": cache, "limit": limit}
+    return argparse.Namespace(**options, compare=[], methods=compared.METHODS)
 
 
 # -- LlamaIndex's property graph --------------------------------------------------------------------------------------
