@@ -183,6 +183,23 @@ def test_what_a_question_asks_for(store: GeARVectorStore, mode: Any, base: bool)
     assert rest in (search, [*search, FetchPassages])
 
 
+def test_pagerank_starts_from_the_first_of_a_ranking(store: GeARVectorStore) -> None:
+    """Stephen's passage is the last of twelve; words of the question make it the ranking's first."""
+    names = [f"filler-{number}" for number in range(11)]
+    foreign = Fixed(*(NodeWithScore(node=node) for node in store.get_nodes([*names, "stephen"])))
+    weights = RankingWeights({"base.log_rank": 0.01}, {FIRST: 1.0, "new_words": 9.0})
+    retrieval = GraphRetriever(store, foreign, weights=weights)._retrieval
+    starts: list[str] = []
+
+    def answer(request: Any) -> Any:
+        if isinstance(request, PassageTriples):
+            starts.extend(request.passage_ids)
+        return retrieval.backends.answer(request)
+
+    run(retrieval.retrieve_flow(QueryBundle(QUESTION)), answer)
+    assert starts[0] == "stephen" and len(starts) == 10 and set(starts[1:]) < set(names)
+
+
 async def test_the_caller_s_embedding_and_custom_texts_are_searched_by(store: GeARVectorStore) -> None:
     retriever = GraphRetriever(store, vector_store_query_mode=VectorStoreQueryMode.DEFAULT)
     for bundle in (
