@@ -65,8 +65,6 @@ class GeARQueryEngine(AgentQueryEngine):
         node_postprocessors: applied to the passages before the answer is written.
         text_qa_template: replaces the synthesizer's prompt; it has the variables `context_str` and `query_str`.
         answer_top_k: passages that the answer is written from. Default 5 (GeAR §6.2). All passages are source nodes.
-        reuse_answer: True returns the answer of the agent's reasoner, if it gave one, and saves a call. Not with
-            an `ExternalGeARRetriever`, nor with `calls="selection"`. Default False.
         abstain: True answers only if the agent did. Otherwise the response says what was not found, and no call is
             made. Only with `calls="selection"`. Default False.
         streaming: True streams the answer of the default synthesizer. Default False.
@@ -74,8 +72,7 @@ class GeARQueryEngine(AgentQueryEngine):
 
     Raises:
         ArgumentError: an argument of the wrong kind, a number outside its range, `streaming` beside a synthesizer of
-            your own, `reuse_answer` with an agent that gives no answer to reuse or reuses it by itself, or `abstain`
-            without `calls="selection"`.
+            your own, or `abstain` without `calls="selection"`.
 
     """
 
@@ -89,7 +86,6 @@ class GeARQueryEngine(AgentQueryEngine):
         *,
         text_qa_template: BasePromptTemplate | None = None,
         answer_top_k: int = 5,
-        reuse_answer: bool = False,
         abstain: bool = False,
         streaming: bool = False,
         callback_manager: CallbackManager | None = None,
@@ -99,13 +95,8 @@ class GeARQueryEngine(AgentQueryEngine):
             hint="or write GeARQueryEngine.from_vector_store(store)",
             retriever=retriever,
         )
-        check_kind(bool, reuse_answer=reuse_answer, abstain=abstain)
-        if reuse_answer and isinstance(retriever, ExternalGeARRetriever):
-            raise ArgumentError("reuse_answer: the agent over a graph gives no answer to reuse, leave it out")
-        selects = isinstance(retriever, GeARRetriever) and retriever.calls == "selection"
-        if selects and reuse_answer:
-            raise ArgumentError("reuse_answer: with calls='selection' the agent's answer is the answer, leave it out")
-        if abstain and not selects:
+        check_kind(bool, abstain=abstain)
+        if abstain and not (isinstance(retriever, GeARRetriever) and retriever.calls == "selection"):
             raise ArgumentError("abstain: write GeARRetriever(…, calls='selection'), or leave it out")
         super().__init__(
             retriever,
@@ -116,7 +107,6 @@ class GeARQueryEngine(AgentQueryEngine):
             streaming=streaming,
             callback_manager=callback_manager,
         )
-        self._reuse_answer = reuse_answer
         self._abstain = abstain
 
     @classmethod
@@ -139,7 +129,7 @@ class GeARQueryEngine(AgentQueryEngine):
             return f"I don't know. Not found: {escape_citations(trace.steps[-1].next_query or trace.steps[-1].query)}"
         if self._selects and self._has_own_prompt and trace.answer:
             return _cite(trace.answer, nodes, trace)
-        return escape_citations(trace.answer) if self._reuse_answer else ""
+        return ""
 
     def _describe(self, trace: Trace) -> dict[str, Any]:
         answered = {"gear_answered": bool(trace.answer)} if self._selects else {}

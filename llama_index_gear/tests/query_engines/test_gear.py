@@ -275,28 +275,6 @@ async def test_streaming(store: GeARVectorStore, mode: Mode) -> None:
     assert await join_pieces(response) == "Italy| [1][2]" and llm.remaining == 0
 
 
-@MODES
-@pytest.mark.parametrize("streaming", [False, True])
-async def test_the_reasoner_s_answer_can_be_the_response(store: GeARVectorStore, mode: Mode, streaming: bool) -> None:
-    llm = ScriptedLLM(SEARCH)
-    engine = GeARQueryEngine.from_vector_store(store, llm=llm, reuse_answer=True, streaming=streaming, calls="separate")
-    response = await ask(mode, engine)
-    kind = Response if not streaming else StreamingResponse if mode == "sync" else AsyncStreamingResponse
-    assert type(response) is kind
-    assert select_search_metadata(response) == COMPACT
-    assert {"ann", "bob", "rome"} <= set(list_ids(response.source_nodes))
-    assert await join_pieces(response) == "Italy" and len(llm.history) == 7
-
-
-@MODES
-async def test_without_an_answer_of_the_reasoner_the_synthesizer_is_asked(store: GeARVectorStore, mode: Mode) -> None:
-    for last in ('{"answerable": false, "reason": "no source"}', '{"answerable": true, "answer": ""}'):
-        llm = ScriptedLLM([*SEARCH[:6], last, ANSWER])
-        engine = GeARQueryEngine.from_vector_store(store, llm=llm, reuse_answer=True, max_steps=2, calls="separate")
-        response = await ask(mode, engine)
-        assert str(response) == ANSWER and llm.remaining == 0 and response.metadata["gear_answer"] == ""
-
-
 # -- synthesizers, postprocessors, prompts ----------------------------------------------------------------------------
 
 
@@ -625,10 +603,8 @@ async def test_behind_a_router(store: GeARVectorStore, mode: Mode) -> None:
 @pytest.mark.parametrize("streaming", [False, True])
 async def test_behind_a_router_that_takes_both(store: GeARVectorStore, mode: Mode, streaming: bool) -> None:
     engines = [
-        GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT), streaming=streaming, calls="separate"),
-        GeARQueryEngine.from_vector_store(
-            store, llm=ScriptedLLM(SEARCH), streaming=streaming, reuse_answer=True, calls="separate"
-        ),
+        GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(SCRIPT), streaming=streaming, calls="separate")
+        for _ in range(2)
     ]
     choices = '[{"choice": 1, "reason": "this"}, {"choice": 2, "reason": "and that"}]'
     writer = ScriptedLLM(["Italy, both say"])

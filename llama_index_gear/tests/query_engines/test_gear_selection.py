@@ -190,8 +190,6 @@ async def test_a_synthesizer_of_the_user_s_gets_the_named_passages(store: GeARVe
 
 
 def test_arguments_that_do_not_go_together(store: GeARVectorStore) -> None:
-    with pytest.raises(ArgumentError, match="reuse_answer: with calls='selection'"):
-        make_engine(store, [], reuse_answer=True)
     with pytest.raises(ArgumentError, match="abstain: write GeARRetriever"):
         GeARQueryEngine(GeARRetriever(store, llm=ScriptedLLM(), calls="separate"), abstain=True)
     engine = GeARQueryEngine.from_vector_store(store, llm=ScriptedLLM(), calls="selection", abstain=True)

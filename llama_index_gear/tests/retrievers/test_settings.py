@@ -379,7 +379,6 @@ def test_of_two_arguments_none_overrules_the_other(store: GeARVectorStore, graph
         (DiverseTripleBeamSearch, {"link_top_k": 2}, "link_top_k"),
         (DiverseTripleBeamSearch, {"read_prompt": PromptTemplate("{question} {passages}")}, "read_prompt"),
         (DiverseTripleBeamSearch, {"graph": graph, "pagerank": PAGERANK}, "pagerank"),
-        (GeARQueryEngine.from_vector_store, {"llm": llm, "graph": graph, "reuse_answer": True}, "reuse_answer"),
         (
             ExternalGeARRetriever,
             {"graph": graph, "llm": llm, "max_steps": 2, "expand_from_step": 3},
@@ -410,7 +409,7 @@ def is_good(name: str, value: Any) -> bool:
         return whole
     if name == "rrf_k":
         return whole or isinstance(value, float)
-    if name in ("streaming", "reuse_answer", "abstain", "check_alignment", "show_passages", "require_grounding"):
+    if name in ("streaming", "abstain", "check_alignment", "show_passages", "require_grounding"):
         return isinstance(value, bool)
     return name == "verbose" and isinstance(value, bool)
 
