@@ -34,6 +34,7 @@ ALIASES = "aliases"
 """The field of a triple's payload that holds its links: `{"entity": key of an end, "alias": key linked with it}`."""
 TRIPLE_FIELDS = ["passage_id", "subject", "predicate", "object", "entities", "names", ALIASES]
 """Payload fields that are read to make a triple."""
+_QUERY = models.QueryRequest(with_vector=False)
 
 
 def build_vectors_config(dimension: int, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -57,9 +58,8 @@ def build_query(
 
     Without a vector the query returns the points that match, by id.
     """
-    return models.QueryRequest.model_construct(
-        query=vector, using=using, limit=limit, filter=match_, with_payload=payload, with_vector=False
-    )
+    fields = {"query": vector, "using": using, "limit": limit, "filter": match_, "with_payload": payload}
+    return _QUERY.model_copy(update=fields)  # not validated again, and twice as fast as `model_construct`
 
 
 def to_sparse_vector(vector: Any) -> models.SparseVector:
@@ -144,6 +144,8 @@ def read_aliases(payload: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 def own_entities(payload: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the entities at a triple's ends, without those that are linked with them."""
+    if not payload.get(ALIASES):  # nearly always
+        return tuple(payload["entities"])
     linked = {alias for _, alias in read_aliases(payload)}
     if not linked:
         return tuple(payload["entities"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,8 +39,7 @@ from llama_index_gear.store.schema import (
 )
 from llama_index_gear.triple import StoredTriple
 
-_MAX_INCIDENCES = 300
-"""Maximum number of triples that one query reads for all groups of a request; for more, each group gets its own."""
+_INCIDENCE_FIELDS = ["entities", "passage_id", ALIASES]
 _FIRST_HITS = 32  # first limit of each proposition
 
 
@@ -144,41 +143,22 @@ class TripleReads:
             return [[] for _ in request.groups]
         must = build_conditions(filters, under=METADATA)
 
-        def match_group(entities: Sequence[str], passage_ids: Sequence[str]) -> models.Filter:
+        # One query a group, in one round trip. To ask for all groups at once would take less work where all are small,
+        # but a group with more triples than its limit would then cost a second round trip, or a count before.
+        asked, requests = [], []
+        for number, ((entities, passage_ids), limit) in enumerate(zip(request.groups, request.limits, strict=True)):
             should: list[Any] = [match_any("passage_id", passage_ids)] if passage_ids else []
-            if entities or not should:  # an empty `should` would match everything
+            if entities:
                 should.append(match_any("entities", entities))
-            return models.Filter(must=must, should=should)
-
-        def build_request(match_: models.Filter, limit: int) -> models.QueryRequest:
-            return build_query(None, limit, match_, payload=["entities", "passage_id", ALIASES])
-
-        # One query for all groups is far less work than one a group, and most groups are small. Reading triples that
-        # are then dropped is the most work of all, so where there could be too many, they are counted first: one more
-        # round trip. An approximate count takes the same time for any number; an exact one would visit every triple.
-        all_members = (
-            list(dict.fromkeys(member for group in request.groups for member in group[side])) for side in (0, 1)
-        )
-        match_, max_triples, is_small = match_group(*all_members), sum(request.limits), True
-        if max_triples > _MAX_INCIDENCES:
-            counted = yield from ask(
-                QdrantCall(
-                    "count", {"collection_name": self.collections.triples, "count_filter": match_, "exact": False}
-                )
-            )
-            max_triples, is_small = _MAX_INCIDENCES, counted.count <= _MAX_INCIDENCES
-        if is_small:
-            (points,) = yield from self.collections.batch_flow(
-                self.collections.triples, [build_request(match_, max_triples + 1)]
-            )
-            if len(points) <= max_triples:
-                return _group_incidences(map(_to_incidence, points), request)
-        requests = [
-            build_request(match_group(*group), limit)
-            for group, limit in zip(request.groups, request.limits, strict=True)
-        ]
-        answers = yield from self.collections.batch_flow(self.collections.triples, requests)
-        return [[_to_incidence(point) for point in answer] for answer in answers]
+            if should:  # an empty `should` would match everything
+                match_ = models.Filter.model_construct(must=must, should=should)
+                requests.append(build_query(None, limit, match_, payload=_INCIDENCE_FIELDS))
+                asked.append(number)
+        answers: list[list[Incidence]] = [[] for _ in request.groups]
+        found = yield from self.collections.batch_flow(self.collections.triples, requests)
+        for number, points in zip(asked, found, strict=True):
+            answers[number] = [_to_incidence(point) for point in points]
+        return answers
 
     def fetch_flow(
         self, request: FetchTriples, filters: MetadataFilters | None = None
@@ -253,22 +233,5 @@ def _merge_hits(answers: Sequence[Sequence[Any]], passages: int) -> tuple[list[S
 
 def _to_incidence(point: Any) -> Incidence:
     payload = point.payload
-    return Incidence(str(point.id), own_entities(payload), payload["passage_id"], read_aliases(payload))
-
-
-def _group_incidences(triples: Iterable[Incidence], request: IncidentTriples) -> list[list[Incidence]]:
-    """Give each group its incident triples, in the given order, up to its limit."""
-    groups_of_entity: dict[str, list[int]] = {}
-    groups_of_passage: dict[str, list[int]] = {}
-    for number, (entities, passage_ids) in enumerate(request.groups):
-        for members, index in ((entities, groups_of_entity), (passage_ids, groups_of_passage)):
-            for member in members:
-                index.setdefault(member, []).append(number)
-    answers: list[list[Incidence]] = [[] for _ in request.groups]
-    for triple in triples:
-        members = (*triple.entities, *(alias for _, alias in triple.aliases))
-        groups = {number for member in members for number in groups_of_entity.get(member, ())}
-        for number in sorted(groups.union(groups_of_passage.get(triple.passage_id, ()))):
-            if len(answers[number]) < request.limits[number]:
-                answers[number].append(triple)
-    return answers
+    aliases = read_aliases(payload) if payload.get(ALIASES) else ()
+    return Incidence(str(point.id), own_entities(payload), payload["passage_id"], aliases)

@@ -972,9 +972,9 @@ class StoreContract:
         assert stated == [incidence for incidence in everything if incidence.passage_id == "p3"] and len(stated) == 32
         (few, again) = do.answer(IncidentTriples([(["hub"], []), (["spoke 319"], [])], [301, 4]))
         assert few == everything[:301] and again == spoke
-        (few, again) = do.answer(IncidentTriples([(["hub"], []), (["spoke 319"], [])], [4, 4]))  # too few to be counted
+        (few, again) = do.answer(IncidentTriples([(["hub"], []), (["spoke 319"], [])], [4, 4]))
         assert few == everything[:4] and again == spoke
-        (again, whole) = do.answer(IncidentTriples([(["spoke 319"], []), ([], ["p3"])], [400, 40]))  # counted: so few
+        (again, whole) = do.answer(IncidentTriples([(["spoke 319"], []), ([], ["p3"])], [400, 40]))
         assert again == spoke and whole == stated
 
     def test_facts(self, make_store: Any, mode: str) -> None:

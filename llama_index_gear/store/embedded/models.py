@@ -106,8 +106,9 @@ def from_scored(points: Sequence[edge.ScoredPoint], request: models.QueryRequest
     payload, vector = bool(request.with_payload), bool(request.with_vector)
     scored = []
     for point in points:
+        point_id = point.id
         fields = {
-            "id": from_id(point.id),
+            "id": point_id if isinstance(point_id, int) else str(point_id),
             "version": point.version,
             "score": point.score,
             "payload": point.payload if payload else None,

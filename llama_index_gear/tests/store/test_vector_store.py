@@ -1412,36 +1412,31 @@ def test_ties_do_not_load_the_collection(tmp_path: Path, monkeypatch: pytest.Mon
     store.close()
 
 
-def test_nothing_is_read_to_be_thrown_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wave of PageRank that could exceed one read is counted first, and nothing is read twice."""
+def test_a_wave_of_pagerank_is_one_round_trip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads no triple beyond a limit, and asks nothing for a group without members; hubs are not counted first."""
     store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding())
     said = [("hub", "has", f"spoke {number}") for number in range(400)]
     store.add([passage(f"p{n}", f"spokes {n}", said[40 * n : 40 * n + 40]) for n in range(10)])
+    store.answer(IncidentTriples([(["hub"], [])], [1]))  # the collections are found
+    trips: list[str] = []
     read: list[int] = []
-    ask = store.client.query_batch_points
+    call, ask = store._connection._call, store.client.query_batch_points
+
+    def note_and_call(request: Any) -> Any:
+        trips.append(request.method)
+        return call(request)
 
     def note_and_ask(collection_name: str, requests: Any, **options: Any) -> Any:
         answers = ask(collection_name, requests, **options)
         read.extend(len(answer.points) for answer in answers)
         return answers
 
+    monkeypatch.setattr(store._connection, "_call", note_and_call)
     monkeypatch.setattr(store.client, "query_batch_points", note_and_ask)
-    assert [len(answer) for answer in store.answer(IncidentTriples([(["hub"], []), ([], ["p3"])], [350, 50]))] == [
-        350,
-        40,
-    ]
-    assert read == [350, 40]
-    read.clear()
-    assert [len(answer) for answer in store.answer(IncidentTriples([(["spoke 7"], []), ([], ["p3"])], [350, 50]))] == [
-        1,
-        40,
-    ]
-    assert read == [41]  # there are few: one query for both
-    monkeypatch.setattr(
-        store.client, "count", lambda **_: models.CountResult(count=10)
-    )  # about, or more are written meanwhile
-    assert [len(answer) for answer in store.answer(IncidentTriples([(["hub"], []), ([], ["p3"])], [350, 50]))] == [
-        350,
-        40,
-    ]
+    groups: list[tuple[list[str], list[str]]] = [(["hub"], []), ([], []), (["spoke 7"], []), ([], ["p3"])]
+    for limits, lengths in (([350, 9, 9, 50], [350, 0, 1, 40]), ([20, 9, 9, 30], [20, 0, 1, 30])):
+        assert [len(answer) for answer in store.answer(IncidentTriples(groups, limits))] == lengths
+        assert trips == ["query_batch_points"] and read == [length for length in lengths if length]
+        trips.clear()
+        read.clear()
     store.close()
