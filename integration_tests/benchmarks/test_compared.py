@@ -192,6 +192,10 @@ def test_recalls_are_kept_for_the_next_run(
         both = compared.measure_compared(store, ids, asked, (1, 3), kept, "made of this")
         assert {name: {cut: of[cut][:1] for cut in of} for name, of in both.items()} == first
         assert made == [*compared.METHODS] * 2
+        few = compared.measure_compared(store, ids, asked, (1, 3), kept, "made of this", ["naive"])
+        assert few == both and made == [*compared.METHODS] * 2  # kept ones are returned
+        few = compared.measure_compared(store, ids, asked, (1, 3), None, "made of this", ["naive"])
+        assert few == {"naive": both["naive"]} and made.pop() == "naive"
         compared.measure_compared(store, ids, asked, (1, 3), kept, "made of that")
         assert made == [*compared.METHODS] * 3
         assert compared.measure_compared(store, ids, asked, (1, 3), None, "made of this") == both
@@ -229,6 +233,7 @@ def test_only_the_compared_methods_of_some_sets(tmp_path: Path, monkeypatch: pyt
     ranking.main()
     assert gathered == [("2wiki", "file"), ("2wiki", "offline")] and not (tmp_path / "out.json").exists()
     for more, said in (
+        (["--methods", "naive,magic"], "no method magic; there are naive"),
         (["--compare", "2wiki"], "--cache names the folder"),
         (["--cache", "c", "--compare", "2wiki,magic"], "no set magic; there are musique"),
         (["--cache", "c", "--compare", "2wiki,sample"], "no store of sample"),

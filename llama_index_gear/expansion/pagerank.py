@@ -105,11 +105,11 @@ class _Graph:
             if triple.id in self.seen:
                 continue
             self.seen.add(triple.id)
-            self.aliases.update(triple.aliases)
-            ends = [
-                [self.entities[entity], *(self.entities[alias] for key, alias in triple.aliases if key == entity)]
-                for entity in triple.entities
-            ]
+            ends = [[self.entities[entity]] for entity in triple.entities]
+            if triple.aliases:
+                self.aliases.update(triple.aliases)
+                for key, names in zip(triple.entities, ends, strict=True):
+                    names.extend(self.entities[alias] for entity, alias in triple.aliases if entity == key)
             if len(ends) == 2:
                 for one, other in product(*ends):
                     self._join(one, other)
@@ -200,8 +200,8 @@ def _seeds_flow(
 
 def _read_flow(graph: _Graph, wanted: Mapping[Node, int]) -> Flow[None]:
     """Read the triples of each node, up to its limit. A node with fewer triples than its limit is complete."""
-    names = {node: name for known in (graph.entities, graph.passages) for name, node in known.items()}
-    groups = [([], [names[node]]) if node % 2 else ([names[node]], []) for node in wanted]
+    entities, passages = list(graph.entities), list(graph.passages)  # in the order of their numbers
+    groups = [([], [passages[node // 2]]) if node % 2 else ([entities[node // 2]], []) for node in wanted]
     answers = yield from ask(IncidentTriples(groups, list(wanted.values())))
     for (node, limit), triples in zip(wanted.items(), answers, strict=True):
         graph.add(triples)

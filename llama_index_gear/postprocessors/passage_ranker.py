@@ -29,7 +29,8 @@ class PassageRanker(BaseNodePostprocessor):
 
     `index.as_query_engine(similarity_top_k=40, node_postprocessors=[PassageRanker(top_n=5)])`. A passage's place in the
     retriever's list counts first. Then it is compared with the five best: it rises if it has words of the question that
-    they lack, or if their facts name what it is about. Results carry the metadata that `GraphRetriever`'s carry.
+    they lack, or if their facts name what it is about (its title, in the metadata `title`, or the most frequent subject
+    of its triples). Results carry the metadata that `GraphRetriever`'s carry.
 
     Give it a wide list: it can only bring up what it is shown.
 

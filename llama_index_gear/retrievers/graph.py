@@ -26,8 +26,9 @@ class GraphRetriever(StoreRetriever):
 
     Dense search, BM25, and a PageRank over the triples of what both find first each give forty passages to a pool. One
     ranking with learned weights orders it: first by the lists, then by what a passage is beside the five best (it has
-    words of the question that they lack; their facts name what it is about). The pool has the same width whatever
-    `similarity_top_k` is, so that five passages are the first five of forty.
+    words of the question that they lack; their facts name what it is about: its title, in the metadata `title`, or the
+    most frequent subject of its triples). The pool has the same width whatever `similarity_top_k` is, so that five
+    passages are the first five of forty.
 
     Each result says why it stands where it does, in metadata that neither the LLM nor the embedding model sees:
     `gear_chain` (the triples that lead to it), `gear_ranks` (its rank in each list) and `gear_reasons` (what placed it,

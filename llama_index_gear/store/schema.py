@@ -144,8 +144,6 @@ def read_aliases(payload: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 def own_entities(payload: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the entities at a triple's ends, without those that are linked with them."""
-    if not payload.get(ALIASES):  # nearly always
-        return tuple(payload["entities"])
     linked = {alias for _, alias in read_aliases(payload)}
     if not linked:
         return tuple(payload["entities"])

@@ -233,5 +233,4 @@ def _merge_hits(answers: Sequence[Sequence[Any]], passages: int) -> tuple[list[S
 
 def _to_incidence(point: Any) -> Incidence:
     payload = point.payload
-    aliases = read_aliases(payload) if payload.get(ALIASES) else ()
-    return Incidence(str(point.id), own_entities(payload), payload["passage_id"], aliases)
+    return Incidence(str(point.id), own_entities(payload), payload["passage_id"], read_aliases(payload))

@@ -118,6 +118,13 @@ def test_long_sentences_are_clipped_around_the_mention() -> None:
     assert triple.predicate.split() == words[56:96]
 
 
+def test_a_long_chunk_keeps_all_its_facts() -> None:
+    """LlamaIndex's chunks of 1,024 tokens name a hundred things and more."""
+    text = " ".join(f"Then Ann{chr(97 + n // 26)}{chr(97 + n % 26)} met Bob{chr(97 + n // 26)}." for n in range(120))
+    found = set(objects(text))
+    assert {f"Ann{chr(97 + n // 26)}{chr(97 + n % 26)}" for n in range(120)} <= found and len(found) > 120
+
+
 def test_triples_per_passage_are_bounded_and_distinct() -> None:
     text = "In Rome, by Ann. In Rome, by Ann. In Bonn, by Bob."
     assert objects(text) == ["Rome", "Ann", "Bonn", "Bob"]
