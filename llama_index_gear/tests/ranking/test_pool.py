@@ -169,7 +169,7 @@ def test_a_node_is_read_as_it_is_searched() -> None:
     node.excluded_embed_metadata_keys = ["secret"]
     fact = Triple("Dell Curry", "went to", "Tech")
     read = to_pool_passage(attach_triples(node, [fact]))
-    assert read.id == "n" and list(read.triples) == [fact]
+    assert read.id == "n" and list(read.triples) == [fact] and read.title == "Dell Curry"
     assert "Dell Curry" in read.text and "went to Tech" in read.text and "hidden" not in read.text
     assert "gear_triples" not in read.text
 

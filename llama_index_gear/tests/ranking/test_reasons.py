@@ -69,6 +69,16 @@ def test_a_title_that_no_own_fact_names() -> None:
     assert build_chain(pool, find(pool, "film")) == [["Ada", "acted in", "Hornets"]]
 
 
+def test_the_reason_is_the_topic_that_is_named() -> None:
+    """The page is about its title and about its facts' subject; only the second is named, and asked for."""
+    page = PoolPassage("page", "", [Triple("Hornets", "were founded by", "Shinn")], "Handbook")
+    base = {"base": [RankedPassage(name) for name in ("a", "b", "page")]}
+    others = [PoolPassage("a", "Ada", [Triple("Ada", "acted in", "Hornets")]), PoolPassage("b", "Milk", [])]
+    reasons = explain("page", pool=Pool("Who made Hornets?", [*others, page], base, ENCODER))
+    assert reasons["named"] == "is about “Hornets”, which “Ada” names"
+    assert reasons["in_question"] == "is about “Hornets”, which the question names"
+
+
 def test_what_a_passage_lacks_is_no_reason_for_it() -> None:
     """A signal that is 0 takes a share away where others have it, but has nothing to say."""
     for signal in COMPANY_SIGNALS:

@@ -140,6 +140,21 @@ def test_what_two_passages_are_both_about_is_no_link() -> None:
     assert signals["named"] == [1, 1, 0] and signals["linked"][2] > 0
 
 
+def test_a_linked_alias_names_as_well() -> None:
+    """Dell Curry is Wardell Curry: what names the one leads to the other, and passages about both are not linked."""
+    passages = [
+        make_passage("stephen", "Stephen", ("Stephen", "has the father", "Wardell Curry")),
+        make_passage("dell", "Dell", ("Dell Curry", "played for", "Hornets")),
+        make_passage("wardell", "Wardell", ("Wardell Curry", "was born in", "Va")),
+    ]
+    apart = make_pool(QUESTION, *passages)
+    joined = apart.extend([], {}, [("dell curry", "wardell curry")])
+    assert get_signals(apart, 0)["named"] == [0, 0, 1] and get_signals(apart, 0)["linked"][1] == 0
+    signals = get_signals(joined, 0)
+    assert signals["named"] == [0, 1, 1] and signals["linked"][1] == signals["linked"][2] > 0
+    assert get_signals(joined, 1)["named"] == [0, 0, 0] and get_signals(joined, 1)["linked"][2] == 0
+
+
 def test_a_passage_is_not_compared_with_itself() -> None:
     """The best passage alone has nothing but the words of its own; beside a second, it may be named."""
     signals = get_signals(POOL, 0)
