@@ -73,7 +73,11 @@ READER_RUNS = {
     ),
     "plain": ("none", "--answers --methods graph+selection"),
     "widths": ("offline", "--methods graph+select --show-tokens 16000 --show-top-k 10 --sweep show_top_k=20,60,90"),
-    "orders": ("offline", "--methods graph+select --sweep show_order=reversed"),
+    "orders": (
+        "offline",
+        "--methods graph+select,graph+llmrerank,graph+rankgpt --sweep show_order=reversed,shuffled "
+        "--against graph+select",
+    ),
 }
 """Kind → triples, and the methods that a strong reader was asked for."""
 READER_FILES = {"musique": (40, ("once", "agents", "plain", "widths", "orders")), "2wiki": (30, ("once", "agents"))}

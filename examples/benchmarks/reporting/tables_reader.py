@@ -23,7 +23,14 @@ ROWS = {
 """Row → kind of file, and the method."""
 CUTS = (2, 5, 10, 15)
 WIDTHS = (10, 20, 40, 60, 90)
-ORDERS = {"best first": "graph+select", "best last": "graph+select[show_order=reversed]"}
+ORDERS = {
+    "`PassageSelector`, best first": "graph+select",
+    "`PassageSelector`, best last": "graph+select[show_order=reversed]",
+    "`PassageSelector`, shuffled": "graph+select[show_order=shuffled]",
+    "LlamaIndex's `RankGPTRerank`": "graph+rankgpt",
+    "LlamaIndex's `LLMRerank`": "graph+llmrerank",
+}
+"""Row → method, over the same forty passages."""
 
 
 def name_file(data: str, kind: str) -> str:
@@ -123,10 +130,15 @@ def format_widths(results: Results, data: str) -> str:
 
 
 def format_orders(results: Results, data: str) -> str:
-    """Return a table of the order in which the same passages are shown."""
+    """Return a table of the orders in which the same passages are shown, and of other rerankers over them."""
     file = name_file(data, "orders")
     if file not in results.files:
         return ""
-    rows = [[label, format_cuts(results.row(file, method))] for label, method in ORDERS.items()]
+    rows = []
+    for label, method in ORDERS.items():
+        row = results.row(file, method)
+        gain = NONE if row is None else format_gain(row.get("gain@5"))
+        rows.append([label, *format_cells(row)[:3], gain])
     count = results.files[file]["conditions"]["questions"]
-    return table([f"forty passages, {count} of the questions", "R@2 / 5 / 10 / 15"], rows)
+    head = [f"forty passages, {count} of the questions", "calls", "tokens", "R@2 / 5 / 10 / 15"]
+    return table([*head, "R@5 against the first row, wins : losses, p"], rows)
