@@ -378,9 +378,7 @@ def main() -> None:
         sys.exit(f"--stores: no store of {', '.join(missing)}")
     if options.compare:
         return
-    learned = {
-        key: of_set.pools for key, of_set in gathered.items() if key[0] in LEARNED and key not in NOT_LEARNED
-    }
+    learned = {key: of_set.pools for key, of_set in gathered.items() if key[0] in LEARNED and key not in NOT_LEARNED}
     shipped = RankingWeights.default()
     if options.learn is not None:
         shipped = round_weights(learn(learned.values(), lambda number: True))

@@ -237,6 +237,8 @@ def _compare_additions(one: Name, other: Name) -> Likeness:
         return Likeness(Strength.STRONG, "legal form left out")
     if one.title != other.title:
         return Likeness(Strength.STRONG, "title left out")
+    if len(one.words) == 1 and one.is_proper != other.is_proper:  # "The Practice" is a series, "practice" is not
+        return Likeness(Strength.DOUBTFUL, "a name and a word")
     return Likeness(Strength.EQUAL, "spelling")
 
 

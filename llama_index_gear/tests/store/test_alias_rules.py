@@ -256,6 +256,9 @@ def test_thirty_pairs_are_found_and_thirty_homonyms_stay_apart() -> None:
         ("Platform 2 North", "Platform 3 North", None),
         ("…", "—", None),
         ("Hotel West Lindau", "Hotel Lindau", None),
+        ("The Practice", "practice", "a name and a word"),
+        ("the Bronx", "Bronx", "spelling"),
+        ("the blues", "blues", "spelling"),
     ],
 )
 def test_forms(one: str, other: str, reason: str | None) -> None:
@@ -294,3 +297,9 @@ def test_an_alias_of_two_names_is_neither_s() -> None:
     assert not find_sure("Acme", "Acme AG", "Acme Ltd")
     # Two spellings of one name are one.
     assert len(find_sure("J. Müller", "Jürgen Müller", "Juergen Mueller")) == 3
+
+
+def test_a_name_is_not_the_word_that_it_is_written_like() -> None:
+    lists = [Names("The Practice", "practice"), Names("the draft", "Draft"), Names("the Bronx", "Bronx")]
+    judged = judge(lists)
+    assert (judged.count(lists), judged.count(lists, is_sure=True)) == (3, 1)
