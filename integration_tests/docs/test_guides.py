@@ -61,6 +61,8 @@ def make_names(guide: str, server: OpenAIServer) -> dict[str, Any]:
     elif guide == "scale":
         names["client"] = QdrantClient(":memory:")
     elif guide == "choosing":
+        step = {"needed": [1, 2], "facts": [], "answerable": True, "answer": "At Virginia Tech."}
+        server.answer = lambda body: Reply(json.dumps(step) if "response_format" in body else "No JSON was asked for.")
         names["llm"] = ScriptedLLM(otherwise=lambda _: '{"triples": [["Dell Curry", "played for", "Virginia Tech"]]}')
     elif guide == "ranking":
         names["llm"] = ScriptedLLM(otherwise=lambda _: "Aurelio")
@@ -83,6 +85,8 @@ def test_the_code_of_a_guide_runs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "test")
+    monkeypatch.setenv("OPENAI_API_BASE", server.base_url)
     (tmp_path / "examples").symlink_to(EXAMPLES)
     names = make_names(guide.stem, server)
     blocks = re.findall(r"```python\n(.*?)```", guide.read_text("utf-8"), re.DOTALL)
@@ -108,6 +112,8 @@ def test_the_code_of_a_guide_runs(
     if guide.stem == "api":
         assert str(names["response"]) == "I don't know. Not found: Dell Curry, played for, ?team."
         assert out.endswith("Not found: Dell Curry, played for, ?team. ['?team']\n") and names["llm"].remaining == 0
+    if guide.stem == "choosing":
+        assert [body["response_format"] for body in server.requests] == [{"type": "json_object"}]
     for value in names.values():
         if isinstance(value, GeARVectorStore | ExternalTripleStore):
             value.close()

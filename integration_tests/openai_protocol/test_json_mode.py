@@ -1,0 +1,223 @@
+"""A model's JSON mode is a setting of its client: it passes through every reader, and costs, limits and errors hold."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from llama_index.core.response_synthesizers import get_response_synthesizer
+from llama_index.core.schema import NodeWithScore, TextNode
+from openai_server import OpenAIServer, Reply
+
+from llama_index_gear import (
+    Budget,
+    GeARQueryEngine,
+    GeARRetriever,
+    GeARTripleExtractor,
+    GeARVectorStore,
+    PassageSelector,
+    T2RAGRetriever,
+    Triple,
+    attach_triples,
+    read_triples,
+)
+from llama_index_gear.testing import WordEmbedding
+
+QUESTION = "Where does the father of Ann live?"
+TEXTS = {"a": "Cheese is made of milk", "b": "Ann has a father, who is Bob", "c": "Bob lives in Rome"}
+JSON_OBJECT = {"type": "json_object"}
+STEP_SCHEMA = {
+    "type": "json_schema",
+    "json_schema": {
+        "name": "step",
+        "schema": {
+            "type": "object",
+            "properties": {
+                "needed": {"type": "array", "items": {"type": "integer"}},
+                "facts": {"type": "array", "items": {"type": "array", "items": {"type": "string"}}},
+                "answerable": {"type": "boolean"},
+                "answer": {"type": "string"},
+                "query": {"type": "string"},
+            },
+            "required": ["needed", "facts", "answerable"],
+        },
+    },
+}
+FACTS = [["Ann", "father", "Bob"], ["Bob", "lives in", "Rome"]]
+VERDICT = {"answerable": True, "answer": "Rome"}
+REPLIES: dict[str, dict[str, Any]] = {  # by the first key of the form that the prompt asks for
+    "needed": {"needed": [2, 1], "facts": FACTS, **VERDICT},
+    "triples": {"triples": FACTS, **VERDICT},
+    "answerable": VERDICT,
+    "entities": {"entities": ["Ann", "Bob"], "triples": FACTS},
+    "facts": {
+        "facts": [
+            {"clue": 1, "triple": FACTS[0], "passages": [1, 2, 3]},
+            {"clue": 2, "triple": FACTS[1], "passages": [1, 2, 3]},
+        ]
+    },
+}
+CLUES = {"triples": [["Ann", "father", "?father"], ["?father", "lives in", "?town"]]}
+MODES = pytest.mark.parametrize("mode", ["sync", "async"])
+
+
+def write_form(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the object that the prompt asks for."""
+    prompt = body["messages"][-1]["content"]
+    asked = re.findall(r'of the form \{"(\w+)"', prompt)
+    return CLUES if "Put ?name" in prompt else REPLIES[asked[-1]]
+
+
+def honor(body: dict[str, Any]) -> Reply:
+    """Answer as a server that knows JSON mode: without it in prose; OpenAI's refuses prompts that don't say JSON."""
+    form = body.get("response_format")
+    if form is None:
+        return Reply("I would say that it is Rome.")
+    if form == JSON_OBJECT and not re.search("json", str(body["messages"]), re.IGNORECASE):
+        return Reply("'messages' must contain the word 'json' in some form", status=400)
+    reply = write_form(body)
+    if form != JSON_OBJECT:
+        names = form["json_schema"]["schema"]["properties"]
+        reply = {name: reply[name] for name in names if name in reply}
+    return Reply(json.dumps(reply))
+
+
+def refuse(body: dict[str, Any]) -> Reply:
+    """Answer as a server that refuses JSON mode."""
+    return Reply("response_format is not supported by this model", status=400)
+
+
+def ignore(body: dict[str, Any]) -> Reply:
+    """Answer as a server that does not know of JSON mode."""
+    return Reply(f"Surely:\n```json\n{json.dumps(write_form(body))}\n```\nThat is all.")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[GeARVectorStore]:
+    with GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding()) as made:
+        for name, text in TEXTS.items():
+            subject, *words = text.split()
+            node = attach_triples(TextNode(id_=name, text=text), [Triple(subject, " ".join(words[:-1]), words[-1])])
+            node.embedding = WordEmbedding().get_text_embedding(text)
+            made.add([node])
+        yield made
+
+
+AGENTS: dict[str, Callable[[GeARVectorStore, Any], Any]] = {
+    **{
+        calls: lambda store, llm, calls=calls: GeARRetriever(store, llm=llm, calls=calls)  # type: ignore[misc]
+        for calls in ("selection", "merged", "separate", "single")
+    },
+    "T²RAG": lambda store, llm: T2RAGRetriever(store, llm=llm),
+}
+
+
+@MODES
+@pytest.mark.parametrize("answer", [honor, ignore])
+@pytest.mark.parametrize("agent", AGENTS)
+async def test_an_agents_calls_carry_it_and_every_token_is_counted(
+    store: GeARVectorStore, server: OpenAIServer, agent: str, answer: Callable[..., Reply], mode: str
+) -> None:
+    server.answer = answer
+    llm = server.llm(additional_kwargs={"response_format": JSON_OBJECT}, reuse_client=False)
+    retriever = AGENTS[agent](store, llm)
+    if mode == "sync":
+        found, trace = retriever.retrieve_with_trace(QUESTION)
+    else:
+        found, trace = await retriever.aretrieve_with_trace(QUESTION)
+    assert {result.node.node_id for result in found[:2]} == {"b", "c"}
+    assert [problem for step in trace.steps for problem in step.problems] == [] and len(trace.gist) == 2
+    assert {str(body["response_format"]) for body in server.requests} == {str(JSON_OBJECT)}
+    assert trace.llm_calls == len(server.requests)
+    assert (trace.prompt_tokens, trace.completion_tokens) == (
+        server.usage.prompt_tokens,
+        server.usage.completion_tokens,
+    )
+
+
+def test_without_it_this_server_would_not_be_read(store: GeARVectorStore, server: OpenAIServer) -> None:
+    server.answer = honor
+    _, trace = GeARRetriever(store, llm=server.llm()).retrieve_with_trace(QUESTION)
+    assert trace.gist == [] and len(trace.steps[0].problems) == 1 and len(server.requests) == 2
+
+
+@MODES
+@pytest.mark.parametrize("answer", [honor, ignore])
+async def test_a_schema_fits_where_all_replies_have_one_form(
+    store: GeARVectorStore, server: OpenAIServer, answer: Callable[..., Reply], mode: str
+) -> None:
+    server.answer = answer
+    llm = server.llm(additional_kwargs={"response_format": STEP_SCHEMA}, reuse_client=False)
+    engine = GeARQueryEngine(GeARRetriever(store, llm=llm, budget=Budget(max_llm_calls=1)))
+    response = engine.query(QUESTION) if mode == "sync" else await engine.aquery(QUESTION)
+    assert str(response) == "Rome [1][2]" and len(server.requests) == 1
+    assert server.requests[0]["response_format"] == STEP_SCHEMA
+
+
+@MODES
+@pytest.mark.parametrize("answer", [honor, ignore])
+async def test_a_selectors_call_carries_it(server: OpenAIServer, answer: Callable[..., Reply], mode: str) -> None:
+    server.answer = answer
+    llm = server.llm(additional_kwargs={"response_format": JSON_OBJECT}, reuse_client=False)
+    nodes = [NodeWithScore(node=TextNode(id_=name, text=text)) for name, text in TEXTS.items()]
+    selector = PassageSelector(llm=llm)
+    if mode == "sync":
+        found = selector.postprocess_nodes(nodes, query_str=QUESTION)
+    else:
+        found = await selector.apostprocess_nodes(nodes, query_str=QUESTION)
+    assert [result.node.node_id for result in found] == ["b", "a", "c"] and len(server.requests) == 1
+    assert server.requests[0]["response_format"] == JSON_OBJECT
+
+
+@MODES
+@pytest.mark.parametrize("answer", [honor, ignore])
+async def test_an_extractors_call_carries_it(server: OpenAIServer, answer: Callable[..., Reply], mode: str) -> None:
+    server.answer = answer
+    llm = server.llm(additional_kwargs={"response_format": JSON_OBJECT}, reuse_client=False)
+    extractor = GeARTripleExtractor(llm=llm, structured=False)
+    nodes = [TextNode(id_="b", text=TEXTS["b"])]
+    (node,) = extractor(nodes) if mode == "sync" else await extractor.acall(nodes)
+    assert read_triples(node) == [Triple(*slots) for slots in FACTS]
+    assert server.requests[0]["response_format"] == JSON_OBJECT and "tools" not in server.requests[0]
+    assert extractor.ledger.prompt_tokens == server.usage.prompt_tokens
+
+
+@MODES
+async def test_a_server_that_refuses_it_is_heard_at_once(
+    store: GeARVectorStore, server: OpenAIServer, mode: str
+) -> None:
+    """The first call's error is raised, as any error of the client; an extractor, which goes on, notes it."""
+    server.answer = refuse
+    llm = server.llm(additional_kwargs={"response_format": JSON_OBJECT}, reuse_client=False)
+    nodes = [NodeWithScore(node=TextNode(id_=name, text=text)) for name, text in TEXTS.items()]
+    selector, extractor = PassageSelector(llm=llm), GeARTripleExtractor(llm=llm, structured=False)
+    retriever = GeARRetriever(store, llm=llm)
+    with pytest.raises(openai.BadRequestError, match="response_format is not supported"):
+        retriever.retrieve(QUESTION) if mode == "sync" else await retriever.aretrieve(QUESTION)
+    with pytest.raises(openai.BadRequestError, match="response_format is not supported"):
+        if mode == "sync":
+            selector.postprocess_nodes(nodes, query_str=QUESTION)
+        else:
+            await selector.apostprocess_nodes(nodes, query_str=QUESTION)
+    passages = [TextNode(id_="b", text=TEXTS["b"])]
+    (node,) = extractor(passages) if mode == "sync" else await extractor.acall(passages)
+    assert read_triples(node) == [] and node.metadata["gear_extraction"]["outcome"] == "failed"
+    assert "response_format is not supported" in str(extractor.ledger.failures)
+    assert len(server.requests) == 3
+
+
+def test_answers_are_written_by_a_model_without_it(store: GeARVectorStore, server: OpenAIServer) -> None:
+    """An engine's prompt for the answer asks for text: OpenAI refuses it in JSON mode, so another model writes."""
+    server.answer = honor
+    json_llm = server.llm(additional_kwargs={"response_format": JSON_OBJECT})
+    retriever = GeARRetriever(store, llm=json_llm, calls="single")
+    with pytest.raises(openai.BadRequestError, match="must contain the word 'json'"):
+        GeARQueryEngine(retriever).query(QUESTION)
+    engine = GeARQueryEngine(retriever, get_response_synthesizer(llm=server.llm()))
+    assert str(engine.query(QUESTION)) == "I would say that it is Rome."
+    assert ["response_format" in body for body in server.requests] == [True, True, True, False]
