@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -22,6 +23,7 @@ from llama_index_gear.requests import FetchPassages, LinkTriples, PassageTriples
 from llama_index_gear.triple import StoredTriple, Triple, serialize_triples
 
 dispatcher = get_dispatcher(__name__)
+logger = logging.getLogger(__name__)
 
 
 class GraphExpansionEvent(BaseEvent):
@@ -181,6 +183,9 @@ class GraphExpansion:
     def _rank_flow(self, embedded: QueryBundle, passages: Mapping[str, BaseNode]) -> Flow[list[NodeWithScore]]:
         """Walk from base passages, and return the first of the fused list, each with its explanation."""
         expansion = yield from self.walk_graph_flow(embedded, passages)
+        if problem := expansion.seeds.reading.problem:
+            logger.warning("no fact could be read in the reader's replies: the passages were found without them")
+            logger.debug("no fact could be read: %s", problem)
         results = []
         for passage_id, score in expansion.fused[: self.similarity_top_k]:
             chain, ranks = expansion.chain(passage_id), expansion.ranks(passage_id)

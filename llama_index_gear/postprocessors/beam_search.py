@@ -38,7 +38,7 @@ class DiverseTripleBeamSearch(BoundToProcess, HasPrompts, BaseNodePostprocessor,
     Args:
         vector_store: the store that holds the triples.
         llm: the reader. The search starts from the facts that it notes (SyncGE). Default None: it starts from all
-            triples of the incoming passages (NaiveGE).
+            triples of the incoming passages (NaiveGE), as it does, with a warning, if no fact can be read.
         graph: a knowledge graph to walk, in place of the passages' own triples; see `NaiveGERetriever`. Default None.
         top_n: nodes to return. Default 10.
         filters: metadata filters that bind triples and passages; incoming nodes that don't match are dropped. A

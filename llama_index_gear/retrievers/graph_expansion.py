@@ -124,8 +124,9 @@ class NaiveGERetriever(ExpansionRetriever):
 class SyncGERetriever(HasReader, ExpansionRetriever):
     """SyncGE (GeAR §4): an LLM notes the relevant facts in the base passages, and the beam search starts from them.
 
-    There is one LLM call a question, and a second one if the reply can't be read. If the reader notes nothing usable,
-    the search starts as in NaiveGE, and `GraphExpansionEvent.fallback` says why. An exception of the LLM is raised.
+    There is one LLM call a question, and a second one if the reply can't be read; a warning is logged if that can't be
+    read either. If the reader notes nothing usable, the search starts as in NaiveGE, and `GraphExpansionEvent.fallback`
+    says why. An exception of the LLM is raised.
     Results carry the same metadata as NaiveGE's.
 
     With `graph`, the noted facts are linked to the graph's triples (Millions of GeAR-s Eq. 3). If nothing usable is

@@ -15,6 +15,7 @@ from llama_index_gear.agents.t2rag.clues import Clue, Clues, slots_of
 from llama_index_gear.agents.t2rag.resolution import Statement
 from llama_index_gear.errors import ReplyError, TripleError
 from llama_index_gear.flow import Flow
+from llama_index_gear.llm.echoes import ECHO_PROBLEM, require_own
 from llama_index_gear.llm.json_scan import Number, find_forms, find_objects, find_texts, scan
 from llama_index_gear.llm.parsing import collect_triples, parse_triples, strip_thoughts
 from llama_index_gear.llm.prompting import (
@@ -24,7 +25,7 @@ from llama_index_gear.llm.prompting import (
     escape_fences,
     number_passages,
 )
-from llama_index_gear.triple import StoredTriple, Triple
+from llama_index_gear.triple import StoredTriple, Triple, contains_entity, entity_key
 
 DECOMPOSE_PROMPT = PromptTemplate(
     """Write down which facts one would have to know to answer a question, as triples [subject, predicate, object]. \
@@ -98,8 +99,9 @@ _NAMES = ("subject", "predicate", "object")
 
 def decompose_flow(question: str, prompt: BasePromptTemplate) -> Flow[ParsedReply]:
     """Ask for the question as triples with unknowns (T²RAG §4.3, step 1). The value is a tuple of `Triple`."""
+    template = prompt.get_template()
     return ask_and_parse_flow(
-        prompt, "decompose", lambda reply: parse_decomposition(reply, prompt.get_template()), {"question": question}
+        prompt, "decompose", lambda reply: parse_decomposition(reply, template, question), {"question": question}
     )
 
 
@@ -135,7 +137,14 @@ def resolve_flow(
         "propositions": "\n".join(_format_propositions(propositions, numbers)) or "(no statement)",
         "passages": number_passages(list(passages.values())) if show_passages else "(passages are not shown)",
     }
-    return ask_and_parse_flow(prompt, "resolve", parse_statements, variables)
+    shown = [*(passages.values() if show_passages else ()), *(proposition.triple.text for proposition in propositions)]
+
+    def parse(reply: str) -> tuple[Statement, ...]:
+        statements = parse_statements(reply)
+        own = require_own([statement.triple for statement in statements], prompt, [question, *shown])
+        return tuple(statement for statement in statements if statement.triple in own)
+
+    return ask_and_parse_flow(prompt, "resolve", parse, variables)
 
 
 def _format_propositions(propositions: Sequence[StoredTriple], numbers: Mapping[str, int]) -> list[str]:
@@ -164,20 +173,27 @@ def _format_clue(clues: Clues, clue: Clue) -> str:
     return f"{clue.number}. {escape_fences(' | '.join(slots_of(clues.current(clue))))}"
 
 
-def parse_decomposition(reply: str, prompt: str = "") -> tuple[Triple, ...]:
+def parse_decomposition(reply: str, prompt: str = "", question: str = "") -> tuple[Triple, ...]:
     """Read the triples that a question was taken apart into.
 
-    A reply that repeats an example of the prompt in full has the example's triples left out.
+    A reply that repeats an example of the prompt in full has the example's triples left out, unless the question names
+    what the example names.
 
     Raises:
-        ReplyError: the reply holds no triple, or it takes the question apart in two different ways.
+        ReplyError: the reply holds no triple but an example's, or it takes the question apart in two different ways.
 
     """
     triples = parse_triples(reply).triples
     examples = [frozenset(collect_triples(example)) for example in find_objects(span.value for span in scan(prompt))]
-    echoes = [example for example in examples if example <= set(triples)]  # in full: a question may share a triple
+    echoes = [
+        example
+        for example in examples
+        if example <= set(triples) and not _is_about(example, question)  # in full: a question may share a triple
+    ]
     echoed = {triple for example in echoes for triple in example}
-    own = [triple for triple in triples if triple not in echoed and slots_of(triple) != _NAMES] or triples
+    own = [triple for triple in triples if triple not in echoed and slots_of(triple) != _NAMES]
+    if triples and not own:
+        raise ReplyError(ECHO_PROBLEM)
     if not own:
         raise ReplyError("the reply holds no triple; at least one is needed to search by")
     listed = find_forms((span.value for span in scan(strip_thoughts(reply))), "triples")
@@ -187,6 +203,12 @@ def parse_decomposition(reply: str, prompt: str = "") -> tuple[Triple, ...]:
     return tuple(
         Triple(*(_BRACKETED.sub(_replace_brackets, slot, count=1) for slot in slots_of(triple))) for triple in own
     )
+
+
+def _is_about(example: frozenset[Triple], question: str) -> bool:
+    """Return True if the question has every name of an example; its unknowns are no names."""
+    slots = {slot for triple in example for slot in (triple.subject, triple.object) if not slot.startswith("?")}
+    return all(contains_entity(entity_key(question), entity_key(name)) for name in slots)
 
 
 def _replace_brackets(match: re.Match[str]) -> str:
