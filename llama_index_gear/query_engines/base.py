@@ -24,7 +24,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType, TextN
 from llama_index.core.settings import Settings
 from llama_index_instrumentation import get_dispatcher
 
-from llama_index_gear.errors import ArgumentError, check_counts, check_kind
+from llama_index_gear.errors import ArgumentError, check_counts, check_kind, repair_surrogates
 from llama_index_gear.llm.prompting import (
     check_prompt,
     escape_citations,
@@ -296,7 +296,7 @@ class AgentQueryEngine(BaseQueryEngine):
         def note(text: str) -> None:
             cited = {number: str(number) for _, number in split_citations(text) if number in numbers}
             citations = {name: sources[number - 1].node.node_id for number, name in cited.items()}
-            trace.note(response=text, citations=citations)
+            trace.note(response=repair_surrogates(text), citations=citations)
 
         def note_at_end(text: str) -> None:
             note(text)

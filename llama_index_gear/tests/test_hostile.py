@@ -323,6 +323,14 @@ def test_half_characters_of_a_model_break_nothing(tmp_path: Path, half: str) -> 
     ]
     for agent in (GeARRetriever, T2RAGRetriever):
         traces.append(agent(store, llm=ScriptedLLM([say], otherwise=break_off)).retrieve_with_trace(QUESTION)[1])
+    for streaming in (False, True):
+        engine = GeARQueryEngine.from_vector_store(
+            store, ScriptedLLM(otherwise=lambda _: f"Bob{half} [1]"), calls="single", streaming=streaming
+        )
+        response, trace = engine.query_with_trace(QUESTION)
+        assert str(response).startswith("Bob")  # reads a stream to its end
+        assert trace.response.startswith("Bob") and list(trace.citations) == ["1"]
+        traces.append(trace)
     for number, trace in enumerate(traces):
         assert Trace.model_validate_json(trace.model_dump_json()) == trace
         trace.to_html(tmp_path / f"{number}.html")
