@@ -207,8 +207,9 @@ def parse_decomposition(reply: str, prompt: str = "", question: str = "") -> tup
 
 def _is_about(example: frozenset[Triple], question: str) -> bool:
     """Return True if the question has every name of an example; its unknowns are no names."""
-    slots = {slot for triple in example for slot in (triple.subject, triple.object) if not slot.startswith("?")}
-    return all(contains_entity(entity_key(question), entity_key(name)) for name in slots)
+    slots = {slot for triple in example for slot in (triple.subject, triple.object)}
+    names = {slot for slot in slots if not slot.startswith("?") and not _BRACKETED.fullmatch(slot)}
+    return all(contains_entity(entity_key(question), entity_key(name)) for name in names)
 
 
 def _replace_brackets(match: re.Match[str]) -> str:
