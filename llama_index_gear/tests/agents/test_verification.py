@@ -24,6 +24,7 @@ from llama_index_gear.trace.trace import Trace, TraceEvent
 
 NAMES = ["a", "b", "c", "d", "e"]
 NODES = [NodeWithScore(node=TextNode(id_=name, text=f"text {name}")) for name in NAMES]
+YES, NO = '{"follows": true}', '{"follows": false}'
 LACKING = "Nothing says where Bob lives."
 
 
@@ -35,7 +36,7 @@ def list_shown(prompt: str) -> list[str]:
 def judge(needed: Sequence[str]) -> Callable[[str], str]:
     """Return a model that finds an answer to follow if it is shown these passages."""
     no = json.dumps({"follows": False, "missing": LACKING})
-    return lambda prompt: '{"follows": true}' if set(needed) <= set(list_shown(prompt)) else no
+    return lambda prompt: YES if set(needed) <= set(list_shown(prompt)) else no
 
 
 def verify(
@@ -56,7 +57,7 @@ def verify(
 
     def answer(call: CallLLM) -> Reply:
         calls.append(call)
-        said = reply(call.prompt.format(**call.variables))
+        said = reply(call.prompt.format(llm=None, **call.variables))
         return said if isinstance(said, Reply) else Reply(said, prompt_tokens=10, completion_tokens=1, ms=2.0)
 
     based = [node for node in NODES if node.node.node_id in basis]
@@ -185,7 +186,9 @@ def test_time_counts_from_the_question_s_beginning() -> None:
 
 
 def test_a_failing_call_ends_it_with_what_is_known() -> None:
-    answers = iter(['{"follows": true}', '{"follows": true}', Reply(error=ConnectionError("down"))])
+    answers: Iterator[str | Reply] = iter(
+        ['{"follows": true}', '{"follows": true}', Reply(error=ConnectionError("down"))]
+    )
     trace, calls = verify(lambda _: next(answers), cited="abc")
     assert trace.verification == "failed: ConnectionError: down" and trace.supporting == ["a", "b"] and len(calls) == 3
     assert trace.calls[-1].error == "ConnectionError: down"
@@ -199,9 +202,6 @@ def test_a_failing_call_ends_it_with_what_is_known() -> None:
 def script(*replies: str) -> Callable[[str], str]:
     left = iter(replies)
     return lambda _: next(left)
-
-
-YES, NO = '{"follows": true}', '{"follows": false}'
 
 
 def test_a_second_try_is_made_and_a_passage_without_verdict_stays() -> None:
