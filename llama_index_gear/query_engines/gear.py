@@ -57,14 +57,13 @@ class GeARQueryEngine(AgentQueryEngine):
     call named. No further call is made, unless the search ended without an answer: then one more call answers from what
     there is, and `gear_answered` in the metadata is False. A synthesizer of your own gets the passages that were named.
 
-    With `verify=True` the answer is checked: the metadata holds the ids of the smallest set of passages from which alone
-    it still follows (`gear_supporting`, most needed first) and how the check ended (`gear_verification`: "supported",
-    "unsupported", …; see `Trace.verification`). `Trace.checks` has every verdict, with what is missing. One call asks
-    about the cited passages together, and one a passage asks if the answer still follows without it. If the cited ones
-    lack something, those that the agent named, or else those that the answer was written from, are added, which is one
-    more call. Nothing is asked if there is no answer. These calls are counted, and count for the budget. If it is spent
-    or a call fails, the answer stands, and `gear_supporting` is the last set from which it followed. A model judges:
-    it may be wrong.
+    With `verify=True` the answer is checked. The metadata then holds the ids of the smallest set of passages from which
+    alone it still follows (`gear_supporting`, most needed first), and how the check ended (`gear_verification`:
+    "supported", "unsupported", …; see `Trace.verification`); `Trace.checks` has every verdict, with what is missing.
+    One call asks about the cited passages together; one a passage asks if the answer still follows without it. If the
+    cited ones lack something, one more call adds those that the agent named, or else those that the answer was written
+    from. These calls are counted, and count for the budget. If it is spent or a call fails, the answer stands, and
+    `gear_supporting` is the last set from which it followed. The judge is a model, and may be wrong.
 
     Args:
         retriever: the agent's retriever.

@@ -368,6 +368,21 @@ async def test_events_tell_of_the_checks_before_the_response_comes(store: GeARVe
     )
 
 
+@MODES
+async def test_the_page_and_the_terminal_show_it(
+    store: GeARVectorStore, mode: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine, _ = make_engine(store, [NEXT, select_and_answer("bob")], judge("ann", "bob"))
+    _, trace = await query(mode, engine)
+    page = trace.to_html(tmp_path / "page.html").read_text("utf-8")
+    ranks = {source.passage_id: rank for rank, source in enumerate(trace.passages, start=1)}
+    links = [f"<li><a href='#passage-{ranks[name]}'>{TEXTS[name]}</a></li>" for name in ("bob", "ann")]
+    assert f"alone</p><ul class='supporting'>{''.join(links)}</ul>" in page
+    assert f"<li>From {TEXTS['bob']}: does not follow. {LACKING}</li>" in page
+    trace.show()
+    assert f"alone: {TEXTS['bob']}; {TEXTS['ann']}" in re.sub(r"[\s│]+", " ", capsys.readouterr().out)
+
+
 def test_a_stream_is_refused(store: GeARVectorStore) -> None:
     for calls in SEARCHES:
         with pytest.raises(ArgumentError, match="verify .*leave streaming out"):
