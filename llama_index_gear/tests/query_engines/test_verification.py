@@ -185,7 +185,7 @@ CLUES = '{"triples": [["Ann", "father", "?father"], ["?father", "lives in", "?pl
 @MODES
 async def test_t2rag(store: GeARVectorStore, mode: str) -> None:
     llm = ScriptedLLM([CLUES, FOUND, "Rome"], otherwise=judge("bob", "ann"))
-    response, trace = await query(mode, T2RAGQueryEngine(T2RAGRetriever(store, llm=llm), verify=True))
+    response, trace = await query(mode, T2RAGQueryEngine(T2RAGRetriever(store, llm=llm), answer_top_k=1, verify=True))
     assert str(response) == "Rome" and set(trace.supporting) == {"ann", "bob"}
     assert set(list_checks(llm)[0]) == {"ann", "bob"}  # which state the resolved facts
     assert response.metadata["gear_verification"] == "supported" and response.metadata["gear_llm_calls"] == 5
