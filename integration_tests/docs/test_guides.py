@@ -50,6 +50,7 @@ def make_names(guide: str, server: OpenAIServer) -> dict[str, Any]:
         fact = '{"triples": [["Dell Curry", "played for", "Virginia Tech"]]}'
         step = {"needed": [2, 1], "facts": [["Dell Curry", "played for", "Virginia Tech"]]}
         script = ["At Virginia Tech.", json.dumps({**step, "answerable": True, "answer": "Virginia Tech"})]
+        script += [script[-1], '{"follows": true}', *2 * ['{"follows": false, "missing": "who his father is"}']]
         script += ['{"triples": [["Stephen Curry", "son of", "?father"], ["?father", "played for", "?team"]]}']
         script += ['{"facts": [{"clue": 1, "triple": ["Stephen Curry", "son of", "Dell Curry"]}]}', '{"facts": []}']
         script += [fact, '{"sufficient": true}', "[1]", "Virginia Tech [1]"]
@@ -98,6 +99,7 @@ def test_the_code_of_a_guide_runs(
             "Dell Curry",
             "\nAt Virginia Tech.\n",
             "gist: Dell Curry — played for",
+            "\nVirginia Tech [1][2] ['",
             "I don't know. Not found: Dell Curry, played for, ?team. ['?team']\n",
         ),
         "external_graph": ("literal",),

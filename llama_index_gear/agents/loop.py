@@ -127,6 +127,29 @@ def agent_flow(
     return result
 
 
+def within_budget_flow(
+    flow: Flow[None], trace: Trace, budget: Budget, start: float, clock: Clock = time.monotonic
+) -> Flow[str]:
+    """Run a flow that follows the steps, with its calls of the language model in the trace, as calls of step 0.
+
+    Args:
+        flow: it is ended when the budget is spent, or when one of these calls fails.
+        trace: of the question; the calls that it holds count for the budget.
+        budget: the limits of the question's cost.
+        start: the clock when the question began.
+        clock: seconds, monotonic. Default: `time.monotonic`.
+
+    Returns:
+        Why the flow was ended, in the words of `Trace.stopped`, or "".
+
+    """
+    try:
+        yield from _Meter(trace, budget, clock, start).metered_flow(flow, 0)
+    except _Ended as ended:
+        return ended.reason
+    return ""
+
+
 def _steps_flow(policy: Policy[State, Any], state: State, meter: _Meter) -> Flow[str]:
     """Run the steps, and return why they ended. An error is raised only if nothing is lost by it."""
     for _ in range(policy.max_steps):

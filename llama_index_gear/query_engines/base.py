@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import logging
+import time
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Sequence
 from typing import Any, ClassVar, Self
@@ -18,14 +20,18 @@ from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayloa
 from llama_index.core.llms import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
-from llama_index.core.prompts.mixin import PromptMixinType
+from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
 from llama_index.core.response_synthesizers import BaseSynthesizer, ResponseMode, get_response_synthesizer
 from llama_index.core.schema import NodeWithScore, QueryBundle, QueryType, TextNode
 from llama_index.core.settings import Settings
 from llama_index_instrumentation import get_dispatcher
 
+from llama_index_gear.agents.verification import PROMPTS, verify_flow
 from llama_index_gear.errors import ArgumentError, check_counts, check_kind, repair_surrogates
+from llama_index_gear.flow import Flow, arun, run
+from llama_index_gear.llm.client import aask_llm, ask_llm
 from llama_index_gear.llm.prompting import (
+    Prompts,
     check_prompt,
     escape_citations,
     escape_fences,
@@ -33,11 +39,13 @@ from llama_index_gear.llm.prompting import (
     split_citations,
 )
 from llama_index_gear.nodes import llm_texts
+from llama_index_gear.requests import CallLLM, Reply
 from llama_index_gear.retrievers.base import AgentRetriever, new_trace
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.trace.trace import Trace, TraceEvent, run_traced, stream_trace, take_trace, use_trace
 
 dispatcher = get_dispatcher(__name__)
+logger = logging.getLogger(__name__)
 
 REFINE_PROMPT = PromptTemplate(
     """A question was answered from what was found out so far; now there is more. Between the lines of ##### stand \
@@ -75,6 +83,7 @@ class AgentQueryEngine(BaseQueryEngine):
         node_postprocessors: applied to the passages before the answer is written.
         text_qa_template: replaces the synthesizer's prompt.
         answer_top_k: passages that the answer is written from.
+        verify: True checks from which passages alone the answer still follows.
         streaming: True streams the answer of the default synthesizer.
         callback_manager: LlamaIndex's callback manager.
 
@@ -82,8 +91,8 @@ class AgentQueryEngine(BaseQueryEngine):
         answer_prompt: prompt of the default synthesizer, with the variables `context_str` and `query_str`.
 
     Raises:
-        ArgumentError: an argument of the wrong kind, a number outside its range, or `streaming` beside a synthesizer of
-            your own.
+        ArgumentError: an argument of the wrong kind, a number outside its range, `streaming` beside a synthesizer of
+            your own, or `verify` beside a stream.
 
     """
 
@@ -97,6 +106,7 @@ class AgentQueryEngine(BaseQueryEngine):
         *,
         text_qa_template: BasePromptTemplate | None,
         answer_top_k: int,
+        verify: bool,
         streaming: bool,
         callback_manager: CallbackManager | None,
     ) -> None:
@@ -105,7 +115,7 @@ class AgentQueryEngine(BaseQueryEngine):
         check_kind((list, tuple), hint="write a list of postprocessors", node_postprocessors=node_postprocessors)
         for postprocessor in node_postprocessors:
             check_kind(BaseNodePostprocessor, node_postprocessor=postprocessor)
-        check_kind(bool, streaming=streaming)
+        check_kind(bool, verify=verify, streaming=streaming)
         check_kind(CallbackManager, optional=True, callback_manager=callback_manager)
         if streaming and response_synthesizer is not None:
             raise ArgumentError("streaming is of the default synthesizer: give it to your own synthesizer instead")
@@ -117,6 +127,10 @@ class AgentQueryEngine(BaseQueryEngine):
         self._retriever = retriever
         self._has_own_prompt = response_synthesizer is None
         self._streaming = streaming or getattr(response_synthesizer, "_streaming", False)
+        if verify and self._streaming:
+            raise ArgumentError("verify checks a whole answer, which a stream has only at its end: leave streaming out")
+        self._verify = verify
+        self._prompts = Prompts(PROMPTS if verify else {}, where="" if verify else "without verify=True")
         self._response_synthesizer = response_synthesizer or get_response_synthesizer(
             llm=retriever.llm,
             response_mode=ResponseMode.COMPACT,
@@ -214,6 +228,14 @@ class AgentQueryEngine(BaseQueryEngine):
         """Return the response if it needs no further LLM call, else an empty text. `[2]` in it is a citation."""
         return ""
 
+    def _abstention(self, trace: Trace) -> str:
+        """Return what the response says in place of an answer; empty if there is to be an answer."""
+        return ""
+
+    def _needed_ids(self, trace: Trace) -> set[str]:
+        """Return the ids of the passages that the agent found to be needed for the answer; empty if it named none."""
+        return {passage_id for step in trace.steps for passage_id in step.needed or ()}
+
     def _describe(self, trace: Trace) -> dict[str, Any]:
         """Return what the response's metadata says of the search."""
         return trace.compact()
@@ -244,9 +266,9 @@ class AgentQueryEngine(BaseQueryEngine):
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
         payload: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
         with self.callback_manager.event(CBEventType.QUERY, payload=payload) as event:
-            trace = take_trace(query_bundle.query_str.strip())
+            start, trace = time.monotonic(), take_trace(query_bundle.query_str.strip())
             nodes = run_traced(trace, lambda: self.retrieve(query_bundle))
-            answer = self._direct_answer(nodes, trace)
+            answer = self._abstention(trace) or self._direct_answer(nodes, trace)
             context = [] if answer else self._answer_context(nodes, trace)
             if answer:
                 response: RESPONSE_TYPE = self._to_response(answer)
@@ -254,6 +276,8 @@ class AgentQueryEngine(BaseQueryEngine):
                 response = self._response_synthesizer.synthesize(query_bundle, context)
             response = _set_sources(response, nodes)
             self._note_response(response, answer, context, trace)
+            if self._verify:
+                run(self._verify_flow(nodes, trace, start), self._call_llm)
             self._add_description(response, trace)
             event.on_end(payload={EventPayload.RESPONSE: response})
         return response
@@ -262,10 +286,10 @@ class AgentQueryEngine(BaseQueryEngine):
     async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
         payload: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
         with self.callback_manager.event(CBEventType.QUERY, payload=payload) as event:
-            trace = take_trace(query_bundle.query_str.strip())
+            start, trace = time.monotonic(), take_trace(query_bundle.query_str.strip())
             with use_trace(trace):
                 nodes = await self.aretrieve(query_bundle)
-            answer = self._direct_answer(nodes, trace)
+            answer = self._abstention(trace) or self._direct_answer(nodes, trace)
             context = [] if answer else self._answer_context(nodes, trace)
             if answer:
                 response: RESPONSE_TYPE = self._to_async_response(answer)
@@ -273,6 +297,8 @@ class AgentQueryEngine(BaseQueryEngine):
                 response = await self._response_synthesizer.asynthesize(query_bundle, context)
             response = _set_sources(response, nodes)
             self._note_response(response, answer, context, trace)
+            if self._verify:
+                await arun(self._verify_flow(nodes, trace, start), self._acall_llm)
             self._add_description(response, trace)
             event.on_end(payload={EventPayload.RESPONSE: response})
         return response
@@ -311,6 +337,30 @@ class AgentQueryEngine(BaseQueryEngine):
         else:
             note(str(response))
 
+    def _verify_flow(self, nodes: Sequence[NodeWithScore], trace: Trace, start: float) -> Flow[None]:
+        """Check the response in the trace. It may rest on what the agent needed, else on what it was written from."""
+        if self._abstention(trace):
+            trace.note(verification="no answer")
+            return
+        needed = self._needed_ids(trace)
+        basis = [result for result in nodes if result.node.node_id in needed] or nodes[: self._answer_top_k]
+        budget, prompt = self._retriever.budget, self._prompts["verify"]
+        yield from verify_flow(trace, nodes, basis, prompt, budget=budget, start=start)
+        if trace.verification.startswith("failed"):
+            kind = ": ".join(trace.verification.split(": ")[:2])  # the rest may quote the question or passages
+            logger.warning("an answer could not be verified: %s; its trace says more", kind)
+            logger.debug("the answer to %r could not be verified: %s", trace.question, trace.verification)
+
+    def _call_llm(self, request: CallLLM) -> Reply:
+        return ask_llm(self._llm, request.prompt, request.variables, within=request.timeout)
+
+    async def _acall_llm(self, request: CallLLM) -> Reply:
+        return await aask_llm(self._llm, request.prompt, request.variables, within=request.timeout)
+
+    @property
+    def _llm(self) -> LLM:
+        return self._retriever.llm or Settings.llm
+
     def _to_response(self, text: str) -> RESPONSE_TYPE:
         return StreamingResponse(response_gen=iter([text])) if self._streaming else Response(text)  # type: ignore[arg-type]
 
@@ -319,6 +369,12 @@ class AgentQueryEngine(BaseQueryEngine):
             yield text
 
         return AsyncStreamingResponse(response_gen=tokens()) if self._streaming else Response(text)
+
+    def _get_prompts(self) -> PromptDictType:
+        return dict(self._prompts)
+
+    def _update_prompts(self, prompts: PromptDictType) -> None:
+        self._prompts.update({name: prompt for name, prompt in prompts.items() if ":" not in name})
 
     def _get_prompt_modules(self) -> PromptMixinType:
         return {"retriever": self._retriever, "response_synthesizer": self._response_synthesizer}

@@ -57,6 +57,14 @@ class GeARQueryEngine(AgentQueryEngine):
     call named. No further call is made, unless the search ended without an answer: then one more call answers from what
     there is, and `gear_answered` in the metadata is False. A synthesizer of your own gets the passages that were named.
 
+    With `verify=True` the answer is checked. The metadata then holds the ids of the smallest set of passages from which
+    alone it still follows (`gear_supporting`, most needed first), and how the check ended (`gear_verification`:
+    "supported", "unsupported", …; see `Trace.verification`); `Trace.checks` has every verdict, with what is missing.
+    One call asks about the cited passages together; one a passage asks if the answer still follows without it. If the
+    cited ones lack something, one more call adds those that the agent named, or else those that the answer was written
+    from. These calls are counted, and count for the budget. If it is spent or a call fails, the answer stands, and
+    `gear_supporting` is the last set from which it followed. The judge is a model, and may be wrong.
+
     Args:
         retriever: the agent's retriever.
         response_synthesizer: any LlamaIndex synthesizer. Default: one call of the retriever's LLM with a short prompt
@@ -67,12 +75,14 @@ class GeARQueryEngine(AgentQueryEngine):
         answer_top_k: passages that the answer is written from. Default 5 (GeAR §6.2). All passages are source nodes.
         abstain: True answers only if the agent did. Otherwise the response says what was not found, and no call is
             made. Only with `calls="selection"`. Default False.
+        verify: True checks from which passages alone the answer still follows; the prompt is "verify" in `get_prompts`.
+            Not with a stream. Default False.
         streaming: True streams the answer of the default synthesizer. Default False.
         callback_manager: LlamaIndex's callback manager.
 
     Raises:
         ArgumentError: an argument of the wrong kind, a number outside its range, `streaming` beside a synthesizer of
-            your own, or `abstain` without `calls="selection"`.
+            your own, `verify` beside a stream, or `abstain` without `calls="selection"`.
 
     """
 
@@ -87,6 +97,7 @@ class GeARQueryEngine(AgentQueryEngine):
         text_qa_template: BasePromptTemplate | None = None,
         answer_top_k: int = 5,
         abstain: bool = False,
+        verify: bool = False,
         streaming: bool = False,
         callback_manager: CallbackManager | None = None,
     ) -> None:
@@ -104,6 +115,7 @@ class GeARQueryEngine(AgentQueryEngine):
             node_postprocessors,
             text_qa_template=text_qa_template,
             answer_top_k=answer_top_k,
+            verify=verify,
             streaming=streaming,
             callback_manager=callback_manager,
         )
@@ -122,11 +134,14 @@ class GeARQueryEngine(AgentQueryEngine):
         """True if the agent names passages, and its last call gives the answer."""
         return isinstance(self._retriever, GeARRetriever) and self._retriever.calls == "selection"
 
+    def _abstention(self, trace: Trace) -> str:
+        if not self._abstain or trace.answer:
+            return ""
+        if not trace.steps:
+            return "I don't know. Nothing was found."
+        return f"I don't know. Not found: {escape_citations(trace.steps[-1].next_query or trace.steps[-1].query)}"
+
     def _direct_answer(self, nodes: Sequence[NodeWithScore], trace: Trace) -> str:
-        if self._abstain and not trace.answer:
-            if not trace.steps:
-                return "I don't know. Nothing was found."
-            return f"I don't know. Not found: {escape_citations(trace.steps[-1].next_query or trace.steps[-1].query)}"
         if self._selects and self._has_own_prompt and trace.answer:
             return _cite(trace.answer, nodes, trace)
         return ""
@@ -141,7 +156,7 @@ class GeARQueryEngine(AgentQueryEngine):
         A synthesizer of the user's gets the passages that the agent named, if it named some.
         """
         if self._selects and not self._has_own_prompt:
-            named = {passage_id for step in trace.steps for passage_id in step.needed or ()}
+            named = self._needed_ids(trace)
             nodes = [result for result in nodes if result.node.node_id in named] or nodes
         context = super()._answer_context(nodes, trace)
         hands_over = self._selects or isinstance(self._retriever, ExternalGeARRetriever)

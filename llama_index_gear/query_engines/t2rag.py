@@ -57,12 +57,14 @@ class T2RAGQueryEngine(AgentQueryEngine):
         answer_top_k: passages that the answer is written from if no fact was resolved. Default 5.
         abstain: True answers only if all clues were resolved. Otherwise the response says what was not found, and no
             call is made. Default False.
+        verify: True checks from which passages alone the answer still follows, as in `GeARQueryEngine`; if it doesn't
+            follow from the cited ones, those are added that state the resolved facts. Default False.
         streaming: True streams the answer of the default synthesizer. Default False.
         callback_manager: LlamaIndex's callback manager.
 
     Raises:
-        ArgumentError: an argument of the wrong kind, a number outside its range, or `streaming` beside a synthesizer of
-            your own.
+        ArgumentError: an argument of the wrong kind, a number outside its range, `streaming` beside a synthesizer of
+            your own, or `verify` beside a stream.
 
     """
 
@@ -77,6 +79,7 @@ class T2RAGQueryEngine(AgentQueryEngine):
         text_qa_template: BasePromptTemplate | None = None,
         answer_top_k: int = 5,
         abstain: bool = False,
+        verify: bool = False,
         streaming: bool = False,
         callback_manager: CallbackManager | None = None,
     ) -> None:
@@ -88,6 +91,7 @@ class T2RAGQueryEngine(AgentQueryEngine):
             node_postprocessors,
             text_qa_template=text_qa_template,
             answer_top_k=answer_top_k,
+            verify=verify,
             streaming=streaming,
             callback_manager=callback_manager,
         )
@@ -97,11 +101,14 @@ class T2RAGQueryEngine(AgentQueryEngine):
     def _build_retriever(cls, vector_store: GeARVectorStore, **arguments: Any) -> T2RAGRetriever:
         return T2RAGRetriever(vector_store, **arguments)
 
-    def _direct_answer(self, nodes: Sequence[NodeWithScore], trace: Trace) -> str:
+    def _abstention(self, trace: Trace) -> str:
         if not self._abstain or trace.stopped == "resolved":
             return ""
         missing = [escape_citations(", ".join(clue.triple)) for clue in _open_clues(trace)]
         return f"I don't know. Not found: {'; '.join(missing)}." if missing else "I don't know. Nothing was found."
+
+    def _needed_ids(self, trace: Trace) -> set[str]:
+        return {passage_id for fact in trace.links for passage_id in fact.passages}
 
     def _answer_context(self, nodes: Sequence[NodeWithScore], trace: Trace) -> list[NodeWithScore]:
         if not self._has_own_prompt or not trace.gist:

@@ -25,7 +25,7 @@ FOLDERS = {
     "trace": "llm",
     "agents": "llm expansion trace",
     "retrievers": "llm store knowledge_graph ranking expansion trace agents",
-    "query_engines": "llm store knowledge_graph trace retrievers",
+    "query_engines": "llm store knowledge_graph trace agents retrievers",
     "postprocessors": "llm store knowledge_graph extraction ranking expansion",
     "testing": "store",
 }

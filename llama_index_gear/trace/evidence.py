@@ -9,13 +9,16 @@ from llama_index.core.bridge.pydantic import BaseModel, Field
 Slots = list[str]
 """A triple as JSON has it: `[subject, predicate, object]`."""
 
+VERIFY = "verify"
+"""The purpose of the calls that check an answer."""
+
 
 class Call(BaseModel):
     """One call of the language model.
 
     Attributes:
-        step: number of its step, from 1.
-        purpose: "read", "gist", "reason", "rewrite", …
+        step: number of its step, from 1; 0 if it checks the answer after the steps.
+        purpose: "read", "gist", "reason", "rewrite", "verify", …
         prompt_tokens: as the model's client counts them, else by LlamaIndex's tokenizer.
         completion_tokens: likewise.
         ms: duration in milliseconds.
@@ -209,6 +212,25 @@ class Source(BaseModel):
     chain: list[Slots]
 
 
+class Check(BaseModel):
+    """One question of an answer's verification: does it follow from these passages alone?
+
+    Attributes:
+        passages: their ids, most needed first.
+        without: id of the passage that was left out; empty if none was.
+        follows: the verdict; None if it could not be read.
+        missing: what no passage states, if the answer doesn't follow; empty if the model did not say.
+        problem: why the verdict could not be read.
+
+    """
+
+    passages: list[str]
+    without: str = ""
+    follows: bool | None = None
+    missing: str = ""
+    problem: str = ""
+
+
 class Evidence(BaseModel):
     """The record of a question, from its first search to its passages.
 
@@ -227,6 +249,13 @@ class Evidence(BaseModel):
         response: the query engine's, with its citations, such as `[2]`; empty if only a retriever was asked, and until
             a stream of the engine's synthesizer is read to its end.
         citations: the response's: number → id of the cited passage.
+        checks: the questions of the response's verification, in order.
+        supporting: ids of the passages from which alone the response still follows, most needed first; empty if no such
+            passages are known.
+        verification: how the verification ended. "supported": the response follows from `supporting`, and each of these
+            passages was left out once. "unsupported": it follows from none of the passages. "no answer", "no passage":
+            there was nothing to check. "max_llm_calls", "max_tokens", "timeout", "failed: …": it ended early, and
+            `supporting` may hold more than is needed. Empty if none was asked for.
         ms: duration from question to passages, in milliseconds.
 
     """
@@ -241,6 +270,9 @@ class Evidence(BaseModel):
     answer: str = ""
     response: str = ""
     citations: dict[str, str] = Field(default_factory=dict)
+    checks: list[Check] = Field(default_factory=list)
+    supporting: list[str] = Field(default_factory=list)
+    verification: str = ""
     ms: float = 0.0
 
     @property
@@ -262,9 +294,10 @@ class Evidence(BaseModel):
     def warning(self) -> str:
         """A warning that no reply of the language model could be read; else empty.
 
-        Rewritten queries don't count, since any line of prose is read as one.
+        Rewritten queries don't count, since any line of prose is read as one; nor do checks of the answer, which find
+        no passage.
         """
-        replies = [call for call in self.calls if not call.error and call.purpose != "rewrite"]
+        replies = [call for call in self.calls if not call.error and call.purpose not in ("rewrite", VERIFY)]
         if not replies or not all(call.unreadable for call in replies):
             return ""
         return (
@@ -285,11 +318,13 @@ class Evidence(BaseModel):
 
     def compact(self) -> dict[str, Any]:
         """Return a summary as flat JSON, for `response.metadata`."""
+        verified = {"gear_supporting": self.supporting, "gear_verification": self.verification}
         return {
             "gear_warning": self.warning,
             "gear_stopped": self.stopped,
             "gear_answer": self.answer,
             "gear_cited": list(self.citations.values()),
+            **(verified if self.verification else {}),
             "gear_queries": [step.query for step in self.steps],
             "gear_gist": self.gist,
             "gear_open": self.open,

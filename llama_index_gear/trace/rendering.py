@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.tree import Tree
 
 from llama_index_gear.llm.prompting import split_citations
-from llama_index_gear.trace.evidence import Evidence, Slots, Source, Step, Unknown
+from llama_index_gear.trace.evidence import Check, Evidence, Slots, Source, Step, Unknown
 from llama_index_gear.triple import entity_key
 
 _ROW_HEIGHT = 30  # pixels between two entities of a column
@@ -65,12 +65,43 @@ def show(trace: Evidence, console: Console | None = None) -> None:
         if source.chain:
             branch.add(_format_facts(source.chain))
     if answer := trace.response or trace.answer:
-        tree.add(f"[bold green]{_escape_markup(answer)}[/bold green]")
+        _add_verification(tree.add(f"[bold green]{_escape_markup(answer)}[/bold green]"), trace)
     tree.add(
         f"[dim]{trace.llm_calls} calls, {trace.prompt_tokens} + {trace.completion_tokens} tokens, "
         f"{trace.ms:.0f} ms[/dim]"
     )
     (console or Console()).print(tree)
+
+
+def _add_verification(branch: Tree, trace: Evidence) -> None:
+    if trace.verification:
+        titles = "; ".join(_list_supporting(trace))
+        branch.add(_escape_markup(_format_verification(trace) + (f": {titles}" if titles else "")))
+    for check in trace.checks:
+        branch.add(f"[dim]{_escape_markup(_format_check(check, trace.titles))}[/dim]")
+
+
+def _format_verification(trace: Evidence) -> str:
+    """Return what the verification came to, as a heading of the supporting passages."""
+    if trace.verification == "unsupported":
+        return "The answer does not follow from its passages"
+    ended = "" if trace.verification == "supported" else f" (not checked to the end: {trace.verification})"
+    if trace.supporting:
+        return f"The answer still follows from these passages alone{ended}"
+    return f"The answer was not verified: {trace.verification}"
+
+
+def _list_supporting(trace: Evidence) -> list[str]:
+    return [trace.titles.get(passage_id, passage_id) for passage_id in trace.supporting]
+
+
+def _format_check(check: Check, titles: dict[str, str]) -> str:
+    names = [titles.get(passage_id, passage_id) for passage_id in check.passages]
+    what = f"Without “{titles.get(check.without, check.without)}”" if check.without else f"From {'; '.join(names)}"
+    if check.follows is None:
+        return f"{what}: no verdict, {check.problem}"
+    verdict = "follows" if check.follows else "does not follow"
+    return f"{what}: {verdict}" + (f". {check.missing}" if check.missing else "")
 
 
 def _escape_markup(text: str) -> str:
@@ -184,13 +215,12 @@ def to_html(trace: Evidence) -> str:
 
 
 def _render_answer(trace: Evidence) -> str:
-    """Return the answer; its citations lead to their passages on the page, and stand below it with their titles."""
-    anchors = {source.passage_id: f"passage-{rank}" for rank, source in enumerate(trace.passages, start=1)}
-    links = {
-        number: f"<a href='#{anchors[passage_id]}'>"
-        for number, passage_id in trace.citations.items()
-        if passage_id in anchors
-    }
+    """Return the answer; its citations lead to their passages on the page, and stand below it with their titles.
+
+    Below them stands what the answer's verification came to.
+    """
+    anchors = {source.passage_id: f"<a href='#passage-{rank}'>" for rank, source in enumerate(trace.passages, start=1)}
+    links = {number: anchors[passage_id] for number, passage_id in trace.citations.items() if passage_id in anchors}
     answer = "".join(
         f"{links[str(number)]}{escape(part)}</a>" if str(number) in links else escape(part)
         for part, number in split_citations(trace.response or trace.answer)
@@ -203,7 +233,22 @@ def _render_answer(trace: Evidence) -> str:
         places = "".join(f", named in step {step.number}: {_place(passage_id, step)}" for step in named)
         items.append(f"<li>{link}[{escape(number)}]</a> {escape(titles[passage_id] + places)}</li>")
     listed = f"<ul class='cited'>{''.join(items)}</ul>" if items else ""
-    return f"<p class='answer'>{answer}</p>{listed}" if answer else ""
+    verified = _render_verification(trace, anchors) if trace.verification else ""
+    return f"<p class='answer'>{answer}</p>{listed}{verified}" if answer else ""
+
+
+def _render_verification(trace: Evidence, anchors: dict[str, str]) -> str:
+    """Return the supporting passages, with links to those that are on the page, and every check."""
+    css = "verdict" if trace.supporting else "problem"
+    items = "".join(
+        f"<li>{anchors[passage_id]}{escape(title)}</a></li>" if passage_id in anchors else f"<li>{escape(title)}</li>"
+        for passage_id, title in zip(trace.supporting, _list_supporting(trace), strict=True)
+    )
+    listed = f"<ul class='supporting'>{items}</ul>" if items else ""
+    checks = "".join(f"<li>{escape(_format_check(check, trace.titles))}</li>" for check in trace.checks)
+    summary = f"<summary>{len(trace.checks)} checks</summary>"
+    folded = f"<details>{summary}<ol>{checks}</ol></details>" if checks else ""
+    return f"<p class='{css}'>{escape(_format_verification(trace))}</p>{listed}{folded}"
 
 
 def to_frame(trace: Evidence) -> str:

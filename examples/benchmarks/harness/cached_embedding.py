@@ -33,7 +33,7 @@ class CachedEmbedding(BaseEmbedding):
         super().__init__(model_name=embed_model.model_name, embed_batch_size=embed_model.embed_batch_size)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._model = embed_model
-        self._db = sqlite3.connect(path, check_same_thread=False)
+        self._db = sqlite3.connect(path, check_same_thread=False, timeout=300)
         self._db.execute("CREATE TABLE IF NOT EXISTS embedding (key BLOB PRIMARY KEY, vector BLOB) WITHOUT ROWID")
         self._lock = threading.Lock()
 

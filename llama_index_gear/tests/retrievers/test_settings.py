@@ -409,7 +409,7 @@ def is_good(name: str, value: Any) -> bool:
         return whole
     if name == "rrf_k":
         return whole or isinstance(value, float)
-    if name in ("streaming", "abstain", "check_alignment", "show_passages", "require_grounding"):
+    if name in ("streaming", "abstain", "verify", "check_alignment", "show_passages", "require_grounding"):
         return isinstance(value, bool)
     return name == "verbose" and isinstance(value, bool)
 

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from llama_index_gear.trace import rendering as picture
-from llama_index_gear.trace.evidence import Call, Linked, PassageLink, Source, Step, Walked
+from llama_index_gear.trace.evidence import Call, Check, Linked, PassageLink, Source, Step, Walked
 from llama_index_gear.trace.trace import Trace
 
 VOID = {"meta", "link", "br", "circle", "path"}
@@ -176,6 +176,71 @@ def test_without_citations_the_answer_is_text() -> None:
     trace.answer = "1982 [1]"
     page = Page(picture.to_html(trace))
     assert "1982 [1]" in page.data["p"] and "a" not in [tag for tag, _ in page.seen]
+
+
+def make_verified(verification: str, supporting: list[str], checks: list[Check]) -> Trace:
+    trace = make_large()
+    trace.note(response="1982 [1]", citations={"1": "p1-0"})
+    trace.note(checks=checks, supporting=supporting, verification=verification)
+    return trace
+
+
+def show(trace: Trace) -> str:
+    out = io.StringIO()
+    picture.show(trace, Console(file=out, width=200))
+    return out.getvalue()
+
+
+HOSTILE_MISSING = "the year <script>alert(1)</script> [red]\x1b[2J"
+CHECKS = [
+    Check(passages=["p1-0", "gone", "p2-0"], follows=True),
+    Check(passages=["p1-0", "gone"], without="p2-0", follows=False, missing=HOSTILE_MISSING),
+    Check(passages=["p1-0", "p2-0"], without="gone", follows=True),
+    Check(passages=["p2-0"], without="p1-0", problem="no verdict can be read in the reply 'Hm'"),
+]
+
+
+def test_the_passages_that_suffice_are_shown_beside_the_citations() -> None:
+    trace = make_verified("supported", ["p1-0", "p2-0"], CHECKS)
+    html = picture.to_html(trace)
+    page = Page(html)
+    (head,) = re.findall("<p class='answer'>.*?</details>", html)
+    assert "<p class='verdict'>The answer still follows from these passages alone</p><ul class='supporting'>" in head
+    links = re.findall(r"<a href='#(passage-[0-9]+)'>", head.split("class='supporting'")[1])
+    ranks = {source.passage_id: f"passage-{rank}" for rank, source in enumerate(trace.passages, start=1)}
+    assert links == [ranks["p1-0"], ranks["p2-0"]] and "<summary>4 checks</summary>" in head
+    for said in (
+        "From Title of p1-0; gone; Title of p2-0: follows",
+        f"Without “Title of p2-0”: does not follow. {HOSTILE_MISSING}",
+        "Without “gone”: follows",
+        "Without “Title of p1-0”: no verdict, no verdict can be read in the reply 'Hm'",
+    ):
+        assert said in page.data["li"] and (HOSTILE_MISSING in said or said in show(trace)), said
+    assert [tag for tag, _ in page.seen].count("script") == 2 and "[red]" in show(trace) and "\x1b" not in show(trace)
+    assert "The answer still follows from these passages alone: Title of p1-0; Title of p2-0" in show(trace)
+
+
+@pytest.mark.parametrize(
+    ("verification", "supporting", "said"),
+    [
+        ("unsupported", [], "The answer does not follow from its passages"),
+        ("max_llm_calls", ["gone"], "follows from these passages alone (not checked to the end: max_llm_calls)"),
+        ("timeout", [], "The answer was not verified: timeout"),
+        ("failed: KeyError: </p>[red]", [], "The answer was not verified: failed: KeyError: </p>[red]"),
+        ("no answer", [], "The answer was not verified: no answer"),
+    ],
+)
+def test_a_verification_that_did_not_succeed_says_so(verification: str, supporting: list[str], said: str) -> None:
+    trace = make_verified(verification, supporting, CHECKS[:1])
+    html = picture.to_html(trace)
+    assert said in Page(html).data["p"] and said in show(trace)
+    assert ("<p class='problem'>The answer" in html) == (not supporting)
+    assert ("<ul class='supporting'><li>gone</li></ul>" in html) == bool(supporting)  # it is not on the page
+
+
+def test_without_a_verification_nothing_is_said_of_it() -> None:
+    trace = make_verified("", [], [])
+    assert "follow" not in Page(picture.to_html(trace)).data["p"] + show(trace)
 
 
 @pytest.mark.parametrize("steps", [0, 1])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llama_index_gear.trace.evidence import Call, Linked, PassageLink, Source, Step, Walked
+from llama_index_gear.trace.evidence import Call, Check, Linked, PassageLink, Source, Step, Walked
 from llama_index_gear.trace.trace import Trace, TraceEvent, run_traced, stream_trace, take_trace, use_trace
 
 FATHER = ["Stephen Curry", "father", "Dell Curry"]
@@ -61,6 +61,9 @@ def _make_full() -> Trace:
         answer="Hornets",
         response="Hornets [1]",
         citations={"1": "p1"},
+        checks=[Check(passages=["p1"], without="p3", follows=False, missing="the year", problem="none")],
+        supporting=["p1", "p3"],
+        verification="supported",
         ms=1234.5678,
     )
 
@@ -105,6 +108,9 @@ def test_a_new_trace_knows_the_question_and_nothing_else() -> None:
         "answer": "",
         "response": "",
         "citations": {},
+        "checks": [],
+        "supporting": [],
+        "verification": "",
         "ms": 0.0,
     }
 
@@ -130,6 +136,8 @@ def test_compact_is_flat_json_with_the_right_sums() -> None:
         "gear_stopped": "answered",
         "gear_answer": "Hornets",
         "gear_cited": ["p1"],
+        "gear_supporting": ["p1", "p3"],
+        "gear_verification": "supported",
         "gear_queries": [
             "Which team did the father of Stephen Curry join?",
             "Which team did Dell Curry join?",
@@ -145,6 +153,13 @@ def test_compact_is_flat_json_with_the_right_sums() -> None:
     }
     assert json.loads(json.dumps(compact)) == compact
     assert not any(isinstance(value, dict) for value in compact.values())
+
+
+def test_a_trace_that_was_saved_before_answers_were_checked_is_loaded() -> None:
+    fields = _make_full().model_dump(exclude={"checks", "supporting", "verification"})
+    trace = Trace.model_validate_json(json.dumps(fields))
+    assert (trace.checks, trace.supporting, trace.verification) == ([], [], "") and trace.citations == {"1": "p1"}
+    assert not {"gear_supporting", "gear_verification"} & trace.compact().keys()
 
 
 # -- Notes and listeners ----------------------------------------------------------------------------------------------
