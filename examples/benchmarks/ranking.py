@@ -140,11 +140,11 @@ def make_beam_retriever(store: GeARVectorStore) -> NaiveGERetriever:
 
 
 def add_beams(pool: Pool, retriever: BaseRetriever) -> Pool:
-    """Return the pool with the passages of a beam search as a further list."""
+    """Return the pool with the passages of a beam search as a further list, in the place of a foreign retriever's."""
     found = [result.node for result in retriever.retrieve(pool.question) if "graph" in result.node.metadata[RANKS_KEY]]
     found = sorted(found, key=lambda node: node.metadata[RANKS_KEY]["graph"])[:TOP_K]
     passages = [to_pool_passage(node) for node in found if node.node_id not in pool.places]
-    return pool.extend(passages, {"beams": [RankedPassage(node.node_id) for node in found]})
+    return pool.extend(passages, {"base": [RankedPassage(node.node_id) for node in found]})
 
 
 def read_note(store: Path) -> Any:
@@ -183,6 +183,11 @@ def draw_variants(pool: Pool, draw: random.Random) -> list[Pool]:
     return [pool, *draw.sample(forms, 2)]
 
 
+def as_they_are(pool: Pool, draw: random.Random) -> list[Pool]:
+    """Return the pool alone."""
+    return [pool]
+
+
 def fuse_lists(lists: Mapping[str, Sequence[RankedPassage]], top_k: int) -> list[RankedPassage]:
     """Fuse the first of both searches, as the store's hybrid search does."""
     both = [[place.id for place in lists[name][:top_k]] for name in ("dense", "bm25")]
@@ -200,15 +205,19 @@ def without_triples(pool: Pool) -> Pool:
     return Pool(pool.question, passages, pool.lists, pool.encoder)
 
 
-def learn(pools: Iterable[Sequence[tuple[Question, Pool]]], keep: Callable[[int], bool]) -> RankingWeights:
-    """Learn weights from a few hundred questions of each set, those whose number `keep` keeps."""
+def learn(
+    pools: Iterable[Sequence[tuple[Question, Pool]]],
+    keep: Callable[[int], bool],
+    draw_forms: Callable[[Pool, random.Random], list[Pool]] = draw_variants,
+) -> RankingWeights:
+    """Learn weights from forms of the pools of some questions of each set, those whose number `keep` keeps."""
     examples = []
     for of_set in pools:
         draw = random.Random(0)
         chosen = sorted(draw.sample(range(len(of_set)), min(PER_SET, len(of_set))))
         for number in filter(keep, chosen):
             question, pool = of_set[number]
-            examples += [Example(variant, frozenset(question.gold)) for variant in draw_variants(pool, draw)]
+            examples += [Example(variant, frozenset(question.gold)) for variant in draw_forms(pool, draw)]
     return fit_weights(examples)
 
 
@@ -386,8 +395,8 @@ def main() -> None:
         print(shipped.to_json())
     folds = [learn(learned.values(), keep_others(fold)) for fold in range(FOLDS)]
     beams = [gathered[key].with_beams for key in learned]
-    beam_folds = [learn(beams, keep_others(fold)) for fold in range(FOLDS)]
-    beam_whole = learn(beams, lambda number: True)
+    beam_folds = [learn(beams, keep_others(fold), as_they_are) for fold in range(FOLDS)]
+    beam_whole = learn(beams, lambda number: True, as_they_are)
     results: dict[str, Any] = {}
     for key, of_set in gathered.items():
         left_out = None

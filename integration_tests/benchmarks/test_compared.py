@@ -147,7 +147,8 @@ def test_naive_is_that_of_the_harness_at_each_cut(store: GeARVectorStore, tmp_pa
 
 def test_each_method_has_a_row(sample: Path, tmp_path: Path) -> None:
     gathered = ranking.gather_pools("sample", "offline", parse_options(sample, tmp_path, 3))
-    rankings = ranking.list_rankings([RankingWeights.default()] * ranking.FOLDS, None)
+    weights = [RankingWeights.default()] * ranking.FOLDS
+    rankings = ranking.list_rankings(weights, weights, None, gathered)
     rows = ranking.measure(gathered.pools, rankings, gathered.compared)
     bases, ours = list(ranking.BASES), [name for name in rankings if name not in ranking.BASES]
     assert [row["method"] for row in rows] == [*bases, *compared.METHODS, *ours]

@@ -83,7 +83,11 @@ def test_the_script_learns_measures_and_writes(
     for name in ranking.LEARNED:
         (tmp_path / f"{name}-file").mkdir()
     pools = [make_pool(number) for number in range(10)]
-    monkeypatch.setattr(ranking, "gather_pools", lambda name, kind, options: ranking.Gathered(4, 2, pools))
+    beams = [RankedPassage("dell"), RankedPassage("curry")]
+    with_beams = [(question, pool.extend((), {"base": beams})) for question, pool in pools]
+    monkeypatch.setattr(
+        ranking, "gather_pools", lambda name, kind, options: ranking.Gathered(4, 2, pools, {}, with_beams, pools)
+    )
     out, learned = tmp_path / "out.json", tmp_path / "weights.json"
     words = ["--data", "d", "--stores", str(tmp_path), "--embed", "e", "--out", str(out), "--learn", str(learned)]
     monkeypatch.setattr(sys, "argv", ["ranking.py", *words])
@@ -94,6 +98,7 @@ def test_the_script_learns_measures_and_writes(
     assert set(results) == {f"{name}-file" for name in ranking.LEARNED}
     rows = {row["method"]: row for row in results["musique-file"]["rows"]}
     assert rows["default"]["recall@2"] == 100.0 > rows["hybrid"]["recall@2"]
+    assert rows["default + beams"]["recall@2"] == rows["default + aliases"]["recall@2"] == 100.0
     assert "musique file (10 questions)" in capsys.readouterr().out
     monkeypatch.setattr(sys, "argv", ["ranking.py", *words[:2], "--stores", str(tmp_path / "none"), "--embed", "e"])
     with pytest.raises(SystemExit, match="no store of musique, 2wiki, hotpotqa"):
@@ -102,11 +107,14 @@ def test_the_script_learns_measures_and_writes(
 
 def test_the_committed_results_have_the_rows_that_the_script_makes() -> None:
     committed = json.loads(RESULTS.read_text("utf-8"))
+    _, pool = make_pool(0)
     weights = [RankingWeights.default()] * ranking.FOLDS
     for name, of_set in committed.items():
         left_out = weights[0] if name.rsplit("-", 1)[0] in ranking.LEARNED else None
         rows = [row["method"] for row in of_set["rows"] if row["method"] not in METHODS]
-        assert rows == list(ranking.list_rankings(weights, left_out))
+        linked = [(Question("", "", ()), pool)] if "default + aliases" in rows else []
+        of_script = ranking.Gathered(0, 0, [], with_aliases=linked)
+        assert rows == list(ranking.list_rankings(weights, weights, left_out, of_script))
     assert {name.rsplit("-", 1)[0] for name in committed} == {*ranking.LEARNED, *ranking.OTHERS}
 
 
