@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 
 _MARKS = frozenset(
@@ -21,9 +22,16 @@ FUNCTION_WORDS = _MARKS | frozenset(
     " bereits schon erst zunächst schließlich anschließend inzwischen mittlerweile seitdem insgesamt etwa rund"
     " fast sowohl weder entweder gegen ohne zwischen neben hinter wegen trotz laut mithilfe bitte nun jetzt"
     " immer oft manchmal niemand jemand nichts etwas beide beides war waren ins ans ihm ihn ihnen uns euch du"
-    " mir mich dir dich sowie sehr mehr wieder nie ja nein allerdings zudem".split()
+    " mir mich dir dich sowie sehr mehr wieder nie ja nein allerdings zudem leider deren dessen gerne gern vielen"
+    " lieber liebe sehr geehrte geehrter guten freundliche eure euer somit dadurch hierbei dabei hierzu dazu darauf"
+    " gemäß insbesondere beispielsweise zusätzlich ebenso ebenfalls meist meistens derzeit"
+    " aktuell grundsätzlich".split()
 )
 """German words that are no name at the start of a sentence."""
+_AUXILIARIES = frozenset("ist sind war waren wird werden wurde wurden hat haben bleibt".split())
+_PARTICIPLE = re.compile("ge[a-zäöüß]{2,}(?<!d)t|ge[a-zäöüß]{3,}en|bekannt|berühmt|beteiligt|verheiratet|vorgesehen")
+COURTESIES = frozenset("Sie Ihnen Ihr Ihre Ihrem Ihren Ihrer Ihres".split())
+"""Pronouns with a capital letter inside a sentence."""
 _DETERMINERS = frozenset(
     "der die das den dem des ein eine einer einem einen eines im am zum zur beim vom ins ans dies diese"
     " dieser dieses diesem diesen jede jeder jedes jedem jeden jene jener alle allen viele vielen einige"
@@ -40,6 +48,16 @@ _INFLECTIONS = ("e", "en", "er", "es", "em")
 _NOUN_ENDINGS = tuple(
     "ung ungen heit heiten keit keiten schaft schaften tion tionen tät täten ismus ment mente nis nisse".split()
 )
+_HEADS = tuple(
+    "dienst dienste dienstes frage fragen daten fehler zeit zeiten teile teilen arbeit arbeiten kraft kräfte stelle"
+    " stellen nummer nummern kosten preis preise bericht berichte vertrag verträge antrag anträge betrieb gerät geräte"
+    " gruppe liste listen technik wirtschaft schutz verkehr verbrauch wechsel zahl zahlen größe länge system systeme"
+    " anlage anlagen leiter leiterin hersteller betreiber betreiberin anbieter sprecher sprecherin inhaber inhaberin"
+    " mitglied mitglieder vertreter gründer gründerin besitzer nutzer kunden verfahren programm projekt gesetz stoff"
+    " stoffe mittel material maschine maschinen werkzeug fahrzeug fahrzeuge termin termine rechnung lieferung strom"
+    " wasser wetter bahn bahnhof flug raum räume zimmer".split()
+)
+"""Last parts of common compounds ("Kundendienst"), which end no name of a place or person."""
 _NOUNS = frozenset(
     "ausfall urlaub datenbank netzwerk internet strom physik chemie mathematik medizin jura philosophie"
     " geschichte informatik jahr jahre jahren tag tage tagen monat monate monaten woche wochen stunde stunden"
@@ -94,11 +112,16 @@ def strip_class_noun(name: Sequence[str]) -> Sequence[str]:
     return name[start:]
 
 
+def is_participle(word: str, following: str) -> bool:
+    """Return True for a participle that opens a sentence, in front of its verb: "Gebaut wurde", "Bekannt ist"."""
+    return following in _AUXILIARIES and _PARTICIPLE.fullmatch(word.lower()) is not None
+
+
 def is_acronym(word: str) -> bool:
     """Return True for a word with a second capital letter: "SPD", "iPhone", "Max-Planck-Institut"."""
     return sum(map(str.isupper, word)) > 1 and word.lower() not in _NOUNS
 
 
 def is_common_noun(word: str) -> bool:
-    """Return True for a word that is a noun by its ending, or a frequent one."""
-    return word.lower() in _NOUNS or word.endswith(_NOUN_ENDINGS)
+    """Return True for a word that is a noun by its ending or its last part, or a frequent one."""
+    return word.lower() in _NOUNS or word.lower().endswith(_NOUN_ENDINGS + _HEADS)

@@ -12,10 +12,12 @@ _MAX_COMMAND_WORDS = 6  # words of inline code that is one name
 
 _OPENING = "([{<\"'“‘«*|"
 _CLOSING = ".,;:!?…>]}\"'”’»*_~|"
-_HINT = re.compile(r"[_@/\\:]|\w[.-]\w")
+_HINT = re.compile(r"[_@/\\:]|\w[.-]\w|\w[=~><]=\w")
 _SPAN = re.compile(r"(`{1,3})(?!`)(.+?)(?<!`)\1(?!`)")
 _REQUIREMENT = re.compile(r"([a-z][\w.-]*)(?:\[[\w,-]+\])?(?:[=~><]=)[\w.*]+")
 """Matches a package with its version ("certifi==2023.7.22"): the package is the name."""
+_ASSIGNMENT = re.compile(r"([A-Z][A-Z0-9]*_[A-Z0-9_]*)=")
+"""Matches a variable of the environment that is set ("APP_HOME=/opt/app"): the variable is the name."""
 _EXTENSION = (
     "md|rst|txt|py|ipynb|js|jsx|ts|tsx|json|jsonl|yaml|yml|toml|ini|cfg|conf|log|csv|tsv|sql|sh|ps1|go|rs|java|kt|cpp|hpp"
     "|cs|rb|php|html|css|xml|pdf|docx|xlsx|pptx|png|jpg|jpeg|svg|zip|gz|tgz|tar|jar|whl|lock|pem|crt"
@@ -33,6 +35,7 @@ _IDENTIFIER = re.compile(
     r"|(?P<dotted>(?P<host>[a-z][a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.(?P<last>[a-z]{2,}))(?::\d{2,5}|/\S*)?)"
     r"|(?P<port>[a-z][a-z0-9-]+:\d{2,5})"
     r"|(?P<numbered>[a-z][a-z0-9]*(?:-[a-z0-9]+)*-(?:v\d+|[a-z]*0\d+)|[a-z][a-z0-9]*(?:-[a-z0-9]+)+-\d+)"
+    r"|(?P<handle>@[^\W\d_][\w-]{1,38})"
     rf"|(?P<relative>{_PART}(?:/{_PART})+)"
 )
 _HYPHENATED = FUNCTION_WORDS | HYPHENATED
@@ -61,6 +64,10 @@ def find_identifier(word: str) -> tuple[int, int] | None:
     while start < end and (word[end - 1] in _CLOSING or _is_unmatched(word, start, end)):
         end -= 1
     start += len("mailto:") if word.startswith("mailto:", start) else 0
+    if requirement := _REQUIREMENT.fullmatch(word, start, end):
+        return requirement.span(1)
+    if assignment := _ASSIGNMENT.match(word, start, end):
+        return assignment.span(1)
     match = _IDENTIFIER.fullmatch(word, start, end)
     if match is None or not _is_meant(match):
         return None

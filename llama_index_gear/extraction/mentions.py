@@ -12,16 +12,19 @@ from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
 from llama_index.core.utils import get_tqdm_iterable
 
 from llama_index_gear.errors import ArgumentError, check_kind, check_kinds, format_value
+from llama_index_gear.extraction import german
+from llama_index_gear.extraction.headings import Sections
 from llama_index_gear.extraction.names import Name, find_names
 from llama_index_gear.extraction.recognizer import describe_recognizer, recognize_names
 from llama_index_gear.extraction.scripts import is_caseless, space_scripts
-from llama_index_gear.extraction.sentences import split_sentences
+from llama_index_gear.extraction.sentences import Sentence, split_sentences
 from llama_index_gear.extraction.serialization import check_nothing_lost
 from llama_index_gear.nodes import ONE_NODE, attach_triples
 from llama_index_gear.triple import Triple, drop_parenthesis, entity_key
 
 logger = logging.getLogger(__name__)
 
+_PATH_KEY = "header_path"  # LlamaIndex's MarkdownNodeParser: the headings above the node's own, "/Handbook/Servers/"
 _MAX_PREDICATE_WORDS = 40  # words of a sentence in one triple
 
 
@@ -42,7 +45,12 @@ class MentionTripleExtractor(TransformComponent):
       shows it as inline code or as a heading, installs it (`pip install certifi`), or repeats it, calls it a package
       and speaks of a package manager.
 
-    Markdown is read as such. A list's items and a table's rows are sentences. A block of code is one sentence, in which
+    A heading that names something ("Deployment of Atlas", but not "Getting Started") is the subject of its section's
+    sentences, in place of the title. So is, above the first heading, the last such part of `header_path`, which
+    LlamaIndex's `MarkdownNodeParser` writes.
+
+    Markdown is read as such. The lines of letters and chats are sentences. A list's items and a table's rows are
+    sentences. A block of code is one sentence, in which
     only identifiers are names. A heading or the head of a table in title case is no evidence for a name.
 
     In German passages (told by their small words) one noun alone is a name only if no article, numeral or adjective
@@ -55,8 +63,14 @@ class MentionTripleExtractor(TransformComponent):
     letters, identifiers. Such passages are counted in `caseless_passages`, and a warning says so once.
 
     Limits: no relation is understood, no pronoun resolved, and "Curry" and "Stephen Curry" are two entities. The rules
-    are made for English, and hold for languages of European scripts but for their words at the start of a sentence.
-    For other languages, or better names, pass a `recognizer`.
+    are made for English. In French, Spanish, Portuguese, Italian, Dutch and Russian they know the function words that
+    open sentences; in other languages of European scripts such words count as names. Names stay inflected ("Москве" is
+    not "Москва"). For other languages, or better names, pass a `recognizer`:
+
+        nlp = spacy.load("de_core_news_sm")
+        extractor = MentionTripleExtractor(recognizer=nlp)
+        known = ["华为", "深圳"]  # or a list of your own: titles, products, people
+        extractor = MentionTripleExtractor(recognizer=lambda text: [name for name in known if name in text])
 
     Recall in percent of NaiveGE on the 100 questions and 1,890 passages of `musique_train`, base hybrid, embeddings of
     all-MiniLM-L6-v2 (95 % intervals of R@10 are about ± 5.8 points):
@@ -143,8 +157,10 @@ class MentionTripleExtractor(TransformComponent):
         extracted = []
         for node in get_tqdm_iterable(nodes, show, "Extracting mentions"):
             title = node.metadata.get(self.title_key)
+            path = node.metadata.get(_PATH_KEY)
             text = node.get_content(metadata_mode=MetadataMode.NONE)
-            extracted.append(attach_triples(node, self._extract(text, None if title is None else str(title))))
+            headings = list(filter(None, path.split("/"))) if isinstance(path, str) else []
+            extracted.append(attach_triples(node, self._extract(text, "" if title is None else str(title), headings)))
         self._warn_of_scripts()
         return extracted
 
@@ -165,7 +181,7 @@ class MentionTripleExtractor(TransformComponent):
         """
         check_kind(str, text=text)
         check_kind(str, optional=True, title=title)
-        triples = self._extract(text, title)
+        triples = self._extract(text, title or "", [])
         self._warn_of_scripts()
         return triples
 
@@ -178,24 +194,29 @@ class MentionTripleExtractor(TransformComponent):
                 self._caseless_passages,
             )
 
-    def _extract(self, text: str, title: str | None) -> list[Triple]:
+    def _extract(self, text: str, title: str, path: Sequence[str]) -> list[Triple]:
         triples: dict[Triple, None] = {}
-        for triple in self._triples(text, drop_parenthesis((title or "").strip())):
+        for triple in self._triples(text, drop_parenthesis(title.strip()), path):
             triples[triple] = None
             if len(triples) == self.max_triples_per_passage:
                 break
         return list(triples)
 
-    def _triples(self, text: str, subject: str) -> Iterator[Triple]:
-        for words, names in self._find_names(text, subject):
-            if not subject and names:
-                subject = names[0].text
+    def _triples(self, text: str, title: str, path: Sequence[str]) -> Iterator[Triple]:
+        is_german = german.is_german({word for word in text.split() if word.islower()})
+        sections = Sections(title, path, has_case_evidence=not is_german)
+        first = ""
+        for sentence, names in self._find_names(text, title):
+            first = first or (names[0].text if names else "")
+            sections.close(sentence.level)
+            subject = sections.subject or first  # of a heading itself: that of the section around it
+            sections.open(sentence, is_named=bool(names))
             own = entity_key(subject)
             for start, end, name in names:
                 if entity_key(name) != own:
-                    yield Triple(subject, _cut_window(words, start, end), name)
+                    yield Triple(subject, _cut_window(sentence.words, start, end), name)
 
-    def _find_names(self, text: str, title: str) -> Iterator[tuple[list[str], list[Name]]]:
+    def _find_names(self, text: str, title: str) -> Iterator[tuple[Sentence, list[Name]]]:
         """Find the names in each sentence of a passage: by the recognizer if there is one, else by their form."""
         if self.recognizer is not None:
             sentences = list(split_sentences(text))
@@ -206,7 +227,7 @@ class MentionTripleExtractor(TransformComponent):
                 text = space_scripts(text)
             sentences = list(split_sentences(text))
             names = find_names(text, title, sentences)
-        return zip((sentence.words for sentence in sentences), names, strict=True)
+        return zip(sentences, names, strict=True)
 
 
 def _cut_window(words: Sequence[str], start: int, end: int) -> str:

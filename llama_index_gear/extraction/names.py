@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from llama_index_gear.extraction import german
 from llama_index_gear.extraction.identifiers import find_identifier, has_common_part, is_code, is_hyphenated_name
+from llama_index_gear.extraction.languages import find_language, strip_elision
 from llama_index_gear.extraction.scripts import find_marked_names, find_recurring_quotations, is_caseless
 from llama_index_gear.extraction.sentences import Form, Sentence
 from llama_index_gear.extraction.words import (
@@ -20,6 +21,8 @@ from llama_index_gear.extraction.words import (
     CONNECTORS,
     DEMONYMS,
     FUNCTION_WORDS,
+    LEGAL_FORMS,
+    OFFICE_WORDS,
     OPENERS,
     OTHER_LANGUAGES,
 )
@@ -29,10 +32,12 @@ _NAME = re.compile("[NB](?:c{0,2}N|d){0,7}(?:c{0,2}E|D)?|[EXT]")
 it, B before it, X both; c a connector; d a number, D one with punctuation behind it; T an identifier; h a small word
 with hyphens; - anything else."""
 _CAPITALISED = frozenset("NBEX")
-_NO_NAMES = FUNCTION_WORDS | CONNECTORS | DEMONYMS | CALENDAR
+_NO_NAMES = FUNCTION_WORDS | CONNECTORS | DEMONYMS | CALENDAR | LEGAL_FORMS
 """Words that are no name alone."""
-_NO_OPENINGS = OPENERS | COMMON_WORDS | OTHER_LANGUAGES
+_NO_OPENINGS = OPENERS | COMMON_WORDS | OFFICE_WORDS | OTHER_LANGUAGES
 """Words that are no name alone at the start of a sentence, if the passage has them nowhere else with a capital."""
+_DROPPED = OPENERS | frozenset("dear hello hey hi regards cc re fwd notwithstanding".split())
+"""Words that begin no name at the start of a sentence, either ("Hi Tom")."""
 _ORDINARY = _NO_OPENINGS | _NO_NAMES
 _PARTICIPLE = re.compile("[a-z]{3,}(?:ed|ing)")
 _CONTRACTION = re.compile(r"(?:i|you|he|she|it|we|they|that|there|who|what|where|how|here)'\w{1,2}|\w+n't")
@@ -44,6 +49,12 @@ _INSTALLED = re.compile(
     r"\b(?:pip3?|npm|yarn|pnpm|brew|apt|apt-get|dnf|conda|cargo|poetry|uv|gem)[ \t]+"
     rf"(?:{'|'.join(sorted(_INSTALLING))})[ \t]+(?:-\S+[ \t]+){{0,5}}([a-z][\w.-]*\w)"
 )
+_IMPORTED = re.compile(
+    r"^[ \t]*(?:>>>[ \t]*)?(?:from[ \t]+([a-z]\w+)[\w.]*[ \t]+import|import[ \t]+([a-z]\w+))\b", re.M
+)
+_SPEAKER = re.compile(r"^\[?\d{1,2}:\d\d(?::\d\d)?\]?[ \t]+<?([^\W\d_][\w-]{0,30})(?:>|:)(?=\s)", re.MULTILINE)
+"""Matches who says a line of a chat ("[09:02] keeva: …")."""
+_HOURS = frozenset(("AM", "PM"))
 _PACKAGE_MANAGER = re.compile(r"\b(?:pip|PyPI|npm|conda|crates\.io|RubyGems|Maven)\b")
 _PACKAGE = re.compile(
     r"\b(?:package|library)[ \t]+`?([a-z][\w-]{1,60})|\b([a-z][\w-]{1,60})`?[ \t]+(?:package|library)\b"
@@ -75,10 +86,13 @@ class _Encoded:
     """A sentence whose words have kinds, as letters of `_NAME`, and cores without the punctuation around them."""
 
     def __init__(self, sentence: Sentence) -> None:
-        self.words, self.form = sentence
+        self.words, self.form = sentence.words, sentence.form
         classified = [_classify_word(word) for word in self.words]
         self.kinds = [kind for kind, _ in classified]
         self.cores = [core for _, core in classified]
+        for place in range(1, len(self.cores)):
+            if self.cores[place] in _HOURS and self.cores[place - 1][-1:].isdecimal():
+                self.kinds[place] = "-"
         self.first = next((n for n, core in enumerate(self.cores) if core), 0)
 
     def is_opening(self, place: int) -> bool:
@@ -108,16 +122,28 @@ class _Passage:
     def __init__(self, text: str, title: str, sentences: Sequence[Sentence]) -> None:
         self.text = text
         self.small = {word for word in text.split() if word.islower()}
+        self.title = title
         self.title_words = set(title.lower().split())
         self.is_german = german.is_german(self.small)
+        self.language = None if self.is_german else find_language(self.small)
         self.is_caseless = is_caseless(text)
-        self.function_words: Collection[str] = german.FUNCTION_WORDS if self.is_german else FUNCTION_WORDS
+        self.function_words: Collection[str] = FUNCTION_WORDS
+        if self.is_german or self.language is not None:
+            self.function_words = german.FUNCTION_WORDS if self.language is None else self.language.openers
         self.sentences = list(map(_Encoded, sentences))
         for sentence in self.sentences:
             if sentence.form is Form.CODE:
-                sentence.kinds = [kind if kind in "Th" else "-" for kind in sentence.kinds]
+                sentence.kinds = [
+                    kind if kind in "Th" and core[:1] != "@" else "-"  # "@property" is no person
+                    for kind, core in zip(sentence.kinds, sentence.cores, strict=True)
+                ]
             elif self.is_german:
                 _divide_at_articles(sentence)
+            elif self.language is not None:
+                _divide_at(sentence, self.language.dividers)
+        for sentence in self.sentences:
+            if self.language is not None and self.language.has_elision and sentence.form is not Form.CODE:
+                self._strip_elisions(sentence)
             self._drop_opening(sentence)
         self._mark_small_names()
 
@@ -146,8 +172,25 @@ class _Passage:
             word = sentence.cores[place].lower()
             # Behind a colon, "The" may begin a title.
             is_small = word in self.function_words and (place == sentence.first or self.is_german)
-            if is_small or (word in OPENERS and word not in self._meant and word not in self.title_words):
+            if is_small or (word in _DROPPED and word not in self._meant and word not in self.title_words):
                 sentence.kinds[place] = "-"
+
+    def _strip_elisions(self, sentence: _Encoded) -> None:
+        """Drop "l'" and "dell'" in front of names, but not of "Jeanne d'Arc", nor of a "L'Oréal" inside a sentence."""
+        for place, (kind, core) in enumerate(zip(sentence.kinds, sentence.cores, strict=True)):
+            if kind not in _CAPITALISED or (name := strip_elision(core)) == core:
+                continue
+            is_own = core[0].isupper() and (not sentence.is_opening(place) or core in self._inner_words)
+            if is_own or (core[0] == "d" and place > 0 and sentence.kinds[place - 1] in "NB"):
+                continue
+            sentence.cores[place] = name
+            sentence.kinds[place] = "-" if name.islower() else "B" if kind in "NB" else "X"
+
+    @cached_property
+    def _inner_words(self) -> set[str]:
+        """Words of the title, and those that stand inside a sentence."""
+        inner = {core for one in self.sentences for place, core in enumerate(one.cores) if not one.is_opening(place)}
+        return inner.union(self.title.split())
 
     def _name_of(self, sentence: _Encoded, start: int, end: int) -> str:
         """Return the name that a run of capitalized words is, or nothing if it is none."""
@@ -168,8 +211,8 @@ class _Passage:
 
     def _is_no_name(self, sentence: _Encoded, start: int, core: str) -> bool:
         """Return True for a single capitalized word that is no name: for its meaning, or for its place."""
-        word = core.lower().replace("’", "'")
-        if len(core.removesuffix(".")) == 1 or word in _NO_NAMES or _CONTRACTION.fullmatch(word):
+        word = core.lower().replace("’", "'").removesuffix(".")
+        if len(word) == 1 or word in _NO_NAMES or _CONTRACTION.fullmatch(word):
             return True
         if not sentence.is_opening(start):
             return False
@@ -177,8 +220,14 @@ class _Passage:
             return True
         following = sentence.cores[start + 1] if start + 1 < len(sentence.cores) else ""
         is_label = sentence.words[start].rstrip("*_").endswith(":")
-        is_participle = following in _BEHIND_PARTICIPLES and _PARTICIPLE.fullmatch(word)
-        return bool(is_label or is_participle or word in _NO_OPENINGS) and word not in self._meant
+        if self.language is not None:
+            is_verb = following in self.language.particles and word not in self.title_words
+        else:
+            is_verb = following in _BEHIND_PARTICIPLES and _PARTICIPLE.fullmatch(word) is not None
+        is_alone = (
+            sentence.form is Form.PROSE and len(sentence.cores) == 1 and sentence.words[0].endswith((".", "!", "?"))
+        )
+        return (is_label or is_verb or is_alone or word in _NO_OPENINGS) and word not in self._meant
 
     def _german_name(self, sentence: _Encoded, start: int, cores: list[str]) -> list[str]:
         """Return the part of a run of capitalized German words that is a name."""
@@ -188,7 +237,8 @@ class _Passage:
         if len(cores) > 1:
             return cores if len(name) == 1 and german.is_common_noun(name[0]) else name
         word = name[0]
-        if word.lower() in german.FUNCTION_WORDS:
+        following = sentence.cores[start + 1] if start + 1 < len(sentence.cores) else ""
+        if word.lower() in german.FUNCTION_WORDS or german.is_participle(word, following):
             return []
         if german.is_acronym(word) or word.lower() in self._german_parts:
             return name
@@ -242,6 +292,7 @@ class _Passage:
             for kind, core in zip(sentence.kinds, sentence.cores, strict=True)
             if kind == "h"
         )
+        known.update(match[1] for match in _SPEAKER.finditer(self.text) if match[1].islower())
         if not known and not hyphens:
             return
         is_technical = any(sentence.form is Form.CODE or "T" in sentence.kinds for sentence in self.sentences)
@@ -263,8 +314,14 @@ class _Passage:
                         yield core
             if sentence.form is Form.HEADING and len(sentence.words) == 1 and sentence.cores[0].islower():
                 yield from {sentence.cores[0]} - _NO_OPENINGS
+        yield from self._packages()
+
+    def _packages(self) -> Iterator[str]:
+        """Packages that the passage installs or imports, or calls so."""
         if not _INSTALLING.isdisjoint(self.small):
             yield from (match[1] for match in _INSTALLED.finditer(self.text))
+        if "import" in self.text and any(sentence.form is Form.CODE for sentence in self.sentences):
+            yield from (match[match.lastindex or 0] for match in _IMPORTED.finditer(self.text))
         if ("package" in self.text or "library" in self.text) and _PACKAGE_MANAGER.search(self.text):
             counts = Counter(core for sentence in self.sentences for core in sentence.cores)
             for match in _PACKAGE.finditer(self.text):
@@ -273,9 +330,21 @@ class _Passage:
                     yield word
 
 
-def _divide_at_articles(sentence: _Encoded) -> None:
-    """Let articles divide German names ("Kanzlerin der Republik"), but not "Walther von der Vogelweide"."""
+def _divide_at(sentence: _Encoded, dividers: Collection[str]) -> None:
+    """Let small words divide names that they would join elsewhere ("a Torino da Giovanni Agnelli")."""
     for place, core in enumerate(sentence.cores):
+        if core in dividers:
+            sentence.kinds[place] = "-"
+
+
+def _divide_at_articles(sentence: _Encoded) -> None:
+    """Let articles divide German names ("Kanzlerin der Republik"), but not "Walther von der Vogelweide".
+
+    Pronouns of courtesy are small words.
+    """
+    for place, core in enumerate(sentence.cores):
+        if core in german.COURTESIES:
+            sentence.kinds[place] = "-"
         if core in ("der", "den", "des", "das") and sentence.cores[max(0, place - 1)] not in ("von", "van"):
             sentence.kinds[place] = "-"
 

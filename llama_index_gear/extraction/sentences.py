@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -16,8 +16,20 @@ _OPENING = "\"'“‘«([{*_"
 _CLOSING = "\"'”’»)]}*_"
 _ENDING = tuple(".!?…。！？।؟")
 
-_SPACED = re.compile("([–—/])|(?<=[。！？])")
-"""Word boundaries without a space."""
+_SPACED = re.compile(r"([–—]|(?<=[^\W\d_]{3})/(?=[^\W\d_]{3}))|(?<=[。！？])")
+"""Word boundaries without a space; no stroke of "CI/CD" or "km/h"."""
+_IMAGE = re.compile(r"!\[([^\]\n]{0,200})\]\([^()\s]{1,500}\)")
+"""Matches a picture: it counts as its description."""
+_LABEL = re.compile(r"\[?\d{1,2}:\d\d(?::\d\d)?\]?[ \t]|<?[^\W\d_a-z][\w .-]{0,30}>?:[ \t]")
+"""Matches the start of a line that begins something new: a time, or a name or key with a colon behind it."""
+_LEAST_WIDTH = 40
+_ROOM = 0.75
+"""Share of a paragraph's width: a line that would be shorter with the next line's first word was ended on purpose."""
+_CLASSES = frozenset(
+    "annex appendix article chapter class clause column exhibit figure form grade group hepatitis item level"
+    " line option page part phase plan point room rule schedule section stage step table type unit vitamin".split()
+)
+"""Words in front of a letter that is no initial ("Exhibit A.")."""
 _FOOTNOTE = re.compile(r"\[\^[\w-]{1,40}\]:?")
 _TAG = re.compile(
     r"</?(?:a|b|br|center|code|details|div|em|h[1-6]|hr|i|img|kbd|li|ol|p|pre|small|span|strong|sub|summary|sup|table|td"
@@ -26,7 +38,7 @@ _TAG = re.compile(
 )
 _CODE_OR_WORD = re.compile(r"[(\[{\"'“‘«*_~]*(`{1,3})(?![`\s])(?:(?!''|`).){1,160}(?<!\s)\1(?!`)[^\w\s`]*|\S+")
 """Matches inline code with the punctuation around it, or a word."""
-_HEADING = re.compile(r"#{1,6}(?:[ \t]+|$)")
+_HEADING = re.compile(r"(#{1,6})(?:[ \t]+|$)|(?=<h([1-6])\b[^\n]{0,300}</h\2>$)", re.IGNORECASE)
 _MARKS = re.compile(r"(?:>[ \t]?|(?:[-*+•–]|\d{1,3}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?)+")
 """Matches the marks at the start of a line: of a list, a task, a quotation."""
 _FENCE = re.compile(r"(`{3,}|~{3,})[^`]*$")
@@ -45,51 +57,87 @@ class Form(Enum):
 
 
 class Sentence(NamedTuple):
-    """A sentence, heading, row of a table or block of code: its words, with their punctuation."""
+    """A sentence, heading, row of a table or block of code.
+
+    Attributes:
+        words: its words, with their punctuation.
+        form: its place in the passage.
+        level: the level of a heading, from 1, as in Markdown; 0 for everything else.
+
+    """
 
     words: list[str]
     form: Form
+    level: int = 0
 
 
 def split_sentences(text: str) -> Iterator[Sentence]:
     """Split a passage into sentences. A blank line ends a sentence, too; a block of code is one sentence."""
-    for form, block in _split_blocks(text):
+    for form, level, block in _split_blocks(text):
         if form is Form.PROSE:
             parts = _split_prose(_split_words(block))
         elif form is Form.CODE:
             parts = iter([[word[:MAX_WORD_LETTERS] for word in block.split()]])
         else:
             parts = _cut(_split_cells(block) if "|" in block else _split_words(block))
-        yield from (Sentence(words, form) for words in parts if words)
+        yield from (Sentence(words, form, level) for words in parts if words)
 
 
-def _split_blocks(text: str) -> Iterator[tuple[Form, str]]:
-    if "\n" not in text and text[:1] not in "#>-*+•|`~":
-        yield Form.PROSE, text
+class _Line(NamedTuple):
+    """A line of Markdown without its marks, or a block of code: `continues` if it may go on with the line before."""
+
+    form: Form
+    text: str
+    continues: bool = False
+    level: int = 0
+
+
+def _split_blocks(text: str) -> Iterator[tuple[Form, int, str]]:
+    if "\n" not in text and text[:1] not in "#<>-*+•|`~":
+        yield Form.PROSE, 0, text
         return
-    lines: list[str] = []
-    before = Form.RULE
-    for form, continues, line in _read_lines(text):
-        if lines and not (form is before is Form.PROSE and continues):
-            is_head = form is Form.RULE and line and (before is Form.PROSE or "|" in line)
-            yield Form.HEADING if is_head else before, "\n".join(lines)
-            lines = []
-        if form is not Form.RULE:
-            lines.append(line)
-        before = form
-    if lines:
-        yield before, "\n".join(lines)
+    block: list[_Line] = []
+    for line in _read_lines(text):
+        if block and not _goes_on(block, line):
+            yield _join_lines(block, line)
+            block = []
+        if line.form is not Form.RULE:
+            block.append(line)
+    if block:
+        yield _join_lines(block, None)
 
 
-def _read_lines(text: str) -> Iterator[tuple[Form, bool, str]]:
-    """Read the lines of Markdown: their forms, whether they may go on with the line before, and their contents."""
+def _goes_on(block: Sequence[_Line], following: _Line) -> bool:
+    """Return True if a line of prose goes on with the line in front of it, as in text that is wrapped."""
+    last = block[-1].text
+    if not following.continues or not following.form is block[-1].form is Form.PROSE or not last:
+        return False
+    if _LABEL.match(following.text):
+        return False
+    width = max(_LEAST_WIDTH, max(len(line.text) for line in block[-20:]), len(following.text))
+    first = following.text.split(maxsplit=1)[0]
+    return first[:1].islower() or len(last) + 1 + len(first) > _ROOM * width
+
+
+def _join_lines(block: Sequence[_Line], following: _Line | None) -> tuple[Form, int, str]:
+    """Join the lines of a block. A rule below makes prose a heading, and a table's first row its head."""
+    form, level, text = block[0].form, block[0].level, "\n".join(line.text for line in block)
+    if following is not None and following.form is Form.RULE and following.text:
+        if form is Form.PROSE and len(block) == 1:
+            return Form.HEADING, 1 if following.text[0] == "=" else 2, text
+        if "|" in following.text:
+            return Form.HEADING, 0, text
+    return form, level, text
+
+
+def _read_lines(text: str) -> Iterator[_Line]:
     code: list[str] = []
     fence, in_table = "", False
     for line in text.split("\n"):
         content = line.strip()
         if fence:
             if content.startswith(fence) and not content.strip(fence[0]):
-                yield Form.CODE, False, "\n".join(code)
+                yield _Line(Form.CODE, "\n".join(code))
                 code, fence = [], ""
             else:
                 code.append(line)
@@ -97,17 +145,18 @@ def _read_lines(text: str) -> Iterator[tuple[Form, bool, str]]:
             fence, in_table = opening[1], False
         elif not content.strip("-=|: ") and len(content) != 1:
             in_table = "|" in content
-            yield Form.RULE, False, content
+            yield _Line(Form.RULE, content)
         elif content[0] == "|" or (in_table and "|" in content):
             in_table = True
-            yield Form.ROW, False, content
+            yield _Line(Form.ROW, content)
         elif heading := _HEADING.match(content):
-            yield Form.HEADING, False, content[heading.end() :].rstrip("#")
+            level = len(heading[1]) if heading[1] else int(heading[2])
+            yield _Line(Form.HEADING, content[heading.end() :].rstrip("#"), level=level)
         else:
             marks = _MARKS.match(content)
-            yield Form.PROSE, marks is None, content[marks.end() :] if marks else content
+            yield _Line(Form.PROSE, content[marks.end() :] if marks else content, continues=marks is None)
     if code:
-        yield Form.CODE, False, "\n".join(code)
+        yield _Line(Form.CODE, "\n".join(code))
 
 
 def _split_cells(row: str) -> list[str]:
@@ -116,6 +165,8 @@ def _split_cells(row: str) -> list[str]:
 
 def _split_words(block: str) -> list[str]:
     """Split text into words with their punctuation. Inline code and addresses are one word each."""
+    if "![" in block:
+        block = _IMAGE.sub(r" \1 ", block)
     if "](" in block:
         block = block.replace("](", "] (")  # the text of a link, and its address
     if "[^" in block:
@@ -140,20 +191,23 @@ def _cut(words: list[str]) -> Iterator[list[str]]:
 
 def _split_prose(words: list[str]) -> Iterator[list[str]]:
     start = 0
-    for end, word in enumerate(words, 1):
-        if end == len(words) or end - start == _MAX_SENTENCE_WORDS or _ends_sentence(word, words[end]):
+    for end in range(1, len(words) + 1):
+        if end == len(words) or end - start == _MAX_SENTENCE_WORDS or _ends_sentence(words, end):
             yield words[start:end]
             start = end
 
 
-def _ends_sentence(word: str, following: str) -> bool:
+def _ends_sentence(words: Sequence[str], end: int) -> bool:
+    """Return True if a sentence ends in front of the word at this index."""
+    word, following = words[end - 1], words[end].lstrip(_OPENING)
     core = word.rstrip(_CLOSING)
-    following = following.lstrip(_OPENING)
     if not core.endswith(_ENDING) or (following[:1].islower() and find_identifier(following) is None):
         return False
     stem = core[:-1].lstrip(_OPENING)
     is_abbreviation = word[-1] == "." and (
-        len(stem) == 1 or stem.lower() in ABBREVIATIONS or ("." in stem and find_identifier(stem) is None)
+        (len(stem) == 1 and (end < 2 or words[end - 2].lower() not in _CLASSES))
+        or stem.lower() in ABBREVIATIONS
+        or ("." in stem and any(map(str.isalpha, stem)) and find_identifier(stem) is None)
     )
     if len(stem) <= 2 and stem.isdecimal() and following.rstrip(",.").lower() in CALENDAR:  # the German "am 14. März"
         return False

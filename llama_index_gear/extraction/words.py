@@ -177,3 +177,44 @@ HYPHENATED = frozenset(
     " wave weather week well west western whole wide world writer year years zero".split()
 )
 """Parts of ordinary words with a hyphen."""
+HEADING_WORDS = frozenset(
+    "abstract acknowledgments acknowledgements actions activities advanced afterwards agenda aliases api app"
+    " apps appendix approach appearances art arts authors award awards background basics benefits bibliography biology"
+    " book books bugs careers cast cause causes changelog checklist cli climate club clubs code colors"
+    " compatibility competitions conclusion concepts consequences contact contents context costs credits crew criticism"
+    " culture custom data deep defaults demographics dependencies design details discussion dive errata"
+    " ethics etymology examples exceptions extras facts faqs fauna features fees filmography findings flora"
+    " follow-up footnotes future games geology glossary goals handover hardware highlights hints history honors honours"
+    " how-to impact initials inputs internals intro itinerary lessons license links litigation lore manual mechanics"
+    " media metadata methods misc models motivation music names notes objectives optional options outcome"
+    " outcomes outline outlook outputs overview participants people personnel pitfalls plans politics preface privacy"
+    " problem problems pros cons prototypes qa quick quirks rates rationale reception remark remarks results review"
+    " risks roster route routes rules samples scenarios schema schemas scores sidebar singles solution solutions"
+    " sponsors staff stats strategies summary support swap symptoms synopsis syntax team templates themes"
+    " theory timelines tips"
+    " toc todos tools topics tour tours trivia tutorial tutorials use validation variables venue videos views"
+    " vision web workaround workarounds".split()
+)
+"""More words that head sections of any document."""
+LEGAL_FORMS = frozenset(
+    "ag bv co corp corporation gmbh inc kg limited llc llp ltd nv oy plc pty sa sarl spa srl".split()
+)
+"""Legal forms: alone, behind a comma, they are no names."""
+OFFICE_WORDS = frozenset(
+    "accessories accuracy active adjust administrator amount approval approve approved assigned attached attachment"
+    " audit availability bandwidth battery billing budget calibration capacity cheers color colour compatible component"
+    " components compliance confirm confirmed connector consumption contract contracts converted copied cpu currency"
+    " current customer customers deadline dear delivered delivery department depth diameter dimensions disk duration"
+    " employee employees enclosure enforce explicit explicitly extension fax feedback fixed flow forwarded fragile"
+    " frequency fyi greetings group hardware heating height hello hey hi humidity inbound indemnity input insured"
+    " inventory latency latest length liability license lifetime looking lost manufacturer material materials"
+    " mode model motor mounting network noise nominal notwithstanding obligations operating outbound output"
+    " packaging parties payable pending permitted phone physical pinned pipeline please power pressure pricing product"
+    " proper properly property protection provided purchase pursuant quality quantity range rated rating recipient"
+    " regards rejected remarks rent reply requested resistance resolution resolved responsibilities restarted return"
+    " returned revised rights running safety sample scope sender sensor serial shall shipping signal"
+    " signature sincerely sku software spare speed staff stock storage subject supplier suppliers supply"
+    " telephone tenant termination text thank throughput tolerance torque transport ups vendor vendors"
+    " voltage warehouse warranty weight whereas width wiring yours".split()
+)
+"""Words of letters, contracts and data sheets, which open sentences and cells of tables."""

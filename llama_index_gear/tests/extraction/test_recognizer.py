@@ -205,3 +205,20 @@ async def test_async_equals_sync() -> None:
     extractor, nodes = MentionTripleExtractor(recognizer=some_names), [TextNode(text=TEXT, metadata={"title": "T"})]
     (extracted,) = await extractor.acall(nodes)
     assert [extracted] == extractor(nodes) and len(read_triples(extracted)) == 5
+
+
+def test_a_pipeline_of_spacy() -> None:
+    spacy = pytest.importorskip("spacy")
+    language = spacy.blank("de")
+    language.add_pipe("entity_ruler").add_patterns(
+        [{"label": "PER", "pattern": "petra lindner"}, {"label": "ORG", "pattern": [{"LOWER": "nordwell"}]}]
+    )
+    extractor = MentionTripleExtractor(recognizer=language)
+    text = "Die Fabrik gehört Nordwell.\n\n* Direktorin ist petra lindner."
+    node = TextNode(text=text, metadata={"title": "Fabrik"})
+    for again in (extractor, pickle.loads(pickle.dumps(extractor))):
+        assert read_triples(again([node])[0]) == [
+            Triple("Fabrik", "Die Fabrik gehört Nordwell.", "Nordwell"),
+            Triple("Fabrik", "Direktorin ist petra lindner.", "petra lindner"),
+        ]
+    assert extractor.to_dict()["recognizer"].startswith("spacy.lang.de.German de-pipeline-")

@@ -1,0 +1,118 @@
+"""Function words of languages with capital letters, but English and German: what opens a sentence, and is no name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import NamedTuple
+
+_ENGLISH = frozenset(
+    "the of and to is was with for on by as at from that which his her their are were it this be an or not has have"
+    " had but they we you he she its".split()
+)
+_LEAST_WORDS = 2
+"""Different function words that a passage of a language has at least."""
+
+
+class Language(NamedTuple):
+    """A language: its function words.
+
+    Attributes:
+        openers: function words that are no name at the start of a sentence.
+        particles: its prepositions and articles. What stands in front of one at the start of a sentence is a verb, a
+            participle or an adverb, unless the passage has it as a name elsewhere ("Nació en Bogotá").
+        has_elision: True if articles lose their vowel in front of another ("l'École").
+        dividers: small words that are part of names elsewhere, and here part them.
+
+    """
+
+    openers: frozenset[str]
+    particles: frozenset[str]
+    has_elision: bool = False
+    dividers: frozenset[str] = frozenset()
+
+
+def _make_language(particles: str, others: str, *, has_elision: bool = False, dividers: str = "") -> Language:
+    first = frozenset(particles.split())
+    return Language(first | frozenset(others.split()), first, has_elision, frozenset(dividers.split()))
+
+
+_LANGUAGES = (
+    _make_language(  # French
+        "à au aux dans en par pour sur sous avec sans chez vers entre depuis pendant le la les un une des du",
+        "de et ou mais donc or ni car que qui quoi dont où quand comment pourquoi combien lorsque puisque comme si ce"
+        " cet cette ces celui celle ceux celles cela ceci il elle ils elles on nous vous je tu se son sa ses leur leurs"
+        " mon ma mes notre nos votre vos est sont était étaient a ont avait fut été être ne pas plus aussi ainsi alors"
+        " après avant cependant toutefois néanmoins pourtant ensuite puis enfin d'abord aujourd'hui hier demain"
+        " actuellement selon malgré grâce afin bien plusieurs certains chaque tout tous toute toutes aucun aucune deux"
+        " trois quatre cinq dix voici voilà bonjour merci madame monsieur cordialement né née nés nées parmi contre"
+        " durant dès jusque très même lui y",
+        has_elision=True,
+    ),
+    _make_language(  # Spanish
+        "en con por para a al desde hasta sin sobre entre hacia como el la los las un una unos unas del",
+        "de y e o u pero sino que quien quién quiénes qué cuál cuándo cuando dónde donde cómo cuánto porque aunque si"
+        " este esta estos estas ese esa esos esas eso esto aquel él ella ellos ellas ello nosotros usted ustedes yo tú"
+        " su sus mi mis nuestro nuestra lo le les se es son era eran fue fueron ha han había no ni más muy ya también"
+        " además después antes entonces luego ahora hoy ayer mañana sin embargo según durante mientras tras mediante"
+        " actualmente finalmente posteriormente así aquí allí todo todos toda todas cada otro otra otros otras algunos"
+        " algunas varios dos tres cuatro cinco diez hola gracias estimado estimada señor señora saludos hay está están"
+        " nacido nacida contra hace sólo solo tanto",
+    ),
+    _make_language(  # Portuguese
+        "em no na nos nas com por para ao aos à às pelo pela pelos pelas desde até sem sobre entre como o a os as"
+        " um uma uns umas do da dos das",
+        "de e ou mas que quem qual quando onde porque embora se este esta estes estas esse essa esses essas isso isto"
+        " aquele ele ela eles elas nós você vocês eu seu sua seus suas meu minha lhe é são era eram foi foram tem têm"
+        " não nem mais muito já também além depois antes então agora hoje ontem amanhã porém contudo entretanto segundo"
+        " durante enquanto após atualmente finalmente posteriormente assim aqui ali tudo todo todos toda todas cada"
+        " outro outra outros outras alguns algumas vários dois duas três quatro cinco dez olá obrigado prezado senhor"
+        " senhora há está estão nascido nascida contra",
+    ),
+    _make_language(  # Italian
+        "in nel nella nello nei nelle nell a al alla allo ai alle con per da dal dalla dallo dai dalle su sul sulla tra"
+        " fra come il lo la i gli le un uno una del della dello dei delle",
+        "di e ed o ma che chi cui quale quando dove come perché poiché sebbene se questo questa questi queste quello"
+        " quella quelli quelle ciò egli lui lei essi loro noi voi io tu si suo sua suoi sue mio mia nostro nostra"
+        " è sono era erano fu furono ha hanno aveva non né più molto già anche inoltre dopo prima poi allora adesso"
+        " oggi ieri domani tuttavia però secondo durante mentre infine attualmente successivamente così qui lì tutto"
+        " tutti tutta tutte ogni altro altra altri altre alcuni alcune due tre quattro cinque dieci ciao buongiorno"
+        " grazie gentile signor signora saluti ci c'è nato nata nati contro senza verso presso",
+        has_elision=True,
+        dividers="da",
+    ),
+    _make_language(  # Dutch
+        "in op aan bij met naar voor van uit door over onder tegen tussen om tot de het een te",
+        "en of maar want dat die dit deze wie wat waar wanneer hoe waarom omdat hoewel als hij zij ze wij we jij je"
+        " u ik er zijn haar hun mijn ons onze is was waren werd werden wordt worden heeft hebben had niet geen meer"
+        " zeer al ook bovendien daarna daarom daar hier later toen dan nu vandaag gisteren morgen echter volgens"
+        " tijdens terwijl na sinds vanaf momenteel uiteindelijk zo alle elke andere sommige veel verschillende twee"
+        " drie vier vijf tien hallo beste bedankt dank geachte mevrouw meneer geboren tegenwoordig vanwege ondanks",
+    ),
+    _make_language(  # Russian
+        "в во на с со из к ко по о об обо у от до для при за под над без через между перед",
+        "и а но или что кто который которая где когда как почему если хотя потому он она оно они мы вы я ты его её их"
+        " ему ей им мой наш свой этот эта эти это тот та те то был была было были есть будет не ни же бы ли уже ещё"
+        " также тоже затем потом после тогда теперь сегодня вчера завтра однако сейчас здесь там все всё весь каждый"
+        " другой другие некоторые многие два две три четыре пять десять во-первых согласно во время благодаря поэтому"
+        " кроме пока наконец впоследствии здравствуйте привет спасибо уважаемый уважаемая около среди",
+    ),
+)
+
+_ELISION = re.compile(
+    r"(?:[ldjmnstc]|qu|lorsqu|puisqu|jusqu|(?:d|n|s)?[aeou]ll|nell|un)['’](?=\w)",
+    re.IGNORECASE,
+)
+
+
+def find_language(small_words: Collection[str]) -> Language | None:
+    """Return the language that most of a passage's small words are function words of; None for English and others."""
+    counts = [len(language.openers.intersection(small_words)) for language in _LANGUAGES]
+    most = max(counts)
+    is_known = most >= _LEAST_WORDS and most > len(_ENGLISH.intersection(small_words))
+    return _LANGUAGES[counts.index(most)] if is_known else None
+
+
+def strip_elision(word: str) -> str:
+    """Drop the article or preposition that has lost its vowel: "l'École" becomes "École", "dell'Adda" "Adda"."""
+    return _ELISION.sub("", word, count=1) if _ELISION.match(word) else word
