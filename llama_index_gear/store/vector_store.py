@@ -42,7 +42,7 @@ from llama_index_gear.store.aliases import AliasPair, StoreAliases
 from llama_index_gear.store.average_length import AverageLength
 from llama_index_gear.store.bm25 import LEAST_AVG_LEN, TRIPLE_AVG_LEN, WordEncoder, make_encoder
 from llama_index_gear.store.collections import Collections
-from llama_index_gear.store.connection import NAME_FIRST, Connection, make_embedded_client
+from llama_index_gear.store.connection import NAME_FIRST, RETRY_SECONDS, Connection, make_embedded_client
 from llama_index_gear.store.copy import check_compatible, copy_flow
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.locks import PassageLocks
@@ -95,10 +95,13 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
         vector_options: settings of the dense vectors: `on_disk`, `datatype`, …; fields of Qdrant's `VectorParams`.
         search_params: settings of dense searches: `hnsw_ef`, `exact`, and with quantization
             `SearchParams(quantization=QuantizationSearchParams(rescore=True, oversampling=2.0))`.
+        retry_seconds: how long a server that is away is waited for, in every call, in seconds. Default 30; 0: not at
+            all. An agent's `Budget` can end the wait earlier.
         show_progress: show a progress bar while adding. Default False.
 
     Raises:
         ArgumentError: neither a client nor a url is given, or both are, or an argument has the wrong type.
+        StoreUnavailable: (from any call) the server is away, and was waited for. The call can be repeated.
         StoreLockedError: (from any call) another process has the embedded store open.
         EmbeddingError: (from `add` and queries) an embedding is missing or has another dimension than the collection.
         UnsupportedFilter: (from any call with filters) a filter has no condition, or Qdrant cannot express it.
@@ -146,6 +149,7 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
         collection_options: Mapping[str, Any] | None = None,
         vector_options: Mapping[str, Any] | None = None,
         search_params: SearchParams | None = None,
+        retry_seconds: float = RETRY_SECONDS,
         show_progress: bool = False,
     ) -> None:
         check_kind(str, hint=NAME_FIRST, collection_name=collection_name)
@@ -176,7 +180,7 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
             dict(vector_options or {}),
             search_params,
         )
-        self._connection = Connection("GeARVectorStore", client, aclient, url, api_key, embed_model)
+        self._connection = Connection("GeARVectorStore", client, aclient, url, api_key, embed_model, retry_seconds)
         self._locks = locks = PassageLocks.for_collection(self._connection.engine, collection_name)
         self._collections.clear_count = lambda: locks.clear_count  # not `self`: in a cycle the store would close late
         self._truncation = TruncationCheck(self._connection.get_known_model)
