@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -48,8 +49,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 def make_store(node: Node, mode: str, prefer_grpc: bool, *, api_key: str | None = None, **arguments: Any) -> Any:
     https = None if api_key is None else False
     client, aclient = node.make_clients(prefer_grpc=prefer_grpc, api_key=api_key, https=https)
-    clients = {"client": client, "aclient": aclient if mode == "async" else None}
-    return GeARVectorStore(embed_model=EMBED, **clients, **arguments)
+    return GeARVectorStore(client=client, aclient=aclient if mode == "async" else None, embed_model=EMBED, **arguments)
 
 
 Run: TypeAlias = Callable[[Callable[[], Any], Callable[[], Any]], Any]
@@ -159,13 +159,18 @@ def test_a_server_that_was_away_for_long_is_found_at_once(node: Node, mode: str,
     store = make_store(node, mode, prefer_grpc)
     ingest(store, make_documents()[:2])
     node.kill()
-    timings: list[float] = []
-    starting = threading.Timer(16.5, lambda: (node.start(), timings.append(time.monotonic())))
+    ready: list[float] = []
+
+    def start() -> None:
+        node.start()
+        ready.append(time.monotonic())
+
+    starting = threading.Timer(16.5, start)
     starting.start()
     assert run(lambda: store.query(QUERY), lambda: store.aquery(QUERY)).ids
     end = time.monotonic()
     starting.join()
-    assert end - timings[0] < 5
+    assert end - ready[0] < 5
 
 
 @PROTOCOLS
@@ -226,7 +231,7 @@ def test_a_key_that_is_refused_is_reported_at_once(tmp_path: Path, mode: str, pr
             store = make_store(node, mode, prefer_grpc, api_key=key)
             begin = time.monotonic()
             with pytest.raises(StoreError, match=words) as caught:
-                run(lambda store=store: store.add([node_]), lambda store=store: store.async_add([node_]))
+                run(partial(store.add, [node_]), partial(store.async_add, [node_]))
             assert not isinstance(caught.value, StoreUnavailable) and time.monotonic() - begin < 20
         make_store(node, mode, prefer_grpc, api_key=KEY).add([node_])
         reader = make_store(node, mode, prefer_grpc, api_key=make_token("r"))

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 import grpc
 import httpx
 from pydantic import ValidationError
+from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
@@ -141,7 +142,8 @@ def reconnect_soon(client: Any) -> None:
     By itself it would wait for up to two minutes between two tries, and fail all calls meanwhile. An option of its
     owner's, `grpc_options={"grpc.max_reconnect_backoff_ms": …}`, is kept.
     """
-    options = getattr(getattr(client, "_client", None), "_grpc_options", None)
+    remote: Any = client._client if isinstance(client, QdrantClient | AsyncQdrantClient) else None
+    options = getattr(remote, "_grpc_options", None)  # Qdrant in memory has none
     if isinstance(options, dict):
         options.setdefault("grpc.max_reconnect_backoff_ms", _RECONNECT_MS)
 

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.settings import Settings
 from qdrant_client import AsyncQdrantClient, QdrantClient
+from qdrant_client.local.async_qdrant_local import AsyncQdrantLocal
 from qdrant_client.local.qdrant_local import QdrantLocal
 
 from llama_index_gear.errors import ArgumentError, StoreError, check_kind, check_numbers, format_value
@@ -27,6 +28,7 @@ from llama_index_gear.store.embedded.client import EdgeClient, check_process
 from llama_index_gear.store.locks import AcquirePassages
 
 _READ_METHODS = frozenset({"collection_exists", "get_collection", "count", "retrieve", "scroll", "query_batch_points"})
+_CLIENTS = (QdrantClient, AsyncQdrantClient)
 RETRY_SECONDS = 30.0
 """How long a server that is away is waited for: it may be starting anew."""
 NAME_FIRST = "the name comes first, as in LlamaIndex's QdrantVectorStore: write client=… for a client"
@@ -101,12 +103,18 @@ class Connection:
     @property
     def engine(self) -> Hashable:
         """The identity of the engine: a server's address as the client was given it, else the client's own."""
-        options = self.client.init_options if isinstance(self.client, QdrantClient | AsyncQdrantClient) else {}
+        options = self.client.init_options if isinstance(self.client, _CLIENTS) else {}
         location, url, host, port, prefix = (
             options.get(name) for name in ("location", "url", "host", "port", "prefix")
         )
         address = (location or url, host, port, prefix)
         return address if any(address[:2]) and location != ":memory:" else id(self.client)
+
+    @property
+    def is_server(self) -> bool:
+        """False for the embedded engine, and for Qdrant in this process's memory."""
+        inner = getattr(self.client, "_client", None) if isinstance(self.client, _CLIENTS) else None
+        return not isinstance(self.client, EdgeClient) and not isinstance(inner, QdrantLocal | AsyncQdrantLocal)
 
     def answer(self, request: Request[Answer]) -> Answer:
         """Answer a request."""

@@ -113,7 +113,7 @@ for _name in METHODS:
     setattr(FlakyAwaited, _name, _acall)
 
 
-class RpcFailure(grpc.RpcError):
+class RpcFailure(grpc.RpcError):  # type: ignore[misc]  # grpc has no types
     """An error of a sync gRPC call, as grpc makes them: its class is private there."""
 
     def __init__(self, code: grpc.StatusCode, details: str = "a reason") -> None:
@@ -421,8 +421,9 @@ def test_grpc_connects_again_each_second_unless_its_owner_chose_otherwise(
     client = QdrantClient(grpc_options=dict(chosen), **options)
     aclient = AsyncQdrantClient(grpc_options=dict(chosen), **options)
     kind("mine", client, aclient, embed_model=EMBED)
-    for made in (client, aclient):
-        assert made._client._grpc_options["grpc.max_reconnect_backoff_ms"] == expected
+    remotes: list[Any] = [client._client, aclient._client]
+    for made in remotes:
+        assert made._grpc_options["grpc.max_reconnect_backoff_ms"] == expected
 
 
 # -- the address ---------------------------------------------------------------------------------------------------
