@@ -821,7 +821,10 @@ class StoreContract:
         """Without a text index an engine compares words all the same, or says what to do. `repair` makes the index."""
         store = make_store()
         do = self.drive(store, mode)
-        do.add([passage(name, "x", [(name, "is", "Hub")], metadata=metadata) for name, metadata in _TABLE.items()])
+        nodes = [passage(name, "x", [(name, "is", "Hub")], metadata=metadata) for name, metadata in _TABLE.items()]
+        for node in nodes:
+            node.embedding = _EMBED.get_text_embedding(node.get_content(metadata_mode=MetadataMode.EMBED))
+        do.add(nodes)
         is_refused = False
         for filters, expected in _FILTERS:
             if list_word_fields(filters):
