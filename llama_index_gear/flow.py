@@ -122,12 +122,13 @@ _deadline: ContextVar[float] = ContextVar("deadline", default=math.inf)
 def limit_waiting(seconds: float | None) -> Iterator[None]:
     """Within the block, nothing that answers a request waits longer for a server that is away. None: no limit."""
     before = _deadline.get()
-    if seconds is not None:
-        _deadline.set(min(before, monotonic() + seconds))
+    limit = before if seconds is None else min(before, monotonic() + seconds)
+    _deadline.set(limit)
     try:
         yield
     finally:
-        _deadline.set(before)  # not by a token: a flow may be closed in another context
+        if _deadline.get() == limit:  # a flow may be closed in another context, which has its own limit
+            _deadline.set(before)
 
 
 def remaining_seconds() -> float:

@@ -214,7 +214,9 @@ class _Meter:
             raise _Ended(limit)
         self.has_begun = True
         try:
-            answers = yield from self._answer_in_time_flow([self._with_timeout(request) for request in batch])
+            remaining = self._remaining_seconds()
+            with limit_waiting(remaining):
+                answers = yield [_with_timeout(request, remaining) for request in batch]
         except Exception as error:
             self.failure = error
             raise
@@ -249,13 +251,6 @@ class _Meter:
             return None
         return max(0.0, self.start + self.budget.timeout - self.clock())
 
-    def _with_timeout(self, request: Request[Any]) -> Request[Any]:
-        """Return the request; a call of the language model with the remaining seconds as its timeout."""
-        remaining = self._remaining_seconds()
-        if not isinstance(request, CallLLM) or remaining is None:
-            return request
-        return replace(request, timeout=remaining if request.timeout is None else min(remaining, request.timeout))
-
     def _add_calls(self, batch: Sequence[Request[Any]], answers: Sequence[Any], step: int) -> _Ended | None:
         """Add the batch's calls of the language model to the trace; return an `_Ended` if one of them failed."""
         ended = None
@@ -280,6 +275,13 @@ class _Meter:
             elif ended is None or ended.cause is None:
                 ended = _Ended(describe_failure(error), error)
         return ended
+
+
+def _with_timeout(request: Request[Any], remaining: float | None) -> Request[Any]:
+    """Return the request; a call of the language model with the remaining seconds as its timeout."""
+    if not isinstance(request, CallLLM) or remaining is None:
+        return request
+    return replace(request, timeout=remaining if request.timeout is None else min(remaining, request.timeout))
 
 
 def describe_failure(error: Exception) -> str:
