@@ -12,10 +12,12 @@
         ├── EmbeddingError      (ValueError)           a node without embedding, or of another dimension
         ├── TenantError                                    a call that names no tenant, or touches another's passages
         ├── StoreLockedError                           another process has the embedded store open
+        ├── StoreUnavailable                           a server is away, and was waited for
         ├── UnsupportedFilter   (NotImplementedError)  a filter that the engine cannot honor
         └── UnsupportedCall     (NotImplementedError)  a call that the embedded engine cannot answer
 
-Catch `GeARError` for all of them. Errors of LlamaIndex, Qdrant or an LLM's client pass through unchanged.
+Catch `GeARError` for all of them. Errors of LlamaIndex or an LLM's client, and those in which a Qdrant server says what
+is wrong with a call, pass through unchanged.
 """
 
 import math
@@ -72,6 +74,10 @@ class TenantError(StoreError):
 
 class StoreLockedError(StoreError):
     """Another process has the embedded store open."""
+
+
+class StoreUnavailable(StoreError):
+    """A Qdrant server was not reached or did not answer, although the call was repeated. The call can be repeated."""
 
 
 class UnsupportedFilter(StoreError, NotImplementedError):

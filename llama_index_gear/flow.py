@@ -8,8 +8,12 @@ requests of a batch one by one; `arun` answers them concurrently. So every metho
 from __future__ import annotations
 
 import asyncio
+import math
 import types
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from time import monotonic
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from llama_index.core.async_utils import asyncio_run
@@ -109,6 +113,27 @@ async def gather(awaitables: Sequence[Awaitable[Any]]) -> list[Any]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+_deadline: ContextVar[float] = ContextVar("deadline", default=math.inf)
+
+
+@contextmanager
+def limit_waiting(seconds: float | None) -> Iterator[None]:
+    """Within the block, nothing that answers a request waits longer for a server that is away. None: no limit."""
+    before = _deadline.get()
+    limit = before if seconds is None else min(before, monotonic() + seconds)
+    _deadline.set(limit)
+    try:
+        yield
+    finally:
+        if _deadline.get() == limit:  # a flow may be closed in another context, which has its own limit
+            _deadline.set(before)
+
+
+def remaining_seconds() -> float:
+    """Return how long a server that is away may be waited for, in seconds: 0 or less if no longer."""
+    return _deadline.get() - monotonic()
 
 
 def run_coroutine(coroutine: Coroutine[Any, Any, Result]) -> Result:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from llama_index_gear.errors import ArgumentError, OutOfTime, check_numbers, describe_error, format_value
-from llama_index_gear.flow import Flow, Request, relay
+from llama_index_gear.flow import Flow, Request, limit_waiting, relay
 from llama_index_gear.requests import CallLLM
 from llama_index_gear.trace.evidence import Call, Step
 from llama_index_gear.trace.trace import Trace
@@ -34,7 +34,8 @@ class Budget:
         max_tokens: prompt and completion tokens of all calls. No call begins once so many are spent; the last call may
             exceed the limit. Default None: no limit.
         timeout: seconds, at most 1,000,000. A call that is under way then is given up: in async mode it is cancelled,
-            in sync mode its reply is not waited for. Default None: no limit.
+            in sync mode its reply is not waited for. A server that is away is waited for until then. Default None: no
+            limit.
 
     Raises:
         ArgumentError: a limit is no number, or not above 0.
@@ -117,9 +118,10 @@ def agent_flow(
     start = clock()
     state = policy.begin(trace.question if query is None else query, trace)
     try:
-        stopped = yield from _steps_flow(policy, state, _Meter(trace, budget, clock, start))
+        meter = _Meter(trace, budget, clock, start)
+        stopped = yield from _steps_flow(policy, state, meter)
         trace.note(stopped=stopped)
-        result = yield from policy.finish_flow(state)
+        result = yield from meter.limited_flow(policy.finish_flow(state))
     except Exception as error:
         trace.note(stopped=describe_failure(error), ms=1000 * (clock() - start))
         raise
@@ -212,13 +214,23 @@ class _Meter:
             raise _Ended(limit)
         self.has_begun = True
         try:
-            answers = yield [self._with_timeout(request) for request in batch]
+            remaining = self._remaining_seconds()
+            with limit_waiting(remaining):
+                answers = yield [_with_timeout(request, remaining) for request in batch]
         except Exception as error:
             self.failure = error
             raise
         if ended := self._add_calls(batch, answers, step):
             raise ended
         return answers
+
+    def limited_flow(self, flow: Flow[Result]) -> Flow[Result]:
+        """Run a flow that is not metered, and does not wait for a server beyond the timeout."""
+        return relay(flow, self._answer_in_time_flow)
+
+    def _answer_in_time_flow(self, batch: Sequence[Request[Any]]) -> Flow[Sequence[Any]]:
+        with limit_waiting(self._remaining_seconds()):
+            return (yield batch)
 
     def _exceeded_limit(self, batch: Sequence[Request[Any]]) -> str:
         """Return the name of the limit that forbids this batch, or ""."""
@@ -238,13 +250,6 @@ class _Meter:
         if self.budget.timeout is None:
             return None
         return max(0.0, self.start + self.budget.timeout - self.clock())
-
-    def _with_timeout(self, request: Request[Any]) -> Request[Any]:
-        """Return the request; a call of the language model with the remaining seconds as its timeout."""
-        remaining = self._remaining_seconds()
-        if not isinstance(request, CallLLM) or remaining is None:
-            return request
-        return replace(request, timeout=remaining if request.timeout is None else min(remaining, request.timeout))
 
     def _add_calls(self, batch: Sequence[Request[Any]], answers: Sequence[Any], step: int) -> _Ended | None:
         """Add the batch's calls of the language model to the trace; return an `_Ended` if one of them failed."""
@@ -270,6 +275,13 @@ class _Meter:
             elif ended is None or ended.cause is None:
                 ended = _Ended(describe_failure(error), error)
         return ended
+
+
+def _with_timeout(request: Request[Any], remaining: float | None) -> Request[Any]:
+    """Return the request; a call of the language model with the remaining seconds as its timeout."""
+    if not isinstance(request, CallLLM) or remaining is None:
+        return request
+    return replace(request, timeout=remaining if request.timeout is None else min(remaining, request.timeout))
 
 
 def describe_failure(error: Exception) -> str:

@@ -29,7 +29,7 @@ from llama_index_gear.requests import (
 )
 from llama_index_gear.store.bm25 import TRIPLE_AVG_LEN, WordEncoder, make_encoder
 from llama_index_gear.store.collections import Collections
-from llama_index_gear.store.connection import NAME_FIRST, Connection, make_embedded_client
+from llama_index_gear.store.connection import NAME_FIRST, RETRY_SECONDS, Connection, make_embedded_client
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.process_bound import BoundToProcess
 from llama_index_gear.store.schema import (
@@ -75,9 +75,12 @@ class ExternalTripleStore(BoundToProcess):
             in memory, some 200 bytes a triple, since a hop reads hundreds of triples that were not read before.
         batch_size: triples a write. Default 1000.
         language: of the BM25 stemmer and stop words, as Qdrant names it. Default "english".
+        retry_seconds: how long a server that is away is waited for, in every call, in seconds. Default 30; 0: not at
+            all. An agent's `Budget` can end the wait earlier.
 
     Raises:
         ArgumentError: neither a client nor a url is given, or both are, or an argument has the wrong type.
+        StoreUnavailable: (from any call) the server is away, and was waited for. The call can be repeated.
         StoreLockedError: (from any call) another process has the embedded graph open.
         StoreError: (from any call) there is no graph yet, or it was loaded with another value of `dense`.
         EmbeddingError: (from a query) the embedding model has another dimension than the passages' model.
@@ -97,13 +100,14 @@ class ExternalTripleStore(BoundToProcess):
         on_disk_payload: bool = False,
         batch_size: int = 1000,
         language: str = "english",
+        retry_seconds: float = RETRY_SECONDS,
     ) -> None:
         check_kind(str, hint=NAME_FIRST, collection_name=collection_name)
         check_counts(batch_size=batch_size)
         check_kind(bool, dense=dense, on_disk_payload=on_disk_payload)
         self.collection_name = collection_name
         self.batch_size = batch_size
-        self._connection = Connection("ExternalTripleStore", client, aclient, url, api_key, embed_model)
+        self._connection = Connection("ExternalTripleStore", client, aclient, url, api_key, embed_model, retry_seconds)
         self._graph = _Graph(collection_name, make_encoder(language, TRIPLE_AVG_LEN), dense, on_disk_payload)
 
     @classmethod

@@ -16,16 +16,21 @@ from urllib.parse import urlsplit
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.settings import Settings
 from qdrant_client import AsyncQdrantClient, QdrantClient
+from qdrant_client.local.async_qdrant_local import AsyncQdrantLocal
 from qdrant_client.local.qdrant_local import QdrantLocal
 
-from llama_index_gear.errors import ArgumentError, StoreError, check_kind, format_value
+from llama_index_gear.errors import ArgumentError, StoreError, check_kind, check_numbers, format_value
 from llama_index_gear.flow import Answer, Handler, Request, run_coroutine
 from llama_index_gear.fork_safety import free_in_child
 from llama_index_gear.requests import EmbedQuery, EmbedTexts, QdrantCall, RunFunction
+from llama_index_gear.store.availability import Tries, arepeat, describe_address, reconnect_soon, repeat
 from llama_index_gear.store.embedded.client import EdgeClient, check_process
 from llama_index_gear.store.locks import AcquirePassages
 
 _READ_METHODS = frozenset({"collection_exists", "get_collection", "count", "retrieve", "scroll", "query_batch_points"})
+_CLIENTS = (QdrantClient, AsyncQdrantClient)
+RETRY_SECONDS = 30.0
+"""How long a server that is away is waited for: it may be starting anew."""
 NAME_FIRST = "the name comes first, as in LlamaIndex's QdrantVectorStore: write client=… for a client"
 """The hint for those who write `GeARVectorStore(client)`."""
 
@@ -43,9 +48,11 @@ class Connection:
         api_key: the server's API key.
         embed_model: the model that embeds queries and texts. Default: LlamaIndex's `Settings.embed_model`, looked up
             when needed.
+        retry_seconds: how long a server that is away is waited for, in each call.
 
     Raises:
-        ArgumentError: neither a client nor a url is given, or both are, or one has the wrong type.
+        ArgumentError: neither a client nor a url is given, or both are, or one has the wrong type, or a number is out
+            of range.
 
     """
 
@@ -57,7 +64,9 @@ class Connection:
         url: str | None,
         api_key: str | None,
         embed_model: BaseEmbedding | None,
+        retry_seconds: float,
     ) -> None:
+        check_numbers("0 or more seconds", lambda seconds: seconds >= 0, retry_seconds=retry_seconds)
         check_kind(
             BaseEmbedding,
             hint="make the model, or leave it out to have Settings.embed_model",
@@ -67,10 +76,13 @@ class Connection:
         _check_clients(owner, client, aclient, url, api_key)
         if url is not None:
             client, aclient = _make_clients(url, api_key)
+        reconnect_soon(client)
+        reconnect_soon(aclient)
         self._has_made_clients = url is not None
         self.sync: Any = client
         self.native = aclient
         self._embed_model = embed_model
+        self._retry_seconds = retry_seconds
         is_local = isinstance(client, QdrantClient) and isinstance(client._client, QdrantLocal)  # it is not thread-safe
         self._turn: AbstractContextManager[Any] = free_in_child(threading.RLock()) if is_local else nullcontext()
 
@@ -91,12 +103,18 @@ class Connection:
     @property
     def engine(self) -> Hashable:
         """The identity of the engine: a server's address as the client was given it, else the client's own."""
-        options = self.client.init_options if isinstance(self.client, QdrantClient | AsyncQdrantClient) else {}
+        options = self.client.init_options if isinstance(self.client, _CLIENTS) else {}
         location, url, host, port, prefix = (
             options.get(name) for name in ("location", "url", "host", "port", "prefix")
         )
         address = (location or url, host, port, prefix)
         return address if any(address[:2]) and location != ":memory:" else id(self.client)
+
+    @property
+    def is_server(self) -> bool:
+        """False for the embedded engine, and for Qdrant in this process's memory."""
+        inner = getattr(self.client, "_client", None) if isinstance(self.client, _CLIENTS) else None
+        return not isinstance(self.client, EdgeClient) and not isinstance(inner, QdrantLocal | AsyncQdrantLocal)
 
     def answer(self, request: Request[Answer]) -> Answer:
         """Answer a request."""
@@ -148,8 +166,12 @@ class Connection:
             check_process(self.sync)
 
     def _call(self, call: QdrantCall) -> Any:
+        """Call the sync client, again and again while its server is away."""
         if self.sync is None:
             raise StoreError("there is only an async client: use the async methods, or pass `client` too")
+        return repeat(partial(self._call_once, call), self._make_tries(call, self.sync))
+
+    def _call_once(self, call: QdrantCall) -> Any:
         with self._turn:
             return getattr(self.sync, call.method)(**call.arguments)
 
@@ -157,15 +179,22 @@ class Connection:
         """`_call`, without blocking the event loop.
 
         A caller that is cancelled waits for a write that is under way: it could otherwise land after the next write of
-        the same passages, which then has their lock.
+        the same passages, which then has their lock. It does not wait for a server that is away.
         """
+        client = self.sync if self.native is None else self.native
+        return await arepeat(partial(self._acall_once, call), self._make_tries(call, client))
+
+    async def _acall_once(self, call: QdrantCall) -> Any:
         answer: Awaitable[Any]
         if self.native is not None:
             answer = getattr(self.native, call.method)(**call.arguments)
         else:  # not to_thread: when the event loop ends, its task is cancelled, and the thread goes on
-            work = partial(copy_context().run, self._call, call)
+            work = partial(copy_context().run, self._call_once, call)
             answer = asyncio.get_running_loop().run_in_executor(None, work)
         return await (answer if call.method in _READ_METHODS else _await_to_end(answer))
+
+    def _make_tries(self, call: QdrantCall, client: Any) -> Tries:
+        return Tries(call, partial(describe_address, client), self._retry_seconds)
 
 
 def make_embedded_client(path: str | Path, arguments: Mapping[str, Any]) -> EdgeClient:

@@ -51,10 +51,10 @@ def copy_flow(
         return 0
     if (yield from _read_dimension_flow(target, to_target=True)) is not None:
         target.collections.check_dimension([0.0] * dimension, "an embedding of the store that is copied")
-    yield from _route_flow(target.prepare_flow(dimension), to_target=True)
-    average = yield from _route_flow(source.average.read_flow(), to_target=False)
+    yield from route_flow(target.prepare_flow(dimension), to_target=True)
+    average = yield from route_flow(source.average.read_flow(), to_target=False)
     if average is not None:
-        yield from _route_flow(target.average.settle_flow(lambda: average), to_target=True)
+        yield from route_flow(target.average.settle_flow(lambda: average), to_target=True)
     collections = source.collections
     match_ = models.Filter(must=build_conditions(filters))
     counted = yield from ask(
@@ -62,11 +62,11 @@ def copy_flow(
             False, QdrantCall("count", {"collection_name": collections.passages, "count_filter": match_, "exact": True})
         )
     )
-    has_triples = yield from _route_flow(collections.triples_exist_flow(), to_target=False)
+    has_triples = yield from route_flow(collections.triples_exist_flow(), to_target=False)
     copied, offset = 0, None
     with tqdm(total=counted.count, desc="Copying passages and triples", disable=not show_progress) as bar:
         while True:
-            page, offset = yield from _route_flow(
+            page, offset = yield from route_flow(
                 collections.page_flow(
                     collections.passages,
                     match_,
@@ -98,13 +98,13 @@ def _read_flow(
         page_filter = models.Filter(
             must=[*(match_.must or ()), models.HasIdCondition(has_id=[point.id for point in page])]
         )
-        passages = yield from _route_flow(
+        passages = yield from route_flow(
             collections.scroll_flow(collections.passages, page_filter, payload=True, vectors=True), to_target=False
         )
         triple_filter = models.Filter(must=[match_any("passage_id", [to_node(point).node_id for point in passages])])
         triples: list[Any] = []
         if has_triples and passages:
-            triples = yield from _route_flow(
+            triples = yield from route_flow(
                 collections.scroll_flow(collections.triples, triple_filter, payload=True, vectors=True), to_target=False
             )
     finally:
@@ -125,11 +125,11 @@ def _write_flow(
     claim = target.locks.claim(ids)
     try:
         yield from ask(StoreRequest(True, AcquirePassages(claim)))
-        yield from _route_flow(check_owners_flow(target.tenancy, collections, nodes), to_target=True)
+        yield from route_flow(check_owners_flow(target.tenancy, collections, nodes), to_target=True)
         for start in range(0, len(triples), PAGE):
             yield from ask(_build_upsert(collections.triples, triples[start : start + PAGE]))
         if average is not None:
-            encoder = yield from _route_flow(target.average.encoder_flow(lambda: average), to_target=True)
+            encoder = yield from route_flow(target.average.encoder_flow(lambda: average), to_target=True)
             if encoder.average_words != average:
                 passages = yield from ask(StoreRequest(True, RunFunction(lambda: _weigh(passages, nodes, encoder))))
         yield from ask(_build_upsert(collections.passages, passages))
@@ -137,7 +137,7 @@ def _write_flow(
             must=[match_any("passage_id", list(ids))],
             must_not=[models.HasIdCondition(has_id=[point.id for point in triples])],
         )
-        yield from _route_flow(collections.delete_flow(collections.triples, outdated), to_target=True)
+        yield from route_flow(collections.delete_flow(collections.triples, outdated), to_target=True)
     finally:
         claim.release()
 
@@ -178,10 +178,10 @@ def _build_upsert(name: str, points: Sequence[Any]) -> StoreRequest[Any]:
 
 def _read_dimension_flow(store: StoreWrites, *, to_target: bool) -> Flow[int | None]:
     """Return the dimension of a store's collections; None if they do not exist."""
-    exists = yield from _route_flow(store.collections.exists_flow(), to_target=to_target)
+    exists = yield from route_flow(store.collections.exists_flow(), to_target=to_target)
     return store.collections.dimension if exists else None
 
 
-def _route_flow(flow: Flow[Result], *, to_target: bool) -> Flow[Result]:
+def route_flow(flow: Flow[Result], *, to_target: bool) -> Flow[Result]:
     """Run a flow of one store, with its requests addressed to that store."""
     return relay(flow, lambda batch: ask_all([StoreRequest(to_target, request) for request in batch]))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -35,7 +36,8 @@ def build_conditions(filters: MetadataFilters | None, *, under: str = "") -> lis
 
     Filters mean the same as in LlamaIndex's Qdrant store, with these additions. A group without a condition is an AND.
     A key stands both for the field of exactly that name and for the nested path. Floats are equal if they differ by a
-    few units in the last place. CONTAINS, ANY and ALL look for elements of arrays.
+    few units in the last place. CONTAINS, ANY and ALL look for elements of arrays. TEXT_MATCH and
+    TEXT_MATCH_INSENSITIVE compare words; the texts of an array are read as one.
 
     Args:
         filters: LlamaIndex's filters. An empty AND is no filter.
@@ -121,6 +123,28 @@ def list_indexed_fields(indexes: Sequence[Mapping[str, Any]]) -> list[tuple[str,
         except UnsupportedFilter as error:
             raise ArgumentError(f"payload_indexes: {error}") from error
     return fields
+
+
+def list_word_fields(filters: MetadataFilters | None) -> list[str]:
+    """List the payload paths of passages whose words these filters compare.
+
+    Raises:
+        ArgumentError: `filters` are no `MetadataFilters`.
+        UnsupportedFilter: Qdrant cannot address a key.
+
+    """
+    check_filters(filters)
+    keys = [] if filters is None else list(dict.fromkeys(_iterate_word_keys(filters, 1)))
+    return [path for key in keys for path in list_paths(key)]
+
+
+def _iterate_word_keys(filters: MetadataFilters, depth: int) -> Iterator[str]:
+    for part in filters.filters:
+        if isinstance(part, MetadataFilters):
+            if depth < _MAX_DEPTH:  # deeper ones are refused
+                yield from _iterate_word_keys(part, depth + 1)
+        elif part.operator in (FilterOperator.TEXT_MATCH, FilterOperator.TEXT_MATCH_INSENSITIVE):
+            yield part.key
 
 
 def _quote(name: str) -> str:
@@ -209,7 +233,20 @@ def _test_words(filter_: MetadataFilter) -> _Test:
     text: Any = filter_.value
     if not _is_text(text):
         raise _make_error(filter_, "it compares with text")
-    return lambda field: models.FieldCondition(key=field, match=models.MatchText(text=text))
+    tests = [models.MatchText(text=part) for part in _split_words(text)]
+    return lambda field: _match_all([models.FieldCondition(key=field, match=test) for test in tests])
+
+
+def _split_words(text: str) -> list[str]:
+    """Split a text where every engine does, or return it alone.
+
+    One condition a word means the same with an index and without: engines read the texts of an indexed array as one,
+    and those of another array one by one. An engine finds no word in a part without letters and digits, so that no
+    passage would match it: such a text is left to the engine.
+    """
+    parts = "".join(" " if unicodedata.category(char)[0] in "PZC" else char for char in text).split()
+    has_words = all(any(map(str.isalnum, part)) for part in parts)
+    return list(dict.fromkeys(parts)) if parts and has_words else [text]
 
 
 def _test_elements(test: _Test) -> _Test:
@@ -225,6 +262,10 @@ def _test_all_elements(filter_: MetadataFilter) -> _Test:
     if not tests:
         raise _make_error(filter_, "an empty list says nothing")
     return lambda field: models.Filter(must=[test(field) for test in tests])
+
+
+def _match_all(conditions: Sequence[_Condition]) -> _Condition:
+    return conditions[0] if len(conditions) == 1 else models.Filter(must=list(conditions))
 
 
 def _match_any(conditions: Sequence[_Condition]) -> _Condition:

@@ -42,13 +42,14 @@ from llama_index_gear.store.aliases import AliasPair, StoreAliases
 from llama_index_gear.store.average_length import AverageLength
 from llama_index_gear.store.bm25 import LEAST_AVG_LEN, TRIPLE_AVG_LEN, WordEncoder, make_encoder
 from llama_index_gear.store.collections import Collections
-from llama_index_gear.store.connection import NAME_FIRST, Connection, make_embedded_client
-from llama_index_gear.store.copy import check_compatible, copy_flow
+from llama_index_gear.store.connection import NAME_FIRST, RETRY_SECONDS, Connection, make_embedded_client
+from llama_index_gear.store.copy import check_compatible, copy_flow, route_flow
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.locks import PassageLocks
 from llama_index_gear.store.maintenance import SAMPLE, StoreChecks, StoreReport
 from llama_index_gear.store.passages import StoreReads, read_native_filter
 from llama_index_gear.store.process_bound import BoundToProcess
+from llama_index_gear.store.text_indexes import TextIndexes
 from llama_index_gear.store.triples import TripleReads
 from llama_index_gear.store.truncation import TruncationCheck
 from llama_index_gear.store.writes import StoreDeletes, StoreWrites
@@ -88,20 +89,25 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
             replacement and deletion needs a tenant: use `for_tenant(…)`, or pass filters that name one. Only `check`,
             `repair`, `copy_to`, `bulk_load` and `clear` concern all tenants. Default: no tenants.
         payload_indexes: metadata fields to index, as LlamaIndex's Qdrant store takes them:
-            `[{"field_name": "year", "field_schema": PayloadSchemaType.INTEGER}]`. Filters on others work, slower.
+            `[{"field_name": "year", "field_schema": PayloadSchemaType.INTEGER}]`. Filters on others work, slower; on a
+            server TEXT_MATCH needs an index, `{"field_name": "title", "field_schema": "text"}`.
         collection_options: settings with which a server creates both collections: `shard_number`, `replication_factor`,
             `write_consistency_factor`, `on_disk_payload`, `hnsw_config`, `optimizers_config`, `quantization_config`, …;
             keywords of `QdrantClient.create_collection`. The embedded engine refuses those that it does not support.
         vector_options: settings of the dense vectors: `on_disk`, `datatype`, …; fields of Qdrant's `VectorParams`.
         search_params: settings of dense searches: `hnsw_ef`, `exact`, and with quantization
             `SearchParams(quantization=QuantizationSearchParams(rescore=True, oversampling=2.0))`.
+        retry_seconds: how long a server that is away is waited for, in every call, in seconds. Default 30; 0: not at
+            all. An agent's `Budget` can end the wait earlier.
         show_progress: show a progress bar while adding. Default False.
 
     Raises:
         ArgumentError: neither a client nor a url is given, or both are, or an argument has the wrong type.
+        StoreUnavailable: (from any call) the server is away, and was waited for. The call can be repeated.
         StoreLockedError: (from any call) another process has the embedded store open.
         EmbeddingError: (from `add` and queries) an embedding is missing or has another dimension than the collection.
-        UnsupportedFilter: (from any call with filters) a filter has no condition, or Qdrant cannot express it.
+        UnsupportedFilter: (from any call with filters) a filter has no condition, or Qdrant cannot express it, or a
+            server has no text index for TEXT_MATCH.
         TenantError: (from any call but those about all tenants) there is a `tenant_field`, and the call names no tenant
             or concerns another tenant's passages.
 
@@ -128,6 +134,7 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
     _connection: Connection = PrivateAttr()
     _locks: PassageLocks = PrivateAttr()
     _truncation: TruncationCheck = PrivateAttr()
+    _text_indexes: TextIndexes = PrivateAttr()
 
     def __init__(
         self,
@@ -146,6 +153,7 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
         collection_options: Mapping[str, Any] | None = None,
         vector_options: Mapping[str, Any] | None = None,
         search_params: SearchParams | None = None,
+        retry_seconds: float = RETRY_SECONDS,
         show_progress: bool = False,
     ) -> None:
         check_kind(str, hint=NAME_FIRST, collection_name=collection_name)
@@ -176,10 +184,11 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
             dict(vector_options or {}),
             search_params,
         )
-        self._connection = Connection("GeARVectorStore", client, aclient, url, api_key, embed_model)
+        self._connection = Connection("GeARVectorStore", client, aclient, url, api_key, embed_model, retry_seconds)
         self._locks = locks = PassageLocks.for_collection(self._connection.engine, collection_name)
         self._collections.clear_count = lambda: locks.clear_count  # not `self`: in a cycle the store would close late
         self._truncation = TruncationCheck(self._connection.get_known_model)
+        self._text_indexes = TextIndexes(self._collections, self._connection.is_server)
         self._bind_to(Tenancy(tenant_field, None))
 
     def _bind_to(self, tenancy: Tenancy) -> None:
@@ -338,13 +347,17 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
             ArgumentError: neither ids nor filters are given (that would delete everything: call `clear`).
 
         """
-        run(self._deletes.delete_nodes_flow(node_ids, filters), self._connection.answer)
+        run(self._delete_nodes_flow(node_ids, filters), self._connection.answer)
 
     async def adelete_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **delete_kwargs: Any
     ) -> None:
         """`delete_nodes`, without blocking the event loop."""
-        await arun(self._deletes.delete_nodes_flow(node_ids, filters), self._connection.aanswer)
+        await arun(self._delete_nodes_flow(node_ids, filters), self._connection.aanswer)
+
+    def _delete_nodes_flow(self, node_ids: list[str] | None, filters: MetadataFilters | None) -> Flow[None]:
+        yield from self._text_indexes.check_flow(filters)
+        yield from self._deletes.delete_nodes_flow(node_ids, filters)
 
     def clear(self) -> None:
         """Delete both collections, with all tenants' passages; a tenant's store deletes only that tenant's."""
@@ -366,13 +379,19 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
             limit: maximum number of passages. Default: all.
 
         """
-        return run(self._reads.get_flow(node_ids, self.scope_filters(filters), limit), self._connection.answer)
+        return run(self._get_flow(node_ids, self.scope_filters(filters), limit), self._connection.answer)
 
     async def aget_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, limit: int | None = None
     ) -> list[BaseNode]:
         """`get_nodes`, without blocking the event loop."""
-        return await arun(self._reads.get_flow(node_ids, self.scope_filters(filters), limit), self._connection.aanswer)
+        return await arun(self._get_flow(node_ids, self.scope_filters(filters), limit), self._connection.aanswer)
+
+    def _get_flow(
+        self, node_ids: list[str] | None, filters: MetadataFilters | None, limit: int | None
+    ) -> Flow[list[BaseNode]]:
+        yield from self._text_indexes.check_flow(filters)
+        return (yield from self._reads.get_flow(node_ids, filters, limit))
 
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """Search passages: dense (DEFAULT), BM25 (SPARSE), or both fused by reciprocal rank fusion (HYBRID).
@@ -399,9 +418,10 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
     def _query_flow(self, query: VectorStoreQuery, options: dict[str, Any]) -> Flow[VectorStoreQueryResult]:
         hint = "write VectorStoreQuery(query_str=…), or ask an index's retriever"
         check_kind(VectorStoreQuery, hint=hint, query=query)
-        return self._reads.query_flow(
-            replace(query, filters=self.scope_filters(query.filters)), read_native_filter(options)
-        )
+        filters = self.scope_filters(query.filters)
+        native = read_native_filter(options)
+        yield from self._text_indexes.check_flow(filters)
+        return (yield from self._reads.query_flow(replace(query, filters=filters), native))
 
     # -- names that mean the same --------------------------------------------------------------------------------
 
@@ -589,7 +609,8 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
         target._tenancy.require_unscoped("copy_to")
         if self._tenancy.tenant is not None:  # the whole store copies all tenants
             filters = self.scope_filters(filters)
-        return copy_flow(self._writes, target._writes, filters, self.show_progress)
+        yield from route_flow(self._text_indexes.check_flow(filters), to_target=False)
+        return (yield from copy_flow(self._writes, target._writes, filters, self.show_progress))
 
     # -- the graph side: requests of `flow` ------------------------------------------------------------------
 
@@ -633,7 +654,11 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
         }
         if type(request) not in flows:
             raise StoreError(f"the store has no answer to {type(request).__name__}")
-        return flows[type(request)](request, filters)
+        return self._checked_flow(flows[type(request)](request, filters), filters)
+
+    def _checked_flow(self, flow: Flow[Answer], filters: MetadataFilters | None) -> Flow[Answer]:
+        yield from self._text_indexes.check_flow(filters)
+        return (yield from flow)
 
 
 def _check_target(target: Any) -> None:

@@ -63,6 +63,7 @@ from llama_index_gear.requests import (
     SearchTriples,
 )
 from llama_index_gear.store.aliases import AliasPair
+from llama_index_gear.store.filters import list_word_fields
 from llama_index_gear.store.maintenance import StoreReport
 from llama_index_gear.store.schema import point_id_of, to_node
 from llama_index_gear.store.vector_store import GeARVectorStore
@@ -298,18 +299,21 @@ E (0). BM25 counts a word once and "alpha" is the rare one: A, then B, C, D by l
 
 # fmt: off
 _TABLE: dict[str, dict[str, Any]] = {
-    "n0": {"year": 1990, "price": 0.5, "kind": "a", "title": "red house by the sea", "tags": ["x", "y"], "big": 2**40},
+    "n0": {"year": 1990, "price": 0.5, "kind": "a", "title": "red house by the sea", "tags": ["x", "y"], "big": 2**40,
+           "labels": ["red house", "the sea"]},
     "n1": {"year": 1995, "price": 1.5, "kind": "b", "title": "blue house", "tags": ["y"], "note": None},
     "n2": {"year": 2000, "price": 1.5, "kind": "c", "title": "red boat", "tags": [], "note": "seen"},
     "n3": {"year": 2005, "price": 2.5, "kind": "a", "title": "a sea of houses", "note": [],
            "a": {"b": 1}, "floats": [0.1 + 0.2]},
-    "n4": {"year": 2010, "kind": "日本", "nested": {"deep": {"level": 3}}, "dash-ed": "z", "page label": "iv",
+    "n4": {"year": 2010, "kind": "日本", "nested": {"deep": {"level": 3}},
+           "words": {"deep": "Die Größe, हिन्दी"}, "dash-ed": "z", "page label": "iv",
            "nodes": "mine", "relations": ["kin"], "gear_extraction": {"outcome": "truncated", "calls": 1}, "a.b": 1,
            "br[0]": 2, "a": {"b": 3}},
     "n5": {},
 }
 # fmt: on
 _O = FilterOperator
+_TEXT_INDEXES = [{"field_name": key, "field_schema": "text"} for key in ("title", "labels", "words.deep")]
 _FILTERS: list[tuple[MetadataFilters, str]] = [
     (_and(), "n0 n1 n2 n3 n4 n5"),
     (_and(_is("kind", "a")), "n0 n3"),
@@ -347,6 +351,17 @@ _FILTERS: list[tuple[MetadataFilters, str]] = [
     (_and(_is("title", "red", _O.TEXT_MATCH)), "n0 n2"),
     (_and(_is("title", "sea red", _O.TEXT_MATCH)), "n0"),
     (_and(_is("title", "RED", _O.TEXT_MATCH_INSENSITIVE)), "n0 n2"),
+    (_and(_is("title", "SEA, red-house!", _O.TEXT_MATCH)), "n0"),
+    (_and(_is("title", "hous", _O.TEXT_MATCH)), ""),
+    (_and(_is("title", "a", _O.TEXT_MATCH)), "n3"),
+    (_and(_is("title", "", _O.TEXT_MATCH)), ""),
+    (_and(_is("title", "+", _O.TEXT_MATCH)), ""),
+    (_and(_is("title", "red + sea", _O.TEXT_MATCH)), "n0"),
+    (_not(_is("title", "red", _O.TEXT_MATCH)), "n1 n3 n4 n5"),
+    (_and(_is("labels", "house sea", _O.TEXT_MATCH)), "n0"),
+    (_and(_is("labels", "house boat", _O.TEXT_MATCH)), ""),
+    (_and(_is("words.deep", "größe", _O.TEXT_MATCH)), "n4"),
+    (_and(_is("words.deep", "हिन्दी", _O.TEXT_MATCH)), "n4"),
     (_and(_is("note", operator=_O.IS_EMPTY)), "n0 n1 n3 n4 n5"),
     (_and(_is("tags", operator=_O.IS_EMPTY)), "n2 n3 n4 n5"),
     (_and(_is("unknown", "a")), ""),
@@ -756,7 +771,7 @@ class StoreContract:
 
     def test_filters_bind_passages_and_triples_alike(self, make_store: Any, mode: str) -> None:
         """Every operator, also nested, selects the same passages through every call."""
-        do = self.drive(make_store(), mode)
+        do = self.drive(make_store(payload_indexes=_TEXT_INDEXES), mode)
         do.add(
             [
                 passage(node_id, "stone", [(node_id, "is", "Hub")], metadata=metadata)
@@ -801,6 +816,31 @@ class StoreContract:
                 "hybrid": set(do.query("stone", _HYBRID, filters=filters).ids or []),
             }
             assert reached == dict.fromkeys(reached, wanted), filters
+
+    def test_words_are_compared_or_refused(self, make_store: Any, mode: str) -> None:
+        """Without a text index an engine compares words all the same, or says what to do. `repair` makes the index."""
+        store = make_store()
+        do = self.drive(store, mode)
+        nodes = [passage(name, "x", [(name, "is", "Hub")], metadata=metadata) for name, metadata in _TABLE.items()]
+        for node in nodes:
+            node.embedding = _EMBED.get_text_embedding(node.get_content(metadata_mode=MetadataMode.EMBED))
+        do.add(nodes)
+        is_refused = False
+        for filters, expected in _FILTERS:
+            if list_word_fields(filters):
+                try:
+                    found = {node.node_id for node in do.get_nodes(filters=filters)}
+                    triples = {triple.passage_id for triple in do.answer(SearchTriples(["Hub"], 9), filters)}
+                except UnsupportedFilter as error:
+                    is_refused = True
+                    assert "payload_indexes" in str(error) and "repair()" in str(error)
+                else:
+                    assert found == triples == set(expected.split()), filters
+        if is_refused:
+            store._collections.payload_indexes = _TEXT_INDEXES  # as in a store that is made anew
+            assert do.repair().ok
+            for filters, expected in _FILTERS:
+                assert {node.node_id for node in do.get_nodes(filters=filters)} == set(expected.split()), filters
 
     def test_filters_that_cannot_be_honored_raise(self, make_store: Any, mode: str) -> None:
         """No call ignores such a filter, at any depth, and nothing is deleted."""

@@ -1,4 +1,5 @@
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -6,7 +7,18 @@ from typing import Any, TypeAlias, TypeVar, assert_type
 
 import pytest
 
-from llama_index_gear.flow import Flow, Request, arun, ask, ask_all, relay, run, run_coroutine
+from llama_index_gear.flow import (
+    Flow,
+    Request,
+    arun,
+    ask,
+    ask_all,
+    limit_waiting,
+    relay,
+    remaining_seconds,
+    run,
+    run_coroutine,
+)
 
 Result = TypeVar("Result")
 Numbers: TypeAlias = Generator[Any, Any, Result]
@@ -344,3 +356,13 @@ async def test_any_awaitable_is_an_answer() -> None:
         return future
 
     assert await arun(_flow([[1], [2, 3]], []), answer) == 6
+
+
+def test_the_narrowest_limit_of_waiting_holds() -> None:
+    assert remaining_seconds() == math.inf
+    with limit_waiting(10), limit_waiting(50), limit_waiting(None):
+        assert 8 < remaining_seconds() <= 10
+        with limit_waiting(0):
+            assert remaining_seconds() <= 0
+        assert remaining_seconds() > 8
+    assert remaining_seconds() == math.inf

@@ -36,7 +36,7 @@ from llama_index_gear import GeARTripleExtractor, GeARVectorStore
 from llama_index_gear.flow import Flow, gather, run_coroutine
 from llama_index_gear.knowledge_graph.sparse import EmbeddingCache
 from llama_index_gear.requests import RunFunction
-from llama_index_gear.store.copy import StoreRequest, _route_flow
+from llama_index_gear.store.copy import StoreRequest, route_flow
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.testing.store_contract import passage
 from llama_index_gear.trace.trace import Trace, run_traced, take_trace
@@ -313,7 +313,7 @@ def test_a_flow_among_those_of_two_stores_is_closed_with_these() -> None:
             log.append("closed")
 
     inner = flow()  # held, as a traceback holds it
-    outer = _route_flow(inner, to_target=True)
+    outer = route_flow(inner, to_target=True)
     assert next(outer) == [StoreRequest(True, request)]
     outer.close()
     assert log == ["closed"]

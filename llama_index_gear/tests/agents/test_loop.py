@@ -13,7 +13,7 @@ from llama_index.core.schema import QueryBundle
 
 from llama_index_gear.agents.loop import Budget, agent_flow
 from llama_index_gear.errors import ArgumentError, OutOfTime
-from llama_index_gear.flow import Flow, arun, run
+from llama_index_gear.flow import Flow, arun, remaining_seconds, run
 from llama_index_gear.requests import CallLLM, FetchPassages, Reply, RetrievePassages
 from llama_index_gear.trace.evidence import Call, Step
 from llama_index_gear.trace.trace import Trace, TraceEvent
@@ -717,3 +717,47 @@ def test_a_step_whose_first_request_is_refused_leaves_no_trace() -> None:
     next(flow)
     assert flow.send([Reply("1")]) == [LAST]
     assert (trace.stopped, len(trace.steps)) == ("max_llm_calls", 1)
+
+
+# -- A store that is away ---------------------------------------------------------------------------------------------
+
+
+def _note_waits(clock: Clock, waits: list[float], request: Any) -> str:
+    waits.append(remaining_seconds())
+    clock.now += 2
+    return "found"
+
+
+def test_nothing_waits_for_a_store_beyond_the_timeout() -> None:
+    """What is left shrinks from batch to batch; what finishes after the timeout doesn't wait at all."""
+    clock, waits = Clock(), list[float]()
+    flow = agent_flow(Plan([[[SEARCH], [SEARCH]], [[SEARCH]]]), _make_trace(), Budget(timeout=5), clock)
+    run(flow, lambda request: _note_waits(clock, waits, request))
+    assert waits == pytest.approx([5, 3, 1, 0], abs=0.5) and waits[-1] <= 0
+    assert remaining_seconds() == math.inf
+
+
+async def test_nothing_waits_for_a_store_beyond_the_timeout_awaited() -> None:
+    clock, waits = Clock(), list[float]()
+
+    async def answer(request: Any) -> str:
+        await asyncio.sleep(0)
+        return _note_waits(clock, waits, request)
+
+    await arun(agent_flow(Plan([[[SEARCH, SEARCH]]]), _make_trace(), Budget(timeout=9), clock), answer)
+    assert waits == pytest.approx([9, 9, 5], abs=0.5)
+    assert remaining_seconds() == math.inf
+
+
+def test_without_a_timeout_the_wait_is_the_store_s_alone() -> None:
+    waits: list[float] = []
+    run(agent_flow(Plan([[[SEARCH]]]), _make_trace(), Budget()), lambda request: _note_waits(Clock(), waits, request))
+    assert waits == [math.inf, math.inf]
+
+
+def test_a_question_that_is_given_up_leaves_no_limit_behind() -> None:
+    flow = agent_flow(Plan([[[SEARCH]]]), _make_trace(), Budget(timeout=5))
+    next(flow)
+    assert remaining_seconds() < 6
+    flow.close()
+    assert remaining_seconds() == math.inf

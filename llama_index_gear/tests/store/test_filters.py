@@ -150,8 +150,8 @@ def is_outside(wants: list[Any], values: list[Any]) -> bool:
 
 
 def has_words(wanted: str, values: list[Any]) -> bool:
-    texts = [list_words(element) for element in flatten_elements(values) if isinstance(element, str)]
-    return bool(list_words(wanted)) and any(list_words(wanted) <= text for text in texts)
+    texts = (list_words(element) for element in flatten_elements(values) if isinstance(element, str))
+    return bool(list_words(wanted)) and list_words(wanted) <= set().union(*texts)
 
 
 def has_number(wanted: float, values: list[Any], how: Callable[[Any, Any], bool], equal: bool) -> bool:

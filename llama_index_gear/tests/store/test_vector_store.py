@@ -65,6 +65,11 @@ from llama_index_gear.triple import Triple
 MakeStore: TypeAlias = Callable[..., GeARVectorStore]
 EMBED = WordEmbedding()
 SERVER = os.environ.get("QDRANT_URL")
+SERVER_OPTIONS: dict[str, Any] = {
+    "url": SERVER,
+    "grpc_port": int(os.environ.get("QDRANT_GRPC_PORT", "6334")),
+    "check_compatibility": False,  # its warning would fail the tests
+}
 
 
 def edge_maker(folder: Path) -> Iterator[MakeStore]:
@@ -196,9 +201,7 @@ def server_maker(clients: Callable[[], dict[str, Any]], runner: asyncio.Runner |
 class TestOnAServer(StoreContract):
     @pytest.fixture(params=[False, True], ids=["rest", "grpc"])
     def make_store(self, request: pytest.FixtureRequest) -> Iterator[MakeStore]:
-        yield from server_maker(
-            lambda: {"client": QdrantClient(url=SERVER, prefer_grpc=request.param, check_compatibility=False)}
-        )
+        yield from server_maker(lambda: {"client": QdrantClient(prefer_grpc=request.param, **SERVER_OPTIONS)})
 
 
 @pytest.mark.skipif(SERVER is None, reason="start a Qdrant server and set QDRANT_URL=http://localhost:6333")
@@ -213,8 +216,8 @@ class TestOnAServerAwaited(StoreContract):
     def make_store(self, request: pytest.FixtureRequest) -> Iterator[MakeStore]:
         yield from server_maker(
             lambda: {
-                "client": QdrantClient(url=SERVER, check_compatibility=False),
-                "aclient": AsyncQdrantClient(url=SERVER, prefer_grpc=request.param, check_compatibility=False),
+                "client": QdrantClient(**SERVER_OPTIONS),
+                "aclient": AsyncQdrantClient(prefer_grpc=request.param, **SERVER_OPTIONS),
             },
             self._runner,
         )

@@ -1,0 +1,110 @@
+"""A Qdrant node of a test's own: it starts on loopback, is killed, and starts again with what it stored."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any, Self
+
+from qdrant_client import AsyncQdrantClient, QdrantClient
+
+BINARY = os.environ.get("QDRANT_BIN")
+START_LIMIT = 120.0  # seconds
+
+
+class Node:
+    """A Qdrant server that keeps its data in a folder and has the same two ports whenever it runs.
+
+    Args:
+        folder: the folder.
+        **settings: environment variables of the server, without "QDRANT__".
+
+    """
+
+    def __init__(self, folder: Path, **settings: str) -> None:
+        self.folder = folder
+        self.port, self.grpc_port = _find_free_ports(2)
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("QDRANT")},
+            "QDRANT__SERVICE__HOST": "127.0.0.1",
+            "QDRANT__SERVICE__HTTP_PORT": str(self.port),
+            "QDRANT__SERVICE__GRPC_PORT": str(self.grpc_port),
+            "QDRANT__STORAGE__STORAGE_PATH": str(folder / "storage"),
+            "QDRANT__STORAGE__SNAPSHOTS_PATH": str(folder / "snapshots"),
+            **{f"QDRANT__{name}": value for name, value in settings.items()},
+        }
+
+    def start(self) -> None:
+        """Start the server, and return once it is ready."""
+        self.launch()
+        deadline = time.monotonic() + START_LIMIT
+        while not self._is_ready():
+            assert self._process is not None
+            assert self._process.poll() is None and time.monotonic() < deadline, (self.folder / "log").read_text()
+            time.sleep(0.05)
+
+    def launch(self) -> None:
+        """Start the server, without waiting for it."""
+        assert BINARY is not None
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "log").open("ab") as log:
+            command = [BINARY, "--disable-telemetry"]
+            self._process = subprocess.Popen(
+                command, cwd=self.folder, env=self._environment, stdout=log, stderr=subprocess.STDOUT
+            )
+
+    def kill(self) -> None:
+        """End the server at once, as a crash does."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def stop(self) -> None:
+        """Ask the server to end, as its owner does."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
+            self._process = None
+
+    def signal(self, number: int) -> None:
+        """Send the server a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def make_clients(self, *, prefer_grpc: bool, **options: Any) -> tuple[QdrantClient, AsyncQdrantClient]:
+        """Make both clients of the node."""
+        settings = {"url": self.url, "grpc_port": self.grpc_port, "prefer_grpc": prefer_grpc, **options}
+        settings["check_compatibility"] = False  # the check would ask a node that is away
+        return QdrantClient(**settings), AsyncQdrantClient(**settings)
+
+    def _is_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/readyz", timeout=5) as response:
+                return bool(response.status == 200)
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            return False
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.kill()
+
+
+def _find_free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for opened in sockets:
+        opened.bind(("127.0.0.1", 0))
+    ports = [opened.getsockname()[1] for opened in sockets]
+    for opened in sockets:
+        opened.close()
+    return ports
