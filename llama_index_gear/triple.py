@@ -42,6 +42,10 @@ class Triple:
     object: str
 
     def __post_init__(self) -> None:
+        if type(self.subject) is type(self.predicate) is type(self.object) is str:
+            text = f"{self.subject} {self.predicate} {self.object}"
+            if " ".join(text.split()) == text:  # nearly all triples: no slot is empty, or has other white space
+                return
         for slot in ("subject", "predicate", "object"):
             given = getattr(self, slot)
             if not isinstance(given, str):
@@ -60,7 +64,8 @@ class Triple:
     @property
     def entities(self) -> tuple[str, ...]:
         """Entity keys of subject and object, without repetition."""
-        return tuple(dict.fromkeys((entity_key(self.subject), entity_key(self.object))))
+        subject, object_ = entity_key(self.subject), entity_key(self.object)
+        return (subject,) if subject == object_ else (subject, object_)
 
     def id(self, passage_id: str) -> str:
         """Return the UUIDv5 of (passage id, subject, predicate, object). Writing a fact twice so changes nothing."""
@@ -116,6 +121,7 @@ class StoredTriple:
         score: cosine of the query's embedding and the triple's, from -1 to 1.
         entities: keys of its two ends, or an external graph's identifiers. Triples that share one are neighbors.
             Default: the triple's own keys.
+        aliases: links of its ends: (key of an end, key that means the same). Default: none.
 
     """
 
@@ -124,6 +130,7 @@ class StoredTriple:
     passage_id: str
     score: float
     entities: tuple[str, ...] = ()
+    aliases: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.entities:
@@ -179,9 +186,9 @@ def contains_word(text: str, word: str) -> bool:
     A word of a script without spaces, of two or more characters, may stand anywhere. Another word may also stand
     beside a letter of such a script.
     """
-    if text.isascii():
-        return f" {word} " in f" {text} "
-    if len(word) > 1 and _SPACELESS_LETTER.search(word):
-        return word in text
-    border = rf"[^\s{_SPACELESS}]" if not _SPACELESS_LETTER.search(word) else r"\S"
-    return re.search(rf"(?<!{border}){re.escape(word)}(?!{border})", text) is not None
+    if not text.isascii():
+        if not _SPACELESS_LETTER.search(word):
+            text = _SPACELESS_LETTER.sub(" ", text)  # nothing of a word without such letters is lost
+        elif len(word) > 1:
+            return word in text
+    return f" {word} " in f" {text} "

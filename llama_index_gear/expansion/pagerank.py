@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count, product
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from llama_index_gear.errors import check_numbers
@@ -20,7 +21,8 @@ from llama_index_gear.triple import StoredTriple
 
 _MENTIONS = 100
 """Triples of a seed entity that are read to count its passages."""
-
+_FEW_REQUESTS = 4
+"""Requests after which nodes are read ahead: later ones are small, and on a server each takes its time."""
 
 Node: TypeAlias = int
 """A node of the graph, by its number: even ones are entities, odd ones passages. Numbers are the fastest keys."""
@@ -84,6 +86,8 @@ class _Graph:
         asked: incomplete node → number of triples read.
         seen: ids of the triples that are read.
         aliases: (entity, alias) of the links that the triples have.
+        answers: node → its first triples by id, and the limit that they were read with.
+        requests: number of requests made.
 
     """
 
@@ -95,6 +99,8 @@ class _Graph:
     asked: dict[Node, int] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
     aliases: set[tuple[str, str]] = field(default_factory=set)
+    answers: dict[Node, tuple[Sequence[Incidence], int]] = field(default_factory=dict)
+    requests: int = 0
 
     def add(self, triples: Iterable[Incidence]) -> None:
         """Add triples: each is an edge between its two entities. A triple with a single entity (a loop) is no edge.
@@ -123,6 +129,11 @@ class _Graph:
         """Return the node's degree if the node is complete, else a lower bound."""
         return self.degrees.get(node, 0.0 if node in self.complete else 1.0)
 
+    def has_read(self, node: Node, limit: int) -> bool:
+        """Return True if the node's first triples, up to the limit, are among the answers."""
+        triples, last_limit = self.answers.get(node, ((), 0))
+        return limit <= last_limit or len(triples) < last_limit
+
     def count_passages(self, entity: Node) -> int:
         """Return the number of passages that mention the entity, among those that were read."""
         return sum(node % 2 for node in self.edges.get(entity, ()))
@@ -135,7 +146,10 @@ class _Graph:
 
 
 def local_pagerank_flow(
-    start: Sequence[tuple[StoredTriple, float]], passage_ids: Sequence[str], settings: LocalPageRank
+    start: Sequence[tuple[StoredTriple, float]],
+    passage_ids: Sequence[str],
+    settings: LocalPageRank,
+    known: Mapping[str, Sequence[Incidence]] = MappingProxyType({}),
 ) -> Flow[PageRanking]:
     """Rank passages by personalized PageRank from some triples and passages.
 
@@ -143,12 +157,14 @@ def local_pagerank_flow(
         start: (triple, weight from 0 to 1) of the triples to start from.
         passage_ids: ids of the base passages, best first.
         settings: restart probability, exactness, weight of the base passages.
+        known: passage id → all its triples (`group_by_passage`), of passages that are not read once more.
 
     Returns:
         The passages that were reached. A share is too small by at most `epsilon` times the node's degree.
 
     """
     graph = _Graph()
+    graph.answers = {graph.passages[passage_id]: (triples, len(triples) + 1) for passage_id, triples in known.items()}
     seeds = yield from _seeds_flow(graph, start, passage_ids, settings)
     total = sum(seeds.values())
     if not total:
@@ -162,13 +178,22 @@ def local_pagerank_flow(
             if node not in graph.complete
         }
         if wanted:
-            yield from _read_flow(graph, wanted)
+            ahead = _choose_ahead(graph, left, settings) if graph.requests >= _FEW_REQUESTS else {}
+            yield from _read_flow(graph, wanted, ahead)
         _push(graph, active, left, ranked, settings)
     for node, share in left.items():  # at least this share of the remainder ends at the node itself
         ranked[node] = ranked.get(node, 0.0) + settings.restart * share
     passages = [(passage_id, ranked[node]) for passage_id, node in graph.passages.items() if node in ranked]
     passages.sort(key=lambda item: (-round(item[1], 12), item[0]))
     return PageRanking(passages, frozenset(graph.aliases))
+
+
+def group_by_passage(triples: Iterable[StoredTriple], passage_ids: Iterable[str]) -> dict[str, list[Incidence]]:
+    """Return passage id → its triples, by id, of passages whose triples these are all."""
+    known: dict[str, list[Incidence]] = {passage_id: [] for passage_id in passage_ids}
+    for triple in sorted(triples, key=lambda triple: triple.id):
+        known[triple.passage_id].append(Incidence(triple.id, triple.entities, triple.passage_id, triple.aliases))
+    return known
 
 
 def weigh_triples(nearest: Sequence[StoredTriple]) -> list[tuple[StoredTriple, float]]:
@@ -188,7 +213,7 @@ def _seeds_flow(
         for entity in triple.entities:
             weights.setdefault(graph.entities[entity], []).append(weight)
     if weights:
-        yield from _read_flow(graph, dict.fromkeys(weights, _MENTIONS))
+        yield from _read_flow(graph, dict.fromkeys(weights, _MENTIONS), {})
     seeds = {
         entity: sum(several) / len(several) / max(1, graph.count_passages(entity))
         for entity, several in weights.items()
@@ -198,12 +223,30 @@ def _seeds_flow(
     return seeds
 
 
-def _read_flow(graph: _Graph, wanted: Mapping[Node, int]) -> Flow[None]:
-    """Read the triples of each node, up to its limit. A node with fewer triples than its limit is complete."""
+def _choose_ahead(graph: _Graph, left: Mapping[Node, float], settings: LocalPageRank) -> dict[Node, int]:
+    """Return the nodes that will soon be wanted, each with its limit: a remainder half as large as they need."""
+    return {
+        node: int(2 * share / settings.epsilon) + 1
+        for node, share in left.items()
+        if node not in graph.complete and share and 2 * share >= settings.epsilon * graph.degree(node)
+    }
+
+
+def _read_flow(graph: _Graph, wanted: Mapping[Node, int], ahead: Mapping[Node, int]) -> Flow[None]:
+    """Add the triples of each node that is wanted, up to its limit; with fewer than its limit a node is complete.
+
+    All that is unread is asked for in one request, with what is read ahead. If all that is wanted has been read, there
+    is no request.
+    """
     entities, passages = list(graph.entities), list(graph.passages)  # in the order of their numbers
-    groups = [([], [passages[node // 2]]) if node % 2 else ([entities[node // 2]], []) for node in wanted]
-    answers = yield from ask(IncidentTriples(groups, list(wanted.values())))
-    for (node, limit), triples in zip(wanted.items(), answers, strict=True):
+    unread = {node: limit for node, limit in {**ahead, **wanted}.items() if not graph.has_read(node, limit)}
+    if unread.keys() & wanted.keys():
+        groups = [([], [passages[node // 2]]) if node % 2 else ([entities[node // 2]], []) for node in unread]
+        answers = yield from ask(IncidentTriples(groups, list(unread.values())))
+        graph.answers |= zip(unread, zip(answers, unread.values(), strict=True), strict=True)
+        graph.requests += 1
+    for node, limit in wanted.items():
+        triples = graph.answers[node][0][:limit]
         graph.add(triples)
         if len(triples) < limit:
             graph.complete.add(node)

@@ -13,7 +13,7 @@ from llama_index.core.vector_stores.types import VectorStoreQueryMode
 
 from llama_index_gear.errors import check_counts, check_kind
 from llama_index_gear.expansion.backends import Backends, copy_query, embed_query_flow
-from llama_index_gear.expansion.pagerank import LocalPageRank, local_pagerank_flow
+from llama_index_gear.expansion.pagerank import LocalPageRank, group_by_passage, local_pagerank_flow
 from llama_index_gear.flow import Flow, arun, ask, run
 from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.ranking.nodes import rank_nodes, to_pool_passage
@@ -26,6 +26,8 @@ from llama_index_gear.triple import StoredTriple
 POOL_TOP_K = 40
 """Passages that each list gives to the pool."""
 _START_PASSAGES = 10
+_MAX_TRIPLES = 200
+"""Triples of the first passages that are read. Where these are all, PageRank asks for none of them again."""
 _NEAREST_TRIPLES = 60
 _START_TRIPLES = 20
 POOL_PAGERANK = LocalPageRank(epsilon=5e-4)
@@ -120,11 +122,12 @@ class PoolRetrieval:
 
         """
         start = yield from ask(RunFunction(partial(self.choose_start, pool)))
-        nearest = yield from ask(PassageTriples(start, embedded.embedding or [], _NEAREST_TRIPLES))
-        triples = yield from ask(RunFunction(partial(_choose_triples, pool, nearest)))
+        stored = yield from ask(PassageTriples(start, embedded.embedding or [], _MAX_TRIPLES))
+        triples = yield from ask(RunFunction(partial(_choose_triples, pool, stored[:_NEAREST_TRIPLES])))
         weighted = {triple.id: (triple, weight) for triple, weight in triples}
         weighted |= {triple.id: (triple, 1.0) for triple in linked}
-        ranked = yield from local_pagerank_flow(list(weighted.values()), start, self.pagerank)
+        known = group_by_passage(stored, start) if len(stored) < _MAX_TRIPLES else {}
+        ranked = yield from local_pagerank_flow(list(weighted.values()), start, self.pagerank, known)
         places = [RankedPassage(passage_id, share) for passage_id, share in ranked.passages[:POOL_TOP_K]]
         found: list[BaseNode] = []
         if missing := [place.id for place in places if place.id not in nodes]:

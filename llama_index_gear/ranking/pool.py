@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 from llama_index_gear.store.bm25 import WordEncoder
@@ -49,14 +50,14 @@ class Content(NamedTuple):
 
     Attributes:
         words: the question's words in its text, as a bit mask.
-        facts: entity key → the triples that name the entity.
+        entities: keys of the entities that its triples name, in their order.
         topics: what the passage is about: entity key → as it is written. First its title, without a last parenthesis;
             then the most frequent subject of its triples, as it is written most often. Empty if it has neither.
 
     """
 
     words: int
-    facts: dict[str, list[Triple]]
+    entities: tuple[str, ...]
     topics: dict[str, str]
 
 
@@ -143,11 +144,19 @@ class Pool:
     @cached_property
     def entity_passages(self) -> Counter[str]:
         """Entity key → number of passages that name the entity, under any of its names."""
-        own = Counter(entity for content in self.contents for entity in content.facts)
+        own = Counter(chain.from_iterable(content.entities for content in self.contents))
         for entity in [key for key in self._partners if key in own]:
             names = self.names_of(entity)
-            own[entity] = sum(any(name in content.facts for name in names) for content in self.contents)
+            own[entity] = sum(any(name in content.entities for name in names) for content in self.contents)
         return own
+
+    def group_facts(self, place: int) -> dict[str, list[Triple]]:
+        """Return entity key → the triples of the passage at this place that name the entity."""
+        facts: dict[str, list[Triple]] = {}
+        for triple in self.passages[place].triples:
+            for entity in triple.entities:
+                facts.setdefault(entity, []).append(triple)
+        return facts
 
     def is_link(self, entity: str) -> bool:
         """Return True if few enough passages name the entity for it to say something about them."""
@@ -192,11 +201,8 @@ class Pool:
         return {word: 1 << bit for bit, word in enumerate(sorted(self.encoder.split_words(self.question)))}
 
     def _read(self, passage: PoolPassage) -> Content:
-        facts: dict[str, list[Triple]] = {}  # their words are found when asked for: few passages' are
-        for triple in passage.triples:
-            for entity in triple.entities:
-                facts.setdefault(entity, []).append(triple)
-        return Content(self.find_words(passage.text), facts, _find_topics(passage))
+        entities = dict.fromkeys(chain.from_iterable(triple.entities for triple in passage.triples))
+        return Content(self.find_words(passage.text), tuple(entities), _find_topics(passage))
 
 
 def _find_topics(passage: PoolPassage) -> dict[str, str]:

@@ -51,7 +51,7 @@ def build_chain(pool: Pool, ranked: Ranked) -> list[list[str]]:
     """
     if ranked.lead is None:
         return []
-    facts = pool.contents[pool.places[ranked.id]].facts
+    facts = pool.group_facts(pool.places[ranked.id])
     own = [fact for name in pool.names_of(ranked.lead.entity) for fact in facts.get(name, ())]
     best = sorted(own, key=pool.triple_coverage, reverse=True)[:1]  # none, if only the title names the entity
     return serialize_triples(dict.fromkeys([ranked.lead.triple, *best]))

@@ -110,7 +110,7 @@ class Company:
         self._best = list(best)
         self._links: dict[str, list[Link]] = {}
         for place in self._best:
-            for entity, facts in pool.contents[place].facts.items():
+            for entity, facts in pool.group_facts(place).items():
                 if pool.is_link(entity):
                     fact = max(facts, key=pool.triple_coverage)
                     likeness = pool.triple_coverage(fact) + _LEAST
@@ -144,7 +144,7 @@ class Company:
 
     def linked_by(self, place: int) -> Link | None:
         """Return the strongest fact of the other best passages that names any entity of this passage."""
-        shared = [entity for entity in self._pool.contents[place].facts if entity in self._links]
+        shared = [entity for entity in self._pool.contents[place].entities if entity in self._links]
         links = [link for entity in shared for link in self._links_of_others(entity, place)]
         return max(links, key=self._strength, default=None)
 

@@ -133,7 +133,7 @@ def to_stored_triple(point: Any, score: float) -> StoredTriple:
         entities = own_entities(payload) or tuple(payload.get("names", ()))
     except (TripleError, TypeError, KeyError) as error:
         raise _make_foreign_error(point, "triple", error) from error
-    return StoredTriple(str(point.id), triple, payload.get("passage_id", ""), score, entities)
+    return StoredTriple(str(point.id), triple, payload.get("passage_id", ""), score, entities, read_aliases(payload))
 
 
 def read_aliases(payload: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

@@ -1,4 +1,5 @@
 import itertools
+import re
 import unicodedata
 import uuid
 
@@ -7,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from llama_index_gear.errors import TripleError
-from llama_index_gear.triple import NAMESPACE, StoredTriple, Triple, chain_text, entity_key
+from llama_index_gear.triple import NAMESPACE, StoredTriple, Triple, chain_text, contains_word, entity_key
 
 ANY = st.text(st.characters(exclude_categories=()))  # lone surrogates, controls, unassigned: all of Unicode
 TRICKY = st.text("aAİıßſﬃǆΣςΐ́̈̇ͅ゛ﾞガ①Ⅳ´¨‾､\u00ad\u200b\u200d\u202e\ufeff\u00a0\u3000 .,-_'’!…\t\n\x00\x1f\x85", min_size=1)
@@ -154,6 +155,17 @@ def test_triples_are_frozen_and_hashable() -> None:
         triple.subject = "x"  # type: ignore[misc]
     assert {triple, Triple("a", "b", " c")} == {triple}
     assert StoredTriple("id", triple, "p", 0.5) == StoredTriple("id", Triple("a", "b", "c"), "p", 0.5)
+
+
+@given(st.text("aé 库里カแ水", max_size=9), st.text("aé库カแ水", min_size=1, max_size=3))
+@example("aa库里", "aa")
+@example("aéa é", "a")
+def test_a_word_stands_between_spaces_or_beside_letters_of_a_script_without_them(text: str, word: str) -> None:
+    """This is the same as to look for the word with a pattern."""
+    has_spaceless = any(letter in "库里カแ水" for letter in word)
+    border = r"\S" if has_spaceless else r"[^\s库里カแ水]"
+    pattern = word if has_spaceless and len(word) > 1 else f"(?<!{border}){word}(?!{border})"
+    assert contains_word(text, word) == bool(re.search(pattern, text))
 
 
 def test_chain_text() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 import llama_index_gear.expansion.pagerank as pagerank
 from llama_index_gear import LocalPageRank
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.expansion.pagerank import local_pagerank_flow
+from llama_index_gear.expansion.pagerank import group_by_passage, local_pagerank_flow
 from llama_index_gear.flow import run
 from llama_index_gear.requests import Incidence, IncidentTriples
 from llama_index_gear.triple import StoredTriple, Triple
@@ -28,14 +29,16 @@ class Graph:
     rows: Sequence[Row]
     read: int = 0
     limits: list[list[int]] = field(default_factory=list)
+    passages: set[str] = field(default_factory=set)
 
     def answer(self, request: Any) -> list[list[Incidence]]:
         assert isinstance(request, IncidentTriples)
         self.limits.append(list(request.limits))
+        self.passages.update(passage for _, passages in request.groups for passage in passages)
         answers = []
         for (entities, passages), limit in zip(request.groups, request.limits, strict=True):
             found = [
-                Incidence(f"{number}", tuple(dict.fromkeys((s, o))), p)
+                Incidence(f"{number:05}", tuple(dict.fromkeys((s, o))), p)
                 for number, (s, o, p) in enumerate(self.rows)
                 if p in passages or s in entities or o in entities
             ][:limit]
@@ -49,10 +52,14 @@ def make_triples(subject: str, object_: str, passage: str, score: float) -> Stor
 
 
 def rank_nodes(
-    graph: Graph, start: Sequence[StoredTriple], passages: Sequence[str], **settings: Any
+    graph: Graph,
+    start: Sequence[StoredTriple],
+    passages: Sequence[str],
+    known: Mapping[str, Sequence[Incidence]] = MappingProxyType({}),
+    **settings: Any,
 ) -> list[tuple[str, float]]:
     counted = [(triple, triple.score) for triple in start]
-    return run(local_pagerank_flow(counted, passages, LocalPageRank(**settings)), graph.answer).passages
+    return run(local_pagerank_flow(counted, passages, LocalPageRank(**settings), known), graph.answer).passages
 
 
 def solve_exactly(rows: Sequence[Row], seeds: dict[str, float], restart: float) -> dict[str, float]:
@@ -161,6 +168,39 @@ def test_a_seed_counts_by_its_passages_not_by_its_triples(triples: int) -> None:
     found = dict(rank_nodes(Graph(rows), start, [], epsilon=1e-9, restart=0.9))
     truth = solve_exactly(rows, {"often": 1 / 3, "thing0": 1, "once": 1, "thing": 1}, 0.9)
     assert found == pytest.approx({passage: truth[passage] for passage in found}, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("epsilon", [0.02, 1e-4])
+def test_passages_whose_triples_are_known_are_not_read(seed: int, epsilon: float) -> None:
+    """The ranking is the same to the last digit, also where only a part of such triples would have been read."""
+    rows, base = draw_corpus(seed, 400), ["p03", "p01", "elsewhere"]
+    stored = [
+        StoredTriple(f"{number:05}", Triple(s, "p", o), p, 0.0, tuple(dict.fromkeys((s, o))))
+        for number, (s, o, p) in enumerate(rows)
+        if p in base
+    ]
+    known = group_by_passage(reversed(stored), base)
+    start, graph, whole = [make_triples(*rows[7], 1.0)], Graph(rows), Graph(rows)
+    settings = {"epsilon": epsilon, "passage_weight": 0.5}
+    assert rank_nodes(graph, start, base, known, **settings) == rank_nodes(whole, start, base, **settings)
+    assert graph.passages == whole.passages - known.keys() and len(graph.limits) <= len(whole.limits)
+    assert known.keys() & whole.passages and known["elsewhere"] == []
+
+
+def test_late_requests_are_spared_by_reading_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five requests are enough, where seven were made. The rankings are the same to the last digit."""
+    few, requests, rankings = pagerank._FEW_REQUESTS, [], []
+    for seed in range(30):
+        chance = random.Random(seed)
+        rows = [(f"e{chance.randrange(60)}", f"e{chance.randrange(60)}", f"p{n // 2:02}") for n in range(90)]
+        for number in (few, 100):  # the second reads nothing ahead
+            monkeypatch.setattr(pagerank, "_FEW_REQUESTS", number)
+            graph = Graph(rows)
+            rankings.append(rank_nodes(graph, [make_triples(*rows[0], 1.0)], ["p00", "p01"], epsilon=5e-4))
+            requests.append(len(graph.limits))
+    assert rankings[::2] == rankings[1::2]
+    assert (max(requests[::2]), max(requests[1::2])) == (5, 7)
 
 
 def test_what_it_reads_does_not_grow_with_the_graph() -> None:

@@ -53,7 +53,7 @@ def test_coverage_is_the_share_of_the_words_weights() -> None:
 def test_a_question_without_words_is_covered_by_nothing(question: str) -> None:
     pool = make_pool(question, make_passage("a", "the of and", ("The Of", "and", "the")))
     assert [pool.coverage(content.words) for content in pool.contents] == [0.0]
-    assert pool.find_words(pool.contents[0].facts["the"][0].text) == 0
+    assert pool.find_words(pool.passages[0].triples[0].text) == 0
 
 
 @given(st.lists(st.lists(st.sampled_from("alpha beta gamma delta the".split()), max_size=6), max_size=6))
@@ -74,7 +74,8 @@ def test_entities_are_counted_by_the_passages_that_name_them() -> None:
         make_passage("c", ""),
     )
     assert pool.entity_passages["dell curry"] == 2
-    assert [len(content.facts.get("dell curry", ())) for content in pool.contents] == [3, 1, 0]
+    assert [len(pool.group_facts(place).get("dell curry", ())) for place in range(3)] == [3, 1, 0]
+    assert pool.contents[0].entities == ("dell curry", "tall", "old", "x")
     assert pool.entity_passages == {"dell curry": 2, "tall": 1, "old": 1, "x": 1, "stephen": 1}
 
 

@@ -126,7 +126,7 @@ def test_what_leads_to_a_passage_is_a_fact_of_another_best_one(pool: Pool, weigh
         for link in filter(None, (place.named_by, place.linked_by)):
             assert link.place in best and link.place != own
             assert link.triple in pool.passages[link.place].triples and link.entity in link.triple.entities
-        assert place.linked_by is None or place.linked_by.entity in pool.contents[own].facts
+        assert place.linked_by is None or place.linked_by.entity in pool.contents[own].entities
         assert place.named_by is None or place.named_by.entity in pool.contents[own].topics
         assert ("named" in place.signals, "linked" in place.signals) == (
             place.named_by is not None,

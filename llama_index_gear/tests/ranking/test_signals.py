@@ -112,7 +112,7 @@ def test_named_by_the_best_passage() -> None:
     """Stephen's passage is the best. It names Dell, in a fact with "father" and "Stephen" of the question."""
     signals = get_signals(POOL, 0)
     assert signals["named"] == [0, 1, 0, 0]
-    likeness = POOL.triple_coverage(POOL.contents[0].facts["dell curry"][0]) + LEAST
+    likeness = POOL.triple_coverage(POOL.group_facts(0)["dell curry"][0]) + LEAST
     assert 0.4 < likeness < 1
     assert signals["named_likeness"] == pytest.approx([0, likeness, 0, 0])
     assert signals["linked"] == pytest.approx([0, likeness / math.log2(1 + 2), 0, 0])
@@ -122,7 +122,7 @@ def test_linked_by_what_is_not_the_topic() -> None:
     """Dell's passage is the best: it names Hornets, a topic; and Stephen's names Dell, whom it is about."""
     signals = get_signals(POOL, 1)
     assert signals["named"] == [0, 0, 1, 0]
-    likeness = max(map(POOL.triple_coverage, POOL.contents[1].facts["dell curry"])) + LEAST
+    likeness = max(map(POOL.triple_coverage, POOL.group_facts(1)["dell curry"])) + LEAST
     assert signals["linked"][0] == pytest.approx(likeness / math.log2(1 + 2))
     assert signals["linked"][3] == signals["named_likeness"][0] == 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from llama_index.core.retrievers.fusion_retriever import FUSION_MODES
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters, VectorStoreQueryMode
 
+import llama_index_gear.expansion.pagerank as pagerank
 from llama_index_gear import GeARVectorStore, GraphRetriever, LocalPageRank, PassageRanker, RankingWeights
 from llama_index_gear.errors import ArgumentError, StoreError, TenantError, UnsupportedFilter
-from llama_index_gear.expansion.pool_retrieval import POOL_TOP_K
+from llama_index_gear.expansion.pool_retrieval import POOL_TOP_K, PoolRetrieval
 from llama_index_gear.flow import run
 from llama_index_gear.ranking.weights import FIRST
 from llama_index_gear.requests import (
@@ -181,6 +183,36 @@ def test_what_a_question_asks_for(store: GeARVectorStore, mode: Any, base: bool)
     search = [RetrievePassages, FetchPassages] if base else [SearchLists]
     rest = [kind for kind in steps if kind not in (EmbedQuery, PassageTriples, IncidentTriples)]
     assert rest in (search, [*search, FetchPassages])
+
+
+def test_a_question_takes_eight_round_trips_at_most(
+    new_store: GeARVectorStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Walks go far in a sparse graph: without reading ahead some questions would take nine."""
+    chance, questions = random.Random(0), [f"Entity{part}n{number}" for part in range(12) for number in range(7)]
+    nodes: list[BaseNode] = []
+    for number in range(540):
+        names = [f"Entity{number // 45}n{entity}" for entity in range(60)]  # forty-five passages have these in common
+        facts = [(chance.choice(names), f"relation{number}", chance.choice(names)) for _ in range(2)]
+        text = ". ".join(" ".join(fact) for fact in facts)
+        nodes.append(passage(f"p{number}", text, facts, embed_model=EMBED))
+    new_store.add(nodes)
+    retrieval = GraphRetriever(new_store)._retrieval
+    assert max(count_round_trips(retrieval, question) for question in questions) == 8
+    monkeypatch.setattr(pagerank, "_FEW_REQUESTS", 100)
+    assert max(count_round_trips(retrieval, question) for question in questions) == 9
+
+
+def count_round_trips(retrieval: PoolRetrieval, question: str) -> int:
+    """Count the requests that each take one call of Qdrant, but for ties."""
+    asked: list[Any] = []
+
+    def answer(request: Any) -> Any:
+        asked.append(request)
+        return retrieval.backends.answer(request)
+
+    run(retrieval.retrieve_flow(QueryBundle(question)), answer)
+    return sum(isinstance(request, SearchLists | PassageTriples | IncidentTriples | FetchPassages) for request in asked)
 
 
 def test_pagerank_starts_from_the_first_of_a_ranking(store: GeARVectorStore) -> None:
