@@ -203,7 +203,16 @@ CALLS: dict[str, tuple[Callable[[House], Call], dict[str, Callable[[House], Any]
 }
 TAKEN: dict[str, set[str]] = {
     # values that are of the right kind after all, by the name of the argument
-    "int": {"batch_size", "bm25_avg_len", "num_workers", "max_retries", "passages_per_call", "retry_backoff", "limit"}
+    "int": {
+        "batch_size",
+        "bm25_avg_len",
+        "num_workers",
+        "max_retries",
+        "passages_per_call",
+        "retry_backoff",
+        "limit",
+        "retry_seconds",
+    }
     | {"max_triples_per_passage", "aliases", "number", "similarity_top_k", "sample_size", "top_n", "show_top_k"}
     | {"show_tokens"},
     "text": {"path", "folder", "collection_name", "tenant_field", "title_key", "subject", "predicate", "object"}
