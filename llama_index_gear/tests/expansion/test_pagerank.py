@@ -182,8 +182,8 @@ def test_passages_whose_triples_are_known_are_not_read(seed: int, epsilon: float
     ]
     known = group_by_passage(reversed(stored), base)
     start, graph, whole = [make_triples(*rows[7], 1.0)], Graph(rows), Graph(rows)
-    settings = {"epsilon": epsilon, "passage_weight": 0.5}
-    assert rank_nodes(graph, start, base, known, **settings) == rank_nodes(whole, start, base, **settings)
+    ranked = rank_nodes(graph, start, base, known, epsilon=epsilon, passage_weight=0.5)
+    assert ranked == rank_nodes(whole, start, base, epsilon=epsilon, passage_weight=0.5)
     assert graph.passages == whole.passages - known.keys() and len(graph.limits) <= len(whole.limits)
     assert known.keys() & whole.passages and known["elsewhere"] == []
 
