@@ -18,7 +18,6 @@ from tqdm import tqdm
 
 from llama_index_gear import GeARVectorStore, GraphRetriever, RankingFit, fit_ranking
 from llama_index_gear.measures import permutation_p_value, recall
-from llama_index_gear.nodes import read_title
 from llama_index_gear.ranking.pool import Pool
 from llama_index_gear.ranking.ranker import rank
 
@@ -116,14 +115,13 @@ def compare(store: GeARVectorStore, questions: Sequence[Question]) -> list[Found
         HYBRID: index.as_retriever(similarity_top_k=width, vector_store_query_mode=VectorStoreQueryMode.HYBRID),
         GRAPH: GraphRetriever(store, similarity_top_k=width),
     }
-    return [
-        Found(
-            question,
-            {name: [result.node for result in retriever.retrieve(question.text)][:width]
-             for name, retriever in retrievers.items()},
-        )
-        for question in tqdm(questions, desc="Asking", unit="question")
-    ]  # fmt: skip
+    found = []
+    with tqdm(questions, desc="Asking", unit="question") as bar:
+        for question in bar:
+            results = {name: retriever.retrieve(question.text) for name, retriever in retrievers.items()}
+            lists = {name: [result.node for result in ranked[:width]] for name, ranked in results.items()}
+            found.append(Found(question, lists))
+    return found
 
 
 def _check_gold(store: GeARVectorStore, questions: Sequence[Question]) -> None:
@@ -225,11 +223,10 @@ def _show_lists(found: Sequence[Found]) -> None:
 def _format_cell(nodes: Sequence[BaseNode], place: int, new: set[str]) -> str:
     if place >= len(nodes):
         return ""
-    node = nodes[place]
-    name = read_title(node) or node.node_id
+    node_id = nodes[place].node_id
     width = _COLUMN - 4
-    short = name if len(name) <= width else f"{name[: width - 1]}…"
-    return f"{'+' if node.node_id in new else ' '} {short}"
+    short = node_id if len(node_id) <= width else f"…{node_id[1 - width :]}"
+    return f"{'+' if node_id in new else ' '} {short}"
 
 
 def learn_weights(store: GeARVectorStore, questions: Sequence[Question]) -> RankingFit:
@@ -243,7 +240,8 @@ def learn_weights(store: GeARVectorStore, questions: Sequence[Question]) -> Rank
     """
     known = [question for question in questions if question.gold]
     retriever = GraphRetriever(store)
-    pools = {question.text: retriever.gather_pool(question.text) for question in tqdm(known, desc="Gathering pools")}
+    with tqdm(known, desc="Gathering pools", unit="question") as bar:
+        pools = {question.text: retriever.gather_pool(question.text) for question in bar}
     names = {node.node_id: _read_names(node) for node in store.get_nodes(with_embeddings=False)}
     gold_ids = [_choose_gold(pools[question.text], question.gold, names, retriever) for question in known]
     return fit_ranking(pools.__getitem__, [question.text for question in known], gold_ids)

@@ -14,6 +14,8 @@ from llama_index.core.schema import Document
 from llama_index_gear.errors import repair_surrogates
 
 _READERS = "llama_index.readers.file"
+_WITH_READER = {".docx", ".epub", ".hwp", ".pdf", ".ppt", ".pptx", ".xls", ".xlsx"}
+"""Formats that are not text. Every other file is read as text, whatever readers are installed."""
 _HIDDEN_KEYS = ["file"]
 
 
@@ -76,18 +78,17 @@ class FolderReader:
         ]
 
     def _read_texts(self, path: Path) -> list[str]:
-        if _has_reader(path):
+        if path.suffix.lower() in _WITH_READER:
+            if not _are_readers_installed():
+                raise _NoTextError("needs: pip install llama-index-readers-file")
             try:
-                documents = SimpleDirectoryReader.load_file(
-                    path,
-                    lambda _: {},
-                    self._readers,
-                    raise_on_error=True,
-                )
+                documents = SimpleDirectoryReader.load_file(path, lambda _: {}, self._readers, raise_on_error=True)
             except ImportError as error:
                 raise _NoTextError(" ".join(str(error).split())) from error
-            except Exception as error:  # the reader's own, of any kind, is its cause
-                cause = error.__cause__ or error
+            except Exception as error:  # the reader's own, of any kind, is its first cause
+                cause: BaseException = error
+                while cause.__cause__ is not None:
+                    cause = cause.__cause__
                 raise _ReaderError(f"{type(cause).__name__}: {cause}") from error
             return [repair_surrogates(document.get_content()) for document in documents]
         data = path.read_bytes()
@@ -96,10 +97,7 @@ class FolderReader:
         except UnicodeDecodeError:
             text = "\0"
         if "\0" in text:
-            hint = (
-                "" if _are_readers_installed() else "; PDF, Word and others need: pip install llama-index-readers-file"
-            )
-            raise _NoTextError(f"no UTF-8 text{hint}")
+            raise _NoTextError("no UTF-8 text")
         return [text]
 
 
@@ -116,8 +114,3 @@ def _are_readers_installed() -> bool:
         return importlib.util.find_spec(_READERS) is not None
     except ModuleNotFoundError:  # not even the package that it is in
         return False
-
-
-def _has_reader(path: Path) -> bool:
-    """Return True if LlamaIndex has a reader for a file's format."""
-    return _are_readers_installed() and path.suffix.lower() in SimpleDirectoryReader.supported_suffix_fn()

@@ -63,8 +63,9 @@ def index_folder(store: GeARVectorStore, folder: Path, store_folder: Path) -> In
     wanted: dict[str, BaseNode] = {}
     splitter = SentenceSplitter(chunk_size=PASSAGE_TOKENS, chunk_overlap=OVERLAP_TOKENS, id_func=passage_id)
     paths = reader.list_files()
-    for path in tqdm(paths, desc="Reading files", unit="file"):
-        wanted |= {node.node_id: node for node in splitter.get_nodes_from_documents(reader.read(path))}
+    with tqdm(paths, desc="Reading files", unit="file") as bar:
+        for path in bar:
+            wanted |= {node.node_id: node for node in splitter.get_nodes_from_documents(reader.read(path))}
     kept = {**reader.skipped, **reader.failed}
     if not wanted:
         first = next((f" ({name}: {reason})" for name, reason in kept.items()), "")

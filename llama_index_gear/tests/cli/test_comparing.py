@@ -46,7 +46,7 @@ def test_without_gold_ids_the_lists_stand_side_by_side(run: Runner, docs: Path, 
     run("index", "docs", "--store", "s")
     compared = run("compare", write(tmp_path / "q.jsonl", [QUESTION, "Lego"]), "--store", "s")
     assert compared.code == 0 and "\n   dense " in compared.out
-    assert "+ Olivia" in compared.out or "  Olivia" in compared.out
+    assert "+ people/Olivia.txt-0" in compared.out or "  people/Olivia.txt-0" in compared.out
     assert "of 2 questions" in compared.out and "gold_ids" in compared.out
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from llama_index_gear import GeARVectorStore
+from llama_index_gear.cli import files as cli_files
 from llama_index_gear.cli import indexing
 from llama_index_gear.testing import WordEmbedding
 
@@ -94,16 +95,19 @@ def test_a_run_after_one_that_died_does_what_is_left(
     assert read_store(tmp_path / "s") == read_store(tmp_path / "whole")
 
 
-def test_what_cannot_be_read_is_named_and_what_is_stored_of_it_stays(run: Runner, docs: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_named_and_what_is_stored_of_it_stays(
+    run: Runner, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (docs / "photo.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\xff")
     (docs / "paper.pdf").write_bytes(b"%PDF-1.7\n\xe2\xe3\xcf\xd3")
+    monkeypatch.setattr(cli_files, "_READERS", "llama_index.no.such.package")
     (docs / "empty.txt").write_text(" \n")
     first = run("index", "docs", "--store", "s")
     assert first.code == 0 and "4 files, 4 passages" in first.out
     assert (
         "skipped: photo.png: no UTF-8 text" in first.err and "skipped: empty.txt: there is no text in it" in first.err
     )
-    assert "skipped: paper.pdf: " in first.err and "pip install llama-index-readers-file" in first.err
+    assert "skipped: paper.pdf: needs: pip install llama-index-readers-file" in first.err
     (docs / "Lego.txt").unlink()
     (docs / "Lego.txt").symlink_to(docs / "gone")
     second = run("index", "docs", "--store", "s")
@@ -167,3 +171,37 @@ def test_a_store_opens_in_python_as_it_is(run: Runner, docs: Path, tmp_path: Pat
         (same,) = store.get_nodes(["people/Max Born.md-0"], with_embeddings=False)
     assert node.metadata["title"] == "Max Born" and node.metadata["file"] == "people/Max Born.md"
     assert node.embedding and same.embedding is None and same.metadata == node.metadata
+
+
+PDF = """%PDF-1.4
+1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj
+2 0 obj<</Type/Pages/Kids[3 0 R 4 0 R]/Count 2>>endobj
+3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 300 200]/Contents 5 0 R/Resources<</Font<</F 7 0 R>>>>>>endobj
+4 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 300 200]/Contents 6 0 R/Resources<</Font<</F 7 0 R>>>>>>endobj
+5 0 obj<</Length 51>>stream
+BT /F 12 Tf 20 100 Td (Irene was born in Jena) Tj ET
+endstream endobj
+6 0 obj<</Length 51>>stream
+BT /F 12 Tf 20 100 Td (Gustav was a physicist) Tj ET
+endstream endobj
+7 0 obj<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>endobj
+trailer<</Root 1 0 R/Size 8>>
+startxref
+0
+%%EOF
+"""
+
+
+def test_a_pdf_has_a_document_a_page(run: Runner, docs: Path, tmp_path: Path) -> None:
+    pytest.importorskip("llama_index.readers.file", reason="needs llama-index-readers-file")
+    (docs / "family.pdf").write_text(PDF)
+    (docs / "damaged.pdf").write_bytes(b"%PDF-1.4\n\xff\xfe")
+    first = run("index", "docs", "--store", "s")
+    assert (
+        first.code == 1
+        and "5 files, 6 passages" in first.out
+        and "\nfailed: damaged.pdf: PdfStreamError: " in first.err
+    )
+    stored = read_store(tmp_path / "s")
+    assert stored["family.pdf#1-0"][0] == "Irene was born in Jena"
+    assert stored["family.pdf#2-0"][0] == "Gustav was a physicist"
