@@ -183,6 +183,7 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
             dict(collection_options or {}),
             dict(vector_options or {}),
             search_params,
+            place=str(client.path) if isinstance(client, EdgeClient) else "",
         )
         self._connection = Connection("GeARVectorStore", client, aclient, url, api_key, embed_model, retry_seconds)
         self._locks = locks = PassageLocks.for_collection(self._connection.engine, collection_name)
