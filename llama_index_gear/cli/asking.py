@@ -6,6 +6,7 @@ import json
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 from click import echo
@@ -103,7 +104,8 @@ def _show_passage(mark: str, result: NodeWithScore) -> None:
     """Print a passage: title and file, the triples that lead to it, and how its text begins."""
     file = _read_file(result)
     title = read_title(result.node)
-    echo(f"{mark} {title or file}" + (f" ({file})" if title and file else ""))
+    is_named = not title or PurePosixPath(file).stem == title  # a file's title is its name
+    echo(f"{mark} {file if is_named else title}" + (f" ({file})" if file and not is_named else ""))
     for slots in result.metadata.get(CHAIN_KEY) or []:
         echo(f"   ↳ {_format_triple(slots)}")
     text = textwrap.shorten(result.node.get_content(), _TEXT, placeholder=" …")

@@ -197,11 +197,8 @@ def test_a_pdf_has_a_document_a_page(run: Runner, docs: Path, tmp_path: Path) ->
     (docs / "family.pdf").write_text(PDF)
     (docs / "damaged.pdf").write_bytes(b"%PDF-1.4\n\xff\xfe")
     first = run("index", "docs", "--store", "s")
-    assert (
-        first.code == 1
-        and "5 files, 6 passages" in first.out
-        and "\nfailed: damaged.pdf: PdfStreamError: " in first.err
-    )
+    assert first.code == 1 and "5 files, 6 passages" in first.out
+    assert "\nfailed: damaged.pdf: PdfStreamError: " in first.err
     stored = read_store(tmp_path / "s")
     assert stored["family.pdf#1-0"][0] == "Irene was born in Jena"
     assert stored["family.pdf#2-0"][0] == "Gustav was a physicist"
