@@ -222,7 +222,7 @@ def passage_id(number: int, document: BaseNode) -> str:
     The splitters' default ids are random. With them, a run that is repeated after a kill, or with a document store that
     was not persisted, stores every passage a second time.
 
-        SentenceSplitter(chunk_size=224, id_func=passage_id)
+        SentenceSplitter(chunk_size=224, chunk_overlap=20, id_func=passage_id)
 
     Args:
         number: place of the passage in the document, from 0.

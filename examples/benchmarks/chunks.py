@@ -38,7 +38,6 @@ from typing import Any, NamedTuple
 
 from harness.cached_embedding import CachedEmbedding
 from harness.data import Dataset, Passage, Question, load, write_whole
-from harness.measures import permutation_p_value
 from harness.methods import to_nodes
 from harness.settings import MODES
 from llama_index.core import VectorStoreIndex
@@ -55,6 +54,7 @@ from llama_index_gear import (
     passage_id,
     read_triples,
 )
+from llama_index_gear.measures import permutation_p_value
 from llama_index_gear.store.bm25 import LEAST_AVG_LEN, learn_average, make_encoder
 
 WIKI = Path(__file__).parent.parent / "data" / "company_wiki"

@@ -48,7 +48,6 @@ from typing import Any
 from harness.cached_embedding import CachedEmbedding
 from harness.compared import HIPPORAG, METHODS, measure_compared
 from harness.data import Question, load, write_whole
-from harness.measures import permutation_p_value
 from llama_index.core import VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -56,6 +55,7 @@ from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 
 from llama_index_gear import GeARVectorStore, GraphRetriever, NaiveGERetriever, RankingWeights
 from llama_index_gear.fusion import reciprocal_rank_fusion
+from llama_index_gear.measures import permutation_p_value
 from llama_index_gear.nodes import RANKS_KEY
 from llama_index_gear.ranking.fitting import Example, fit_weights
 from llama_index_gear.ranking.nodes import to_pool_passage

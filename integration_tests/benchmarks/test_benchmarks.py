@@ -14,7 +14,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +35,6 @@ from harness.measures import (
     f1,
     interval,
     normalize,
-    permutation_p_value,
-    recall,
 )
 from harness.methods import Fixed, Workbench, check_needs, to_nodes
 from harness.recorded_llm import RecordedLLM
@@ -55,14 +52,6 @@ from llama_index_gear import GeARRetriever, GeARVectorStore, Triple, attach_trip
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 # -- measures ---------------------------------------------------------------------------------------------------------
-
-
-def test_recall() -> None:
-    assert recall(["a", "x", "b"], ["a", "b", "c"], 3) == pytest.approx(2 / 3)
-    assert recall(["a", "x", "b"], ["a", "b", "c"], 1) == pytest.approx(1 / 3)
-    assert recall(["a", "a"], ["a"], 2) == 1.0 and recall([], ["a"], 5) == 0.0
-    with pytest.raises(ValueError, match="without gold"):
-        recall(["a"], [], 5)
 
 
 @pytest.mark.parametrize(
@@ -114,29 +103,6 @@ def test_a_paired_comparison() -> None:
     assert (alone.difference, alone.p_value, alone.wins) == (1.0, 1.0, 1)
     with pytest.raises(ValueError, match="paired"):
         compare([1.0], [])
-
-
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(1, 4)), min_size=1, max_size=9))
-def test_the_paired_test_is_exact(cases: list[tuple[int, int, int]]) -> None:
-    """The p-value equals a count over all signs in whole numbers."""
-    pairs = [(min(hits, gold), min(base_hits, gold), gold) for hits, base_hits, gold in cases]
-    steps = [12 * (hits - base_hits) // gold for hits, base_hits, gold in pairs]
-    sums = [abs(sum(sign * step for sign, step in zip(signs, steps, strict=True)))
-            for signs in product((1, -1), repeat=len(steps))]  # fmt: skip
-    expected = sum(total >= abs(sum(steps)) for total in sums) / len(sums)
-    p_value = permutation_p_value([hits / gold - base_hits / gold for hits, base_hits, gold in pairs])
-    assert p_value == pytest.approx(expected, rel=1e-12) and (sum(steps) != 0 or p_value == 1.0)
-
-
-def test_how_small_a_p_value_can_be() -> None:
-    assert permutation_p_value([0.5] * 3 + [1 / 3] * 37 + [0.0] * 60) == pytest.approx(2 / 2**40, rel=1e-12)
-    assert permutation_p_value([1 / 3, 2 / 3, -1.0]) == 1.0 == permutation_p_value([])  # a tie
-    assert 0 < permutation_p_value([1.0] * 2000) < 1e-300
-    primes = [1 / n for n in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31)]  # more sums than can be told apart
-    sums = [abs(np.dot(signs, primes)) for signs in product((1, -1), repeat=len(primes))]
-    for turned in (0, 1, 3):
-        signed = [-prime if n < turned else prime for n, prime in enumerate(reversed(primes))]
-        assert permutation_p_value(signed) == np.mean([total >= abs(sum(signed)) - 1e-12 for total in sums])
 
 
 # -- data -------------------------------------------------------------------------------------------------------------

@@ -402,6 +402,7 @@ class GeARTripleExtractor(TransformComponent):
         return extracted
 
     async def _report(self) -> None:
+        logger.info("extraction: %s", self._ledger)
         retried, answered = self._ledger.retried_alone, self._ledger.answered
         if 4 * retried > answered:
             logger.warning(

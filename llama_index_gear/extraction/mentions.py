@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
@@ -154,13 +155,18 @@ class MentionTripleExtractor(TransformComponent):
         """Return copies of the nodes that carry their triples, in place of those they had."""
         check_kinds(BaseNode, hint=ONE_NODE, nodes=nodes)
         show = bool(kwargs.get("show_progress", self.show_progress))
-        extracted = []
+        start_time = time.perf_counter()
+        extracted, count = [], 0
         for node in get_tqdm_iterable(nodes, show, "Extracting mentions"):
             title = node.metadata.get(self.title_key)
             path = node.metadata.get(_PATH_KEY)
             text = node.get_content(metadata_mode=MetadataMode.NONE)
             headings = list(filter(None, path.split("/"))) if isinstance(path, str) else []
-            extracted.append(attach_triples(node, self._extract(text, "" if title is None else str(title), headings)))
+            triples = self._extract(text, "" if title is None else str(title), headings)
+            extracted.append(attach_triples(node, triples))
+            count += len(triples)
+        seconds = time.perf_counter() - start_time
+        logger.info("%d triples found in %d passages in %.1f s", count, len(extracted), seconds)
         self._warn_of_scripts()
         return extracted
 

@@ -20,6 +20,7 @@ from llama_index.llms.openai import OpenAI
 from llama_index_gear.errors import BatchError, check_counts, check_kind, check_numbers
 from llama_index_gear.fork_safety import free_in_child
 from llama_index_gear.llm.client import NOT_ANSWERED_YET
+from llama_index_gear.paths import read_path
 
 _ENDPOINT: Final = "/v1/chat/completions"
 _ENDED = ("completed", "failed", "expired", "cancelled")
@@ -103,14 +104,14 @@ class OpenAIBatch:
         bytes_per_batch: int = 190_000_000,
     ) -> None:
         check_kind(OpenAI, hint="LlamaIndex's OpenAI, or a subclass of it", llm=llm)
-        check_kind((str, Path), hint="write the folder's path", folder=folder)
+        place = read_path(hint="write the folder's path", folder=folder)
         check_kind(openai.OpenAI, hint="write openai.OpenAI(…)", optional=True, client=client)
         check_counts(requests_per_batch=requests_per_batch)
         check_counts(most=2**31, bytes_per_batch=bytes_per_batch)
         self._limits = requests_per_batch, bytes_per_batch
         self._client = client or llm._get_client()
         self._lock = free_in_child(threading.Lock())
-        self._folder = Path(folder)
+        self._folder = place
         self._folder.mkdir(parents=True, exist_ok=True)
         self._database = sqlite3.connect(self._folder / "batch.sqlite", check_same_thread=False)
         self._database.executescript(_TABLES)

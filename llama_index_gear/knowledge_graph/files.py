@@ -16,7 +16,8 @@ from typing import IO, Any
 
 from tqdm.auto import tqdm
 
-from llama_index_gear.errors import ArgumentError, GraphFileError, TripleError, check_kind
+from llama_index_gear.errors import ArgumentError, GraphFileError, TripleError
+from llama_index_gear.paths import read_path
 from llama_index_gear.triple import GraphTriple, Triple
 
 MAX_LINE = 2**24
@@ -159,8 +160,7 @@ class TriplesFile:
     """
 
     def __init__(self, path: str | Path, *, show_progress: bool = False) -> None:
-        check_kind((str, Path), hint="write the file's path", path=path)
-        self.path = Path(path)
+        self.path = read_path(hint="write the file's path", path=path)
         self.show_progress = show_progress
         self.report = ReadReport()
         self._parse = {"tsv": _parse_tsv, "jsonl": _parse_json}[get_kind(self.path, ("tsv", "jsonl"))]

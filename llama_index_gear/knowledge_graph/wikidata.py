@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from llama_index_gear.errors import ArgumentError, GraphFileError, check_counts, check_kind, check_kinds
+from llama_index_gear.errors import ArgumentError, GraphFileError, check_counts, check_kinds
 from llama_index_gear.knowledge_graph.files import Position, ReadReport, get_kind, read_lines
 from llama_index_gear.knowledge_graph.wikidata_formats import (
     EntitySelection,
@@ -16,6 +16,7 @@ from llama_index_gear.knowledge_graph.wikidata_formats import (
     parse_triples_dump,
 )
 from llama_index_gear.knowledge_graph.wikidata_index import Entity, WikidataIndex
+from llama_index_gear.paths import read_path
 from llama_index_gear.triple import GraphTriple, Triple
 
 CITES_WORK = "P2860"
@@ -72,9 +73,8 @@ class WikidataDump:
         deny: Iterable[str] = (CITES_WORK,),
         show_progress: bool = False,
     ) -> None:
-        check_kind((str, Path), hint="write its path", path=path, folder=folder)
-        self.path = Path(path)
-        self.folder = Path(folder)
+        self.path = read_path(hint="write its path", path=path)
+        self.folder = read_path(hint="write its path", folder=folder)
         self.show_progress = show_progress
         self.report = ReadReport()
         self.unlabeled = 0

@@ -18,6 +18,7 @@ from llama_index.core.base.response.schema import (
 )
 from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
 from llama_index.core.llms import LLM
+from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
@@ -115,6 +116,12 @@ class AgentQueryEngine(BaseQueryEngine):
         check_kind((list, tuple), hint="write a list of postprocessors", node_postprocessors=node_postprocessors)
         for postprocessor in node_postprocessors:
             check_kind(BaseNodePostprocessor, node_postprocessor=postprocessor)
+            if isinstance(postprocessor, SimilarityPostprocessor) and postprocessor.similarity_cutoff:
+                logger.warning(
+                    "SimilarityPostprocessor(similarity_cutoff=%s) is made for cosines; an agent's scores are fused "
+                    "ranks, mostly below 0.1: it would remove nearly every passage",
+                    postprocessor.similarity_cutoff,
+                )
         check_kind(bool, verify=verify, streaming=streaming)
         check_kind(CallbackManager, optional=True, callback_manager=callback_manager)
         if streaming and response_synthesizer is not None:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from llama_index_gear.errors import ArgumentError, check_kind, check_numbers, format_value
+from llama_index_gear.paths import read_path
 
 LISTS = ("dense", "bm25", "pagerank", "base")
 """Names of the lists that a pool may have; "base" is the list of a retriever whose scores say nothing."""
@@ -110,8 +111,7 @@ class RankingWeights:
             OSError: the file can't be written.
 
         """
-        check_kind((str, Path), path=path)
-        Path(path).write_text(self.to_json() + "\n", "utf-8")
+        read_path(path=path).write_text(self.to_json() + "\n", "utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> RankingWeights:
@@ -121,9 +121,9 @@ class RankingWeights:
             ArgumentError: see `from_json`; or `path` is no path, or the file can't be read.
 
         """
-        check_kind((str, Path), path=path)
+        file = read_path(path=path)
         try:
-            text = Path(path).read_text("utf-8")
+            text = file.read_text("utf-8")
         except (OSError, ValueError) as error:
             raise ArgumentError(f"no weights can be read from {format_value(str(path))}: {error}") from error
         return cls.from_json(text)

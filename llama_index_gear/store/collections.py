@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,8 @@ from llama_index_gear.requests import QdrantCall
 from llama_index_gear.store.bm25 import WordEncoder
 from llama_index_gear.store.filters import list_indexed_fields, require_conditions
 from llama_index_gear.store.schema import DENSE, point_id_of
+
+logger = logging.getLogger(__name__)
 
 PAGE = 1000
 """Points a page, when all points that match are wanted."""
@@ -38,6 +41,7 @@ class Collections:
         vector_options: fields of `VectorParams`, for the dense vectors of both.
         search_params: settings of dense queries.
         is_loading: True while collections are created without vector indexes, which are built later.
+        place: where the collections are, for messages: a folder; empty if they are on a server.
         clear_count: returns how often both collections were deleted, through any store in this process.
         dimension: dimension of the dense vectors; None until the collections are found.
         has_triples: True once the triples' collection is found.
@@ -53,10 +57,13 @@ class Collections:
     vector_options: Mapping[str, Any] = field(default_factory=dict)
     search_params: models.SearchParams | None = None
     is_loading: bool = False
+    place: str = ""
     clear_count: Callable[[], int] = lambda: 0
     dimension: int | None = field(default=None)
     has_triples: bool = field(default=False)
     _seen_clear_count: int = field(default=0, init=False)
+    _has_warned: bool = field(default=False, init=False)
+    _has_looked_for_triples: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         list_indexed_fields(self.payload_indexes)  # raises if one is wrong, before anything is stored
@@ -78,6 +85,34 @@ class Collections:
                     )
                 self.dimension = vectors[DENSE].size
         return self.dimension is not None
+
+    def can_search_flow(self) -> Flow[bool]:
+        """Return True if there is a collection to search; warn, once, if there is none."""
+        exists = yield from self.exists_flow()
+        if not exists and not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "nothing is stored%s: there is no collection %r, and every search finds nothing. If something should "
+                "be there, check the folder or the url, and the collection_name",
+                self.place and f" in {self.place}",
+                self.passages,
+            )
+        return exists
+
+    def look_for_triples_flow(self) -> Flow[None]:
+        """Warn if there are passages and not one triple. It looks once."""
+        if self._has_looked_for_triples or not (yield from self.exists_flow()):
+            return
+        self._has_looked_for_triples = True
+        if (yield from self.triples_exist_flow()):
+            points, _ = yield from self.page_flow(self.triples, None, payload=False, vectors=False, limit=1)
+            if points:
+                return
+        logger.warning(
+            "the store%s has passages and no triples: the graph adds nothing to a search. Put an extractor before the "
+            "embedding model of the pipeline, MentionTripleExtractor() say, and ingest the passages again",
+            self.place and f" in {self.place}",
+        )
 
     def triples_exist_flow(self) -> Flow[bool]:
         """Return True if there are triples to search.

@@ -111,7 +111,7 @@ class StoreReads:
     def query_flow(self, query: VectorStoreQuery, native: models.Filter | None) -> Flow[VectorStoreQueryResult]:
         """The flow of `query`."""
         limits = _check_query(query)
-        if not (yield from self.collections.exists_flow()):
+        if not (yield from self.collections.can_search_flow()):
             return VectorStoreQueryResult(nodes=[], similarities=[], ids=[])
         must = [*build_conditions(query.filters), *([native] if native else [])]
         if query.doc_ids:
@@ -159,7 +159,7 @@ class StoreReads:
         check_counts(top_k=request.top_k)
         if unknown := set(request.modes) - {VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.SPARSE}:
             raise ArgumentError(f"a list's mode must be DEFAULT or SPARSE, got {format_value(min(unknown))}")
-        if not (yield from self.collections.exists_flow()):
+        if not (yield from self.collections.can_search_flow()):
             return [[] for _ in request.modes]
         if VectorStoreQueryMode.DEFAULT in request.modes:
             self.collections.check_dimension(request.embedding, "the query's embedding")

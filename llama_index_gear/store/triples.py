@@ -49,10 +49,17 @@ class TripleReads:
 
     collections: Collections
 
+    def _can_search_flow(self) -> Flow[bool]:
+        """Return True if there is a collection of triples; warn, once, if there are passages alone."""
+        exists = yield from self.collections.triples_exist_flow()
+        if not exists:
+            yield from self.collections.look_for_triples_flow()
+        return exists
+
     def link_flow(self, link: LinkTriples, filters: MetadataFilters | None = None) -> Flow[list[list[StoredTriple]]]:
         """Answer `LinkTriples`."""
         check_counts(top_k=link.top_k)
-        if not link.texts or not (yield from self.collections.triples_exist_flow()):
+        if not link.texts or not (yield from self._can_search_flow()):
             return [[] for _ in link.texts]
         match_ = build_triple_filter(filters)
         vectors = yield from ask(EmbedTexts(link.texts))
@@ -63,6 +70,7 @@ class TripleReads:
         answers = yield from self.collections.batch_flow(self.collections.triples, requests)
         triple_ids = list(dict.fromkeys(str(point.id) for answer in answers for point in answer))
         if not triple_ids:
+            yield from self.collections.look_for_triples_flow()
             return [[] for _ in answers]
         id_filter = models.Filter(must=[models.HasIdCondition(has_id=list(triple_ids))])
         (points,) = yield from self.collections.batch_flow(
@@ -78,7 +86,7 @@ class TripleReads:
         The limit of each text grows until no unread hit could change the answer.
         """
         check_counts(passages=request.passages)
-        if not (request.texts or request.embeddings) or not (yield from self.collections.triples_exist_flow()):
+        if not (request.texts or request.embeddings) or not (yield from self._can_search_flow()):
             return []
         match_ = build_triple_filter(filters)
         vectors = list(request.embeddings)
@@ -94,6 +102,8 @@ class TripleReads:
             hits, is_complete = _merge_hits(answers, request.passages)
             last_scores = [answer[-1].score for answer in answers if len(answer) == limit]
             if not last_scores or (is_complete and round(max(last_scores), 6) <= round(hits[-1].score, 6)):
+                if not hits:
+                    yield from self.collections.look_for_triples_flow()
                 return hits
             limit *= 4
 
@@ -103,7 +113,7 @@ class TripleReads:
         """Answer `PassageTriples`."""
         if request.limit is not None:
             check_counts(limit=request.limit)
-        if not request.passage_ids or not (yield from self.collections.triples_exist_flow()):
+        if not request.passage_ids or not (yield from self._can_search_flow()):
             return []
         self.collections.check_dimension(request.query, "the query's embedding")
         match_ = build_triple_filter(filters, must=[match_any("passage_id", request.passage_ids)])
@@ -118,6 +128,8 @@ class TripleReads:
         (answer,) = yield from self.collections.batch_flow(
             self.collections.triples, [build_query(request.query, limit, match_, payload=TRIPLE_FIELDS)]
         )
+        if not answer:
+            yield from self.collections.look_for_triples_flow()
         return [to_stored_triple(point, float(point.score)) for point in answer]
 
     def neighbors_flow(

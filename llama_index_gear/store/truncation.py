@@ -48,11 +48,12 @@ class TruncationCheck:
         too_long = yield from ask(RunFunction(lambda: self._count_longer(texts, limit, tokenizer)))
         if too_long and not self.has_warned:
             self.has_warned = True
+            size = 3 * limit // 4
             warnings.warn(
                 f"{too_long} of {len(nodes)} passages are longer than the {limit} tokens that the embedding model "
                 f"{getattr(model, 'model_name', '')} reads: dense search does not see their ends. Make them shorter, "
-                f"SentenceSplitter(chunk_size={3 * limit // 4}), say; it counts with another tokenizer than the model, "
-                "and metadata count too",
+                f"SentenceSplitter(chunk_size={size}, chunk_overlap={size // 10}), say; it counts with another "
+                "tokenizer than the model, and metadata count too",
                 stacklevel=2,
             )
 

@@ -183,6 +183,7 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
             dict(collection_options or {}),
             dict(vector_options or {}),
             search_params,
+            place=str(client.path) if isinstance(client, EdgeClient) else "",
         )
         self._connection = Connection("GeARVectorStore", client, aclient, url, api_key, embed_model, retry_seconds)
         self._locks = locks = PassageLocks.for_collection(self._connection.engine, collection_name)
@@ -368,30 +369,45 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
         await arun(self._deletes.clear_flow(), self._connection.aanswer)
 
     def get_nodes(
-        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, limit: int | None = None
+        self,
+        node_ids: list[str] | None = None,
+        filters: MetadataFilters | None = None,
+        limit: int | None = None,
+        *,
+        with_embeddings: bool = True,
     ) -> list[BaseNode]:
-        """Return the passages that have one of these ids (default: any) and match the filters, with their embeddings.
+        """Return the passages that have one of these ids (default: any) and match the filters.
 
         Args:
             node_ids: ids of passages; the result has their order. Unknown ids are left out.
             filters: LlamaIndex's filters, with all operators. A key stands both for the field of that exact name and
                 for the nested path.
             limit: maximum number of passages. Default: all.
+            with_embeddings: read their embeddings too, most of a passage's memory. Default True.
 
         """
-        return run(self._get_flow(node_ids, self.scope_filters(filters), limit), self._connection.answer)
+        flow = self._get_nodes_flow(node_ids, filters, limit, with_embeddings)
+        return run(flow, self._connection.answer)
 
     async def aget_nodes(
-        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, limit: int | None = None
+        self,
+        node_ids: list[str] | None = None,
+        filters: MetadataFilters | None = None,
+        limit: int | None = None,
+        *,
+        with_embeddings: bool = True,
     ) -> list[BaseNode]:
         """`get_nodes`, without blocking the event loop."""
-        return await arun(self._get_flow(node_ids, self.scope_filters(filters), limit), self._connection.aanswer)
+        flow = self._get_nodes_flow(node_ids, filters, limit, with_embeddings)
+        return await arun(flow, self._connection.aanswer)
 
-    def _get_flow(
-        self, node_ids: list[str] | None, filters: MetadataFilters | None, limit: int | None
+    def _get_nodes_flow(
+        self, node_ids: list[str] | None, filters: MetadataFilters | None, limit: int | None, with_embeddings: bool
     ) -> Flow[list[BaseNode]]:
+        check_kind(bool, with_embeddings=with_embeddings)
+        filters = self.scope_filters(filters)
         yield from self._text_indexes.check_flow(filters)
-        return (yield from self._reads.get_flow(node_ids, filters, limit))
+        return (yield from self._reads.get_flow(node_ids, filters, limit, vectors=with_embeddings))
 
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """Search passages: dense (DEFAULT), BM25 (SPARSE), or both fused by reciprocal rank fusion (HYBRID).

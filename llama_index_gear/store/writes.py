@@ -7,6 +7,8 @@ repairs what it left behind. (Until then, a passage can also have triples and tr
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -53,6 +55,8 @@ from llama_index_gear.store.schema import (
 from llama_index_gear.store.truncation import TruncationCheck
 from llama_index_gear.tenancy import Tenancy, is_name
 from llama_index_gear.triple import Triple
+
+logger = logging.getLogger(__name__)
 
 
 class _StorablePassages(NamedTuple):
@@ -102,6 +106,7 @@ class StoreWrites:
     def add_flow(self, nodes: Sequence[BaseNode], if_unchanged_since: Sequence[BaseNode] = ()) -> Flow[list[str]]:
         """The flow of `add`."""
         check_kinds(BaseNode, hint=ONE_NODE, nodes=nodes, if_unchanged_since=if_unchanged_since)
+        start_time = time.perf_counter()
         passages = self.tenancy.assign_tenant(list({node.node_id: node for node in nodes}.values()))
         if not passages:
             return []
@@ -119,6 +124,9 @@ class StoreWrites:
             written |= yield from self._write_flow(
                 passages[start : start + self.batch_size], checked, read_hashes=read_hashes
             )
+        triples = sum(len(checked.triples_by_node[node_id]) for node_id in written)
+        seconds = time.perf_counter() - start_time
+        logger.info("%d passages with %d triples stored in %.1f s", len(written), triples, seconds)
         return [node.node_id for node in nodes if node.node_id in written]
 
     def rewrite_flow(self, nodes: Sequence[BaseNode], *, embed_triples: bool) -> Flow[None]:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from llama_index.core.bridge.pydantic import BaseModel, PrivateAttr
 
+from llama_index_gear.paths import read_path
 from llama_index_gear.trace import rendering
 from llama_index_gear.trace.evidence import Call, Evidence, Step
 
@@ -58,7 +59,7 @@ class Trace(Evidence):
             The file.
 
         """
-        file = Path(path)
+        file = read_path(path=path)
         file.write_text(rendering.to_html(self), "utf-8")
         return file
 

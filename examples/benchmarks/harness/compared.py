@@ -20,8 +20,8 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import BaseNode
 
 from harness.data import Question, write_whole
-from harness.measures import recall
 from llama_index_gear import GeARVectorStore, NaiveGERetriever
+from llama_index_gear.measures import recall
 
 HIPPORAG = ("hipporag", "hipporag-synonyms")
 METHODS = ("naive", *HIPPORAG, "property graph")

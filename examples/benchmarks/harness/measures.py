@@ -1,39 +1,23 @@
-"""Measures: recall@k, exact match and F1 of answers, confidence intervals, and a paired test of two methods."""
+"""Measures: exact match and F1 of answers, confidence intervals, and a paired test of two methods."""
 
 from __future__ import annotations
 
-import math
 import re
 import string
-import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 from scipy.stats import bootstrap
 
+from llama_index_gear.measures import permutation_p_value
+
 RESAMPLES = 10_000
 CONFIDENCE = 0.95
-DENOMINATOR = 1_000  # maximum of a question's gold passages, and so of a recall's denominator
-SUMS = 2_000_000  # maximum of the sums that the test tells apart
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _CLOSED = ("yes", "no", "noanswer")
-
-
-def recall(found: Sequence[str], gold: Iterable[str], k: int) -> float:
-    """Return the share of the gold passages that are among the first `k` found, 0 to 1.
-
-    Raises:
-        ValueError: no passage is gold.
-
-    """
-    wanted = set(gold)
-    if not wanted:
-        raise ValueError("a question without gold passages has no recall")
-    return len(wanted & set(found[:k])) / len(wanted)
 
 
 def normalize(answer: str) -> str:
@@ -112,31 +96,6 @@ def compare(first: Sequence[float], second: Sequence[float], seed: int = 0) -> C
     low, high = interval(differences.tolist(), seed)
     wins, losses = int((differences > 0).sum()), int((differences < 0).sum())
     return Comparison(float(differences.mean()), low, high, permutation_p_value(differences.tolist()), wins, losses)
-
-
-def permutation_p_value(differences: Sequence[float]) -> float:
-    """Return the probability that random signs make the sum of these differences of recalls at least as far from 0.
-
-    The value is exact, from the distribution of the sum over all signs, and never 0. If the recalls have so many
-    denominators that there are more than two million sums, the differences are rounded, and sums that are less far from
-    0 by no more than the rounding are counted too.
-    """
-    exact = [Fraction(difference).limit_denominator(DENOMINATOR) for difference in differences]
-    exact = [difference for difference in exact if difference]  # the sign of 0 changes nothing
-    scale = math.lcm(*(difference.denominator for difference in exact))
-    finest = SUMS // (math.ceil(sum(map(abs, exact))) or 1)
-    slack = 0 if scale <= finest else len(exact)
-    steps = [round(difference * min(scale, finest)) for difference in exact]
-    total, observed = sum(map(abs, steps)), abs(sum(steps))
-    shares = np.zeros(total + 1)  # probability of each sum of the positive differences
-    shares[0], reached = 1.0, 0
-    for step in sorted(map(abs, steps)):
-        half = shares[: reached + 1] / 2
-        shares[: reached + 1] = half
-        shares[step : reached + step + 1] += half
-        reached += step
-    beyond = float(shares[max(0, (total + observed) // 2 - slack) :].sum())
-    return max(min(1.0, 2 * beyond), sys.float_info.min) if observed > 2 * slack else 1.0
 
 
 def correct_p_values(p_values: Sequence[float]) -> list[float]:

@@ -16,7 +16,8 @@ from typing import Any, NoReturn, Self
 import qdrant_edge as edge
 from qdrant_client.http import models
 
-from llama_index_gear.errors import StoreError, UnsupportedCall, check_counts, check_kind
+from llama_index_gear.errors import StoreError, UnsupportedCall, check_counts
+from llama_index_gear.paths import read_path
 from llama_index_gear.store.embedded import folder as edge_folder
 from llama_index_gear.store.embedded.models import (
     DISTANCES,
@@ -59,8 +60,7 @@ class EdgeClient(BoundToProcess):
     """
 
     def __init__(self, path: str | Path) -> None:
-        check_kind((str, Path), hint="write the folder's path", path=path)
-        self.path = Path(path).absolute()
+        self.path = read_path(hint="write the folder's path", path=path).absolute()
         self._shards = OpenShards(self.path)
 
     def __getattr__(self, name: str) -> NoReturn:

@@ -59,7 +59,7 @@ async def test_a_store_warns_once_of_passages_that_are_cut_off() -> None:
         store.add([FITTING, SHORT])  # a warning would be an error
         with pytest.warns(
             UserWarning,
-            match=r"1 of 3 passages are longer than the 20 tokens.* reads.*SentenceSplitter\(chunk_size=15\)",
+            match=r"1 of 3 passages are longer than the 20 tokens.* reads.*\(chunk_size=15, chunk_overlap=1\)",
         ):
             await store.async_add([LONG, FITTING, SHORT])
         read = len(model._model.tokenizer.texts)

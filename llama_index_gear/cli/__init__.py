@@ -1,0 +1,1 @@
+"""The command line: a folder of files into a store, questions to it, and what the graph is worth on them."""

@@ -1,0 +1,135 @@
+"""`ask`: the passages of a question with the chains that lead to them, or an agent's answer, step by step."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from click import echo
+from llama_index.core.llms import LLM
+from llama_index.core.schema import NodeWithScore
+
+from llama_index_gear import GeARQueryEngine, GeARVectorStore, GraphRetriever, RankingWeights, Trace, TraceEvent
+from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, read_title
+from llama_index_gear.retrievers.base import new_trace
+from llama_index_gear.trace.trace import run_traced
+
+_LINE = 110  # characters
+_TEXT = 200  # characters shown of a passage
+_PREDICATE = 60  # characters shown of a triple's predicate
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a question found.
+
+    Attributes:
+        question: as asked.
+        passages: best first.
+        text: the agent's answer, with citations; empty without a model.
+        trace: the agent's; None without a model.
+
+    """
+
+    question: str
+    passages: Sequence[NodeWithScore]
+    text: str = ""
+    trace: Trace | None = None
+
+    def to_json(self) -> str:
+        """Return all of it as JSON."""
+        values: dict[str, Any] = {"question": self.question}
+        if self.trace is not None:
+            values |= {"answer": self.text, "citations": self.trace.citations, "stopped": self.trace.stopped}
+            values |= {"model_calls": self.trace.llm_calls}
+        values["passages"] = [_describe(result) for result in self.passages]
+        return json.dumps(values, ensure_ascii=False, indent=2)
+
+
+def find_passages(store: GeARVectorStore, question: str, top_k: int, weights: RankingWeights | None) -> Answer:
+    """Retrieve passages, without a language model."""
+    return Answer(question, GraphRetriever(store, similarity_top_k=top_k, weights=weights).retrieve(question))
+
+
+def ask_agent(
+    store: GeARVectorStore,
+    question: str,
+    llm: LLM,
+    *,
+    top_k: int,
+    weights: RankingWeights | None,
+    show: Callable[[str], None],
+) -> Answer:
+    """Let the agent search and answer; `show` is given a line for each thing that it does."""
+    engine = GeARQueryEngine.from_vector_store(store, llm=llm, similarity_top_k=top_k, weights=weights)
+    trace = new_trace(question)
+    with trace.subscribe(lambda event: _show_event(event, show)):
+        response = run_traced(trace, lambda: engine.query(question))
+    return Answer(question, response.source_nodes, str(response), trace)
+
+
+def _show_event(event: TraceEvent, show: Callable[[str], None]) -> None:
+    if event.kind == "query":
+        show(f"step {event.step}: {event.value}")
+    elif event.kind == "gist":
+        for slots in event.value:
+            show(f"   noted: {_format_triple(slots)}")
+    elif event.kind == "problems":
+        for problem in event.value[-1:]:
+            show(f"   problem: {problem}")
+
+
+def show_answer(answer: Answer) -> None:
+    """Print an agent's answer and the passages that it cites, or the passages that were found."""
+    if answer.trace is None:
+        for number, result in enumerate(answer.passages, start=1):
+            _show_passage(f"{number}.", result)
+        if not answer.passages:
+            echo("Nothing was found.")
+        return
+    echo(f"\n{answer.text or 'No answer.'}\n")
+    by_id = {result.node.node_id: result for result in answer.passages}
+    for mark, node_id in answer.trace.citations.items():
+        if node_id in by_id:
+            _show_passage(f"[{mark}]", by_id[node_id])
+    calls = answer.trace.llm_calls
+    echo(f"{answer.trace.stopped}; {calls} {'call' if calls == 1 else 'calls'} of the model")
+
+
+def _show_passage(mark: str, result: NodeWithScore) -> None:
+    """Print a passage: title and file, the triples that lead to it, and how its text begins."""
+    file = _read_file(result)
+    title = read_title(result.node)
+    is_named = not title or PurePosixPath(file).stem == title  # a file's title is its name
+    echo(f"{mark} {file if is_named else title}" + (f" ({file})" if file and not is_named else ""))
+    for slots in result.metadata.get(CHAIN_KEY) or []:
+        echo(f"   ↳ {_format_triple(slots)}")
+    text = textwrap.shorten(result.node.get_content(), _TEXT, placeholder=" …")
+    echo(textwrap.fill(text, _LINE, initial_indent="   ", subsequent_indent="   "))
+
+
+def _format_triple(slots: Sequence[str]) -> str:
+    subject, predicate, object_ = (" ".join(slot.split()) for slot in slots)
+    return f"{subject} — {textwrap.shorten(predicate, _PREDICATE, placeholder=' …')} — {object_}"
+
+
+def _describe(result: NodeWithScore) -> dict[str, Any]:
+    node = result.node
+    return {
+        "id": node.node_id,
+        "title": read_title(node),
+        "file": _read_file(result),
+        "score": result.score,
+        "text": node.get_content(),
+        "chain": node.metadata.get(CHAIN_KEY) or [],
+        "ranks": node.metadata.get(RANKS_KEY) or {},
+        "reasons": node.metadata.get(REASONS_KEY) or [],
+    }
+
+
+def _read_file(result: NodeWithScore) -> str:
+    return str(result.node.metadata.get("file") or result.node.ref_doc_id or "")

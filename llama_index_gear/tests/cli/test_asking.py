@@ -1,0 +1,103 @@
+"""`ask`: passages with their chains; with a model an agent's steps, answer and citations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llama_index_gear import RankingWeights
+from llama_index_gear.cli import models
+from llama_index_gear.testing import ScriptedLLM
+
+Runner = Callable[..., Any]
+QUESTION = "Where was the granddaughter of Oppenheimer's adviser born?"
+
+STEPS = [
+    '{"needed": [1], "facts": [["Max Born", "adviser of", "Oppenheimer"]], "answerable": false, '
+    '"query": "Who is a granddaughter of Max Born?"}',
+    '{"needed": [1], "facts": [], "answerable": true, "answer": "Cambridge"}',
+]
+
+
+def test_passages_come_with_the_triples_that_lead_to_them(run: Runner, docs: Path) -> None:
+    run("index", "docs", "--store", "s")
+    asked = run("ask", QUESTION, "--store", "s")
+    assert asked.code == 0 and asked.err == ""
+    assert " people/Olivia.txt\n   ↳ J. Robert Oppenheimer — " in asked.out
+    assert " — Max Born\n   ↳ Olivia — Her mother, Irene, was a daughter of Max Born. — Max Born\n" in asked.out
+    assert "   Olivia was born in Cambridge, England." in asked.out
+    assert len(run("ask", QUESTION, "--store", "s", "--top-k", "1").out.split("\n1. ")) == 1
+
+
+def test_json_holds_the_same(run: Runner, docs: Path) -> None:
+    run("index", "docs", "--store", "s")
+    values = json.loads(run("ask", QUESTION, "--store", "s", "--json").out)
+    assert values["question"] == QUESTION and len(values["passages"]) == 4
+    (olivia,) = [passage for passage in values["passages"] if passage["title"] == "Olivia"]
+    assert olivia["id"] == "people/Olivia.txt-0" and olivia["file"] == "people/Olivia.txt"
+    assert olivia["chain"][-1][0] == "Olivia" and olivia["ranks"] and olivia["reasons"]
+
+
+def test_weights_rank(run: Runner, docs: Path, tmp_path: Path) -> None:
+    run("index", "docs", "--store", "s")
+    only_dense = RankingWeights({"dense.score": 1.0}, {"first": 1.0})
+    only_dense.save(tmp_path / "w.json")
+    scores = []
+    for options in ([], ["--weights", "w.json"]):
+        values = json.loads(run("ask", QUESTION, "--store", "s", "--json", *options).out)
+        scores.append([passage["score"] for passage in values["passages"]])
+    assert scores[0] != scores[1]
+    assert run("ask", QUESTION, "--store", "s", "--weights", "none.json").code == 2
+
+
+def test_with_a_model_the_agent_works_aloud_and_cites(
+    run: Runner, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("index", "docs", "--store", "s")
+    monkeypatch.setattr(models, "open_llm", lambda name: ScriptedLLM(STEPS))
+    asked = run("ask", QUESTION, "--store", "s", "--html", "t.html")
+    assert asked.code == 0 and asked.out.startswith(
+        f"step 1: {QUESTION}\n   noted: Max Born — adviser of — Oppenheimer\n"
+    )
+    assert "step 2: Who is a granddaughter of Max Born?\n\nCambridge [1]\n\n[1] " in asked.out
+    assert "\nanswered; 2 calls of the model\nThe search as a page: t.html\n" in asked.out
+    assert "granddaughter of Max Born" in (tmp_path / "t.html").read_text("utf-8")
+    values = json.loads(run("ask", QUESTION, "--store", "s", "--json").out)
+    assert values["answer"] == "Cambridge [1]" and values["model_calls"] == 2 and values["stopped"] == "answered"
+    assert values["citations"]["1"] == values["passages"][0]["id"]
+
+
+def test_a_page_needs_a_model(run: Runner, docs: Path) -> None:
+    refused = run("ask", QUESTION, "--html", "t.html")
+    assert refused.code == 2 and "needs a model" in refused.err and refused.err.count("\n") == 1
+
+
+def test_the_environment_names_the_model(monkeypatch: pytest.MonkeyPatch, run: Runner) -> None:
+    assert models.open_llm() is None
+    refused = run("ask", QUESTION, "--llm", "gpt-4o")
+    assert refused.code == 1 and "Set OPENAI_API_KEY, or OPENAI_BASE_URL" in refused.err
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:1/v1")
+    local = models.open_llm("some-model")
+    assert isinstance(local, models.AnyOpenAI) and local.api_base == "http://localhost:1/v1"
+    assert local.metadata.model_name == "some-model" and models.open_llm("none") is None
+    monkeypatch.setenv("OPENAI_MODEL", "named")
+    chosen = models.open_llm()
+    assert chosen is not None and chosen.metadata.model_name == "named"
+
+
+def test_ollama_needs_its_package(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "llama_index.llms.ollama", None)
+    refused = run("ask", QUESTION, "--llm", "ollama/llama3.2")
+    assert refused.code == 1 and refused.err == "error: for Ollama's models: pip install llama-index-llms-ollama\n"
+
+
+def test_a_server_that_is_not_there_is_one_line(run: Runner, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("index", "docs", "--store", "s")
+    monkeypatch.setattr(models, "_RETRIES", 0)
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:1/v1")
+    failed = run("ask", QUESTION, "--store", "s")
+    assert failed.code == 1 and failed.err == "error: the model's server: APIConnectionError: Connection error.\n"

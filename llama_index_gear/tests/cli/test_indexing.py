@@ -1,0 +1,204 @@
+"""`index`: what the files say now stands in the store, after whatever happened before."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llama_index_gear import GeARVectorStore
+from llama_index_gear.cli import files as cli_files
+from llama_index_gear.cli import indexing
+from llama_index_gear.testing import WordEmbedding
+
+Runner = Callable[..., Any]
+
+
+def read_store(folder: Path) -> dict[str, tuple[str, list[Any]]]:
+    """Return the text and the triples of every stored passage, by id; the store must be in order."""
+    with GeARVectorStore.from_path(folder, embed_model=WordEmbedding()) as store:
+        assert store.check().ok
+        return {node.node_id: (node.get_content(), node.metadata["gear_triples"]) for node in store.get_nodes()}
+
+
+def test_files_become_passages_with_triples_and_a_second_run_writes_nothing(
+    run: Runner, docs: Path, tmp_path: Path, files: dict[str, str], embedding: Any
+) -> None:
+    first = run("index", "docs", "--store", "s")
+    assert first.code == 0 and "4 files, 4 passages: 4 new or changed, 0 deleted" in first.out
+    assert "Storing passages" in first.err and "100%" in first.err
+    stored = read_store(tmp_path / "s")
+    assert stored.keys() == {f"{name}-0" for name in files}
+    text, triples = stored["people/Olivia.txt-0"]
+    assert text == files["people/Olivia.txt"]
+    assert {"subject": "Olivia", "object": "Max Born"}.items() <= next(
+        triple for triple in triples if triple["object"] == "Max Born"
+    ).items()
+    embedding.embedded = 0
+    second = run("index", "docs", "--store", "s")
+    assert second.code == 0 and "4 files, 4 passages: 0 new or changed, 0 deleted" in second.out
+    assert embedding.embedded == 0 and read_store(tmp_path / "s") == stored
+
+
+def test_changed_new_and_deleted_files_are_followed(
+    run: Runner, docs: Path, tmp_path: Path, files: dict[str, str]
+) -> None:
+    long = "\n\n".join(f"Paragraph {n} tells of the Rhine and of Basel, a city of Switzerland." for n in range(40))
+    (docs / "long.txt").write_text(long, "utf-8")
+    run("index", "docs", "--store", "s")
+    parts = len(read_store(tmp_path / "s")) - len(files)
+    assert 3 <= parts <= 5  # passages of some 200 tokens, with little overlap
+    (docs / "Lego.txt").unlink()
+    (docs / "long.txt").write_text("Only Basel is left.", "utf-8")
+    (docs / "new.txt").write_text("Novalis wrote in Jena.", "utf-8")
+    changed = run("index", "docs", "--store", "s")
+    assert f"5 files, 5 passages: 2 new or changed, {parts} deleted" in changed.out
+    stored = read_store(tmp_path / "s")
+    kept = {f"{name}-0" for name in files} - {"Lego.txt-0"}
+    assert stored.keys() == {*kept, "long.txt-0", "new.txt-0"}
+    assert stored["long.txt-0"][0] == "Only Basel is left."
+
+
+@pytest.mark.parametrize(("survived", "left"), [(0, 3), (1, 2), (3, 1)])
+def test_a_run_after_one_that_died_does_what_is_left(
+    run: Runner,
+    docs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    survived: int,
+    left: int,
+) -> None:
+    """The first run dies in some batch of its writes, and before its deletions are seen by anybody."""
+    run("index", "docs", "--store", "whole")
+    monkeypatch.setattr(indexing, "_BATCH", 1)
+    add, calls = GeARVectorStore.add, 0
+
+    def die(self: GeARVectorStore, nodes: Any, **options: Any) -> list[str]:
+        nonlocal calls
+        calls += 1
+        if calls > survived:
+            raise KeyboardInterrupt
+        return add(self, nodes, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(GeARVectorStore, "add", die)
+        died = run("index", "docs", "--store", "s")
+    assert died.code == 1 and died.err.endswith("error: stopped; repeat the command, and it does what is left\n")
+    (docs / "Lego.txt").unlink()  # one that the first run may have stored
+    again = run("index", "docs", "--store", "s")
+    assert again.code == 0 and f"{left} new or changed" in again.out
+    run("index", "docs", "--store", "whole")
+    assert read_store(tmp_path / "s") == read_store(tmp_path / "whole")
+
+
+def test_what_cannot_be_read_is_named_and_what_is_stored_of_it_stays(
+    run: Runner, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (docs / "photo.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\xff")
+    (docs / "paper.pdf").write_bytes(b"%PDF-1.7\n\xe2\xe3\xcf\xd3")
+    monkeypatch.setattr(cli_files, "_READERS", "llama_index.no.such.package")
+    (docs / "empty.txt").write_text(" \n")
+    first = run("index", "docs", "--store", "s")
+    assert first.code == 0 and "4 files, 4 passages" in first.out
+    assert (
+        "skipped: photo.png: no UTF-8 text" in first.err and "skipped: empty.txt: there is no text in it" in first.err
+    )
+    assert "skipped: paper.pdf: needs: pip install llama-index-readers-file" in first.err
+    (docs / "Lego.txt").unlink()
+    (docs / "Lego.txt").symlink_to(docs / "gone")
+    second = run("index", "docs", "--store", "s")
+    assert second.code == 1 and "failed: Lego.txt: No such file or directory" in second.err
+    assert "Lego.txt-0" in read_store(tmp_path / "s")
+
+
+def test_hidden_files_and_the_store_itself_are_left_out(run: Runner, docs: Path, tmp_path: Path) -> None:
+    (docs / ".git").mkdir()
+    (docs / ".git" / "config").write_text("text")
+    (docs / ".hidden.txt").write_text("text")
+    for written in (4, 0):
+        assert f"4 files, 4 passages: {written} new" in run("index", "docs", "--store", "docs/store").out
+
+
+def test_a_folder_without_text_changes_nothing(run: Runner, docs: Path, tmp_path: Path) -> None:
+    run("index", "docs", "--store", "s")
+    before = read_store(tmp_path / "s")
+    shutil.rmtree(docs)
+    docs.mkdir()
+    emptied = run("index", "docs", "--store", "s")
+    assert (emptied.code, emptied.err.splitlines()[-1]) == (
+        1,
+        "error: no text in the 0 files of docs: the store was left as it is",
+    )
+    assert read_store(tmp_path / "s") == before
+
+
+def test_a_store_is_of_one_folder_which_may_move(run: Runner, docs: Path, tmp_path: Path) -> None:
+    run("index", "docs", "--store", "s")
+    other = tmp_path / "other"
+    shutil.copytree(docs, other)
+    refused = run("index", "other", "--store", "s")
+    assert refused.code == 1 and f"holds the files of {docs}" in refused.err and refused.err.count("\n") == 1
+    shutil.rmtree(docs)
+    assert "4 passages: 0 new or changed, 0 deleted" in run("index", "other", "--store", "s").out
+
+
+def test_the_store_remembers_its_model(run: Runner, docs: Path, tmp_path: Path) -> None:
+    run("index", "docs", "--store", "s", "--embed", "some/model")
+    assert json.loads((tmp_path / "s" / "index.json").read_text())["embed_model"] == "some/model"
+    for command in (["index", "docs"], ["ask", "Who?"]):
+        refused = run(*command, "--store", "s", "--embed", "another/model")
+        assert refused.code == 1 and "was filled with the embedding model 'some/model'" in refused.err
+    assert run("index", "docs", "--store", "s").code == 0
+
+
+def test_a_store_that_another_program_filled_is_not_emptied(run: Runner, docs: Path, tmp_path: Path) -> None:
+    run("index", "docs", "--store", "s")
+    (tmp_path / "s" / "index.json").unlink()
+    refused = run("index", "docs", "--store", "s")
+    assert refused.code == 1 and "was not filled by `index`" in refused.err
+    asked = run("ask", "Who was Max Born?", "--store", "s")
+    assert asked.code == 0 and "does not say which embedding model filled it" in asked.err
+
+
+def test_a_store_opens_in_python_as_it_is(run: Runner, docs: Path, tmp_path: Path) -> None:
+    run("index", "docs", "--store", "s")
+    with GeARVectorStore.from_path(tmp_path / "s", embed_model=WordEmbedding()) as store:
+        (node,) = store.get_nodes(["people/Max Born.md-0"])
+        (same,) = store.get_nodes(["people/Max Born.md-0"], with_embeddings=False)
+    assert node.metadata["title"] == "Max Born" and node.metadata["file"] == "people/Max Born.md"
+    assert node.embedding and same.embedding is None and same.metadata == node.metadata
+
+
+PDF = """%PDF-1.4
+1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj
+2 0 obj<</Type/Pages/Kids[3 0 R 4 0 R]/Count 2>>endobj
+3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 300 200]/Contents 5 0 R/Resources<</Font<</F 7 0 R>>>>>>endobj
+4 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 300 200]/Contents 6 0 R/Resources<</Font<</F 7 0 R>>>>>>endobj
+5 0 obj<</Length 51>>stream
+BT /F 12 Tf 20 100 Td (Irene was born in Jena) Tj ET
+endstream endobj
+6 0 obj<</Length 51>>stream
+BT /F 12 Tf 20 100 Td (Gustav was a physicist) Tj ET
+endstream endobj
+7 0 obj<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>endobj
+trailer<</Root 1 0 R/Size 8>>
+startxref
+0
+%%EOF
+"""
+
+
+def test_a_pdf_has_a_document_a_page(run: Runner, docs: Path, tmp_path: Path) -> None:
+    pytest.importorskip("llama_index.readers.file", reason="needs llama-index-readers-file")
+    (docs / "family.pdf").write_text(PDF)
+    (docs / "damaged.pdf").write_bytes(b"%PDF-1.4\n\xff\xfe")
+    first = run("index", "docs", "--store", "s")
+    assert first.code == 1 and "5 files, 6 passages" in first.out
+    assert "\nfailed: damaged.pdf: PdfStreamError: " in first.err
+    stored = read_store(tmp_path / "s")
+    assert stored["family.pdf#1-0"][0] == "Irene was born in Jena"
+    assert stored["family.pdf#2-0"][0] == "Gustav was a physicist"

@@ -1,0 +1,74 @@
+"""The command line's errors are one line that says what to do; exit codes are 0, 1 and 2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llama_index_gear import GeARVectorStore
+from llama_index_gear.testing import WordEmbedding
+
+Runner = Callable[..., Any]
+
+NOWHERE = [["ask", "Who?"], ["compare", "q.json"], ["check"], ["repair"]]
+
+
+@pytest.mark.parametrize("command", NOWHERE, ids=lambda command: command[0])
+def test_a_mistyped_store_is_refused_and_not_made(run: Runner, tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "q.json").write_text('["Who?"]')
+    refused = run(*command, "--store", "storr")
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err == "error: no store in storr: fill one with `llama-index-gear index DIR --store storr`\n"
+    assert not (tmp_path / "storr").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["index", "nowhere"], "'nowhere' does not exist"),
+        (["ask"], "Missing argument 'QUESTION'"),
+        (["ask", "Who?", "--top-k", "0"], "Invalid value for '--top-k'"),
+        (["ask", "Who?", "--stroe", "s"], "No such option"),
+        (["aks", "Who?"], "No such command 'aks'"),
+        (["compare", "q.json"], "'q.json' does not exist"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_with_code_2(run: Runner, arguments: list[str], words: str) -> None:
+    refused = run(*arguments)
+    assert refused.code == 2 and words in refused.err and refused.err.count("\n") == 1 and refused.out == ""
+
+
+def test_help_stands_without_arguments(run: Runner) -> None:
+    bare, asked = run(), run("--help")
+    assert bare == asked and bare.code == 0
+    for name in ("ask", "check", "compare", "index", "repair"):
+        assert f"\n  {name} " in bare.out
+
+
+def test_check_finds_and_repair_mends(run: Runner, docs: Path, tmp_path: Path) -> None:
+    run("index", "docs", "--store", "s")
+    in_order = run("check", "--store", "s")
+    assert in_order.code == 0 and in_order.out.startswith("4 passages, ") and in_order.out.endswith(": in order\n")
+    with GeARVectorStore.from_path(tmp_path / "s", embed_model=WordEmbedding()) as store:
+        (point, *_), _ = store.client.scroll(store.triple_collection_name)
+        store.client.delete(store.triple_collection_name, [point.id])
+    damaged = run("check", "--store", "s")
+    assert damaged.code == 1 and "without all of their triples" in damaged.out
+    mended = run("repair", "--store", "s")
+    assert (mended.code, mended.out) == (0, in_order.out) and run("check", "--store", "s").code == 0
+
+
+def test_errors_of_the_store_and_the_disk_are_one_line(run: Runner, docs: Path, tmp_path: Path) -> None:
+    run("index", "docs", "--store", "s")
+    with GeARVectorStore.from_path(tmp_path / "s", embed_model=WordEmbedding()) as store:
+        store.get_nodes()
+        locked = run("ask", "Who?", "--store", "s")
+    assert locked.code == 1 and locked.err.startswith("error: ") and locked.err.count("\n") == 1
+    failed = run("compare", "q.json", "--store", "s", "--fit", "nowhere/w.json")
+    assert failed.code == 2
+    (tmp_path / "s" / "index.json").write_text("{")
+    damaged = run("ask", "Who?", "--store", "s")
+    assert damaged.code == 1 and "index.json is damaged" in damaged.err
