@@ -52,7 +52,7 @@ def test_the_guide_runs(tmp_path: Path, shell: dict[str, str]) -> None:
 
 
 def test_an_error_is_one_line_and_a_code(tmp_path: Path, shell: dict[str, str]) -> None:
-    command = [tmp_path / "bin" / "llama-index-gear", "ask", "Who?", "--store", "storr"]
+    command = [str(tmp_path / "bin" / "llama-index-gear"), "ask", "Who?", "--store", "storr"]
     done = subprocess.run(command, cwd=tmp_path, env=shell, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "error: no store in storr: fill one with `llama-index-gear index DIR --store storr`\n"

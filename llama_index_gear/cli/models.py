@@ -49,7 +49,7 @@ def load_embedding(name: str) -> BaseEmbedding:
     from llama_index.embeddings.huggingface import HuggingFaceEmbedding  # takes seconds
     from transformers.utils import logging
 
-    logging.disable_progress_bar()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     place = _find_offline_model() if name == EMBEDDING else None
     try:
         return HuggingFaceEmbedding(model_name=place or name, embed_batch_size=_EMBED_BATCH)

@@ -12,7 +12,7 @@ from llama_index.core import VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.postprocessor import SimilarityPostprocessor
-from llama_index.core.schema import TextNode
+from llama_index.core.schema import TextNode, TransformComponent
 
 from llama_index_gear import (
     GeARQueryEngine,
@@ -54,7 +54,7 @@ def find_warnings(caplog: pytest.LogCaptureFixture, words: str) -> list[str]:
 
 
 def ingest(store: GeARVectorStore, *, with_triples: bool) -> None:
-    steps = [MentionTripleExtractor(), EMBED] if with_triples else [EMBED]
+    steps: list[TransformComponent] = [MentionTripleExtractor(), EMBED] if with_triples else [EMBED]
     IngestionPipeline(transformations=steps, vector_store=store).run(nodes=NODES)
 
 
