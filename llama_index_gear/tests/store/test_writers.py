@@ -18,7 +18,7 @@ from llama_index.core.schema import BaseNode
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 from qdrant_client import QdrantClient
 
-from llama_index_gear import GeARVectorStore, read_triples
+from llama_index_gear import GeARVectorStore
 from llama_index_gear.requests import QdrantCall
 from llama_index_gear.store.copy import StoreRequest, copy_flow
 from llama_index_gear.store.locks import PassageLocks
