@@ -233,10 +233,23 @@ def read_named(node_ids: Iterable[str], points: Iterable[Any], field: str = WRIT
     return {names[str(point.id)]: point.payload[field] for point in points if (point.payload or {}).get(field)}
 
 
-def keep_deletable(points: Iterable[Any], locks: PassageLocks) -> list[Any]:
-    """Return those of triples without a passage that no call under way has stored."""
+def match_left_over(
+    points: Iterable[Any], locks: PassageLocks, gone: Collection[str] | None = None
+) -> models.Filter | None:
+    """Build the filter of those of these triples that are left over; None if there are none.
 
-    def is_deletable(payload: Mapping[str, Any]) -> bool:
-        return not payload.get(WRITE) or bool(payload.get(DELETED)) or locks.has_ended(payload[WRITE])
-
-    return [point for point in points if is_deletable(point.payload)]
+    `gone` holds the writes of passages that were just deleted; None: the triples have no passages. Triples in the name
+    of a call under way are not left over.
+    """
+    left = []
+    for point in points:
+        write = point.payload.get(WRITE)
+        is_over = point.payload.get(DELETED) if gone is None else write in gone
+        if not write or is_over or locks.has_ended(write):
+            left.append(point.payload)
+    if not left:
+        return None
+    writes = {payload[WRITE] for payload in left if payload.get(WRITE)}
+    return models.Filter(
+        must=[match_any("passage_id", {payload["passage_id"] for payload in left}), match_writes(writes)]
+    )

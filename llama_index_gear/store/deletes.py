@@ -13,7 +13,7 @@ from llama_index_gear.errors import ArgumentError, check_characters, check_kinds
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.requests import QdrantCall
 from llama_index_gear.store.collections import Collections
-from llama_index_gear.store.commits import keep_deletable
+from llama_index_gear.store.commits import match_left_over
 from llama_index_gear.store.filters import METADATA, build_conditions, require_conditions
 from llama_index_gear.store.locks import AcquirePassages, PassageLocks
 from llama_index_gear.store.passages import ONE_ID
@@ -99,12 +99,8 @@ class StoreDeletes:
                 passage_ids = list({point.payload["passage_id"]: None for point in points})
                 present = (yield from self.collections.find_present_flow(passage_ids)) if has_passages else set()
                 missing = [point for point in points if point.payload["passage_id"] not in present]
-                if left := keep_deletable(missing, self.locks):
-                    writes = {point.payload[WRITE] for point in left if point.payload.get(WRITE)}
-                    condition = match_any("passage_id", {point.payload["passage_id"] for point in left})
-                    yield from self.collections.delete_flow(
-                        triples, models.Filter(must=[condition, match_writes(writes)])
-                    )
+                if left_over := match_left_over(missing, self.locks):
+                    yield from self.collections.delete_flow(triples, left_over)
                 if offset is None:
                     break
         finally:
@@ -135,7 +131,11 @@ class StoreDeletes:
             self.collections.passages, models.Filter(must=[match_, has_id, match_writes(writes)])
         )
         if passage_ids and has_triples:
-            yield from self.collections.delete_flow(triples, models.Filter(must=[of_passages, match_writes(writes)]))
+            stored = yield from self.collections.scroll_flow(
+                triples, models.Filter(must=[of_passages]), payload=["passage_id", WRITE, DELETED], vectors=False
+            )
+            if left_over := match_left_over(stored, self.locks, writes):
+                yield from self.collections.delete_flow(triples, left_over)
 
     def _delete_flow(self, passage_filter: models.Filter | None, triple_filter: models.Filter) -> Flow[None]:
         """Delete the passages that match (None: no passage) and the triples that match."""
