@@ -76,7 +76,7 @@ class PassageCommits:
     def begin(self, claim: Claim, drafts: Mapping[str, Draft], stored: Stored) -> Commit:
         """Begin the write of passages, by their ids, that the claim has locked."""
         writes = {node_id: self.locks.name_write(claim) if draft.triples else None for node_id, draft in drafts.items()}
-        return Commit(self.collections, drafts, writes, stored)
+        return Commit(self.collections, self.locks, drafts, writes, stored)
 
     def read_stored_flow(
         self,
@@ -127,6 +127,7 @@ class Commit:
 
     Attributes:
         collections: the store's collections.
+        locks: the locks of the passages' collection.
         drafts: the passages, by id.
         writes: the name of each passage's write; None for a passage without triples.
         stored: what was stored before.
@@ -134,6 +135,7 @@ class Commit:
     """
 
     collections: Collections
+    locks: PassageLocks
     drafts: Mapping[str, Draft]
     writes: Mapping[str, str | None]
     stored: Stored
@@ -159,11 +161,7 @@ class Commit:
             }:
                 yield from ask(self._build_upsert(part))
         lost = yield from self._find_lost_flow()
-        outdated = [
-            point
-            for point in self.stored.triples
-            if point.payload["passage_id"] not in lost and str(point.id) not in self._triple_ids
-        ]
+        outdated = [point for point in self.stored.triples if self._is_outdated(point, lost)]
         if outdated:
             writes = {point.payload[WRITE] for point in outdated if point.payload.get(WRITE)}
             has_id = models.HasIdCondition(has_id=[point.id for point in outdated])
@@ -171,6 +169,18 @@ class Commit:
                 self.collections.triples, models.Filter(must=[has_id, match_writes(writes)])
             )
         return lost
+
+    def _is_outdated(self, point: Any, lost: Collection[str]) -> bool:
+        """Return True for a triple that its passage doesn't state, and that no other call can still need.
+
+        A passage that names a write keeps every other writer from storing its own in its place. One that names none
+        does not: triples of a call under way stay.
+        """
+        node_id, write = point.payload["passage_id"], point.payload.get(WRITE)
+        if node_id in lost or str(point.id) in self._triple_ids:
+            return False
+        is_safe = self.writes[node_id] or not write or write == self._replaced(node_id) or point.payload.get(DELETED)
+        return bool(is_safe) or self.locks.has_ended(write)
 
     def _replaced(self, node_id: str) -> str | None:
         return self.stored.named.get(node_id)
