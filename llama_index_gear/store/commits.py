@@ -73,10 +73,13 @@ class PassageCommits:
     collections: Collections
     locks: PassageLocks
 
-    def begin(self, claim: Claim, drafts: Mapping[str, Draft], stored: Stored) -> Commit:
-        """Begin the write of passages, by their ids, that the claim has locked."""
+    def begin(self, claim: Claim, drafts: Mapping[str, Draft], stored: Stored, *, is_repair: bool = False) -> Commit:
+        """Begin the write of passages, by their ids, that the claim has locked.
+
+        Beside a repair nobody writes: it takes all other triples for left over.
+        """
         writes = {node_id: self.locks.name_write(claim) if draft.triples else None for node_id, draft in drafts.items()}
-        return Commit(self.collections, self.locks, drafts, writes, stored)
+        return Commit(self.collections, self.locks, drafts, writes, stored, is_repair)
 
     def read_stored_flow(
         self,
@@ -131,6 +134,7 @@ class Commit:
         drafts: the passages, by id.
         writes: the name of each passage's write; None for a passage without triples.
         stored: what was stored before.
+        is_repair: True if nobody else writes.
 
     """
 
@@ -139,6 +143,7 @@ class Commit:
     drafts: Mapping[str, Draft]
     writes: Mapping[str, str | None]
     stored: Stored
+    is_repair: bool
 
     def store_triples_flow(self) -> Flow[None]:
         """Store the triples of all passages."""
@@ -180,7 +185,7 @@ class Commit:
         if node_id in lost or str(point.id) in self._triple_ids:
             return False
         is_safe = self.writes[node_id] or not write or write == self._replaced(node_id) or point.payload.get(DELETED)
-        return bool(is_safe) or self.locks.has_ended(write)
+        return bool(is_safe) or self.is_repair or self.locks.has_ended(write)
 
     def _replaced(self, node_id: str) -> str | None:
         return self.stored.named.get(node_id)

@@ -72,7 +72,7 @@ class _Call:
     claim: Claim
     triples_by_node: dict[str, list[Triple]]
     embed_triples: bool
-    check_owners: bool
+    is_repair: bool
     read_hashes: Mapping[str, str]
 
 
@@ -159,7 +159,7 @@ class StoreWrites:
         """
         checked = yield from ask(RunFunction(lambda: self._check_passages(nodes)))
         read_hashes = {node.node_id: node.hash for node in nodes}
-        yield from self._write_flow(nodes, checked, embed_triples, check_owners=False, read_hashes=read_hashes)
+        yield from self._write_flow(nodes, checked, embed_triples, is_repair=True, read_hashes=read_hashes)
 
     def _write_flow(
         self,
@@ -167,7 +167,7 @@ class StoreWrites:
         checked: _StorablePassages,
         embed_triples: bool = False,
         *,
-        check_owners: bool = True,
+        is_repair: bool = False,
         read_hashes: Mapping[str, str] | None = None,
     ) -> Flow[set[str]]:
         """Write a batch under its lock; return the ids of the passages that were written.
@@ -180,14 +180,14 @@ class StoreWrites:
             yield from ask(AcquirePassages(claim))
             if not (yield from self.collections.exists_flow()):  # the store was cleared during the wait
                 yield from self._prepare_dimension_flow(checked.dimension)
-            if check_owners:
+            if not is_repair:
                 # Checked again, now that nobody else writes these passages.
                 yield from check_owners_flow(self.tenancy, self.collections, batch)
             if read_hashes:
                 stored = yield from self.reads.get_flow(list(ids), None, None, vectors=False)
                 stored_hashes = {node.node_id: node.hash for node in stored}
                 batch = [node for node in batch if read_hashes.get(node.node_id) == stored_hashes.get(node.node_id)]
-            call = _Call(claim, checked.triples_by_node, embed_triples, check_owners, read_hashes or {})
+            call = _Call(claim, checked.triples_by_node, embed_triples, is_repair, read_hashes or {})
             kept = (yield from self._write_locked_flow(batch, call)) if batch else set()
         finally:
             claim.release()
@@ -216,7 +216,7 @@ class StoreWrites:
             drafts = {node_id: Draft(point, []) for node_id, point in zip(ids, passages, strict=True)}
             for point in triples:
                 drafts[wanted[str(point.id)][1].node_id].triples.append(point)
-            commit = self.commits.begin(call.claim, drafts, stored)
+            commit = self.commits.begin(call.claim, drafts, stored, is_repair=call.is_repair)
             yield from commit.store_triples_flow()
             yield from self._link_flow(wanted, triples)
             lost = yield from commit.store_passages_flow()
@@ -235,7 +235,7 @@ class StoreWrites:
 
         What may not be replaced is written once more as it is stored, since this call has changed its triples.
         """
-        if nodes and call.check_owners:
+        if nodes and not call.is_repair:
             try:
                 yield from check_owners_flow(self.tenancy, self.collections, nodes)
             except TenantError as error:
