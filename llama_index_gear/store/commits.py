@@ -73,13 +73,22 @@ class PassageCommits:
     collections: Collections
     locks: PassageLocks
 
-    def begin(self, claim: Claim, drafts: Mapping[str, Draft], stored: Stored, *, is_repair: bool = False) -> Commit:
+    def begin(
+        self,
+        claim: Claim,
+        drafts: Mapping[str, Draft],
+        stored: Stored,
+        *,
+        lost_writes: Collection[str] = (),
+        is_repair: bool = False,
+    ) -> Commit:
         """Begin the write of passages, by their ids, that the claim has locked.
 
-        Beside a repair nobody writes: it takes all other triples for left over.
+        `lost_writes` are those of the same call before. Beside a repair nobody writes: it takes all other triples for
+        left over.
         """
         writes = {node_id: self.locks.name_write(claim) if draft.triples else None for node_id, draft in drafts.items()}
-        return Commit(self.collections, self.locks, drafts, writes, stored, is_repair)
+        return Commit(self.collections, self.locks, drafts, writes, stored, lost_writes, is_repair)
 
     def read_stored_flow(
         self,
@@ -134,6 +143,7 @@ class Commit:
         drafts: the passages, by id.
         writes: the name of each passage's write; None for a passage without triples.
         stored: what was stored before.
+        lost_writes: names of the same call's attempts before.
         is_repair: True if nobody else writes.
 
     """
@@ -143,6 +153,7 @@ class Commit:
     drafts: Mapping[str, Draft]
     writes: Mapping[str, str | None]
     stored: Stored
+    lost_writes: Collection[str]
     is_repair: bool
 
     def store_triples_flow(self) -> Flow[None]:
@@ -184,8 +195,9 @@ class Commit:
         node_id, write = point.payload["passage_id"], point.payload.get(WRITE)
         if node_id in lost or str(point.id) in self._triple_ids:
             return False
-        is_safe = self.writes[node_id] or not write or write == self._replaced(node_id) or point.payload.get(DELETED)
-        return bool(is_safe) or self.is_repair or self.locks.has_ended(write)
+        if self.writes[node_id] or self.is_repair or not write or point.payload.get(DELETED):
+            return True
+        return write == self._replaced(node_id) or write in self.lost_writes or self.locks.has_ended(write)
 
     def _replaced(self, node_id: str) -> str | None:
         return self.stored.named.get(node_id)

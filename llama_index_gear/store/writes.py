@@ -77,10 +77,18 @@ class _Call:
 
 
 @dataclass
-class _Spared:
-    """Passages that another writer stored meanwhile, and that are not to be replaced; the error to raise for them."""
+class _Others:
+    """What a call met of other writers.
 
-    ids: set[str] = field(default_factory=set)
+    Attributes:
+        spared: ids of passages that another writer stored meanwhile, and that are not to be replaced.
+        error: the error to raise for them.
+        lost_writes: the call's own writes that were lost to others.
+
+    """
+
+    spared: set[str] = field(default_factory=set)
+    lost_writes: set[str] = field(default_factory=set)
     error: TenantError | None = None
 
 
@@ -202,7 +210,7 @@ class StoreWrites:
         """
         encoder = yield from self.average.encoder_flow(lambda: self.average.learn(batch))
         named: dict[str, str | None] = {}
-        spared = _Spared()
+        others = _Others()
         while batch:
             ids = [node.node_id for node in batch]
             stored = yield from self.commits.read_stored_flow(ids, named, fields=[ALIASES], vectors=[DENSE])
@@ -216,20 +224,23 @@ class StoreWrites:
             drafts = {node_id: Draft(point, []) for node_id, point in zip(ids, passages, strict=True)}
             for point in triples:
                 drafts[wanted[str(point.id)][1].node_id].triples.append(point)
-            commit = self.commits.begin(call.claim, drafts, stored, is_repair=call.is_repair)
+            commit = self.commits.begin(
+                call.claim, drafts, stored, lost_writes=others.lost_writes, is_repair=call.is_repair
+            )
             yield from commit.store_triples_flow()
             yield from self._link_flow(wanted, triples)
             lost = yield from commit.store_passages_flow()
             named = {node_id: entry.named for node_id, entry in lost.items()}
+            others.lost_writes.update(entry.write for entry in lost.values() if entry.write)
             batch = yield from self._meet_others_flow(
-                [node for node in batch if node.node_id in lost], lost, call, spared
+                [node for node in batch if node.node_id in lost], lost, call, others
             )
-        if spared.error is not None:
-            raise spared.error
-        return spared.ids
+        if others.error is not None:
+            raise others.error
+        return others.spared
 
     def _meet_others_flow(
-        self, nodes: Sequence[BaseNode], lost: Mapping[str, Lost], call: _Call, spared: _Spared
+        self, nodes: Sequence[BaseNode], lost: Mapping[str, Lost], call: _Call, others: _Others
     ) -> Flow[list[BaseNode]]:
         """Return what to write in place of passages that were lost to another writer: they, or those that may stay.
 
@@ -239,23 +250,27 @@ class StoreWrites:
             try:
                 yield from check_owners_flow(self.tenancy, self.collections, nodes)
             except TenantError as error:
-                spared.error = error
-                spared.ids.update(node.node_id for node in nodes)
-        if not nodes or not (call.read_hashes or spared.ids):
+                others.error = error
+                others.spared.update(node.node_id for node in nodes)
+        if not nodes or not (call.read_hashes or others.spared):
             return list(nodes)
         found = yield from self.reads.get_flow([node.node_id for node in nodes], None, None)
         stored = {node.node_id: node for node in found}
         for node_id in lost if call.read_hashes else ():
             stored_hash = stored[node_id].hash if node_id in stored else None
             if stored_hash != call.read_hashes.get(node_id):
-                spared.ids.add(node_id)
-        if gone := [node_id for node_id in lost if node_id in spared.ids and node_id not in stored]:
+                others.spared.add(node_id)
+        if gone := [node_id for node_id in lost if node_id in others.spared and node_id not in stored]:
             writes = [write for node_id in gone if (write := lost[node_id].write)]
             match_ = models.Filter(must=[match_any("passage_id", gone), match_any(WRITE, writes)])
             yield from self.collections.delete_flow(self.collections.triples, match_)
-        call.triples_by_node.update({node_id: read_triples(stored[node_id]) for node_id in spared.ids & stored.keys()})
+        call.triples_by_node.update(
+            {node_id: read_triples(stored[node_id]) for node_id in others.spared & stored.keys()}
+        )
         return [
-            stored[node.node_id] if node.node_id in spared.ids else node for node in nodes if node.node_id not in gone
+            stored[node.node_id] if node.node_id in others.spared else node
+            for node in nodes
+            if node.node_id not in gone
         ]
 
     def _check_passages(self, passages: Sequence[BaseNode]) -> _StorablePassages:
