@@ -48,6 +48,8 @@ from llama_index_gear.triple import entity_key
 
 _KEYS = 200
 """Entity keys a query."""
+_PARTNER_KEYS = 1_000
+"""Entity keys of new triples a query: few triples answer."""
 _UNRELATED = ("a loaf of bread", "on Tuesday afternoon", "the wooden staircase", "they were walking")
 """Texts whose cosine with a name is what a model gives to texts that have nothing in common."""
 _LEAST_NEARNESS = 0.4
@@ -107,14 +109,35 @@ def index_partners(links: Iterable[Link]) -> dict[tuple[str | None, str], set[st
 def find_partners_flow(collections: Collections, tenancy: Tenancy, keys: Sequence[str]) -> Flow[Partners]:
     """Find the keys that stored triples name as those which these keys, of new triples, are linked with."""
     partners: dict[tuple[str | None, str], set[str]] = {}
-    for start in range(0, len(keys), _KEYS):
-        match_ = models.Filter(must=[match_any(f"{ALIASES}[].alias", keys[start : start + _KEYS])])
+    for start in range(0, len(keys), _PARTNER_KEYS):
+        match_ = models.Filter(must=[match_any(f"{ALIASES}[].alias", keys[start : start + _PARTNER_KEYS])])
         fields = [ALIASES, *list_tenant_fields(tenancy)]
         points = yield from collections.scroll_flow(collections.triples, match_, payload=fields, vectors=False)
         for point in points:
             for entity, alias in read_aliases(point.payload):
                 partners.setdefault((read_tenant(tenancy, point.payload), alias), set()).add(entity)
     return partners
+
+
+class LinkChanges:
+    """Changes of the links of stored triples."""
+
+    def __init__(self) -> None:
+        self._changes: dict[str, tuple[dict[str, Any], list[Any]]] = {}
+
+    def add(self, point: Any, wanted: dict[str, Any]) -> bool:
+        """Give a triple the fields of `build_alias_payload`; return False if it has them."""
+        if all(point.payload.get(name) == wanted.get(name) for name in ("entities", ALIASES)):
+            return False
+        self._changes.setdefault(repr(wanted), (wanted, []))[1].append(point.id)
+        return True
+
+    def write_flow(self, collections: Collections) -> Flow[None]:
+        """Write the changes, if there are any. Triples that were deleted meanwhile are no error."""
+        operations = [operation for change in self._changes.values() for operation in _build_operations(*change)]
+        if operations:
+            arguments = {"collection_name": collections.triples, "update_operations": operations}
+            yield from ask(QdrantCall("batch_update_points", {**arguments, "wait": True}))
 
 
 def list_tenant_fields(tenancy: Tenancy) -> list[str]:
@@ -286,7 +309,9 @@ class StoreAliases:
             after = change(before)
             names = yield from self._read_names_flow(before | after, filters)
             after = _keep_present(after, names)
-            yield from self._rewrite_flow(_list_keys(before | after), after, filters, is_dry=False)
+            # Repeated until nothing is left: another process may have stored triples meanwhile, without these links.
+            while (yield from self._rewrite_flow(_list_keys(before | after), after, filters, is_dry=False)):
+                pass
         finally:
             claim.release()
         return before, after, names
@@ -329,17 +354,14 @@ class StoreAliases:
         """Write the links into the triples that have one of the keys; return the ids of passages that lacked some."""
         partners, outdated = index_partners(links), dict[str, None]()
         for points in self._page_flows(keys, filters):
-            changes: dict[str, tuple[dict[str, Any], list[Any]]] = {}
+            changes = LinkChanges()
             for point in (yield from points):
                 own, tenant = own_entities(point.payload), read_tenant(self.tenancy, point.payload)
                 wanted = build_alias_payload(own, {key: partners.get((tenant, key), ()) for key in own})
-                if any(point.payload.get(name) != wanted.get(name) for name in ("entities", ALIASES)):
+                if changes.add(point, wanted):
                     outdated[point.payload["passage_id"]] = None
-                    changes.setdefault(repr(wanted), (wanted, []))[1].append(point.id)
-            if changes and not is_dry:
-                operations = [operation for change in changes.values() for operation in _build_operations(*change)]
-                arguments = {"collection_name": self.collections.triples, "update_operations": operations}
-                yield from ask(QdrantCall("batch_update_points", {**arguments, "wait": True}))
+            if not is_dry:
+                yield from changes.write_flow(self.collections)
         return list(outdated)
 
     def _page_flows(self, keys: Sequence[str], filters: MetadataFilters | None) -> Iterable[Flow[list[Any]]]:
@@ -417,11 +439,12 @@ def _read_pairs(pairs: Sequence[Any]) -> list[AliasPair]:
 
 def _build_operations(payload: dict[str, Any], ids: list[Any]) -> list[Any]:
     """Build the operations that set the links of triples, or remove them."""
+    match_ = models.Filter(must=[models.HasIdCondition(has_id=ids)])
     operations: list[Any] = [
-        models.SetPayloadOperation(set_payload=models.SetPayload(payload=payload, points=ids)),
+        models.SetPayloadOperation(set_payload=models.SetPayload(payload=payload, filter=match_)),
     ]
     if ALIASES not in payload:
         operations.append(
-            models.DeletePayloadOperation(delete_payload=models.DeletePayload(keys=[ALIASES], points=ids))
+            models.DeletePayloadOperation(delete_payload=models.DeletePayload(keys=[ALIASES], filter=match_))
         )
     return operations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -13,13 +13,22 @@ from tqdm.auto import tqdm
 
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.flow import Answer_co, Flow, Request, ask, ask_all, relay
+from llama_index_gear.nodes import read_triples
 from llama_index_gear.requests import QdrantCall, RunFunction
 from llama_index_gear.store.average_length import get_embedded_text, get_word_weights
 from llama_index_gear.store.bm25 import WordEncoder
-from llama_index_gear.store.collections import PAGE
+from llama_index_gear.store.commits import Draft
 from llama_index_gear.store.filters import build_conditions
-from llama_index_gear.store.locks import AcquirePassages
-from llama_index_gear.store.schema import NODE_FIELDS, SPARSE, match_any, to_node
+from llama_index_gear.store.locks import AcquirePassages, Claim
+from llama_index_gear.store.schema import (
+    NODE_FIELDS,
+    SPARSE,
+    WRITE,
+    WRITE_FIELDS,
+    build_triple_payload,
+    match_any,
+    to_node,
+)
 from llama_index_gear.store.writes import StoreWrites, check_owners_flow
 
 Result = TypeVar("Result")
@@ -90,56 +99,104 @@ def copy_flow(
 def _read_flow(
     source: StoreWrites, page: Sequence[Any], match_: models.Filter, has_triples: bool
 ) -> Flow[tuple[list[Any], list[Any]]]:
-    """Read the passages of a page that still match, and their triples, under the lock of this process."""
+    """Read the passages of a page that still match, and the triples that they state, under the lock of this process.
+
+    A passage that lacks a triple is read again: another process may be replacing it. If it is still of the same write
+    then, the triple is really missing.
+    """
     ids, collections = {to_node(point).node_id for point in page}, source.collections
     claim = source.locks.claim(ids)
+    page_filter = models.Filter(must=[*(match_.must or ()), models.HasIdCondition(has_id=[point.id for point in page])])
+    last_torn: set[tuple[str, str | None]] = set()
     try:
         yield from ask(StoreRequest(False, AcquirePassages(claim)))
-        page_filter = models.Filter(
-            must=[*(match_.must or ()), models.HasIdCondition(has_id=[point.id for point in page])]
-        )
-        passages = yield from route_flow(
-            collections.scroll_flow(collections.passages, page_filter, payload=True, vectors=True), to_target=False
-        )
-        triple_filter = models.Filter(must=[match_any("passage_id", [to_node(point).node_id for point in passages])])
-        triples: list[Any] = []
-        if has_triples and passages:
-            triples = yield from route_flow(
-                collections.scroll_flow(collections.triples, triple_filter, payload=True, vectors=True), to_target=False
+        while True:
+            passages = yield from route_flow(
+                collections.scroll_flow(collections.passages, page_filter, payload=True, vectors=True), to_target=False
             )
+            nodes = [to_node(point) for point in passages]
+            triples: list[Any] = []
+            if has_triples and passages:
+                triple_filter = models.Filter(must=[match_any("passage_id", [node.node_id for node in nodes])])
+                triples = yield from route_flow(
+                    collections.scroll_flow(collections.triples, triple_filter, payload=True, vectors=True),
+                    to_target=False,
+                )
+            read = {str(point.id) for point in triples}
+            torn = {
+                (node.node_id, point.payload.get(WRITE))
+                for node, point in zip(nodes, passages, strict=True)
+                if has_triples and any(triple.id(node.node_id) not in read for triple in read_triples(node))
+            }
+            if torn <= last_torn:
+                break
+            last_torn = torn
     finally:
         claim.release()
-    return passages, triples
+    return passages, _keep_stated(passages, nodes, triples)
+
+
+def _keep_stated(passages: Sequence[Any], nodes: Sequence[BaseNode], triples: Sequence[Any]) -> list[Any]:
+    """Return the triples that the passages state, with what filters see of their passages.
+
+    Others are of a write that another process has under way, or that died.
+    """
+    stated = {triple.id(node.node_id) for node in nodes for triple in read_triples(node)}
+    owners = {node.node_id: (node, point.payload.get(WRITE)) for node, point in zip(nodes, passages, strict=True)}
+    kept = []
+    for point in triples:
+        if str(point.id) in stated:
+            node, write = owners[point.payload["passage_id"]]
+            if point.payload.get(WRITE) != write:
+                point = point.model_copy(update={"payload": {**point.payload, **build_triple_payload(node)}})
+            kept.append(point)
+    return kept
 
 
 def _write_flow(
     target: StoreWrites, passages: Sequence[Any], triples: Sequence[Any], average: float | None
 ) -> Flow[None]:
-    """Write a page's triples, then its passages; then delete the target's other triples of these passages.
+    """Write a page of passages with their triples; then delete the target's other triples of these passages.
 
     Passages whose words were weighed with another average length than the target's are weighed anew. An empty target
     takes the source's `average`.
     """
     nodes = [to_node(point) for point in passages]
-    ids, collections = {node.node_id for node in nodes}, target.collections
-    claim = target.locks.claim(ids)
+    claim = target.locks.claim({node.node_id for node in nodes})
     try:
         yield from ask(StoreRequest(True, AcquirePassages(claim)))
-        yield from route_flow(check_owners_flow(target.tenancy, collections, nodes), to_target=True)
-        for start in range(0, len(triples), PAGE):
-            yield from ask(_build_upsert(collections.triples, triples[start : start + PAGE]))
         if average is not None:
             encoder = yield from route_flow(target.average.encoder_flow(lambda: average), to_target=True)
             if encoder.average_words != average:
                 passages = yield from ask(StoreRequest(True, RunFunction(lambda: _weigh(passages, nodes, encoder))))
-        yield from ask(_build_upsert(collections.passages, passages))
-        outdated = models.Filter(
-            must=[match_any("passage_id", list(ids))],
-            must_not=[models.HasIdCondition(has_id=[point.id for point in triples])],
-        )
-        yield from route_flow(collections.delete_flow(collections.triples, outdated), to_target=True)
+        drafts = {node.node_id: Draft(_make_point(point), []) for node, point in zip(nodes, passages, strict=True)}
+        for point in triples:
+            drafts[point.payload["passage_id"]].triples.append(_make_point(point))
+        yield from route_flow(_commit_flow(target, claim, nodes, drafts), to_target=True)
     finally:
         claim.release()
+
+
+def _commit_flow(
+    target: StoreWrites, claim: Claim, nodes: Sequence[BaseNode], drafts: Mapping[str, Draft]
+) -> Flow[None]:
+    """Commit passages until none is lost to another writer."""
+    named: dict[str, str | None] = {}
+    while drafts:
+        nodes = [node for node in nodes if node.node_id in drafts]
+        yield from check_owners_flow(target.tenancy, target.collections, nodes)
+        stored = yield from target.commits.read_stored_flow(list(drafts), named)
+        commit = target.commits.begin(claim, drafts, stored)
+        yield from commit.store_triples_flow()
+        lost = yield from commit.store_passages_flow()
+        drafts = {node_id: drafts[node_id] for node_id in lost}
+        named = {node_id: entry.named for node_id, entry in lost.items()}
+
+
+def _make_point(point: Any) -> models.PointStruct:
+    """Make a point to write of one that was read, without the names of writes."""
+    payload = {key: value for key, value in point.payload.items() if key not in WRITE_FIELDS}
+    return models.PointStruct.model_construct(id=point.id, payload=payload, vector=point.vector)
 
 
 def _weigh(points: Sequence[Any], nodes: Sequence[BaseNode], encoder: WordEncoder) -> list[Any]:
@@ -167,13 +224,6 @@ def check_compatible(source: Any, target: Any) -> None:
         )
     if source.client is target.client and source.collection_name == target.collection_name:
         raise ArgumentError("a store cannot be copied into itself")
-
-
-def _build_upsert(name: str, points: Sequence[Any]) -> StoreRequest[Any]:
-    copies = [
-        models.PointStruct.model_construct(id=point.id, payload=point.payload, vector=point.vector) for point in points
-    ]
-    return StoreRequest(True, QdrantCall("upsert", {"collection_name": name, "points": copies, "wait": True}))
 
 
 def _read_dimension_flow(store: StoreWrites, *, to_target: bool) -> Flow[int | None]:

@@ -1,5 +1,7 @@
 """Locks on passages: writers of the same passages take turns; writers of different passages don't wait for each other.
 
+Locks hold within a process. What keeps writers of several processes from each other's points is in `commits`.
+
 A flow makes its claim, acquires it inside `try`, and releases it in `finally`:
 
     claim = locks.claim(ids)
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import secrets
 import threading
 import time
 from collections.abc import Callable, Hashable, Set
@@ -31,6 +34,7 @@ from llama_index_gear.flow import Request
 from llama_index_gear.fork_safety import free_in_child
 
 _POLL_SECONDS = 0.002  # between two polls
+_LONGEST_WRITE = 600  # seconds after which a write of another process is taken for one that died
 
 
 @dataclass(eq=False)
@@ -111,6 +115,8 @@ class PassageLocks:
         self.clear_count = 0
         self.average_words: float | None = None
         self._tickets = itertools.count()
+        self._writes = itertools.count()
+        self._process = secrets.token_hex(6)
         self._claims: dict[int, Claim] = {}  # held or waiting, by ticket
         self._lock = free_in_child(threading.Lock())
         free_in_child(self)
@@ -153,6 +159,25 @@ class PassageLocks:
                 self.average_words = average_words
             return self.average_words
 
+    def name_write(self, claim: Claim) -> str:
+        """Return a name for a write under a claim: its second, process, claim and number, in hexadecimal."""
+        return f"{int(time.time()):x}-{self._process}-{claim.ticket:x}-{next(self._writes):x}"
+
+    def has_ended(self, write: str) -> bool:
+        """Return True if the call that made a write has ended.
+
+        The calls of this process are known. One of another process is taken for dead ten minutes after its write began:
+        a write takes seconds.
+        """
+        try:
+            second, process, ticket, _ = write.split("-")
+            if process == self._process:
+                claim = self._claims.get(int(ticket, 16))
+                return claim is None or not self.is_active(claim)
+            return time.time() - int(second, 16) > _LONGEST_WRITE
+        except ValueError:  # another program's
+            return True
+
     def is_active(self, claim: Claim) -> bool:
         """Return True if a claim is not yet released; a lost one is released here."""
         if claim.is_lost:
@@ -161,6 +186,7 @@ class PassageLocks:
 
     def _at_fork_reinit(self) -> None:
         self._claims.clear()  # the child has none of the threads that would release them
+        self._process = secrets.token_hex(6)
 
 
 _SHARED: WeakValueDictionary[tuple[Hashable, str], PassageLocks] = WeakValueDictionary()

@@ -21,11 +21,13 @@ from llama_index_gear.requests import EmbedTexts, QdrantCall
 from llama_index_gear.store.aliases import StoreAliases
 from llama_index_gear.store.average_length import get_embedded_text
 from llama_index_gear.store.collections import Collections
+from llama_index_gear.store.deletes import StoreDeletes
 from llama_index_gear.store.filters import bound_float
 from llama_index_gear.store.passages import StoreReads
 from llama_index_gear.store.schema import (
     DENSE,
     TRIPLE_FIELDS,
+    WRITE_FIELDS,
     build_passage_payload,
     build_triple_payload,
     is_triple,
@@ -33,7 +35,7 @@ from llama_index_gear.store.schema import (
     read_passages,
     to_stored_triple,
 )
-from llama_index_gear.store.writes import StoreDeletes, StoreWrites
+from llama_index_gear.store.writes import StoreWrites
 
 SAMPLE = 16
 """Number of passages, and of triples, that `check` embeds again to compare the vectors."""
@@ -364,7 +366,7 @@ def _is_payload_outdated(payload: dict[str, Any], expected: dict[str, Any]) -> b
 
     LlamaIndex's own store writes "None" where a passage has no document; that is no fault.
     """
-    keys = (payload.keys() | expected.keys()) - {"_node_content", "_node_type"}
+    keys = (payload.keys() | expected.keys()) - {"_node_content", "_node_type", *WRITE_FIELDS}
     keys -= {key for key in DOC_KEYS if payload.get(key) == "None"}
     return any(not _is_equal(payload.get(key), expected.get(key)) for key in keys)
 

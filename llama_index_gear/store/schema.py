@@ -32,6 +32,14 @@ OUTCOME = "outcome"
 """The field of a passage's extraction record that filters see."""
 ALIASES = "aliases"
 """The field of a triple's payload that holds its links: `{"entity": key of an end, "alias": key linked with it}`."""
+WRITE = "gear_write"
+"""The field of both payloads that names the write that stored the point; see `commits`."""
+REPLACED = "gear_replaced"
+"""The field of a passage's payload that names the write that its own replaced."""
+DELETED = "gear_deleted"
+"""The field of a triple's payload that is True once its passage is being deleted."""
+WRITE_FIELDS = (WRITE, REPLACED, DELETED)
+"""The fields by which writers of several processes know each other's points."""
 TRIPLE_FIELDS = ["passage_id", "subject", "predicate", "object", "entities", "names", ALIASES]
 """Payload fields that are read to make a triple."""
 _QUERY = models.QueryRequest(with_vector=False)
@@ -202,6 +210,12 @@ def get_document_id(node: BaseNode) -> str:
     return node.ref_doc_id or node.node_id
 
 
-def match_any(key: str, values: Sequence[str]) -> models.FieldCondition:
+def match_any(key: str, values: Collection[str]) -> models.FieldCondition:
     """Build the condition that the field has one of these values."""
     return models.FieldCondition(key=key, match=models.MatchAny(any=list(values)))
+
+
+def match_writes(writes: Collection[str]) -> models.Filter:
+    """Build the condition that a point is of one of these writes, or names none."""
+    unnamed = models.IsEmptyCondition(is_empty=models.PayloadField(key=WRITE))
+    return models.Filter(should=[match_any(WRITE, writes), unnamed] if writes else [unnamed])

@@ -44,6 +44,7 @@ from llama_index_gear.store.bm25 import LEAST_AVG_LEN, TRIPLE_AVG_LEN, WordEncod
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.connection import NAME_FIRST, RETRY_SECONDS, Connection, make_embedded_client
 from llama_index_gear.store.copy import check_compatible, copy_flow, route_flow
+from llama_index_gear.store.deletes import StoreDeletes
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.locks import PassageLocks
 from llama_index_gear.store.maintenance import SAMPLE, StoreChecks, StoreReport
@@ -52,7 +53,7 @@ from llama_index_gear.store.process_bound import BoundToProcess
 from llama_index_gear.store.text_indexes import TextIndexes
 from llama_index_gear.store.triples import TripleReads
 from llama_index_gear.store.truncation import TruncationCheck
-from llama_index_gear.store.writes import StoreDeletes, StoreWrites
+from llama_index_gear.store.writes import StoreWrites
 from llama_index_gear.tenancy import Tenancy
 
 

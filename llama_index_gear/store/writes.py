@@ -1,8 +1,8 @@
-"""Flows of Qdrant calls that add, replace and delete passages with their triples.
+"""Flows of Qdrant calls that add and replace passages with their triples.
 
-A write stores the new triples first, then the passage, and then deletes outdated triples. A deletion removes the
-passage before its triples. So a stored passage has all its triples, whenever the process died, and repeating the call
-repairs what it left behind. (Until then, a passage can also have triples and triple metadata of the write that died.)
+A write stores the new triples first, then the passage, and then deletes outdated triples. So a stored passage has all
+its triples, whenever the process died, and repeating the call repairs what it left behind. (Until then, a passage can
+also have triples and triple metadata of the write that died.) `commits` says how that holds beside other writers.
 """
 
 from __future__ import annotations
@@ -10,39 +10,39 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
 from llama_index.core.schema import BaseNode
 from llama_index.core.utils import get_tqdm_iterable
-from llama_index.core.vector_stores.types import MetadataFilters
 from qdrant_client.http import models
 
 from llama_index_gear.errors import (
     ArgumentError,
     EmbeddingError,
     TenantError,
-    check_characters,
     check_kinds,
     check_vector,
 )
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.nodes import ONE_NODE, attach_triples, read_triples
 from llama_index_gear.requests import EmbedTexts, QdrantCall, RunFunction
-from llama_index_gear.store.aliases import find_partners_flow
+from llama_index_gear.store.aliases import LinkChanges, find_partners_flow
 from llama_index_gear.store.average_length import AverageLength, get_embedded_text
 from llama_index_gear.store.bm25 import WordEncoder
 from llama_index_gear.store.collections import PAGE, Collections
-from llama_index_gear.store.filters import METADATA, build_conditions, list_indexed_fields, require_conditions
-from llama_index_gear.store.locks import AcquirePassages, PassageLocks
-from llama_index_gear.store.passages import ONE_ID, StoreReads
+from llama_index_gear.store.commits import Draft, Lost, PassageCommits
+from llama_index_gear.store.filters import METADATA, list_indexed_fields
+from llama_index_gear.store.locks import AcquirePassages, Claim, PassageLocks
+from llama_index_gear.store.passages import StoreReads
 from llama_index_gear.store.payloads import check_storable, raise_interrupt
 from llama_index_gear.store.schema import (
     ALIASES,
     DENSE,
     DOC_ID,
     SPARSE,
+    WRITE,
     build_alias_payload,
     build_passage_payload,
     build_triple_payload,
@@ -50,7 +50,6 @@ from llama_index_gear.store.schema import (
     match_any,
     point_id_of,
     read_aliases,
-    read_passages,
 )
 from llama_index_gear.store.truncation import TruncationCheck
 from llama_index_gear.tenancy import Tenancy, is_name
@@ -67,6 +66,33 @@ class _StorablePassages(NamedTuple):
 
 
 @dataclass(frozen=True)
+class _Call:
+    """A call that writes a batch of passages; its arguments are `_write_flow`'s."""
+
+    claim: Claim
+    triples_by_node: dict[str, list[Triple]]
+    embed_triples: bool
+    is_repair: bool
+    read_hashes: Mapping[str, str]
+
+
+@dataclass
+class _Others:
+    """What a call met of other writers.
+
+    Attributes:
+        spared: ids of passages that another writer stored meanwhile, and that are not to be replaced.
+        error: the error to raise for them.
+        lost_writes: the call's own writes that were lost to others.
+
+    """
+
+    spared: set[str] = field(default_factory=set)
+    lost_writes: set[str] = field(default_factory=set)
+    error: TenantError | None = None
+
+
+@dataclass(frozen=True)
 class StoreWrites:
     """The flows that write a store."""
 
@@ -78,6 +104,11 @@ class StoreWrites:
     truncation: TruncationCheck
     batch_size: int
     show_progress: bool
+
+    @property
+    def commits(self) -> PassageCommits:
+        """The commits of the store."""
+        return PassageCommits(self.collections, self.locks)
 
     def prepare_flow(self, dimension: int) -> Flow[None]:
         """Create the collections and indexes that are missing; repeating it is safe."""
@@ -136,7 +167,7 @@ class StoreWrites:
         """
         checked = yield from ask(RunFunction(lambda: self._check_passages(nodes)))
         read_hashes = {node.node_id: node.hash for node in nodes}
-        yield from self._write_flow(nodes, checked, embed_triples, check_owners=False, read_hashes=read_hashes)
+        yield from self._write_flow(nodes, checked, embed_triples, is_repair=True, read_hashes=read_hashes)
 
     def _write_flow(
         self,
@@ -144,7 +175,7 @@ class StoreWrites:
         checked: _StorablePassages,
         embed_triples: bool = False,
         *,
-        check_owners: bool = True,
+        is_repair: bool = False,
         read_hashes: Mapping[str, str] | None = None,
     ) -> Flow[set[str]]:
         """Write a batch under its lock; return the ids of the passages that were written.
@@ -157,32 +188,90 @@ class StoreWrites:
             yield from ask(AcquirePassages(claim))
             if not (yield from self.collections.exists_flow()):  # the store was cleared during the wait
                 yield from self._prepare_dimension_flow(checked.dimension)
-            if check_owners:
+            if not is_repair:
                 # Checked again, now that nobody else writes these passages.
                 yield from check_owners_flow(self.tenancy, self.collections, batch)
             if read_hashes:
                 stored = yield from self.reads.get_flow(list(ids), None, None, vectors=False)
                 stored_hashes = {node.node_id: node.hash for node in stored}
                 batch = [node for node in batch if read_hashes.get(node.node_id) == stored_hashes.get(node.node_id)]
-            if batch:
-                yield from self._write_locked_flow(batch, checked.triples_by_node, embed_triples)
+            call = _Call(claim, checked.triples_by_node, embed_triples, is_repair, read_hashes or {})
+            kept = (yield from self._write_locked_flow(batch, call)) if batch else set()
         finally:
             claim.release()
-        return {node.node_id for node in batch}
+        return {node.node_id for node in batch} - kept
 
-    def _write_locked_flow(
-        self, batch: Sequence[BaseNode], triples_by_node: dict[str, list[Triple]], embed_triples: bool
-    ) -> Flow[None]:
+    def _write_locked_flow(self, batch: Sequence[BaseNode], call: _Call) -> Flow[set[str]]:
+        """Write passages until none is lost to another writer; return the ids of those that were left as they are.
+
+        Raises:
+            TenantError: another tenant's writer was faster. Its passages are whole.
+
+        """
         encoder = yield from self.average.encoder_flow(lambda: self.average.learn(batch))
-        points = yield from ask(RunFunction(partial(_build_passage_points, encoder, batch, triples_by_node)))
-        outdated = yield from self._write_triples_flow(batch, triples_by_node, embed_triples)
-        yield from ask(
-            QdrantCall("upsert", {"collection_name": self.collections.passages, "points": points, "wait": True})
-        )
-        if outdated:
-            yield from self.collections.delete_flow(
-                self.collections.triples, models.PointIdsList(points=list(outdated))
+        named: dict[str, str | None] = {}
+        others = _Others()
+        while batch:
+            ids = [node.node_id for node in batch]
+            stored = yield from self.commits.read_stored_flow(ids, named, fields=[ALIASES], vectors=[DENSE])
+            passages = yield from ask(RunFunction(partial(_build_passage_points, encoder, batch, call.triples_by_node)))
+            wanted = {
+                triple.id(node.node_id): (triple, node)
+                for node in batch
+                for triple in call.triples_by_node[node.node_id]
+            }
+            triples = yield from self._build_triples_flow(wanted, stored.triples, call.embed_triples)
+            drafts = {node_id: Draft(point, []) for node_id, point in zip(ids, passages, strict=True)}
+            for point in triples:
+                drafts[wanted[str(point.id)][1].node_id].triples.append(point)
+            commit = self.commits.begin(
+                call.claim, drafts, stored, lost_writes=others.lost_writes, is_repair=call.is_repair
             )
+            yield from commit.store_triples_flow()
+            yield from self._link_flow(wanted, triples)
+            lost = yield from commit.store_passages_flow()
+            named = {node_id: entry.named for node_id, entry in lost.items()}
+            others.lost_writes.update(entry.write for entry in lost.values() if entry.write)
+            batch = yield from self._meet_others_flow(
+                [node for node in batch if node.node_id in lost], lost, call, others
+            )
+        if others.error is not None:
+            raise others.error
+        return others.spared
+
+    def _meet_others_flow(
+        self, nodes: Sequence[BaseNode], lost: Mapping[str, Lost], call: _Call, others: _Others
+    ) -> Flow[list[BaseNode]]:
+        """Return what to write in place of passages that were lost to another writer: they, or those that may stay.
+
+        What may not be replaced is written once more as it is stored, since this call has changed its triples.
+        """
+        if nodes and not call.is_repair:
+            try:
+                yield from check_owners_flow(self.tenancy, self.collections, nodes)
+            except TenantError as error:
+                others.error = error
+                others.spared.update(node.node_id for node in nodes)
+        if not nodes or not (call.read_hashes or others.spared):
+            return list(nodes)
+        found = yield from self.reads.get_flow([node.node_id for node in nodes], None, None)
+        stored = {node.node_id: node for node in found}
+        for node_id in lost if call.read_hashes else ():
+            stored_hash = stored[node_id].hash if node_id in stored else None
+            if stored_hash != call.read_hashes.get(node_id):
+                others.spared.add(node_id)
+        if gone := [node_id for node_id in lost if node_id in others.spared and node_id not in stored]:
+            writes = [write for node_id in gone if (write := lost[node_id].write)]
+            match_ = models.Filter(must=[match_any("passage_id", gone), match_any(WRITE, writes)])
+            yield from self.collections.delete_flow(self.collections.triples, match_)
+        call.triples_by_node.update(
+            {node_id: read_triples(stored[node_id]) for node_id in others.spared & stored.keys()}
+        )
+        return [
+            stored[node.node_id] if node.node_id in others.spared else node
+            for node in nodes
+            if node.node_id not in gone
+        ]
 
     def _check_passages(self, passages: Sequence[BaseNode]) -> _StorablePassages:
         """Collect the passages' triples and the vectors' dimension; refuse what cannot be stored."""
@@ -207,55 +296,44 @@ class StoreWrites:
             _check_storable(node, triples_by_node[node.node_id])
         return _StorablePassages(triples_by_node, dimension)
 
-    def _write_triples_flow(
-        self, passages: Sequence[BaseNode], triples_by_node: dict[str, list[Triple]], embed_all: bool
-    ) -> Flow[list[str]]:
-        """Write the passages' triples; return the ids of stored triples that are outdated."""
-        wanted = {
-            triple.id(node.node_id): (triple, node) for node in passages for triple in triples_by_node[node.node_id]
-        }
-        condition = match_any("passage_id", [node.node_id for node in passages])
-        stored = yield from self.collections.scroll_flow(
-            self.collections.triples, models.Filter(must=[condition]), payload=[ALIASES], vectors=[DENSE]
-        )
+    def _build_triples_flow(
+        self, wanted: dict[str, tuple[Triple, BaseNode]], stored: Sequence[Any], embed_all: bool
+    ) -> Flow[list[models.PointStruct]]:
+        """Build the points of passages' triples. Stored triples keep their vectors and links."""
         vectors = {str(point.id): point.vector[DENSE] for point in stored}
-        entities = yield from self._link_flow(wanted, {str(point.id): point.payload or {} for point in stored})
+        aliases = {str(point.id): read_aliases(point.payload or {}) for point in stored}
         new = sorted(
             {triple.text for point_id, (triple, _) in wanted.items() if embed_all or point_id not in vectors}, key=len
         )
         embedded = dict(zip(new, (yield from ask(EmbedTexts(new))), strict=True)) if new else {}
-        points = yield from ask(RunFunction(lambda: self._build_triple_points(wanted, vectors, embedded, entities)))
-        for start in range(0, len(points), PAGE):
-            page = points[start : start + PAGE]
-            yield from ask(
-                QdrantCall("upsert", {"collection_name": self.collections.triples, "points": page, "wait": True})
-            )
-        return [point_id for point_id in vectors if point_id not in wanted]
+        return (yield from ask(RunFunction(lambda: self._build_triple_points(wanted, vectors, embedded, aliases))))
 
     def _link_flow(
-        self, wanted: dict[str, tuple[Triple, BaseNode]], stored: dict[str, dict[str, Any]]
-    ) -> Flow[dict[str, dict[str, Any]]]:
-        """Build the fields of triples that hold their entities with their links.
+        self, wanted: dict[str, tuple[Triple, BaseNode]], points: Sequence[models.PointStruct]
+    ) -> Flow[None]:
+        """Give triples that were stored the links that other triples have of the same entities.
 
-        Stored triples keep their links. New ones get those that other triples have of the same entities.
+        They are stored before: a call that links these entities beside this one then finds the triples, or this call
+        finds its links.
         """
-        new = {key for point_id in wanted.keys() - stored.keys() for key in wanted[point_id][0].entities}
-        partners = yield from find_partners_flow(self.collections, self.tenancy, sorted(new))
-        fields = {}
-        for point_id, (triple, node) in wanted.items():
+        keys = {key for triple, _ in wanted.values() for key in triple.entities}
+        partners = yield from find_partners_flow(self.collections, self.tenancy, sorted(keys))
+        changes = LinkChanges()
+        for point in points if partners else ():
+            triple, node = wanted[str(point.id)]
             tenant = None if self.tenancy.field is None else node.metadata.get(self.tenancy.field)
             links = {key: set(partners.get((tenant, key), ())) for key in triple.entities}
-            for key, alias in read_aliases(stored.get(point_id, {})):
+            for key, alias in read_aliases(point.payload or {}):
                 links[key].add(alias)
-            fields[point_id] = build_alias_payload(triple.entities, links)
-        return fields
+            changes.add(point, build_alias_payload(triple.entities, links))
+        yield from changes.write_flow(self.collections)
 
     def _build_triple_points(
         self,
         wanted: dict[str, tuple[Triple, BaseNode]],
         vectors: dict[str, list[float]],
         embedded: dict[str, list[float]],
-        entities: dict[str, dict[str, Any]],
+        aliases: Mapping[str, Sequence[tuple[str, str]]],
     ) -> list[models.PointStruct]:
         owners = {node.node_id: node for _, node in wanted.values()}
         payloads = {node_id: build_triple_payload(node) for node_id, node in owners.items()}
@@ -265,12 +343,15 @@ class StoreWrites:
             self.collections.check_dimension(
                 vector, f"the embedding of the triple {triple.text!r} (embed_model of the store)"
             )
+            links: dict[str, list[str]] = {}
+            for key, alias in aliases.get(point_id, ()):
+                links.setdefault(key, []).append(alias)
             payload = {
                 **payloads[node.node_id],
                 "subject": triple.subject,
                 "predicate": triple.predicate,
                 "object": triple.object,
-                **entities[point_id],
+                **build_alias_payload(triple.entities, links),
             }
             points.append(_build_point(self.collections.triple_bm25, point_id, vector, triple.text, payload))
         return points
@@ -331,125 +412,6 @@ def _build_point(
     vectors: dict[str, Any] = {DENSE: vector, SPARSE: bm25.embed_document(text)}
     # Not validated again: the fields are of the right kind, and a dense vector is long.
     return models.PointStruct.model_construct(id=point_id, vector=vectors, payload=payload)
-
-
-@dataclass(frozen=True)
-class StoreDeletes:
-    """The flows that delete from a store. What matches is looked up once the lock is held."""
-
-    collections: Collections
-    tenancy: Tenancy
-    locks: PassageLocks
-
-    def delete_document_flow(self, ref_doc_id: str) -> Flow[None]:
-        """The flow of `delete`."""
-        if not is_name(ref_doc_id):
-            raise ArgumentError(f"delete takes the id of a document, a text that is not empty; got {ref_doc_id!r}")
-        check_characters(ref_doc_id=ref_doc_id)
-        yield from self._delete_matching_flow(self.tenancy.scope_filters(None), [match_any(DOC_ID, [ref_doc_id])] * 2)
-
-    def delete_nodes_flow(self, node_ids: list[str] | None, filters: MetadataFilters | None) -> Flow[None]:
-        """The flow of `delete_nodes`."""
-        check_kinds(str, hint=ONE_ID, optional=True, node_ids=node_ids)
-        if node_ids is None and not build_conditions(filters):
-            raise ArgumentError("delete_nodes without ids and filters would delete everything: call clear()")
-        filters = self.tenancy.scope_filters(filters)
-        if node_ids == []:
-            return
-        id_conditions: list[Any] = []
-        if node_ids is not None:
-            points: list[Any] = [point_id_of(node_id) for node_id in node_ids]
-            id_conditions = [models.HasIdCondition(has_id=points), match_any("passage_id", node_ids)]
-        if filters is not None:
-            yield from self._delete_matching_flow(filters, id_conditions)
-        else:
-            yield from self._delete_flow(*(models.Filter(must=[condition]) for condition in id_conditions))
-
-    def delete_triples_flow(self, passage_ids: Sequence[str]) -> Flow[None]:
-        """Delete the triples of passages that are no longer stored."""
-        yield from self._delete_flow(None, models.Filter(must=[match_any("passage_id", passage_ids)]))
-
-    def _delete_matching_flow(self, filters: MetadataFilters | None, extra_conditions: Sequence[Any]) -> Flow[None]:
-        """Delete the passages that match, and their triples.
-
-        A triple without a passage, left by a call that died, is deleted if its own copy of the metadata matches. A
-        triple whose passage is stored and does not match stays, whatever its copy of the metadata is.
-
-        Args:
-            filters: conditions on the metadata.
-            extra_conditions: none, or two: a condition on passages, and its equivalent on triples.
-
-        """
-        passages, triples = self.collections.passages, self.collections.triples
-        passage_filter = require_conditions(models.Filter(must=[*extra_conditions[:1], *build_conditions(filters)]))
-        triple_filter = require_conditions(
-            models.Filter(must=[*extra_conditions[1:], *build_conditions(filters, under=METADATA)])
-        )
-        claim = self.locks.claim(None)
-        try:
-            yield from ask(AcquirePassages(claim))
-            has_passages = yield from ask(QdrantCall("collection_exists", {"collection_name": passages}))
-            has_triples = yield from ask(QdrantCall("collection_exists", {"collection_name": triples}))
-            offset: Any = None
-            while has_passages:
-                points, offset = yield from self.collections.page_flow(
-                    passages, passage_filter, payload=True, vectors=False, offset=offset
-                )
-                if points:
-                    yield from self.collections.delete_flow(
-                        passages, models.PointIdsList(points=[point.id for point in points])
-                    )
-                passage_ids = [node.node_id for node, _ in read_passages(points)[0]]
-                if passage_ids and has_triples:
-                    condition = match_any("passage_id", passage_ids)
-                    yield from self.collections.delete_flow(triples, models.Filter(must=[condition]))
-                if offset is None:
-                    break
-            while has_triples:
-                points, offset = yield from self.collections.page_flow(
-                    triples, triple_filter, payload=["passage_id"], vectors=False, offset=offset
-                )
-                passage_ids = list({point.payload["passage_id"]: None for point in points})
-                present = (yield from self.collections.find_present_flow(passage_ids)) if has_passages else set()
-                if missing := [passage_id for passage_id in passage_ids if passage_id not in present]:
-                    yield from self.collections.delete_flow(
-                        triples, models.Filter(must=[match_any("passage_id", missing)])
-                    )
-                if offset is None:
-                    break
-        finally:
-            claim.release()
-
-    def _delete_flow(self, passage_filter: models.Filter | None, triple_filter: models.Filter) -> Flow[None]:
-        """Delete the passages that match (None: no passage) and the triples that match."""
-        names = (self.collections.passages, self.collections.triples)  # in this order: see the module's docstring
-        claim = self.locks.claim(None)
-        try:
-            yield from ask(AcquirePassages(claim))
-            for name, match_ in zip(names, (passage_filter, triple_filter), strict=True):
-                if match_ is not None and (yield from ask(QdrantCall("collection_exists", {"collection_name": name}))):
-                    yield from self.collections.delete_flow(name, match_)
-        finally:
-            claim.release()
-
-    def clear_flow(self) -> Flow[None]:
-        """The flow of `clear`."""
-        if self.tenancy.tenant is not None:  # a triple has its passage's tenant, even if half written
-            own = self.tenancy.scope_filters(None)
-            musts = (build_conditions(own), build_conditions(own, under=METADATA))
-            yield from self._delete_flow(*(models.Filter(must=must) for must in musts))
-            return
-        claim = self.locks.claim(None)
-        try:
-            yield from ask(AcquirePassages(claim))
-            for name in (self.collections.passages, self.collections.triples):
-                exists = yield from ask(QdrantCall("collection_exists", {"collection_name": name}))
-                if exists:
-                    yield from ask(QdrantCall("delete_collection", {"collection_name": name}))
-        finally:
-            self.locks.clear_count += 1
-            self.locks.average_words = None
-            claim.release()
 
 
 def check_owners_flow(tenancy: Tenancy, collections: Collections, nodes: Sequence[BaseNode]) -> Flow[None]:

@@ -65,7 +65,7 @@ from llama_index_gear.requests import (
 from llama_index_gear.store.aliases import AliasPair
 from llama_index_gear.store.filters import list_word_fields
 from llama_index_gear.store.maintenance import StoreReport
-from llama_index_gear.store.schema import point_id_of, to_node
+from llama_index_gear.store.schema import WRITE_FIELDS, point_id_of, to_node
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.triple import StoredTriple, Triple
@@ -112,6 +112,8 @@ Contents: TypeAlias = dict[str, dict[str, tuple[dict[str, Any], dict[str, Vector
 def contents(store: GeARVectorStore) -> Contents:
     """Return all that a store holds: collection → point id → (payload, vectors by name). The store needs a sync client.
 
+    The names of writes, which differ each time, are left out of the payloads.
+
     Compare two results with `==`: vectors are compared with a tolerance, everything else exactly.
     """
     collections: Contents = {}
@@ -123,7 +125,8 @@ def contents(store: GeARVectorStore) -> Contents:
         while True:
             page, offset = store.client.scroll(name, limit=1000, offset=offset, with_payload=True, with_vectors=True)
             for point in page:
-                points[str(point.id)] = (point.payload, {key: _vector(value) for key, value in point.vector.items()})
+                payload = {key: value for key, value in point.payload.items() if key not in WRITE_FIELDS}
+                points[str(point.id)] = (payload, {key: _vector(value) for key, value in point.vector.items()})
             if offset is None:
                 break
         collections[name] = points

@@ -21,6 +21,7 @@ from llama_index_gear.paths import read_path
 from llama_index_gear.store.embedded import folder as edge_folder
 from llama_index_gear.store.embedded.models import (
     DISTANCES,
+    UPDATE_MODES,
     estimate_size,
     from_id,
     from_record,
@@ -197,10 +198,20 @@ class EdgeClient(BoundToProcess):
 
     # -- points --------------------------------------------------------------------------------------------------
 
-    def upsert(self, collection_name: str, points: Sequence[models.PointStruct], **options: Any) -> None:
-        """Insert points; replace those whose id exists."""
+    def upsert(
+        self,
+        collection_name: str,
+        points: Sequence[models.PointStruct],
+        update_filter: models.Filter | None = None,
+        update_mode: models.UpdateMode | None = None,
+        **options: Any,
+    ) -> None:
+        """Insert points, and replace those whose id exists and that match `update_filter`.
+
+        `update_mode` can keep it to one of the two.
+        """
         refuse("upsert", options, "wait")
-        self._write(collection_name, to_points(points), points)
+        self._write(collection_name, to_points(points), points, update_filter, update_mode)
 
     def upload_points(
         self, collection_name: str, points: Iterable[models.PointStruct], batch_size: int = 64, **options: Any
@@ -227,19 +238,29 @@ class EdgeClient(BoundToProcess):
         self._update(collection_name, operation)
 
     def batch_update_points(self, collection_name: str, update_operations: Sequence[Any], **options: Any) -> None:
-        """Set or delete fields of the payloads of points with these ids, one operation after the other."""
+        """Set or delete fields of the payloads of points, by ids or by filter, one operation after the other."""
         refuse("batch_update_points", options, "wait")
+        update = edge.UpdateOperation
         for given in update_operations:
+            by_ids: Callable[[list[Any]], Any]
+            by_filter: Callable[[Any], Any]
             if isinstance(given, models.SetPayloadOperation):
                 change: Any = given.set_payload
-                operation = partial(edge.UpdateOperation.set_payload, payload=change.payload)
+                by_ids = partial(update.set_payload, payload=change.payload)
+                by_filter = partial(update.set_payload_by_filter, payload=change.payload)
             elif isinstance(given, models.DeletePayloadOperation):
                 change = given.delete_payload
-                operation = partial(edge.UpdateOperation.delete_payload, keys=change.keys)
+                by_ids = partial(update.delete_payload, keys=change.keys)
+                by_filter = partial(update.delete_payload_by_filter, keys=change.keys)
             else:
                 raise UnsupportedCall(f"the embedded engine has no {type(given).__name__} in batch_update_points")
-            refuse("batch_update_points", change.model_dump(exclude_none=True, exclude={"payload", "keys", "points"}))
-            self._update(collection_name, operation(list(change.points or ())))
+            known = {"payload", "keys", "points", "filter"}
+            refuse("batch_update_points", change.model_dump(exclude_none=True, exclude=known))
+            if change.filter is not None:
+                operation = by_filter(to_filter(change.filter))
+            else:
+                operation = by_ids(list(change.points or ()))
+            self._update(collection_name, operation)
 
     def retrieve(
         self,
@@ -321,8 +342,17 @@ class EdgeClient(BoundToProcess):
             raise StoreError(f"collection {collection_name!r} not found in {self.path}")
         return self._shards.open(collection_name, self._folder(collection_name))
 
-    def _write(self, collection_name: str, batch: Sequence[edge.Point], points: Sequence[models.PointStruct]) -> None:
-        operation = edge.UpdateOperation.upsert_points(list(batch))
+    def _write(
+        self,
+        collection_name: str,
+        batch: Sequence[edge.Point],
+        points: Sequence[models.PointStruct],
+        update_filter: models.Filter | None = None,
+        update_mode: models.UpdateMode | None = None,
+    ) -> None:
+        condition = None if update_filter is None else to_filter(update_filter)
+        mode = None if update_mode is None else UPDATE_MODES[update_mode]
+        operation = edge.UpdateOperation.upsert_points(list(batch), condition, mode)
         self._update(collection_name, operation, lambda: sum(map(estimate_size, points)))
 
     def _update(self, collection_name: str, operation: edge.UpdateOperation, size: Callable[[], int] = int) -> None:

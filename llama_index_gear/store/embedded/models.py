@@ -22,6 +22,12 @@ DISTANCES = {
     models.Distance.MANHATTAN: edge.Distance.Manhattan,
 }
 
+UPDATE_MODES = {
+    models.UpdateMode.UPSERT: edge.UpdateMode.Upsert,
+    models.UpdateMode.INSERT_ONLY: edge.UpdateMode.InsertOnly,
+    models.UpdateMode.UPDATE_ONLY: edge.UpdateMode.UpdateOnly,
+}
+
 
 def refuse(method: str, options: dict[str, Any], *harmless: str) -> None:
     """Refuse options of a server (shards, replicas, …) that have a value: the engine would ignore them."""

@@ -329,7 +329,10 @@ def test_what_was_written_can_be_found_at_once() -> None:
     store = GeARVectorStore(client=client, embed_model=EMBED)
     store.add([passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], document="d", embed_model=EMBED)])
     store.add([passage("p", "Ada saw Bob.", [("Ada", "saw", "Bob")], document="d", embed_model=EMBED)])
-    store.copy_to(GeARVectorStore(client=copy, embed_model=EMBED))
+    target = GeARVectorStore(client=copy, embed_model=EMBED)
+    target.add([passage("p", "Ada met Bob.", [("Ada", "met", "Bob")], document="d", embed_model=EMBED)])
+    copy.waits.clear()
+    store.copy_to(target)
     store.delete_nodes(["p"])
     store.delete("d")
     written = {(call, name, True) for call in ("upsert", "delete") for name in ("gear", "gear_triples")}
@@ -413,7 +416,7 @@ def test_an_embedded_store_moves_to_a_server_and_back(tmp_path: Path, location: 
 def test_a_passage_of_more_triples_than_a_page_is_copied_whole(
     make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("llama_index_gear.store.copy.PAGE", 2)
+    monkeypatch.setattr("llama_index_gear.store.commits.PAGE", 2)
     source, target = make_store(), make_store()
     source.add([passage(name, name, [(name, "has", f"part {n}") for n in range(3)]) for name in ("p", "q")])
     assert source.copy_to(target) == 2

@@ -483,6 +483,39 @@ def test_upsert_overwrites_the_whole_point(both: tuple[Any, Any], points: list[m
         assert (list(record.vector["sparse"].indices), list(record.vector["sparse"].values)) == ([3], [1.0])
 
 
+@pytest.mark.parametrize("mode", [None, *models.UpdateMode])
+def test_upsert_under_a_condition_is_the_same(
+    both: tuple[Any, Any], points: list[models.PointStruct], mode: models.UpdateMode | None
+) -> None:
+    match_ = make_selectors(points)["Filter"]
+    new = [point.model_copy(update={"payload": {"only": "this"}}) for point in points[:40]]
+    new.append(new[0].model_copy(update={"id": 4_001}))
+    changed = []
+    for client in both:
+        client.upsert(NAME, points=new, update_filter=match_, update_mode=mode)
+        records = client.retrieve(NAME, ids=[point.id for point in new])
+        changed.append({record.id for record in records if record.payload == {"only": "this"}})
+    assert changed[0] == changed[1]
+    assert (4_001 in changed[0]) == (mode != models.UpdateMode.UPDATE_ONLY)
+    assert len(changed[0]) < len(new)
+
+
+def test_payloads_change_by_filter_in_the_same_way(both: tuple[Any, Any], points: list[models.PointStruct]) -> None:
+    match_ = make_selectors(points)["Filter"]
+    gone = models.Filter(must=[models.HasIdCondition(has_id=[points[0].id, 4_000])])
+    for client in both:
+        client.batch_update_points(
+            NAME,
+            update_operations=[
+                models.SetPayloadOperation(set_payload=models.SetPayload(payload={"mark": 1}, filter=match_)),
+                models.DeletePayloadOperation(delete_payload=models.DeletePayload(keys=["kind"], filter=gone)),
+            ],
+        )
+    one, other = ({key: value[0] for key, value in read_all_points(client).items()} for client in both)
+    assert one == other and sum("mark" in payload for payload in one.values()) > 1
+    assert "kind" not in one[str(points[0].id)]
+
+
 def test_uploading_in_batches_is_upserting(both: tuple[Any, Any]) -> None:
     more = draw_points(50, seed=1)
     for client in both:

@@ -1,0 +1,282 @@
+"""Writes of passages with their triples that end whole beside the writes of other processes, without a common lock.
+
+A passage with triples names the write that stored it, and so do its triples. A write of a passage goes so:
+
+1. It stores the triples, in its own name.
+2. It stores the passage, provided that this still names the write that is to be replaced. The engine tests and stores
+   in one step, so among writers side by side each passage has one successor.
+3. It reads which write the passage names. If that is another's, it starts anew, in a new name, and replaces that one.
+   It also starts anew if the passage was new and its triples are no longer its own: another writer may have replaced
+   them, stored its passage and have had that deleted, all since step 1.
+4. It deletes the triples that it read before step 1, and that the passage doesn't state.
+
+Each start anew follows the success of another writer, so all come to an end. The last one to store the passage wins.
+
+A deletion marks the triples of the write that the passage names, deletes the passage if it still names that write, and
+then deletes the marked triples. Where there is no passage, it spares triples in the name of a call under way: their
+passage may be about to be stored.
+
+So a stored passage has all its triples, whatever call dies and at whatever moment. What a call leaves behind when it
+dies is triples without a passage, or that their passage doesn't state. Repeating the call removes them.
+
+A passage without triples names no write: nothing of it can be incomplete. Nor do passages and triples of a store that
+was filled before writes had names. They are replaced and deleted in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from qdrant_client.http import models
+
+from llama_index_gear.flow import Flow, Request, ask
+from llama_index_gear.requests import QdrantCall
+from llama_index_gear.store.collections import PAGE, Collections
+from llama_index_gear.store.locks import Claim, PassageLocks
+from llama_index_gear.store.schema import DELETED, REPLACED, WRITE, match_any, match_writes, point_id_of
+
+
+class Draft(NamedTuple):
+    """A passage to store: its point, and those of its triples. Their payloads name no write yet."""
+
+    passage: models.PointStruct
+    triples: list[models.PointStruct]
+
+
+class Stored(NamedTuple):
+    """What is stored of passages: the points of their triples, and the write that each passage names (None: none)."""
+
+    triples: list[Any]
+    named: dict[str, str | None]
+
+
+class Lost(NamedTuple):
+    """A write whose passage is not stored, or no longer: the write's name, and the one that the passage names now."""
+
+    write: str | None
+    named: str | None
+
+
+@dataclass(frozen=True)
+class PassageCommits:
+    """Makes the commits of a store.
+
+    Attributes:
+        collections: the store's collections.
+        locks: the locks of the passages' collection, which give writes their names.
+
+    """
+
+    collections: Collections
+    locks: PassageLocks
+
+    def begin(
+        self,
+        claim: Claim,
+        drafts: Mapping[str, Draft],
+        stored: Stored,
+        *,
+        lost_writes: Collection[str] = (),
+        is_repair: bool = False,
+    ) -> Commit:
+        """Begin the write of passages, by their ids, that the claim has locked.
+
+        `lost_writes` are those of the same call before. Beside a repair nobody writes: it takes all other triples for
+        left over.
+        """
+        writes = {node_id: self.locks.name_write(claim) if draft.triples else None for node_id, draft in drafts.items()}
+        return Commit(self.collections, self.locks, drafts, writes, stored, lost_writes, is_repair)
+
+    def read_stored_flow(
+        self,
+        node_ids: Collection[str],
+        named: Mapping[str, str | None],
+        *,
+        fields: Sequence[str] = (),
+        vectors: bool | list[str] = False,
+    ) -> Flow[Stored]:
+        """Read what is stored of passages; `named` holds those whose write is known.
+
+        The triples tell which write their passage names, if they are all of one whose call has ended. Otherwise the
+        passage is read, and then the triples once more: a call that is just ending may have added some.
+        """
+        match_ = models.Filter(must=[match_any("passage_id", node_ids)])
+        payload = [*fields, "passage_id", WRITE, DELETED]
+        triples = yield from self.collections.scroll_flow(
+            self.collections.triples, match_, payload=payload, vectors=vectors
+        )
+        guessed = self._guess_named(node_ids, triples)
+        unclear = [node_id for node_id in node_ids if node_id not in guessed and node_id not in named]
+        if unclear:
+            call = build_retrieve(self.collections.passages, unclear)
+            named = {**named, **{node_id: None for node_id in unclear}, **read_named(unclear, (yield from ask(call)))}
+            triples = yield from self.collections.scroll_flow(
+                self.collections.triples, match_, payload=payload, vectors=vectors
+            )
+        return Stored(triples, {**guessed, **named})
+
+    def _guess_named(self, node_ids: Iterable[str], triples: Iterable[Any]) -> dict[str, str | None]:
+        writes: dict[str, set[str | None]] = {node_id: set() for node_id in node_ids}
+        marked = set()
+        for point in triples:
+            writes[point.payload["passage_id"]].add(point.payload.get(WRITE))
+            if point.payload.get(DELETED):
+                marked.add(point.payload["passage_id"])
+        guessed: dict[str, str | None] = {}
+        for node_id, names in writes.items():
+            write = next(iter(names), None)
+            if len(names) < 2 and node_id not in marked and (write is None or self.locks.has_ended(write)):
+                guessed[node_id] = write
+        return guessed
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One attempt to write passages. First store the triples, then the passages.
+
+    Attributes:
+        collections: the store's collections.
+        locks: the locks of the passages' collection.
+        drafts: the passages, by id.
+        writes: the name of each passage's write; None for a passage without triples.
+        stored: what was stored before.
+        lost_writes: names of the same call's attempts before.
+        is_repair: True if nobody else writes.
+
+    """
+
+    collections: Collections
+    locks: PassageLocks
+    drafts: Mapping[str, Draft]
+    writes: Mapping[str, str | None]
+    stored: Stored
+    lost_writes: Collection[str]
+    is_repair: bool
+
+    def store_triples_flow(self) -> Flow[None]:
+        """Store the triples of all passages."""
+        points = []
+        for node_id, draft in self.drafts.items():
+            for point in draft.triples:
+                point.payload = {**(point.payload or {}), WRITE: self.writes[node_id]}
+                points.append(point)
+        for start in range(0, len(points), PAGE):
+            page = points[start : start + PAGE]
+            yield from ask(
+                QdrantCall("upsert", {"collection_name": self.collections.triples, "points": page, "wait": True})
+            )
+
+    def store_passages_flow(self) -> Flow[dict[str, Lost]]:
+        """Store the passages, and delete triples that they don't state. Return those to be written anew, by id."""
+        for is_replaced in (False, True):
+            if part := {
+                node_id: draft for node_id, draft in self.drafts.items() if bool(self._replaced(node_id)) == is_replaced
+            }:
+                yield from ask(self._build_upsert(part))
+        lost = yield from self._find_lost_flow()
+        outdated = [point for point in self.stored.triples if self._is_outdated(point, lost)]
+        if outdated:
+            writes = {point.payload[WRITE] for point in outdated if point.payload.get(WRITE)}
+            has_id = models.HasIdCondition(has_id=[point.id for point in outdated])
+            yield from self.collections.delete_flow(
+                self.collections.triples, models.Filter(must=[has_id, match_writes(writes)])
+            )
+        return lost
+
+    def _is_outdated(self, point: Any, lost: Collection[str]) -> bool:
+        """Return True for a triple that its passage doesn't state, and that no other call can still need.
+
+        A passage that names a write keeps every other writer from storing its own in its place. One that names none
+        does not: triples of a call under way stay.
+        """
+        node_id, write = point.payload["passage_id"], point.payload.get(WRITE)
+        if node_id in lost or str(point.id) in self._triple_ids:
+            return False
+        if self.writes[node_id] or self.is_repair or not write or point.payload.get(DELETED):
+            return True
+        return write == self._replaced(node_id) or write in self.lost_writes or self.locks.has_ended(write)
+
+    def _replaced(self, node_id: str) -> str | None:
+        return self.stored.named.get(node_id)
+
+    @cached_property
+    def _triple_ids(self) -> set[str]:
+        return {str(point.id) for draft in self.drafts.values() for point in draft.triples}
+
+    def _build_upsert(self, part: Mapping[str, Draft]) -> QdrantCall:
+        """Build the call that stores passages: those that replace a named write, or those that don't."""
+        replaced: list[str] = []
+        for node_id, draft in part.items():
+            names = {WRITE: self.writes[node_id], REPLACED: self._replaced(node_id)}
+            payload = {key: value for key, value in (draft.passage.payload or {}).items() if key not in names}
+            draft.passage.payload = {**payload, **{key: name for key, name in names.items() if name}}
+            replaced += filter(None, [names[REPLACED]])
+        condition = models.Filter(must=[match_any(WRITE, replaced)]) if replaced else match_writes([])
+        mode = models.UpdateMode.UPDATE_ONLY if replaced else models.UpdateMode.UPSERT
+        points = [draft.passage for draft in part.values()]
+        arguments = {"collection_name": self.collections.passages, "points": points, "wait": True}
+        return QdrantCall("upsert", {**arguments, "update_filter": condition, "update_mode": mode})
+
+    def _find_lost_flow(self) -> Flow[dict[str, Lost]]:
+        """Find the passages that name another write than theirs, and new ones that lack triples of their own."""
+        new = [node_id for node_id, write in self.writes.items() if write and not self._replaced(node_id)]
+        expected = sum(len(self.drafts[node_id].triples) for node_id in new)
+        read = build_retrieve(self.collections.passages, list(self.drafts))
+        requests: list[Request[Any]] = [self._build_count(new), read] if new else [read]
+        *counted, points = yield requests
+        is_robbed = bool(counted) and counted[0].count < expected
+        named, replaced = read_named(self.drafts, points), read_named(self.drafts, points, REPLACED)
+        lost = {}
+        for node_id, write in self.writes.items():
+            now = named.get(node_id)
+            if now == write:
+                is_lost = is_robbed and node_id in new
+            else:
+                is_lost = write is None or replaced.get(node_id) != write
+            if is_lost:
+                lost[node_id] = Lost(write, now)
+        return lost
+
+    def _build_count(self, node_ids: Sequence[str]) -> QdrantCall:
+        """Build the call that counts the passages' triples in the name of their writes."""
+        writes = [write for node_id in node_ids if (write := self.writes[node_id])]
+        match_ = models.Filter(must=[match_any("passage_id", node_ids), match_any(WRITE, writes)])
+        return QdrantCall("count", {"collection_name": self.collections.triples, "count_filter": match_, "exact": True})
+
+
+def build_retrieve(name: str, node_ids: Iterable[str]) -> QdrantCall:
+    """Build the call that reads which writes passages name, and which they replaced."""
+    ids = [point_id_of(node_id) for node_id in node_ids]
+    options = {"with_payload": [WRITE, REPLACED], "with_vectors": False}
+    return QdrantCall("retrieve", {"collection_name": name, "ids": ids, **options})
+
+
+def read_named(node_ids: Iterable[str], points: Iterable[Any], field: str = WRITE) -> dict[str, str]:
+    """Read the writes that passages name, or replaced; those that name none are left out."""
+    names = {point_id_of(node_id): node_id for node_id in node_ids}
+    return {names[str(point.id)]: point.payload[field] for point in points if (point.payload or {}).get(field)}
+
+
+def match_left_over(
+    points: Iterable[Any], locks: PassageLocks, gone: Collection[str] | None = None
+) -> models.Filter | None:
+    """Build the filter of those of these triples that are left over; None if there are none.
+
+    `gone` holds the writes of passages that were just deleted; None: the triples have no passages. Triples in the name
+    of a call under way are not left over.
+    """
+    left = []
+    for point in points:
+        write = point.payload.get(WRITE)
+        is_over = point.payload.get(DELETED) if gone is None else write in gone
+        if not write or is_over or locks.has_ended(write):
+            left.append(point.payload)
+    if not left:
+        return None
+    writes = {payload[WRITE] for payload in left if payload.get(WRITE)}
+    return models.Filter(
+        must=[match_any("passage_id", {payload["passage_id"] for payload in left}), match_writes(writes)]
+    )

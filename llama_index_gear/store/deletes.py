@@ -1,0 +1,167 @@
+"""Flows of Qdrant calls that delete passages with their triples. `commits` says how they go beside other writers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llama_index.core.vector_stores.types import MetadataFilters
+from qdrant_client.http import models
+
+from llama_index_gear.errors import ArgumentError, check_characters, check_kinds
+from llama_index_gear.flow import Flow, ask
+from llama_index_gear.requests import QdrantCall
+from llama_index_gear.store.collections import Collections
+from llama_index_gear.store.commits import match_left_over
+from llama_index_gear.store.filters import METADATA, build_conditions, require_conditions
+from llama_index_gear.store.locks import AcquirePassages, PassageLocks
+from llama_index_gear.store.passages import ONE_ID
+from llama_index_gear.store.schema import (
+    DELETED,
+    DOC_ID,
+    WRITE,
+    match_any,
+    match_writes,
+    point_id_of,
+    read_passages,
+)
+from llama_index_gear.tenancy import Tenancy, is_name
+
+
+@dataclass(frozen=True)
+class StoreDeletes:
+    """The flows that delete from a store. What matches is looked up once the lock is held."""
+
+    collections: Collections
+    tenancy: Tenancy
+    locks: PassageLocks
+
+    def delete_document_flow(self, ref_doc_id: str) -> Flow[None]:
+        """The flow of `delete`."""
+        if not is_name(ref_doc_id):
+            raise ArgumentError(f"delete takes the id of a document, a text that is not empty; got {ref_doc_id!r}")
+        check_characters(ref_doc_id=ref_doc_id)
+        yield from self._delete_matching_flow(self.tenancy.scope_filters(None), [match_any(DOC_ID, [ref_doc_id])] * 2)
+
+    def delete_nodes_flow(self, node_ids: list[str] | None, filters: MetadataFilters | None) -> Flow[None]:
+        """The flow of `delete_nodes`."""
+        check_kinds(str, hint=ONE_ID, optional=True, node_ids=node_ids)
+        if node_ids is None and not build_conditions(filters):
+            raise ArgumentError("delete_nodes without ids and filters would delete everything: call clear()")
+        filters = self.tenancy.scope_filters(filters)
+        if node_ids == []:
+            return
+        id_conditions: list[Any] = []
+        if node_ids is not None:
+            points: list[Any] = [point_id_of(node_id) for node_id in node_ids]
+            id_conditions = [models.HasIdCondition(has_id=points), match_any("passage_id", node_ids)]
+        yield from self._delete_matching_flow(filters, id_conditions)
+
+    def delete_triples_flow(self, passage_ids: Sequence[str]) -> Flow[None]:
+        """Delete the triples of passages that are no longer stored."""
+        yield from self._delete_flow(None, models.Filter(must=[match_any("passage_id", passage_ids)]))
+
+    def _delete_matching_flow(self, filters: MetadataFilters | None, extra_conditions: Sequence[Any]) -> Flow[None]:
+        """Delete the passages that match, and their triples.
+
+        A triple without a passage, left by a call that died, is deleted if its own copy of the metadata matches. A
+        triple whose passage is stored and does not match stays, whatever its copy of the metadata is.
+
+        Args:
+            filters: conditions on the metadata.
+            extra_conditions: none, or two: a condition on passages, and its equivalent on triples.
+
+        """
+        passages, triples = self.collections.passages, self.collections.triples
+        passage_filter = require_conditions(models.Filter(must=[*extra_conditions[:1], *build_conditions(filters)]))
+        triple_filter = require_conditions(
+            models.Filter(must=[*extra_conditions[1:], *build_conditions(filters, under=METADATA)])
+        )
+        claim = self.locks.claim(None)
+        try:
+            yield from ask(AcquirePassages(claim))
+            has_passages = yield from ask(QdrantCall("collection_exists", {"collection_name": passages}))
+            has_triples = yield from ask(QdrantCall("collection_exists", {"collection_name": triples}))
+            offset: Any = None
+            while has_passages:
+                points, offset = yield from self.collections.page_flow(
+                    passages, passage_filter, payload=True, vectors=False, offset=offset
+                )
+                if points:
+                    yield from self._delete_passages_flow(points, passage_filter, has_triples)
+                if offset is None:
+                    break
+            while has_triples:
+                points, offset = yield from self.collections.page_flow(
+                    triples, triple_filter, payload=["passage_id", WRITE, DELETED], vectors=False, offset=offset
+                )
+                passage_ids = list({point.payload["passage_id"]: None for point in points})
+                present = (yield from self.collections.find_present_flow(passage_ids)) if has_passages else set()
+                missing = [point for point in points if point.payload["passage_id"] not in present]
+                if left_over := match_left_over(missing, self.locks):
+                    yield from self.collections.delete_flow(triples, left_over)
+                if offset is None:
+                    break
+        finally:
+            claim.release()
+
+    def _delete_passages_flow(self, points: Sequence[Any], match_: models.Filter, has_triples: bool) -> Flow[None]:
+        """Delete passages that were read, and their triples, unless another writer replaces them meanwhile.
+
+        The marks tell a repeated call which triples are left over if this one dies after it deleted the passages.
+        """
+        triples = self.collections.triples
+        writes = {point.payload[WRITE] for point in points if (point.payload or {}).get(WRITE)}
+        passage_ids = [node.node_id for node, _ in read_passages(points)[0]]
+        of_passages = match_any("passage_id", passage_ids)
+        if writes and has_triples:
+            mark = models.SetPayload(
+                payload={DELETED: True}, filter=models.Filter(must=[of_passages, match_any(WRITE, writes)])
+            )
+            operations = [models.SetPayloadOperation(set_payload=mark)]
+            yield from ask(
+                QdrantCall(
+                    "batch_update_points",
+                    {"collection_name": triples, "update_operations": operations, "wait": True},
+                )
+            )
+        has_id = models.HasIdCondition(has_id=[point.id for point in points])
+        yield from self.collections.delete_flow(
+            self.collections.passages, models.Filter(must=[match_, has_id, match_writes(writes)])
+        )
+        if passage_ids and has_triples:
+            stored = yield from self.collections.scroll_flow(
+                triples, models.Filter(must=[of_passages]), payload=["passage_id", WRITE, DELETED], vectors=False
+            )
+            if left_over := match_left_over(stored, self.locks, writes):
+                yield from self.collections.delete_flow(triples, left_over)
+
+    def _delete_flow(self, passage_filter: models.Filter | None, triple_filter: models.Filter) -> Flow[None]:
+        """Delete the passages that match (None: no passage) and the triples that match."""
+        names = (self.collections.passages, self.collections.triples)  # in this order: see `commits`
+        claim = self.locks.claim(None)
+        try:
+            yield from ask(AcquirePassages(claim))
+            for name, match_ in zip(names, (passage_filter, triple_filter), strict=True):
+                if match_ is not None and (yield from ask(QdrantCall("collection_exists", {"collection_name": name}))):
+                    yield from self.collections.delete_flow(name, match_)
+        finally:
+            claim.release()
+
+    def clear_flow(self) -> Flow[None]:
+        """The flow of `clear`."""
+        if self.tenancy.tenant is not None:  # a triple has its passage's tenant, even if half written
+            yield from self._delete_matching_flow(self.tenancy.scope_filters(None), [])
+            return
+        claim = self.locks.claim(None)
+        try:
+            yield from ask(AcquirePassages(claim))
+            for name in (self.collections.passages, self.collections.triples):
+                exists = yield from ask(QdrantCall("collection_exists", {"collection_name": name}))
+                if exists:
+                    yield from ask(QdrantCall("delete_collection", {"collection_name": name}))
+        finally:
+            self.locks.clear_count += 1
+            self.locks.average_words = None
+            claim.release()

@@ -1,0 +1,328 @@
+"""Writers in several processes: their calls are flows, which these tests step by hand over one engine.
+
+    GEAR_SWITCHES=all GEAR_DRAWN=5000 pytest llama_index_gear/tests/store/test_writers.py
+
+Each writer has locks of its own, as in a process of its own. A step is one call that reads or writes points. Whatever
+the order of the steps, each passage must end whole: there with all its triples and no other, or gone with all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, NamedTuple, TypeAlias
+
+import pytest
+from llama_index.core.schema import BaseNode
+from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
+from qdrant_client import QdrantClient
+
+from llama_index_gear import GeARVectorStore
+from llama_index_gear.requests import QdrantCall
+from llama_index_gear.store.copy import StoreRequest, copy_flow
+from llama_index_gear.store.locks import PassageLocks
+from llama_index_gear.store.maintenance import StoreReport
+from llama_index_gear.testing import WordEmbedding
+from llama_index_gear.testing.store_contract import passage
+
+EMBED = WordEmbedding(8)
+SWITCHES = None if os.environ.get("GEAR_SWITCHES") == "all" else int(os.environ.get("GEAR_SWITCHES", "1"))
+"""How often a writer is left for another before it has ended, at most; "all": as often as possible."""
+DRAWN = int(os.environ.get("GEAR_DRAWN", "100"))
+"""Number of random orders of three writers; of those with a kill a tenth, for each pair of writers."""
+_POINT_METHODS = {"scroll", "retrieve", "count", "upsert", "delete", "batch_update_points", "query_batch_points"}
+
+
+def make_process(client: QdrantClient) -> GeARVectorStore:
+    """Make a store as another process has it: with locks that it shares with nobody."""
+    store = GeARVectorStore(client=client, embed_model=EMBED)
+    store._locks = locks = PassageLocks()
+    store._collections.clear_count = lambda: locks.clear_count
+    store._bind_to(store._tenancy)
+    return store
+
+
+def make_node(name: str, *objects: str, node_id: str = "p") -> BaseNode:
+    """Make a version of a passage that states one fact an object."""
+    facts = [("Ann", "knows", given) for given in objects]
+    return passage(node_id, f"text {name}", facts, document="d", embed_model=EMBED, metadata={"version": name})
+
+
+OLD = make_node("old", "Shared", "Old", "Both")
+ONE = make_node("one", "Shared", "One", "Both")
+TWO = make_node("two", "Shared", "Two", "Old")
+BARE = make_node("bare")
+BESIDE = make_node("beside", "Shared", "Annie", node_id="beside")
+VERSION = MetadataFilters(filters=[MetadataFilter(key="version", value="old")])
+
+
+class Engines(NamedTuple):
+    """The engine that all write, and another that passages are copied from, or to."""
+
+    client: QdrantClient
+    source: QdrantClient
+
+
+Writer: TypeAlias = Callable[[Engines], "Steps"]
+
+
+class Steps:
+    """A call of one process, taken step by step."""
+
+    def __init__(self, flow: Any, answer: Callable[[Any], Any]) -> None:
+        self._flow, self._answer = flow, answer
+        self.error: Exception | None = None
+        self._batch: Sequence[Any] | None = next(flow)
+        self._skip()
+
+    @property
+    def is_done(self) -> bool:
+        return self._batch is None
+
+    def take(self) -> None:
+        """Take one step: make a call that reads or writes points."""
+        self._send()
+        self._skip()
+
+    def kill(self) -> None:
+        """End here, as a process that is killed."""
+        self._flow.close()
+        self._batch = None
+
+    def _send(self) -> None:
+        try:
+            self._batch = self._flow.send([self._answer(request) for request in self._batch or ()])
+        except StopIteration:
+            self._batch = None
+        except Exception as error:  # noqa: BLE001 - a fault, which is counted
+            self._batch, self.error = None, error
+
+    def _skip(self) -> None:
+        """Answer what concerns no other process."""
+        while self._batch is not None and not any(map(is_point_call, self._batch)):
+            self._send()
+
+
+def is_point_call(request: Any) -> bool:
+    inner = request.request if isinstance(request, StoreRequest) else request
+    return isinstance(inner, QdrantCall) and inner.method in _POINT_METHODS
+
+
+def write(make_flow: Callable[[GeARVectorStore], Any]) -> Writer:
+    def begin(engines: Engines) -> Steps:
+        store = make_process(engines.client)
+        return Steps(make_flow(store), store._connection.answer)
+
+    return begin
+
+
+def add(*nodes: BaseNode) -> Writer:
+    return write(lambda store: store._writes.add_flow(nodes))
+
+
+def copy(*, from_source: bool) -> Writer:
+    """Copy into the engine that all write, or out of it."""
+
+    def begin(engines: Engines) -> Steps:
+        clients = (engines.source, engines.client) if from_source else (engines.client, engines.source)
+        source, target = map(make_process, clients)
+
+        def answer(sent: Any) -> Any:
+            return (target if sent.to_target else source)._connection.answer(sent.request)
+
+        return Steps(copy_flow(source._writes, target._writes, None, False), answer)
+
+    return begin
+
+
+DELETE = write(lambda store: store._deletes.delete_document_flow("d"))
+DELETE_NODES = write(lambda store: store._deletes.delete_nodes_flow(["p"], None))
+DELETE_OLD = write(lambda store: store._deletes.delete_nodes_flow(None, VERSION))
+LINK = write(lambda store: store._aliases.link_flow([("Shared", "Annie")]))
+UNCHANGED = write(lambda store: store._writes.add_flow([TWO], [OLD]))
+
+
+@dataclass(frozen=True)
+class Case:
+    """Writers side by side, what is stored before them, and what may be stored after them.
+
+    `ends` holds the versions that the passage may end as; None: it may be gone.
+    """
+
+    writers: Sequence[Writer]
+    stored: Sequence[BaseNode]
+    ends: Sequence[BaseNode | None]
+    source: Sequence[BaseNode] = ()
+
+
+CASES = {
+    "add beside add, nothing stored": Case([add(ONE), add(TWO)], [], [ONE, TWO]),
+    "add beside add": Case([add(ONE), add(TWO)], [OLD], [ONE, TWO]),
+    "add beside the same add": Case([add(ONE), add(ONE)], [], [ONE]),
+    "add beside the same add, stored": Case([add(ONE), add(ONE)], [OLD], [ONE]),
+    "add beside add without triples": Case([add(ONE), add(BARE)], [OLD], [ONE, BARE]),
+    "add beside add without triples, nothing stored": Case([add(ONE), add(BARE)], [], [ONE, BARE]),
+    "add beside add, without triples before": Case([add(ONE), add(TWO)], [BARE], [ONE, TWO]),
+    "add of what is unchanged beside add": Case([add(ONE), UNCHANGED], [OLD], [ONE, TWO]),
+    "add beside delete": Case([add(ONE), DELETE], [OLD], [ONE, None]),
+    "add beside delete, nothing stored": Case([add(ONE), DELETE], [], [ONE, None]),
+    "add beside delete, without triples before": Case([add(ONE), DELETE], [BARE], [ONE, None]),
+    "add beside delete_nodes": Case([add(ONE), DELETE_NODES], [OLD], [ONE, None]),
+    "add beside delete_nodes, nothing stored": Case([add(ONE), DELETE_NODES], [], [ONE, None]),
+    "add beside delete_nodes by filter": Case([add(ONE), DELETE_OLD], [OLD], [ONE]),
+    "delete beside delete": Case([DELETE, DELETE_NODES], [OLD], [None]),
+    "add beside link_aliases": Case([add(ONE), LINK], [OLD, BESIDE], [ONE]),
+    "add beside link_aliases, nothing stored": Case([add(ONE), LINK], [BESIDE], [ONE]),
+    "delete beside link_aliases": Case([DELETE_NODES, LINK], [OLD, BESIDE], [None]),
+    "copy_to beside add to its target": Case([copy(from_source=True), add(ONE)], [OLD], [ONE, TWO], [TWO]),
+    "copy_to beside add to its target, nothing stored": Case([copy(from_source=True), add(ONE)], [], [ONE, TWO], [TWO]),
+    "copy_to beside delete from its target": Case([copy(from_source=True), DELETE], [OLD], [TWO, None], [TWO]),
+    "copy_to beside add to its source": Case([copy(from_source=False), add(ONE)], [OLD], [ONE]),
+    "copy_to beside delete from its source": Case([copy(from_source=False), DELETE], [OLD], [None]),
+}
+
+
+@cache
+def make_engines() -> Engines:
+    return Engines(QdrantClient(":memory:"), QdrantClient(":memory:"))
+
+
+def prepare(case: Case) -> Engines:
+    """Empty the engines, and store what is stored before."""
+    engines = make_engines()
+    for client, nodes in zip(engines, (case.stored, case.source), strict=True):
+        store = make_process(client)
+        store.clear()
+        store.add([*nodes, make_node("other", "Shared", node_id="other")])  # so that the collections are there
+    return engines
+
+
+def find_faults(report: StoreReport) -> list[str]:
+    names = ("incomplete", "outdated", "orphaned", "unlinked", "foreign")
+    return [name for name in names if getattr(report, name)]
+
+
+def judge(case: Case, engines: Engines) -> list[str]:
+    """Name what is wrong with the end: faults that `check` finds, or another passage than one of those written."""
+    store = make_process(engines.client)
+    faults = find_faults(store.check(sample_size=0))
+    found = store.get_nodes(["p"])
+    version = found[0].metadata["version"] if found else None
+    if version not in [end.metadata["version"] if end else None for end in case.ends]:
+        faults.append(f"ends as {version}")
+    copied = make_process(engines.source).check(sample_size=0)
+    return [*faults, *(f"{fault} in the other store" for fault in find_faults(copied))]
+
+
+class End(NamedTuple):
+    """An order in which steps were taken, and what is wrong after it."""
+
+    order: Sequence[int]
+    faults: Sequence[str]
+
+
+Choose: TypeAlias = Callable[[Sequence[int]], int]
+
+
+def run_order(case: Case, choose: Choose, kill: tuple[int, int] | None = None) -> list[str]:
+    """Take the writers' steps in the order that is chosen, and name what is wrong after it.
+
+    With `kill` the writer of that number is killed after so many steps.
+    """
+    engines = prepare(case)
+    writers = [begin(engines) for begin in case.writers]
+    take_steps(writers, choose, kill)
+    errors = [f"raises {type(steps.error).__name__}: {steps.error}" for steps in writers if steps.error]
+    return errors + judge(case, engines)
+
+
+def take_steps(writers: Sequence[Steps], choose: Choose, kill: tuple[int, int] | None) -> None:
+    taken = Counter[int]()
+    while True:
+        if kill and taken[kill[0]] == kill[1] and not writers[kill[0]].is_done:
+            writers[kill[0]].kill()
+        alive = [number for number, steps in enumerate(writers) if not steps.is_done]
+        if not alive:
+            return
+        number = choose(alive)
+        writers[number].take()
+        taken[number] += 1
+        assert sum(taken.values()) < 500, "writers that never end"
+
+
+def enumerate_ends(case: Case, *, most: int | None = None) -> Iterator[End]:
+    """Yield the ends of all orders in which the writers' steps can be taken.
+
+    With `most` these are the orders in which a writer is left for another, before it has ended, so many times at most.
+    """
+    pending: list[tuple[list[int], int]] = [([], 0)]
+    while pending:
+        prefix, left = pending.pop()
+        order = list[int]()
+
+        def choose(alive: Sequence[int]) -> int:
+            if len(order) < len(prefix):  # noqa: B023 - called within this round
+                number = prefix[len(order)]  # noqa: B023
+            else:
+                number = order[-1] if order and order[-1] in alive else alive[0]  # noqa: B023
+                is_leaving = bool(order) and order[-1] in alive  # noqa: B023
+                others = [other for other in alive if other != number]
+                if most is None or left + is_leaving <= most:  # noqa: B023
+                    pending.extend(([*order, other], left + is_leaving) for other in others)  # noqa: B023
+            order.append(number)  # noqa: B023
+            return number
+
+        yield End(order, run_order(case, choose))
+
+
+def draw_end(case: Case, rng: random.Random, kill: tuple[int, int] | None = None) -> End:
+    """Take the writers' steps in a random order."""
+    order, stays = list[int](), rng.choice((0.5, 0.8))
+
+    def choose(alive: Sequence[int]) -> int:
+        is_staying = bool(order) and order[-1] in alive and rng.random() < stays
+        order.append(order[-1] if is_staying else rng.choice(alive))
+        return order[-1]
+
+    return End(order, run_order(case, choose, kill))
+
+
+def require_whole(ends: Sequence[End], about: str) -> None:
+    bad = [end for end in ends if end.faults]
+    assert ends and not bad, f"{about}: {len(bad)} of {len(ends)}, such as {bad[0]}"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_two_writers_end_whole_in_every_order_of_their_steps(name: str) -> None:
+    require_whole(list(enumerate_ends(CASES[name], most=SWITCHES)), name)
+
+
+def draw_case(rng: random.Random, number: int) -> Case:
+    """Draw writers, and what is stored before them."""
+    writers = [add(ONE), add(TWO), add(BARE), DELETE, DELETE_NODES, DELETE_OLD, UNCHANGED, copy(from_source=True)]
+    ends = [OLD, ONE, TWO, BARE, None]
+    stored = rng.choice(([], [OLD], [BARE]))
+    return Case(rng.choices(writers, k=number), stored, ends, [TWO])
+
+
+def test_three_writers_end_whole_in_random_orders_of_their_steps() -> None:
+    for seed in range(DRAWN):
+        rng = random.Random(seed)
+        require_whole([draw_end(draw_case(rng, 3), rng)], f"seed {seed}")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_writer_that_dies_beside_another_leaves_whole_passages_and_what_repair_removes(name: str) -> None:
+    """Triples can be left over. No passage lacks one, in either store."""
+    case = CASES[name]
+    for seed in range(DRAWN // 10):
+        rng = random.Random(f"{name} {seed}")
+        end = draw_end(replace(case, ends=[*case.ends, *case.stored, None]), rng, (rng.randrange(2), rng.randrange(12)))
+        faults = [fault for fault in end.faults if fault.split()[0] not in {"outdated", "orphaned", "unlinked"}]
+        require_whole([End(end.order, faults)], f"{name}, seed {seed}")
+        for client in make_engines():
+            assert make_process(client).repair().ok
