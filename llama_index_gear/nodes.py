@@ -224,6 +224,8 @@ def passage_id(number: int, document: BaseNode) -> str:
 
         SentenceSplitter(chunk_size=224, chunk_overlap=20, id_func=passage_id)
 
+    Not for `MarkdownNodeParser`, which numbers every section of a document from 0.
+
     Args:
         number: place of the passage in the document, from 0.
         document: the split document. Its id must be unique, across tenants too.

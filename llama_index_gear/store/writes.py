@@ -138,9 +138,18 @@ class StoreWrites:
         """The flow of `add`."""
         check_kinds(BaseNode, hint=ONE_NODE, nodes=nodes, if_unchanged_since=if_unchanged_since)
         start_time = time.perf_counter()
-        passages = self.tenancy.assign_tenant(list({node.node_id: node for node in nodes}.values()))
+        last = {node.node_id: node for node in nodes}
+        passages = self.tenancy.assign_tenant(list(last.values()))
         if not passages:
             return []
+        if lost := [node.node_id for node in nodes if node.hash != last[node.node_id].hash]:
+            logger.warning(
+                "%d passages are not stored, %r first: later ones of the same call have their ids, and other texts. "
+                "Give each passage an id of its own: MarkdownNodeParser(id_func=…), say, gives all sections of a "
+                "document one",
+                len(lost),
+                lost[0],
+            )
         exists = yield from self.collections.exists_flow()
         checked = yield from ask(RunFunction(lambda: self._check_passages(passages)))
         if exists:

@@ -67,7 +67,7 @@ def reader(results: Results) -> str:
         "prompt alone; of some 2,200 its readers reported about 70 that may rest on more. No reader was given one "
         "question in two methods, though agents' own queries repeat parts of it. Exact match is that of the agents' "
         "own answers where they give some, else of one more call over five passages. Calls and tokens are those of "
-        "retrieval. The tables of widths and orders are those of commit 828f2cd, at which their replies can be "
+        "retrieval. All widths but forty, and the orders, are those of commit 828f2cd, at which their replies can be "
         "replayed. Since then titles count in the ranking, and a reader would be shown some other passages.",
         "Best first is the default: the other orders find no more, though 20 questions can't tell them apart.",
         "The questions are drawn at random from the set's 700.",

@@ -11,8 +11,9 @@ import pytest
 from llama_index.core import VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.ingestion import IngestionPipeline
+from llama_index.core.node_parser import MarkdownNodeParser
 from llama_index.core.postprocessor import SimilarityPostprocessor
-from llama_index.core.schema import TextNode, TransformComponent
+from llama_index.core.schema import Document, TextNode, TransformComponent
 
 from llama_index_gear import (
     GeARQueryEngine,
@@ -24,6 +25,7 @@ from llama_index_gear import (
     NaiveGERetriever,
     SyncGERetriever,
     T2RAGRetriever,
+    passage_id,
 )
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
@@ -114,3 +116,16 @@ def test_a_cut_off_made_for_cosines_is_warned_of(tmp_path: Path, caplog: pytest.
             processors = [SimilarityPostprocessor(similarity_cutoff=cutoff)]
             GeARQueryEngine.from_vector_store(store, llm=llm, node_postprocessors=processors)
             assert len(find_warnings(caplog, "is made for cosines")) == warns
+
+
+def test_passages_that_share_an_id_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """LlamaIndex's parser of Markdown numbers every section 0: with `passage_id` all of a document get one id."""
+    document = Document(id_="handbook", text="# One\n\nFirst.\n\n# Two\n\nSecond.\n\n# Three\n\nThird.")
+    sections = EMBED(MarkdownNodeParser(id_func=passage_id)([document]))
+    with GeARVectorStore.from_path(tmp_path, embed_model=EMBED) as store:
+        store.add([*EMBED(NODES), EMBED(NODES)[0]])
+        assert not find_warnings(caplog, "not stored")  # the same passage twice loses nothing
+        store.add(sections)
+        assert [node.get_content() for node in store.get_nodes(["handbook-0"])] == ["# Three\n\nThird."]
+    (told,) = find_warnings(caplog, "not stored")
+    assert told.startswith("2 passages are not stored, 'handbook-0' first")
