@@ -77,12 +77,13 @@ class Flaky(QdrantClient):
 
     def try_once(self, method: str) -> None:
         self.tries.append(method)
-        if error := self.fail(method, self.count_in_a_row()):
+        if error := self.fail(method, self.count_in_a_row(method)):
             raise error
 
-    def count_in_a_row(self) -> int:
-        """Count how often the last method was tried without an answer."""
-        return next((n for n, name in enumerate(reversed(self.tries)) if name != self.tries[-1]), len(self.tries))
+    def count_in_a_row(self, method: str) -> int:
+        """Count how often a method was tried without an answer; calls of other methods may go on beside it."""
+        answers = [n for n, name in enumerate(self.tries) if name == f"{method} answered"]
+        return self.tries[answers[-1] + 1 if answers else 0 :].count(method)
 
 
 class FlakyAwaited(AsyncQdrantClient):
@@ -97,7 +98,7 @@ def make_methods(name: str) -> tuple[Any, Any]:
     def call(self: Flaky, *arguments: Any, **options: Any) -> Any:
         self.try_once(name)
         answer = getattr(QdrantClient, name)(self, *arguments, **options)
-        self.tries.append("answered")
+        self.tries += [f"{name} answered", "answered"]
         return answer
 
     async def acall(self: FlakyAwaited, *arguments: Any, **options: Any) -> Any:
