@@ -25,7 +25,7 @@ _PREDICATE = 60  # characters shown of a triple's predicate
 
 @dataclass(frozen=True)
 class Answer:
-    """What a question found.
+    """The passages, and the answer if there is a model, to a question.
 
     Attributes:
         question: as asked.

@@ -44,7 +44,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Found:
-    """What each method found for a question.
+    """The passages that each method found for a question.
 
     Attributes:
         question: the question.

@@ -32,7 +32,7 @@ _OWN_PREFIX = "gear_"  # of the metadata that the extractor adds
 
 @dataclass(frozen=True)
 class IndexReport:
-    """What a run did.
+    """The result of a run.
 
     Attributes:
         files: number of files with text.

@@ -18,7 +18,7 @@ _NOTE = "index.json"
 
 @dataclass(frozen=True)
 class StoreNote:
-    """What a store's folder says of the store.
+    """The note that stands beside a store.
 
     Attributes:
         embed_model: name or folder of the model that embeds passages and questions.

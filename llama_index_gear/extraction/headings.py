@@ -1,4 +1,4 @@
-"""What the sections of a passage are about: their headings, where these name something."""
+"""Finds the subject of each section of a passage: its heading, where that names something."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Draft(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """What is stored of passages: the points of their triples, and the write that each passage names (None: none)."""
+    """The stored points of passages' triples, and the write that each passage names (None: none)."""
 
     triples: list[Any]
     named: dict[str, str | None]

@@ -30,7 +30,7 @@ from llama_index_gear.store.locks import AcquirePassages
 _READ_METHODS = frozenset({"collection_exists", "get_collection", "count", "retrieve", "scroll", "query_batch_points"})
 _CLIENTS = (QdrantClient, AsyncQdrantClient)
 RETRY_SECONDS = 30.0
-"""How long a server that is away is waited for: it may be starting anew."""
+"""Seconds for which a server that is away is waited for, by default: it may be starting anew."""
 NAME_FIRST = "the name comes first, as in LlamaIndex's QdrantVectorStore: write client=… for a client"
 """The hint for those who write `GeARVectorStore(client)`."""
 

@@ -78,7 +78,7 @@ class _Call:
 
 @dataclass
 class _Others:
-    """What a call met of other writers.
+    """The other writers that a call met.
 
     Attributes:
         spared: ids of passages that another writer stored meanwhile, and that are not to be replaced.

@@ -188,7 +188,7 @@ class DrawnModel:
 
 @dataclass
 class House:
-    """What the methods search."""
+    """The store and the graph that the methods search."""
 
     store: GeARVectorStore
     graph: ExternalTripleStore

@@ -729,7 +729,7 @@ def _note_waits(clock: Clock, waits: list[float], request: Any) -> str:
 
 
 def test_nothing_waits_for_a_store_beyond_the_timeout() -> None:
-    """What is left shrinks from batch to batch; what finishes after the timeout doesn't wait at all."""
+    """The limit shrinks from batch to batch; a request after the timeout doesn't wait at all."""
     clock, waits = Clock(), list[float]()
     flow = agent_flow(Plan([[[SEARCH], [SEARCH]], [[SEARCH]]]), _make_trace(), Budget(timeout=5), clock)
     run(flow, lambda request: _note_waits(clock, waits, request))

@@ -21,7 +21,7 @@ FILES = {
 
 
 class Run(NamedTuple):
-    """What a command returned and printed."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str

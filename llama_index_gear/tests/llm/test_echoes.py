@@ -125,7 +125,7 @@ QUESTION = "Which team did the father of Stephen Curry join?"
 
 @dataclass
 class House:
-    """What the methods search."""
+    """The store and the graph that the methods search."""
 
     store: GeARVectorStore
     graph: ExternalTripleStore

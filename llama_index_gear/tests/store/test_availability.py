@@ -31,7 +31,7 @@ from llama_index_gear.testing.store_contract import contents, passage
 EMBED = WordEmbedding(64)
 METHODS = (
     *("collection_exists", "get_collection", "create_collection", "create_payload_index", "upsert", "delete"),
-    *("retrieve", "scroll", "count", "query_batch_points", "delete_collection"),
+    *("retrieve", "scroll", "count", "query_batch_points", "batch_update_points", "delete_collection"),
 )
 Fail: TypeAlias = Callable[[str, int], BaseException | None]
 """A function from a method and the number of its tries in a row, from 1, to the error that the try ends with."""
@@ -70,9 +70,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 class Flaky(QdrantClient):
     """Qdrant in memory, whose calls fail as they are told to."""
 
-    def __init__(self, fail: Fail) -> None:
+    def __init__(self, fail: Fail, lose: Fail = lambda method, tries: None) -> None:
         super().__init__(":memory:")
         self.fail = fail
+        self.lose = lose  # the error that takes the place of a call's answer, once it is carried out
         self.tries: list[str] = []
 
     def try_once(self, method: str) -> None:
@@ -98,6 +99,8 @@ def make_methods(name: str) -> tuple[Any, Any]:
     def call(self: Flaky, *arguments: Any, **options: Any) -> Any:
         self.try_once(name)
         answer = getattr(QdrantClient, name)(self, *arguments, **options)
+        if error := self.lose(name, self.count_in_a_row(name)):
+            raise error
         self.tries += [f"{name} answered", "answered"]
         return answer
 
@@ -199,6 +202,24 @@ async def test_a_server_that_comes_back_is_waited_for(clock: Clock, kind: str, m
 
 
 @pytest.mark.parametrize("mode", MODES)
+async def test_calls_whose_answers_were_lost_are_made_again(clock: Clock, mode: str) -> None:
+    """Every call is carried out twice, and a writer takes its own first try for no other's."""
+    once: Fail = lambda method, tries: AWAY["reset"]() if tries == 1 else None  # noqa: E731
+    never: Fail = lambda method, tries: None  # noqa: E731
+    flaky = Flaky(never, once)
+    plain = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=EMBED)
+    store = make_store(mode, flaky)
+    assert await add_and_search(mode, store) == await add_and_search("sync", plain) == ["p"]
+    assert flaky.tries.count("upsert") == 2 * 4
+    flaky.lose = never
+    assert contents(store) == contents(plain) and store.check() == plain.check()
+    flaky.lose = once
+    await store.adelete("d")
+    flaky.lose = never
+    assert not any(contents(store).values())
+
+
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", AWAY)
 async def test_a_server_that_stays_away_ends_the_wait(
     clock: Clock, kind: str, mode: str, caplog: pytest.LogCaptureFixture
@@ -243,7 +264,7 @@ def test_a_graph_waits_for_its_server_too(clock: Clock) -> None:
 
 
 class Parsed(BaseModel):
-    """What a client reads from an answer."""
+    """The model of an answer that a client reads."""
 
     count: int
 
