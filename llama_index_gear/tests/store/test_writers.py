@@ -315,6 +315,19 @@ def test_three_writers_end_whole_in_random_orders_of_their_steps() -> None:
         require_whole([draw_end(draw_case(rng, 3), rng)], f"seed {seed}")
 
 
+@pytest.mark.parametrize("taken", range(12))
+def test_a_new_passage_has_its_triples_after_another_took_them_over_and_was_deleted(taken: int) -> None:
+    """A triple that both passages state is one point: the second writer renames it, and its deletion takes it."""
+    case = Case([add(ONE), add(TWO), DELETE], [], [ONE, None])  # None: it was stored before the others came
+    order = list[int]()
+
+    def choose(alive: Sequence[int]) -> int:
+        order.append(0 if len(order) < taken and 0 in alive else next(n for n in (1, 2, 0) if n in alive))
+        return order[-1]
+
+    require_whole([End(order, run_order(case, choose))], f"after {taken} steps")
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_writer_that_dies_beside_another_leaves_whole_passages_and_what_repair_removes(name: str) -> None:
     """Triples can be left over. No passage lacks one, in either store."""
