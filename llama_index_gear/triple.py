@@ -21,11 +21,12 @@ _ASCII_SPACES = {
     if unicodedata.category(chr(code))[0] in "PZ" or unicodedata.category(chr(code)) == "Cc"
 }
 """Characters of ASCII that become spaces in an entity's key."""
-# Letters of scripts without spaces between words: Thai, Lao, Tibetan, Burmese, Khmer, kana, and Chinese characters.
-_SPACELESS = (
+SPACELESS = (
     "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
-_SPACELESS_LETTER = re.compile(f"[{_SPACELESS}]")
+"""Letters of scripts without spaces between words, for a regular expression: Thai, Lao, Tibetan, Burmese, Khmer, kana,
+and Chinese characters."""
+_SPACELESS_LETTER = re.compile(f"[{SPACELESS}]")
 
 
 @dataclass(frozen=True, slots=True)

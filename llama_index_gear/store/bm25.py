@@ -11,6 +11,7 @@ from qdrant_edge import Bm25, Bm25Config
 
 from llama_index_gear.errors import ArgumentError, check_kind, check_numbers, format_value
 from llama_index_gear.store.schema import to_sparse_vector
+from llama_index_gear.triple import SPACELESS
 
 _MAX_WORD = 2_000  # a million characters in words this long take Qdrant's BM25 0.2 seconds in the worst language
 # What separates words: white space, and the punctuation of scripts that are written without white space.
@@ -19,6 +20,7 @@ _SEPARATORS = (
     r"\u3001-\u3004\u3008-\u3020\u3030\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
 )
 _PIECES = re.compile(rf"[^{_SEPARATORS}]{{1,{_MAX_WORD}}}")
+_SPACELESS_RUN = re.compile(f"[{SPACELESS}]+")
 TRIPLE_AVG_LEN = 8.0
 """Length of an average triple in words, for BM25's length normalization."""
 LEAST_AVG_LEN = 60.0
@@ -34,6 +36,9 @@ class WordEncoder:
     The stemmers' work grows with the square of a word's length: a million times the letter "y" took half a minute, in
     which no other thread ran. A "word" here is text without white space and common punctuation. A text without such a
     long word gets exactly Qdrant's vector.
+
+    Of scripts without spaces between words (Chinese, Japanese, Thai, …) every two neighboring letters are a word:
+    Qdrant takes all that stands between two punctuation marks for one word, which no question has.
 
     Args:
         language: language of the texts, as Qdrant's BM25 names it.
@@ -56,15 +61,15 @@ class WordEncoder:
 
     def embed_document(self, text: str) -> models.SparseVector:
         """Return the weights of a text that is stored."""
-        return to_sparse_vector(self._bm25.embed_document(_split_long_words(text)))
+        return to_sparse_vector(self._bm25.embed_document(_split_words(text)))
 
     def embed_query(self, text: str) -> models.SparseVector:
         """Return the weights of a text that is searched for."""
-        return to_sparse_vector(self._bm25.embed_query(_split_long_words(text)))
+        return to_sparse_vector(self._bm25.embed_query(_split_words(text)))
 
     def split_words(self, text: str) -> set[int]:
         """Return the numbers of the text's words: stemmed, without stop words."""
-        return set(self._bm25.embed_query(_split_long_words(text)).indices)
+        return set(self._bm25.embed_query(_split_words(text)).indices)
 
     def with_average(self, average_words: float) -> WordEncoder:
         """Return the encoder of the same language for texts of another average length."""
@@ -72,7 +77,7 @@ class WordEncoder:
 
     def count_words(self, text: str) -> dict[int, int]:
         """Return the number of each of the text's words → how often it stands there, as BM25 counts it."""
-        vector = self._counter.embed_document(_split_long_words(text))
+        vector = self._counter.embed_document(_split_words(text))
         counts = (round(weight * _COUNTING / (_COUNTING + 1 - weight)) for weight in vector.values)
         return dict(zip(vector.indices, counts, strict=True))
 
@@ -111,6 +116,18 @@ class WordEncoder:
     def _counter(self) -> Bm25:
         """Qdrant's BM25 whose weights are the words' counts."""
         return Bm25(Bm25Config(language=self._settings[0], avg_len=1.0, k=_COUNTING, b=0.0))
+
+
+def _split_words(text: str) -> str:
+    """Return the text with its overlong words split, and text without spaces as pairs of letters."""
+    if not text.isascii() and _SPACELESS_RUN.search(text):
+        text = _SPACELESS_RUN.sub(_pair_letters, text)
+    return _split_long_words(text)
+
+
+def _pair_letters(run: re.Match[str]) -> str:
+    letters = run[0]
+    return " ".join(["", *(letters[place : place + 2] for place in range(max(1, len(letters) - 1))), ""])
 
 
 def _split_long_words(text: str) -> str:
