@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -95,7 +96,8 @@ def _shorten(text: str, length: int, weights: dict[str, float]) -> str:
         for sentence in _SENTENCE.split(text)
         for start in range(0, len(sentence), _MAX_PIECE)
     ]
-    own = [sum(weights.get(word, 0.0) for word in _words(piece)) for piece in pieces]
+    # Exact sums: a set's order changes from process to process.
+    own = [math.fsum(weights.get(word, 0.0) for word in _words(piece)) for piece in pieces]
     beside = [max(own[max(0, place - 1) : place + 2]) for place in range(len(pieces))]
     best = own.index(max(own))
     order = sorted(range(1, len(pieces)), key=lambda place: (-own[place] - beside[place] / 2, abs(place - best)))

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llama_index_gear.llm import fitting
 from llama_index_gear.llm.client import count_tokens
 from llama_index_gear.llm.fitting import fit_passages
+from llama_index_gear.triple import entity_key
 
 SHORT = ["Ann knows Bob.", "Bob lives in Rome.", "Rome lies in Italy."]
 FILLER = " ".join(f"Thing number {number} is as it is." for number in range(300))
@@ -47,3 +49,13 @@ def test_any_texts(passages: list[str], matter: str, room: int) -> None:
     assert len(fitted.texts) + fitted.left_out == len(passages)
     for position, text in enumerate(fitted.texts):
         assert position in fitted.shortened or text == passages[position]
+
+
+def test_words_weigh_the_same_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = {"one": 0.1, "two": 0.2, "three": 0.3}  # whose sum is another, by the last bit, the other way round
+    text = "It starts. One two three. It goes on. Three two one. It ends."
+    shown = set()
+    for order in (list, reversed):
+        monkeypatch.setattr(fitting, "_words", lambda text, order=order: list(order(entity_key(text).split())))
+        shown.add(fitting._shorten(text, 35, weights))
+    assert shown == {"It starts. One two three. …"}
