@@ -80,7 +80,10 @@ READER_RUNS = {
     ),
 }
 """Kind → triples, and the methods that a strong reader was asked for."""
-READER_FILES = {"musique": (40, ("once", "agents", "plain", "widths", "orders")), "2wiki": (30, ("once", "agents", "plain"))}
+READER_FILES = {
+    "musique": (40, ("once", "agents", "plain", "widths", "orders")),
+    "2wiki": (30, ("once", "agents", "plain")),
+}
 """Data → questions, and the kinds of files that were measured."""
 
 RUNS = {

@@ -24,6 +24,9 @@ logger = logging.getLogger(__name__)
 
 PAGE = 1000
 """Points a page, when all points that match are wanted."""
+FORMAT = 1
+"""The format of collections, in their metadata. Those without one were made before there was a number, in format 1."""
+_FORMAT_KEY = "gear_format"
 _INDEXING_THRESHOLD = 20_000  # kilobytes: Qdrant's own default
 
 
@@ -77,6 +80,7 @@ class Collections:
             exists = yield from ask(QdrantCall("collection_exists", name))
             if exists:
                 info = yield from ask(QdrantCall("get_collection", name))
+                self._check_format(info)
                 vectors = info.config.params.vectors
                 if not isinstance(vectors, dict) or DENSE not in vectors:
                     raise StoreError(
@@ -85,6 +89,15 @@ class Collections:
                     )
                 self.dimension = vectors[DENSE].size
         return self.dimension is not None
+
+    def _check_format(self, info: models.CollectionInfo) -> None:
+        found = (info.config.metadata or {}).get(_FORMAT_KEY, FORMAT)
+        if found != FORMAT:
+            raise StoreError(
+                f"collection {self.passages!r}{self.place and f' in {self.place}'} has format {found}, and this "
+                f"version of llama_index_gear reads format {FORMAT}: install the version that wrote it, or copy the "
+                "store with that version"
+            )
 
     def can_search_flow(self) -> Flow[bool]:
         """Return True if there is a collection to search; warn, once, if there is none."""
@@ -133,6 +146,7 @@ class Collections:
         exists = yield from ask(QdrantCall("collection_exists", {"collection_name": name}))
         if not exists:
             config = {**config, **self.options}
+            config["metadata"] = {**(config.get("metadata") or {}), _FORMAT_KEY: FORMAT}
             if self.is_loading:
                 config["optimizers_config"] = self._build_optimizers(0)
             try:

@@ -229,10 +229,11 @@ class Driver:
 
 
 @contextmanager
-def _raises(expected: type[Exception]) -> Iterator[None]:
+def _raises(expected: type[Exception], words: str = "") -> Iterator[None]:
     try:
         yield
-    except expected:
+    except expected as error:
+        assert words in str(error)
         return
     raise AssertionError(f"{expected.__name__} was not raised")
 
@@ -1550,6 +1551,8 @@ class StoreContract:
         )
         held = contents(do.store)
         assert set(held) == {do.store.collection_name, f"{do.store.collection_name}_triples"}
+        for name in held:
+            assert do.store.client.get_collection(name).config.metadata == {"gear_format": 1}
         ((point_id, (payload, vectors)),) = held[do.store.triple_collection_name].items()
         assert point_id == Triple(*_JOINED).id("p")
         metadata = payload.pop("metadata")
@@ -1573,6 +1576,18 @@ class StoreContract:
         assert {"_node_content", "_node_type", "doc_id", "year"} <= set(payload)
         assert TRIPLES_KEY not in payload  # they are in the node's own JSON
         assert set(vectors) == {"text-dense", "text-sparse-new"}
+
+    def test_a_store_of_a_later_format_is_refused(self, make_store: Any, mode: str) -> None:
+        """A later version's store is neither read nor written by guess."""
+        do = self.drive(make_store(), mode)
+        dense = {"text-dense": models.VectorParams(size=_EMBED.dimension, distance=models.Distance.COSINE)}
+        name = do.store.collection_name
+        do.store.client.create_collection(name, vectors_config=dense, metadata={"gear_format": 2})
+        for attempt in (lambda: do.query(_QUESTION, _DEFAULT), do.check, lambda: do.add([passage("p", "x", [_SON])])):
+            with _raises(StoreError, "has format 2, and this version of llama_index_gear reads format 1"):
+                attempt()
+        assert not do.store.client.collection_exists(do.store.triple_collection_name)
+        assert do.store.client.count(name).count == 0
 
     def test_a_plain_qdrant_vector_store_can_open_the_passages(self, make_store: Any, mode: str) -> None:
         """LlamaIndex's own store reads the same collection."""

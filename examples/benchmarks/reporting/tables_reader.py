@@ -64,11 +64,10 @@ def reader(results: Results) -> str:
         "A strong reader: no call, one call, one call a step",
         "\n\n".join(filter(None, parts)),
         "minilm, triples by rule. The reader is a strong language model, its replies recorded. Each was to rest on its "
-        "prompt alone; of some 2,200 its readers reported about 70 that may rest on more. No reader was given one "
+        "prompt alone; of some 2,500 its readers reported about 90 that may rest on more. No reader was given one "
         "question in two methods, though agents' own queries repeat parts of it. Exact match is that of the agents' "
         "own answers where they give some, else of one more call over five passages. Calls and tokens are those of "
-        "retrieval. All widths but forty, and the orders, are those of commit 828f2cd, at which their replies can be "
-        "replayed. Since then titles count in the ranking, and a reader would be shown some other passages.",
+        "retrieval.",
         "Best first is the default: the other orders find no more, though 20 questions can't tell them apart.",
         "The questions are drawn at random from the set's 700.",
         sources(results, *files),

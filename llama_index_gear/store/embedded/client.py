@@ -8,7 +8,7 @@ locks its write-ahead log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -97,6 +97,7 @@ class EdgeClient(BoundToProcess):
         with self._shards.lock:
             info = self._shard(collection_name).info()
             config = edge_folder.read_config(self._folder(collection_name))
+            metadata = edge_folder.read_metadata(self._folder(collection_name))
         return models.CollectionInfo(
             status=models.CollectionStatus.GREEN,
             optimizer_status=models.OptimizersStatusOneOf.OK,
@@ -128,6 +129,7 @@ class EdgeClient(BoundToProcess):
                     default_segment_number=0,
                     flush_interval_sec=5,
                 ),
+                metadata=metadata,
             ),
         )
 
@@ -137,6 +139,7 @@ class EdgeClient(BoundToProcess):
         vectors_config: models.VectorParams | dict[str, models.VectorParams],
         sparse_vectors_config: dict[str, models.SparseVectorParams] | None = None,
         on_disk_payload: bool | None = None,
+        metadata: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> bool:
         """Create a collection of named dense (or one unnamed) and sparse vectors; payloads are on disk by default."""
@@ -162,8 +165,13 @@ class EdgeClient(BoundToProcess):
         with self._shards.lock:
             if self.collection_exists(collection_name):
                 raise StoreError(f"collection {collection_name!r} already exists")
-            create = edge.EdgeShard.create
-            edge_folder.make(folder, lambda draft: call_engine(lambda: create(draft, config).close(), folder))
+
+            def build(draft: str) -> None:
+                call_engine(lambda: edge.EdgeShard.create(draft, config).close(), folder)
+                if metadata is not None:
+                    edge_folder.write_metadata(Path(draft), metadata)
+
+            edge_folder.make(folder, build)
             self._shard(collection_name)
         return True
 

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -22,6 +22,7 @@ from llama_index_gear.errors import StoreError, StoreLockedError
 
 _CONFIG, _SEGMENTS, _LOG = "edge_config.json", "segments", "wal"
 _PARTS = (_CONFIG, _SEGMENTS, _LOG)
+_METADATA = "collection_metadata.json"  # ours: the engine keeps none
 _KINDS = ("vectors", "sparse_vectors")
 _SEGMENT_PARTS = (
     "segment.json",
@@ -75,6 +76,29 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not isinstance(config, dict) or not all(isinstance(config.get(kind, {}), dict) for kind in _KINDS):
         raise _make_damage_error(folder, f"{_CONFIG} names no vectors")
     return config
+
+
+def read_metadata(folder: Path) -> dict[str, Any] | None:
+    """Read the collection's metadata; None if it was made without.
+
+    Raises:
+        StoreError: they cannot be read.
+
+    """
+    try:
+        metadata = json.loads((folder / _METADATA).read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise _make_damage_error(folder, f"{_METADATA} cannot be read ({error})") from error
+    if not isinstance(metadata, dict):
+        raise _make_damage_error(folder, f"{_METADATA} is no object")
+    return metadata
+
+
+def write_metadata(folder: Path, metadata: Mapping[str, Any]) -> None:
+    """Write the metadata of a collection that is being made."""
+    (folder / _METADATA).write_text(json.dumps(metadata), "utf-8")
 
 
 def _check_parts(folder: Path) -> None:
@@ -216,7 +240,8 @@ def check_own(folder: Path) -> None:
     """
     if folder.is_symlink():
         raise StoreError(f"{folder} is a link, which the embedded engine did not make: remove it yourself")
-    foreign_names = sorted(name for name in os.listdir(folder) if name not in _PARTS and not name.startswith(_WRITING))
+    own = (*_PARTS, _METADATA)
+    foreign_names = sorted(name for name in os.listdir(folder) if name not in own and not name.startswith(_WRITING))
     if foreign_names:
         raise StoreError(
             f"{folder} also holds what the embedded engine did not make ({', '.join(foreign_names[:3])}): move it "
