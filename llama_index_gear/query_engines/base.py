@@ -40,6 +40,7 @@ from llama_index_gear.llm.prompting import (
     split_citations,
 )
 from llama_index_gear.nodes import llm_texts
+from llama_index_gear.query_engines.tool import TOOL_DESCRIPTION, TOOL_NAME, AgentQueryTool, make_tool
 from llama_index_gear.requests import CallLLM, Reply
 from llama_index_gear.retrievers.base import AgentRetriever, new_trace
 from llama_index_gear.store.vector_store import GeARVectorStore
@@ -196,6 +197,23 @@ class AgentQueryEngine(BaseQueryEngine):
         Closing the iterator (`aclose`) stops the work.
         """
         return stream_trace(new_trace(query), lambda: self.aquery(query))
+
+    def as_tool(self, name: str = TOOL_NAME, description: str = TOOL_DESCRIPTION) -> AgentQueryTool:
+        """Return the engine as a LlamaIndex tool, for `FunctionAgent(tools=[engine.as_tool()], …)` and others.
+
+        The tool's output has the answer with the titles of the passages that it cites; its `raw_output` is the response
+        with its sources and, as `raw_output.trace`, the trace.
+
+        Args:
+            name: of the tool, for the agent. Two tools of an agent need two names. Default "answer_from_documents".
+            description: what the tool is good for, for the agent. Default: questions that take several facts. Say what
+                your documents are about if the agent has other tools too.
+
+        Raises:
+            ArgumentError: `name` or `description` is no text, or is empty.
+
+        """
+        return make_tool(self, name, description)
 
     def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         """Return the agent's passages, postprocessed."""
