@@ -37,7 +37,10 @@ def subtract(later: int, earlier: int) -> int:
 
 def script_agent() -> LLM:
     """Return a model that calls both tools, one after the other, and then answers."""
-    calls = [("answer_from_documents", {"input": QUESTION}), ("subtract", {"later": 2024, "earlier": 1982})]
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("answer_from_documents", {"input": QUESTION}),
+        ("subtract", {"later": 2024, "earlier": 1982}),
+    ]
 
     def reply(messages: Sequence[ChatMessage], **_: Any) -> ChatMessage:
         results = [message.content or "" for message in messages if message.role == MessageRole.TOOL]
@@ -62,7 +65,7 @@ async def ask(engine: GeARQueryEngine, llm: LLM, question: str) -> None:
             print(f"   = {event.tool_output.content}".replace("\n", "\n     "))
             if event.tool_name == "answer_from_documents" and not event.tool_output.is_error:
                 trace = event.tool_output.raw_output.trace
-                print(f"     ({trace.stopped} after {len(trace.steps)} steps: {'; '.join(s.query for s in trace.steps)})")
+                print(f"     ({trace.stopped}; it searched: {'; '.join(step.query for step in trace.steps)})")
         elif isinstance(event, ToolCall):
             print(f"   {event.tool_name}({event.tool_kwargs})")
     print(f"A: {await handler}")

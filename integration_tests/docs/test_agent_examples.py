@@ -36,6 +36,13 @@ def test_the_example_without_a_key(script: Script, filled: Path, tmp_path: Path)
     assert "[3] Virginia Tech Hokies men's basketball" in said
 
 
+def test_the_example_of_a_function_agent(script: Script, filled: Path) -> None:
+    said = script("function_agent.py", "--store", str(filled))
+    assert "answer_from_documents({'input': 'What year did the father of Stephen Curry join" in said
+    assert "= 1982 [3]\n     [3] Virginia Tech Hokies men's basketball\n     (answered; it searched: " in said
+    assert "subtract({'later': 2024, 'earlier': 1982})\n   = 42\nA: In 1982, 42 years ago.\n" in said
+
+
 def test_the_example_with_t2rag(script: Script, filled: Path, tmp_path: Path) -> None:
     said = run_agent(script, filled, tmp_path / "t.html", "--method", "t2rag")
     assert "A: 1982 [3]\n   resolved" in said

@@ -98,7 +98,8 @@ async def test_the_event_loop_goes_on(store: GeARVectorStore) -> None:
             await ticked.wait()
             return self.complete(prompt)
 
-    engine = GeARQueryEngine.from_vector_store(store, llm=Slow(GEAR), calls="selection")
+    llm = Slow(GEAR)  # type: ignore[call-arg, arg-type]  # pydantic's plugin is not at work
+    engine = GeARQueryEngine.from_vector_store(store, llm=llm, calls="selection")
     task = asyncio.create_task(engine.as_tool().acall(input=QUESTION))
     await waiting.wait()
     ticked.set()
