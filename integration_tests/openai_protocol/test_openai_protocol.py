@@ -6,13 +6,25 @@ import asyncio
 import json
 import logging
 import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from llama_index.core.schema import TextNode
 from openai_server import OpenAIServer, Reply
 
-from llama_index_gear import ExtractionLedger, GeARTripleExtractor, GeARVectorStore, SyncGERetriever
+from llama_index_gear import (
+    Budget,
+    ExtractionLedger,
+    GeARQueryEngine,
+    GeARTripleExtractor,
+    GeARVectorStore,
+    SyncGERetriever,
+    Triple,
+    attach_triples,
+)
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.testing import WordEmbedding
 
@@ -165,3 +177,45 @@ async def test_sync_ge_reads_through_the_protocol(server: OpenAIServer, mode: st
     # Nothing is stored: no passages, so no call.
     found = retriever.retrieve("Who?") if mode == "sync" else await retriever.aretrieve("Who?")
     assert found == [] and server.requests == []
+
+
+def test_a_server_without_tools_is_asked_for_text(server: OpenAIServer) -> None:
+    refusal = Reply(f"{server.llm().model} does not support tools", status=400)
+    server.script(refusal, Reply(json.dumps({"triples": [list(FACT.values())]})))
+    (node,) = make_extractor(server)(make_passages(1))
+    assert read_triples(node) == [Triple(**FACT)] and ["tools" in body for body in server.requests] == [True, False]
+
+
+STEP = {"needed": [1], "facts": [list(FACT.values())], "answerable": True, "answer": "the Analytical Engine"}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[GeARVectorStore]:
+    with GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding()) as store:
+        node = TextNode(id_="ada", text="Ada Lovelace wrote notes on the Analytical Engine.")
+        node.embedding = WordEmbedding().get_text_embedding(node.text)
+        store.add([attach_triples(node, [Triple(**FACT)])])
+        yield store
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_an_agent_s_client_repeats_what_a_busy_server_refuses(
+    server: OpenAIServer, store: GeARVectorStore, mode: str
+) -> None:
+    server.script(Reply("Slow down", status=429, headers={"Retry-After": "0"}), Reply(json.dumps(STEP)))
+    engine = GeARQueryEngine.from_vector_store(store, llm=server.llm(max_retries=2), calls="selection")
+    question = "What did Ada Lovelace write notes on?"
+    response = engine.query(question) if mode == "sync" else await engine.aquery(question)
+    assert str(response) == "the Analytical Engine [1]" and len(server.requests) == 2
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_an_agent_of_a_slow_model_ends_in_time(server: OpenAIServer, store: GeARVectorStore, mode: str) -> None:
+    server.script(Reply(json.dumps(STEP), delay=3.0))
+    engine = GeARQueryEngine.from_vector_store(
+        store, llm=server.llm(), calls="selection", abstain=True, budget=Budget(timeout=0.3)
+    )
+    start = time.monotonic()
+    response = engine.query("What is it?") if mode == "sync" else await engine.aquery("What is it?")
+    assert time.monotonic() - start < 3 and str(response).startswith("I don't know.")
+    assert [result.node.node_id for result in response.source_nodes] == ["ada"]

@@ -19,6 +19,8 @@ _OLLAMA = "ollama/"
 _EMBED_BATCH = 32
 _TIMEOUT = 900.0  # seconds: a local model may take minutes for a page
 _RETRIES = 3
+_OLLAMA_WINDOW = 16_384  # tokens: an agent's longest prompt shows forty passages
+_OLLAMA_REPLY = 4_096  # tokens, those in which a model thinks included
 
 
 class AnyOpenAI(OpenAI):
@@ -71,8 +73,8 @@ def open_llm(name: str | None = None) -> LLM | None:
     """Return the language model that a name or the environment chooses; None if neither does.
 
     Args:
-        name: of a model with OpenAI's protocol, "ollama/…" for one of Ollama, or "none". Default: OPENAI_MODEL, or
-            gpt-4o-mini, if OPENAI_API_KEY or OPENAI_BASE_URL is set.
+        name: of a model with OpenAI's protocol, "ollama/…" for one of Ollama, or "none". Default: OLLAMA_MODEL, a
+            model of Ollama; else OPENAI_MODEL, or gpt-4o-mini, if OPENAI_API_KEY or OPENAI_BASE_URL is set.
 
     Raises:
         ClickException: a model is named, and the environment doesn't say where it is; or a package is missing.
@@ -81,6 +83,8 @@ def open_llm(name: str | None = None) -> LLM | None:
     key, base = os.environ.get("OPENAI_API_KEY"), os.environ.get("OPENAI_BASE_URL")
     if name == "none":
         return None
+    if name is None and os.environ.get("OLLAMA_MODEL"):
+        return _open_ollama(os.environ["OLLAMA_MODEL"])
     if name is not None and name.startswith(_OLLAMA):
         return _open_ollama(name.removeprefix(_OLLAMA))
     if not key and not base:
@@ -104,9 +108,21 @@ def open_llm(name: str | None = None) -> LLM | None:
 
 
 def _open_ollama(name: str) -> LLM:
+    """Return a model of the Ollama at OLLAMA_HOST.
+
+    Without a context window, LlamaIndex asks Ollama for all that the model could read, which may fill the memory;
+    without a limit of tokens, a reply that repeats itself never ends.
+    """
     try:
         module = importlib.import_module("llama_index.llms.ollama")
     except ImportError as error:
         raise ClickException("for Ollama's models: pip install llama-index-llms-ollama") from error
-    llm: LLM = module.Ollama(model=name, temperature=0.0, request_timeout=_TIMEOUT)
+    llm: LLM = module.Ollama(
+        model=name,
+        base_url=os.environ.get("OLLAMA_HOST") or "http://localhost:11434",
+        temperature=0.0,
+        context_window=_OLLAMA_WINDOW,
+        additional_kwargs={"num_predict": _OLLAMA_REPLY},
+        request_timeout=_TIMEOUT,
+    )
     return llm

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import json
 import queue
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
 from llama_index.core.bridge.pydantic import BaseModel, Field
 from llama_index.core.llms import LLM
+from llama_index.core.llms.custom import CustomLLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.program.function_program import get_function_tool
 from llama_index.core.prompts import BasePromptTemplate
@@ -32,6 +36,11 @@ NOT_ANSWERED_YET = "not_answered_yet"
 _MAX_COUNTED_LENGTH = 500_000  # characters
 _TRANSIENT_ERRORS = frozenset({408, 409, 429, 500, 502, 503, 504, 529})  # HTTP status: worth another try
 _CLIENT_ERRORS = frozenset({401, 402, 403, 404})  # HTTP status: the account's or the model's, not the prompt's
+_TOOL_REFUSALS = frozenset({400, 404, 405, 422, 500, 501})  # HTTP status of servers that refuse tools
+_MOST_STALE = 20  # connections that an HTTP client keeps
+
+_TURNS: MutableMapping[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+"""Has the calls of models without async calls made one at a time: such a model is seldom made for several threads."""
 
 
 class Fact(BaseModel):
@@ -84,7 +93,8 @@ async def ask_for_facts(
     Args:
         llm: the model.
         messages: the prompt.
-        output_cls: the form of the structured output; None asks for text.
+        output_cls: the form of the structured output; None asks for text. A server that says that its model has no
+            tools is asked for text too.
         max_retries: how many further calls a transient error gets.
         retry_backoff: seconds to wait before the first of them; doubled each time, with jitter. A `Retry-After` header
             that asks for more gets it, up to a minute.
@@ -93,7 +103,13 @@ async def ask_for_facts(
     start = time.perf_counter()
     for attempt in range(max_retries + 1):
         try:
-            response = await _call(llm, list(messages), output_cls)
+            try:
+                response = await _call(llm, list(messages), output_cls)
+            except Exception as error:
+                if output_cls is None or not _refuses_tools(error):
+                    raise
+                output_cls = None
+                response = await _call(llm, list(messages), None)
         except Exception as error:  # noqa: BLE001 - handed to the caller in the reply
             if attempt == max_retries or not _is_transient(error):
                 return Reply(error=error, calls=attempt + 1, ms=_elapsed_ms(start))
@@ -138,8 +154,9 @@ async def aask_llm(
     start = time.perf_counter()
     try:
         shown, call = _build_call(llm, prompt, variables, llm.achat, llm.acomplete)
+        _, sync_call = _build_call(llm, prompt, variables, llm.chat, llm.complete)
         async with asyncio.timeout(within) as limit:
-            response = await call()
+            response = await _call_async(llm, call, sync_call)
     except Exception as error:  # noqa: BLE001 - handed to the caller in the reply
         is_late = isinstance(error, TimeoutError) and within is not None and limit.expired()
         return Reply(error=_timeout_error(within) if is_late else error, ms=_elapsed_ms(start))
@@ -225,29 +242,103 @@ def _build_reply(response: ChatResponse | CompletionResponse, prompt: str, text:
 
 async def _call(llm: Any, messages: list[ChatMessage], output_cls: type[BaseModel] | None) -> ChatResponse:
     if output_cls is None:
-        response = await llm.achat(messages)
+        call, sync_call = functools.partial(llm.achat, messages), functools.partial(llm.chat, messages)
     else:
-        response = await llm.achat_with_tools(
-            [get_function_tool(output_cls)], chat_history=messages, tool_required=True, allow_parallel_tool_calls=False
-        )
-    return response  # type: ignore[no-any-return]
+        form: dict[str, Any] = {"chat_history": messages, "tool_required": True, "allow_parallel_tool_calls": False}
+        tools = [get_function_tool(output_cls)]
+        call = functools.partial(llm.achat_with_tools, tools, **form)
+        sync_call = functools.partial(llm.chat_with_tools, tools, **form)
+    return await _call_async(llm, call, sync_call)
+
+
+async def _call_async(llm: Any, call: Callable[[], Awaitable[Result]], sync_call: Callable[[], Result]) -> Result:
+    """Make a call without blocking the event loop, whatever kind of client the model has.
+
+    A model that has sync calls only is called in a thread. LlamaIndex's base class for these, `CustomLLM`, would block
+    the loop. A client that keeps its connections (Ollama's) fails once for each that an event loop left behind which
+    has ended, and drops it: then the call is made again.
+    """
+    if isinstance(llm, CustomLLM) and (type(llm).achat, type(llm).acomplete) == (CustomLLM.achat, CustomLLM.acomplete):
+        return await _call_in_thread(sync_call)
+    for _ in range(_MOST_STALE):
+        try:
+            return await call()
+        except NotImplementedError:
+            return await _call_in_thread(sync_call)
+        except RuntimeError as error:
+            if "event loop" not in str(error).lower():
+                raise
+    return await call()
+
+
+async def _call_in_thread(call: Callable[[], Result]) -> Result:
+    """Make a call in a thread of its own. The next one waits until it has ended, even if nobody waits for its result.
+
+    The thread cannot keep the process from ending.
+    """
+    loop = asyncio.get_running_loop()
+    turn = _TURNS.setdefault(loop, asyncio.Lock())
+    await turn.acquire()
+    outcome: asyncio.Future[Result] = loop.create_future()
+
+    def end(result: Result | None, error: BaseException | None) -> None:
+        turn.release()
+        if outcome.done():  # cancelled
+            return
+        if error is None:
+            outcome.set_result(result)  # type: ignore[arg-type]  # None only if the call returned it
+        else:
+            outcome.set_exception(error)
+
+    def run_call() -> None:
+        result, error = None, None
+        try:
+            result = call()
+        except BaseException as raised:  # noqa: BLE001 - raised where the call is awaited
+            error = raised
+        with suppress(RuntimeError):  # the loop has ended: nobody waits
+            loop.call_soon_threadsafe(end, result, error)
+
+    try:
+        threading.Thread(target=contextvars.copy_context().run, args=(run_call,), daemon=True).start()
+    except RuntimeError:  # there can be no more threads
+        turn.release()
+        raise
+    return await outcome
+
+
+def _refuses_tools(error: BaseException) -> bool:
+    """Return True if a server says that its model has no tools."""
+    return getattr(error, "status_code", None) in _TOOL_REFUSALS and "tool" in str(error).lower()
 
 
 def _join_arguments(llm: Any, response: ChatResponse) -> str:
     """Return the arguments of all function calls as one JSON object, or the reply's text if it calls none.
 
-    Lists of the same name are joined. Arguments that the client can't read give a text that no parser can read, not an
-    exception: the reply has its cost all the same.
+    Lists of the same name are joined. JSON that small models write into a text, `"triples": "[{…}]"`, is read.
+    Arguments that the client can't read give a text that no parser can read, not an exception: the reply has its cost
+    all the same.
     """
     try:
         calls = llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
         arguments: dict[str, Any] = {}
-        for name, value in (argument for call in calls for argument in call.tool_kwargs.items()):
+        for name, text in (argument for call in calls for argument in call.tool_kwargs.items()):
+            value = _decode_json(text)
             are_lists = isinstance(value, list) and isinstance(arguments.get(name), list)
             arguments[name] = [*arguments[name], *value] if are_lists else arguments.get(name, value)
         return json.dumps(arguments) if calls else response.message.content or ""
     except Exception as error:  # noqa: BLE001 - any client's; the parser's error quotes it
         return f"{type(error).__name__}: {error}"
+
+
+def _decode_json(value: Any) -> Any:
+    """Return the list or object that a text holds as JSON; in a list, of each text in it. Other values stay."""
+    if isinstance(value, list):
+        return [_decode_json(entry) if isinstance(entry, str) else entry for entry in value]
+    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
+        with suppress(ValueError, RecursionError):  # a name may begin so too
+            return json.loads(value)
+    return value
 
 
 def _is_transient(error: BaseException) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import time
@@ -319,7 +320,7 @@ class AgentQueryEngine(BaseQueryEngine):
             if answer:
                 response: RESPONSE_TYPE = self._to_async_response(answer)
             else:
-                response = await self._response_synthesizer.asynthesize(query_bundle, context)
+                response = await self._write_answer(query_bundle, context)
             response = _set_sources(response, nodes)
             self._note_response(response, answer, context, trace)
             if self._verify:
@@ -327,6 +328,13 @@ class AgentQueryEngine(BaseQueryEngine):
             self._add_description(response, trace)
             event.on_end(payload={EventPayload.RESPONSE: response})
         return response
+
+    async def _write_answer(self, query_bundle: QueryBundle, context: list[NodeWithScore]) -> RESPONSE_TYPE:
+        """Have the synthesizer write the answer; in a thread, if its model has sync calls only."""
+        try:
+            return await self._response_synthesizer.asynthesize(query_bundle, context)
+        except NotImplementedError:
+            return await asyncio.to_thread(self._response_synthesizer.synthesize, query_bundle, context)
 
     def _note_response(
         self, response: RESPONSE_TYPE, answer: str, context: Sequence[NodeWithScore], trace: Trace
