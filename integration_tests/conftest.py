@@ -28,11 +28,11 @@ def script(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
     """Run a script of the examples with the given arguments and return what it printed.
 
     The script runs as under `python`, but in this process, which has already loaded the slow imports.
-    It sees no OPENAI_ variables except those given.
+    It sees no OPENAI_ and OLLAMA_ variables except those given.
     """
 
     def run(name: str, *arguments: str, **environment: str) -> str:
-        for key in [key for key in os.environ if key.startswith("OPENAI_")]:
+        for key in [key for key in os.environ if key.startswith(("OPENAI_", "OLLAMA_"))]:
             monkeypatch.delenv(key)
         for key, value in {"COLUMNS": "120", **environment}.items():
             monkeypatch.setenv(key, value)

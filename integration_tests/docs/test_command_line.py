@@ -21,7 +21,7 @@ def shell(tmp_path: Path) -> dict[str, str]:
     program.write_text("\n".join(lines))
     program.chmod(0o755)
     (tmp_path / "docs").symlink_to(EXAMPLES / "docs")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "OLLAMA_"))}
     paths = f"{program.parent}{os.pathsep}{kept['PATH']}"
     return {**kept, "PATH": paths, "PYTHONPATH": os.pathsep.join([str(ROOT), kept.get("PYTHONPATH", "")])}
 

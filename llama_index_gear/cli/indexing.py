@@ -1,8 +1,8 @@
 """`index`: brings a store to what the files of a folder say now.
 
 The store itself is compared with the files: each passage that a file has now, and the store has not or has with another
-text, is written; each that no file has any more is deleted. So nothing else must be remembered, and a run after one
-that was killed does what is left.
+text, is written; each that its file no longer has is deleted; what was stored without a file stays. So nothing else
+must be remembered, and a run after one that was killed does what is left.
 """
 
 from __future__ import annotations
@@ -73,7 +73,9 @@ def index_folder(store: GeARVectorStore, folder: Path, store_folder: Path) -> In
     stored = {node.node_id: node for node in store.get_nodes(with_embeddings=False)}
     new = [node for node_id, node in wanted.items() if _read_content(node) != _read_content(stored.get(node_id))]
     gone = [
-        node_id for node_id, node in stored.items() if node_id not in wanted and node.metadata.get("file") not in kept
+        node_id
+        for node_id, node in stored.items()
+        if node_id not in wanted and "file" in node.metadata and node.metadata["file"] not in kept
     ]
     for start in range(0, len(gone), _DELETED_AT_ONCE):
         store.delete_nodes(gone[start : start + _DELETED_AT_ONCE])

@@ -5,6 +5,7 @@ Exit codes: 0, it is done; 1, it could not be done, or `check` found faults; 2, 
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,10 +13,9 @@ from typing import Any
 
 import click
 
+from llama_index_gear.cli.failures import explain_error
 from llama_index_gear.errors import GeARError
 
-_CLIENTS = {"openai", "httpx", "httpcore", "ollama", "huggingface_hub"}
-"""Packages whose errors are of a model's server or of the network, not of this program."""
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _READ_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -82,8 +82,8 @@ def index(folder: Path, store_folder: Path, embed: str | None) -> int:
 @click.option("--weights", "weights_file", type=_READ_FILE, help="Weights of the ranking, from `compare --fit`.")
 @click.option(
     "--llm",
-    help="A model with OpenAI's protocol (OPENAI_API_KEY, OPENAI_BASE_URL), ollama/NAME, or none. Default: "
-    "OPENAI_MODEL or gpt-4o-mini, if OPENAI_API_KEY or OPENAI_BASE_URL is set; else none.",
+    help="A model with OpenAI's protocol (OPENAI_API_KEY, OPENAI_BASE_URL), ollama/NAME (OLLAMA_HOST), or none. "
+    "Default: OLLAMA_MODEL; else OPENAI_MODEL or gpt-4o-mini, if OPENAI_API_KEY or OPENAI_BASE_URL is set; else none.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--html", "page", type=_FILE, help="Write the agent's search as a page. Needs a model.")
@@ -171,6 +171,41 @@ def repair(store_folder: Path, embed: str | None, reembed: bool) -> int:
     return 0 if report.ok else 1
 
 
+@commands.command()
+@_with_store
+@click.option("--llm", help="The model of the tool `ask`, as in `ask --llm`. Without a model there is no such tool.")
+@click.option("--write", is_flag=True, help="Serve `add` and `delete` too. Without it nothing can be changed.")
+@click.option("--tenant", metavar="FIELD=NAME", help="Bind all tools to a tenant: the metadata field, and its value.")
+def mcp(store_folder: Path, embed: str | None, llm: str | None, write: bool, tenant: str | None) -> None:
+    """Serve the store to a program with a model (Claude, an editor, …), by the Model Context Protocol over stdio.
+
+    Its tools are `search` and `explain`, with a model `ask`, with --write `add` and `delete`.
+    """
+    try:
+        from llama_index_gear.cli.mcp_server import build_server
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] != "mcp":
+            raise
+        raise GeARError("the server needs the MCP SDK 2: pip install 'llama-index-gear[mcp]'") from error
+    from llama_index_gear.cli.models import open_llm
+    from llama_index_gear.cli.serving import StoreTools
+    from llama_index_gear.cli.store_folder import choose_embedding, require_store
+    from llama_index_gear.errors import StoreLockedError
+
+    field, _, name = (tenant or "").partition("=")
+    if tenant is not None and not (field and name):
+        raise click.UsageError(f"--tenant {tenant}: write the metadata field and the tenant's name, customer=acme")
+    try:
+        require_store(store_folder.expanduser())
+        choose_embedding(store_folder.expanduser(), embed)
+    except StoreLockedError as error:  # by a command that ends before a tool is called, or each call says so
+        click.echo(f"warning: {error}", err=True)
+    tools = StoreTools(store_folder, embed, open_llm(llm), (field, name) if tenant else None)
+    if sys.stdin.isatty():
+        click.echo("serving over stdin and stdout, for a program that starts this command; Ctrl-C ends it", err=True)
+    build_server(tools, write=write).run()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command, and return its exit code.
 
@@ -184,18 +219,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return commands.main(arguments and list(arguments), "llama-index-gear", standalone_mode=False) or 0
         except click.UsageError as error:
             return _fail(f"{error.format_message()} (llama-index-gear {_get_command(error)}--help says more)", 2)
-        except click.ClickException as error:
-            return _fail(error.format_message())
         except click.Abort:
             return _fail("stopped; repeat the command, and it does what is left")
-        except GeARError as error:
-            return _fail(str(error))
-        except OSError as error:
-            return _fail(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
         except Exception as error:
-            if type(error).__module__.split(".")[0] not in _CLIENTS:
+            message = explain_error(error)
+            if message is None:
                 raise
-            return _fail(f"the model's server: {type(error).__name__}: {error}")
+            return _fail(message)
 
 
 def _get_command(error: click.UsageError) -> str:

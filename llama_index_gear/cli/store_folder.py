@@ -104,6 +104,17 @@ def _holds_store(folder: Path) -> bool:
         return bool(store.client.collection_exists(store.collection_name))
 
 
+def require_store(folder: Path) -> None:
+    """Refuse a folder without a store.
+
+    Raises:
+        ClickException: there is no store in it.
+
+    """
+    if not _holds_store(folder):
+        raise ClickException(f"no store in {folder}: fill one with `llama-index-gear index DIR --store {folder}`")
+
+
 @contextmanager
 def open_store(folder: Path, embed_name: str | None, *, must_exist: bool = True) -> Iterator[GeARVectorStore]:
     """Open the store in a folder with the embedding model that filled it, and close it.
@@ -118,9 +129,9 @@ def open_store(folder: Path, embed_name: str | None, *, must_exist: bool = True)
 
     """
     folder = folder.expanduser()
-    exists = _holds_store(folder)
-    if must_exist and not exists:
-        raise ClickException(f"no store in {folder}: fill one with `llama-index-gear index DIR --store {folder}`")
+    if must_exist:
+        require_store(folder)
+    exists = must_exist or _holds_store(folder)
     name = choose_embedding(folder, embed_name)
     if exists and embed_name is None and read_note(folder) is None:
         echo(f"{folder} does not say which embedding model filled it: taking {name} (--embed names another)", err=True)

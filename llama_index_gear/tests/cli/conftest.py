@@ -46,7 +46,7 @@ def embedding(monkeypatch: pytest.MonkeyPatch) -> CountingEmbedding:
     """The model that the commands load, whatever name they are given."""
     model = CountingEmbedding()
     monkeypatch.setattr(store_folder, "load_embedding", lambda name: model)
-    for key in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"):
+    for key in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL", "OLLAMA_MODEL"):
         monkeypatch.delenv(key, raising=False)
     return model
 

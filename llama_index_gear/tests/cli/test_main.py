@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def test_a_wrong_command_line_is_one_line_with_code_2(run: Runner, arguments: li
 def test_help_stands_without_arguments(run: Runner) -> None:
     bare, asked = run(), run("--help")
     assert bare == asked and bare.code == 0
-    for name in ("ask", "check", "compare", "index", "repair"):
+    for name in ("ask", "check", "compare", "index", "mcp", "repair"):
         assert f"\n  {name} " in bare.out
 
 
@@ -72,3 +73,11 @@ def test_errors_of_the_store_and_the_disk_are_one_line(run: Runner, docs: Path, 
     (tmp_path / "s" / "index.json").write_text("{")
     damaged = run("ask", "Who?", "--store", "s")
     assert damaged.code == 1 and "index.json is damaged" in damaged.err
+
+
+def test_a_server_needs_the_sdk(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mcp.server.mcpserver", None)
+    monkeypatch.delitem(sys.modules, "llama_index_gear.cli.mcp_server", raising=False)
+    missing = run("mcp", "--store", "s")
+    assert (missing.code, missing.out) == (1, "")
+    assert missing.err == "error: the server needs the MCP SDK 2: pip install 'llama-index-gear[mcp]'\n"

@@ -1,0 +1,71 @@
+"""`llama-index-gear mcp` as a program of its own, and the SDK's client over stdin and stdout."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai_server import OpenAIServer, Reply
+from repository import EXAMPLES, ROOT
+
+from llama_index_gear import GeARVectorStore
+from llama_index_gear.cli.main import main
+from llama_index_gear.testing import WordEmbedding
+
+mcp = pytest.importorskip("mcp", reason="needs the extra mcp")
+
+QUESTION = "In which town was the singer who was a granddaughter of J. Robert Oppenheimer's doctoral adviser born?"
+SERVE = "import sys; from llama_index_gear.cli.main import main; sys.exit(main())"
+STEP = '{"needed": [1], "facts": [], "answerable": true, "answer": "Cambridge"}'
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")  # the SDK's own
+async def test_a_session_of_a_client(tmp_path: Path, server: OpenAIServer) -> None:
+    """One process is started, since each loads PyTorch. Whatever it says on stdout is the protocol's."""
+    guide = (EXAMPLES / "guides" / "agents_and_models.md").read_text("utf-8")
+    (written,) = re.findall(r"<<'END'\n(.*?)END", guide, re.DOTALL)
+    *arguments, _ = json.loads(written)["mcpServers"]["documents"]["args"]
+    store = str(tmp_path / "store")
+    assert main(["index", str(EXAMPLES / "docs"), "--store", store]) == 0
+    server.answer = lambda body: Reply(STEP)
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    started = mcp.StdioServerParameters(
+        command=sys.executable,
+        args=["-c", SERVE, *arguments, store, "--write"],
+        env={"PYTHONPATH": paths, "HF_HUB_OFFLINE": "1", "OPENAI_BASE_URL": server.base_url},
+    )
+    strays: list[Any] = []
+
+    async def note(message: Any) -> None:
+        if isinstance(message, Exception):
+            strays.append(message)
+
+    with (tmp_path / "stderr").open("w") as errors:
+        async with mcp.Client(mcp.stdio_client(started, errlog=errors), message_handler=note) as client:
+            names = {tool.name for tool in (await client.list_tools()).tools}
+            assert names == {"search", "explain", "ask", "add", "delete"}
+            found = await client.call_tool("search", {"question": QUESTION})
+            assert "] Olivia Newton-John (id: Olivia Newton-John.txt-0)\n   ↳ J. Robert" in found.content[0].text
+            assert {passage["title"] for passage in found.structured_content["passages"]} >= {"Olivia Newton-John"}
+            told = await client.call_tool("explain", {"question": QUESTION, "id": "Olivia Newton-John.txt-0"})
+            assert told.structured_content["rank"] <= 5 and told.structured_content["reasons"]
+            asked = await client.call_tool("ask", {"question": QUESTION})
+            assert asked.structured_content["answer"] == "Cambridge [1]" and len(server.requests) == 1
+            note_ = {"text": "Zorblax lies on the river Wye.", "title": "Zorblax", "id": "z"}
+            assert not (await client.call_tool("add", note_)).is_error
+            found = await client.call_tool("search", {"question": "On which river does Zorblax lie?", "top_k": 1})
+            assert found.structured_content["passages"][0]["id"] == "z-0"
+            assert not (await client.call_tool("delete", {"id": "z"})).is_error
+            wrong = await client.call_tool("delete", {"id": "z"})
+            assert wrong.is_error and wrong.content[0].text.startswith("there is no document and no passage 'z'")
+            with GeARVectorStore.from_path(store, embed_model=WordEmbedding()) as opened:  # between two calls
+                assert len(opened.get_nodes()) == 12
+                locked = await client.call_tool("search", {"question": QUESTION})
+                assert locked.is_error and "is open in another process or client" in locked.content[0].text
+            assert not (await client.call_tool("search", {"question": QUESTION})).is_error
+    assert strays == [] and "Traceback" not in (tmp_path / "stderr").read_text()

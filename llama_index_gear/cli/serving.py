@@ -1,0 +1,294 @@
+"""The tools that `mcp` serves: search, ask, explain, add and delete over a store, with results of bounded length.
+
+The store is open only while a tool works: so an embedded store, which serves one process at a time, can be shared by
+turns with `index`, `ask` and other servers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import textwrap
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.bridge.pydantic import BaseModel, Field
+from llama_index.core.llms import LLM
+from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.schema import BaseNode, Document, NodeWithScore
+from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
+
+from llama_index_gear import (
+    GeARQueryEngine,
+    GeARVectorStore,
+    GraphRetriever,
+    MentionTripleExtractor,
+    TraceEvent,
+    passage_id,
+)
+from llama_index_gear.cli.indexing import OVERLAP_TOKENS, PASSAGE_TOKENS
+from llama_index_gear.cli.models import load_embedding
+from llama_index_gear.cli.store_folder import choose_embedding, require_store
+from llama_index_gear.errors import ArgumentError, check_counts
+from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, read_title
+from llama_index_gear.retrievers.base import new_trace
+from llama_index_gear.trace.trace import stream_trace
+
+MAX_PASSAGES = 20
+"""Upper limit of the passages that a search returns."""
+_POOL = 1_000  # more than the pool of a question ever has
+_PASSAGE = 1_500  # characters shown of a passage
+_WHOLE_PASSAGE = 8_000  # characters shown of a passage that is explained
+_ANSWER = 8_000  # characters shown of an answer
+_SLOT = 200  # characters shown of a title, or of a slot of a triple
+_FACTS = 20  # facts shown of an answer
+_ADDED = 1_000_000  # characters of a document that is added
+_NAME = 1_000  # characters of its title, and of its id
+
+Report = Callable[[int, str], Awaitable[None]]
+"""Is told the number of an agent's step, and what it searches."""
+
+
+class Passage(BaseModel):
+    """A passage that was found."""
+
+    id: str = Field(description="the passage's id, for explain and delete")
+    document: str = Field(description="the id of the document that it is of")
+    title: str
+    text: str = Field(description="ends in … if it was shortened; explain shows more of it")
+    chain: list[list[str]] = Field(description="the facts that lead to it: subject, predicate, object; [] if none")
+
+    def format(self, number: int) -> str:
+        """Return the passage as text, under its number."""
+        facts = [f"   ↳ {' — '.join(slots)}" for slots in self.chain]
+        return "\n".join([f"[{number}] {self.title or self.document} (id: {self.id})", *facts, self.text])
+
+
+class Passages(BaseModel):
+    """The passages that a search found, best first."""
+
+    passages: list[Passage]
+
+    def format(self) -> str:
+        """Return the passages as text."""
+        shown = [passage.format(number) for number, passage in enumerate(self.passages, start=1)]
+        return "\n\n".join(shown) or "Nothing was found."
+
+
+class Citation(BaseModel):
+    """A passage that an answer cites."""
+
+    number: int
+    id: str
+    title: str
+
+
+class Answer(BaseModel):
+    """An agent's answer."""
+
+    answer: str = Field(description="[1] in it cites the citation of that number")
+    citations: list[Citation]
+    facts: list[list[str]] = Field(description="facts that the agent noted: subject, predicate, object")
+    stopped: str = Field(description="why the search ended; 'answered' if it found what it needs")
+    model_calls: int
+
+    def format(self) -> str:
+        """Return the answer as text, with the passages that it cites."""
+        cited = [f"[{citation.number}] {citation.title} (id: {citation.id})" for citation in self.citations]
+        return "\n".join([self.answer, *cited])
+
+
+class Explanation(BaseModel):
+    """Why a passage stands where it does among those that were found for a question."""
+
+    rank: int | None = Field(description="its place, from 1; null: neither search nor graph found it")
+    passage: Passage
+    lists: dict[str, int] = Field(description="its rank in each list that has it: dense, bm25, pagerank")
+    reasons: list[str] = Field(description="what placed it, most important first")
+
+    def format(self) -> str:
+        """Return the explanation as text."""
+        place = "Neither search nor graph found it for this question." if self.rank is None else f"Rank {self.rank}."
+        reasons = [f"- {reason}" for reason in self.reasons]
+        return "\n".join([place, *reasons, "", self.passage.format(self.rank or 0)])
+
+
+class Written(BaseModel):
+    """What a tool wrote into the store, or deleted from it."""
+
+    document: str
+    added: int = Field(default=0, description="passages that were written")
+    deleted: int = Field(default=0, description="passages that were deleted")
+    note: str = ""
+
+    def format(self) -> str:
+        """Return what was done as text."""
+        counts = {"added": self.added, "deleted": self.deleted}
+        done = [f"{count} {'passage' if count == 1 else 'passages'} {verb}" for verb, count in counts.items() if count]
+        return f"{self.document}: {', '.join(done)}." + (f" {self.note}" if self.note else "")
+
+
+@dataclass
+class StoreTools:
+    """The tools over the store in a folder. All of them are coroutines, and several may run at once.
+
+    Attributes:
+        folder: of the store.
+        embed_name: name of the embedding model, if the command line gives one.
+        llm: the agent's language model; None: `ask` is not served.
+        tenant: field and name of the tenant that all tools are bound to; None: there are no tenants.
+
+    """
+
+    folder: Path
+    embed_name: str | None = None
+    llm: LLM | None = None
+    tenant: tuple[str, str] | None = None
+    _embed_model: BaseEmbedding | None = None
+    _store: GeARVectorStore | None = None
+    _users: int = 0
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def search(self, question: str, top_k: int = 5) -> Passages:
+        """Return the passages that answer a question, best first, each with the facts that lead to it."""
+        check_counts(most=MAX_PASSAGES, top_k=top_k)
+        async with self._open() as store:
+            found = await GraphRetriever(store, similarity_top_k=top_k).aretrieve(question)
+        return Passages(passages=[_describe(result.node) for result in found])
+
+    async def ask(self, question: str, report: Report) -> Answer:
+        """Have an agent search and answer; `report` is told of each of its steps."""
+        trace = new_trace(question)
+        async with self._open() as store:
+            engine = GeARQueryEngine.from_vector_store(store, llm=self.llm)
+            async for event in stream_trace(trace, lambda: engine.aquery(question)):
+                if not isinstance(event, TraceEvent):
+                    response = event
+                elif event.kind == "query":
+                    await report(event.step, f"searches: {_shorten(str(event.value), _SLOT)}")
+        titles = {result.node.node_id: _read_title(result.node) for result in response.source_nodes}
+        citations = [
+            Citation(number=int(number), id=node_id, title=titles.get(node_id) or node_id)
+            for number, node_id in trace.citations.items()
+        ]
+        return Answer(
+            answer=_shorten(str(response), _ANSWER),
+            citations=citations,
+            facts=[_shorten_slots(slots) for slots in trace.gist[:_FACTS]],
+            stopped=trace.stopped,
+            model_calls=trace.llm_calls,
+        )
+
+    async def explain(self, question: str, id: str) -> Explanation:
+        """Say where a passage stands among those found for a question, and what placed it there."""
+        async with self._open() as store:
+            stored = await store.aget_nodes([id], with_embeddings=False)
+            if not stored:
+                raise ArgumentError(f"there is no passage {id!r}: take an id that search returned")
+            found: Sequence[NodeWithScore] = await GraphRetriever(store, similarity_top_k=_POOL).aretrieve(question)
+        for rank, result in enumerate(found, start=1):
+            if result.node.node_id == id:
+                given = result.metadata.get(REASONS_KEY) or []
+                reasons = [_shorten(str(reason["reason"]), 2 * _SLOT) for reason in given]
+                return Explanation(
+                    rank=rank,
+                    passage=_describe(result.node, _WHOLE_PASSAGE),
+                    lists=result.metadata.get(RANKS_KEY) or {},
+                    reasons=reasons,
+                )
+        return Explanation(rank=None, passage=_describe(stored[0], _WHOLE_PASSAGE), lists={}, reasons=[])
+
+    async def add(self, text: str, title: str, id: str) -> Written:
+        """Store a document, in place of an earlier one with this id; its triples are made by rule."""
+        for name, value in (("text", text), ("title", title), ("id", id)):
+            most = _ADDED if name == "text" else _NAME
+            if not value.strip():
+                raise ArgumentError(f"{name} must not be empty")
+            if len(value) > most:
+                raise ArgumentError(f"{name} has {len(value):,} characters, more than {most:,}: shorten or divide it")
+        splitter = SentenceSplitter(chunk_size=PASSAGE_TOKENS, chunk_overlap=OVERLAP_TOKENS, id_func=passage_id)
+        document = Document(text=text, id_=id, metadata={"title": title})
+        async with self._open() as store:
+            earlier = await _find_document(store, id)
+            if any("file" in node.metadata for node in earlier):
+                raise ArgumentError(f"{id!r} is a file: change the file and run `index`, or take another id")
+            nodes = await asyncio.to_thread(
+                lambda: store.embed_model(MentionTripleExtractor()(splitter.get_nodes_from_documents([document])))
+            )
+            written = await store.async_add(nodes)
+            gone = [node.node_id for node in earlier if node.node_id not in written]
+            if gone:
+                await store.adelete_nodes(gone)
+        return Written(document=id, added=len(written), deleted=len(gone))
+
+    async def delete(self, id: str) -> Written:
+        """Delete a document, or a single passage."""
+        async with self._open() as store:
+            gone = await store.aget_nodes([id], with_embeddings=False) or await _find_document(store, id)
+            if not gone:
+                raise ArgumentError(f"there is no document and no passage {id!r}: take an id that search returned")
+            await store.adelete_nodes([node.node_id for node in gone])
+        is_file = any("file" in node.metadata for node in gone)
+        note = "Its file is still there: the next `index` brings it back." if is_file else ""
+        return Written(document=id, deleted=len(gone), note=note)
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[GeARVectorStore]:
+        """Open the store, unless another tool has it open; the last of them closes it."""
+        async with self._turn:
+            if self._store is None:
+                self._store = await asyncio.to_thread(self._open_store)
+            store = self._store
+            self._users += 1
+        try:
+            yield store
+        finally:
+            self._users -= 1
+            if self._users == 0:
+                self._store = None
+                store.close()
+
+    def _open_store(self) -> GeARVectorStore:
+        folder = self.folder.expanduser()
+        require_store(folder)
+        if self._embed_model is None:
+            self._embed_model = load_embedding(choose_embedding(folder, self.embed_name))
+        if self.tenant is None:
+            return GeARVectorStore.from_path(folder, embed_model=self._embed_model)
+        field_name, name = self.tenant
+        whole = GeARVectorStore.from_path(folder, embed_model=self._embed_model, tenant_field=field_name)
+        return whole.for_tenant(name)
+
+
+async def _find_document(store: GeARVectorStore, document_id: str) -> list[BaseNode]:
+    """Return the passages of a document."""
+    of_document = MetadataFilters(filters=[MetadataFilter(key="doc_id", value=document_id)])
+    return await store.aget_nodes(filters=of_document, with_embeddings=False)
+
+
+def _describe(node: BaseNode, length: int = _PASSAGE) -> Passage:
+    return Passage(
+        id=node.node_id,
+        document=node.ref_doc_id or node.node_id,
+        title=_read_title(node),
+        text=_shorten(node.get_content(), length),
+        chain=[_shorten_slots(slots) for slots in node.metadata.get(CHAIN_KEY) or []],
+    )
+
+
+def _read_title(node: BaseNode) -> str:
+    return textwrap.shorten(read_title(node), _SLOT, placeholder=" …")
+
+
+def _shorten_slots(slots: Sequence[str]) -> list[str]:
+    return [textwrap.shorten(slot, _SLOT, placeholder=" …") for slot in slots]
+
+
+def _shorten(text: str, length: int) -> str:
+    """Cut a text behind a word; its lines stay."""
+    if len(text) <= length:
+        return text
+    cut = text[:length]
+    return f"{cut[: max(cut.rfind(' '), length // 2)].rstrip()} …"

@@ -1,0 +1,236 @@
+"""The tools of `mcp`, called by the SDK's own client in this process: results, bounds, tenants, errors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from llama_index.core.llms import LLM
+from llama_index.core.schema import TextNode
+
+from llama_index_gear import GeARVectorStore, MentionTripleExtractor
+from llama_index_gear.cli import serving
+from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+
+mcp = pytest.importorskip("mcp.server.mcpserver", reason="needs the extra mcp") and pytest.importorskip("mcp")
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the SDK's own
+
+Runner = Callable[..., Any]
+QUESTION = "Where was the granddaughter of Oppenheimer's adviser born?"
+STEPS = [
+    '{"needed": [1], "facts": [["Max Born", "adviser of", "Oppenheimer"]], "answerable": false, '
+    '"query": "Who is a granddaughter of Max Born?"}',
+    '{"needed": [1], "facts": [], "answerable": true, "answer": "Cambridge"}',
+]
+
+
+class Session:
+    """A client of a server in this process."""
+
+    def __init__(self, folder: Path, *, write: bool = False, llm: LLM | None = None, tenant: Any = None) -> None:
+        from llama_index_gear.cli.mcp_server import build_server
+
+        self.tools = serving.StoreTools(folder, llm=llm, tenant=tenant)
+        self._client = mcp.Client(build_server(self.tools, write=write))
+
+    async def __aenter__(self) -> Session:
+        await self._client.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._client.__aexit__(*error)
+
+    async def list_names(self) -> set[str]:
+        return {tool.name for tool in (await self._client.list_tools()).tools}
+
+    async def list_tools(self) -> list[Any]:
+        return list((await self._client.list_tools()).tools)
+
+    async def call(self, name: str, **arguments: Any) -> tuple[str, Any]:
+        """Return a tool's text and data."""
+        result = await self._client.call_tool(name, arguments)
+        assert not result.is_error, result.content
+        return result.content[0].text, result.structured_content
+
+    async def fail(self, name: str, **arguments: Any) -> str:
+        """Return the text of a tool's error, which is one line."""
+        result = await self._client.call_tool(name, arguments)
+        assert result.is_error and "\n" not in result.content[0].text
+        return str(result.content[0].text)
+
+
+@pytest.fixture
+def folder(run: Runner, docs: Path, tmp_path: Path, embedding: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The store of the files."""
+    monkeypatch.setattr(serving, "load_embedding", lambda name: embedding)
+    run("index", "docs", "--store", "s")
+    return tmp_path / "s"
+
+
+async def test_search_gives_passages_with_chains_as_text_and_as_data(folder: Path) -> None:
+    async with Session(folder) as session:
+        text, data = await session.call("search", question=QUESTION)
+        assert len(data["passages"]) == 4
+        (olivia,) = [passage for passage in data["passages"] if passage["title"] == "Olivia"]
+        assert (olivia["id"], olivia["document"]) == ("people/Olivia.txt-0", "people/Olivia.txt")
+        assert olivia["chain"][-1][0] == "Olivia" and olivia["text"].startswith("Olivia was born in Cambridge")
+        assert "] Olivia (id: people/Olivia.txt-0)\n   ↳ J. Robert Oppenheimer — " in text
+        _, few = await session.call("search", question=QUESTION, top_k=1)
+        assert few["passages"] == data["passages"][:1]
+
+
+async def test_explain_says_why_a_passage_was_found(folder: Path) -> None:
+    async with Session(folder) as session:
+        _, found = await session.call("search", question=QUESTION)
+        rank = [passage["title"] for passage in found["passages"]].index("Olivia") + 1
+        text, data = await session.call("explain", question=QUESTION, id="people/Olivia.txt-0")
+        assert data["rank"] == rank and data["lists"] and data["reasons"]
+        assert data["passage"]["chain"][-1][0] == "Olivia"
+        assert text.startswith(f"Rank {rank}.\n- ") and data["reasons"][0] in text
+        wrong = await session.fail("explain", question=QUESTION, id="Olivia")
+        assert wrong == "there is no passage 'Olivia': take an id that search returned"
+
+
+async def test_an_agent_answers_with_citations_and_tells_of_its_steps(folder: Path) -> None:
+    told: list[tuple[float, str | None]] = []
+
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        told.append((progress, message))
+
+    async with Session(folder, llm=ScriptedLLM(STEPS)) as session:
+        assert await session.list_names() == {"search", "explain", "ask"}
+        result = await session._client.call_tool("ask", {"question": QUESTION}, progress_callback=note)
+    data = result.structured_content
+    assert data["answer"] == "Cambridge [1]" and data["stopped"] == "answered" and data["model_calls"] == 2
+    (citation,) = data["citations"]
+    assert result.content[0].text == f"Cambridge [1]\n[1] {citation['title']} (id: {citation['id']})"
+    assert data["facts"] == [["Max Born", "adviser of", "Oppenheimer"]]
+    assert told == [(1, f"searches: {QUESTION}"), (2, "searches: Who is a granddaughter of Max Born?")]
+
+
+async def test_nothing_can_be_changed_unless_told(folder: Path) -> None:
+    async with Session(folder) as session:
+        tools = await session.list_tools()
+        assert {tool.name for tool in tools} == {"search", "explain"}
+        assert all(tool.annotations.read_only_hint and tool.output_schema for tool in tools)
+        assert "Unknown tool" in await session.fail("delete", id="Lego.txt")
+    async with Session(folder, write=True) as session:
+        hints = {tool.name: tool.annotations.read_only_hint for tool in await session.list_tools()}
+        assert hints == {"search": True, "explain": True, "add": False, "delete": False}
+
+
+async def test_a_document_is_added_replaced_and_deleted(run: Runner, folder: Path) -> None:
+    long = "\n\n".join(f"Paragraph {n} tells of Wombat Hill, of Basel, a city of Switzerland." for n in range(16))
+    async with Session(folder, write=True) as session:
+        text, data = await session.call("add", text=long, title="Wombat Hill", id="note")
+        assert data["added"] > 1 and text == f"note: {data['added']} passages added."
+        parts = data["added"]
+        _, data = await session.call("add", text="Wombat Hill lies in Victoria.", title="Wombat Hill", id="note")
+        assert (data["added"], data["deleted"]) == (1, parts - 1)
+        text, data = await session.call("search", question="Where does Wombat Hill lie?", top_k=1)
+        assert data["passages"][0]["id"] == "note-0" and data["passages"][0]["document"] == "note"
+        # `index` keeps what came without a file, and works while the server runs.
+        assert "4 passages: 0 new or changed, 0 deleted" in run("index", "docs", "--store", "s").out
+        with GeARVectorStore.from_path(folder, embed_model=WordEmbedding()) as store:
+            assert store.check().ok and store.get_nodes(["note-0"])[0].metadata["gear_triples"]
+        text, data = await session.call("delete", id="note")
+        assert data == {"document": "note", "added": 0, "deleted": 1, "note": ""}
+        text, data = await session.call("delete", id="Lego.txt-0")
+        assert text == "Lego.txt-0: 1 passage deleted. Its file is still there: the next `index` brings it back."
+        assert "no document and no passage 'note'" in await session.fail("delete", id="note")
+        assert await session.fail("add", text=" ", title="Lego", id="l") == "text must not be empty"
+        assert "id has 1,001 characters" in await session.fail("add", text="Toys.", title="Lego", id=1_001 * "l")
+        run("index", "docs", "--store", "s")
+        refused = await session.fail("add", text="Toys.", title="Lego", id="Lego.txt")
+        assert refused == "'Lego.txt' is a file: change the file and run `index`, or take another id"
+
+
+async def test_a_tenant_s_server_sees_and_writes_its_passages_only(
+    tmp_path: Path, embedding: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "load_embedding", lambda name: embedding)
+    nodes = [
+        TextNode(id_=name, text=f"The code of {name} is {number}.", metadata={"title": name, "customer": name})
+        for number, name in enumerate(["acme", "zeta"], start=40)
+    ]
+    with GeARVectorStore.from_path(tmp_path / "s", embed_model=embedding, tenant_field="customer") as store:
+        store.add(embedding(MentionTripleExtractor()(nodes)))
+    async with Session(tmp_path / "s", write=True, tenant=("customer", "acme")) as session:
+        _, data = await session.call("search", question="What is the code?")
+        assert [passage["id"] for passage in data["passages"]] == ["acme"]
+        assert "no passage 'zeta'" in await session.fail("explain", question="What is the code?", id="zeta")
+        assert "no document and no passage 'zeta'" in await session.fail("delete", id="zeta")
+        await session.call("add", text="Acme makes anvils.", title="Anvils", id="anvils")
+    with GeARVectorStore.from_path(tmp_path / "s", embed_model=embedding, tenant_field="customer") as store:
+        assert {node.node_id for node in store.for_tenant("acme").get_nodes()} == {"acme", "anvils-0"}
+        assert {node.node_id for node in store.for_tenant("zeta").get_nodes()} == {"zeta"}
+
+
+async def test_errors_are_one_line_and_the_server_goes_on(folder: Path, tmp_path: Path) -> None:
+    async with Session(folder) as session:
+        with GeARVectorStore.from_path(folder, embed_model=WordEmbedding()) as store:
+            store.get_nodes()
+            locked = await session.fail("search", question=QUESTION)
+        assert "is open in another process or client" in locked and "close it there" in locked
+        assert (await session.call("search", question=QUESTION))[1]["passages"]
+        assert await session.fail("search") == "search: question: Field required"
+        assert "top_k: Input should be less than or equal to 20" in await session.fail(
+            "search", question=QUESTION, top_k=21
+        )
+        assert await session.fail("search", question="a" * 100_001)
+    async with Session(tmp_path / "gone") as session:
+        assert "fill one with `llama-index-gear index" in await session.fail("search", question=QUESTION)
+    assert not (tmp_path / "gone").exists()
+
+
+async def test_a_fault_of_the_model_is_one_line(folder: Path) -> None:
+    llm = ScriptedLLM([ConnectionError("Failed to connect to the model\nat port 1")])
+    async with Session(folder, llm=llm) as session:
+        assert "Failed to connect to the model at port 1" in await session.fail("ask", question=QUESTION)
+
+
+async def test_calls_share_the_store_and_leave_it_closed(folder: Path, embedding: Any) -> None:
+    async with Session(folder) as session:
+        embedding.embedded = 0
+        found = await asyncio.gather(*(session.call("search", question=QUESTION) for _ in range(4)))
+        assert len({text for text, _ in found}) == 1
+        with GeARVectorStore.from_path(folder, embed_model=WordEmbedding()) as store:  # refused if it were still open
+            assert len(store.get_nodes()) == 4
+
+
+async def test_what_a_model_is_given_is_bounded(
+    tmp_path: Path, embedding: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "load_embedding", lambda name: embedding)
+    nodes = [
+        TextNode(id_=str(n), text=f"Olivia {n} met " + "Max Born again " * 800, metadata={"title": "Olivia " * 900})
+        for n in range(4)
+    ]
+    with GeARVectorStore.from_path(tmp_path / "s", embed_model=embedding) as store:
+        store.add(embedding(MentionTripleExtractor()(nodes)))
+    async with Session(tmp_path / "s") as session:
+        text, data = await session.call("search", question="Whom did Olivia meet?", top_k=20)
+        assert len(data["passages"]) == 4 and len(text) < 4 * 3_000
+        assert data["passages"][0]["text"].endswith(" …") and len(data["passages"][0]["title"]) <= 200
+        text, data = await session.call("explain", question="Whom did Olivia meet?", id="1")
+        assert 7_000 < len(text) < 12_000 and data["passage"]["text"].endswith(" …")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--store", "storr"], 1, "no store in storr: fill one with `llama-index-gear index DIR --store storr`"),
+        (["--store", "s", "--tenant", "acme"], 2, "write the metadata field and the tenant's name, customer=acme"),
+        (["--store", "s", "--embed", "another/model"], 1, "was filled with the embedding model"),
+        (["--store", "s", "--llm", "gpt-4o"], 1, "Set OPENAI_API_KEY, or OPENAI_BASE_URL"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_served(
+    run: Runner, folder: Path, arguments: list[str], code: int, words: str
+) -> None:
+    refused = run("mcp", *arguments)
+    assert (refused.code, refused.out) == (code, "") and words in refused.err and refused.err.count("\n") == 1
+    assert not (folder.parent / "storr").exists()
