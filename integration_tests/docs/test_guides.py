@@ -89,6 +89,7 @@ def make_names(guide: str, server: OpenAIServer) -> dict[str, Any]:
 
 @pytest.mark.filterwarnings("ignore:28 of 47 passages are longer:UserWarning")  # the page on ranking has whole pages
 @pytest.mark.filterwarnings("ignore:Local mode performs exact:UserWarning")  # the page on scale is about servers
+@pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")  # LlamaIndex's agents cause them
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)
 def test_the_code_of_a_guide_runs(
     guide: Path,

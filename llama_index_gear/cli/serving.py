@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import textwrap
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -163,11 +163,13 @@ class StoreTools:
         trace = new_trace(question)
         async with self._open() as store:
             engine = GeARQueryEngine.from_vector_store(store, llm=self.llm)
-            async for event in stream_trace(trace, lambda: engine.aquery(question)):
-                if not isinstance(event, TraceEvent):
-                    response = event
-                elif event.kind == "query":
-                    await report(event.step, f"searches: {_shorten(str(event.value), _SLOT)}")
+            work = stream_trace(trace, lambda: engine.aquery(question))
+            async with aclosing(work) as events:  # type: ignore[type-var]  # it is a generator
+                async for event in events:
+                    if not isinstance(event, TraceEvent):
+                        response = event
+                    elif event.kind == "query":
+                        await report(event.step, f"searches: {_shorten(str(event.value), _SLOT)}")
         titles = {result.node.node_id: _read_title(result.node) for result in response.source_nodes}
         citations = [
             Citation(number=int(number), id=node_id, title=titles.get(node_id) or node_id)
