@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,22 @@ def mcp(store_folder: Path, embed: str | None, llm: str | None, write: bool, ten
 
     Its tools are `search` and `explain`, with a model `ask`, with --write `add` and `delete`.
     """
+    with redirect_stdout(sys.stderr):  # stdout is the protocol's
+        server = _prepare_server(store_folder, embed, llm, write=write, tenant=tenant)
+    if sys.stdin.isatty():
+        click.echo("serving over stdin and stdout, for a program that starts this command; Ctrl-C ends it", err=True)
+    server.run()
+
+
+def _prepare_server(store_folder: Path, embed: str | None, llm: str | None, *, write: bool, tenant: str | None) -> Any:
+    """Return a server of the store's tools.
+
+    Raises:
+        UsageError: `tenant` is no FIELD=NAME.
+        ClickException: there is no store, or a model is not to be had.
+        GeARError: the SDK is missing.
+
+    """
     try:
         from llama_index_gear.cli.mcp_server import build_server
     except ModuleNotFoundError as error:
@@ -195,15 +212,14 @@ def mcp(store_folder: Path, embed: str | None, llm: str | None, write: bool, ten
     field, _, name = (tenant or "").partition("=")
     if tenant is not None and not (field and name):
         raise click.UsageError(f"--tenant {tenant}: write the metadata field and the tenant's name, customer=acme")
+    store_folder = store_folder.expanduser()
     try:
-        require_store(store_folder.expanduser())
-        choose_embedding(store_folder.expanduser(), embed)
-    except StoreLockedError as error:  # by a command that ends before a tool is called, or each call says so
+        require_store(store_folder)
+    except StoreLockedError as error:  # by a command that may end before a tool is called; else each call says so
         click.echo(f"warning: {error}", err=True)
+    choose_embedding(store_folder, embed)
     tools = StoreTools(store_folder, embed, open_llm(llm), (field, name) if tenant else None)
-    if sys.stdin.isatty():
-        click.echo("serving over stdin and stdout, for a program that starts this command; Ctrl-C ends it", err=True)
-    build_server(tools, write=write).run()
+    return build_server(tools, write=write)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

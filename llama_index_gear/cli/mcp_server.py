@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, redirect_stdout
 from typing import Annotated, Any
 
 from llama_index.core.bridge.pydantic import Field, ValidationError
@@ -43,6 +46,13 @@ class _Server(MCPServer[Any]):
             raise ToolError(message) from cause
 
 
+@asynccontextmanager
+async def _keep_stdout_free(_: MCPServer[Any]) -> AsyncIterator[None]:
+    """Send what a library prints to stderr while the server runs: stdout is the protocol's."""
+    with redirect_stdout(sys.stderr):
+        yield
+
+
 def build_server(tools: StoreTools, *, write: bool) -> MCPServer[Any]:
     """Return a server of the tools.
 
@@ -51,7 +61,9 @@ def build_server(tools: StoreTools, *, write: bool) -> MCPServer[Any]:
         write: True serves `add` and `delete` too.
 
     """
-    server: MCPServer[Any] = _Server("llama-index-gear", instructions=_INSTRUCTIONS, log_level="WARNING")
+    server: MCPServer[Any] = _Server(
+        "llama-index-gear", instructions=_INSTRUCTIONS, log_level="WARNING", lifespan=_keep_stdout_free
+    )
 
     @server.tool(annotations=_READS)
     async def search(

@@ -253,7 +253,7 @@ class StoreTools:
                 store.close()
 
     def _open_store(self) -> GeARVectorStore:
-        folder = self.folder.expanduser()
+        folder = self.folder
         require_store(folder)
         if self._embed_model is None:
             self._embed_model = load_embedding(choose_embedding(folder, self.embed_name))

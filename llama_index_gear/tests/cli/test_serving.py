@@ -133,7 +133,8 @@ async def test_a_document_is_added_replaced_and_deleted(run: Runner, folder: Pat
         text, data = await session.call("search", question="Where does Wombat Hill lie?", top_k=1)
         assert data["passages"][0]["id"] == "note-0" and data["passages"][0]["document"] == "note"
         # `index` keeps what came without a file, and works while the server runs.
-        assert "4 passages: 0 new or changed, 0 deleted" in run("index", "docs", "--store", "s").out
+        again = run("index", "docs", "--store", "s").err  # the server keeps stdout free
+        assert "4 passages: 0 new or changed, 0 deleted" in again
         with GeARVectorStore.from_path(folder, embed_model=WordEmbedding()) as store:
             assert store.check().ok and store.get_nodes(["note-0"])[0].metadata["gear_triples"]
         text, data = await session.call("delete", id="note")
