@@ -172,6 +172,16 @@ class Collections:
                     QdrantCall("update_collection", {"collection_name": name, "optimizers_config": optimizers})
                 )
 
+    def needs_loading_flow(self) -> Flow[bool]:
+        """Return True if the passages' collection is still to be made, or a load that died left it without an index."""
+        if self.is_loading or self._indexing_threshold == 0:
+            return False
+        name = {"collection_name": self.passages}
+        if not (yield from ask(QdrantCall("collection_exists", name))):
+            return True
+        info = yield from ask(QdrantCall("get_collection", name))
+        return bool(info.config.optimizer_config.indexing_threshold == 0)
+
     @property
     def _indexing_threshold(self) -> int:
         """Kilobytes of vectors from which on a server builds an index."""

@@ -26,6 +26,7 @@ from llama_index_gear.requests import EmbedQuery, EmbedTexts, QdrantCall, RunFun
 from llama_index_gear.store.availability import Tries, arepeat, describe_address, reconnect_soon, repeat
 from llama_index_gear.store.embedded.client import EdgeClient, check_process
 from llama_index_gear.store.locks import AcquirePassages
+from llama_index_gear.store.side_by_side import RunFlows, arun_flows, run_flows
 
 _READ_METHODS = frozenset({"collection_exists", "get_collection", "count", "retrieve", "scroll", "query_batch_points"})
 _CLIENTS = (QdrantClient, AsyncQdrantClient)
@@ -36,7 +37,7 @@ NAME_FIRST = "the name comes first, as in LlamaIndex's QdrantVectorStore: write 
 
 
 class Connection:
-    """Answers `QdrantCall`, `EmbedQuery`, `EmbedTexts`, `RunFunction` and `AcquirePassages`.
+    """Answers `QdrantCall`, `EmbedQuery`, `EmbedTexts`, `RunFunction`, `AcquirePassages` and `RunFlows`.
 
     Nothing is opened before the first call.
 
@@ -141,6 +142,8 @@ class Connection:
                 return Handler(request.function, partial(asyncio.to_thread, request.function))
             case AcquirePassages():
                 return Handler(request.claim.acquire, request.claim.aacquire)
+            case RunFlows():
+                return Handler(partial(run_flows, request, self.answer), partial(arun_flows, request, self.aanswer))
         raise StoreError(f"a store's engine has no answer to {type(request).__name__}")
 
     def close(self) -> None:

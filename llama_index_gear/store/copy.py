@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from llama_index.core.schema import BaseNode
 from llama_index.core.vector_stores.types import MetadataFilters
@@ -12,7 +12,7 @@ from qdrant_client.http import models
 from tqdm.auto import tqdm
 
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.flow import Answer_co, Flow, Request, ask, ask_all, relay
+from llama_index_gear.flow import Answer_co, Flow, Request, arun, ask, ask_all, relay, run
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.requests import QdrantCall, RunFunction
 from llama_index_gear.store.average_length import get_embedded_text, get_word_weights
@@ -29,6 +29,7 @@ from llama_index_gear.store.schema import (
     match_any,
     to_node,
 )
+from llama_index_gear.store.side_by_side import RunFlows, arun_flows, run_all_flow, run_flows
 from llama_index_gear.store.writes import StoreWrites, check_owners_flow
 
 Result = TypeVar("Result")
@@ -42,13 +43,37 @@ class StoreRequest(Request[Answer_co]):
     request: Request[Answer_co]
 
 
+def copy(flow: Flow[int], answer_source: Callable[[Any], Any], answer_target: Callable[[Any], Any]) -> int:
+    """Run `copy_flow`: each store answers its own requests."""
+
+    def answer(request: Any) -> Any:
+        if isinstance(request, RunFlows):
+            return run_flows(request, answer)
+        return (answer_target if request.to_target else answer_source)(request.request)
+
+    return run(flow, answer)
+
+
+async def acopy(
+    flow: Flow[int], answer_source: Callable[[Any], Awaitable[Any]], answer_target: Callable[[Any], Awaitable[Any]]
+) -> int:
+    """`copy`, without blocking the event loop."""
+
+    async def answer(request: Any) -> Any:
+        if isinstance(request, RunFlows):
+            return await arun_flows(request, answer)
+        return await (answer_target if request.to_target else answer_source)(request.request)
+
+    return await arun(flow, answer)
+
+
 def copy_flow(
     source: StoreWrites, target: StoreWrites, filters: MetadataFilters | None, show_progress: bool
 ) -> Flow[int]:
     """The flow of `copy_to`: it yields `StoreRequest`, and returns the number of passages that were copied.
 
-    It copies one page of passages at a time, triples first. So the target's passages have all their triples whenever
-    the copy ends, and repeating it adds what is missing.
+    It copies passages page by page, triples first; to a server, several pages side by side. So the target's passages
+    have all their triples whenever the copy ends, and repeating it adds what is missing.
     """
     if source.tenancy.field != target.tenancy.field:
         raise ArgumentError(
@@ -72,7 +97,8 @@ def copy_flow(
         )
     )
     has_triples = yield from route_flow(collections.triples_exist_flow(), to_target=False)
-    copied, offset = 0, None
+    copied, offset, size = 0, None, source.batch_size
+    ahead = 2 * target.limit if target.limit > 1 else 1  # pages that are looked up at once
     with tqdm(total=counted.count, desc="Copying passages and triples", disable=not show_progress) as bar:
         while True:
             page, offset = yield from route_flow(
@@ -81,24 +107,47 @@ def copy_flow(
                     match_,
                     payload=NODE_FIELDS,
                     vectors=False,
-                    limit=source.batch_size,
+                    limit=ahead * size,
                     offset=offset,
                 ),
                 to_target=False,
             )
-            if page:
-                passages, triples = yield from _read_flow(source, page, match_, has_triples)
-                if passages:
-                    yield from _write_flow(target, passages, triples, average)
-                copied += len(passages)
-            bar.update(len(page))
+            flows = [
+                _copy_page_flow(source, target, page[start : start + size], match_, average, bar, has_triples)
+                for start in range(0, len(page), size)
+            ]
+            counts: list[int] = yield from run_all_flow(flows, target.limit)
+            copied += sum(counts)
             if offset is None:
                 return copied
 
 
-def _read_flow(
-    source: StoreWrites, page: Sequence[Any], match_: models.Filter, has_triples: bool
-) -> Flow[tuple[list[Any], list[Any]]]:
+def _copy_page_flow(
+    source: StoreWrites,
+    target: StoreWrites,
+    page: Sequence[Any],
+    match_: models.Filter,
+    average: float | None,
+    bar: Any,
+    has_triples: bool,
+) -> Flow[int]:
+    """Copy the passages of a page; return their number."""
+    read = yield from _read_flow(source, page, match_, has_triples)
+    if read.passages:
+        yield from _write_flow(target, read, average)
+    bar.update(len(page))
+    return len(read.passages)
+
+
+class _Page(NamedTuple):
+    """The points of passages, their nodes, and the points of the triples that they state."""
+
+    passages: list[Any]
+    nodes: list[BaseNode]
+    triples: list[Any]
+
+
+def _read_flow(source: StoreWrites, page: Sequence[Any], match_: models.Filter, has_triples: bool) -> Flow[_Page]:
     """Read the passages of a page that still match, and the triples that they state, under the lock of this process.
 
     A passage that lacks a triple is read again: another process may be replacing it. If it is still of the same write
@@ -123,25 +172,27 @@ def _read_flow(
                     to_target=False,
                 )
             read = {str(point.id) for point in triples}
+            stated = [{triple.id(node.node_id) for triple in read_triples(node)} for node in nodes]
             torn = {
                 (node.node_id, point.payload.get(WRITE))
-                for node, point in zip(nodes, passages, strict=True)
-                if has_triples and any(triple.id(node.node_id) not in read for triple in read_triples(node))
+                for node, point, ids_ in zip(nodes, passages, stated, strict=True)
+                if has_triples and not ids_ <= read
             }
             if torn <= last_torn:
                 break
             last_torn = torn
     finally:
         claim.release()
-    return passages, _keep_stated(passages, nodes, triples)
+    return _Page(passages, nodes, _keep_stated(passages, nodes, triples, set().union(*stated)))
 
 
-def _keep_stated(passages: Sequence[Any], nodes: Sequence[BaseNode], triples: Sequence[Any]) -> list[Any]:
+def _keep_stated(
+    passages: Sequence[Any], nodes: Sequence[BaseNode], triples: Sequence[Any], stated: Set[str]
+) -> list[Any]:
     """Return the triples that the passages state, with what filters see of their passages.
 
     Others are of a write that another process has under way, or that died.
     """
-    stated = {triple.id(node.node_id) for node in nodes for triple in read_triples(node)}
     owners = {node.node_id: (node, point.payload.get(WRITE)) for node, point in zip(nodes, passages, strict=True)}
     kept = []
     for point in triples:
@@ -153,15 +204,14 @@ def _keep_stated(passages: Sequence[Any], nodes: Sequence[BaseNode], triples: Se
     return kept
 
 
-def _write_flow(
-    target: StoreWrites, passages: Sequence[Any], triples: Sequence[Any], average: float | None
-) -> Flow[None]:
+def _write_flow(target: StoreWrites, page: _Page, average: float | None) -> Flow[None]:
     """Write a page of passages with their triples; then delete the target's other triples of these passages.
 
     Passages whose words were weighed with another average length than the target's are weighed anew. An empty target
     takes the source's `average`.
     """
-    nodes = [to_node(point) for point in passages]
+    passages: Sequence[Any] = page.passages
+    nodes = page.nodes
     claim = target.locks.claim({node.node_id for node in nodes})
     try:
         yield from ask(StoreRequest(True, AcquirePassages(claim)))
@@ -170,7 +220,7 @@ def _write_flow(
             if encoder.average_words != average:
                 passages = yield from ask(StoreRequest(True, RunFunction(lambda: _weigh(passages, nodes, encoder))))
         drafts = {node.node_id: Draft(_make_point(point), []) for node, point in zip(nodes, passages, strict=True)}
-        for point in triples:
+        for point in page.triples:
             drafts[point.payload["passage_id"]].triples.append(_make_point(point))
         yield from route_flow(_commit_flow(target, claim, nodes, drafts), to_target=True)
     finally:

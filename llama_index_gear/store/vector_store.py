@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -43,13 +43,14 @@ from llama_index_gear.store.average_length import AverageLength
 from llama_index_gear.store.bm25 import LEAST_AVG_LEN, TRIPLE_AVG_LEN, WordEncoder, make_encoder
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.connection import NAME_FIRST, RETRY_SECONDS, Connection, make_embedded_client
-from llama_index_gear.store.copy import check_compatible, copy_flow, route_flow
+from llama_index_gear.store.copy import acopy, check_compatible, copy, copy_flow, route_flow
 from llama_index_gear.store.deletes import StoreDeletes
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.locks import PassageLocks
 from llama_index_gear.store.maintenance import SAMPLE, StoreChecks, StoreReport
 from llama_index_gear.store.passages import StoreReads, read_native_filter
 from llama_index_gear.store.process_bound import BoundToProcess
+from llama_index_gear.store.side_by_side import SERVER_LIMIT
 from llama_index_gear.store.text_indexes import TextIndexes
 from llama_index_gear.store.triples import TripleReads
 from llama_index_gear.store.truncation import TruncationCheck
@@ -198,7 +199,8 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
         self._reads = StoreReads(self._collections, TripleReads(self._collections))
         average = AverageLength(self._collections, self._locks, self.bm25_avg_len)
         parts = (self._collections, self._reads, tenancy, self._locks, average, self._truncation)
-        self._writes = StoreWrites(*parts, self.batch_size, self.show_progress)
+        limit = SERVER_LIMIT if self._connection.is_server else 1
+        self._writes = StoreWrites(*parts, self.batch_size, limit, self.show_progress)
         self._deletes = StoreDeletes(self._collections, tenancy, self._locks)
         self._aliases = StoreAliases(self._collections, tenancy, self._locks)
         self._checks = StoreChecks(
@@ -306,7 +308,8 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
     ) -> list[str]:
         """Store passages with their triples. A passage whose id is already stored is replaced, with its triples.
 
-        It warns, once a store, if passages are longer than what a local `HuggingFaceEmbedding` reads.
+        It warns, once a store, if passages are longer than what a local `HuggingFaceEmbedding` reads. On a server up to
+        four batches are under way at once.
 
         Args:
             nodes: passages with embeddings (an ingestion pipeline makes them).
@@ -588,12 +591,18 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
         if not isinstance(self.client, EdgeClient):
             yield from self._collections.set_loading_flow(is_loading)
 
+    def _needs_loading_flow(self) -> Flow[bool]:
+        if isinstance(self.client, EdgeClient):
+            return False
+        return (yield from self._collections.needs_loading_flow())
+
     def copy_to(self, target: GeARVectorStore, *, filters: MetadataFilters | None = None) -> int:
         """Copy passages and triples into another store as they are, with vectors: nothing is embedded or extracted.
 
         Use it, for example, to move from an embedded store to a server: `store.copy_to(GeARVectorStore(url=…))`. A
         passage that both stores have is replaced in the target, with its triples. The target keeps everything else.
-        Repeating it after a kill is safe. `show_progress` of this store shows a bar.
+        Repeating it after a kill is safe. `show_progress` of this store shows a bar. A server's collections that the
+        copy makes get their vector index at its end, as after `bulk_load`.
 
         Args:
             target: a store with the same `language`. Its missing collections are created. Words of the copied passages
@@ -611,19 +620,24 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
             EmbeddingError: the target has vectors of another dimension.
 
         """
-        _check_target(target)
-        answer = [store._connection.answer for store in (self, target)]
-        return run(self._copy_flow(target, filters), lambda routed: answer[routed.to_target](routed.request))
+        self._check_copy(target)
+        answer = target._connection.answer
+        with target.bulk_load() if run(target._needs_loading_flow(), answer) else nullcontext():
+            return copy(self._copy_flow(target, filters), self._connection.answer, answer)
 
     async def acopy_to(self, target: GeARVectorStore, *, filters: MetadataFilters | None = None) -> int:
         """`copy_to`, without blocking the event loop."""
-        _check_target(target)
-        answer = [store._connection.aanswer for store in (self, target)]
-        return await arun(self._copy_flow(target, filters), lambda routed: answer[routed.to_target](routed.request))
+        self._check_copy(target)
+        answer = target._connection.aanswer
+        async with target.abulk_load() if await arun(target._needs_loading_flow(), answer) else nullcontext():
+            return await acopy(self._copy_flow(target, filters), self._connection.aanswer, answer)
 
-    def _copy_flow(self, target: GeARVectorStore, filters: MetadataFilters | None) -> Flow[int]:
+    def _check_copy(self, target: GeARVectorStore) -> None:
+        check_kind(GeARVectorStore, hint="write GeARVectorStore(url=…), or from_path(folder)", target=target)
         check_compatible(self, target)
         target._tenancy.require_unscoped("copy_to")
+
+    def _copy_flow(self, target: GeARVectorStore, filters: MetadataFilters | None) -> Flow[int]:
         if self._tenancy.tenant is not None:  # the whole store copies all tenants
             filters = self.scope_filters(filters)
         yield from route_flow(self._text_indexes.check_flow(filters), to_target=False)
@@ -676,7 +690,3 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
     def _checked_flow(self, flow: Flow[Answer], filters: MetadataFilters | None) -> Flow[Answer]:
         yield from self._text_indexes.check_flow(filters)
         return (yield from flow)
-
-
-def _check_target(target: Any) -> None:
-    check_kind(GeARVectorStore, hint="write GeARVectorStore(url=…), or from_path(folder)", target=target)

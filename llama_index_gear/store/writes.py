@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from llama_index.core.schema import BaseNode
-from llama_index.core.utils import get_tqdm_iterable
 from qdrant_client.http import models
+from tqdm.auto import tqdm
 
 from llama_index_gear.errors import (
     ArgumentError,
@@ -51,6 +51,7 @@ from llama_index_gear.store.schema import (
     point_id_of,
     read_aliases,
 )
+from llama_index_gear.store.side_by_side import run_all_flow
 from llama_index_gear.store.truncation import TruncationCheck
 from llama_index_gear.tenancy import Tenancy, is_name
 from llama_index_gear.triple import Triple
@@ -94,7 +95,7 @@ class _Others:
 
 @dataclass(frozen=True)
 class StoreWrites:
-    """The flows that write a store."""
+    """The flows that write a store; `limit` is the number of batches of one call that are under way at once."""
 
     collections: Collections
     reads: StoreReads
@@ -103,6 +104,7 @@ class StoreWrites:
     average: AverageLength
     truncation: TruncationCheck
     batch_size: int
+    limit: int
     show_progress: bool
 
     @property
@@ -157,17 +159,22 @@ class StoreWrites:
         yield from self.truncation.check_flow(passages)
         yield from self._prepare_dimension_flow(checked.dimension)
         yield from self.average.settle_flow(lambda: self.average.learn(passages))
-        starts = range(0, len(passages), self.batch_size)
+        batches = [passages[start : start + self.batch_size] for start in range(0, len(passages), self.batch_size)]
         read_hashes = {node.node_id: node.hash for node in if_unchanged_since}
-        written: set[str] = set()
-        for start in get_tqdm_iterable(starts, self.show_progress, "Storing passages and triples"):
-            written |= yield from self._write_flow(
-                passages[start : start + self.batch_size], checked, read_hashes=read_hashes
-            )
+        with tqdm(total=len(passages), desc="Storing passages and triples", disable=not self.show_progress) as bar:
+            flows = [self._write_batch_flow(batch, checked, read_hashes, bar) for batch in batches]
+            written = set[str]().union(*(yield from run_all_flow(flows, self.limit)))
         triples = sum(len(checked.triples_by_node[node_id]) for node_id in written)
         seconds = time.perf_counter() - start_time
         logger.info("%d passages with %d triples stored in %.1f s", len(written), triples, seconds)
         return [node.node_id for node in nodes if node.node_id in written]
+
+    def _write_batch_flow(
+        self, batch: Sequence[BaseNode], checked: _StorablePassages, read_hashes: Mapping[str, str], bar: Any
+    ) -> Flow[set[str]]:
+        written = yield from self._write_flow(batch, checked, read_hashes=read_hashes)
+        bar.update(len(batch))
+        return written
 
     def rewrite_flow(self, nodes: Sequence[BaseNode], *, embed_triples: bool) -> Flow[None]:
         """Write stored passages once more, if they are unchanged since they were read.
