@@ -8,6 +8,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,13 +23,15 @@ class Node:
 
     Args:
         folder: the folder.
+        arguments: further arguments of the server's command. Default: none.
         **settings: environment variables of the server, without "QDRANT__".
 
     """
 
-    def __init__(self, folder: Path, **settings: str) -> None:
+    def __init__(self, folder: Path, arguments: Sequence[str] = (), **settings: str) -> None:
         self.folder = folder
-        self.port, self.grpc_port = _find_free_ports(2)
+        self.arguments = arguments
+        self.port, self.grpc_port = find_free_ports(2)
         self.url = f"http://127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
         self._environment = {
@@ -55,7 +58,7 @@ class Node:
         assert BINARY is not None
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "log").open("ab") as log:
-            command = [BINARY, "--disable-telemetry"]
+            command = [BINARY, "--disable-telemetry", *self.arguments]
             self._process = subprocess.Popen(
                 command, cwd=self.folder, env=self._environment, stdout=log, stderr=subprocess.STDOUT
             )
@@ -100,7 +103,52 @@ class Node:
         self.kill()
 
 
-def _find_free_ports(count: int) -> list[int]:
+class Cluster:
+    """A cluster of nodes on loopback, each in a folder of its own.
+
+    Args:
+        folder: the folder of all.
+        count: the number of nodes.
+
+    """
+
+    def __init__(self, folder: Path, count: int = 3) -> None:
+        ports = find_free_ports(count)
+        addresses = [f"http://127.0.0.1:{port}" for port in ports]
+        self.nodes = []
+        for number, (port, address) in enumerate(zip(ports, addresses, strict=True)):
+            arguments = ["--uri", address, *(["--bootstrap", addresses[0]] if number else [])]
+            settings = {"CLUSTER__ENABLED": "true", "CLUSTER__P2P__PORT": str(port)}
+            self.nodes.append(Node(folder / f"node-{number}", arguments, **settings))
+
+    def wait_until_whole(self, client: QdrantClient, names: Sequence[str]) -> None:
+        """Return once every replica of these collections is active, and nothing is being transferred."""
+        deadline = time.monotonic() + START_LIMIT
+        while True:
+            states = [self._list_states(client, name) for name in names]
+            if all(states) and {state for found in states for state in found} == {"Active"}:
+                return
+            assert time.monotonic() < deadline, states
+            time.sleep(0.2)
+
+    def _list_states(self, client: QdrantClient, name: str) -> list[str]:
+        info = client.http.distributed_api.collection_cluster_info(name).result
+        assert info is not None
+        moving = ["moving"] * len(info.shard_transfers)
+        return [shard.state.value for shard in [*info.local_shards, *info.remote_shards]] + moving
+
+    def __enter__(self) -> Self:
+        for node in self.nodes:
+            node.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for node in self.nodes:
+            node.kill()
+
+
+def find_free_ports(count: int) -> list[int]:
+    """Find ports of loopback that nobody listens at."""
     sockets = [socket.socket() for _ in range(count)]
     for opened in sockets:
         opened.bind(("127.0.0.1", 0))

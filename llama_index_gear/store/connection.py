@@ -24,6 +24,7 @@ from llama_index_gear.flow import Answer, Handler, Request, run_coroutine
 from llama_index_gear.fork_safety import free_in_child
 from llama_index_gear.requests import EmbedQuery, EmbedTexts, QdrantCall, RunFunction
 from llama_index_gear.store.availability import Tries, arepeat, describe_address, reconnect_soon, repeat
+from llama_index_gear.store.consistency import Consistency
 from llama_index_gear.store.embedded.client import EdgeClient, check_process
 from llama_index_gear.store.locks import AcquirePassages
 from llama_index_gear.store.side_by_side import RunFlows, arun_flows, run_flows
@@ -50,6 +51,7 @@ class Connection:
         embed_model: the model that embeds queries and texts. Default: LlamaIndex's `Settings.embed_model`, looked up
             when needed.
         retry_seconds: how long a server that is away is waited for, in each call.
+        consistency: what calls are told of replicas. Default: nothing.
 
     Raises:
         ArgumentError: neither a client nor a url is given, or both are, or one has the wrong type, or a number is out
@@ -66,6 +68,7 @@ class Connection:
         api_key: str | None,
         embed_model: BaseEmbedding | None,
         retry_seconds: float,
+        consistency: Consistency | None = None,
     ) -> None:
         check_numbers("0 or more seconds", lambda seconds: seconds >= 0, retry_seconds=retry_seconds)
         check_kind(
@@ -84,6 +87,7 @@ class Connection:
         self.native = aclient
         self._embed_model = embed_model
         self._retry_seconds = retry_seconds
+        self._consistency = Consistency() if consistency is None else consistency
         is_local = isinstance(client, QdrantClient) and isinstance(client._client, QdrantLocal)  # it is not thread-safe
         self._turn: AbstractContextManager[Any] = free_in_child(threading.RLock()) if is_local else nullcontext()
 
@@ -129,7 +133,8 @@ class Connection:
         self._check_process()
         match request:
             case QdrantCall():
-                return Handler(partial(self._call, request), partial(self._acall, request))
+                call = self._consistency.apply(request)
+                return Handler(partial(self._call, call), partial(self._acall, call))
             case EmbedQuery():
                 model, text = self.embed_model, request.text
                 return Handler(partial(model.get_query_embedding, text), partial(model.aget_query_embedding, text))

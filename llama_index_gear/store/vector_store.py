@@ -18,7 +18,7 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryResult,
 )
 from qdrant_client import AsyncQdrantClient, QdrantClient
-from qdrant_client.http.models import SearchParams
+from qdrant_client.http.models import ReadConsistencyType, SearchParams, WriteOrdering
 
 from llama_index_gear.errors import ArgumentError, StoreError, check_counts, check_kind, check_kinds
 from llama_index_gear.flow import Answer, Flow, Request, arun, ask, run
@@ -43,6 +43,7 @@ from llama_index_gear.store.average_length import AverageLength
 from llama_index_gear.store.bm25 import LEAST_AVG_LEN, TRIPLE_AVG_LEN, WordEncoder, make_encoder
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.connection import NAME_FIRST, RETRY_SECONDS, Connection, make_embedded_client
+from llama_index_gear.store.consistency import Consistency
 from llama_index_gear.store.copy import acopy, check_compatible, copy, copy_flow, route_flow
 from llama_index_gear.store.deletes import StoreDeletes
 from llama_index_gear.store.embedded.client import EdgeClient
@@ -101,6 +102,13 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
             `SearchParams(quantization=QuantizationSearchParams(rescore=True, oversampling=2.0))`.
         retry_seconds: how long a server that is away is waited for, in every call, in seconds. Default 30; 0: not at
             all. An agent's `Budget` can end the wait earlier.
+        write_ordering: how a cluster's replicas take writes: "weak" (Qdrant's default), each in its own order;
+            "medium", through one of them; "strong", through the same one always, or not at all while that is away.
+            Where several processes write the same passages, replicas need "medium" or "strong": otherwise one may
+            keep one writer's passage, and another the other's. The embedded engine refuses it.
+        read_consistency: how many replicas a read asks: a number of them, "majority", "quorum" (the majority, of those
+            that answer) or "all". Default: one, which may lack what was written a moment ago. The embedded engine
+            refuses it.
         show_progress: show a progress bar while adding. Default False.
 
     Raises:
@@ -156,6 +164,8 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
         vector_options: Mapping[str, Any] | None = None,
         search_params: SearchParams | None = None,
         retry_seconds: float = RETRY_SECONDS,
+        write_ordering: WriteOrdering | str | None = None,
+        read_consistency: ReadConsistencyType | str | int | None = None,
         show_progress: bool = False,
     ) -> None:
         check_kind(str, hint=NAME_FIRST, collection_name=collection_name)
@@ -187,7 +197,11 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
             search_params,
             place=str(client.path) if isinstance(client, EdgeClient) else "",
         )
-        self._connection = Connection("GeARVectorStore", client, aclient, url, api_key, embed_model, retry_seconds)
+        has_replicas = not isinstance(client, EdgeClient)
+        consistency = Consistency.read(write_ordering, read_consistency, has_replicas=has_replicas)
+        self._connection = Connection(
+            "GeARVectorStore", client, aclient, url, api_key, embed_model, retry_seconds, consistency
+        )
         self._locks = locks = PassageLocks.for_collection(self._connection.engine, collection_name)
         self._collections.clear_count = lambda: locks.clear_count  # not `self`: in a cycle the store would close late
         self._truncation = TruncationCheck(self._connection.get_known_model)

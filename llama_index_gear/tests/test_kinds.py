@@ -212,6 +212,7 @@ TAKEN: dict[str, set[str]] = {
         "retry_backoff",
         "limit",
         "retry_seconds",
+        "read_consistency",
     }
     | {"max_triples_per_passage", "aliases", "number", "similarity_top_k", "sample_size", "top_n", "show_top_k"}
     | {"show_tokens"},
@@ -223,7 +224,8 @@ TAKEN: dict[str, set[str]] = {
     "True": {"dense", "on_disk_payload", "raise_on_error", "structured", "reembed", "max_triples_per_passage"},
     "None": {"embed_model", "tenant_field", "tenant", "collection_options", "vector_options", "search_params"}
     | {"structured", "price", "max_cost", "cache", "allow", "title", "node_ids", "doc_ids", "filters", "limit"}
-    | {"alpha", "qdrant_filters", "bm25_avg_len", "recognizer", "weights", "extractor", "callback_manager", "prompts"},
+    | {"alpha", "qdrant_filters", "bm25_avg_len", "recognizer", "weights", "extractor", "callback_manager", "prompts"}
+    | {"write_ordering", "read_consistency"},
 }
 EXCEPT = {
     ("GeARTripleExtractor", "llm", "None"),  # LlamaIndex's Settings.llm, which complains of its own
