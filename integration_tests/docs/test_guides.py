@@ -13,15 +13,15 @@ from typing import Any
 import httpx
 import pytest
 from llama_index.core.prompts import BasePromptTemplate
-from llama_index.core.schema import Document
+from llama_index.core.schema import Document, TextNode
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 from openai_server import OpenAIServer, Reply
 from qdrant_client import QdrantClient
 from repository import BENCHMARKS, EXAMPLES, ROOT
 
 import llama_index_gear
-from llama_index_gear import ExternalTripleStore, GeARVectorStore
-from llama_index_gear.testing import ScriptedLLM
+from llama_index_gear import ExternalTripleStore, GeARVectorStore, Triple, attach_triples
+from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 GUIDES = sorted((EXAMPLES / "guides").glob("*.md"))
 FACT = '{"triples": [["Jaws", "directed by", "Steven Spielberg"]]}'
@@ -69,6 +69,12 @@ def make_names(guide: str, server: OpenAIServer) -> dict[str, Any]:
         names["question"] = "Where was the director of Jaws born?"
     elif guide == "scale":
         names["client"] = QdrantClient(":memory:")
+    elif guide == "operations":
+        names.update(client=QdrantClient(":memory:"), other_model=names["embed_model"])
+        names["store"] = GeARVectorStore("docs", client=names["client"], embed_model=WordEmbedding(16))
+        fact = Triple("Jaws", "was directed by", "Steven Spielberg")
+        nodes = [TextNode(text="Jaws was directed by Steven Spielberg."), TextNode(text="Jaws is a film.")]
+        names["store"].add(WordEmbedding(16)([attach_triples(nodes[0], [fact]), nodes[1]]))
     elif guide == "choosing":
         step = {"needed": [1, 2], "facts": [], "answerable": True, "answer": "At Virginia Tech."}
         server.answer = lambda body: Reply(json.dumps(step) if "response_format" in body else "No JSON was asked for.")

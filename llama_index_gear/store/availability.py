@@ -11,6 +11,7 @@ import importlib.metadata
 import json
 import logging
 import random
+import re
 import ssl
 from asyncio import sleep as asleep
 from collections.abc import Awaitable, Callable
@@ -44,6 +45,9 @@ _UNAVAILABLE_CODES = {
     grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
 _WRONG_PROTOCOL = ("Tls handshake failed", "http1.x server")  # what gRPC says where no other try can succeed
+_NODE_AWAY = re.compile(  # what one node of a cluster says of another that is away, or only just starting
+    r"Local shard \d+ not found|The service is currently unavailable|transport error|not have enough active replicas"
+)
 _MAX_REASON = 300  # characters
 
 
@@ -150,14 +154,18 @@ def reconnect_soon(client: Any) -> None:
 
 
 def is_unavailable(error: Exception) -> bool:
-    """Return True if a server was not reached, or did not answer, or says that it is too busy."""
+    """Return True if a server was not reached, or did not answer, or is too busy, or lacks another node."""
     match error:
         case ResourceExhaustedResponse():
             return True
         case ResponseHandlingException(source=source):
             return isinstance(source, _LOST) and not _is_wrong_tls(source)
+        case UnexpectedResponse(status_code=500):
+            return bool(_NODE_AWAY.search(_get_reason(error)))
         case UnexpectedResponse(status_code=status):
             return status in _UNAVAILABLE_STATUS
+        case grpc.RpcError() if _get_code(error) == grpc.StatusCode.INTERNAL:
+            return bool(_NODE_AWAY.search(_get_reason(error)))
         case grpc.RpcError():
             return _get_code(error) in _UNAVAILABLE_CODES and not any(
                 words in _get_reason(error) for words in _WRONG_PROTOCOL

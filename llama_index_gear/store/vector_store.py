@@ -106,9 +106,10 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
             "medium", through one of them; "strong", through the same one always, or not at all while that is away.
             Where several processes write the same passages, replicas need "medium" or "strong": otherwise one may
             keep one writer's passage, and another the other's. The embedded engine refuses it.
-        read_consistency: how many replicas a read asks: a number of them, "majority", "quorum" (the majority, of those
-            that answer) or "all". Default: one, which may lack what was written a moment ago. The embedded engine
-            refuses it.
+        read_consistency: which replicas a read asks, and what it believes. "quorum": more than half of them, and what
+            all these have; "majority": all of them, and what more than half have; "all": all, and what all have; a
+            number: so many, and what all these have. A read that finds too few is refused. Default: one replica,
+            which may lack what was written a moment ago. The embedded engine refuses it.
         show_progress: show a progress bar while adding. Default False.
 
     Raises:

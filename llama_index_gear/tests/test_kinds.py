@@ -212,7 +212,6 @@ TAKEN: dict[str, set[str]] = {
         "retry_backoff",
         "limit",
         "retry_seconds",
-        "read_consistency",
     }
     | {"max_triples_per_passage", "aliases", "number", "similarity_top_k", "sample_size", "top_n", "show_top_k"}
     | {"show_tokens"},

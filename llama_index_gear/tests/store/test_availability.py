@@ -149,6 +149,15 @@ def await_rpc(code: grpc.StatusCode) -> grpc.aio.AioRpcError:
     return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), "a reason")
 
 
+STARTING = "Service internal error: 1 of 1 read operations failed: Service internal error: Local shard 1 not found"
+NODE_AWAY = (
+    "Service internal error: 2 out of 3 shards failed to apply operation. First error captured: Tonic status error: "
+    "code: 'The service is currently unavailable', message: Failed to connect to http://10.0.0.3:6335/"
+)
+CUT_OFF = (
+    "Service internal error: 2 out of 3 shards failed to apply operation. First error captured: Tonic status error: "
+    "code: 'Unknown error', message: \"transport error\", source: tonic::transport::Error(ConnectionReset)"
+)
 AWAY: dict[str, Callable[[], BaseException]] = {
     "refused": lambda: lose(httpx.ConnectError("[Errno 111] Connection refused")),
     "reset": lambda: lose(httpx.ReadError("[Errno 104] Connection reset by peer")),
@@ -161,7 +170,12 @@ AWAY: dict[str, Callable[[], BaseException]] = {
     "bad gateway": lambda: respond(502, b"<html>"),
     "starting": lambda: respond(503, b""),
     "gateway timeout": lambda: respond(504, b"\xff"),
+    "a node is starting": lambda: respond(500, STARTING.encode()),
+    "a node is away": lambda: respond(500, NODE_AWAY.encode()),
     "grpc refused": refuse_connection,
+    "grpc, a node is starting": lambda: RpcFailure(grpc.StatusCode.INTERNAL, STARTING),
+    "grpc, a node is cut off": lambda: RpcFailure(grpc.StatusCode.INTERNAL, CUT_OFF),
+    "grpc, a node is away": lambda: RpcFailure(grpc.StatusCode.INTERNAL, NODE_AWAY),
     "grpc late": lambda: RpcFailure(grpc.StatusCode.DEADLINE_EXCEEDED),
     "grpc too many": lambda: RpcFailure(grpc.StatusCode.RESOURCE_EXHAUSTED),
     "grpc refused, awaited": lambda: await_rpc(grpc.StatusCode.UNAVAILABLE),
