@@ -132,8 +132,7 @@ class Cluster:
             time.sleep(0.2)
 
     def _list_states(self, client: QdrantClient, name: str) -> list[str]:
-        info = client.http.distributed_api.collection_cluster_info(name).result
-        assert info is not None
+        info: Any = client.http.distributed_api.collection_cluster_info(name).result
         moving = ["moving"] * len(info.shard_transfers)
         return [shard.state.value for shard in [*info.local_shards, *info.remote_shards]] + moving
 

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-import yaml
+import yaml  # type: ignore[import-untyped]
 from repository import EXAMPLES
 
 FILES = sorted((EXAMPLES / "server").glob("*.yaml"))
@@ -20,7 +20,7 @@ def read(name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_node_is_locked_kept_and_looked_after(path: Any) -> None:
-    compose, used, published = read(path.name), [], []
+    compose, used, published = read(path.name), list[str](), list[str]()
     assert f"examples/server/{path.name}" in GUIDE or f"server/{path.name}" in GUIDE
     (version,) = {node["image"] for node in compose["services"].values()}
     assert f"`{version}`" in GUIDE

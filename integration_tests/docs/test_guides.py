@@ -72,9 +72,9 @@ def make_names(guide: str, server: OpenAIServer) -> dict[str, Any]:
     elif guide == "operations":
         names.update(client=QdrantClient(":memory:"), other_model=names["embed_model"])
         names["store"] = GeARVectorStore("docs", client=names["client"], embed_model=WordEmbedding(16))
-        fact = Triple("Jaws", "was directed by", "Steven Spielberg")
+        said = Triple("Jaws", "was directed by", "Steven Spielberg")
         nodes = [TextNode(text="Jaws was directed by Steven Spielberg."), TextNode(text="Jaws is a film.")]
-        names["store"].add(WordEmbedding(16)([attach_triples(nodes[0], [fact]), nodes[1]]))
+        names["store"].add(WordEmbedding(16)([attach_triples(nodes[0], [said]), nodes[1]]))
     elif guide == "choosing":
         step = {"needed": [1, 2], "facts": [], "answerable": True, "answer": "At Virginia Tech."}
         server.answer = lambda body: Reply(json.dumps(step) if "response_format" in body else "No JSON was asked for.")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+import yaml  # type: ignore[import-untyped]
 from qdrant_client import QdrantClient, models
 from qdrant_node import BINARY, Node
 from repository import EXAMPLES
