@@ -48,7 +48,7 @@ def run_flows(request: RunFlows, answer: Callable[[Any], Any]) -> list[Any]:
 
     Only one thread at a time embeds or computes: an embedding model need not be safe for several.
     """
-    if asyncio._get_running_loop() is not None:  # another call may hold passages until that loop goes on
+    if _is_in_event_loop():  # another call may hold passages until that loop goes on
         return [run(flow, answer) for flow in request.flows]
     stopped, turn = threading.Event(), threading.Lock()
 
@@ -83,6 +83,14 @@ async def arun_flows(request: RunFlows, answer: Callable[[Any], Awaitable[Any]])
 
     await gather([work() for _ in range(min(request.limit, len(request.flows)))])
     return results
+
+
+def _is_in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _is_work(request: Any) -> bool:
