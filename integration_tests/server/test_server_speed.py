@@ -34,4 +34,7 @@ def test_loading_and_askers_are_measured(tmp_path: Path, monkeypatch: pytest.Mon
         assert [(row["askers"], row["by"]) for row in rows] == [
             *((1, "threads"), (1, "asyncio"), (3, "threads"), (3, "asyncio"))
         ]
-        assert all(0 < row["median_ms"] <= row["p95_ms"] and row["questions_per_second"] > 0 for row in rows)
+        assert all(
+            0 < row["median_ms"] <= row["p95_ms"] and row["processor_ms"] > 0 and row["questions_per_second"] > 0
+            for row in rows
+        )

@@ -152,9 +152,9 @@ def read_aliases(payload: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 def own_entities(payload: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the entities at a triple's ends, without those that are linked with them."""
-    linked = {alias for _, alias in read_aliases(payload)}
-    if not linked:
+    if not payload.get(ALIASES):  # most triples have none
         return tuple(payload["entities"])
+    linked = {alias for _, alias in read_aliases(payload)}
     return tuple(entity for entity in payload["entities"] if entity not in linked)
 
 
