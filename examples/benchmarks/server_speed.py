@@ -10,8 +10,8 @@ processor's seconds are those of this process. Over gRPC; the collections are de
 
 Askers: so many ask at once, each its next question when the last one is answered: `GraphRetriever` with the question's
 embedding given, as in `speed.py`. In threads `retrieve`, in one event loop `aretrieve`. The processor's
-milliseconds a question are those of this process, with the embedded engine in it: other work on the machine hardly
-changes them.
+milliseconds a question are those of this process, with the embedded engine in it: other work on the machine
+changes them less than the rest.
 """
 
 from __future__ import annotations
