@@ -51,6 +51,16 @@ def read_title(node: BaseNode) -> str:
     return "" if title is None else str(title)
 
 
+def name_passage(node: BaseNode) -> str:
+    """Return what a passage is called where it is shown: its title; without one, its file and its first eight words."""
+    if title := read_title(node):
+        return title
+    words = node.get_content().split()
+    beginning = " ".join(words[:8]) + (" …" if len(words) > 8 else "")
+    file = node.metadata.get("file_name")
+    return f"{file}: {beginning}" if file else beginning
+
+
 def with_metadata(node: BaseNode, values: Mapping[str, Any], *, drop: Sequence[str] = ()) -> BaseNode:
     """Return a copy of `node` with `values` in its metadata, hidden from the embedding model and from LLMs.
 

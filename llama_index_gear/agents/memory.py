@@ -10,7 +10,7 @@ from llama_index.core.schema import BaseNode, NodeWithScore
 from llama_index_gear.expansion.beam_search import Beam
 from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.llm.prompting import escape_fences
-from llama_index_gear.nodes import explain_selection, llm_texts, read_title, with_explanation
+from llama_index_gear.nodes import explain_selection, llm_texts, name_passage, with_explanation
 from llama_index_gear.trace.evidence import Linked, Slots, Source, Walked
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import StoredTriple, Triple, entity_key, serialize_triples
@@ -39,7 +39,7 @@ class PassagePool:
         """Add passages, and the chains that led to them. A passage's first node and first chain are kept."""
         for passage_id, node in nodes.items():
             if self.nodes.setdefault(passage_id, node) is node:
-                self.trace.titles[passage_id] = _title_of(node)
+                self.trace.titles[passage_id] = name_passage(node)
         for passage_id, chain in (chains or {}).items():
             self.chains.setdefault(passage_id, chain)
 
@@ -79,7 +79,7 @@ class PassagePool:
             sources.append(
                 Source(
                     passage_id=passage_id,
-                    title=_title_of(node),
+                    title=name_passage(node),
                     text=llm_texts([node])[0],
                     score=score,
                     ranks=ranks,
@@ -154,12 +154,3 @@ def trace_beams(beams: Iterable[Beam]) -> list[Walked]:
         )
         for beam in beams
     ]
-
-
-def _title_of(node: BaseNode) -> str:
-    """Return the passage's title, or its first eight words."""
-    title = read_title(node)
-    if not title:
-        words = node.get_content().split()
-        title = " ".join(words[:8]) + (" …" if len(words) > 8 else "")
-    return title

@@ -195,7 +195,7 @@ class Source(BaseModel):
 
     Attributes:
         passage_id: the node's id.
-        title: the passage's title, or the beginning of its text.
+        title: the passage's title; without one, its `file_name` and the beginning of its text.
         text: of the passage, as a language model is shown it.
         score: of the final fusion (GeAR Eq. 9).
         ranks: name of a list → the passage's rank there, from 1: "step 1", "fact 2" (the gist's second fact),

@@ -1,194 +1,37 @@
-"""Rendering of a trace: in a terminal, in a notebook, or as one self-contained page that needs no network."""
+"""A trace as one self-contained page that needs no network, in a file or in a notebook."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from html import escape
 from importlib.resources import files
-from string import Template
-
-from rich import markup
-from rich.console import Console
-from rich.tree import Tree
 
 from llama_index_gear.llm.prompting import split_citations
-from llama_index_gear.trace.evidence import Check, Evidence, Slots, Source, Step, Unknown
-from llama_index_gear.triple import entity_key
+from llama_index_gear.pages.page import fill_page
+from llama_index_gear.trace.evidence import Evidence, Slots, Source, Step
+from llama_index_gear.trace.fact_graph import Fact, collect_facts, render_graph
+from llama_index_gear.trace.path import find_answer_path
+from llama_index_gear.trace.path_drawing import render_legend, render_path
+from llama_index_gear.trace.wording import (
+    choose_linked_heading,
+    format_check,
+    format_fallback,
+    format_place,
+    format_shown,
+    format_unknown,
+    format_verification,
+    list_open,
+    list_supporting,
+    name_needed,
+)
 
-_ROW_HEIGHT = 30  # pixels between two entities of a column
-_COLUMN_WIDTH = 220  # pixels between two columns
-_LABEL_LENGTH = 24  # characters of an entity's label
-_BIDI_CONTROLS = "\u202a-\u202e\u2066-\u2069"  # reverse the direction of the text behind them
-_CONTROL = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_BIDI_CONTROLS}]")
-_MAX_SHOWN = 10  # passages, and facts of a kind, in the terminal
-
-
-@dataclass
-class _Entity:
-    name: str
-    column: int
-    row: int = 0
-
-
-@dataclass
-class _Fact:
-    """An edge of the graph: a stored triple with its passages, or a fact of the gist, which may have none.
-
-    Attributes:
-        slots: subject, predicate, object.
-        step: the first step that has it.
-        kind: "gist" for a fact that the model noted, "walked" for a triple of the beam search.
-        passages: ids of the passages that state it.
-
-    """
-
-    slots: Slots
-    step: int
-    kind: str
-    passages: list[str] = field(default_factory=list)
-
-
-def show(trace: Evidence, console: Console | None = None) -> None:
-    """Print a trace as a tree."""
-    tree = Tree(f"[bold]{_escape_markup(trace.question)}[/bold]")
-    if trace.warning:
-        tree.add(f"[yellow]{_escape_markup(trace.warning)}[/yellow]")
-    for step in trace.steps:
-        _add_step(tree.add(f"[bold]step {step.number}[/bold]  {_escape_markup(step.query)}"), step, trace.titles)
-    passages = tree.add(f"[bold]passages[/bold] ({_escape_markup(trace.stopped)})")
-    for rank, source in enumerate(trace.passages[:_MAX_SHOWN], start=1):
-        ranks = ", ".join(f"{name}: {place}" for name, place in source.ranks.items())
-        branch = passages.add(f"{rank}. {_escape_markup(source.title)}  [dim]{ranks}[/dim]")
-        if source.chain:
-            branch.add(_format_facts(source.chain))
-    if answer := trace.response or trace.answer:
-        _add_verification(tree.add(f"[bold green]{_escape_markup(answer)}[/bold green]"), trace)
-    tree.add(
-        f"[dim]{trace.llm_calls} calls, {trace.prompt_tokens} + {trace.completion_tokens} tokens, "
-        f"{trace.ms:.0f} ms[/dim]"
-    )
-    (console or Console()).print(tree)
-
-
-def _add_verification(branch: Tree, trace: Evidence) -> None:
-    if trace.verification:
-        titles = "; ".join(_list_supporting(trace))
-        branch.add(_escape_markup(_format_verification(trace) + (f": {titles}" if titles else "")))
-    for check in trace.checks:
-        branch.add(f"[dim]{_escape_markup(_format_check(check, trace.titles))}[/dim]")
-
-
-def _format_verification(trace: Evidence) -> str:
-    """Return what the verification came to, as a heading of the supporting passages."""
-    if trace.verification == "unsupported":
-        return "The answer does not follow from its passages"
-    ended = "" if trace.verification == "supported" else f" (not checked to the end: {trace.verification})"
-    if trace.supporting:
-        return f"The answer still follows from these passages alone{ended}"
-    return f"The answer was not verified: {trace.verification}"
-
-
-def _list_supporting(trace: Evidence) -> list[str]:
-    return [trace.titles.get(passage_id, passage_id) for passage_id in trace.supporting]
-
-
-def _format_check(check: Check, titles: dict[str, str]) -> str:
-    names = [titles.get(passage_id, passage_id) for passage_id in check.passages]
-    what = f"Without “{titles.get(check.without, check.without)}”" if check.without else f"From {'; '.join(names)}"
-    if check.follows is None:
-        return f"{what}: no verdict, {check.problem}"
-    verdict = "follows" if check.follows else "does not follow"
-    return f"{what}: {verdict}" + (f". {check.missing}" if check.missing else "")
-
-
-def _escape_markup(text: str) -> str:
-    """Escape text of passages and models for the terminal: no markup, no control characters."""
-    return markup.escape(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", text))
-
-
-def _add_walk(branch: Tree, step: Step, titles: dict[str, str]) -> None:
-    for beam in step.beams[:3]:
-        passages = " → ".join(_escape_markup(titles.get(passage_id, passage_id)) for passage_id in beam.passage_ids)
-        branch.add(f"beam {beam.score:.2f}: {_format_facts(beam.chain)}  [dim]{passages}[/dim]")
-    if step.pagerank:
-        passages = ", ".join(_escape_markup(titles.get(passage_id, passage_id)) for passage_id in step.pagerank[:3])
-        branch.add(f"PageRank: [dim]{passages}[/dim]")
-
-
-def _add_step(branch: Tree, step: Step, titles: dict[str, str]) -> None:
-    for heading, facts in (("noted", step.proximal), (_linked_heading(step), [link.triple for link in step.linked])):
-        if facts:
-            branch.add(f"{heading.lower()}: {_format_facts(facts)}")
-    for link in step.misaligned[:_MAX_SHOWN]:
-        branch.add(f"[dim]dropped link: {_format_facts([link.fact])} ≠ {_format_facts([link.triple])}[/dim]")
-    if step.fallback:
-        branch.add(f"[yellow]{_escape_markup(_format_fallback(step))}[/yellow]")
-    _add_walk(branch, step, titles)
-    if step.needed is not None:
-        named = _escape_markup("; ".join(_name_needed(step, titles)))
-        branch.add(f"[bold]{_format_shown(step)}[/bold]: {named or 'none'}")
-    if step.gist:
-        branch.add(f"[bold]{'resolved' if step.clues else 'gist'}[/bold]: {_format_facts(step.gist)}")
-    _add_clues(branch, step)
-    for problem in step.problems:
-        branch.add(f"[yellow]{_escape_markup(problem)}[/yellow]")
-    if step.answerable is not None:
-        answer = f"answered: {_escape_markup(step.answer)}" if step.answer else "the facts suffice"
-        branch.add(answer if step.answerable else _escape_markup(step.reason or "open"))
-    if step.ranked is not None:
-        kept = "; ".join(_escape_markup(titles.get(passage_id, passage_id)) for passage_id in step.ranked[:_MAX_SHOWN])
-        branch.add(f"[bold]filter[/bold] keeps: {kept or 'none'}")
-
-
-def _name_needed(step: Step, titles: dict[str, str]) -> list[str]:
-    """Return the titles of the passages that the reader named, each with its place among those that were found."""
-    return [f"{titles.get(passage_id, passage_id)} ({_place(passage_id, step)})" for passage_id in step.needed or ()]
-
-
-def _place(passage_id: str, step: Step) -> str:
-    return f"{step.passages.index(passage_id) + 1} of {len(step.passages)}"
-
-
-def _format_shown(step: Step) -> str:
-    shortened = f", {len(step.shortened)} of them shortened" if step.shortened else ""
-    return f"Named as needed, of {step.shown} shown{shortened}"
-
-
-def _add_clues(branch: Tree, step: Step) -> None:
-    for clue in step.clues:
-        if clue.state != "resolved":
-            branch.add(f"{clue.state}: {_format_facts([clue.triple])}")
-    for unknown in step.open:
-        branch.add(f"[yellow]open: {_escape_markup(_format_unknown(unknown))}[/yellow]")
-
-
-def _linked_heading(step: Step) -> str:
-    return "Triples found" if step.clues else "Linked to"
-
-
-def _format_fallback(step: Step) -> str:
-    return step.fallback if step.clues or not step.linked else f"From the base passages' own triples: {step.fallback}"
-
-
-def _format_unknown(unknown: Unknown) -> str:
-    origin = f"since round {unknown.round}" if unknown.round else "from the first"
-    tried = "; ".join(unknown.tried)
-    return f"{unknown.name}, {origin}" + (f", tried: {tried}" if tried else "")
-
-
-def _format_facts(facts: Iterable[Slots]) -> str:
-    texts = [" — ".join(slots) for slots in facts]
-    more = f"; … {len(texts) - _MAX_SHOWN} more" if len(texts) > _MAX_SHOWN else ""
-    return _escape_markup("; ".join(texts[:_MAX_SHOWN]) + more)
+_SLOT_LENGTH = 160  # characters of a fact's slot in a list
+_MAX_OPEN = 3  # cited passages that are shown without a click, if there are no more
 
 
 def to_html(trace: Evidence) -> str:
-    """Return the page: steps from left to right, facts as a graph, passages with their chains."""
-    facts = _collect_facts(trace)
-    entities = _place_entities(facts)
+    """Return the page: the answer, the path to it with its passages, and folded below that all steps and facts."""
+    facts, path = collect_facts(trace), find_answer_path(trace)
     data = {
         "facts": [
             {"slots": fact.slots, "step": fact.step, "kind": fact.kind, "passages": fact.passages} for fact in facts
@@ -199,28 +42,55 @@ def to_html(trace: Evidence) -> str:
         f"{trace.llm_calls} calls · {trace.prompt_tokens} + {trace.completion_tokens} tokens · {trace.ms:.0f} ms · "
         f"{trace.stopped}"
     )
-    template = Template((files("llama_index_gear.trace") / "page.html").read_text("utf-8"))
-    page = template.substitute(
+    marks = {passage_id: f"[{number}] " for number, passage_id in trace.citations.items()}
+    anchors = _list_anchors(trace)
+    cited = {*trace.citations.values(), *trace.supporting}
+    opened = cited if len(cited) <= _MAX_OPEN else set()
+    main: list[str] = []
+    others: list[str] = []
+    for rank, source in enumerate(trace.passages, start=1):
+        rendered = _render_passage(rank, source, facts, is_open=source.passage_id in opened)
+        (main if source.passage_id in path.passages else others).append(rendered)
+
+    def render_chip(passage_id: str) -> str:
+        text = escape(marks.get(passage_id, "") + trace.titles.get(passage_id, passage_id))
+        anchor = anchors.get(passage_id)
+        return f"<a class='chip' href='#{anchor}'>{text}</a>" if anchor else f"<span class='chip'>{text}</span>"
+
+    return fill_page(
+        files("llama_index_gear.trace") / "page.html",
+        data,
         title=escape(trace.question),
         warning=f"<p class='problem'>{escape(trace.warning)}</p>" if trace.warning else "",
         cost=escape(cost),
-        answer=_render_answer(trace),
+        answer=_render_answer(trace, anchors),
+        legend=render_legend(path),
+        path=render_path(path, render_chip),
+        passages="".join(main) or "<p class='none'>None.</p>",
+        others_count=str(len(others)),
+        others="".join(others),
+        steps_count=str(len(trace.steps)),
         steps="".join(_render_step(step, trace.titles) for step in trace.steps),
-        graph=_render_graph(facts, entities),
-        passages="".join(_render_passage(rank, source, facts) for rank, source in enumerate(trace.passages, start=1)),
-        # "<" could end the script element that the data stands in.
-        data=json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"),
+        facts_count=str(len(facts)),
+        graph=render_graph(facts),
     )
-    return re.sub(f"[{_BIDI_CONTROLS}]", "\N{REPLACEMENT CHARACTER}", page)
 
 
-def _render_answer(trace: Evidence) -> str:
+def _list_anchors(trace: Evidence) -> dict[str, str]:
+    """Return the id of the element of each passage that is on the page."""
+    return {source.passage_id: f"passage-{rank}" for rank, source in enumerate(trace.passages, start=1)}
+
+
+def _render_answer(trace: Evidence, anchors: Mapping[str, str]) -> str:
     """Return the answer; its citations lead to their passages on the page, and stand below it with their titles.
 
-    Below them stands what the answer's verification came to.
+    Below them stands what T²RAG found out and what stayed open, and what the answer's verification came to.
     """
-    anchors = {source.passage_id: f"<a href='#passage-{rank}'>" for rank, source in enumerate(trace.passages, start=1)}
-    links = {number: anchors[passage_id] for number, passage_id in trace.citations.items() if passage_id in anchors}
+    links = {
+        number: f"<a href='#{anchors[passage_id]}'>"
+        for number, passage_id in trace.citations.items()
+        if passage_id in anchors
+    }
     answer = "".join(
         f"{links[str(number)]}{escape(part)}</a>" if str(number) in links else escape(part)
         for part, number in split_citations(trace.response or trace.answer)
@@ -230,25 +100,35 @@ def _render_answer(trace: Evidence) -> str:
     for number, link in links.items():
         passage_id = trace.citations[number]
         named = [step for step in trace.steps if passage_id in (step.needed or ())]
-        places = "".join(f", named in step {step.number}: {_place(passage_id, step)}" for step in named)
-        items.append(f"<li>{link}[{escape(number)}]</a> {escape(titles[passage_id] + places)}</li>")
+        places = "".join(f", named in step {step.number}: {format_place(passage_id, step)}" for step in named)
+        items.append(f"<li>{link}[{escape(number)}] {escape(titles[passage_id])}</a>{escape(places)}</li>")
     listed = f"<ul class='cited'>{''.join(items)}</ul>" if items else ""
     verified = _render_verification(trace, anchors) if trace.verification else ""
-    return f"<p class='answer'>{answer}</p>{listed}{verified}" if answer else ""
+    said = f"<p class='answer'>{answer}</p>" if answer else "<p class='answer none'>No answer.</p>"
+    return f"{said}{listed}{_render_clues(trace)}{verified}"
 
 
-def _render_verification(trace: Evidence, anchors: dict[str, str]) -> str:
+def _render_clues(trace: Evidence) -> str:
+    """Return what T²RAG found out, and the clues that are open in the end; empty for another method."""
+    values = "; ".join(f"{name} = {value}" for step in trace.steps for name, value in step.values.items())
+    found = f"<p class='open'>Found out: {escape(values)}</p>" if values else ""
+    return found + "".join(f"<p class='open problem'>Open: {escape(line)}</p>" for line in list_open(trace))
+
+
+def _render_verification(trace: Evidence, anchors: Mapping[str, str]) -> str:
     """Return the supporting passages, with links to those that are on the page, and every check."""
     css = "verdict" if trace.supporting else "problem"
     items = "".join(
-        f"<li>{anchors[passage_id]}{escape(title)}</a></li>" if passage_id in anchors else f"<li>{escape(title)}</li>"
-        for passage_id, title in zip(trace.supporting, _list_supporting(trace), strict=True)
+        f"<li><a href='#{anchors[passage_id]}'>{escape(title)}</a></li>"
+        if passage_id in anchors
+        else f"<li>{escape(title)}</li>"
+        for passage_id, title in zip(trace.supporting, list_supporting(trace), strict=True)
     )
     listed = f"<ul class='supporting'>{items}</ul>" if items else ""
-    checks = "".join(f"<li>{escape(_format_check(check, trace.titles))}</li>" for check in trace.checks)
+    checks = "".join(f"<li>{escape(format_check(check, trace.titles))}</li>" for check in trace.checks)
     summary = f"<summary>{len(trace.checks)} checks</summary>"
     folded = f"<details>{summary}<ol>{checks}</ol></details>" if checks else ""
-    return f"<p class='{css}'>{escape(_format_verification(trace))}</p>{listed}{folded}"
+    return f"<p class='{css}'>{escape(format_verification(trace))}</p>{listed}{folded}"
 
 
 def to_frame(trace: Evidence) -> str:
@@ -259,90 +139,8 @@ def to_frame(trace: Evidence) -> str:
     )
 
 
-def _fact_key(slots: Slots) -> tuple[str, ...]:
-    return tuple(entity_key(slot) for slot in slots)
-
-
-def _collect_facts(trace: Evidence) -> list[_Fact]:
-    """Return the facts of all steps, in order, without repetition; one that was walked and noted counts as noted."""
-    facts: dict[tuple[str, ...], _Fact] = {}
-    for step in trace.steps:
-        walked = [(link.triple, link.passage_id) for link in step.linked]
-        walked += [
-            (slots, passage_id)
-            for beam in step.beams
-            for slots, passage_id in zip(beam.chain, beam.passage_ids, strict=True)
-        ]
-        for slots, passage_id in walked:
-            fact = facts.setdefault(_fact_key(slots), _Fact(slots, step.number, "walked"))
-            if passage_id and passage_id not in fact.passages:
-                fact.passages.append(passage_id)
-        for slots in step.gist:
-            facts.setdefault(_fact_key(slots), _Fact(slots, step.number, "gist")).kind = "gist"
-    return list(facts.values())
-
-
-def _place_entities(facts: list[_Fact]) -> dict[str, _Entity]:
-    """Place entities in the graph: entity key → entity.
-
-    The column follows from the step of an entity's first fact, and from its end of that fact; each column is filled
-    row by row.
-    """
-    entities: dict[str, _Entity] = {}
-    for fact in facts:
-        for end, name in enumerate((fact.slots[0], fact.slots[2])):
-            entities.setdefault(entity_key(name), _Entity(name, 2 * (fact.step - 1) + end))
-    rows: dict[int, int] = {}
-    used_columns = sorted({entity.column for entity in entities.values()})
-    columns = {column: position for position, column in enumerate(used_columns)}
-    for entity in entities.values():
-        entity.column = columns[entity.column]
-        entity.row = rows.get(entity.column, 0)
-        rows[entity.column] = entity.row + 1
-    return entities
-
-
-def _shorten(text: str, length: int = _LABEL_LENGTH) -> str:
-    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
-
-
-def _label_width(name: str) -> int:
-    return 14 + 7 * len(_shorten(name))
-
-
-def _render_graph(facts: list[_Fact], entities: dict[str, _Entity]) -> str:
-    if not facts:
-        return "<p class='none'>No facts.</p>"
-    width = _COLUMN_WIDTH * (1 + max(entity.column for entity in entities.values()))
-    height = _ROW_HEIGHT * (2 + max(entity.row for entity in entities.values()))
-
-    def locate(name: str) -> tuple[int, int]:
-        entity = entities[entity_key(name)]
-        return 20 + _COLUMN_WIDTH * entity.column, 20 + _ROW_HEIGHT * entity.row
-
-    parts = []
-    for number, fact in enumerate(facts):
-        (x1, y1), (x2, y2) = locate(fact.slots[0]), locate(fact.slots[2])
-        # A line starts or ends behind the label that stands on its side of the dot, so that it does not cross it.
-        x1 += _label_width(fact.slots[0]) if x1 < x2 else 0
-        x2 += _label_width(fact.slots[2]) if x1 > x2 else 0
-        if x1 == x2:  # within a column: a curve to the left
-            bend = f"C {x1 - 20} {y1}, {x1 - 20} {y2}"
-        else:
-            bend = f"C {(x1 + x2) // 2} {y1}, {(x1 + x2) // 2} {y2}"
-        parts.append(
-            f"<g class='fact {fact.kind} s{(fact.step - 1) % 4}' data-fact='{number}' tabindex='0' role='button'>"
-            f"<title>{escape(' — '.join(fact.slots))}</title>"
-            f"<path class='touch' d='M {x1} {y1} {bend}, {x2} {y2}'/><path d='M {x1} {y1} {bend}, {x2} {y2}'/></g>"
-        )
-    for entity in entities.values():
-        x, y = 20 + _COLUMN_WIDTH * entity.column, 20 + _ROW_HEIGHT * entity.row
-        parts.append(
-            f"<g class='entity' data-entity='{escape(entity_key(entity.name), quote=True)}'>"
-            f"<title>{escape(entity.name)}</title><circle cx='{x}' cy='{y}' r='5'/>"
-            f"<text x='{x + 9}' y='{y + 4}'>{escape(_shorten(entity.name))}</text></g>"
-        )
-    return f"<svg width='{width}' height='{height}' viewBox='0 0 {width} {height}'>{''.join(parts)}</svg>"
+def _shorten(text: str) -> str:
+    return text if len(text) <= _SLOT_LENGTH else text[: _SLOT_LENGTH - 1].rstrip() + "…"
 
 
 def _render_list(name: str, facts: Iterable[Slots], css: str = "") -> str:
@@ -356,7 +154,7 @@ def _render_folded_list(name: str, facts: Iterable[Slots]) -> str:
 
 
 def _render_triple(slots: Slots) -> str:
-    subject, predicate, object_ = (escape(_shorten(slot, 160)) for slot in slots)
+    subject, predicate, object_ = (escape(_shorten(slot)) for slot in slots)
     return f"<b>{subject}</b> <i>{predicate}</i> <b>{object_}</b>"
 
 
@@ -364,7 +162,7 @@ def _render_linked(step: Step) -> str:
     triples = [link.triple for link in step.linked]
     if step.clues:
         return _render_folded_list(f"{len(triples)} triples found", triples)
-    return _render_list(_linked_heading(step), triples)
+    return _render_list(choose_linked_heading(step), triples)
 
 
 def _render_misaligned(step: Step) -> str:
@@ -380,7 +178,7 @@ def _render_step(step: Step, titles: dict[str, str]) -> str:
     parts.append(_render_linked(step))
     parts.append(_render_misaligned(step))
     if step.fallback:
-        parts.append(f"<p class='problem'>{escape(_format_fallback(step))}</p>")
+        parts.append(f"<p class='problem'>{escape(format_fallback(step))}</p>")
     beams = "".join(
         f"<li><span class='score'>{beam.score:.2f}</span> {' → '.join(map(_render_triple, beam.chain))}</li>"
         for beam in step.beams
@@ -392,13 +190,13 @@ def _render_step(step: Step, titles: dict[str, str]) -> str:
         if titled:
             parts.append(f"<details><summary>{len(ids)} {heading}</summary><ol>{titled}</ol></details>")
     if step.needed is not None:
-        named = "".join(f"<li>{escape(name)}</li>" for name in _name_needed(step, titles))
+        named = "".join(f"<li>{escape(name)}</li>" for name in name_needed(step, titles))
         parts.append(
-            f"<h3>{_format_shown(step)}</h3><ol>{named}</ol>" if named else "<p class='verdict no'>None named</p>"
+            f"<h3>{format_shown(step)}</h3><ol>{named}</ol>" if named else "<p class='verdict no'>None named</p>"
         )
     parts.append(_render_list("Resolved" if step.clues else "New in the gist", step.gist, "gist"))
     parts.append(_render_list("Clues", [clue.triple for clue in step.clues if clue.state != "resolved"]))
-    parts.extend(f"<p class='verdict no'>Open: {escape(_format_unknown(unknown))}</p>" for unknown in step.open)
+    parts.extend(f"<p class='verdict no'>Open: {escape(format_unknown(unknown))}</p>" for unknown in step.open)
     parts.extend(f"<p class='problem'>{escape(problem)}</p>" for problem in step.problems)
     if step.answerable:
         parts.append(f"<p class='verdict yes'>{escape(step.answer or 'Answerable')}</p>")
@@ -412,13 +210,15 @@ def _render_step(step: Step, titles: dict[str, str]) -> str:
     return "".join([*parts, "</section>"])
 
 
-def _render_passage(rank: int, source: Source, facts: list[_Fact]) -> str:
+def _render_passage(rank: int, source: Source, facts: list[Fact], *, is_open: bool) -> str:
     numbers = [str(number) for number, fact in enumerate(facts) if source.passage_id in fact.passages]
     ranks = ", ".join(f"{name}: {place}" for name, place in source.ranks.items())
-    chain = f"<p class='chain'>{' → '.join(map(_render_triple, source.chain))}</p>" if source.chain else ""
-    text = f"<p class='text'>{escape(source.text)}</p>"
+    chain = " → ".join(map(_render_triple, source.chain))
     return (
-        f"<details class='passage' id='passage-{rank}' data-passage='{escape(source.passage_id, quote=True)}' "
-        f"data-facts='{' '.join(numbers)}'><summary>{rank}. {escape(source.title)} "
-        f"<span class='ranks'>{escape(ranks)}</span></summary>{chain}{text}</details>"
+        f"<details class='passage'{' open' if is_open else ''} id='passage-{rank}' "
+        f"data-passage='{escape(source.passage_id, quote=True)}' data-facts='{' '.join(numbers)}'>"
+        f"<summary>{rank}. {escape(source.title)}</summary><p class='text'>{escape(source.text)}</p>"
+        + (f"<p class='chain'><span class='found'>Triples that lead here:</span> {chain}</p>" if chain else "")
+        + (f"<p class='ranks'>Its place in each list: {escape(ranks)}</p>" if ranks else "")
+        + "</details>"
     )

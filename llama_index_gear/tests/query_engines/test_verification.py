@@ -379,7 +379,7 @@ async def test_the_page_and_the_terminal_show_it(
     links = [f"<li><a href='#passage-{ranks[name]}'>{TEXTS[name]}</a></li>" for name in ("bob", "ann")]
     assert f"alone</p><ul class='supporting'>{''.join(links)}</ul>" in page
     assert f"<li>From {TEXTS['bob']}: does not follow. {LACKING}</li>" in page
-    trace.show()
+    trace.show(full=True)
     assert f"alone: {TEXTS['bob']}; {TEXTS['ann']}" in re.sub(r"[\s│]+", " ", capsys.readouterr().out)
 
 

@@ -12,7 +12,8 @@ import pytest
 from rich.console import Console
 
 from llama_index_gear.trace import rendering as picture
-from llama_index_gear.trace.evidence import Call, Check, Linked, PassageLink, Source, Step, Walked
+from llama_index_gear.trace import terminal
+from llama_index_gear.trace.evidence import Call, Check, ClueState, Linked, PassageLink, Source, Step, Walked
 from llama_index_gear.trace.trace import Trace
 
 VOID = {"meta", "link", "br", "circle", "path"}
@@ -164,18 +165,19 @@ def test_citations_lead_to_their_passages() -> None:
     page = Page(picture.to_html(trace))
     ranks = {f"passage-{rank}": source.passage_id for rank, source in enumerate(trace.passages, start=1)}
     assert {element["id"]: element["data-passage"] for element in page.with_class("passage")} == ranks
-    cited = [str(attributes["href"])[1:] for tag, attributes in page.seen if tag == "a"]
+    cited = [str(attributes["href"])[1:] for tag, attributes in page.seen if tag == "a" and "class" not in attributes]
     assert [ranks[anchor] for anchor in cited] == 2 * [hostile, "p1-1", "p1-2"]  # in the answer, and below it
     assert "<script>alert(1)</script>" in page.data["p"] and "[3]" in page.data["p"] and "[5]" in page.data["p"]
     assert "</a>" in page.data["p"] and [tag for tag, _ in page.seen].count("script") == 2
-    assert "Title of p1-0 <img src=x onerror=alert(1)>, named in step 1: 2 of 2" in page.data["li"]
+    assert "[1] Title of p1-0 <img src=x onerror=alert(1)>" in page.data["a"]
+    assert ", named in step 1: 2 of 2" in page.data["li"]
 
 
 def test_without_citations_the_answer_is_text() -> None:
     trace = make_large()
     trace.answer = "1982 [1]"
     page = Page(picture.to_html(trace))
-    assert "1982 [1]" in page.data["p"] and "a" not in [tag for tag, _ in page.seen]
+    assert "1982 [1]" in page.data["p"] and all(seen["class"] == "chip" for tag, seen in page.seen if tag == "a")
 
 
 def make_verified(verification: str, supporting: list[str], checks: list[Check]) -> Trace:
@@ -187,7 +189,7 @@ def make_verified(verification: str, supporting: list[str], checks: list[Check])
 
 def show(trace: Trace) -> str:
     out = io.StringIO()
-    picture.show(trace, Console(file=out, width=200))
+    terminal.show(trace, Console(file=out, width=200), full=True)
     return out.getvalue()
 
 
@@ -249,12 +251,13 @@ def test_a_trace_with_little_in_it(steps: int) -> None:
     page = Page(picture.to_html(trace))
     assert "nothing found" in page.data["div"]
     assert page.with_class("fact") == []
-    picture.show(trace, Console(file=io.StringIO()))
+    for full in (False, True):
+        terminal.show(trace, Console(file=io.StringIO()), full=full)
 
 
 def test_the_terminal_shows_queries_facts_passages_and_cost() -> None:
     out = io.StringIO()
-    picture.show(make_large(), Console(file=out, width=200))
+    terminal.show(make_large(), Console(file=out, width=200), full=True)
     text = out.getvalue()
     for wanted in (
         "Who <b>wrote</b> & “when”? [red]",
@@ -278,6 +281,33 @@ def test_files_and_notebooks_show_the_same_page(tmp_path: Path) -> None:
     assert tag == "iframe" and attributes["srcdoc"] == picture.to_html(trace)
 
 
+def test_a_summary_has_25_lines_at_most_and_none_is_wider_than_the_terminal() -> None:
+    trace = make_large()
+    trace.note(question="Who wrote it? " * 40, response="In 1982 [1][2][3][4][5], said so. " * 40)
+    trace.note(citations={str(n): f"p1-{n - 1}" for n in range(1, 6)}, verification="unsupported")
+    trace.note(steps=trace.steps * 2)
+    clues = [
+        ClueState(asked=["a", "b", "?c"], triple=[f"a {n}", "b", "?c"], state="searchable", round=0) for n in range(4)
+    ]
+    trace.note(trace.steps[-1], clues=clues)
+    for call in trace.calls:
+        call.unreadable = True
+    for width in (40, 80, 200):
+        out = io.StringIO()
+        terminal.show(trace, Console(file=out, width=width))
+        lines = out.getvalue().splitlines()
+        assert len(lines) == terminal.MAX_LINES and max(map(len, lines)) <= width
+        assert lines[0].startswith("Who wrote it?") and "full=True" in lines[-1][:40]
+    for wanted in ("In 1982 [1][2]", "open: a 0 — b — ?c", "[1] Title of p1-0", "path: ", "step 1: query 1", "4 calls"):
+        assert any(wanted in line for line in lines), wanted
+
+
+def test_a_summary_of_little_has_few_lines() -> None:
+    out = io.StringIO()
+    terminal.show(Trace(question="Why?"), Console(file=out, width=80))
+    assert out.getvalue().splitlines()[:2] == ["Why?", "No answer."] and len(out.getvalue().splitlines()) == 4
+
+
 def test_show_prints(capsys: pytest.CaptureFixture[str]) -> None:
     make_large().show()
     assert "query 1" in capsys.readouterr().out
@@ -285,9 +315,9 @@ def test_show_prints(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_pagerank_is_shown_where_it_took_part(capsys: pytest.CaptureFixture[str]) -> None:
     trace = make_large()
-    picture.show(trace)
+    trace.show(full=True)
     assert "PageRank" not in picture.to_html(trace) + capsys.readouterr().out
     trace.note(trace.steps[1], pagerank=["p2-3", "p1-0"])
     assert "2 by PageRank</summary><ol><li>Title of p2-3</li><li>Title of p1-0</li>" in picture.to_html(trace)
-    picture.show(trace)
+    trace.show(full=True)
     assert "PageRank: Title of p2-3, Title of p1-0" in capsys.readouterr().out

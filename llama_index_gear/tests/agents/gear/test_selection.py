@@ -279,7 +279,7 @@ async def test_events_prompts_and_pages(store: GeARVectorStore, tmp_path: Path, 
     agent = GeARRetriever(store, llm=ScriptedLLM(TWO_STEPS), calls="selection")
     _, trace = agent.retrieve_with_trace(QUESTION)
     assert Trace.model_validate_json(trace.model_dump_json()) == trace
-    trace.show()
+    trace.show(full=True)
     place = trace.steps[0].passages.index("ann") + 1
     assert f"ann ({place} of 5)" in capsys.readouterr().out
     page = trace.to_html(tmp_path / "page.html").read_text("utf-8")
