@@ -20,6 +20,7 @@ FOLDERS = {
     "store": "",
     "knowledge_graph": "store",
     "extraction": "llm",
+    "ingestion": "store extraction",
     "ranking": "store",
     "expansion": "llm store knowledge_graph ranking",
     "trace": "llm",
