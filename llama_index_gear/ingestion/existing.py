@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +22,7 @@ from llama_index_gear.extraction.mentions import MentionTripleExtractor
 from llama_index_gear.flow import Flow, Handler, Request, arun, ask, run
 from llama_index_gear.nodes import SOURCE_KEY
 from llama_index_gear.requests import EmbedTexts, ImportedPassages, QdrantCall
-from llama_index_gear.store.existing import SourceCollection, SourcePage
+from llama_index_gear.store.existing import SourceCollection, SourcePage, make_local_client
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.tenancy import check_filters
 
@@ -69,7 +70,7 @@ class ExistingCollection:
 
     Args:
         collection_name: name of the collection.
-        client: a `QdrantClient`; for a folder of its local mode `QdrantClient(path=…)`.
+        client: a `QdrantClient`; for a folder of its local mode use `from_path`.
         aclient: the async client of the same server; without it async calls run `client` in worker threads.
         url: a server's address, in place of clients.
         api_key: the server's API key, for use with `url`. Default: none.
@@ -98,6 +99,21 @@ class ExistingCollection:
         self._source = SourceCollection(
             collection_name, client, aclient, url, api_key, vector_name, text_key, title_key
         )
+
+    @classmethod
+    def from_path(cls, path: str | Path, collection_name: str, **arguments: Any) -> Self:
+        """Open a collection in a folder of Qdrant's client, `QdrantClient(path=…)`. Close it after use.
+
+        Args:
+            path: the folder.
+            collection_name: name of the collection.
+            **arguments: the constructor's arguments, without the clients.
+
+        Raises:
+            StoreError: the folder holds no collections, or another client has it open.
+
+        """
+        return cls(collection_name, make_local_client(path), **arguments)
 
     def extract_to(
         self,

@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from qdrant_client.http import models
 from llama_index_gear.errors import ArgumentError, StoreError, check_kind
 from llama_index_gear.flow import Flow, Request, ask
 from llama_index_gear.nodes import DOC_KEYS, SOURCE_KEY, with_metadata
+from llama_index_gear.paths import read_path
 from llama_index_gear.requests import QdrantCall
 from llama_index_gear.store.connection import RETRY_SECONDS, Connection
 from llama_index_gear.store.filters import build_conditions
@@ -48,6 +49,22 @@ class SourcePage:
     skipped: dict[Any, str]
     fields: set[str]
     offset: Any
+
+
+def make_local_client(path: str | Path) -> QdrantClient:
+    """Open a folder of Qdrant's client (`QdrantClient(path=…)`).
+
+    Raises:
+        StoreError: the folder holds no collections, or another client has it open.
+
+    """
+    folder = read_path(hint="write the folder's path", path=path)
+    if not (folder / "meta.json").is_file():  # the client would make the folder
+        raise StoreError(f"{folder} is no folder of QdrantClient(path=…)")
+    try:
+        return QdrantClient(path=str(folder))
+    except RuntimeError as error:
+        raise StoreError(f"{folder} cannot be opened: {error}") from error
 
 
 class SourceCollection:
