@@ -127,7 +127,7 @@ class ExistingCollection:
 
         A second call writes what is new or changed, deletes what is gone, and extracts again what had failed, or was
         over `max_cost`. It does the same after a call that was killed. With another extractor, or another setting of
-        it, all is extracted anew. Passages that came otherwise into the store stay as they are.
+        it, all is extracted anew. Passages of other ids that came otherwise into the store stay as they are.
 
         Args:
             store: the store. With a `tenant_field`, passages belong to the tenants that their metadata names; a
@@ -143,7 +143,7 @@ class ExistingCollection:
         Raises:
             StoreError: there is no such collection.
             ArgumentError: it has several dense vectors, and none is named; or no point has text; or the store is the
-                collection itself.
+                collection itself, or has a passage of the same id from another one.
             EmbeddingError: before anything is extracted, if the store's `embed_model` did not make the vectors.
             TenantError: the store has tenants, and a passage has none.
 
@@ -356,6 +356,10 @@ def _select_flow(store: GeARVectorStore, page: SourcePage) -> Flow[list[BaseNode
     """Return the passages of a page to extract: those that are new or changed, and those that failed, as stored.
 
     A passage that changed its tenant is first deleted from the tenant that had it.
+
+    Raises:
+        ArgumentError: another collection gave the store a passage of the same id.
+
     """
     if not page.passages:
         return []
@@ -364,11 +368,18 @@ def _select_flow(store: GeARVectorStore, page: SourcePage) -> Flow[list[BaseNode
     tenant_field = store.tenancy.field
     wanted, moved = [], []
     for node in page.passages:
-        before = stored.get(node.node_id)
-        if before is None or before.metadata.get(SOURCE_KEY) != node.metadata[SOURCE_KEY]:
+        before, source = stored.get(node.node_id), node.metadata[SOURCE_KEY]
+        earlier = None if before is None else before.metadata.get(SOURCE_KEY)
+        if earlier is not None and earlier["collection"] != source["collection"]:
+            raise ArgumentError(
+                f"the store has the passage {node.node_id!r} from collection {earlier['collection']!r}: give each "
+                "collection a store of its own"
+            )
+        if before is None or earlier != source:
             wanted.append(node)
-            if before is not None and tenant_field and before.metadata[tenant_field] != node.metadata.get(tenant_field):
-                moved.append(before)
+            if before is not None and tenant_field is not None:
+                owner = before.metadata.get(tenant_field)
+                moved += [before] if owner is not None and owner != node.metadata.get(tenant_field) else []
         elif (record := record_of(before)) is not None and record.outcome.failure:
             wanted.append(before.model_copy(update={"embedding": node.embedding}))
     yield from _delete_flow(store, moved)

@@ -288,6 +288,23 @@ def test_tenants_keep_what_is_theirs(client: QdrantClient) -> None:
         collection.extract_to(store)
 
 
+def test_points_without_that_vector_are_left_out_and_two_collections_take_two_stores(client: QdrantClient) -> None:
+    fill_langchain(client)
+    lone = models.PointStruct(id=9, payload={"page_content": "No vector."}, vector={"other": [1.0, 0.0, 0.0, 0.0]})
+    client.upsert("docs", [lone], wait=True)
+    store = make_store(client)
+    report = ExistingCollection("docs", client, **KINDS["LangChain's"][1]).extract_to(store)
+    assert (report.written, report.skipped) == (3, {"no vector 'body'": 1})
+    client.delete_collection("docs")
+    other = QdrantClient(":memory:")
+    other.create_collection("notes", models.VectorParams(size=64, distance=models.Distance.COSINE))
+    same = models.PointStruct(id=identify("Olivia"), payload={"text": "x"}, vector=EMBED.get_text_embedding("x"))
+    other.upsert("notes", [same])
+    with pytest.raises(ArgumentError, match="from collection 'docs': give each collection a store of its own"):
+        ExistingCollection("notes", other).extract_to(store)
+    assert len(store.get_nodes()) == 3
+
+
 async def test_an_async_client_and_a_bar(client: QdrantClient, capsys: pytest.CaptureFixture[str]) -> None:
     fill_raw(client)
     is_local = isinstance(client._client, QdrantLocal)
