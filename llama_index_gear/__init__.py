@@ -7,6 +7,8 @@ from llama_index_gear.expansion.pagerank import LocalPageRank
 from llama_index_gear.extraction.accounting import FAILED_EXTRACTIONS, ExtractionEstimate, ExtractionLedger
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
+from llama_index_gear.ingestion.existing import CollectionReport, ExistingCollection
+from llama_index_gear.ingestion.property_graph import from_property_graph
 from llama_index_gear.knowledge_graph.files import TriplesFile
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.knowledge_graph.wikidata import WikidataDump
@@ -35,7 +37,9 @@ __all__ = [
     "AliasPair",
     "BeamSearch",
     "Budget",
+    "CollectionReport",
     "DiverseTripleBeamSearch",
+    "ExistingCollection",
     "ExternalGeARRetriever",
     "ExternalTripleStore",
     "ExtractionEstimate",
@@ -67,6 +71,7 @@ __all__ = [
     "WikidataDump",
     "attach_triples",
     "fit_ranking",
+    "from_property_graph",
     "passage_id",
     "read_triples",
 ]

@@ -227,6 +227,19 @@ class ExtractionCallIds(Request[list[tuple[str, str]]]):
 
 
 @dataclass(frozen=True)
+class ImportedPassages(Request[tuple[list[BaseNode], Any]]):
+    """Read passages that were taken from another collection, without embeddings; of a whole store, all tenants'.
+
+    Either the passages with these `ids` are read, or the page at `offset` of those that `collection` gave. Answer: the
+    passages, and the offset of the next page (None: no more).
+    """
+
+    ids: Sequence[str] | None = None
+    collection: str = ""
+    offset: Any = None
+
+
+@dataclass(frozen=True)
 class AlignPassages(Request[list[list[NodeWithScore]]]):
     """Find, for each text, the `top_k` passages that BM25 ranks first: online alignment (Millions of GeAR-s, Eq. 4).
 

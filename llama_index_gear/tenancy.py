@@ -11,10 +11,18 @@ from llama_index.core.schema import BaseNode
 from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 
 from llama_index_gear.errors import ArgumentError, TenantError, check_kind
-from llama_index_gear.nodes import CHAIN_KEY, DOC_KEYS, EXTRACTION_KEY, RANKS_KEY, TRIPLES_KEY, with_metadata
+from llama_index_gear.nodes import (
+    CHAIN_KEY,
+    DOC_KEYS,
+    EXTRACTION_KEY,
+    RANKS_KEY,
+    SOURCE_KEY,
+    TRIPLES_KEY,
+    with_metadata,
+)
 
 _FIELD = re.compile(r"[^\W_][\w-]*", re.ASCII)
-_RESERVED_KEYS = (*DOC_KEYS, TRIPLES_KEY, EXTRACTION_KEY, CHAIN_KEY, RANKS_KEY)
+_RESERVED_KEYS = (*DOC_KEYS, TRIPLES_KEY, EXTRACTION_KEY, SOURCE_KEY, CHAIN_KEY, RANKS_KEY)
 _ALL_MUST_HOLD = (None, FilterCondition.AND)
 
 
@@ -46,6 +54,14 @@ class Tenancy:
                 f"first no _, and none of {', '.join(_RESERVED_KEYS)}"
             )
 
+    @property
+    def own_filters(self) -> MetadataFilters | None:
+        """The filters that let through the tenant's passages alone; None if the store is bound to no tenant."""
+        if self.field is None or self.tenant is None:
+            return None
+        own = MetadataFilter(key=self.field, value=self.tenant, operator=FilterOperator.EQ)
+        return MetadataFilters(filters=[own], condition=FilterCondition.AND)
+
     def scope_filters(self, filters: MetadataFilters | None) -> MetadataFilters | None:
         """Return these filters, and the tenant's.
 
@@ -59,9 +75,8 @@ class Tenancy:
         given = None if says_nothing else filters  # an empty group of OR or NOT is refused where it is translated
         if self.field is None:
             return given
-        if self.tenant is not None:
-            own = MetadataFilter(key=self.field, value=self.tenant, operator=FilterOperator.EQ)
-            both: list[MetadataFilter | MetadataFilters] = [own, *([given] if given else [])]
+        if (own := self.own_filters) is not None:
+            both = [*own.filters, *([given] if given else [])]
             return MetadataFilters(filters=both, condition=FilterCondition.AND)
         if given is None or not self._names_tenant(given):
             raise TenantError(

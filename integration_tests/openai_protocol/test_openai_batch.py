@@ -123,6 +123,25 @@ def test_what_is_asked_is_what_the_model_would_have_asked(server: OpenAIServer, 
     batch.close()
 
 
+@pytest.mark.parametrize("structured", [True, False])
+def test_a_schema_is_in_its_requests_and_holds_its_answers(
+    server: OpenAIServer, tmp_path: Path, structured: bool
+) -> None:
+    server.answer = state_fact
+    batch = OpenAIBatch(server.llm(), tmp_path)
+    extract = make_extractor(batch, structured=structured, allowed_relation_types=["was"])
+    nodes = extract(make_passages(2))
+    batch.submit()
+    lines = server.batch_requests(server.batches[0]["id"])
+    assert all("as written here: was;" in line["body"]["messages"][-1]["content"] for line in lines)
+    assert all(('"const": "was"' in json.dumps(line["body"])) == structured for line in lines)
+    server.end_batches()
+    batch.wait(interval=0.01)
+    assert list_subjects(extract(nodes)) == [[], []], "the answers say that something is"
+    assert (extract.ledger.outcomes, extract.ledger.refused) == ({"no facts": 2}, 2)
+    batch.close()
+
+
 def test_it_goes_on_in_another_process(server: OpenAIServer, tmp_path: Path) -> None:
     """Another process resumes from the folder; a submit that died before it noted its batch is not paid for twice."""
     server.answer = state_fact

@@ -18,6 +18,7 @@ from llama_index_gear.cli.failures import explain_error
 from llama_index_gear.errors import GeARError
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
+_READ_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _READ_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -74,6 +75,53 @@ def index(folder: Path, store_folder: Path, embed: str | None) -> int:
     for name, reason in report.failed.items():
         click.echo(f"failed: {name}: {reason}", err=True)
     return 1 if report.failed else 0
+
+
+@commands.command()
+@click.option("--collection", required=True, help="Name of the Qdrant collection. It is only read.")
+@click.option("--url", help="Address of its server, http://localhost:6333; QDRANT_API_KEY may hold its key.")
+@click.option("--path", type=_READ_FOLDER, help="In place of --url: folder of QdrantClient(path=…).")
+@_with_store
+@click.option("--text-key", default="text", show_default=True, help="Field of the text, if LlamaIndex wrote none.")
+@click.option("--title-key", default="title", show_default=True, help="Field of the title; file_name, say.")
+@click.option("--vector", "vector_name", help="Name of the dense vectors. Default: LlamaIndex's, or the only one.")
+@click.option("--llm", default="none", show_default=True, help="A model that extracts, as in `ask`. none: rules.")
+@click.option("--price", type=(float, float), help="What a million prompt and completion tokens cost.")
+@click.option("--max-cost", type=float, help="Stop calling the model there. The next run goes on. Needs --price.")
+def extract(
+    collection: str,
+    url: str | None,
+    path: Path | None,
+    store_folder: Path,
+    embed: str | None,
+    text_key: str,
+    title_key: str,
+    vector_name: str | None,
+    llm: str,
+    price: tuple[float, float] | None,
+    max_cost: float | None,
+) -> int:
+    """Give the passages of a Qdrant collection a graph.
+
+    The store is filled with them, with the vectors that they have, and with triples. A second run does only what has
+    changed. --embed names the model that made the vectors.
+    """
+    from llama_index_gear.cli.extracting import extract_collection, open_collection
+    from llama_index_gear.cli.models import open_llm
+
+    if (url is None) == (path is None):
+        raise click.UsageError("where is the collection? Give either --url or --path")
+    model = open_llm(llm)
+    with open_collection(
+        collection, url, path, text_key=text_key, title_key=title_key, vector_name=vector_name
+    ) as theirs:
+        report = extract_collection(
+            theirs, f"{collection} at {url or path}", store_folder.expanduser(), embed, model, price, max_cost
+        )
+    click.echo(f'{report}. Ask them: llama-index-gear ask "…" --store {store_folder}')
+    if report.ledger.passages:
+        click.echo(f"extraction: {report.ledger}", err=True)
+    return 1 if report.ledger.failures else 0
 
 
 @commands.command()

@@ -22,12 +22,14 @@ class StoreNote:
 
     Attributes:
         embed_model: name or folder of the model that embeds passages and questions.
-        files: the folder whose files are stored.
+        files: the folder whose files are stored; empty if they are of a collection.
+        collection: the Qdrant collection whose passages are stored; empty if they are of files.
 
     """
 
     embed_model: str
-    files: str
+    files: str = ""
+    collection: str = ""
 
 
 def read_note(folder: Path) -> StoreNote | None:
@@ -40,7 +42,7 @@ def read_note(folder: Path) -> StoreNote | None:
     path = folder / _NOTE
     try:
         values = json.loads(path.read_text("utf-8"))
-        return StoreNote(str(values["embed_model"]), str(values["files"]))
+        return StoreNote(str(values["embed_model"]), str(values["files"]), str(values.get("collection", "")))
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError) as error:
@@ -92,11 +94,31 @@ def check_files(folder: Path, files: Path) -> None:
     note = read_note(folder)
     if note is None:
         raise ClickException(f"the store in {folder} was not filled by `index`: take another --store")
+    if note.collection:
+        raise ClickException(f"the store in {folder} holds the passages of {note.collection}: take another --store")
     if note.files != str(files.resolve()) and Path(note.files).is_dir():
         raise ClickException(
             f"the store in {folder} holds the files of {note.files}: take another --store, or index a folder that "
             "holds both"
         )
+
+
+def check_collection(folder: Path, collection: str) -> None:
+    """Refuse to bring a store to a Qdrant collection, if it holds something else.
+
+    Raises:
+        ClickException: the store was filled from files, from another collection, or by another program.
+
+    """
+    if not _holds_store(folder):
+        (folder / _NOTE).unlink(missing_ok=True)  # of a run that stored nothing: its model may have been the wrong one
+        return
+    note = read_note(folder)
+    if note is None:
+        raise ClickException(f"the store in {folder} was not filled by `extract`: take another --store")
+    if note.collection != collection:
+        held = note.collection or f"the files of {note.files}"
+        raise ClickException(f"the store in {folder} holds {held}: take another --store")
 
 
 def _holds_store(folder: Path) -> bool:

@@ -56,6 +56,7 @@ class ExtractionRecord:
             run puts these passages into one call again.
         retried_alone: True if the reply for several passages did not cover this one, so that a call was made for it
             alone.
+        refused: number of triples that the extractor's schema refused.
 
     """
 
@@ -68,6 +69,7 @@ class ExtractionRecord:
     key: str = ""
     shared_call_id: str = ""
     retried_alone: bool = False
+    refused: int = 0
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ class ExtractionLedger:
         completion_tokens: tokens received.
         retried_alone: passages that a reply for several did not cover, so that a call was made for each alone.
         answered: passages for which a reply came in this run, readable or not.
+        refused: triples of these passages that the extractor's schema refused.
 
     """
 
@@ -98,6 +101,7 @@ class ExtractionLedger:
     completion_tokens: int = 0
     retried_alone: int = 0
     answered: int = 0
+    refused: int = 0
 
     @classmethod
     def of(cls, nodes: Sequence[BaseNode]) -> ExtractionLedger:
@@ -120,6 +124,7 @@ class ExtractionLedger:
             completion_tokens=sum(record.completion_tokens for _, record in recorded),
             retried_alone=sum(record.retried_alone for _, record in recorded),
             answered=sum(record.prompt_tokens > 0 for _, record in recorded),
+            refused=sum(record.refused for _, record in recorded),
         )
 
     def __add__(self, more: ExtractionLedger) -> ExtractionLedger:
@@ -132,9 +137,10 @@ class ExtractionLedger:
     def __str__(self) -> str:
         parts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self.outcomes.items()))
         retried = f"{self.retried_alone} passages asked for again, " if self.retried_alone else ""
+        refused = f" and {self.refused} refused" if self.refused else ""
         return (
-            f"{self.passages} passages ({parts}; {self.reused} reused), {self.triples} triples, {self.calls} calls, "
-            f"{retried}{self.prompt_tokens} prompt and {self.completion_tokens} completion tokens"
+            f"{self.passages} passages ({parts}; {self.reused} reused), {self.triples} triples{refused}, {self.calls} "
+            f"calls, {retried}{self.prompt_tokens} prompt and {self.completion_tokens} completion tokens"
         )
 
 
@@ -156,6 +162,8 @@ def is_over_budget(node: BaseNode) -> bool:
 def with_record(node: BaseNode, triples: Sequence[Triple], record: ExtractionRecord) -> BaseNode:
     """Return a copy of `node` that carries these triples and this record."""
     plain = {**asdict(record), "outcome": record.outcome.value}
+    if not record.refused:  # without a schema a record is what it was before there were schemas
+        del plain["refused"]
     return with_metadata(attach_triples(node, triples), {EXTRACTION_KEY: plain})
 
 

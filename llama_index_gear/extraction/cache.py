@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from llama_index.core.storage.kvstore.types import BaseKVStore
 
@@ -36,7 +37,8 @@ class ExtractionCache:
         if self._cache is not None:
             with self._warn_on_failure():  # an entry may also be of another version
                 if (entry := await self._cache.aget(key, collection=_COLLECTION)) is not None:
-                    record = ExtractionRecord(Outcome(entry["outcome"]), entry.get("problem", ""), reused=True, key=key)
+                    outcome, problem, refused = entry["outcome"], entry.get("problem", ""), entry.get("refused", 0)
+                    record = ExtractionRecord(Outcome(outcome), problem, reused=True, key=key, refused=refused)
                     return [Triple(*slots) for slots in entry["triples"]], record
         return None
 
@@ -44,7 +46,13 @@ class ExtractionCache:
         """Store a passage's triples and record, unless its extraction failed."""
         if self._cache is None or record.outcome.failure:
             return
-        entry = {"outcome": record.outcome.value, "problem": record.problem, "triples": serialize_triples(triples)}
+        entry: dict[str, Any] = {
+            "outcome": record.outcome.value,
+            "problem": record.problem,
+            "triples": serialize_triples(triples),
+        }
+        if record.refused:
+            entry["refused"] = record.refused
         with self._warn_on_failure():
             await self._cache.aput(record.key, entry, collection=_COLLECTION)
 

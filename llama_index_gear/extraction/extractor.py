@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import logging
-from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any, Self
 
 from llama_index.core.bridge.pydantic import ConfigDict, Field, PrivateAttr
@@ -25,20 +21,14 @@ from llama_index_gear.extraction.accounting import (
     CostBudget,
     ExtractionEstimate,
     ExtractionLedger,
-    ExtractionRecord,
-    Outcome,
     is_over_budget,
-    record_of,
-    with_record,
 )
 from llama_index_gear.extraction.cache import ExtractionCache
-from llama_index_gear.extraction.calls import (
-    EXTRACT_PROMPT,
-    EXTRACT_SEVERAL_PROMPT,
-    PassageCalls,
-    group_into_calls,
-    group_into_pages,
-)
+from llama_index_gear.extraction.calls import PassageCalls, group_into_pages
+from llama_index_gear.extraction.prompts import EXTRACT_PROMPT, EXTRACT_SEVERAL_PROMPT, fit_to_schema
+from llama_index_gear.extraction.reporting import describe_failures, log_ledger
+from llama_index_gear.extraction.runs import ExtractionRun
+from llama_index_gear.extraction.schema import ExtractionSchema
 from llama_index_gear.extraction.serialization import (
     check_nothing_lost,
     llm_from_dict,
@@ -46,20 +36,18 @@ from llama_index_gear.extraction.serialization import (
     prompt_from_dict,
     prompt_to_dict,
 )
-from llama_index_gear.flow import gather, run_coroutine
+from llama_index_gear.flow import run_coroutine
 from llama_index_gear.llm.client import offers_functions
-from llama_index_gear.nodes import ONE_NODE, read_triples
+from llama_index_gear.nodes import ONE_NODE
 from llama_index_gear.requests import ExtractionCallIds
 from llama_index_gear.tenancy import Tenancy
-
-logger = logging.getLogger(__name__)
 
 _PAGE = 1024
 """Passages that `retry_failed` holds in memory at a time."""
 
 _PROMPTS = ("extract_prompt", "extract_several_prompt")
 
-_Store = Callable[[Sequence[BaseNode], Sequence[BaseNode]], Awaitable[None]]
+_SCHEMA = ("allowed_entity_types", "allowed_relation_types", "domain")
 
 
 class GeARTripleExtractor(TransformComponent):
@@ -81,6 +69,13 @@ class GeARTripleExtractor(TransformComponent):
             output, any other for JSON text; the result is the same.
         extract_prompt: prompt for one passage, with the variable `passage`, and optionally `title` and `problem`.
         extract_several_prompt: prompt for several passages, with the variable `passages`, and optionally `count`.
+        allowed_entity_types: types of the entities that triples may have at their ends, `["person", "place"]`. The
+            reply then names the type of each entity, and triples with other ends are refused. Default: all.
+        allowed_relation_types: predicates that triples may have, written as they shall be stored, `["born in", "works
+            for"]`. Triples with others are refused; case, hyphens and underscores don't matter. Default: all.
+        domain: what the passages are about, in a line. Default: the model is not told. A prompt of yours needs the
+            variables `allowed_entity_types`, `allowed_relation_types` and `domain` for those of the three that are
+            given. `ledger.refused` counts refused triples; a warning says so if they are more than half.
         structured: force structured output on or off. Default None: on if the LLM offers it.
         title_key: metadata key of the passage's title. Default "title".
         passages_per_call: number of passages that share a call, and so its instructions. A passage that the reply does
@@ -116,8 +111,8 @@ class GeARTripleExtractor(TransformComponent):
 
     Raises:
         ArgumentError: a number outside its range, a prompt without `passage` or `passages`, an `extract_prompt` of
-            yours without an `extract_several_prompt` where passages share calls, or a tenant_field that a
-            `GeARVectorStore` would refuse.
+            yours without an `extract_several_prompt` where passages share calls, an empty list of allowed types, or a
+            tenant_field that a `GeARVectorStore` would refuse.
         TenantError: (from a call) there is a tenant_field, and a passage has no tenant, or another one. No call was
             made.
         ExtractionError: (from a call) see `raise_on_error`.
@@ -129,6 +124,9 @@ class GeARTripleExtractor(TransformComponent):
     llm: LLM
     extract_prompt: BasePromptTemplate
     extract_several_prompt: BasePromptTemplate
+    allowed_entity_types: list[str] | None
+    allowed_relation_types: list[str] | None
+    domain: str | None
     structured: bool | None
     title_key: str
     passages_per_call: int = Field(exclude=True)
@@ -154,6 +152,9 @@ class GeARTripleExtractor(TransformComponent):
         *,
         extract_prompt: BasePromptTemplate = EXTRACT_PROMPT,
         extract_several_prompt: BasePromptTemplate = EXTRACT_SEVERAL_PROMPT,
+        allowed_entity_types: Sequence[str] | None = None,
+        allowed_relation_types: Sequence[str] | None = None,
+        domain: str | None = None,
         structured: bool | None = None,
         title_key: str = "title",
         passages_per_call: int = 1,
@@ -182,6 +183,10 @@ class GeARTripleExtractor(TransformComponent):
         is_own = extract_prompt is not EXTRACT_PROMPT and extract_several_prompt is EXTRACT_SEVERAL_PROMPT
         if passages_per_call > 1 and is_own:
             raise ArgumentError("passages that share a call need a prompt of yours too: give extract_several_prompt")
+        schema = ExtractionSchema.of(allowed_entity_types, allowed_relation_types, domain)
+        fit_to_schema(extract_prompt, schema)
+        if passages_per_call > 1:
+            fit_to_schema(extract_several_prompt, schema)
         model = Settings.llm if llm is None else llm
         if structured and not offers_functions(model):
             raise ArgumentError(f"{model.class_name()} offers no function calling: leave `structured` out")
@@ -189,6 +194,9 @@ class GeARTripleExtractor(TransformComponent):
             llm=model,
             extract_prompt=extract_prompt,
             extract_several_prompt=extract_several_prompt,
+            allowed_entity_types=None if allowed_entity_types is None else list(allowed_entity_types),
+            allowed_relation_types=None if allowed_relation_types is None else list(allowed_relation_types),
+            domain=domain,
             structured=structured,
             title_key=title_key,
             passages_per_call=passages_per_call,
@@ -224,16 +232,11 @@ class GeARTripleExtractor(TransformComponent):
         `cache`, ….
         """
         plain = super().to_dict(**kwargs)
+        plain = {name: value for name, value in plain.items() if name not in _SCHEMA or value is not None}
         fingerprint = self._passage_calls.fingerprint()
         prompts = {name: prompt_to_dict(getattr(self, name)) or plain.get(name) for name in _PROMPTS}
-        failed_runs = self._extraction_cache.failed_runs(fingerprint)
-        return {
-            **plain,
-            "llm": llm_to_dict(self.llm),
-            **prompts,
-            "fingerprint": fingerprint,
-            "failed_runs": failed_runs,
-        }
+        state = {"fingerprint": fingerprint, "failed_runs": self._extraction_cache.failed_runs(fingerprint)}
+        return {**plain, "llm": llm_to_dict(self.llm), **prompts, **state}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> Self:
@@ -261,7 +264,7 @@ class GeARTripleExtractor(TransformComponent):
         settings.update({name: prompt_from_dict(name, settings[name]) for name in _PROMPTS if name in settings})
         extractor = cls(**settings)
         is_changed = fingerprint not in (None, extractor._passage_calls.fingerprint())
-        if is_changed and not kwargs.keys() & {"llm", "structured", *_PROMPTS}:
+        if is_changed and not kwargs.keys() & {"llm", "structured", *_PROMPTS, *_SCHEMA}:
             raise ArgumentError("the model can't be made from data as it was: pass it, from_dict(data, llm=…)")
         return extractor
 
@@ -291,7 +294,7 @@ class GeARTripleExtractor(TransformComponent):
         """
         check_kinds(BaseNode, hint=ONE_NODE, nodes=nodes)
         with self._bar(len(nodes), kwargs.get("show_progress", self.show_progress)) as bar:
-            extracted = await self._extract(nodes, bar)
+            extracted = await self._run.extract(nodes, bar)
         self._ledger = ExtractionLedger.of(extracted)
         await self._report()
         return extracted
@@ -314,7 +317,7 @@ class GeARTripleExtractor(TransformComponent):
         """`estimate`, without blocking the event loop."""
         check_kinds(BaseNode, hint=ONE_NODE, nodes=nodes)
         nodes = self._tenancy.assign_tenant(nodes)
-        calls = await self._plan_calls(nodes)
+        calls = await self._run.plan_calls(nodes)
         groups = [[nodes[position] for position, _ in call] for call in calls]
         expected = await asyncio.to_thread(lambda: list(map(self._passage_calls.expected_tokens, groups)))
         asked = sum(map(len, calls))
@@ -358,7 +361,7 @@ class GeARTripleExtractor(TransformComponent):
             for ids in group_into_pages(failed, self.passages_per_call * max(1, _PAGE // self.passages_per_call)):
                 page = await vector_store.aget_nodes(ids, FAILED_EXTRACTIONS)
                 bar.update(len(ids) - len(page))  # another run extracted these meanwhile
-                self._ledger += ExtractionLedger.of(await self._extract(page, bar, store))
+                self._ledger += ExtractionLedger.of(await self._run.extract(page, bar, store))
         await self._report()
         return self._ledger
 
@@ -373,107 +376,24 @@ class GeARTripleExtractor(TransformComponent):
             self.max_retries,
             self.retry_backoff,
             self._cost_budget,
+            ExtractionSchema.of(self.allowed_entity_types, self.allowed_relation_types, self.domain),
+        )
+
+    @property
+    def _run(self) -> ExtractionRun:
+        return ExtractionRun(
+            self._passage_calls, self._extraction_cache, self._tenancy, self.passages_per_call, self.num_workers
         )
 
     @staticmethod
     def _bar(passages: int, show_progress: bool) -> Any:
         return tqdm(total=passages, desc="Extracting triples", disable=not show_progress)
 
-    async def _extract(self, nodes: Sequence[BaseNode], bar: Any, store: _Store | None = None) -> list[BaseNode]:
-        """Extract the nodes. After each call, `store` is given its nodes as passed in and as extracted."""
-        extracted = self._tenancy.assign_tenant(nodes)
-        calls = await self._plan_calls(extracted)
-        bar.update(len(nodes) - sum(map(len, calls)))
-
-        async def store_at(positions: Sequence[int]) -> None:
-            if store is not None and positions:
-                await store([nodes[n] for n in positions], [extracted[n] for n in positions])
-
-        async def work() -> None:
-            for call in waiting:
-                await self._run_call(call, extracted)
-                await store_at([position for position, _ in call])
-                bar.update(len(call))
-
-        asked = {position for call in calls for position, _ in call}
-        await store_at([position for position in range(len(nodes)) if position not in asked])
-        waiting = iter(calls)
-        await gather([work() for _ in range(min(self.num_workers, len(calls)))])
-        return extracted
-
     async def _report(self) -> None:
-        logger.info("extraction: %s", self._ledger)
-        retried, answered = self._ledger.retried_alone, self._ledger.answered
-        if 4 * retried > answered:
-            logger.warning(
-                "%s of %s passages had to be asked for again, alone: a smaller passages_per_call, or 1, will cost less",
-                retried,
-                answered,
-            )
+        log_ledger(self._ledger)
         if not self._ledger.failures:
             return
         await self._extraction_cache.note_failed_run(self._passage_calls.fingerprint())
-        failures = self._ledger.failures
-        message = f"{len(failures)} of {self._ledger.passages} passages could not be extracted"
         if self.raise_on_error:
-            raise ExtractionError(f"{message}: " + "; ".join(": ".join(failure) for failure in failures[:3]))
-        # A problem may quote a reply, and so a passage: the ledger holds it, logs must not.
-        kinds = Counter(_describe_failure(outcome, problem) for _, outcome, problem in failures).most_common()
-        summary = ", ".join(f"{count} {kind}" for kind, count in kinds)
-        logger.warning("%s (%s); `ledger.failures` of the extractor says more", message, summary)
-        for failure in failures:
-            logger.debug("%s", ": ".join(failure))
-
-    async def _plan_calls(self, extracted: list[BaseNode]) -> list[list[tuple[int, str]]]:
-        """Plan the calls, as lists of (position, fingerprint) of passages; fill in passages extracted before."""
-        asked: list[tuple[int, str]] = []
-        waiting = iter(list(enumerate(extracted)))
-
-        async def work() -> None:
-            for position, node in waiting:
-                key, reused = await self._look_up(node)
-                if reused is None:
-                    asked.append((position, key))
-                else:
-                    extracted[position] = reused
-
-        await gather([work() for _ in range(min(self.num_workers, len(extracted)))])
-        asked.sort()
-        passages = [(key, record_of(extracted[n]), self._tenant_of(extracted[n])) for n, key in asked]
-        return [[asked[number] for number in call] for call in group_into_calls(passages, self.passages_per_call)]
-
-    async def _run_call(self, call: list[tuple[int, str]], extracted: list[BaseNode]) -> None:
-        """Make a call for the passages at these positions, and fill in its results."""
-        nodes, keys = [extracted[position] for position, _ in call], [key for _, key in call]
-        results = await self._passage_calls.extract(nodes, keys)
-        for (position, key), node, (triples, record) in zip(call, nodes, results, strict=True):
-            before = record_of(node)
-            if record.outcome is Outcome.OVER_BUDGET and before is not None and before.key == key:
-                # These passages must stay in one call: a batch may have answered it.
-                record = replace(record, shared_call_id=before.shared_call_id)
-            record = replace(record, key=key)
-            await self._extraction_cache.keep(triples, record)
-            extracted[position] = with_record(node, triples, record)
-
-    async def _look_up(self, node: BaseNode) -> tuple[str, BaseNode | None]:
-        """Return the passage's fingerprint, and its extracted node if it needs no LLM call, else None."""
-        calls = self._passage_calls
-        text, title = calls.text_and_title(node)
-        about = [calls.fingerprint(), title, text, *([self._tenant_of(node)] if self.tenant_field else [])]
-        key = hashlib.sha256("\0".join(about).encode("utf-8", "surrogatepass")).hexdigest()
-        earlier = record_of(node)
-        if earlier is not None and earlier.key == key and not earlier.outcome.failure:
-            record = ExtractionRecord(earlier.outcome, earlier.problem, reused=True, key=key)
-            return key, with_record(node, read_triples(node), record)
-        if (entry := await self._extraction_cache.recall(key)) is not None:
-            return key, with_record(node, *entry)
-        return key, None if text.strip() else with_record(node, [], ExtractionRecord(Outcome.BLANK, key=key))
-
-    def _tenant_of(self, node: BaseNode) -> str:
-        return str(node.metadata[self.tenant_field]) if self.tenant_field else ""
-
-
-def _describe_failure(outcome: str, problem: str) -> str:
-    """Describe a failure for a log, without quoting it: its outcome, and the error's class if there was an error."""
-    error = problem.partition(":")[0] if outcome in (Outcome.FAILED.value, Outcome.TIMED_OUT.value) else ""
-    return f"{outcome}: {error}" if error else outcome
+            failures = "; ".join(": ".join(failure) for failure in self._ledger.failures[:3])
+            raise ExtractionError(f"{describe_failures(self._ledger)}: {failures}")

@@ -102,14 +102,14 @@ def parse_numbered(reply: str, passages: int) -> dict[int, tuple[Triple, ...]]:
         return {}
     read: dict[int, tuple[Triple, ...] | None] = {}
     for span in scan(text):
-        for number, entry in _find_numbered(span.value):
+        for number, entry in find_numbered(span.value):
             triples, _ = _build_triples(_find_entries(entry))
             is_valid = (bool(triples) or _says_none(entry)) and read.get(number, triples) == triples
             read[number] = triples if is_valid else None
     return {number: triples for number, triples in read.items() if triples is not None and 1 <= number <= passages}
 
 
-def _find_numbered(value: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+def find_numbered(value: Any) -> Iterator[tuple[int, dict[str, Any]]]:
     """Find the objects with a passage's number, at the top or in lists."""
     waiting = [value]
     while waiting:
@@ -198,7 +198,7 @@ def _read_json(text: str) -> list[tuple[Any, ...]] | None:
         if not span.is_read:
             return [*entries, *(_read_groups(text[end:]) or [])] if is_found else None
         end = span.end
-        if _is_entity_list(text, span.start):
+        if is_entity_list(text, span.start):
             continue
         in_value = list(_find_entries(span.value))
         is_found = is_found or bool(in_value) or span.value == [] or _says_none(span.value)
@@ -206,7 +206,8 @@ def _read_json(text: str) -> list[tuple[Any, ...]] | None:
     return entries if is_found else None
 
 
-def _is_entity_list(text: str, opening: int) -> bool:
+def is_entity_list(text: str, opening: int) -> bool:
+    """Return True if the value that opens there is a list of entities."""
     return bool(_ENTITIES.search(text, max(0, opening - 40), opening))
 
 
@@ -322,7 +323,7 @@ def _scan_groups(text: str) -> Iterator[tuple[Any, ...]]:
         may_be_slot = bool(stack) and before in _BEFORE_SLOT
         if mark in "([{":
             group = stack[-1].open_group(mark) if stack else _Group(mark, False)
-            group.is_ignored |= before[-1:] in (":", "=") and _is_entity_list(text, start)
+            group.is_ignored |= before[-1:] in (":", "=") and is_entity_list(text, start)
             stack.append(group)
         elif mark in ")]}":
             entry = stack.pop().to_entry() if stack else None

@@ -26,7 +26,15 @@ from llama_index_gear.errors import (
 )
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.fusion import reciprocal_rank_fusion
-from llama_index_gear.requests import AlignPassages, EmbedQuery, ExtractionCallIds, FetchPassages, SearchLists
+from llama_index_gear.nodes import SOURCE_KEY
+from llama_index_gear.requests import (
+    AlignPassages,
+    EmbedQuery,
+    ExtractionCallIds,
+    FetchPassages,
+    ImportedPassages,
+    SearchLists,
+)
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.filters import build_conditions
 from llama_index_gear.store.schema import (
@@ -107,6 +115,25 @@ class StoreReads:
             call_ids += [(to_node(point).node_id, get_shared_call_id(point)) for point in points]
             has_more = offset is not None
         return call_ids
+
+    def imported_flow(
+        self, request: ImportedPassages, filters: MetadataFilters | None
+    ) -> Flow[tuple[list[BaseNode], Any]]:
+        """Answer `ImportedPassages`."""
+        if request.ids is not None:
+            nodes = yield from self.get_flow(list(request.ids), filters, None, vectors=False)
+            return nodes, None
+        if not (yield from self.collections.exists_flow()):
+            return [], None
+        taken = models.FieldCondition(key=f"{SOURCE_KEY}.collection", match=models.MatchValue(value=request.collection))
+        points, offset = yield from self.collections.page_flow(
+            self.collections.passages,
+            models.Filter(must=[*build_conditions(filters), taken]),
+            payload=NODE_FIELDS,
+            vectors=False,
+            offset=request.offset,
+        )
+        return [to_node(point) for point in points], offset
 
     def query_flow(self, query: VectorStoreQuery, native: models.Filter | None) -> Flow[VectorStoreQueryResult]:
         """The flow of `query`."""

@@ -16,7 +16,14 @@ from llama_index.vector_stores.qdrant.base import (
 from qdrant_client.http import models
 
 from llama_index_gear.errors import StoreError, TripleError, check_characters
-from llama_index_gear.nodes import DOC_KEYS, EXTRACTION_KEY, TRIPLES_KEY, triple_metadata_keys, without_explanation
+from llama_index_gear.nodes import (
+    DOC_KEYS,
+    EXTRACTION_KEY,
+    SOURCE_KEY,
+    TRIPLES_KEY,
+    triple_metadata_keys,
+    without_explanation,
+)
 from llama_index_gear.triple import NAMESPACE, StoredTriple, Triple
 
 DENSE = DEFAULT_DENSE_VECTOR_NAME
@@ -26,7 +33,7 @@ NODE_FIELDS = ["_node_content", "_node_type"]
 """Payload fields that are read to make a passage's node."""
 EXTRACTED_NODE_FIELDS = [*NODE_FIELDS, EXTRACTION_KEY]
 """The same fields, and the record of the passage's extraction."""
-HIDDEN_FIELDS = (*NODE_FIELDS, TRIPLES_KEY)
+HIDDEN_FIELDS = (*NODE_FIELDS, TRIPLES_KEY, SOURCE_KEY)
 """Payload fields of a passage that filters do not see."""
 OUTCOME = "outcome"
 """The field of a passage's extraction record that filters see."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +30,7 @@ from llama_index_gear.requests import (
     ExtractionCallIds,
     FetchPassages,
     FetchTriples,
+    ImportedPassages,
     IncidentTriples,
     LinkTriples,
     NeighborTriples,
@@ -281,6 +282,16 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
     def client(self) -> Any:
         """The Qdrant client, for calls that this class does not offer."""
         return self._connection.client
+
+    @property
+    def tenancy(self) -> Tenancy:
+        """The division between tenants: the metadata field that names one, and the tenant of `for_tenant`."""
+        return self._tenancy
+
+    @property
+    def engine(self) -> Hashable:
+        """The identity of the engine: a server's address, or the client's own."""
+        return self._connection.engine
 
     @property
     def triple_collection_name(self) -> str:
@@ -700,7 +711,8 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
         Args:
             request: `LinkTriples`, `SearchTriples`, `PassageTriples`, `NeighborTriples`, `IncidentTriples`,
                 `FetchTriples`, `ChainSimilarities`, `FetchPassages`, `SearchLists`, `ExtractionCallIds`,
-                `AlignPassages`, `EmbedQuery`, `EmbedTexts` or `RunFunction`. Its docstring describes the answer.
+                `ImportedPassages`, `AlignPassages`, `EmbedQuery`, `EmbedTexts` or `RunFunction`. Its docstring
+                describes the answer.
             filters: conditions on what is returned; for triples, on the metadata of their passage.
 
         Raises:
@@ -716,7 +728,10 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
     def _answer_flow(self, request: Request[Any], filters: MetadataFilters | None) -> Flow[Any]:
         if isinstance(request, EmbedQuery | EmbedTexts | RunFunction):
             return ask(request)
-        reads, triples, filters = self._reads, self._reads.triples, self.scope_filters(filters)
+        reads, triples = self._reads, self._reads.triples
+        if isinstance(request, ImportedPassages):
+            return reads.imported_flow(request, self._tenancy.own_filters)
+        filters = self.scope_filters(filters)
         if isinstance(request, FetchTriples | ChainSimilarities) and not self._tenancy.field:
             filters = None  # these triples passed the filters when they were found; a tenant's are checked again
         flows: dict[type, Callable[[Any, MetadataFilters | None], Flow[Any]]] = {

@@ -21,6 +21,7 @@ FOLDERS = {
     "store": "pages",
     "knowledge_graph": "store",
     "extraction": "llm",
+    "ingestion": "store extraction",
     "ranking": "store",
     "expansion": "llm store knowledge_graph ranking",
     "trace": "llm pages",

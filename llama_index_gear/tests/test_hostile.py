@@ -19,9 +19,10 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from rich.console import Console
 
 import llama_index_gear
-from llama_index_gear.extraction.calls import format_passages, parse_extraction
+from llama_index_gear.extraction.calls import parse_extraction
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
+from llama_index_gear.extraction.prompts import format_passages
 from llama_index_gear.llm.prompting import escape_citations, escape_passage, format_problem, number_passages
 from llama_index_gear.query_engines.gear import GeARQueryEngine
 from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine

@@ -19,9 +19,9 @@ from llama_index.core.storage.kvstore import SimpleKVStore
 
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.extraction.accounting import ExtractionLedger
-from llama_index_gear.extraction.calls import EXTRACT_PROMPT, EXTRACT_SEVERAL_PROMPT
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
+from llama_index_gear.extraction.prompts import EXTRACT_PROMPT, EXTRACT_SEVERAL_PROMPT
 from llama_index_gear.nodes import ToPropertyGraph, read_triples
 from llama_index_gear.testing import ScriptedLLM
 

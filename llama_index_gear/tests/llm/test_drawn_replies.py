@@ -18,6 +18,8 @@ from llama_index_gear.agents.gear.reasoning import parse_facts_and_verdict, pars
 from llama_index_gear.agents.t2rag.prompts import DECOMPOSE_PROMPT, parse_decomposition, parse_statements
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.extraction.calls import parse_extraction, parse_shared_extraction
+from llama_index_gear.extraction.schema import ExtractionSchema
+from llama_index_gear.llm.entity_types import read_numbered_types, read_types
 from llama_index_gear.llm.parsing import MAX_REPLY_LENGTH, parse_numbered, parse_triples
 from llama_index_gear.llm.selection import parse_selection
 from llama_index_gear.requests import Reply
@@ -26,6 +28,7 @@ DRAWN = int(os.environ.get("GEAR_DRAWN_REPLIES", "200"))
 SEED = int(os.environ.get("GEAR_DRAWN_SEED", "22"))
 TEMPLATE = DECOMPOSE_PROMPT.get_template()
 PASSAGES = [("Ada knows Bob.", "Ada"), ("Bob knows Cid.", "Bob"), ("Cid knows Ada.", "Cid")]
+SCHEMA = ExtractionSchema(("person", "ada"), ("knows", "x"))
 
 PARSERS: dict[str, Callable[[str], Any]] = {
     "triples": parse_triples,
@@ -38,8 +41,12 @@ PARSERS: dict[str, Callable[[str], Any]] = {
     "selection": lambda reply: parse_selection(reply, 9),
     "decomposition": lambda reply: parse_decomposition(reply, TEMPLATE),
     "statements": parse_statements,
+    "types": read_types,
+    "numbered types": read_numbered_types,
     "extraction": lambda reply: parse_extraction(Reply(reply)),
+    "extraction with a schema": lambda reply: parse_extraction(Reply(reply), SCHEMA),
     "extraction together": lambda reply: parse_shared_extraction(Reply(reply), PASSAGES, ["1", "2", "3"]),
+    "together with a schema": lambda reply: parse_shared_extraction(Reply(reply), PASSAGES, ["1", "2", "3"], SCHEMA),
 }
 NAMES = [
     "triples", "facts", "entities", "passages", "passage", "subject", "predicate", "object", "head", "relation",

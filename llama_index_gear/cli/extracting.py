@@ -1,0 +1,54 @@
+"""`extract`: a graph for the passages of a Qdrant collection."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from llama_index.core.llms import LLM
+
+from llama_index_gear import CollectionReport, ExistingCollection, GeARTripleExtractor, MentionTripleExtractor
+from llama_index_gear.cli.store_folder import StoreNote, check_collection, choose_embedding, open_store, write_note
+
+
+def open_collection(
+    name: str, url: str | None, path: Path | None, *, text_key: str, title_key: str, vector_name: str | None
+) -> ExistingCollection:
+    """Open a collection on a server, or in a folder of Qdrant's client."""
+    keys: dict[str, Any] = {"text_key": text_key, "title_key": title_key, "vector_name": vector_name}
+    if path is None:
+        return ExistingCollection(name, url=url, api_key=os.environ.get("QDRANT_API_KEY"), **keys)
+    return ExistingCollection.from_path(path, name, **keys)
+
+
+def extract_collection(
+    theirs: ExistingCollection,
+    place: str,
+    folder: Path,
+    embed_name: str | None,
+    llm: LLM | None,
+    price: tuple[float, float] | None,
+    max_cost: float | None,
+) -> CollectionReport:
+    """Bring the store in a folder to what a collection holds.
+
+    Args:
+        theirs: the collection.
+        place: its name and where it is, for the store's note.
+        folder: of the store.
+        embed_name: the embedding model's name, if the command line gives one.
+        llm: the model that extracts; None: rules.
+        price: of a million prompt and completion tokens.
+        max_cost: highest amount to spend.
+
+    Raises:
+        ClickException: the store holds something else; or its embedding model is another one, or can't be loaded.
+
+    """
+    check_collection(folder, place)
+    name = choose_embedding(folder, embed_name)
+    extractor = MentionTripleExtractor() if llm is None else GeARTripleExtractor(llm, price=price, max_cost=max_cost)
+    with open_store(folder, name, must_exist=False) as store:
+        write_note(folder, StoreNote(name, collection=place))
+        return theirs.extract_to(store, extractor, show_progress=True)

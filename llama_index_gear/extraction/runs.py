@@ -1,0 +1,109 @@
+"""A run of an extractor: what earlier runs extracted is filled in, and the rest is called for."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from llama_index.core.schema import BaseNode
+
+from llama_index_gear.extraction.accounting import ExtractionRecord, Outcome, record_of, with_record
+from llama_index_gear.extraction.cache import ExtractionCache
+from llama_index_gear.extraction.calls import PassageCalls, group_into_calls
+from llama_index_gear.flow import gather
+from llama_index_gear.nodes import read_triples
+from llama_index_gear.tenancy import Tenancy
+
+StoreNodes = Callable[[Sequence[BaseNode], Sequence[BaseNode]], Awaitable[None]]
+"""Stores nodes: as they were passed in, and as they were extracted."""
+
+
+@dataclass(frozen=True)
+class ExtractionRun:
+    """Extracts passages with the settings of an extractor.
+
+    Attributes:
+        calls: makes the calls.
+        cache: keeps what was extracted.
+        tenancy: gives passages their tenant.
+        passages_per_call: highest number of passages in a call.
+        num_workers: concurrent calls.
+
+    """
+
+    calls: PassageCalls
+    cache: ExtractionCache
+    tenancy: Tenancy
+    passages_per_call: int
+    num_workers: int
+
+    async def extract(self, nodes: Sequence[BaseNode], bar: Any, store: StoreNodes | None = None) -> list[BaseNode]:
+        """Extract the nodes. After each call, `store` is given its nodes as passed in and as extracted."""
+        extracted = self.tenancy.assign_tenant(nodes)
+        calls = await self.plan_calls(extracted)
+        bar.update(len(nodes) - sum(map(len, calls)))
+
+        async def store_at(positions: Sequence[int]) -> None:
+            if store is not None and positions:
+                await store([nodes[n] for n in positions], [extracted[n] for n in positions])
+
+        async def work() -> None:
+            for call in waiting:
+                await self._run_call(call, extracted)
+                await store_at([position for position, _ in call])
+                bar.update(len(call))
+
+        asked = {position for call in calls for position, _ in call}
+        await store_at([position for position in range(len(nodes)) if position not in asked])
+        waiting = iter(calls)
+        await gather([work() for _ in range(min(self.num_workers, len(calls)))])
+        return extracted
+
+    async def plan_calls(self, extracted: list[BaseNode]) -> list[list[tuple[int, str]]]:
+        """Plan the calls, as lists of (position, fingerprint) of passages; fill in passages extracted before."""
+        asked: list[tuple[int, str]] = []
+        waiting = iter(list(enumerate(extracted)))
+
+        async def work() -> None:
+            for position, node in waiting:
+                key, reused = await self._look_up(node)
+                if reused is None:
+                    asked.append((position, key))
+                else:
+                    extracted[position] = reused
+
+        await gather([work() for _ in range(min(self.num_workers, len(extracted)))])
+        asked.sort()
+        passages = [(key, record_of(extracted[n]), self._tenant_of(extracted[n])) for n, key in asked]
+        return [[asked[number] for number in call] for call in group_into_calls(passages, self.passages_per_call)]
+
+    async def _run_call(self, call: list[tuple[int, str]], extracted: list[BaseNode]) -> None:
+        """Make a call for the passages at these positions, and fill in its results."""
+        nodes, keys = [extracted[position] for position, _ in call], [key for _, key in call]
+        results = await self.calls.extract(nodes, keys)
+        for (position, key), node, (triples, record) in zip(call, nodes, results, strict=True):
+            before = record_of(node)
+            if record.outcome is Outcome.OVER_BUDGET and before is not None and before.key == key:
+                # These passages must stay in one call: a batch may have answered it.
+                record = replace(record, shared_call_id=before.shared_call_id)
+            record = replace(record, key=key)
+            await self.cache.keep(triples, record)
+            extracted[position] = with_record(node, triples, record)
+
+    async def _look_up(self, node: BaseNode) -> tuple[str, BaseNode | None]:
+        """Return the passage's fingerprint, and its extracted node if it needs no LLM call, else None."""
+        text, title = self.calls.text_and_title(node)
+        about = [self.calls.fingerprint(), title, text, *([self._tenant_of(node)] if self.tenancy.field else [])]
+        key = hashlib.sha256("\0".join(about).encode("utf-8", "surrogatepass")).hexdigest()
+        earlier = record_of(node)
+        if earlier is not None and earlier.key == key and not earlier.outcome.failure:
+            record = ExtractionRecord(earlier.outcome, earlier.problem, reused=True, key=key, refused=earlier.refused)
+            return key, with_record(node, read_triples(node), record)
+        if (entry := await self.cache.recall(key)) is not None:
+            return key, with_record(node, *entry)
+        return key, None if text.strip() else with_record(node, [], ExtractionRecord(Outcome.BLANK, key=key))
+
+    def _tenant_of(self, node: BaseNode) -> str:
+        return str(node.metadata[self.tenancy.field]) if self.tenancy.field else ""

@@ -1,0 +1,402 @@
+"""`ExistingCollection`: a graph for the passages of a Qdrant collection that another program made."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from llama_index.core.ingestion.pipeline import remove_unstable_values
+from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
+from llama_index.core.vector_stores.types import FilterCondition, MetadataFilters
+from tqdm.auto import tqdm
+
+from llama_index_gear.errors import ArgumentError, EmbeddingError, check_kind
+from llama_index_gear.extraction.accounting import ExtractionLedger, record_of
+from llama_index_gear.extraction.mentions import MentionTripleExtractor
+from llama_index_gear.flow import Flow, Handler, Request, arun, ask, run
+from llama_index_gear.nodes import SOURCE_KEY
+from llama_index_gear.requests import EmbedTexts, ImportedPassages, QdrantCall
+from llama_index_gear.store.existing import SourceCollection, SourcePage, make_local_client
+from llama_index_gear.store.vector_store import GeARVectorStore
+from llama_index_gear.tenancy import check_filters
+
+_PAGE = 64  # passages that a kill can cost
+_PROBES = 3  # passages that are embedded to see whether the store's model made the vectors
+_MIN_COSINE = 0.5  # of two vectors of one text; of two models they have some 0
+
+
+@dataclass(frozen=True)
+class CollectionReport:
+    """What `ExistingCollection.extract_to` did.
+
+    Attributes:
+        passages: passages that the collection has.
+        written: passages that were new or changed, or whose extraction had failed.
+        deleted: passages of the store that the collection has no more.
+        skipped: why a point gives no passage → number of such points.
+        ledger: the account of the extraction of those written; empty if the extractor keeps none.
+
+    """
+
+    passages: int = 0
+    written: int = 0
+    deleted: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
+    ledger: ExtractionLedger = field(default_factory=ExtractionLedger)
+
+    def __str__(self) -> str:
+        skipped = "".join(f", {count} points skipped ({why})" for why, count in self.skipped.items())
+        return f"{self.passages} passages: {self.written} new or changed, {self.deleted} deleted{skipped}"
+
+
+class ExistingCollection:
+    """A Qdrant collection that LlamaIndex's own store or another program made, to be given a graph.
+
+    `extract_to` extracts triples from its passages, and fills a `GeARVectorStore` with passages and triples. The
+    passages keep their ids, metadata and vectors: none is embedded again. The collection itself is only read.
+
+        theirs = ExistingCollection("docs", url="http://localhost:6333")
+        store = GeARVectorStore("docs_gear", url="http://localhost:6333", embed_model=embed_model)
+        print(theirs.extract_to(store))
+
+    A point that holds a LlamaIndex node gives that node. Of any other point, one payload field is the text; the others,
+    and the members of an object `metadata`, are metadata.
+
+    Args:
+        collection_name: name of the collection.
+        client: a `QdrantClient`; for a folder of its local mode use `from_path`.
+        aclient: the async client of the same server; without it async calls run `client` in worker threads.
+        url: a server's address, in place of clients.
+        api_key: the server's API key, for use with `url`. Default: none.
+        vector_name: name of the dense vectors. Default: LlamaIndex's name, or the only ones that there are.
+        text_key: payload field of the text. Default "text"; LangChain writes "page_content".
+        title_key: metadata field of the title, which rules and ranking use. Default "title". Of "file_name" and
+            "file_path" the title is the file's name without its ending.
+
+    Raises:
+        ArgumentError: neither a client nor a url is given, or both are, or an argument has the wrong type.
+
+    """
+
+    def __init__(
+        self,
+        collection_name: str,
+        client: Any = None,
+        aclient: Any = None,
+        *,
+        url: str | None = None,
+        api_key: str | None = None,
+        vector_name: str | None = None,
+        text_key: str = "text",
+        title_key: str = "title",
+    ) -> None:
+        self._source = SourceCollection(
+            collection_name, client, aclient, url, api_key, vector_name, text_key, title_key
+        )
+
+    @classmethod
+    def from_path(cls, path: str | Path, collection_name: str, **arguments: Any) -> Self:
+        """Open a collection in a folder of Qdrant's client, `QdrantClient(path=…)`. Close it after use.
+
+        Args:
+            path: the folder.
+            collection_name: name of the collection.
+            **arguments: the constructor's arguments, without the clients.
+
+        Raises:
+            StoreError: the folder holds no collections, or another client has it open.
+
+        """
+        return cls(collection_name, make_local_client(path), **arguments)
+
+    def extract_to(
+        self,
+        store: GeARVectorStore,
+        extractor: TransformComponent | None = None,
+        *,
+        filters: MetadataFilters | None = None,
+        show_progress: bool = False,
+    ) -> CollectionReport:
+        """Bring a store to what the collection holds now: passages, with triples.
+
+        A second call writes what is new or changed, deletes what is gone, and extracts again what had failed, or was
+        over `max_cost`. It does the same after a call that was killed. With another extractor, or another setting of
+        it, all is extracted anew. Passages of other ids that came otherwise into the store stay as they are.
+
+        Args:
+            store: the store. With a `tenant_field`, passages belong to the tenants that their metadata names; a
+                tenant's store, `for_tenant(…)`, takes that tenant's alone.
+            extractor: extracts the triples. Default: `MentionTripleExtractor()`, by rule.
+            filters: take only passages that match, by top-level payload fields. Passages of an earlier call that don't
+                match are deleted from the store. Default: all.
+            show_progress: show a progress bar. Default False.
+
+        Returns:
+            The counts, and the ledger of a `GeARTripleExtractor`.
+
+        Raises:
+            StoreError: there is no such collection.
+            ArgumentError: it has several dense vectors, and none is named; or no point has text; or the store is the
+                collection itself, or has a passage of the same id from another one.
+            EmbeddingError: before anything is extracted, if the store's `embed_model` did not make the vectors.
+            TenantError: the store has tenants, and a passage has none.
+
+        """
+        flow = self._extract_flow(store, _choose(extractor), filters, show_progress)
+        return run(flow, lambda request: self._make_handler(store, request).answer())
+
+    async def aextract_to(
+        self,
+        store: GeARVectorStore,
+        extractor: TransformComponent | None = None,
+        *,
+        filters: MetadataFilters | None = None,
+        show_progress: bool = False,
+    ) -> CollectionReport:
+        """`extract_to`, without blocking the event loop."""
+        flow = self._extract_flow(store, _choose(extractor), filters, show_progress)
+        return await arun(flow, lambda request: self._make_handler(store, request).aanswer())
+
+    def close(self) -> None:
+        """Close the clients: the sync one, and both if they were made here."""
+        self._source.connection.close()
+
+    async def aclose(self) -> None:
+        """Do the same as `close`, and close the async client."""
+        await self._source.connection.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
+
+    def _make_handler(self, store: GeARVectorStore, request: Request[Any]) -> Handler:
+        match request:
+            case QdrantCall():
+                self._source.check_call(request)
+                connection = self._source.connection
+                return Handler(partial(connection.answer, request), partial(connection.aanswer, request))
+            case _Extract():
+                nodes = list(request.nodes)
+                return Handler(partial(request.extractor, nodes), partial(request.extractor.acall, nodes))
+            case _Add():
+                return Handler(partial(store.add, request.nodes), partial(store.async_add, request.nodes))
+            case _Delete():
+                owner = store if request.tenant is None else store.for_tenant(request.tenant)
+                ids = list(request.ids)
+                return Handler(partial(owner.delete_nodes, ids), partial(owner.adelete_nodes, ids))
+        return Handler(partial(store.answer, request), partial(store.aanswer, request))
+
+    def _extract_flow(
+        self,
+        store: GeARVectorStore,
+        extractor: TransformComponent,
+        filters: MetadataFilters | None,
+        show_progress: bool,
+    ) -> Flow[CollectionReport]:
+        check_kind(GeARVectorStore, hint="write GeARVectorStore(name, url=…)", store=store)
+        check_filters(filters)
+        self._check_other(store)
+        source, filters = self._source, _scope(store, filters)
+        vector = yield from source.open_flow()
+        count = yield from source.count_flow(filters)
+        settings = _describe(extractor)
+        passages, written, ledger, offset = 0, 0, ExtractionLedger(), None
+        skipped: dict[Any, str] = {}
+        with tqdm(total=count, desc="Extracting triples", unit="passage", disable=not show_progress) as bar:
+            while True:
+                page = yield from source.page_flow(vector, filters, _PAGE, offset, settings)
+                self._check_text(page, passages)
+                passages += len(page.passages)
+                skipped |= page.skipped
+                wanted = yield from _select_flow(store, page)
+                if wanted and not written:
+                    yield from self._probe_flow(wanted)
+                if wanted:
+                    extracted = yield from ask(_Extract(extractor, wanted))
+                    embeddings = {node.node_id: node.embedding for node in page.passages}
+                    nodes = [node.model_copy(update={"embedding": embeddings[node.node_id]}) for node in extracted]
+                    yield from ask(_Add(nodes))
+                    written += len(nodes)
+                    ledger += ExtractionLedger.of([node for node in nodes if record_of(node) is not None])
+                bar.update(len(page.passages) + len(page.skipped))
+                offset = page.offset
+                if offset is None:
+                    break
+        deleted = yield from self._delete_gone_flow(store, filters, set(skipped))
+        return CollectionReport(passages, written, deleted, dict(Counter(skipped.values())), ledger)
+
+    def _check_other(self, store: GeARVectorStore) -> None:
+        """Refuse a store that would write into the collection.
+
+        Raises:
+            ArgumentError: one of the store's collections is the one that is read.
+
+        """
+        names = (store.collection_name, store.triple_collection_name)
+        if self._source.name in names and store.engine == self._source.connection.engine:
+            raise ArgumentError(
+                f"the store would write into the collection {self._source.name!r} that is read: give it another name, "
+                f"GeARVectorStore({self._source.name + '_gear'!r}, …)"
+            )
+
+    def _check_text(self, page: SourcePage, passages: int) -> None:
+        """Refuse a collection none of whose first points gives a passage.
+
+        Raises:
+            ArgumentError: there are points, and no passage.
+
+        """
+        if page.skipped and not page.passages and not passages:
+            why = next(iter(page.skipped.values()))
+            fields = ", ".join(sorted(page.fields)) or "none"
+            raise ArgumentError(
+                f"the first {len(page.skipped)} points of {self._source.name!r} give no passage ({why}); their fields: "
+                f"{fields}. Name the one that holds the text: text_key=…"
+            )
+
+    def _probe_flow(self, nodes: Sequence[BaseNode]) -> Flow[None]:
+        """Embed a few passages, and compare: triples must be embedded by the model that made the vectors.
+
+        Raises:
+            EmbeddingError: another model made them.
+
+        """
+        probes = nodes[:_PROBES]
+        texts = [node.get_content(metadata_mode=MetadataMode.EMBED) for node in probes]
+        made = yield from ask(EmbedTexts(texts))
+        given = [node.get_embedding() for node in probes]
+        dimensions = len(made[0]), len(given[0])
+        cosines = [] if dimensions[0] != dimensions[1] else list(map(_cosine, made, given))
+        if not cosines or max(cosines) < _MIN_COSINE:
+            found = (
+                f"cosine {max(cosines):.2f} for the same text"
+                if cosines
+                else f"{dimensions[0]} dimensions in place of {dimensions[1]}"
+            )
+            raise EmbeddingError(
+                f"the store's embed_model did not make the vectors of collection {self._source.name!r} ({found}): give "
+                "the store the model that did"
+            )
+
+    def _delete_gone_flow(
+        self, store: GeARVectorStore, filters: MetadataFilters | None, skipped: set[Any]
+    ) -> Flow[int]:
+        """Delete the passages whose point is gone, or gives no passage any more; return their number."""
+        deleted, offset = 0, None
+        while True:
+            nodes, offset = yield from ask(ImportedPassages(collection=self._source.name, offset=offset))
+            by_point = {node.metadata[SOURCE_KEY]["point"]: node for node in nodes}
+            if by_point:
+                missing = yield from self._source.find_gone_flow(list(by_point), filters)
+                gone = [node for point, node in by_point.items() if point in missing or point in skipped]
+                yield from _delete_flow(store, gone)
+                deleted += len(gone)
+            if offset is None:
+                return deleted
+
+
+@dataclass(frozen=True)
+class _Extract(Request[list[BaseNode]]):
+    """Extract triples from passages. Answer: the passages with triples."""
+
+    extractor: Any
+    nodes: Sequence[BaseNode]
+
+
+@dataclass(frozen=True)
+class _Add(Request[list[str]]):
+    """Store passages. Answer: their ids."""
+
+    nodes: Sequence[BaseNode]
+
+
+@dataclass(frozen=True)
+class _Delete(Request[None]):
+    """Delete passages from the store, or from a tenant's. Answer: nothing."""
+
+    ids: Sequence[str]
+    tenant: str | None
+
+
+def _choose(extractor: TransformComponent | None) -> TransformComponent:
+    hint = "write MentionTripleExtractor(), or GeARTripleExtractor(llm)"
+    check_kind(TransformComponent, hint=hint, optional=True, extractor=extractor)
+    return MentionTripleExtractor() if extractor is None else extractor
+
+
+def _scope(store: GeARVectorStore, filters: MetadataFilters | None) -> MetadataFilters | None:
+    """Return these filters together with those of the tenant that the store is bound to."""
+    own = store.tenancy.own_filters
+    if own is None or filters is None:
+        return own or filters
+    return MetadataFilters(filters=[*own.filters, filters], condition=FilterCondition.AND)
+
+
+def _describe(extractor: TransformComponent) -> str:
+    """Return the extractor's settings, as LlamaIndex's pipelines tell transformations apart."""
+    form = {name: value for name, value in extractor.to_dict().items() if name != "failed_runs"}
+    return remove_unstable_values(json.dumps(form, sort_keys=True, default=str))
+
+
+def _select_flow(store: GeARVectorStore, page: SourcePage) -> Flow[list[BaseNode]]:
+    """Return the passages of a page to extract: those that are new or changed, and those that failed, as stored.
+
+    A passage that changed its tenant is first deleted from the tenant that had it.
+
+    Raises:
+        ArgumentError: another collection gave the store a passage of the same id.
+
+    """
+    if not page.passages:
+        return []
+    stored_nodes, _ = yield from ask(ImportedPassages([node.node_id for node in page.passages]))
+    stored = {node.node_id: node for node in stored_nodes}
+    tenant_field = store.tenancy.field
+    wanted, moved = [], []
+    for node in page.passages:
+        before, source = stored.get(node.node_id), node.metadata[SOURCE_KEY]
+        earlier = None if before is None else before.metadata.get(SOURCE_KEY)
+        if earlier is not None and earlier["collection"] != source["collection"]:
+            raise ArgumentError(
+                f"the store has the passage {node.node_id!r} from collection {earlier['collection']!r}: give each "
+                "collection a store of its own"
+            )
+        if before is None or earlier != source:
+            wanted.append(node)
+            if before is not None and tenant_field is not None:
+                owner = before.metadata.get(tenant_field)
+                moved += [before] if owner is not None and owner != node.metadata.get(tenant_field) else []
+        elif (record := record_of(before)) is not None and record.outcome.failure:
+            wanted.append(before.model_copy(update={"embedding": node.embedding}))
+    yield from _delete_flow(store, moved)
+    return wanted
+
+
+def _delete_flow(store: GeARVectorStore, nodes: Sequence[BaseNode]) -> Flow[None]:
+    """Delete passages, tenant by tenant."""
+    tenancy = store.tenancy
+    by_tenant: dict[str | None, list[str]] = {}
+    for node in nodes:
+        tenant = None if tenancy.field is None else str(node.metadata[tenancy.field])
+        by_tenant.setdefault(tenant, []).append(node.node_id)
+    for tenant, ids in by_tenant.items():
+        yield from ask(_Delete(ids, tenant))
+
+
+def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    lengths = float(np.linalg.norm(one) * np.linalg.norm(other))
+    return float(np.dot(one, other)) / lengths if lengths else 0.0

@@ -1,0 +1,93 @@
+"""`extract`: a Qdrant collection's passages and triples stand in the store, and `ask` answers from them."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from qdrant_client import QdrantClient
+from qdrant_client.http import models
+
+from llama_index_gear.cli import models as cli_models
+from llama_index_gear.testing import ScriptedLLM, WordEmbedding
+
+Runner = Callable[..., Any]
+
+TEXTS = {
+    "Max Born": "Max Born was a physicist of Breslau who taught J. Robert Oppenheimer.",
+    "Olivia": "Olivia was born in Cambridge. Her mother Irene was a daughter of Max Born.",
+}
+
+
+def fill(folder: Path, texts: dict[str, str], size: int = 256) -> None:
+    client = QdrantClient(path=str(folder))
+    if not client.collection_exists("docs"):
+        client.create_collection("docs", models.VectorParams(size=size, distance=models.Distance.COSINE))
+    embed = WordEmbedding(size)
+    for title, text in texts.items():
+        point = models.PointStruct(
+            id=str(uuid.uuid5(uuid.NAMESPACE_DNS, title)),
+            payload={"body": text, "name": title},
+            vector=embed.get_text_embedding(text),
+        )
+        client.upsert("docs", [point])
+    client.close()
+
+
+def test_a_collection_is_taken_over_followed_and_asked(run: Runner, tmp_path: Path, embedding: Any) -> None:
+    fill(tmp_path / "theirs", TEXTS)
+    extract = ("extract", "--collection", "docs", "--path", "theirs", "--text-key", "body", "--title-key", "name")
+    first = run(*extract, "--store", "s")
+    assert first.code == 0 and "2 passages: 2 new or changed, 0 deleted. Ask them:" in first.out
+    assert "Extracting triples: 100%" in first.err
+    found = run("ask", "Where was the granddaughter of Oppenheimer's teacher born?", "--store", "s")
+    assert "Olivia" in found.out and "↳" in found.out
+    embedding.embedded = 0
+    assert "2 passages: 0 new or changed" in run(*extract, "--store", "s").out and embedding.embedded == 0
+    fill(tmp_path / "theirs", {"Olivia": "Olivia sang."})
+    assert "2 passages: 1 new or changed" in run(*extract, "--store", "s").out
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.txt").write_text("Ada.")
+    wrong = run("index", "docs", "--store", "s")
+    assert wrong.code == 1 and "holds the passages of docs at theirs" in wrong.err
+    run("index", "docs", "--store", "files")
+    wrong = run(*extract, "--store", "files")
+    assert wrong.code == 1 and "holds the files of" in wrong.err
+
+
+def test_a_model_extracts_up_to_a_ceiling(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path / "theirs", TEXTS)
+    reply = json.dumps({"entities": ["Ada"], "triples": [["Ada", "knows", "Bob"]]})
+    llm = ScriptedLLM([reply, reply])
+    monkeypatch.setattr(cli_models, "open_llm", lambda name: llm)
+    extract = ("extract", "--collection", "docs", "--path", "theirs", "--text-key", "body", "--llm", "any")
+    stopped = run(*extract, "--price", "1", "1", "--max-cost", "0")
+    assert stopped.code == 1 and "2 over budget" in stopped.err and llm.remaining == 2
+    done = run(*extract)
+    assert done.code == 0 and "2 new or changed" in done.out and "2 extracted" in done.err and llm.remaining == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "match"),
+    [
+        ((), 2, "give either --url or --path"),
+        (("--path", "theirs", "--url", "http://localhost:1"), 2, "give either --url or --path"),
+        (("--path", "empty"), 1, "is no folder of QdrantClient"),
+        (("--path", "theirs"), 1, "Name the one that holds the text: text_key"),
+        (("--path", "theirs", "--text-key", "body"), 1, "embed_model did not make the vectors"),
+        (("--path", "theirs", "--max-cost", "1", "--llm", "x"), 1, "where is the model"),
+    ],
+)
+def test_what_cannot_be_is_said_in_a_line(
+    run: Runner, tmp_path: Path, arguments: tuple[str, ...], code: int, match: str
+) -> None:
+    fill(tmp_path / "theirs", TEXTS, size=8)
+    (tmp_path / "empty").mkdir()
+    result = run("extract", "--collection", "docs", *arguments)
+    assert result.code == code and match.lower() in result.err.lower()
+    assert result.err.strip().splitlines()[-1].startswith("error: ")
+    assert not (tmp_path / "gear_store" / "passages").exists()
