@@ -148,6 +148,18 @@ def compare(questions: Path, store_folder: Path, embed: str | None, weights_file
 
 
 @commands.command()
+@click.argument("name")
+@_with_store
+@click.option("--html", "page", type=_FILE, default="gear_graph.html", show_default=True, help="The page.")
+def graph(name: str, store_folder: Path, embed: str | None, page: Path) -> None:
+    """Write a page of the graph around the entity NAME, to be walked by clicks."""
+    from llama_index_gear.cli.store_folder import open_store
+
+    with open_store(store_folder, embed) as store:
+        click.echo(f"The graph as a page: {store.to_html(page, name)}")
+
+
+@commands.command()
 @_with_store
 def check(store_folder: Path, embed: str | None) -> int:
     """Look for what killed runs, other programs or another embedding model left behind. Nothing is changed."""

@@ -48,6 +48,7 @@ from llama_index_gear.store.deletes import StoreDeletes
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.locks import PassageLocks
 from llama_index_gear.store.maintenance import SAMPLE, StoreChecks, StoreReport
+from llama_index_gear.store.neighborhood import MAX_TRIPLES, GraphPages
 from llama_index_gear.store.passages import StoreReads, read_native_filter
 from llama_index_gear.store.process_bound import BoundToProcess
 from llama_index_gear.store.text_indexes import TextIndexes
@@ -509,6 +510,39 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
     async def aunlink_aliases(self, pairs: Sequence[AliasPair | tuple[str, str]] | None = None) -> list[AliasPair]:
         """`unlink_aliases`, without blocking the event loop."""
         return await arun(self._aliases.unlink_flow(pairs), self._connection.aanswer)
+
+    def to_html(
+        self, path: str | Path, entity: str, *, filters: MetadataFilters | None = None, max_triples: int = MAX_TRIPLES
+    ) -> Path:
+        """Write a page of the graph around an entity, which needs no network: walk it by clicks, search it by name.
+
+        Args:
+            path: the file; an existing one is replaced.
+            entity: its name. Case and punctuation don't matter.
+            filters: conditions on the passages whose triples are shown. Default: none.
+            max_triples: triples on the page, the nearest to the entity; with them come their passages. Default 300.
+
+        Returns:
+            The file.
+
+        Raises:
+            ArgumentError: no triple names the entity. The message suggests names like it.
+
+        """
+        return run(self._to_html_flow(path, entity, filters, max_triples), self._connection.answer)
+
+    async def ato_html(
+        self, path: str | Path, entity: str, *, filters: MetadataFilters | None = None, max_triples: int = MAX_TRIPLES
+    ) -> Path:
+        """`to_html`, without blocking the event loop."""
+        return await arun(self._to_html_flow(path, entity, filters, max_triples), self._connection.aanswer)
+
+    def _to_html_flow(
+        self, path: str | Path, entity: str, filters: MetadataFilters | None, max_triples: int
+    ) -> Flow[Path]:
+        filters = self.scope_filters(filters)
+        flow = GraphPages(self._reads).write_flow(path, entity, filters, max_triples)
+        return (yield from self._checked_flow(flow, filters))
 
     # -- looking after it ----------------------------------------------------------------------------------------
 

@@ -188,6 +188,11 @@ CALLS: dict[str, tuple[Callable[[House], Call], dict[str, Callable[[House], Any]
         {"query_str": lambda house: "x"},
         QUERY,
     ),
+    "store.to_html": (
+        lambda house: house.store.to_html,
+        {"path": lambda house: house.new, "entity": lambda house: "Ada"},
+        ["entity", "filters", "max_triples"],
+    ),
     "store.check": (lambda house: house.store.check, {}, ["sample_size"]),
     "store.repair": (lambda house: house.store.repair, {}, ["reembed"]),
     "store.copy_to": (lambda house: house.store.copy_to, {"target": lambda house: house.shared}, ["target", "filters"]),
@@ -214,7 +219,7 @@ TAKEN: dict[str, set[str]] = {
         "retry_seconds",
     }
     | {"max_triples_per_passage", "aliases", "number", "similarity_top_k", "sample_size", "top_n", "show_top_k"}
-    | {"show_tokens"},
+    | {"show_tokens", "max_triples"},
     "text": {"path", "folder", "collection_name", "tenant_field", "title_key", "subject", "predicate", "object"}
     | {"text", "title", "query_str", "ref_doc_id", "tenant", "query"},
     "bytes": {"title_key"},  # which pydantic reads as text

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from llama_index.llms.openai import OpenAI
+from qdrant_client import QdrantClient
 
 from llama_index_gear import ExternalTripleStore, GeARVectorStore, RankingWeights, Trace, TriplesFile, WikidataDump
 from llama_index_gear.extraction.openai_batch import OpenAIBatch
@@ -25,6 +26,12 @@ def fill_store(path: str) -> None:
         store.add(EMBED([node]))
 
 
+def draw_graph(path: str) -> None:
+    with GeARVectorStore(client=QdrantClient(":memory:"), embed_model=EMBED) as store:
+        store.add(EMBED([passage("p", "Ada wrote notes", [("Ada", "wrote", "notes")])]))
+        store.to_html(path, "Ada")
+
+
 def fill_graph(path: str) -> None:
     with ExternalTripleStore.from_path(path, embed_model=EMBED) as graph:
         graph.load(TriplesFile("~/in.tsv"))
@@ -33,6 +40,7 @@ def fill_graph(path: str) -> None:
 USES: dict[str, Callable[[str], Any]] = {
     "GeARVectorStore.from_path": fill_store,
     "ExternalTripleStore.from_path": fill_graph,
+    "GeARVectorStore.to_html": draw_graph,
     "RankingWeights.save": lambda path: RankingWeights.default().save(path),
     "Trace.to_html": lambda path: Trace(question="Who?").to_html(path),
     "OpenAIBatch": lambda path: OpenAIBatch(OpenAI(model="gpt-4o-mini", api_key="none"), path),

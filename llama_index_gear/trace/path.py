@@ -87,7 +87,7 @@ class AnswerPath:
 
     Attributes:
         passages: ids of those that the answer cites, follows from, or that a reader named; else those that the facts
-            were read in; else the first of the final list. At most 8.
+            were read in, and the first of the final list. At most 8.
         facts: those that lead from the question to the answer, then the others that were noted in these passages, then
             the stored triples that lead to passages without one, or join what shares no entity. At most 12.
         trees: the entities of the facts. Each fact stands once, below an entity that it names.
@@ -127,7 +127,7 @@ def _list_passages(trace: Evidence, noted: Sequence[PathFact]) -> tuple[list[str
     explicit = [*trace.citations.values(), *trace.supporting, *needed]
     read_in = [passage_id for fact in noted for passage_id in fact.passages]
     first = [source.passage_id for source in trace.passages[:_FALLBACK]]
-    return list(dict.fromkeys(explicit or read_in or first))[:MAX_PASSAGES], bool(explicit)
+    return list(dict.fromkeys(explicit or [*read_in, *first]))[:MAX_PASSAGES], bool(explicit)
 
 
 def _list_noted_facts(trace: Evidence) -> list[PathFact]:

@@ -101,3 +101,12 @@ def test_a_server_that_is_not_there_is_one_line(run: Runner, docs: Path, monkeyp
     monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:1/v1")
     failed = run("ask", QUESTION, "--store", "s")
     assert failed.code == 1 and failed.err == "error: the model's server: APIConnectionError: Connection error.\n"
+
+
+def test_the_graph_around_a_name_is_a_page(run: Runner, docs: Path, tmp_path: Path) -> None:
+    run("index", "docs", "--store", "s")
+    drawn = run("graph", "max born", "--store", "s", "--html", "g.html")
+    assert (drawn.code, drawn.out) == (0, "The graph as a page: g.html\n")
+    assert "The graph around Max Born" in (tmp_path / "g.html").read_text("utf-8")
+    wrong = run("graph", "Max Bron", "--store", "s", "--html", "g.html")
+    assert wrong.code == 1 and "near it are 'Max Born'" in wrong.err
