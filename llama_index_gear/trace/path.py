@@ -86,8 +86,8 @@ class AnswerPath:
     """The few facts and passages that matter for an answer.
 
     Attributes:
-        passages: ids of those that the answer cites, follows from, or that a reader named; else those that the facts
-            were read in, and the first of the final list. At most 8.
+        passages: ids of those that the answer cites, follows from, or that a reader named, if there are some; of those
+            that the facts were read in; else of the first of the final list. At most 8.
         facts: those that lead from the question to the answer, then the others that were noted in these passages, then
             the stored triples that lead to passages without one, or join what shares no entity. At most 12.
         trees: the entities of the facts. Each fact stands once, below an entity that it names.
@@ -105,8 +105,10 @@ def find_answer_path(trace: Evidence) -> AnswerPath:
     passages, is_explicit = _list_passages(trace, noted)
     chains = _list_chains(trace, passages, {fact.pair for fact in noted})
     words = _Words(trace)
-    facts = _choose_facts(noted, chains, passages if is_explicit else None, words)
-    return AnswerPath(passages, facts, _grow_trees(facts, words))
+    is_resolved = any(step.clues for step in trace.steps)  # T²RAG notes nothing but the facts that it asked for
+    facts = _choose_facts(noted, chains, passages if is_explicit and not is_resolved else None, words)
+    read_in = [passage_id for fact in facts for passage_id in fact.passages]
+    return AnswerPath(list(dict.fromkeys([*passages, *read_in]))[:MAX_PASSAGES], facts, _grow_trees(facts, words))
 
 
 def fact_key(slots: Slots) -> tuple[str, ...]:

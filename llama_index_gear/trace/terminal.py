@@ -37,8 +37,7 @@ def show(trace: Evidence, console: Console | None = None, *, full: bool = False)
     if full:
         console.print(_build_tree(trace))
     else:
-        for line in _build_summary(trace, console):
-            console.print(line, no_wrap=True, overflow="ellipsis", crop=True)
+        console.print(Text("\n").join(_build_summary(trace, console)), no_wrap=True, overflow="ellipsis")
 
 
 def _build_summary(trace: Evidence, console: Console) -> list[Text]:

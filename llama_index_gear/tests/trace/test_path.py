@@ -54,7 +54,7 @@ def test_it_leads_from_the_question_to_the_answer() -> None:
     gist, links = [SON, PLAYED, JOINED, ASIDE], [["a"], ["b"], ["b"], ["c"]]
     trace = make_trace(gist, links, {"a": [], "b": [], "c": []}, citations={"1": "b"})
     path = find_answer_path(trace)
-    assert path.passages == ["b"]
+    assert path.passages == ["b", "a"]
     assert [(fact.slots, fact.passages) for fact in path.facts] == [(SON, ("a",)), (PLAYED, ("b",)), (JOINED, ("b",))]
     assert [write(tree) for tree in path.trees] == ["Stephen Curry?(>Dell Curry(>Hokies >1982!))"]
 
