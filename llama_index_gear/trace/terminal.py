@@ -12,7 +12,7 @@ from rich.tree import Tree
 
 from llama_index_gear.pages.page import BIDI_CONTROLS
 from llama_index_gear.trace.evidence import Evidence, Slots, Step
-from llama_index_gear.trace.path import find_answer_path
+from llama_index_gear.trace.path import find_answer_path, list_facts
 from llama_index_gear.trace.wording import (
     choose_linked_heading,
     format_check,
@@ -49,7 +49,7 @@ def _build_summary(trace: Evidence, console: Console) -> list[Text]:
 
     facts = [
         f"{' — '.join(fact.slots)}" + (f"  ({'; '.join(map(name, fact.passages))})" if fact.passages else "")
-        for fact in find_answer_path(trace).facts
+        for fact in list_facts(find_answer_path(trace).trees)
     ]
     cost = (
         f"{trace.stopped or 'not ended'}; {trace.llm_calls} calls, {trace.prompt_tokens} + {trace.completion_tokens} "
