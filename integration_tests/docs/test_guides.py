@@ -154,7 +154,7 @@ def test_the_code_of_a_guide_runs(
         "api": (
             "Dell Curry",
             "\nAt Virginia Tech.\n",
-            "gist: Dell Curry — played for",
+            "path: Dell Curry — played for",
             "\nVirginia Tech [1][2] ['",
             "I don't know. Not found: Dell Curry, played for, ?team. ['?team']\n",
         ),

@@ -191,7 +191,7 @@ CALLS: dict[str, tuple[Callable[[House], Call], dict[str, Callable[[House], Any]
     "store.to_html": (
         lambda house: house.store.to_html,
         {"path": lambda house: house.new, "entity": lambda house: "Ada"},
-        ["path", "entity", "filters", "max_triples"],
+        ["entity", "filters", "max_triples"],
     ),
     "store.check": (lambda house: house.store.check, {}, ["sample_size"]),
     "store.repair": (lambda house: house.store.repair, {}, ["reembed"]),

@@ -312,9 +312,9 @@ def _sort_branches(node: PathNode) -> tuple[bool, int]:
     return has_answer, 1 + sum(size for (_, size), _ in measured)
 
 
-def list_branches(trees: Iterable[PathNode]) -> Iterator[tuple[PathNode, PathBranch]]:
-    """Yield all branches of the trees, each with the entity above it, from top to bottom."""
+def list_facts(trees: Iterable[PathNode]) -> Iterator[PathFact]:
+    """Yield the facts of the trees as they are drawn, from top to bottom."""
     for node in trees:
         for branch in node.branches:
-            yield node, branch
-            yield from list_branches([branch.node])
+            yield from (fact for fact, _ in branch.facts)
+            yield from list_facts([branch.node])

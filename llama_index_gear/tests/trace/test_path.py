@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from llama_index.core.schema import TextNode
 from llama_index_gear.nodes import name_passage
 from llama_index_gear.trace import rendering
 from llama_index_gear.trace.evidence import ClueState, PassageLink, Slots, Source, Unknown, Walked
-from llama_index_gear.trace.path import MAX_FACTS, MAX_PASSAGES, PathNode, find_answer_path
+from llama_index_gear.trace.path import MAX_FACTS, MAX_PASSAGES, PathFact, PathNode, find_answer_path, list_facts
 from llama_index_gear.trace.trace import Trace
 
 SON = ["Stephen Curry", "son of", "Dell Curry"]
@@ -23,7 +24,7 @@ ASIDE = ["Klay Thompson", "teammate of", "Stephen Curry"]
 
 
 def make_trace(
-    gist: Sequence[Slots], links: Sequence[Sequence[str]], chains: dict[str, list[Slots]], **fields: object
+    gist: Sequence[Slots], links: Sequence[Sequence[str]], chains: dict[str, list[Slots]], **fields: Any
 ) -> Trace:
     trace = Trace(question="When did the father of Stephen Curry join the team?", answer="1982")
     step = trace.open_step()
@@ -116,7 +117,8 @@ def test_each_fact_stands_once_and_each_name_once(gist: list[Slots], chain: list
     trace = make_trace(gist, [[ids[at % 12]] for at in range(len(gist))], chains, citations=citations)
     path = find_answer_path(trace)
     assert len(path.facts) <= MAX_FACTS and len(path.passages) <= MAX_PASSAGES
-    drawn, names = [], []
+    drawn: list[PathFact] = []
+    names: list[str] = []
 
     def visit(node: PathNode) -> None:
         if not node.is_repeat:
@@ -128,7 +130,7 @@ def test_each_fact_stands_once_and_each_name_once(gist: list[Slots], chain: list
 
     for tree in path.trees:
         visit(tree)
-    assert sorted(map(id, drawn)) == sorted(map(id, path.facts))
+    assert sorted(map(id, drawn)) == sorted(map(id, path.facts)) and list(list_facts(path.trees)) == drawn
     assert sorted(names) == sorted({name for fact in path.facts for name in (fact.slots[0], fact.slots[2])})
     rendering.to_html(trace)
 
