@@ -115,9 +115,8 @@ def extract(
     with open_collection(
         collection, url, path, text_key=text_key, title_key=title_key, vector_name=vector_name
     ) as theirs:
-        report = extract_collection(
-            theirs, f"{collection} at {url or path}", store_folder.expanduser(), embed, model, price, max_cost
-        )
+        place = f"{collection} at {url if path is None else path.resolve()}"
+        report = extract_collection(theirs, place, store_folder.expanduser(), embed, model, price, max_cost)
     click.echo(f'{report}. Ask them: llama-index-gear ask "…" --store {store_folder}')
     if report.ledger.passages:
         click.echo(f"extraction: {report.ledger}", err=True)

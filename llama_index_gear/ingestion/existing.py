@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,15 +10,23 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from llama_index.core.ingestion.pipeline import remove_unstable_values
 from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
-from llama_index.core.vector_stores.types import FilterCondition, MetadataFilters
+from llama_index.core.vector_stores.types import MetadataFilters
 from tqdm.auto import tqdm
 
 from llama_index_gear.errors import ArgumentError, EmbeddingError, check_kind
 from llama_index_gear.extraction.accounting import ExtractionLedger, record_of
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
 from llama_index_gear.flow import Flow, Handler, Request, arun, ask, run
+from llama_index_gear.ingestion.updates import (
+    AddPassages,
+    DeletePassages,
+    ExtractTriples,
+    delete_flow,
+    describe_extractor,
+    scope_filters,
+    select_flow,
+)
 from llama_index_gear.nodes import SOURCE_KEY
 from llama_index_gear.requests import EmbedTexts, ImportedPassages, QdrantCall
 from llama_index_gear.store.existing import SourceCollection, SourcePage, make_local_client
@@ -189,12 +196,12 @@ class ExistingCollection:
                 self._source.check_call(request)
                 connection = self._source.connection
                 return Handler(partial(connection.answer, request), partial(connection.aanswer, request))
-            case _Extract():
+            case ExtractTriples():
                 nodes = list(request.nodes)
                 return Handler(partial(request.extractor, nodes), partial(request.extractor.acall, nodes))
-            case _Add():
+            case AddPassages():
                 return Handler(partial(store.add, request.nodes), partial(store.async_add, request.nodes))
-            case _Delete():
+            case DeletePassages():
                 owner = store if request.tenant is None else store.for_tenant(request.tenant)
                 ids = list(request.ids)
                 return Handler(partial(owner.delete_nodes, ids), partial(owner.adelete_nodes, ids))
@@ -210,10 +217,10 @@ class ExistingCollection:
         check_kind(GeARVectorStore, hint="write GeARVectorStore(name, url=…)", store=store)
         check_filters(filters)
         self._check_other(store)
-        source, filters = self._source, _scope(store, filters)
+        source, filters = self._source, scope_filters(store, filters)
         vector = yield from source.open_flow()
         count = yield from source.count_flow(filters)
-        settings = _describe(extractor)
+        settings = describe_extractor(extractor)
         passages, written, ledger, offset = 0, 0, ExtractionLedger(), None
         skipped: dict[Any, str] = {}
         with tqdm(total=count, desc="Extracting triples", unit="passage", disable=not show_progress) as bar:
@@ -222,14 +229,14 @@ class ExistingCollection:
                 self._check_text(page, passages)
                 passages += len(page.passages)
                 skipped |= page.skipped
-                wanted = yield from _select_flow(store, page)
+                wanted = yield from select_flow(store, page)
                 if wanted and not written:
                     yield from self._probe_flow(wanted)
                 if wanted:
-                    extracted = yield from ask(_Extract(extractor, wanted))
+                    extracted = yield from ask(ExtractTriples(extractor, wanted))
                     embeddings = {node.node_id: node.embedding for node in page.passages}
                     nodes = [node.model_copy(update={"embedding": embeddings[node.node_id]}) for node in extracted]
-                    yield from ask(_Add(nodes))
+                    yield from ask(AddPassages(nodes))
                     written += len(nodes)
                     ledger += ExtractionLedger.of([node for node in nodes if record_of(node) is not None])
                 bar.update(len(page.passages) + len(page.skipped))
@@ -303,98 +310,16 @@ class ExistingCollection:
             if by_point:
                 missing = yield from self._source.find_gone_flow(list(by_point), filters)
                 gone = [node for point, node in by_point.items() if point in missing or point in skipped]
-                yield from _delete_flow(store, gone)
+                yield from delete_flow(store, gone)
                 deleted += len(gone)
             if offset is None:
                 return deleted
-
-
-@dataclass(frozen=True)
-class _Extract(Request[list[BaseNode]]):
-    """Extract triples from passages. Answer: the passages with triples."""
-
-    extractor: Any
-    nodes: Sequence[BaseNode]
-
-
-@dataclass(frozen=True)
-class _Add(Request[list[str]]):
-    """Store passages. Answer: their ids."""
-
-    nodes: Sequence[BaseNode]
-
-
-@dataclass(frozen=True)
-class _Delete(Request[None]):
-    """Delete passages from the store, or from a tenant's. Answer: nothing."""
-
-    ids: Sequence[str]
-    tenant: str | None
 
 
 def _choose(extractor: TransformComponent | None) -> TransformComponent:
     hint = "write MentionTripleExtractor(), or GeARTripleExtractor(llm)"
     check_kind(TransformComponent, hint=hint, optional=True, extractor=extractor)
     return MentionTripleExtractor() if extractor is None else extractor
-
-
-def _scope(store: GeARVectorStore, filters: MetadataFilters | None) -> MetadataFilters | None:
-    """Return these filters together with those of the tenant that the store is bound to."""
-    own = store.tenancy.own_filters
-    if own is None or filters is None:
-        return own or filters
-    return MetadataFilters(filters=[*own.filters, filters], condition=FilterCondition.AND)
-
-
-def _describe(extractor: TransformComponent) -> str:
-    """Return the extractor's settings, as LlamaIndex's pipelines tell transformations apart."""
-    form = {name: value for name, value in extractor.to_dict().items() if name != "failed_runs"}
-    return remove_unstable_values(json.dumps(form, sort_keys=True, default=str))
-
-
-def _select_flow(store: GeARVectorStore, page: SourcePage) -> Flow[list[BaseNode]]:
-    """Return the passages of a page to extract: those that are new or changed, and those that failed, as stored.
-
-    A passage that changed its tenant is first deleted from the tenant that had it.
-
-    Raises:
-        ArgumentError: another collection gave the store a passage of the same id.
-
-    """
-    if not page.passages:
-        return []
-    stored_nodes, _ = yield from ask(ImportedPassages([node.node_id for node in page.passages]))
-    stored = {node.node_id: node for node in stored_nodes}
-    tenant_field = store.tenancy.field
-    wanted, moved = [], []
-    for node in page.passages:
-        before, source = stored.get(node.node_id), node.metadata[SOURCE_KEY]
-        earlier = None if before is None else before.metadata.get(SOURCE_KEY)
-        if earlier is not None and earlier["collection"] != source["collection"]:
-            raise ArgumentError(
-                f"the store has the passage {node.node_id!r} from collection {earlier['collection']!r}: give each "
-                "collection a store of its own"
-            )
-        if before is None or earlier != source:
-            wanted.append(node)
-            if before is not None and tenant_field is not None:
-                owner = before.metadata.get(tenant_field)
-                moved += [before] if owner is not None and owner != node.metadata.get(tenant_field) else []
-        elif (record := record_of(before)) is not None and record.outcome.failure:
-            wanted.append(before.model_copy(update={"embedding": node.embedding}))
-    yield from _delete_flow(store, moved)
-    return wanted
-
-
-def _delete_flow(store: GeARVectorStore, nodes: Sequence[BaseNode]) -> Flow[None]:
-    """Delete passages, tenant by tenant."""
-    tenancy = store.tenancy
-    by_tenant: dict[str | None, list[str]] = {}
-    for node in nodes:
-        tenant = None if tenancy.field is None else str(node.metadata[tenancy.field])
-        by_tenant.setdefault(tenant, []).append(node.node_id)
-    for tenant, ids in by_tenant.items():
-        yield from ask(_Delete(ids, tenant))
 
 
 def _cosine(one: Sequence[float], other: Sequence[float]) -> float:

@@ -15,11 +15,14 @@ import pytest
 from llama_index.core.bridge.pydantic import ValidationError
 from llama_index.core.llms import MockLLM
 from llama_index.core.vector_stores.types import VectorStoreQuery
+from qdrant_client import QdrantClient
 
 from llama_index_gear.errors import ArgumentError, GeARError, check_kinds
 from llama_index_gear.extraction.accounting import ExtractionLedger
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
+from llama_index_gear.ingestion.existing import ExistingCollection
+from llama_index_gear.ingestion.property_graph import from_property_graph
 from llama_index_gear.knowledge_graph.files import TriplesFile
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.knowledge_graph.wikidata import WikidataDump
@@ -87,6 +90,7 @@ def list_parameters(of: Callable[..., Any], *left_out: str) -> list[str]:
     return [name for name in inspect.signature(of).parameters if name not in ("self", *left_out)]
 
 
+MEMORY = QdrantClient(":memory:")
 CLIENTS = ("client", "aclient", "url", "api_key")
 """See `test_connection`."""
 STORE = ["path", *list_parameters(GeARVectorStore.__init__, *CLIENTS)]
@@ -203,6 +207,18 @@ CALLS: dict[str, tuple[Callable[[House], Call], dict[str, Callable[[House], Any]
         {"request": lambda house: FetchPassages(["p"])},
         ["request", "filters"],
     ),
+    "ExistingCollection": (
+        lambda house: ExistingCollection,
+        {"collection_name": lambda house: "docs", "client": lambda house: MEMORY},
+        list_parameters(ExistingCollection.__init__, *CLIENTS),
+    ),
+    "ExistingCollection.from_path": (
+        lambda house: ExistingCollection.from_path,
+        {"collection_name": lambda house: "docs"},
+        ["path"],
+    ),
+    "existing.extract_to": (lambda house: ExistingCollection("docs", MEMORY).extract_to, {}, ["store"]),
+    "from_property_graph": (lambda house: from_property_graph, {}, ["index"]),
     "graph.load": (lambda house: house.graph.load, {"triples": lambda house: []}, ["triples"]),
     "graph.answer": (lambda house: house.graph.answer, {}, ["request"]),
 }
@@ -221,13 +237,14 @@ TAKEN: dict[str, set[str]] = {
     | {"max_triples_per_passage", "aliases", "number", "similarity_top_k", "sample_size", "top_n", "show_top_k"}
     | {"show_tokens", "max_triples"},
     "text": {"path", "folder", "collection_name", "tenant_field", "title_key", "subject", "predicate", "object"}
-    | {"text", "title", "query_str", "ref_doc_id", "tenant", "query"},
+    | {"text", "title", "query_str", "ref_doc_id", "tenant", "query", "domain", "text_key", "vector_name"},
     "bytes": {"title_key"},  # which pydantic reads as text
-    "list": {"node_ids", "doc_ids", "languages", "entities"},
+    "list": {"node_ids", "doc_ids", "languages", "entities", "allowed_entity_types", "allowed_relation_types"},
     "dict": {"collection_options", "vector_options"},
     "True": {"dense", "on_disk_payload", "raise_on_error", "structured", "reembed", "max_triples_per_passage"},
     "None": {"embed_model", "tenant_field", "tenant", "collection_options", "vector_options", "search_params"}
     | {"structured", "price", "max_cost", "cache", "allow", "title", "node_ids", "doc_ids", "filters", "limit"}
+    | {"allowed_entity_types", "allowed_relation_types", "domain", "vector_name"}
     | {"alpha", "qdrant_filters", "bm25_avg_len", "recognizer", "weights", "extractor", "callback_manager", "prompts"}
     | {"write_ordering", "read_consistency"},
 }
@@ -236,6 +253,8 @@ EXCEPT = {
     ("PassageSelector", "llm", "None"),
     ("TriplesFile", "path", "text"),  # a name with another ending
     ("WikidataDump", "path", "text"),
+    ("ExistingCollection", "title_key", "bytes"),
+    ("ExistingCollection.from_path", "path", "text"),  # no such folder
     ("GeARTripleExtractor", "tenant", "text"),  # of no tenant_field
     ("GeARTripleExtractor", "structured", "True"),  # of a model without functions
     ("RankingWeights.from_json", "text", "text"),  # no JSON

@@ -128,7 +128,7 @@ def read_all(client: QdrantClient, name: str = "docs") -> str:
 
 
 def connect() -> QdrantClient:
-    return QdrantClient(os.environ["QDRANT_URL"], check_compatibility=False)
+    return QdrantClient(os.environ["QDRANT_URL"], check_compatibility=False, timeout=60)
 
 
 @pytest.fixture(params=["memory", "server"] if "QDRANT_URL" in os.environ else ["memory"])

@@ -1,0 +1,102 @@
+"""What an update of a store asks for: which passages are to be extracted, stored and deleted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llama_index.core.ingestion.pipeline import remove_unstable_values
+from llama_index.core.schema import BaseNode, TransformComponent
+from llama_index.core.vector_stores.types import FilterCondition, MetadataFilters
+
+from llama_index_gear.errors import ArgumentError
+from llama_index_gear.extraction.accounting import record_of
+from llama_index_gear.flow import Flow, Request, ask
+from llama_index_gear.nodes import SOURCE_KEY
+from llama_index_gear.requests import ImportedPassages
+from llama_index_gear.store.existing import SourcePage
+from llama_index_gear.store.vector_store import GeARVectorStore
+
+
+@dataclass(frozen=True)
+class ExtractTriples(Request[list[BaseNode]]):
+    """Extract triples from passages. Answer: the passages with triples."""
+
+    extractor: Any
+    nodes: Sequence[BaseNode]
+
+
+@dataclass(frozen=True)
+class AddPassages(Request[list[str]]):
+    """Store passages. Answer: their ids."""
+
+    nodes: Sequence[BaseNode]
+
+
+@dataclass(frozen=True)
+class DeletePassages(Request[None]):
+    """Delete passages from the store, or from a tenant's. Answer: nothing."""
+
+    ids: Sequence[str]
+    tenant: str | None
+
+
+def scope_filters(store: GeARVectorStore, filters: MetadataFilters | None) -> MetadataFilters | None:
+    """Return these filters together with those of the tenant that the store is bound to."""
+    own = store.tenancy.own_filters
+    if own is None or filters is None:
+        return own or filters
+    return MetadataFilters(filters=[*own.filters, filters], condition=FilterCondition.AND)
+
+
+def describe_extractor(extractor: TransformComponent) -> str:
+    """Return the extractor's settings, as LlamaIndex's pipelines tell transformations apart."""
+    form = {name: value for name, value in extractor.to_dict().items() if name != "failed_runs"}
+    return remove_unstable_values(json.dumps(form, sort_keys=True, default=str))
+
+
+def select_flow(store: GeARVectorStore, page: SourcePage) -> Flow[list[BaseNode]]:
+    """Return the passages of a page to extract: those that are new or changed, and those that failed, as stored.
+
+    A passage that changed its tenant is first deleted from the tenant that had it.
+
+    Raises:
+        ArgumentError: another collection gave the store a passage of the same id.
+
+    """
+    if not page.passages:
+        return []
+    stored_nodes, _ = yield from ask(ImportedPassages([node.node_id for node in page.passages]))
+    stored = {node.node_id: node for node in stored_nodes}
+    tenant_field = store.tenancy.field
+    wanted, moved = [], []
+    for node in page.passages:
+        before, source = stored.get(node.node_id), node.metadata[SOURCE_KEY]
+        earlier = None if before is None else before.metadata.get(SOURCE_KEY)
+        if earlier is not None and earlier["collection"] != source["collection"]:
+            raise ArgumentError(
+                f"the store has the passage {node.node_id!r} from collection {earlier['collection']!r}: give each "
+                "collection a store of its own"
+            )
+        if before is None or earlier != source:
+            wanted.append(node)
+            if before is not None and tenant_field is not None:
+                owner = before.metadata.get(tenant_field)
+                moved += [before] if owner is not None and owner != node.metadata.get(tenant_field) else []
+        elif (record := record_of(before)) is not None and record.outcome.failure:
+            wanted.append(before.model_copy(update={"embedding": node.embedding}))
+    yield from delete_flow(store, moved)
+    return wanted
+
+
+def delete_flow(store: GeARVectorStore, nodes: Sequence[BaseNode]) -> Flow[None]:
+    """Delete passages, tenant by tenant."""
+    tenancy = store.tenancy
+    by_tenant: dict[str | None, list[str]] = {}
+    for node in nodes:
+        tenant = None if tenancy.field is None else str(node.metadata[tenancy.field])
+        by_tenant.setdefault(tenant, []).append(node.node_id)
+    for tenant, ids in by_tenant.items():
+        yield from ask(DeletePassages(ids, tenant))
