@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 from llama_index_gear.errors import ArgumentError, OutOfTime, check_numbers, describe_error, format_value
 from llama_index_gear.flow import Flow, Request, limit_waiting, relay
 from llama_index_gear.requests import CallLLM
+from llama_index_gear.spans import show_ids, span_flow
 from llama_index_gear.trace.evidence import Call, Step
 from llama_index_gear.trace.trace import Trace
 
@@ -121,7 +122,8 @@ def agent_flow(
         meter = _Meter(trace, budget, clock, start)
         stopped = yield from _steps_flow(policy, state, meter)
         trace.note(stopped=stopped)
-        result = yield from meter.limited_flow(policy.finish_flow(state))
+        finish = meter.limited_flow(policy.finish_flow(state))
+        result = yield from span_flow("final_ranking", finish, lambda _: show_ids(trace.passage_ids))
     except Exception as error:
         trace.note(stopped=describe_failure(error), ms=1000 * (clock() - start))
         raise
@@ -157,7 +159,8 @@ def _steps_flow(policy: Policy[State, Any], state: State, meter: _Meter) -> Flow
     for _ in range(policy.max_steps):
         record = meter.trace.open_step()
         try:
-            reason = yield from meter.metered_flow(policy.step_flow(state, record), record.number)
+            step = meter.metered_flow(policy.step_flow(state, record), record.number)
+            reason = yield from span_flow("step", step, record.compact, step=record.number)
         except _Ended as ended:
             reason = ended.reason
             if not meter.has_begun:

@@ -21,6 +21,7 @@ from llama_index_gear.llm.prompting import (
 )
 from llama_index_gear.llm.verdicts import parse_yes_or_no, require_one
 from llama_index_gear.nodes import llm_texts
+from llama_index_gear.spans import span_flow
 from llama_index_gear.trace.evidence import VERIFY, Check
 from llama_index_gear.trace.trace import Trace
 
@@ -90,6 +91,7 @@ def verify_flow(
     cited = list(dict.fromkeys(trace.citations.values()))
     groups = [cited, list(dict.fromkeys([*cited, *_list_ids(basis)]))]
     checks = _reduce_flow(trace, answer, groups, texts, prompt)
+    checks = span_flow("verification", checks, lambda _: trace.verification, answer=answer, cited=cited)
     if reason := (yield from within_budget_flow(checks, trace, budget, start, clock)):
         trace.note(verification=reason)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -17,11 +18,13 @@ from llama_index.core.vector_stores.types import (
 )
 
 from llama_index_gear.errors import ArgumentError, check_counts, check_kind, check_question, format_value
-from llama_index_gear.flow import Answer, Flow, Handler, Request, ask_all
+from llama_index_gear.flow import Answer, Flow, Handler, Request, ask, ask_all
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.client import aask_llm, ask_llm
-from llama_index_gear.requests import CallLLM, EmbedQuery, GraphRequest, RetrievePassages
+from llama_index_gear.requests import CallLLM, EmbedQuery, GraphRequest, LinkTriples, RetrievePassages
+from llama_index_gear.spans import show_triples, span_flow
 from llama_index_gear.store.vector_store import GeARVectorStore
+from llama_index_gear.triple import StoredTriple
 
 _MODES = (VectorStoreQueryMode.HYBRID, VectorStoreQueryMode.SPARSE, VectorStoreQueryMode.DEFAULT)
 
@@ -141,6 +144,12 @@ def embed_query_flow(bundle: QueryBundle) -> Flow[QueryBundle]:
         embeddings = yield from ask_all([EmbedQuery(text) for text in texts])
         embedding = embeddings[0] if len(embeddings) == 1 else mean_agg(list(embeddings))
     return QueryBundle(question, bundle.image_path, None, embedding)
+
+
+def link_triples_flow(request: LinkTriples) -> Flow[list[list[StoredTriple]]]:
+    """Link facts to stored triples, in a span of its own."""
+    facts = list(request.texts)
+    return span_flow("link_triples", ask(request), lambda found: show_triples(chain.from_iterable(found)), facts=facts)
 
 
 def copy_query(bundle: QueryBundle, question: str) -> QueryBundle:

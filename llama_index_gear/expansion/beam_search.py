@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from llama_index_gear.errors import ArgumentError, check_counts, check_numbers
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.requests import ChainSimilarities, EmbedTexts, FetchTriples, NeighborTriples, RunFunction
+from llama_index_gear.spans import SHOWN, span_flow
 from llama_index_gear.triple import StoredTriple, chain_text
 
 TextScorer: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
@@ -110,6 +111,13 @@ def diverse_triple_beam_search_flow(
 
     """
     unique = list({triple.id: triple for triple in initial}.values())
+    search = _beam_search_flow(question, query, unique, settings)
+    return span_flow("beam_search", search, _show_beams, query=question, triples=len(unique))
+
+
+def _beam_search_flow(
+    question: str, query: Sequence[float], unique: Sequence[StoredTriple], settings: BeamSearch
+) -> Flow[list[Beam]]:
     if not unique:
         return []
     dots: Array = np.array([triple.score for triple in unique])
@@ -124,6 +132,10 @@ def diverse_triple_beam_search_flow(
             break
         beams = extended
     return beams
+
+
+def _show_beams(beams: Sequence[Beam]) -> list[str]:
+    return [chain_text([stored.triple for stored in beam.chain]) for beam in beams[:SHOWN]]
 
 
 def _extend_flow(

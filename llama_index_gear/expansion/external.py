@@ -10,7 +10,7 @@ from typing import Any
 from llama_index.core.schema import BaseNode
 
 from llama_index_gear.errors import ArgumentError, check_kind
-from llama_index_gear.expansion.backends import Backends
+from llama_index_gear.expansion.backends import Backends, link_triples_flow
 from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.expansion.pipeline import ExpansionSeeds, GraphExpansion
 from llama_index_gear.expansion.reader import Reading, read_facts_flow
@@ -58,14 +58,14 @@ class ExternalGraphExpansion(GraphExpansion):
     ) -> Flow[ExpansionSeeds]:
         """Read, link, and drop the misaligned links."""
         if self.backends.llm is None:
-            (nearest,) = yield from ask(LinkTriples([question], self.beam_search.beam_size, query))
+            (nearest,) = yield from link_triples_flow(LinkTriples([question], self.beam_search.beam_size, query))
             return ExpansionSeeds(Reading((), ()), nearest)
         reading = yield from self.read_flow(question, passages)
         if not reading.triples:
             return ExpansionSeeds(reading, [], f"{reading.problem or 'the reader noted no fact'}: no expansion")
         texts = [triple.text for triple in reading.triples]
         names = [f"{triple.subject} {triple.object}" for triple in reading.triples]
-        answers = yield from ask(LinkTriples(texts, self.link_top_k, query, names))
+        answers = yield from link_triples_flow(LinkTriples(texts, self.link_top_k, query, names))
         links = [(fact, triple) for fact, linked in zip(reading.triples, answers, strict=True) for triple in linked]
         aligned = [triple for fact, triple in links if self.is_aligned(fact, triple.triple)]
         misaligned = [

@@ -6,12 +6,13 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from llama_index.core.bridge.pydantic import field_serializer
 from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear.errors import check_counts, check_kind, check_numbers
-from llama_index_gear.expansion.backends import Backends, copy_query, embed_query_flow
+from llama_index_gear.expansion.backends import Backends, copy_query, embed_query_flow, link_triples_flow
 from llama_index_gear.expansion.beam_search import Beam, BeamSearch, diverse_triple_beam_search_flow, flatten
 from llama_index_gear.expansion.pagerank import LocalPageRank, local_pagerank_flow, weigh_triples
 from llama_index_gear.expansion.reader import READ_PROMPT, Reading, read_facts_flow
@@ -20,6 +21,7 @@ from llama_index_gear.fusion import reciprocal_rank_fusion
 from llama_index_gear.llm.prompting import Prompts
 from llama_index_gear.nodes import llm_texts, with_explanation
 from llama_index_gear.requests import FetchPassages, LinkTriples, PassageTriples, RetrievePassages
+from llama_index_gear.spans import show_ids, span_flow
 from llama_index_gear.triple import StoredTriple, Triple, serialize_triples
 
 dispatcher = get_dispatcher(__name__)
@@ -33,7 +35,7 @@ class GraphExpansionEvent(BaseEvent):
         query: the question.
         proximal: the facts that the reader noted, as text; empty without a reader.
         seeds: the triples that the beam search started from, as text.
-        beams: (score, texts of the chain's triples), best first.
+        beams: (score, texts of the chain's triples), best first. `model_dump` writes each as one text.
         fallback: the reason why the search started from the base passages' triples although there is a reader; else
             empty.
 
@@ -49,6 +51,10 @@ class GraphExpansionEvent(BaseEvent):
     def class_name(cls) -> str:
         """Return the name of the event."""
         return "GraphExpansionEvent"
+
+    @field_serializer("beams")
+    def _flatten_beams(self, beams: list[tuple[float, list[str]]]) -> list[str]:
+        return [f"{score:.3f}: {'; '.join(chain)}" for score, chain in beams]
 
 
 @dataclass(frozen=True)
@@ -198,6 +204,9 @@ class GraphExpansion:
 
         They are returned by id, in rank order, without those that the filters exclude.
         """
+        return span_flow("base_search", self._base_search_flow(bundle, embedded), show_ids, query=embedded.query_str)
+
+    def _base_search_flow(self, bundle: QueryBundle, embedded: QueryBundle) -> Flow[dict[str, BaseNode]]:
         query = embedded if self.backends.base_retriever is None else copy_query(bundle, embedded.query_str)
         base = yield from ask(RetrievePassages(query))
         return (yield from self.filter_base_flow(base))
@@ -254,7 +263,9 @@ class GraphExpansion:
             triples = [(triple, 1.0) for triple in seeds.triples]
         else:
             triples = weigh_triples(seeds.triples[: self.beam_search.beam_size])
-        ranked = yield from local_pagerank_flow(triples, passage_ids, self.pagerank)
+        ranking = local_pagerank_flow(triples, passage_ids, self.pagerank)
+        size = {"triples": len(triples), "passages": len(passage_ids)}
+        ranked = yield from span_flow("pagerank", ranking, lambda found: show_ids(dict(found.passages)), **size)
         return [passage_id for passage_id, _ in ranked.passages[: self.similarity_top_k]]
 
     def _seeds_flow(
@@ -266,7 +277,7 @@ class GraphExpansion:
             reading = yield from read_facts_flow(question, llm_texts(passages.values()), self.prompts["read"])
             if reading.triples:
                 texts = [triple.text for triple in reading.triples]
-                answers = yield from ask(LinkTriples(texts, self.link_top_k, query))
+                answers = yield from link_triples_flow(LinkTriples(texts, self.link_top_k, query))
                 linked = [triple for answer in answers for triple in answer]
             if not linked:
                 fallback = reading.problem or (

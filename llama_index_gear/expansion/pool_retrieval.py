@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.types import VectorStoreQueryMode
@@ -21,6 +22,7 @@ from llama_index_gear.ranking.pool import Pool, RankedPassage
 from llama_index_gear.ranking.ranker import rank
 from llama_index_gear.ranking.weights import RankingWeights
 from llama_index_gear.requests import FetchPassages, PassageTriples, RetrievePassages, RunFunction, SearchLists
+from llama_index_gear.spans import show_ids, show_nodes, span_flow
 from llama_index_gear.triple import StoredTriple
 
 POOL_TOP_K = 40
@@ -85,7 +87,8 @@ class PoolRetrieval:
 
     def rank_flow(self, pool: Pool, nodes: Mapping[str, BaseNode], top_k: int) -> Flow[list[NodeWithScore]]:
         """Rank a pool, and return the first passages with what placed them."""
-        return (yield from ask(RunFunction(partial(rank_nodes, pool, nodes, self.weights, top_k))))
+        ranking = ask(RunFunction(partial(rank_nodes, pool, nodes, self.weights, top_k)))
+        return (yield from span_flow("ranking", ranking, show_nodes, passages=len(pool.places)))
 
     def pool_flow(self, bundle: QueryBundle) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
         """Gather the pool of a question; return it, and the nodes to return by id."""
@@ -121,6 +124,12 @@ class PoolRetrieval:
             The wider pool, and its nodes by id.
 
         """
+        widening = self._widen_flow(pool, nodes, embedded, linked)
+        return span_flow("pagerank", widening, _show_pagerank, passages=len(nodes), linked=len(linked))
+
+    def _widen_flow(
+        self, pool: Pool, nodes: Mapping[str, BaseNode], embedded: QueryBundle, linked: Sequence[StoredTriple]
+    ) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
         start = yield from ask(RunFunction(partial(self.choose_start, pool)))
         stored = yield from ask(PassageTriples(start, embedded.embedding or [], _MAX_TRIPLES))
         triples = yield from ask(RunFunction(partial(_choose_triples, pool, stored[:_NEAREST_TRIPLES])))
@@ -137,6 +146,10 @@ class PoolRetrieval:
 
     def base_pool_flow(self, bundle: QueryBundle, embedded: QueryBundle) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
         """Search the store, or the base retriever; return the pool of what is found, and its nodes by id."""
+        search = self._base_pool_flow(bundle, embedded)
+        return span_flow("base_search", search, lambda found: show_ids(found[1]), query=embedded.query_str)
+
+    def _base_pool_flow(self, bundle: QueryBundle, embedded: QueryBundle) -> Flow[tuple[Pool, dict[str, BaseNode]]]:
         question, encoder = embedded.query_str, self.backends.vector_store.encoder
         if self.backends.base_retriever is None:
             modes = list(_LIST_NAMES) if self.backends.mode == VectorStoreQueryMode.HYBRID else [self.backends.mode]
@@ -152,6 +165,10 @@ class PoolRetrieval:
             nodes = {passage_id: node for passage_id, node in nodes.items() if passage_id in known}
         passages = [to_pool_passage(known.get(passage_id, node)) for passage_id, node in nodes.items()]
         return Pool(question, passages, {"base": [RankedPassage(passage_id) for passage_id in nodes]}, encoder), nodes
+
+
+def _show_pagerank(widened: tuple[Pool, Mapping[str, BaseNode]]) -> dict[str, Any]:
+    return show_ids([place.id for place in widened[0].lists["pagerank"]])
 
 
 def _read_places(results: Sequence[NodeWithScore]) -> list[RankedPassage]:

@@ -11,8 +11,9 @@ from llama_index.core.prompts import BasePromptTemplate, SelectorPromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
 
 from llama_index_gear.errors import ArgumentError, ReplyError, format_value
-from llama_index_gear.flow import Flow, ask
+from llama_index_gear.flow import Flow
 from llama_index_gear.requests import CallLLM
+from llama_index_gear.spans import call_llm_flow
 
 _FENCE = re.compile(r"#{5,}")
 _BREAKS = "\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
@@ -105,9 +106,8 @@ def ask_and_parse_flow(
     replies: list[str] = []
     problem = ""
     for _ in range(2):
-        reply = yield from ask(CallLLM(prompt, {**variables, "problem": format_problem(problem)}, purpose))
-        if reply.error is not None:
-            raise reply.error
+        request = CallLLM(prompt, {**variables, "problem": format_problem(problem)}, purpose)
+        reply = yield from call_llm_flow(request)
         replies.append(reply.text)
         try:
             return ParsedReply(parse(reply.text), tuple(replies))

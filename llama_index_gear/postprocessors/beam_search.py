@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.llms import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts import BasePromptTemplate
@@ -22,6 +23,7 @@ from llama_index_gear.expansion.pipeline import GraphExpansion
 from llama_index_gear.expansion.reader import READ_PROMPT
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.prompting import HasPrompts, Prompts
+from llama_index_gear.postprocessors.reranking import Report, report_reranking
 from llama_index_gear.store.process_bound import BoundToProcess
 from llama_index_gear.store.vector_store import GeARVectorStore
 
@@ -102,25 +104,23 @@ class DiverseTripleBeamSearch(BoundToProcess, HasPrompts, BaseNodePostprocessor,
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        bundle = self._begin(nodes, query_bundle)
-        return self._end(self._expansion.expand(bundle, nodes))
+        bundle = self._require_question(query_bundle)
+        with self._report(bundle, nodes) as report:
+            return report(self._expansion.expand(bundle, nodes))
 
+    @dispatcher.span  # LlamaIndex does so itself for the sync path
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        bundle = self._begin(nodes, query_bundle)
-        return self._end(await self._expansion.aexpand(bundle, nodes))
+        bundle = self._require_question(query_bundle)
+        with self._report(bundle, nodes) as report:
+            return report(await self._expansion.aexpand(bundle, nodes))
 
-    def _begin(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> QueryBundle:
+    def _require_question(self, query_bundle: QueryBundle | None) -> QueryBundle:
         if query_bundle is None:
             raise ArgumentError("graph expansion needs the question: pass query_bundle or query_str")
-        dispatcher.event(
-            ReRankStartEvent(
-                query=query_bundle, nodes=nodes, top_n=self._expansion.similarity_top_k, model_name=self.class_name()
-            )
-        )
         return query_bundle
 
-    def _end(self, nodes: list[NodeWithScore]) -> list[NodeWithScore]:
-        dispatcher.event(ReRankEndEvent(nodes=nodes))
-        return nodes
+    def _report(self, bundle: QueryBundle, nodes: list[NodeWithScore]) -> AbstractContextManager[Report]:
+        top_n = self._expansion.similarity_top_k
+        return report_reranking(bundle, nodes, top_n, self.class_name(), self.callback_manager)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Self
 
 from llama_index.core.bridge.pydantic import Field, PrivateAttr, SerializeAsAny, field_serializer
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, QueryType, TransformComponent
 from llama_index_instrumentation import get_dispatcher
@@ -16,6 +16,7 @@ from llama_index_instrumentation import get_dispatcher
 from llama_index_gear.errors import ArgumentError, check_counts, check_kind, check_kinds, check_question
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
 from llama_index_gear.nodes import read_triples
+from llama_index_gear.postprocessors.reranking import Report, report_reranking
 from llama_index_gear.ranking.nodes import rank_nodes, to_pool_passage
 from llama_index_gear.ranking.pool import Pool, RankedPassage
 from llama_index_gear.ranking.weights import RankingWeights
@@ -121,24 +122,28 @@ class PassageRanker(BaseNodePostprocessor):
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        question, bare = self._begin(nodes, query_bundle), _find_bare(nodes)
-        return self._end(self._rank(nodes, question, self.extractor(bare) if bare else []))
+        bundle, bare = self._require_question(query_bundle), _find_bare(nodes)
+        with self._report(bundle, nodes) as report:
+            extracted = self.extractor(bare) if bare else []
+            return report(self._rank(nodes, bundle.query_str, extracted))
 
+    @dispatcher.span  # LlamaIndex does so itself for the sync path
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        question, bare = self._begin(nodes, query_bundle), _find_bare(nodes)
-        extracted = await self.extractor.acall(bare) if bare else []
-        return self._end(await asyncio.to_thread(self._rank, nodes, question, extracted))
+        bundle, bare = self._require_question(query_bundle), _find_bare(nodes)
+        with self._report(bundle, nodes) as report:
+            extracted = await self.extractor.acall(bare) if bare else []
+            return report(await asyncio.to_thread(self._rank, nodes, bundle.query_str, extracted))
 
-    def _begin(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> str:
+    def _require_question(self, query_bundle: QueryBundle | None) -> QueryBundle:
         if query_bundle is None:
             raise ArgumentError("ranking needs the question: pass query_bundle or query_str")
         check_question(query_bundle.query_str)
-        dispatcher.event(
-            ReRankStartEvent(query=query_bundle, nodes=nodes, top_n=self.top_n, model_name=self.class_name())
-        )
-        return query_bundle.query_str
+        return query_bundle
+
+    def _report(self, bundle: QueryBundle, nodes: list[NodeWithScore]) -> AbstractContextManager[Report]:
+        return report_reranking(bundle, nodes, self.top_n, self.class_name(), self.callback_manager)
 
     def _build_pool(self, nodes: Sequence[NodeWithScore], question: str, extracted: Sequence[BaseNode]) -> Pool:
         with_triples = {node.node_id: node for node in extracted}
@@ -149,10 +154,6 @@ class PassageRanker(BaseNodePostprocessor):
     def _rank(self, nodes: list[NodeWithScore], question: str, extracted: Sequence[BaseNode]) -> list[NodeWithScore]:
         pool = self._build_pool(nodes, question, extracted)
         return rank_nodes(pool, {result.node.node_id: result.node for result in nodes}, self.weights, self.top_n)
-
-    def _end(self, nodes: list[NodeWithScore]) -> list[NodeWithScore]:
-        dispatcher.event(ReRankEndEvent(nodes=nodes))
-        return nodes
 
 
 def _find_bare(nodes: Sequence[NodeWithScore]) -> list[BaseNode]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from llama_index.core.bridge.pydantic import Field, PrivateAttr
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.llms import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts import BasePromptTemplate
@@ -25,6 +25,7 @@ from llama_index_gear.llm.fitting import FittedPassages, count_room, fit_passage
 from llama_index_gear.llm.prompting import HasPrompts, ParsedReply, Prompts
 from llama_index_gear.llm.selection import SELECT_PROMPT, SHOW_TOKENS, select_flow
 from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, explain_selection, llm_texts, with_explanation
+from llama_index_gear.postprocessors.reranking import Report, report_reranking
 from llama_index_gear.requests import CallLLM, Reply
 
 dispatcher = get_dispatcher(__name__)
@@ -106,29 +107,32 @@ class PassageSelector(HasPrompts, BaseNodePostprocessor, PromptMixin):
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        question = self._begin(nodes, query_bundle)
-        if not nodes:
-            return self._end(nodes)
-        fitted = self._fit(nodes, question)
-        return self._end(self._order(nodes, fitted, run(self._flow(question, fitted), self._answer)))
+        bundle = self._require_question(query_bundle)
+        with self._report(bundle, nodes) as report:
+            if not nodes:
+                return report(nodes)
+            fitted = self._fit(nodes, bundle.query_str)
+            return report(self._order(nodes, fitted, run(self._flow(bundle.query_str, fitted), self._answer)))
 
+    @dispatcher.span  # LlamaIndex does so itself for the sync path
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        question = self._begin(nodes, query_bundle)
-        if not nodes:
-            return self._end(nodes)
-        fitted = await asyncio.to_thread(self._fit, nodes, question)
-        return self._end(self._order(nodes, fitted, await arun(self._flow(question, fitted), self._aanswer)))
+        bundle = self._require_question(query_bundle)
+        with self._report(bundle, nodes) as report:
+            if not nodes:
+                return report(nodes)
+            fitted = await asyncio.to_thread(self._fit, nodes, bundle.query_str)
+            return report(self._order(nodes, fitted, await arun(self._flow(bundle.query_str, fitted), self._aanswer)))
 
-    def _begin(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> str:
+    def _require_question(self, query_bundle: QueryBundle | None) -> QueryBundle:
         if query_bundle is None:
             raise ArgumentError("a selection needs the question: pass query_bundle or query_str")
         check_question(query_bundle.query_str)
-        dispatcher.event(
-            ReRankStartEvent(query=query_bundle, nodes=nodes, top_n=self.top_n, model_name=self.llm.metadata.model_name)
-        )
-        return query_bundle.query_str
+        return query_bundle
+
+    def _report(self, bundle: QueryBundle, nodes: list[NodeWithScore]) -> AbstractContextManager[Report]:
+        return report_reranking(bundle, nodes, self.top_n, self.llm.metadata.model_name, self.callback_manager)
 
     def _fit(self, nodes: Sequence[NodeWithScore], question: str) -> FittedPassages:
         shown = list(_by_id(nodes).values())[: self.show_top_k]
@@ -168,10 +172,6 @@ class PassageSelector(HasPrompts, BaseNodePostprocessor, PromptMixin):
             )
             results.append(NodeWithScore(node=node, score=1 / rank))
         return results
-
-    def _end(self, nodes: list[NodeWithScore]) -> list[NodeWithScore]:
-        dispatcher.event(ReRankEndEvent(nodes=nodes))
-        return nodes
 
 
 def _by_id(nodes: Sequence[NodeWithScore]) -> dict[str, NodeWithScore]:

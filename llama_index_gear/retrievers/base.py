@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.bridge.pydantic import field_serializer
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.llms import LLM
@@ -26,6 +27,7 @@ from llama_index_gear.expansion.pipeline import GraphExpansion
 from llama_index_gear.flow import Flow, arun, run
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
 from llama_index_gear.llm.prompting import HasPrompts, Prompts
+from llama_index_gear.spans import flatten
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.trace.trace import Trace, TraceEvent, run_traced, stream_trace, take_trace, use_trace
 
@@ -39,7 +41,8 @@ class GeAREvent(BaseEvent):
     Attributes:
         step: number of the step, from 1; 0 for an event of the whole search.
         kind: the field of the trace that was filled in, or "call".
-        value: the field's value, as plain JSON.
+        value: the field's value, as plain JSON. `model_dump` writes it as tracers can store it: JSON text, if it is
+            neither a text nor a number nor a list of texts.
 
     """
 
@@ -51,6 +54,10 @@ class GeAREvent(BaseEvent):
     def class_name(cls) -> str:
         """Return the name of the event."""
         return "GeAREvent"
+
+    @field_serializer("value")
+    def _flatten_value(self, value: Any) -> Any:
+        return flatten(value)
 
 
 class StoreRetriever(HasPrompts, BaseRetriever):

@@ -176,6 +176,22 @@ class Step(BaseModel):
     open: list[Unknown] = Field(default_factory=list)
     problems: list[str] = Field(default_factory=list)
 
+    def compact(self, stopped: str = "") -> dict[str, Any]:
+        """Return a summary as flat JSON, for tracers. `stopped`: why the loop ends after this step, or ""."""
+        summary = {
+            "query": self.query,
+            "passages": (self.passages or self.base)[:10],
+            "needed": self.needed,
+            "gist": [" ".join(slots) for slots in self.gist],
+            "answer": self.answer,
+            "reason": self.reason,
+            "next_query": self.next_query,
+            "fallback": self.fallback,
+            "problems": self.problems,
+            "stopped": stopped,
+        }
+        return {name: value for name, value in summary.items() if value}
+
 
 class PassageLink(BaseModel):
     """A fact of the gist memory and the passages that it is linked to (GeAR Eq. 8).
@@ -304,6 +320,11 @@ class Evidence(BaseModel):
             f"none of the language model's replies ({len(replies)}) could be read: the passages were found without "
             "them; the problems of the steps say why"
         )
+
+    @property
+    def passage_ids(self) -> list[str]:
+        """The ids of the final list, best first."""
+        return [source.passage_id for source in self.passages]
 
     @property
     def gist(self) -> list[Slots]:

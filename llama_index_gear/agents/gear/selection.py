@@ -17,6 +17,7 @@ from llama_index.core.schema import QueryBundle
 from llama_index_gear.agents.gear.gist import GistPolicy, GistState
 from llama_index_gear.agents.gear.reasoning import Verdict, parse_query, parse_verdict, read_facts
 from llama_index_gear.agents.memory import trace_triples
+from llama_index_gear.expansion.backends import link_triples_flow
 from llama_index_gear.expansion.pool_retrieval import PoolRetrieval
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.llm.echoes import require_own
@@ -196,7 +197,8 @@ class SelectionPolicy(GistPolicy):
         if not state.gist.triples:
             return []
         texts = [fact.text for fact in state.gist.triples]
-        answers = yield from ask(LinkTriples(texts, self.expansion.link_top_k, query.embedding or []))
+        request = LinkTriples(texts, self.expansion.link_top_k, query.embedding or [])
+        answers = yield from link_triples_flow(request)
         return list({triple.id: triple for answer in answers for triple in answer}.values())
 
     def _read_flow(self, state: GistState, record: Step, shown: Sequence[str]) -> Flow[Selection | None]:

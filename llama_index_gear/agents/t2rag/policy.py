@@ -25,7 +25,7 @@ from llama_index_gear.agents.t2rag.resolution import (
     supporting_passages,
 )
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.expansion.backends import embed_query_flow
+from llama_index_gear.expansion.backends import embed_query_flow, link_triples_flow
 from llama_index_gear.expansion.beam_search import (
     BeamSearch,
     diverse_triple_beam_search_flow,
@@ -42,6 +42,7 @@ from llama_index_gear.requests import (
     RunFunction,
     SearchTriples,
 )
+from llama_index_gear.spans import show_triples, span_flow
 from llama_index_gear.trace.evidence import ClueState, PassageLink, Slots, Step, Unknown
 from llama_index_gear.trace.trace import Trace
 from llama_index_gear.triple import StoredTriple, Triple, serialize_triples
@@ -207,7 +208,7 @@ class T2RAGPolicy:
             state.trace.note(record, query=query, searched=texts)
             if self.search_by == "passages":
                 return (yield from self._search_passages_flow([QueryBundle(text) for text in texts]))
-            propositions = yield from ask(SearchTriples(texts, self.passages))
+            propositions = yield from self._search_triples_flow(SearchTriples(texts, self.passages))
             if propositions:
                 return _hits_of(propositions)
             state.trace.note(record, fallback="no triples: the passages are searched")
@@ -223,12 +224,18 @@ class T2RAGPolicy:
         query = yield from embed_query_flow(state.bundle)
         if self.search_by == "passages":
             return (yield from self._search_passages_flow([query]))
-        propositions = yield from ask(SearchTriples([], self.passages, [query.embedding or []]))
+        request = SearchTriples([], self.passages, [query.embedding or []])
+        propositions = yield from self._search_triples_flow(request)
         return _hits_of(propositions) if propositions else (yield from self._search_passages_flow([query]))
+
+    def _search_triples_flow(self, request: SearchTriples) -> Flow[list[StoredTriple]]:
+        return span_flow("triple_search", ask(request), show_triples, queries=list(request.texts))
 
     def _search_passages_flow(self, queries: Sequence[QueryBundle]) -> Flow[_Hits]:
         """Search passages by several queries: all hits in one list, the most similar first (T²RAG App. B.5)."""
-        answers: Sequence[list[NodeWithScore]] = yield from ask_all([RetrievePassages(query) for query in queries])
+        search = ask_all([RetrievePassages(query) for query in queries])
+        count, texts = lambda found: sum(map(len, found)), [query.query_str for query in queries]
+        answers: Sequence[list[NodeWithScore]] = yield from span_flow("base_search", search, count, queries=texts)
         best: dict[str, float] = {}
         for result in (result for answer in answers for result in answer):
             best[result.node.node_id] = max(result.score or 0.0, best.get(result.node.node_id, -1.0))
@@ -250,7 +257,7 @@ class T2RAGPolicy:
         vector = yield from ask(EmbedQuery(query))
         seeds = state.propositions
         if state.facts.triples:
-            links = yield from ask(LinkTriples([fact.text for fact in state.facts.triples], 1, vector))
+            links = yield from link_triples_flow(LinkTriples([fact.text for fact in state.facts.triples], 1, vector))
             seeds = [triple for linked in links for triple in linked]
         beams = yield from diverse_triple_beam_search_flow(query, vector, seeds, self.expand)
         state.trace.note(record, beams=trace_beams(beams))
