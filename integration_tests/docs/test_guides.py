@@ -16,8 +16,11 @@ from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import Document
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 from openai_server import OpenAIServer, Reply
+from openinference.instrumentation.llama_index import LlamaIndexInstrumentor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from qdrant_client import QdrantClient
 from repository import BENCHMARKS, EXAMPLES, ROOT
+from span_tree import draw_tree
 
 import llama_index_gear
 from llama_index_gear import ExternalTripleStore, GeARVectorStore
@@ -65,6 +68,11 @@ def make_names(guide: str, server: OpenAIServer) -> dict[str, Any]:
         step = {"needed": [1, 2], "facts": [], "answerable": True, "answer": "At Virginia Tech."}
         server.answer = lambda body: Reply(json.dumps(step) if "response_format" in body else "No JSON was asked for.")
         names["llm"] = ScriptedLLM(otherwise=lambda _: '{"triples": [["Dell Curry", "played for", "Virginia Tech"]]}')
+    elif guide == "tracing":
+        first = {"needed": [1], "facts": [["Stephen Curry", "son of", "Dell Curry"]], "answerable": False}
+        last = {"needed": [1], "facts": [], "answerable": True, "answer": "Virginia Tech"}
+        server.script(Reply(json.dumps({**first, "query": "Where did Dell Curry play?"})), Reply(json.dumps(last)))
+        names |= {"llm": server.llm(), "exporter": InMemorySpanExporter()}
     elif guide == "ranking":
         names["llm"] = ScriptedLLM(otherwise=lambda _: "Aurelio")
     else:
@@ -75,7 +83,14 @@ def make_names(guide: str, server: OpenAIServer) -> dict[str, Any]:
     return names
 
 
+def stop_tracing() -> None:
+    if LlamaIndexInstrumentor().is_instrumented_by_opentelemetry:
+        LlamaIndexInstrumentor().uninstrument()
+
+
 @pytest.mark.filterwarnings("ignore:28 of 47 passages are longer:UserWarning")  # the page on ranking has whole pages
+# OpenInference's handler calls pydantic's old names; as an error that would lose a span.
+@pytest.mark.filterwarnings("ignore:The `(json|dict|copy)` method is deprecated:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:Local mode performs exact:UserWarning")  # the page on scale is about servers
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)
 def test_the_code_of_a_guide_runs(
@@ -84,10 +99,12 @@ def test_the_code_of_a_guide_runs(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "test")
     monkeypatch.setenv("OPENAI_API_BASE", server.base_url)
+    request.addfinalizer(stop_tracing)
     (tmp_path / "examples").symlink_to(EXAMPLES)
     names = make_names(guide.stem, server)
     blocks = re.findall(r"```python\n(.*?)```", guide.read_text("utf-8"), re.DOTALL)
@@ -114,6 +131,9 @@ def test_the_code_of_a_guide_runs(
     if guide.stem == "api":
         assert str(names["response"]) == "I don't know. Not found: Dell Curry, played for, ?team."
         assert out.endswith("Not found: Dell Curry, played for, ?team. ['?team']\n") and names["llm"].remaining == 0
+    if guide.stem == "tracing":
+        (tree,) = re.findall(r"```text\n(.*?)\n```", guide.read_text("utf-8"), re.DOTALL)
+        assert draw_tree(names["exporter"].get_finished_spans()) == tree
     if guide.stem == "choosing":
         assert [body["response_format"] for body in server.requests] == [{"type": "json_object"}]
     for value in names.values():
@@ -123,10 +143,14 @@ def test_the_code_of_a_guide_runs(
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)
 def test_a_guide_has_no_code_but_what_runs(guide: Path) -> None:
-    """A guide has no indented code and no other kind of fence than these tests run; commands stand in ```bash."""
+    """A guide has no indented code and no other kind of fence than these tests run.
+
+    Commands stand in ```bash; what the code of the guide on tracing brings, which is compared above, in ```text.
+    """
     text = guide.read_text("utf-8")
     blocks = re.findall(r"^```(\w*)\n.*?^```$", text, re.DOTALL | re.MULTILINE)
-    assert set(blocks) <= {"python", "bash"} and text.count("```") == 2 * len(blocks) and "~~~" not in text
+    kinds = {"python", "bash", *(["text"] if guide.stem == "tracing" else [])}
+    assert set(blocks) <= kinds and text.count("```") == 2 * len(blocks) and "~~~" not in text
     prose = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
     assert re.findall(r"^(?: {4}|\t).*", prose, re.MULTILINE) == []
 

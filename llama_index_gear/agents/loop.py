@@ -81,7 +81,7 @@ class Policy(Protocol[State, Result_co]):
         """Return the result, from whatever the steps left in `state`. Makes no call of the language model."""
 
 
-class _Ended(Exception):
+class StepEnded(Exception):
     """Thrown into a step to end it.
 
     Attributes:
@@ -149,7 +149,7 @@ def within_budget_flow(
     """
     try:
         yield from _Meter(trace, budget, clock, start).metered_flow(flow, 0)
-    except _Ended as ended:
+    except StepEnded as ended:
         return ended.reason
     return ""
 
@@ -161,7 +161,7 @@ def _steps_flow(policy: Policy[State, Any], state: State, meter: _Meter) -> Flow
         try:
             step = meter.metered_flow(policy.step_flow(state, record), record.number)
             reason = yield from span_flow("step", step, record.compact, step=record.number)
-        except _Ended as ended:
+        except StepEnded as ended:
             reason = ended.reason
             if not meter.has_begun:
                 meter.trace.steps.pop()
@@ -208,13 +208,13 @@ class _Meter:
         """Pass a batch of requests on, and return the answers.
 
         Raises:
-            _Ended: the budget is spent, or a call of the language model failed.
+            StepEnded: the budget is spent, or a call of the language model failed.
 
         """
         if any(isinstance(request, CallLLM) and request.variables.get("problem") for request in batch):
             self.trace.mark_unreadable()  # a second try: the reply before could not be read
         if limit := self._exceeded_limit(batch):
-            raise _Ended(limit)
+            raise StepEnded(limit)
         self.has_begun = True
         try:
             remaining = self._remaining_seconds()
@@ -254,8 +254,8 @@ class _Meter:
             return None
         return max(0.0, self.start + self.budget.timeout - self.clock())
 
-    def _add_calls(self, batch: Sequence[Request[Any]], answers: Sequence[Any], step: int) -> _Ended | None:
-        """Add the batch's calls of the language model to the trace; return an `_Ended` if one of them failed."""
+    def _add_calls(self, batch: Sequence[Request[Any]], answers: Sequence[Any], step: int) -> StepEnded | None:
+        """Add the batch's calls of the language model to the trace; return an `StepEnded` if one of them failed."""
         ended = None
         for request, reply in zip(batch, answers, strict=True):
             if not isinstance(request, CallLLM):
@@ -274,9 +274,9 @@ class _Meter:
             if error is None:
                 self.has_succeeded = True
             elif isinstance(error, OutOfTime) and self.budget.timeout is not None:
-                ended = ended or _Ended("timeout")
+                ended = ended or StepEnded("timeout")
             elif ended is None or ended.cause is None:
-                ended = _Ended(describe_failure(error), error)
+                ended = StepEnded(describe_failure(error), error)
         return ended
 
 

@@ -388,20 +388,28 @@ class AgentQueryEngine(BaseQueryEngine):
 
 
 def _watch(parts: Iterable[str], note: Callable[[str], None]) -> Generator[str, None, None]:
-    """Yield the parts of a stream, and hand over the whole text at its end."""
+    """Yield the parts of a stream, and hand over the whole text at its end. Closed early, it closes the stream."""
     text = ""
-    for part in parts:
-        text += part
-        yield part
+    try:
+        for part in parts:
+            text += part
+            yield part
+    finally:
+        if hasattr(parts, "close"):
+            parts.close()
     note(text)
 
 
 async def _awatch(parts: AsyncIterable[str], note: Callable[[str], None]) -> AsyncGenerator[str, None]:
     """`_watch` for an async stream."""
     text = ""
-    async for part in parts:
-        text += part
-        yield part
+    try:
+        async for part in parts:
+            text += part
+            yield part
+    finally:
+        if hasattr(parts, "aclose"):
+            await parts.aclose()
     note(text)
 
 
