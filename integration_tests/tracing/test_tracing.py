@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
+import threading
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import pytest
+from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.instrumentation.events import BaseEvent
@@ -360,25 +361,29 @@ async def test_a_spent_budget_ends_a_step_in_the_tree(store: GeARVectorStore, tr
 
 
 class LateLLM(ScriptedLLM):
-    """A model that answers after the budget's time: in sync mode soon after it, in async mode never."""
+    """A model that answers after the budget's time: in sync mode when it is told to, in async mode never."""
+
+    _may_answer: threading.Event = PrivateAttr(default_factory=threading.Event)
 
     def complete(self, *arguments: Any, **keywords: Any) -> Any:
-        time.sleep(0.4)
+        self._may_answer.wait()
         return super().complete(*arguments, **keywords)
 
     async def acomplete(self, *arguments: Any, **keywords: Any) -> Any:
         await asyncio.sleep(3600)
-        return await super().acomplete(*arguments, **keywords)
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 async def test_a_timeout_leaves_no_span_open(store: GeARVectorStore, tracer: Tracer, mode: str) -> None:
     llm = LateLLM([LAST])  # type: ignore[call-arg, arg-type]  # pydantic's plugin is not at work
-    retriever = GeARRetriever(store, llm=llm, budget=Budget(timeout=0.2))
+    retriever = GeARRetriever(store, llm=llm, budget=Budget(timeout=0.3))
     retriever.retrieve(QUESTION) if mode == "sync" else await retriever.aretrieve(QUESTION)
-    assert tracer.errors()["gear.llm.select"] == tracer.errors()["gear.step"] == "StepEnded: timeout"
+    errors = tracer.errors()
+    assert errors["gear.step"] == "StepEnded: timeout"
+    assert errors.get("gear.llm.select", errors["gear.step"]) == errors["gear.step"]  # a slow machine doesn't get there
     assert [name for name in tracer.open if not name.startswith("LateLLM")] == []
-    for _ in range(200):  # a late call ends by itself, and then its spans, which are LlamaIndex's
+    llm._may_answer.set()  # then LlamaIndex's own spans of the late call end too
+    for _ in range(200):
         await asyncio.sleep(0.05 if tracer.open else 0)
     assert tracer.open == []
 

@@ -6,7 +6,7 @@ import asyncio
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -90,6 +90,14 @@ def make_store(client: Any, **arguments: Any) -> GeARVectorStore:
     return GeARVectorStore(client=client, embed_model=ALONE_EMBED, batch_size=2, **arguments)
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Have an interrupt raise KeyboardInterrupt, also in a process in the background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def make_nodes(word: str = "met") -> list[BaseNode]:
     return [
         passage(f"p{n}", f"P{n} {word} P{n + 1}.", [(f"P{n}", word, f"P{n + 1}"), ("All", word, f"P{n}")])
@@ -142,7 +150,7 @@ def test_when_a_batch_fails_the_others_end_and_nothing_is_written_afterwards(mod
     assert store.check(sample_size=0).ok
 
 
-def test_an_interrupt_ends_a_load_once_what_is_under_way_has_ended() -> None:
+def test_an_interrupt_ends_a_load_once_what_is_under_way_has_ended(interruptible: None) -> None:
     server = Server()
     store = make_store(server)
 
