@@ -185,13 +185,16 @@ class Collections:
     @property
     def _indexing_threshold(self) -> int:
         """Kilobytes of vectors from which on a server builds an index."""
-        chosen = self.options.get("optimizers_config")
-        threshold = None if chosen is None else chosen.indexing_threshold
+        threshold = self._optimizers.indexing_threshold
         return _INDEXING_THRESHOLD if threshold is None else threshold
 
+    @property
+    def _optimizers(self) -> models.OptimizersConfigDiff:
+        """The optimizers' settings that the store's owner chose, as a model or as a dict."""
+        return models.OptimizersConfigDiff.model_validate(self.options.get("optimizers_config") or {})
+
     def _build_optimizers(self, threshold: int) -> models.OptimizersConfigDiff:
-        chosen = self.options.get("optimizers_config") or models.OptimizersConfigDiff()
-        return chosen.model_copy(update={"indexing_threshold": threshold})
+        return self._optimizers.model_copy(update={"indexing_threshold": threshold})
 
     def check_dimension(self, embedding: Sequence[float], what: str, dimension: int | None = None) -> None:
         """Refuse a vector that is not valid, or has another dimension than the collection has or will have."""

@@ -199,7 +199,8 @@ class Optimized(Server):
     def _call(self, method: str, arguments: dict[str, Any]) -> Any:
         config = arguments.get("optimizers_config")
         if method in ("create_collection", "update_collection"):
-            threshold = 20_000 if config is None else config.indexing_threshold
+            threshold = models.OptimizersConfigDiff.model_validate(config or {}).indexing_threshold
+            threshold = 20_000 if threshold is None else threshold
             self.thresholds[arguments["collection_name"]] = threshold
             self.set_after.append((self.written.count("upsert"), threshold))
         answer = super()._call(method, arguments)
@@ -222,6 +223,15 @@ def test_a_copy_sends_pages_side_by_side_and_has_the_index_built_once(mode: str)
     assert 2 <= server.most <= 2 * SERVER_LIMIT
     writes = server.written.count("upsert")
     assert server.set_after == [(0, 0), (0, 0), (writes, 20_000), (writes, 20_000)]
+
+
+def test_optimizers_may_be_chosen_as_a_dict() -> None:
+    source, server = make_store(QdrantClient(":memory:")), Optimized()
+    source.add(embedded(make_nodes())[:4])
+    options = {"optimizers_config": {"default_segment_number": 1, "indexing_threshold": 7}}
+    target = make_store(server, collection_options=options)
+    assert source.copy_to(target) == source.copy_to(target) == 4
+    assert [threshold for _, threshold in server.set_after] == [0, 0, 7, 7]
 
 
 @MODES
