@@ -173,14 +173,22 @@ class Collections:
                 )
 
     def needs_loading_flow(self) -> Flow[bool]:
-        """Return True if the passages' collection is still to be made, or a load that died left it without an index."""
+        """Return True if the passages' collection is still to be made, or a load that died left one without an index.
+
+        Raises:
+            StoreError: the collection has another format, or was made by another program.
+
+        """
         if self.is_loading or self._indexing_threshold == 0:
             return False
-        name = {"collection_name": self.passages}
-        if not (yield from ask(QdrantCall("collection_exists", name))):
+        if not (yield from self.exists_flow()):
             return True
-        info = yield from ask(QdrantCall("get_collection", name))
-        return bool(info.config.optimizer_config.indexing_threshold == 0)
+        for name in (self.passages, self.triples):
+            if (yield from ask(QdrantCall("collection_exists", {"collection_name": name}))):
+                info = yield from ask(QdrantCall("get_collection", {"collection_name": name}))
+                if info.config.optimizer_config.indexing_threshold == 0:
+                    return True
+        return False
 
     @property
     def _indexing_threshold(self) -> int:

@@ -245,14 +245,29 @@ def test_a_copy_into_a_store_in_use_leaves_its_index_to_the_server(mode: str) ->
     assert set(server.thresholds.values()) == {7} and len(server.set_after) == 2
 
 
-def test_a_copy_that_is_repeated_after_a_kill_has_the_index_built() -> None:
+@pytest.mark.parametrize("left", [("gear", "gear_triples"), ("gear_triples",)])
+def test_a_copy_that_is_repeated_after_a_kill_has_the_index_built(left: tuple[str, ...]) -> None:
     source, server = make_store(QdrantClient(":memory:")), Optimized()
     source.add(embedded(make_nodes()))
     target = make_store(server)
     target.add(embedded(make_nodes())[:2])
-    server.thresholds = dict.fromkeys(server.thresholds, 0)  # as a killed copy leaves it
+    assert set(left) <= set(server.thresholds)
+    server.thresholds |= dict.fromkeys(left, 0)  # as a killed copy leaves it
     source.copy_to(target)
     assert set(server.thresholds.values()) == {20_000}
+
+
+def test_a_copy_into_a_later_format_is_refused_before_anything_is_updated() -> None:
+    source, server = make_store(QdrantClient(":memory:")), Optimized()
+    source.add(embedded(make_nodes())[:2])
+    made = make_store(server)
+    made.add(embedded(make_nodes())[:2])
+    server.thresholds = dict.fromkeys(server.thresholds, 0)
+    server.inner.update_collection("gear", metadata={"gear_format": 2})
+    updates = list(server.set_after)
+    with pytest.raises(StoreError, match="format 2"):
+        source.copy_to(make_store(server))
+    assert server.set_after == updates
 
 
 def test_a_copy_within_a_bulk_load_leaves_the_index_to_its_end() -> None:
