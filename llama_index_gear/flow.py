@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
+import time
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -134,6 +136,37 @@ def limit_waiting(seconds: float | None) -> Iterator[None]:
 def remaining_seconds() -> float:
     """Return how long a server that is away may be waited for, in seconds: 0 or less if no longer."""
     return _deadline.get() - monotonic()
+
+
+_stop: ContextVar[threading.Event | None] = ContextVar("stop", default=None)
+
+
+class StoppedError(Exception):
+    """The end of a flow that runs beside others: one of them failed, or their caller was interrupted."""
+
+
+@contextmanager
+def stop_waiting_when(stopped: threading.Event) -> Iterator[None]:
+    """Within the block, and in copies of its context, `sleep` ends as soon as the event is set."""
+    token = _stop.set(stopped)
+    try:
+        yield
+    finally:
+        _stop.reset(token)
+
+
+def sleep(seconds: float) -> None:
+    """Sleep, in a sync call that answers a request.
+
+    Raises:
+        StoppedError: the flow is to end.
+
+    """
+    stopped = _stop.get()
+    if stopped is None:
+        time.sleep(seconds)
+    elif stopped.wait(seconds):
+        raise StoppedError
 
 
 def run_coroutine(coroutine: Coroutine[Any, Any, Result]) -> Result:

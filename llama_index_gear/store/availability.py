@@ -16,7 +16,7 @@ import ssl
 from asyncio import sleep as asleep
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -28,7 +28,7 @@ from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from llama_index_gear.errors import StoreError, StoreUnavailable, repair_surrogates
-from llama_index_gear.flow import remaining_seconds
+from llama_index_gear.flow import remaining_seconds, sleep
 from llama_index_gear.requests import QdrantCall
 
 logger = logging.getLogger(__name__)
@@ -116,6 +116,7 @@ def repeat(attempt: Callable[[], Answer], tries: Tries) -> Answer:
     Raises:
         StoreUnavailable: the server is away, and time is up.
         StoreError: the server refuses the key or the call.
+        StoppedError: while it waits, the flow is to end.
         Exception: any other error of the attempt.
 
     """

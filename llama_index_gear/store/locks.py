@@ -30,7 +30,7 @@ from functools import partial
 from weakref import WeakValueDictionary
 
 from llama_index_gear.errors import StoreError
-from llama_index_gear.flow import Request
+from llama_index_gear.flow import Request, sleep
 from llama_index_gear.fork_safety import free_in_child
 
 _POLL_SECONDS = 0.002  # between two polls
@@ -66,6 +66,7 @@ class Claim:
         Raises:
             StoreError: an async call on this thread's event loop writes them, and could not go on while this call
                 waits.
+            StoppedError: while it waits, the flow is to end.
 
         """
         while blockers := self.locks.try_acquire(self, is_blocking=True):
@@ -75,7 +76,7 @@ class Claim:
                     "would block: await the async methods (async_add, adelete, …) instead"
                 )
             while self.locks.is_active(blockers[-1]):
-                time.sleep(_POLL_SECONDS)
+                sleep(_POLL_SECONDS)
 
     async def aacquire(self) -> None:
         """`acquire`, without blocking the event loop."""

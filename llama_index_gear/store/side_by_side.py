@@ -11,7 +11,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any
 
-from llama_index_gear.flow import Flow, Request, arun, ask, gather, run
+from llama_index_gear.flow import Flow, Request, StoppedError, arun, ask, gather, run, stop_waiting_when
 from llama_index_gear.requests import EmbedTexts, RunFunction
 
 SERVER_LIMIT = 4
@@ -39,14 +39,11 @@ def run_all_flow(flows: Sequence[Flow[Any]], limit: int) -> Flow[list[Any]]:
     return results
 
 
-class _StoppedError(Exception):
-    """The end of a flow because another one failed, or the caller was interrupted."""
-
-
 def run_flows(request: RunFlows, answer: Callable[[Any], Any]) -> list[Any]:
     """Answer the request in threads; one by one where the caller would block an event loop.
 
-    Only one thread at a time embeds or computes: an embedding model need not be safe for several.
+    Only one thread at a time embeds or computes: an embedding model need not be safe for several. When one flow fails,
+    or the caller is interrupted, no other makes a further request or waits: not for a server, nor for a lock.
     """
     if _is_in_event_loop():  # another call may hold passages until that loop goes on
         return [run(flow, answer) for flow in request.flows]
@@ -55,19 +52,20 @@ def run_flows(request: RunFlows, answer: Callable[[Any], Any]) -> list[Any]:
     def answer_on(inner: Any) -> Any:
         with turn if _is_work(inner) else nullcontext():
             if stopped.is_set():
-                raise _StoppedError
+                raise StoppedError
             return answer(inner)
 
     with ThreadPoolExecutor(request.limit, thread_name_prefix="gear-load") as pool:
         try:
-            futures = [pool.submit(copy_context().run, run, flow, answer_on) for flow in request.flows]
+            with stop_waiting_when(stopped):
+                futures = [pool.submit(copy_context().run, run, flow, answer_on) for flow in request.flows]
             wait(futures, return_when=FIRST_EXCEPTION)
         finally:
             stopped.set()
             pool.shutdown(wait=True, cancel_futures=True)
     errors = [error for future in futures if not future.cancelled() and (error := future.exception())]
     for error in errors:
-        if not isinstance(error, _StoppedError):
+        if not isinstance(error, StoppedError):
             raise error
     return [future.result() for future in futures]
 

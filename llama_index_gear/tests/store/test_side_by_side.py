@@ -9,10 +9,12 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import httpx
 import pytest
 from llama_index.core.schema import BaseNode
 from qdrant_client import QdrantClient
 from qdrant_client.http import models
+from qdrant_client.http.exceptions import ResponseHandlingException
 
 from llama_index_gear.errors import StoreError
 from llama_index_gear.store.side_by_side import SERVER_LIMIT
@@ -165,6 +167,39 @@ def test_an_interrupt_ends_a_load_once_what_is_under_way_has_ended(interruptible
     time.sleep(0.05)
     assert len(server.written) == written < 2 * BATCHES and not store._locks._claims
     assert not store.check(sample_size=0).incomplete
+
+
+@pytest.mark.parametrize("ending", ["failure", "interrupt"])
+@pytest.mark.parametrize("awaited", ["server", "lock"])
+def test_nobody_waits_on_once_a_load_has_ended(interruptible: None, ending: str, awaited: str) -> None:
+    """Other batches wait for a server that is away, or for passages that another call writes."""
+    server, waiting = Server(), threading.Event()
+    store, nodes = make_store(server, retry_seconds=20), embedded(make_nodes())
+    claim = store._locks.claim({"p3"} if awaited == "lock" else set())
+    claim.acquire()
+    store.add(nodes[:2])  # makes the collections
+
+    def end_load(method: str, count: int) -> None:
+        if method == "upsert" and threading.current_thread() is not threading.main_thread():
+            if not waiting.is_set():
+                waiting.set()  # the first one to come here
+                time.sleep(0.05)
+                if ending == "failure":
+                    raise RuntimeError("the disk is full")
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            elif awaited == "server":
+                raise ResponseHandlingException(httpx.ConnectError("Connection refused"))
+
+    server.before = end_load
+    start = time.monotonic()
+    giving_up = threading.Timer(10, claim.release)
+    giving_up.start()
+    with pytest.raises(RuntimeError if ending == "failure" else KeyboardInterrupt):
+        store.add(nodes)
+    giving_up.cancel()
+    assert time.monotonic() - start < 5
+    claim.release()
+    assert not store._locks._claims
 
 
 def test_a_sync_load_within_an_event_loop_does_not_wait_for_that_loop() -> None:
