@@ -28,6 +28,7 @@ from llama_index_gear.llm.echoes import ECHO_PROBLEM, drop_echoes
 from llama_index_gear.llm.entity_types import read_numbered_types, read_types
 from llama_index_gear.llm.parsing import parse_numbered, parse_triples
 from llama_index_gear.llm.prompting import escape_fences, format_problem
+from llama_index_gear.llm.tool_support import ToolSupport
 from llama_index_gear.requests import Reply
 from llama_index_gear.triple import Triple, contains_entity, entity_key
 
@@ -206,7 +207,10 @@ _FORM = "1"  # version of the data read from a reply: a new one makes earlier ex
 
 @dataclass(frozen=True)
 class PassageCalls:
-    """The LLM calls of a `GeARTripleExtractor`, with its settings; `cost_budget` counts their cost."""
+    """The LLM calls of a `GeARTripleExtractor`, with its settings.
+
+    `cost_budget` counts their cost, and `tools` keeps whether the model takes tools.
+    """
 
     llm: LLM
     extract_prompt: BasePromptTemplate
@@ -216,6 +220,7 @@ class PassageCalls:
     max_retries: int
     retry_backoff: float
     cost_budget: CostBudget
+    tools: ToolSupport
     schema: ExtractionSchema
 
     def fingerprint(self) -> str:
@@ -297,6 +302,7 @@ class PassageCalls:
                 self.llm,
                 self._messages(nodes, problem),
                 output_cls=self._form(nodes),
+                tools=self.tools,
                 max_retries=self.max_retries,
                 retry_backoff=self.retry_backoff,
             )

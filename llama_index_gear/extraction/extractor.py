@@ -38,6 +38,7 @@ from llama_index_gear.extraction.serialization import (
 )
 from llama_index_gear.flow import run_coroutine
 from llama_index_gear.llm.client import offers_functions
+from llama_index_gear.llm.tool_support import ToolSupport
 from llama_index_gear.nodes import ONE_NODE
 from llama_index_gear.requests import ExtractionCallIds
 from llama_index_gear.tenancy import Tenancy
@@ -143,6 +144,7 @@ class GeARTripleExtractor(TransformComponent):
 
     _ledger: ExtractionLedger = PrivateAttr(default_factory=ExtractionLedger)
     _cost_budget: CostBudget = PrivateAttr()
+    _tools: ToolSupport = PrivateAttr(default_factory=ToolSupport)
     _tenancy: Tenancy = PrivateAttr()
     _extraction_cache: ExtractionCache = PrivateAttr()
 
@@ -376,6 +378,7 @@ class GeARTripleExtractor(TransformComponent):
             self.max_retries,
             self.retry_backoff,
             self._cost_budget,
+            self._tools,
             ExtractionSchema.of(self.allowed_entity_types, self.allowed_relation_types, self.domain),
         )
 

@@ -26,6 +26,7 @@ from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.utils import get_tokenizer
 
 from llama_index_gear.errors import OutOfTime
+from llama_index_gear.llm.tool_support import ToolSupport, refuses_tools
 from llama_index_gear.requests import Reply
 
 Result = TypeVar("Result")
@@ -36,7 +37,6 @@ NOT_ANSWERED_YET = "not_answered_yet"
 _MAX_COUNTED_LENGTH = 500_000  # characters
 _TRANSIENT_ERRORS = frozenset({408, 409, 429, 500, 502, 503, 504, 529})  # HTTP status: worth another try
 _CLIENT_ERRORS = frozenset({401, 402, 403, 404})  # HTTP status: the account's or the model's, not the prompt's
-_TOOL_REFUSALS = frozenset({400, 404, 405, 422, 500, 501})  # HTTP status of servers that refuse tools
 _MOST_STALE = 20  # connections that an HTTP client keeps
 
 _TURNS: MutableMapping[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
@@ -82,6 +82,7 @@ async def ask_for_facts(
     messages: Sequence[ChatMessage],
     *,
     output_cls: type[BaseModel] | None,
+    tools: ToolSupport,
     max_retries: int,
     retry_backoff: float,
 ) -> Reply:
@@ -95,32 +96,36 @@ async def ask_for_facts(
         messages: the prompt.
         output_cls: the form of the structured output; None asks for text. A server that says that its model has no
             tools is asked for text too.
+        tools: what earlier calls said of the model's tools; this one adds to it.
         max_retries: how many further calls a transient error gets.
         retry_backoff: seconds to wait before the first of them; doubled each time, with jitter. A `Retry-After` header
             that asks for more gets it, up to a minute.
 
     """
     start = time.perf_counter()
-    for attempt in range(max_retries + 1):
+    calls = failures = 0
+    while True:
+        form = None if tools.refusing is llm else output_cls
+        calls += 1
         try:
-            try:
-                response = await _call(llm, list(messages), output_cls)
-            except Exception as error:
-                if output_cls is None or not _refuses_tools(error):
-                    raise
-                output_cls = None
-                response = await _call(llm, list(messages), None)
-        except Exception as error:  # noqa: BLE001 - handed to the caller in the reply
-            if attempt == max_retries or not _is_transient(error):
-                return Reply(error=error, calls=attempt + 1, ms=_elapsed_ms(start))
-            delay = retry_backoff * 2**attempt * (1 + random.random())
-            await asyncio.sleep(max(delay, _retry_after(error)))
-        else:
+            response = await _call(llm, list(messages), form)
             break
-    text = response.message.content or "" if output_cls is None else _join_arguments(llm, response)
+        except Exception as error:  # noqa: BLE001 - handed to the caller in the reply
+            if form is not None and refuses_tools(error):
+                tools.note_refused(llm, error)
+                output_cls = None
+                continue
+            if failures == max_retries or not _is_transient(error):
+                return Reply(error=error, calls=calls, ms=_elapsed_ms(start))
+            delay = retry_backoff * 2**failures * (1 + random.random())
+            failures += 1
+            await asyncio.sleep(max(delay, _retry_after(error)))
+    if form is not None:
+        tools.note_accepted(llm)
+    text = response.message.content or "" if form is None else _join_arguments(llm, response)
     # In a thread: if the client counts no tokens, a tokenizer does, which takes long and has to be loaded first.
     reply = await asyncio.to_thread(_build_reply, response, _join_messages(messages), text)
-    return replace(reply, calls=attempt + 1, ms=_elapsed_ms(start))
+    return replace(reply, calls=calls, ms=_elapsed_ms(start))
 
 
 def ask_llm(
@@ -305,11 +310,6 @@ async def _call_in_thread(call: Callable[[], Result]) -> Result:
         turn.release()
         raise
     return await outcome
-
-
-def _refuses_tools(error: BaseException) -> bool:
-    """Return True if a server says that its model has no tools."""
-    return getattr(error, "status_code", None) in _TOOL_REFUSALS and "tool" in str(error).lower()
 
 
 def _join_arguments(llm: Any, response: ChatResponse) -> str:

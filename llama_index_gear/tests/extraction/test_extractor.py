@@ -7,6 +7,7 @@ import json
 import math
 import os
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.graph_stores import SimplePropertyGraphStore
 from llama_index.core.indices.property_graph import PropertyGraphIndex, SimpleLLMPathExtractor
 from llama_index.core.ingestion import IngestionCache, IngestionPipeline
-from llama_index.core.llms import LLMMetadata, MockLLM, mock
+from llama_index.core.llms import ChatMessage, LLMMetadata, MockLLM, mock
 from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.schema import Document, MetadataMode, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
@@ -616,6 +617,47 @@ def test_all_calls_of_a_function_count() -> None:
     ]
     (node,) = GeARTripleExtractor(make_calling_llm(*said))(make_passages("Ada"))
     assert [triple.subject for triple in read_triples(node)] == ["Ada", "Bob"]
+
+
+class RefusalError(Exception):
+    status_code = 400
+
+
+def make_refusing_llm(refused: Callable[[int], bool]) -> tuple[Any, list[str]]:
+    """Return a model whose server refuses tools in some of its calls, from 1; and a list of its calls, by kind."""
+    inner = make_calling_llm({"entities": ["Ada"], "triples": []})
+    kinds: list[str] = []
+
+    class Refusing(type(inner)):  # type: ignore[misc]  # the mock's class
+        async def achat_with_tools(self, tools: Any, **kwargs: Any) -> Any:
+            kinds.append("tools")
+            if refused(len(kinds)):
+                raise RefusalError("gemma:2b does not support tools")
+            return await super().achat_with_tools(tools, **kwargs)
+
+        async def achat(self, messages: Any, **kwargs: Any) -> Any:
+            if not kwargs.get("tools"):
+                kinds.append("text")
+            return await super().achat(messages, **kwargs)
+
+    return Refusing(response_generator=lambda *_, **__: ChatMessage(content='{"triples": []}')), kinds
+
+
+def test_a_server_without_tools_is_asked_once_for_them_in_all_and_the_refused_call_counts(caplog: Any) -> None:
+    llm, kinds = make_refusing_llm(lambda call: True)
+    extractor = GeARTripleExtractor(llm, num_workers=1)
+    nodes = extractor(make_passages("Ada", "Bob"))
+    extractor(make_passages("Cid"))
+    assert kinds == ["tools", "text", "text", "text"]
+    assert [node.metadata["gear_extraction"]["calls"] for node in nodes] == [2, 1]
+    assert sum("takes no tools" in message for message in caplog.messages) == 1
+
+
+def test_one_refusal_of_a_server_that_takes_tools_counts_for_one_passage(caplog: Any) -> None:
+    llm, kinds = make_refusing_llm(lambda call: call == 2)
+    GeARTripleExtractor(llm, num_workers=1)(make_passages("Ada", "Bob", "Cid"))
+    assert kinds == ["tools", "tools", "text", "tools"]
+    assert not any("takes no tools" in message for message in caplog.messages)
 
 
 def test_arguments_that_the_client_cannot_read_are_paid_for() -> None:
