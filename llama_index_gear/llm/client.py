@@ -10,11 +10,11 @@ import queue
 import random
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakValueDictionary
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
 from llama_index.core.bridge.pydantic import BaseModel, Field
@@ -39,8 +39,11 @@ _TRANSIENT_ERRORS = frozenset({408, 409, 429, 500, 502, 503, 504, 529})  # HTTP 
 _CLIENT_ERRORS = frozenset({401, 402, 403, 404})  # HTTP status: the account's or the model's, not the prompt's
 _MOST_STALE = 20  # connections that an HTTP client keeps
 
-_TURNS: MutableMapping[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-"""Has the calls of models without async calls made one at a time: such a model is seldom made for several threads."""
+_TURNS: WeakValueDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakValueDictionary()
+"""Has the calls of models without async calls made one at a time: such a model is seldom made for several threads.
+
+A lock is kept by the calls that use it: it holds its event loop, which is to go once these have ended.
+"""
 
 
 class Fact(BaseModel):

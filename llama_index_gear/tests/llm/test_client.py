@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -105,6 +107,23 @@ async def test_it_extracts_without_blocking_the_event_loop() -> None:
 
     assert await count_ticks(work) >= 5
     assert [read_triples(node) for node in nodes] == [[Triple("Ann", "father", "Bob")]] * 3 and max(at_once) == 1
+
+
+def test_no_event_loop_is_kept_once_its_calls_have_ended() -> None:
+    llm, _ = make_slow(["a", "b"], 0.01)
+    loops: list[weakref.ref[Any]] = []
+
+    async def work() -> None:
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+        await asyncio.gather(*(aask_llm(llm, PROMPT, {"word": word}) for word in "xy"))  # one waits for the other
+
+    asyncio.run(work())
+    for _ in range(100):  # the thread of the last call may still be ending
+        gc.collect()
+        if loops[0]() is None:
+            break
+        time.sleep(0.01)
+    assert loops[0]() is None
 
 
 async def test_errors_of_its_calls_are_in_the_reply() -> None:
