@@ -43,7 +43,7 @@ def render_graph(part: Neighborhood) -> str:
         files("llama_index_gear.pages") / "graph.html",
         data,
         title=title,
-        extent=f"{counts}: {'all that' if is_whole else 'the nearest that'} surround {title} in the store.",
+        extent=f"{counts}: {'all that' if is_whole else 'a part of all that'} surround {title} in the store.",
     )
 
 

@@ -55,6 +55,7 @@ class GraphPages:
         """Read the triples that surround an entity, the nearest first, and their passages.
 
         They are read ring by ring. Where not all triples of a ring have room, each of its entities gets the same share.
+        What an entity leaves of its share goes to the next rings.
 
         Raises:
             ArgumentError: no triple names the entity.

@@ -549,7 +549,9 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
             path: the file; an existing one is replaced.
             entity: its name. Case and punctuation don't matter.
             filters: conditions on the passages whose triples are shown. Default: none.
-            max_triples: triples on the page, the nearest to the entity; with them come their passages. Default 300.
+            max_triples: highest number of triples on the page; with them come their passages. They are read ring by
+                ring around the entity. Where a ring's triples have no room, each of its names gets the same share, and
+                what a name leaves of it goes to farther rings. Default 300.
 
         Returns:
             The file.
