@@ -217,7 +217,7 @@ class ExistingCollection:
         check_kind(GeARVectorStore, hint="write GeARVectorStore(name, url=…)", store=store)
         check_filters(filters)
         self._check_other(store)
-        source, filters = self._source, scope_filters(store, filters)
+        source, filters = self._source, scope_filters(store.tenancy, filters)
         vector = yield from source.open_flow()
         count = yield from source.count_flow(filters)
         settings = describe_extractor(extractor)

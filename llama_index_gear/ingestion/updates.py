@@ -9,7 +9,7 @@ from typing import Any
 
 from llama_index.core.ingestion.pipeline import remove_unstable_values
 from llama_index.core.schema import BaseNode, TransformComponent
-from llama_index.core.vector_stores.types import FilterCondition, MetadataFilters
+from llama_index.core.vector_stores.types import FilterCondition, MetadataFilter, MetadataFilters
 
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.extraction.accounting import record_of
@@ -18,6 +18,9 @@ from llama_index_gear.nodes import SOURCE_KEY
 from llama_index_gear.requests import ImportedPassages
 from llama_index_gear.store.existing import SourcePage
 from llama_index_gear.store.vector_store import GeARVectorStore
+from llama_index_gear.tenancy import Tenancy
+
+_METADATA = "metadata"  # payload field whose members are a passage's metadata
 
 
 @dataclass(frozen=True)
@@ -43,12 +46,19 @@ class DeletePassages(Request[None]):
     tenant: str | None
 
 
-def scope_filters(store: GeARVectorStore, filters: MetadataFilters | None) -> MetadataFilters | None:
-    """Return these filters together with those of the tenant that the store is bound to."""
-    own = store.tenancy.own_filters
-    if own is None or filters is None:
-        return own or filters
-    return MetadataFilters(filters=[*own.filters, filters], condition=FilterCondition.AND)
+def scope_filters(tenancy: Tenancy, filters: MetadataFilters | None) -> MetadataFilters | None:
+    """Return these filters of a collection's points, and the condition that a point is the store's tenant's.
+
+    A point names its tenant at the top of its payload, or in the object `metadata`.
+    """
+    field, tenant = tenancy.field, tenancy.tenant
+    if field is None or tenant is None:
+        return filters
+    places: list[MetadataFilter | MetadataFilters] = [
+        MetadataFilter(key=key, value=tenant) for key in (field, f"{_METADATA}.{field}")
+    ]
+    own = MetadataFilters(filters=places, condition=FilterCondition.OR)
+    return own if filters is None else MetadataFilters(filters=[own, filters], condition=FilterCondition.AND)
 
 
 def describe_extractor(extractor: TransformComponent) -> str:

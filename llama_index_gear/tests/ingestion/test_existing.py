@@ -288,6 +288,29 @@ def test_tenants_keep_what_is_theirs(client: QdrantClient) -> None:
         collection.extract_to(store)
 
 
+def test_a_tenant_that_stands_inside_metadata_keeps_its_passages(client: QdrantClient) -> None:
+    def payload(text: str, tenant: str, kind: str) -> dict[str, Any]:
+        return {"page_content": text, "kind": kind, "metadata": {"group": tenant}}
+
+    put_raw(
+        client,
+        {
+            1: payload("Ada knows Bob.", "a", "note"),
+            2: payload("Eve knows Bob.", "b", "note"),
+            3: payload("Ulm is a town of Swabia.", "a", "fact"),
+        },
+    )
+    store = make_store(client, tenant_field="group")
+    collection = ExistingCollection("docs", client, text_key="page_content")
+    assert collection.extract_to(store).written == 3
+    report = collection.extract_to(store.for_tenant("a"))
+    assert (report.passages, report.written, report.deleted) == (2, 0, 0)
+    notes = MetadataFilters(filters=[MetadataFilter(key="kind", value="note")])
+    report = collection.extract_to(store.for_tenant("a"), filters=notes)
+    assert (report.passages, report.written, report.deleted) == (1, 0, 1)
+    assert len(store.for_tenant("b").get_nodes()) == 1
+
+
 def test_points_without_that_vector_are_left_out_and_two_collections_take_two_stores(client: QdrantClient) -> None:
     fill_langchain(client)
     lone = models.PointStruct(id=9, payload={"page_content": "No vector."}, vector={"other": [1.0, 0.0, 0.0, 0.0]})
