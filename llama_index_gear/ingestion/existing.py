@@ -134,7 +134,8 @@ class ExistingCollection:
 
         A second call writes what is new or changed, deletes what is gone, and extracts again what had failed, or was
         over `max_cost`. It does the same after a call that was killed. With another extractor, or another setting of
-        it, all is extracted anew. Passages of other ids that came otherwise into the store stay as they are.
+        it, all is extracted anew. Passages of other ids that came otherwise into the store stay as they are, also those
+        of a collection of the same name on another server or in another folder.
 
         Args:
             store: the store. With a `tenant_field`, passages belong to the tenants that their metadata names; a
@@ -303,12 +304,12 @@ class ExistingCollection:
         self, store: GeARVectorStore, filters: MetadataFilters | None, skipped: set[Any]
     ) -> Flow[int]:
         """Delete the passages whose point is gone, or gives no passage any more; return their number."""
-        deleted, offset = 0, None
+        deleted, offset, source = 0, None, self._source
         while True:
-            nodes, offset = yield from ask(ImportedPassages(collection=self._source.name, offset=offset))
+            nodes, offset = yield from ask(ImportedPassages(None, source.name, source.connection.place, offset))
             by_point = {node.metadata[SOURCE_KEY]["point"]: node for node in nodes}
             if by_point:
-                missing = yield from self._source.find_gone_flow(list(by_point), filters)
+                missing = yield from source.find_gone_flow(list(by_point), filters)
                 gone = [node for point, node in by_point.items() if point in missing or point in skipped]
                 yield from delete_flow(store, gone)
                 deleted += len(gone)

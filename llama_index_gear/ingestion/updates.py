@@ -85,10 +85,11 @@ def select_flow(store: GeARVectorStore, page: SourcePage) -> Flow[list[BaseNode]
     for node in page.passages:
         before, source = stored.get(node.node_id), node.metadata[SOURCE_KEY]
         earlier = None if before is None else before.metadata.get(SOURCE_KEY)
-        if earlier is not None and earlier["collection"] != source["collection"]:
+        if earlier is not None and any(earlier.get(key) != source[key] for key in ("collection", "place")):
             raise ArgumentError(
-                f"the store has the passage {node.node_id!r} from collection {earlier['collection']!r}: give each "
-                "collection a store of its own"
+                f"the store has the passage {node.node_id!r} from collection {earlier['collection']!r} at "
+                f"{earlier.get('place')!r}, not {source['collection']!r} at {source['place']!r}: give each collection "
+                "a store of its own. For one that moved, clear() the store first"
             )
         if before is None or earlier != source:
             wanted.append(node)

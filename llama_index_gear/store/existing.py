@@ -70,7 +70,8 @@ def make_local_client(path: str | Path) -> QdrantClient:
 class SourceCollection:
     """Reads the points of a collection as passages. It makes calls that read, and refuses to make others.
 
-    A passage names its point in its metadata, as `gear_source`, with a fingerprint of all that the point holds.
+    A passage names its point in its metadata, as `gear_source`, with the collection's name and place, and a
+    fingerprint of all that the point holds.
 
     Args:
         collection_name: the collection.
@@ -225,7 +226,8 @@ class SourceCollection:
         about = [settings, self._text_key, self._title_key, point.payload]
         digest = hashlib.sha256(json.dumps(about, sort_keys=True, default=str).encode("utf-8", "surrogatepass"))
         digest.update(np.asarray(node.embedding, dtype=np.float32).tobytes())
-        source = {"collection": self.name, "point": point.id, "fingerprint": digest.hexdigest()[:32]}
+        place = {"collection": self.name, "place": self.connection.place}
+        source = {**place, "point": point.id, "fingerprint": digest.hexdigest()[:32]}
         title = node.metadata.get(self._title_key)
         titles: dict[str, Any] = {}
         if title and "title" not in node.metadata:

@@ -125,10 +125,13 @@ class StoreReads:
             return nodes, None
         if not (yield from self.collections.exists_flow()):
             return [], None
-        taken = models.FieldCondition(key=f"{SOURCE_KEY}.collection", match=models.MatchValue(value=request.collection))
+        taken = [
+            models.FieldCondition(key=f"{SOURCE_KEY}.{key}", match=models.MatchValue(value=value))
+            for key, value in (("collection", request.collection), ("place", request.place))
+        ]
         points, offset = yield from self.collections.page_flow(
             self.collections.passages,
-            models.Filter(must=[*build_conditions(filters), taken]),
+            models.Filter(must=[*build_conditions(filters), *taken]),
             payload=NODE_FIELDS,
             vectors=False,
             offset=request.offset,

@@ -6,6 +6,8 @@ import json
 import os
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -311,6 +313,27 @@ def test_a_tenant_that_stands_inside_metadata_keeps_its_passages(client: QdrantC
     assert len(store.for_tenant("b").get_nodes()) == 1
 
 
+def test_collections_of_one_name_in_two_places_leave_each_other_s_passages(tmp_path: Path) -> None:
+    for name, points in (("a", {1: "Ada knows Bob.", 2: "Ulm is a town of Swabia."}), ("b", {3: "Eve knows Bob."})):
+        client = QdrantClient(path=str(tmp_path / name))
+        put_raw(client, {point: {"text": text} for point, text in points.items()})
+        client.close()
+    with closing(QdrantClient(":memory:")) as client:
+        store = make_store(client)
+        for name, passages in (("a", 2), ("b", 1), ("a", 2)):
+            with ExistingCollection.from_path(tmp_path / name, "docs") as collection:
+                report = collection.extract_to(store)
+                assert (report.passages, report.deleted) == (passages, 0)
+        assert report.written == 0 and {node.node_id for node in store.get_nodes()} == {"1", "2", "3"}
+        (tmp_path / "a").rename(tmp_path / "moved")
+        with (
+            ExistingCollection.from_path(tmp_path / "moved", "docs") as collection,
+            pytest.raises(ArgumentError, match=r"moved.*For one that moved, clear\(\) the store first"),
+        ):
+            collection.extract_to(store)
+        assert len(store.get_nodes()) == 3
+
+
 def test_points_without_that_vector_are_left_out_and_two_collections_take_two_stores(client: QdrantClient) -> None:
     fill_langchain(client)
     lone = models.PointStruct(id=9, payload={"page_content": "No vector."}, vector={"other": [1.0, 0.0, 0.0, 0.0]})
@@ -323,7 +346,7 @@ def test_points_without_that_vector_are_left_out_and_two_collections_take_two_st
     other.create_collection("notes", models.VectorParams(size=64, distance=models.Distance.COSINE))
     same = models.PointStruct(id=identify("Olivia"), payload={"text": "x"}, vector=EMBED.get_text_embedding("x"))
     other.upsert("notes", [same])
-    with pytest.raises(ArgumentError, match="from collection 'docs': give each collection a store of its own"):
+    with pytest.raises(ArgumentError, match="from collection 'docs' at .* give each collection a store of its own"):
         ExistingCollection("notes", other).extract_to(store)
     assert len(store.get_nodes()) == 3
 
