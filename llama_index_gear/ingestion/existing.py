@@ -224,12 +224,14 @@ class ExistingCollection:
         settings = describe_extractor(extractor)
         passages, written, ledger, offset = 0, 0, ExtractionLedger(), None
         skipped: dict[Any, str] = {}
+        current: dict[Any, str] = {}  # point → passage
         with tqdm(total=count, desc="Extracting triples", unit="passage", disable=not show_progress) as bar:
             while True:
                 page = yield from source.page_flow(vector, filters, _PAGE, offset, settings)
                 self._check_text(page, passages)
                 passages += len(page.passages)
                 skipped |= page.skipped
+                current |= {node.metadata[SOURCE_KEY]["point"]: node.node_id for node in page.passages}
                 wanted = yield from select_flow(store, page)
                 if wanted and not written:
                     yield from self._probe_flow(wanted)
@@ -244,7 +246,7 @@ class ExistingCollection:
                 offset = page.offset
                 if offset is None:
                     break
-        deleted = yield from self._delete_gone_flow(store, filters, set(skipped))
+        deleted = yield from self._delete_gone_flow(store, filters, set(skipped), current)
         return CollectionReport(passages, written, deleted, dict(Counter(skipped.values())), ledger)
 
     def _check_other(self, store: GeARVectorStore) -> None:
@@ -301,16 +303,21 @@ class ExistingCollection:
             )
 
     def _delete_gone_flow(
-        self, store: GeARVectorStore, filters: MetadataFilters | None, skipped: set[Any]
+        self, store: GeARVectorStore, filters: MetadataFilters | None, skipped: set[Any], current: dict[Any, str]
     ) -> Flow[int]:
-        """Delete the passages whose point is gone, or gives no passage any more; return their number."""
+        """Delete the passages whose point is gone, or gives none any more, or another; return their number."""
         deleted, offset, source = 0, None, self._source
         while True:
             nodes, offset = yield from ask(ImportedPassages(None, source.name, source.connection.place, offset))
-            by_point = {node.metadata[SOURCE_KEY]["point"]: node for node in nodes}
-            if by_point:
-                missing = yield from source.find_gone_flow(list(by_point), filters)
-                gone = [node for point, node in by_point.items() if point in missing or point in skipped]
+            points = [node.metadata[SOURCE_KEY]["point"] for node in nodes]
+            if points:
+                without = skipped | (yield from source.find_gone_flow(list(dict.fromkeys(points)), filters))
+                pairs = zip(points, nodes, strict=True)
+                gone = [
+                    node
+                    for point, node in pairs
+                    if point in without or current.get(point, node.node_id) != node.node_id
+                ]
                 yield from delete_flow(store, gone)
                 deleted += len(gone)
             if offset is None:

@@ -15,6 +15,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import MetadataMode, NodeRelationship, RelatedNodeInfo, TextNode
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
+from llama_index.core.vector_stores.utils import node_to_metadata_dict
 from llama_index.vector_stores.qdrant import QdrantVectorStore
 from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.http import models
@@ -332,6 +333,31 @@ def test_collections_of_one_name_in_two_places_leave_each_other_s_passages(tmp_p
         ):
             collection.extract_to(store)
         assert len(store.get_nodes()) == 3
+
+
+def test_a_point_that_gives_another_passage_leaves_none_behind(client: QdrantClient) -> None:
+    def payload(node_id: str, text: str) -> dict[str, Any]:
+        return {"text": text, **node_to_metadata_dict(TextNode(id_=node_id, text=text))}
+
+    put_raw(client, {1: payload("first", "Ada knows Bob."), 2: payload("second", "Eve knows Bob.")})
+    store, collection = make_store(client), ExistingCollection("docs", client)
+    assert collection.extract_to(store).written == 2
+    put_raw(client, {1: payload("new", "Ada knows Bob."), 2: payload("first", "Ulm is a town of Swabia.")})
+    report = collection.extract_to(store)
+    assert (report.passages, report.written, report.deleted) == (2, 2, 1)
+    assert {node.node_id for node in store.get_nodes()} == {"new", "first"} and store.check().ok
+    assert collection.extract_to(store) == type(report)(passages=2)
+
+
+def test_all_passages_of_a_point_are_deleted_with_it(client: QdrantClient) -> None:
+    put_raw(client, {1: {"text": "Ada knows Bob."}, 2: {"text": "Eve knows Bob."}})
+    store, collection = make_store(client), ExistingCollection("docs", client)
+    collection.extract_to(store)
+    (node,) = store.get_nodes(["1"])
+    store.add([node.model_copy(update={"id_": "older"})])
+    client.delete("docs", [1], wait=True)
+    assert collection.extract_to(store).deleted == 2
+    assert [node.node_id for node in store.get_nodes()] == ["2"]
 
 
 def test_points_without_that_vector_are_left_out_and_two_collections_take_two_stores(client: QdrantClient) -> None:
