@@ -153,7 +153,7 @@ class ExistingCollection:
             ArgumentError: it has several dense vectors, and none is named; or no point has text; or the store is the
                 collection itself, or has a passage of the same id from another one.
             EmbeddingError: before anything is extracted, if the store's `embed_model` did not make the vectors.
-            TenantError: the store has tenants, and a passage has none.
+            TenantError: before a page's passages are extracted, if the store has tenants, and one has none.
 
         """
         flow = self._extract_flow(store, _choose(extractor), filters, show_progress)
@@ -232,13 +232,14 @@ class ExistingCollection:
                 passages += len(page.passages)
                 skipped |= page.skipped
                 current |= {node.metadata[SOURCE_KEY]["point"]: node.node_id for node in page.passages}
-                wanted = yield from select_flow(store, page)
+                wanted, moved = yield from select_flow(store, page)
                 if wanted and not written:
                     yield from self._probe_flow(wanted)
                 if wanted:
                     extracted = yield from ask(ExtractTriples(extractor, wanted))
                     embeddings = {node.node_id: node.embedding for node in page.passages}
                     nodes = [node.model_copy(update={"embedding": embeddings[node.node_id]}) for node in extracted]
+                    yield from delete_flow(store, moved)
                     yield from ask(AddPassages(nodes))
                     written += len(nodes)
                     ledger += ExtractionLedger.of([node for node in nodes if record_of(node) is not None])

@@ -360,6 +360,34 @@ def test_all_passages_of_a_point_are_deleted_with_it(client: QdrantClient) -> No
     assert [node.node_id for node in store.get_nodes()] == ["2"]
 
 
+def test_a_passage_that_moves_to_another_tenant_is_lost_to_no_error(client: QdrantClient) -> None:
+    put_raw(client, {1: {"text": "Ada knows Bob.", "group": "a"}, 2: {"text": "Eve knows Bob.", "group": "a"}})
+    store, collection = make_store(client, tenant_field="group"), ExistingCollection("docs", client)
+    collection.extract_to(store)
+    client.set_payload("docs", {"group": "b"}, [1], wait=True)
+    with pytest.raises(EmbeddingError, match="did not make the vectors"):
+        collection.extract_to(make_store(client, OtherEmbedding(dimension=64), tenant_field="group"))
+    put_raw(client, {3: {"text": "Nobody's."}})
+    llm = ScriptedLLM(otherwise=state_fact)
+    with pytest.raises(TenantError, match="has no tenant"):
+        collection.extract_to(store, GeARTripleExtractor(llm))
+    assert llm.history == [], "nothing is paid for"
+    client.delete("docs", [3], wait=True)
+    with pytest.raises(KeyboardInterrupt):
+        collection.extract_to(store, GeARTripleExtractor(ScriptedLLM([KeyboardInterrupt()]), num_workers=1))
+    assert len(store.for_tenant("a").get_nodes()) == 2
+
+
+def test_a_stored_passage_without_a_tenant_is_named_when_it_is_to_be_deleted(client: QdrantClient) -> None:
+    put_raw(client, {1: {"text": "Ada knows Bob."}, 2: {"text": "Eve knows Bob.", "group": "a"}})
+    collection = ExistingCollection("docs", client)
+    collection.extract_to(make_store(client))
+    client.delete("docs", [1], wait=True)
+    with pytest.raises(TenantError, match="passage '1' is to be deleted and has no tenant under 'group'"):
+        collection.extract_to(make_store(client, tenant_field="group"))
+    assert collection.extract_to(make_store(client)).deleted == 1
+
+
 def test_points_without_that_vector_are_left_out_and_two_collections_take_two_stores(client: QdrantClient) -> None:
     fill_langchain(client)
     lone = models.PointStruct(id=9, payload={"page_content": "No vector."}, vector={"other": [1.0, 0.0, 0.0, 0.0]})
