@@ -91,7 +91,9 @@ def select_flow(store: GeARVectorStore, page: SourcePage) -> Flow[Selection]:
     if not page.passages:
         return Selection([], [])
     store.tenancy.assign_tenant(page.passages)
-    stored_nodes, _ = yield from ask(ImportedPassages([node.node_id for node in page.passages]))
+    source = page.passages[0].metadata[SOURCE_KEY]
+    ids = [node.node_id for node in page.passages]
+    stored_nodes, _ = yield from ask(ImportedPassages(ids, source["collection"], source["place"]))
     stored = {node.node_id: node for node in stored_nodes}
     tenant_field = store.tenancy.field
     wanted: list[BaseNode] = []

@@ -388,6 +388,28 @@ def test_a_stored_passage_without_a_tenant_is_named_when_it_is_to_be_deleted(cli
     assert collection.extract_to(make_store(client)).deleted == 1
 
 
+class Relay:
+    """A client that passes calls on: nobody sees that it has the same server as another."""
+
+    def __init__(self, client: QdrantClient) -> None:
+        self._to = client
+
+    def query_batch_points(self, *arguments: Any, **options: Any) -> Any:
+        return self._to.query_batch_points(*arguments, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._to, name)
+
+
+def test_the_collection_that_is_read_is_not_written_through_another_client(client: QdrantClient) -> None:
+    fill_hybrid(client)
+    theirs = read_all(client)
+    store = GeARVectorStore("docs", client=client, embed_model=EMBED)
+    with pytest.raises(ArgumentError, match="would write into the collection 'docs'.*'docs_gear'"):
+        ExistingCollection("docs", Relay(client)).extract_to(store)
+    assert read_all(client) == theirs and not client.collection_exists(store.triple_collection_name)
+
+
 def test_points_without_that_vector_are_left_out_and_two_collections_take_two_stores(client: QdrantClient) -> None:
     fill_langchain(client)
     lone = models.PointStruct(id=9, payload={"page_content": "No vector."}, vector={"other": [1.0, 0.0, 0.0, 0.0]})
