@@ -29,7 +29,7 @@ from llama_index_gear.ingestion.updates import (
 )
 from llama_index_gear.nodes import SOURCE_KEY
 from llama_index_gear.requests import EmbedTexts, ImportedPassages, QdrantCall
-from llama_index_gear.store.existing import SourceCollection, SourcePage, make_local_client
+from llama_index_gear.store.existing import SourceCollection, make_local_client
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.tenancy import check_filters
 
@@ -225,12 +225,13 @@ class ExistingCollection:
         passages, written, ledger, offset = 0, 0, ExtractionLedger(), None
         skipped: dict[Any, str] = {}
         current: dict[Any, str] = {}  # point → passage
+        fields: set[str] = set()
         with tqdm(total=count, desc="Extracting triples", unit="passage", disable=not show_progress) as bar:
             while True:
                 page = yield from source.page_flow(vector, filters, _PAGE, offset, settings)
-                self._check_text(page, passages)
                 passages += len(page.passages)
                 skipped |= page.skipped
+                fields |= page.fields
                 current |= {node.metadata[SOURCE_KEY]["point"]: node.node_id for node in page.passages}
                 wanted, moved = yield from select_flow(store, page)
                 if wanted and not written:
@@ -247,6 +248,8 @@ class ExistingCollection:
                 offset = page.offset
                 if offset is None:
                     break
+        if skipped and not passages:
+            raise source.explain_no_passage(skipped, fields)
         deleted = yield from self._delete_gone_flow(store, filters, set(skipped), current)
         return CollectionReport(passages, written, deleted, dict(Counter(skipped.values())), ledger)
 
@@ -262,21 +265,6 @@ class ExistingCollection:
             raise ArgumentError(
                 f"the store would write into the collection {self._source.name!r} that is read: give it another name, "
                 f"GeARVectorStore({self._source.name + '_gear'!r}, …)"
-            )
-
-    def _check_text(self, page: SourcePage, passages: int) -> None:
-        """Refuse a collection none of whose first points gives a passage.
-
-        Raises:
-            ArgumentError: there are points, and no passage.
-
-        """
-        if page.skipped and not page.passages and not passages:
-            why = next(iter(page.skipped.values()))
-            fields = ", ".join(sorted(page.fields)) or "none"
-            raise ArgumentError(
-                f"the first {len(page.skipped)} points of {self._source.name!r} give no passage ({why}); their fields: "
-                f"{fields}. Name the one that holds the text: text_key=…"
             )
 
     def _probe_flow(self, nodes: Sequence[BaseNode]) -> Flow[None]:

@@ -410,6 +410,24 @@ def test_the_collection_that_is_read_is_not_written_through_another_client(clien
     assert read_all(client) == theirs and not client.collection_exists(store.triple_collection_name)
 
 
+def test_blank_points_before_one_with_text_are_left_out(client: QdrantClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llama_index_gear.ingestion.existing._PAGE", 2)
+    put_raw(client, {1: {"text": ""}, 2: {"text": " "}, 3: {"text": "Ulm."}})
+    report = ExistingCollection("docs", client).extract_to(make_store(client))
+    assert (report.written, report.skipped) == (1, {"no text under 'text'": 2})
+
+
+def test_a_collection_without_such_vectors_says_so(client: QdrantClient) -> None:
+    put_raw(client, {1: {"text": "Ulm."}}, "body")
+    client.upsert("docs", [models.PointStruct(id=1, payload={"text": "Ulm."}, vector={"body": [1.0] * 64})])
+    with pytest.raises(ArgumentError, match=r"no passage \(no vector 'other'\); name .* vector_name="):
+        ExistingCollection("docs", client, vector_name="other").extract_to(make_store(client))
+    client.delete_collection("docs")
+    client.create_collection("docs", {}, sparse_vectors_config={"words": models.SparseVectorParams()})
+    with pytest.raises(ArgumentError, match="has no dense vectors"):
+        ExistingCollection("docs", client).extract_to(make_store(client))
+
+
 def test_points_without_that_vector_are_left_out_and_two_collections_take_two_stores(client: QdrantClient) -> None:
     fill_langchain(client)
     lone = models.PointStruct(id=9, payload={"page_content": "No vector."}, vector={"other": [1.0, 0.0, 0.0, 0.0]})
