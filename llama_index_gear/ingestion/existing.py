@@ -120,7 +120,12 @@ class ExistingCollection:
             StoreError: the folder holds no collections, or another client has it open.
 
         """
-        return cls(collection_name, make_local_client(path), **arguments)
+        client = make_local_client(path)
+        try:
+            return cls(collection_name, client, **arguments)
+        except BaseException:
+            client.close()
+            raise
 
     def extract_to(
         self,
