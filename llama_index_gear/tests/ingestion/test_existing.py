@@ -30,7 +30,7 @@ from llama_index_gear import (
     read_triples,
 )
 from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError, TenantError
-from llama_index_gear.requests import QdrantCall
+from llama_index_gear.requests import ImportedPassages, QdrantCall
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 EMBED = WordEmbedding(64)
@@ -426,6 +426,24 @@ def test_a_collection_without_such_vectors_says_so(client: QdrantClient) -> None
     client.create_collection("docs", {}, sparse_vectors_config={"words": models.SparseVectorParams()})
     with pytest.raises(ArgumentError, match="has no dense vectors"):
         ExistingCollection("docs", client).extract_to(make_store(client))
+
+
+def test_a_refused_argument_leaves_the_folder_to_others(tmp_path: Path) -> None:
+    QdrantClient(path=str(tmp_path)).close()
+    with pytest.raises(ArgumentError, match="text_key") as caught:
+        ExistingCollection.from_path(tmp_path, "docs", text_key=None)
+    QdrantClient(path=str(tmp_path)).close()
+    assert caught.traceback, "the error is alive, and with it what was opened"
+
+
+def test_what_was_taken_over_is_not_read_by_filters(client: QdrantClient) -> None:
+    fill_raw(client)
+    store = make_store(client)
+    ExistingCollection("docs", client).extract_to(store)
+    filters = MetadataFilters(filters=[MetadataFilter(key="n", value=1)])
+    assert len(store.answer(ImportedPassages(["0", "1"]))[0]) == 2
+    with pytest.raises(ArgumentError, match="pass no filters"):
+        store.answer(ImportedPassages(["0", "1"]), filters)
 
 
 def test_points_without_that_vector_are_left_out_and_two_collections_take_two_stores(client: QdrantClient) -> None:
