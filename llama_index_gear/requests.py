@@ -230,12 +230,13 @@ class ExtractionCallIds(Request[list[tuple[str, str]]]):
 class ImportedPassages(Request[tuple[list[BaseNode], Any]]):
     """Read passages that were taken from another collection, without embeddings; of a whole store, all tenants'.
 
-    Either the passages with these `ids` are read, or the page at `offset` of those that `collection` gave. Answer: the
-    passages, and the offset of the next page (None: no more).
+    Either the passages with these `ids` are read, whoever gave them, or the page at `offset` of those that `collection`
+    at `place` gave (see `Connection.place`). Answer: the passages, and the offset of the next page (None: no more).
     """
 
     ids: Sequence[str] | None = None
     collection: str = ""
+    place: str = ""
     offset: Any = None
 
 

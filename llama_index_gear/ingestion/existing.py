@@ -29,7 +29,7 @@ from llama_index_gear.ingestion.updates import (
 )
 from llama_index_gear.nodes import SOURCE_KEY
 from llama_index_gear.requests import EmbedTexts, ImportedPassages, QdrantCall
-from llama_index_gear.store.existing import SourceCollection, SourcePage, make_local_client
+from llama_index_gear.store.existing import SourceCollection, make_local_client
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.tenancy import check_filters
 
@@ -120,7 +120,12 @@ class ExistingCollection:
             StoreError: the folder holds no collections, or another client has it open.
 
         """
-        return cls(collection_name, make_local_client(path), **arguments)
+        client = make_local_client(path)
+        try:
+            return cls(collection_name, client, **arguments)
+        except BaseException:
+            client.close()
+            raise
 
     def extract_to(
         self,
@@ -134,7 +139,8 @@ class ExistingCollection:
 
         A second call writes what is new or changed, deletes what is gone, and extracts again what had failed, or was
         over `max_cost`. It does the same after a call that was killed. With another extractor, or another setting of
-        it, all is extracted anew. Passages of other ids that came otherwise into the store stay as they are.
+        it, all is extracted anew. Passages of other ids that came otherwise into the store stay as they are, also those
+        of a collection of the same name on another server or in another folder.
 
         Args:
             store: the store. With a `tenant_field`, passages belong to the tenants that their metadata names; a
@@ -152,7 +158,7 @@ class ExistingCollection:
             ArgumentError: it has several dense vectors, and none is named; or no point has text; or the store is the
                 collection itself, or has a passage of the same id from another one.
             EmbeddingError: before anything is extracted, if the store's `embed_model` did not make the vectors.
-            TenantError: the store has tenants, and a passage has none.
+            TenantError: before a page's passages are extracted, if the store has tenants, and one has none.
 
         """
         flow = self._extract_flow(store, _choose(extractor), filters, show_progress)
@@ -217,25 +223,29 @@ class ExistingCollection:
         check_kind(GeARVectorStore, hint="write GeARVectorStore(name, url=…)", store=store)
         check_filters(filters)
         self._check_other(store)
-        source, filters = self._source, scope_filters(store, filters)
+        source, filters = self._source, scope_filters(store.tenancy, filters)
         vector = yield from source.open_flow()
         count = yield from source.count_flow(filters)
         settings = describe_extractor(extractor)
         passages, written, ledger, offset = 0, 0, ExtractionLedger(), None
         skipped: dict[Any, str] = {}
+        current: dict[Any, str] = {}  # point → passage
+        fields: set[str] = set()
         with tqdm(total=count, desc="Extracting triples", unit="passage", disable=not show_progress) as bar:
             while True:
                 page = yield from source.page_flow(vector, filters, _PAGE, offset, settings)
-                self._check_text(page, passages)
                 passages += len(page.passages)
                 skipped |= page.skipped
-                wanted = yield from select_flow(store, page)
+                fields |= page.fields
+                current |= {node.metadata[SOURCE_KEY]["point"]: node.node_id for node in page.passages}
+                wanted, moved = yield from select_flow(store, page)
                 if wanted and not written:
                     yield from self._probe_flow(wanted)
                 if wanted:
                     extracted = yield from ask(ExtractTriples(extractor, wanted))
                     embeddings = {node.node_id: node.embedding for node in page.passages}
                     nodes = [node.model_copy(update={"embedding": embeddings[node.node_id]}) for node in extracted]
+                    yield from delete_flow(store, moved)
                     yield from ask(AddPassages(nodes))
                     written += len(nodes)
                     ledger += ExtractionLedger.of([node for node in nodes if record_of(node) is not None])
@@ -243,7 +253,9 @@ class ExistingCollection:
                 offset = page.offset
                 if offset is None:
                     break
-        deleted = yield from self._delete_gone_flow(store, filters, set(skipped))
+        if skipped and not passages:
+            raise source.explain_no_passage(skipped, fields)
+        deleted = yield from self._delete_gone_flow(store, filters, set(skipped), current)
         return CollectionReport(passages, written, deleted, dict(Counter(skipped.values())), ledger)
 
     def _check_other(self, store: GeARVectorStore) -> None:
@@ -258,21 +270,6 @@ class ExistingCollection:
             raise ArgumentError(
                 f"the store would write into the collection {self._source.name!r} that is read: give it another name, "
                 f"GeARVectorStore({self._source.name + '_gear'!r}, …)"
-            )
-
-    def _check_text(self, page: SourcePage, passages: int) -> None:
-        """Refuse a collection none of whose first points gives a passage.
-
-        Raises:
-            ArgumentError: there are points, and no passage.
-
-        """
-        if page.skipped and not page.passages and not passages:
-            why = next(iter(page.skipped.values()))
-            fields = ", ".join(sorted(page.fields)) or "none"
-            raise ArgumentError(
-                f"the first {len(page.skipped)} points of {self._source.name!r} give no passage ({why}); their fields: "
-                f"{fields}. Name the one that holds the text: text_key=…"
             )
 
     def _probe_flow(self, nodes: Sequence[BaseNode]) -> Flow[None]:
@@ -300,16 +297,21 @@ class ExistingCollection:
             )
 
     def _delete_gone_flow(
-        self, store: GeARVectorStore, filters: MetadataFilters | None, skipped: set[Any]
+        self, store: GeARVectorStore, filters: MetadataFilters | None, skipped: set[Any], current: dict[Any, str]
     ) -> Flow[int]:
-        """Delete the passages whose point is gone, or gives no passage any more; return their number."""
-        deleted, offset = 0, None
+        """Delete the passages whose point is gone, or gives none any more, or another; return their number."""
+        deleted, offset, source = 0, None, self._source
         while True:
-            nodes, offset = yield from ask(ImportedPassages(collection=self._source.name, offset=offset))
-            by_point = {node.metadata[SOURCE_KEY]["point"]: node for node in nodes}
-            if by_point:
-                missing = yield from self._source.find_gone_flow(list(by_point), filters)
-                gone = [node for point, node in by_point.items() if point in missing or point in skipped]
+            nodes, offset = yield from ask(ImportedPassages(None, source.name, source.connection.place, offset))
+            points = [node.metadata[SOURCE_KEY]["point"] for node in nodes]
+            if points:
+                without = skipped | (yield from source.find_gone_flow(list(dict.fromkeys(points)), filters))
+                pairs = zip(points, nodes, strict=True)
+                gone = [
+                    node
+                    for point, node in pairs
+                    if point in without or current.get(point, node.node_id) != node.node_id
+                ]
                 yield from delete_flow(store, gone)
                 deleted += len(gone)
             if offset is None:

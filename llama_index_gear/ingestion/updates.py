@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from llama_index.core.ingestion.pipeline import remove_unstable_values
 from llama_index.core.schema import BaseNode, TransformComponent
-from llama_index.core.vector_stores.types import FilterCondition, MetadataFilters
+from llama_index.core.vector_stores.types import FilterCondition, MetadataFilter, MetadataFilters
 
-from llama_index_gear.errors import ArgumentError
+from llama_index_gear.errors import ArgumentError, TenantError
 from llama_index_gear.extraction.accounting import record_of
 from llama_index_gear.flow import Flow, Request, ask
 from llama_index_gear.nodes import SOURCE_KEY
 from llama_index_gear.requests import ImportedPassages
 from llama_index_gear.store.existing import SourcePage
 from llama_index_gear.store.vector_store import GeARVectorStore
+from llama_index_gear.tenancy import Tenancy
+
+_METADATA = "metadata"  # payload field whose members are a passage's metadata
 
 
 @dataclass(frozen=True)
@@ -43,12 +46,19 @@ class DeletePassages(Request[None]):
     tenant: str | None
 
 
-def scope_filters(store: GeARVectorStore, filters: MetadataFilters | None) -> MetadataFilters | None:
-    """Return these filters together with those of the tenant that the store is bound to."""
-    own = store.tenancy.own_filters
-    if own is None or filters is None:
-        return own or filters
-    return MetadataFilters(filters=[*own.filters, filters], condition=FilterCondition.AND)
+def scope_filters(tenancy: Tenancy, filters: MetadataFilters | None) -> MetadataFilters | None:
+    """Return these filters of a collection's points, and the condition that a point is the store's tenant's.
+
+    A point names its tenant at the top of its payload, or in the object `metadata`.
+    """
+    field, tenant = tenancy.field, tenancy.tenant
+    if field is None or tenant is None:
+        return filters
+    places: list[MetadataFilter | MetadataFilters] = [
+        MetadataFilter(key=key, value=tenant) for key in (field, f"{_METADATA}.{field}")
+    ]
+    own = MetadataFilters(filters=places, condition=FilterCondition.OR)
+    return own if filters is None else MetadataFilters(filters=[own, filters], condition=FilterCondition.AND)
 
 
 def describe_extractor(extractor: TransformComponent) -> str:
@@ -57,46 +67,72 @@ def describe_extractor(extractor: TransformComponent) -> str:
     return remove_unstable_values(json.dumps(form, sort_keys=True, default=str))
 
 
-def select_flow(store: GeARVectorStore, page: SourcePage) -> Flow[list[BaseNode]]:
-    """Return the passages of a page to extract: those that are new or changed, and those that failed, as stored.
+class Selection(NamedTuple):
+    """What there is to do for a page.
 
-    A passage that changed its tenant is first deleted from the tenant that had it.
+    Attributes:
+        wanted: the passages to extract: those that are new or changed, and those that failed, as stored.
+        moved: stored passages that changed their tenant, to be deleted from the one that had them.
+
+    """
+
+    wanted: list[BaseNode]
+    moved: list[BaseNode]
+
+
+def select_flow(store: GeARVectorStore, page: SourcePage) -> Flow[Selection]:
+    """Compare the passages of a page with those stored.
 
     Raises:
         ArgumentError: another collection gave the store a passage of the same id.
+        TenantError: the store has tenants, and a passage has none.
 
     """
     if not page.passages:
-        return []
-    stored_nodes, _ = yield from ask(ImportedPassages([node.node_id for node in page.passages]))
+        return Selection([], [])
+    store.tenancy.assign_tenant(page.passages)
+    source = page.passages[0].metadata[SOURCE_KEY]
+    ids = [node.node_id for node in page.passages]
+    stored_nodes, _ = yield from ask(ImportedPassages(ids, source["collection"], source["place"]))
     stored = {node.node_id: node for node in stored_nodes}
     tenant_field = store.tenancy.field
-    wanted, moved = [], []
+    wanted: list[BaseNode] = []
+    moved: list[BaseNode] = []
     for node in page.passages:
         before, source = stored.get(node.node_id), node.metadata[SOURCE_KEY]
         earlier = None if before is None else before.metadata.get(SOURCE_KEY)
-        if earlier is not None and earlier["collection"] != source["collection"]:
+        if earlier is not None and any(earlier.get(key) != source[key] for key in ("collection", "place")):
             raise ArgumentError(
-                f"the store has the passage {node.node_id!r} from collection {earlier['collection']!r}: give each "
-                "collection a store of its own"
+                f"the store has the passage {node.node_id!r} from collection {earlier['collection']!r} at "
+                f"{earlier.get('place')!r}, not {source['collection']!r} at {source['place']!r}: give each collection "
+                "a store of its own. For one that moved, clear() the store first"
             )
         if before is None or earlier != source:
             wanted.append(node)
             if before is not None and tenant_field is not None:
                 owner = before.metadata.get(tenant_field)
-                moved += [before] if owner is not None and owner != node.metadata.get(tenant_field) else []
+                moved += [before] if store.tenancy.is_owned(before) and owner != node.metadata[tenant_field] else []
         elif (record := record_of(before)) is not None and record.outcome.failure:
             wanted.append(before.model_copy(update={"embedding": node.embedding}))
-    yield from delete_flow(store, moved)
-    return wanted
+    return Selection(wanted, moved)
 
 
 def delete_flow(store: GeARVectorStore, nodes: Sequence[BaseNode]) -> Flow[None]:
-    """Delete passages, tenant by tenant."""
+    """Delete passages, tenant by tenant.
+
+    Raises:
+        TenantError: the store has tenants, and a passage has none; nothing is deleted.
+
+    """
     tenancy = store.tenancy
     by_tenant: dict[str | None, list[str]] = {}
     for node in nodes:
-        tenant = None if tenancy.field is None else str(node.metadata[tenancy.field])
+        if not tenancy.is_owned(node):
+            raise TenantError(
+                f"the stored passage {node.node_id!r} is to be deleted and has no tenant under {tenancy.field!r}: "
+                "delete it through a store made without tenant_field, or add it again with its tenant"
+            )
+        tenant = None if tenancy.field is None else node.metadata[tenancy.field]
         by_tenant.setdefault(tenant, []).append(node.node_id)
     for tenant, ids in by_tenant.items():
         yield from ask(DeletePassages(ids, tenant))

@@ -31,6 +31,7 @@ from llama_index_gear.store.side_by_side import RunFlows, arun_flows, run_flows
 
 _READ_METHODS = frozenset({"collection_exists", "get_collection", "count", "retrieve", "scroll", "query_batch_points"})
 _CLIENTS = (QdrantClient, AsyncQdrantClient)
+_LOOPBACK = ("127.0.0.1", "::1")
 RETRY_SECONDS = 30.0
 """Seconds for which a server that is away is waited for, by default: it may be starting anew."""
 NAME_FIRST = "the name comes first, as in LlamaIndex's QdrantVectorStore: write client=… for a client"
@@ -107,13 +108,30 @@ class Connection:
 
     @property
     def engine(self) -> Hashable:
-        """The identity of the engine: a server's address as the client was given it, else the client's own."""
-        options = self.client.init_options if isinstance(self.client, _CLIENTS) else {}
-        location, url, host, port, prefix = (
-            options.get(name) for name in ("location", "url", "host", "port", "prefix")
-        )
-        address = (location or url, host, port, prefix)
-        return address if any(address[:2]) and location != ":memory:" else id(self.client)
+        """The identity of the engine: a server's address, however the client was given it, else the client's own."""
+        return self._find_address() or id(self.client)
+
+    @property
+    def place(self) -> str:
+        """Where the collections are, the same in every process: a server's address, or a folder; else "memory"."""
+        inner = getattr(self.client, "_client", None)
+        if isinstance(inner, QdrantLocal | AsyncQdrantLocal) and inner.persistent:
+            return str(Path(inner.location).resolve())
+        if isinstance(self.client, EdgeClient):
+            return str(self.client.path.resolve())
+        return self._find_address() or "memory"
+
+    def _find_address(self) -> str:
+        """Return the server's host, port and prefix, without a key or password; "" if there is no server."""
+        if not isinstance(self.client, _CLIENTS) or not self.is_server:
+            return ""
+        options = self.client.init_options
+        url = str(options.get("location") or options.get("url") or options.get("host") or "localhost")
+        parts = urlsplit(url if "//" in url else f"//{url}")
+        host = (parts.hostname or "").lower()
+        prefix = (parts.path or options.get("prefix") or "").strip("/")
+        port = parts.port or options.get("port") or 6333
+        return f"{'localhost' if host in _LOOPBACK else host}:{port}{prefix and f'/{prefix}'}"
 
     @property
     def is_server(self) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
@@ -70,7 +71,8 @@ def make_local_client(path: str | Path) -> QdrantClient:
 class SourceCollection:
     """Reads the points of a collection as passages. It makes calls that read, and refuses to make others.
 
-    A passage names its point in its metadata, as `gear_source`, with a fingerprint of all that the point holds.
+    A passage names its point in its metadata, as `gear_source`, with the collection's name and place, and a
+    fingerprint of all that the point holds.
 
     Args:
         collection_name: the collection.
@@ -99,6 +101,7 @@ class SourceCollection:
         check_kind(str, text_key=text_key, title_key=title_key, collection_name=collection_name)
         self.name = collection_name
         self._vector, self._text_key, self._title_key = vector_name, text_key, title_key
+        self._no_text = f"no text under {text_key!r}"
         self.connection = Connection("ExistingCollection", client, aclient, url, api_key, None, RETRY_SECONDS)
 
     def check_call(self, request: Request[Any]) -> None:
@@ -116,7 +119,7 @@ class SourceCollection:
 
         Raises:
             StoreError: there is no such collection.
-            ArgumentError: there are no such vectors, or several and none is named.
+            ArgumentError: there are no such vectors, or none at all, or several and none is named.
 
         """
         exists = yield from ask(QdrantCall("collection_exists", {"collection_name": self.name}))
@@ -124,12 +127,14 @@ class SourceCollection:
             raise StoreError(f"there is no collection {self.name!r}: check its name, and the url or folder")
         info = yield from ask(QdrantCall("get_collection", {"collection_name": self.name}))
         vectors = info.config.params.vectors or {}
+        if not vectors:
+            raise ArgumentError(f"collection {self.name!r} has no dense vectors: a graph needs those of its passages")
         vectors = vectors if isinstance(vectors, dict) else {"": vectors}
         known = [DENSE] if self._vector is None and DENSE in vectors else list(vectors)
         name = known[0] if self._vector is None and len(known) == 1 else self._vector
         if name is None or name not in vectors:
             raise ArgumentError(
-                f"collection {self.name!r} has the dense vectors {', '.join(map(repr, vectors)) or 'of no name'}: name "
+                f"collection {self.name!r} has the dense vectors {', '.join(map(repr, vectors))}: name "
                 "one of them, vector_name=…"
             )
         if vectors[name].multivector_config is not None:
@@ -169,7 +174,7 @@ class SourceCollection:
             embedding = point.vector.get(vector) if isinstance(point.vector, dict) else point.vector
             node = self._read_node(point)
             if node is None:
-                skipped[point.id] = f"no text under {self._text_key!r}"
+                skipped[point.id] = self._no_text
             elif not embedding:
                 skipped[point.id] = f"no vector {vector!r}"
             else:
@@ -188,6 +193,16 @@ class SourceCollection:
         }
         points, _ = yield from ask(QdrantCall("scroll", {"collection_name": self.name, **arguments}))
         return set(point_ids) - {point.id for point in points}
+
+    def explain_no_passage(self, skipped: Mapping[Any, str], fields: set[str]) -> ArgumentError:
+        """Return the error of a collection none of whose points gives a passage, with the commonest reason."""
+        ((why, _),) = Counter(skipped.values()).most_common(1)
+        hint = (
+            f"their fields: {', '.join(sorted(fields)) or 'none'}. Name the one that holds the text: text_key=…"
+            if why == self._no_text
+            else "name the vectors that they have: vector_name=…"
+        )
+        return ArgumentError(f"the {len(skipped)} points of {self.name!r} that match give no passage ({why}); {hint}")
 
     def _read_node(self, point: Any) -> BaseNode | None:
         """Read the passage of a point; None if it has no text."""
@@ -225,7 +240,8 @@ class SourceCollection:
         about = [settings, self._text_key, self._title_key, point.payload]
         digest = hashlib.sha256(json.dumps(about, sort_keys=True, default=str).encode("utf-8", "surrogatepass"))
         digest.update(np.asarray(node.embedding, dtype=np.float32).tobytes())
-        source = {"collection": self.name, "point": point.id, "fingerprint": digest.hexdigest()[:32]}
+        place = {"collection": self.name, "place": self.connection.place}
+        source = {**place, "point": point.id, "fingerprint": digest.hexdigest()[:32]}
         title = node.metadata.get(self._title_key)
         titles: dict[str, Any] = {}
         if title and "title" not in node.metadata:

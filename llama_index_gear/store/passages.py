@@ -119,16 +119,30 @@ class StoreReads:
     def imported_flow(
         self, request: ImportedPassages, filters: MetadataFilters | None
     ) -> Flow[tuple[list[BaseNode], Any]]:
-        """Answer `ImportedPassages`."""
+        """Answer `ImportedPassages`.
+
+        Raises:
+            ArgumentError: the store's collection has the name of the one that is read, and no triples' beside it.
+
+        """
+        if not (yield from self.collections.exists_flow()):
+            return [], None
+        name = self.collections.passages
+        if name == request.collection and not (yield from self.collections.triples_exist_flow()):
+            raise ArgumentError(
+                f"the store would write into the collection {name!r}, which it did not make, and which may be the one "
+                f"that is read: give the store another name, {name + '_gear'!r} say"
+            )
         if request.ids is not None:
             nodes = yield from self.get_flow(list(request.ids), filters, None, vectors=False)
             return nodes, None
-        if not (yield from self.collections.exists_flow()):
-            return [], None
-        taken = models.FieldCondition(key=f"{SOURCE_KEY}.collection", match=models.MatchValue(value=request.collection))
+        taken = [
+            models.FieldCondition(key=f"{SOURCE_KEY}.{key}", match=models.MatchValue(value=value))
+            for key, value in (("collection", request.collection), ("place", request.place))
+        ]
         points, offset = yield from self.collections.page_flow(
             self.collections.passages,
-            models.Filter(must=[*build_conditions(filters), taken]),
+            models.Filter(must=[*build_conditions(filters), *taken]),
             payload=NODE_FIELDS,
             vectors=False,
             offset=request.offset,

@@ -719,6 +719,7 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
 
         Raises:
             StoreError: the request is none of these.
+            ArgumentError: filters are given with `ImportedPassages`.
 
         """
         return run(self._answer_flow(request, filters), self._connection.answer)  # type: ignore[no-any-return]
@@ -732,6 +733,8 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
             return ask(request)
         reads, triples = self._reads, self._reads.triples
         if isinstance(request, ImportedPassages):
+            if filters is not None:
+                raise ArgumentError("ImportedPassages are read whole: pass no filters, or call get_nodes(filters=…)")
             return reads.imported_flow(request, self._tenancy.own_filters)
         filters = self.scope_filters(filters)
         if isinstance(request, FetchTriples | ChainSimilarities) and not self._tenancy.field:

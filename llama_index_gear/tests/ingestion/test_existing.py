@@ -6,6 +6,8 @@ import json
 import os
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import MetadataMode, NodeRelationship, RelatedNodeInfo, TextNode
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
+from llama_index.core.vector_stores.utils import node_to_metadata_dict
 from llama_index.vector_stores.qdrant import QdrantVectorStore
 from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.http import models
@@ -27,7 +30,7 @@ from llama_index_gear import (
     read_triples,
 )
 from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError, TenantError
-from llama_index_gear.requests import QdrantCall
+from llama_index_gear.requests import ImportedPassages, QdrantCall
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 EMBED = WordEmbedding(64)
@@ -288,6 +291,161 @@ def test_tenants_keep_what_is_theirs(client: QdrantClient) -> None:
         collection.extract_to(store)
 
 
+def test_a_tenant_that_stands_inside_metadata_keeps_its_passages(client: QdrantClient) -> None:
+    def payload(text: str, tenant: str, kind: str) -> dict[str, Any]:
+        return {"page_content": text, "kind": kind, "metadata": {"group": tenant}}
+
+    put_raw(
+        client,
+        {
+            1: payload("Ada knows Bob.", "a", "note"),
+            2: payload("Eve knows Bob.", "b", "note"),
+            3: payload("Ulm is a town of Swabia.", "a", "fact"),
+        },
+    )
+    store = make_store(client, tenant_field="group")
+    collection = ExistingCollection("docs", client, text_key="page_content")
+    assert collection.extract_to(store).written == 3
+    report = collection.extract_to(store.for_tenant("a"))
+    assert (report.passages, report.written, report.deleted) == (2, 0, 0)
+    notes = MetadataFilters(filters=[MetadataFilter(key="kind", value="note")])
+    report = collection.extract_to(store.for_tenant("a"), filters=notes)
+    assert (report.passages, report.written, report.deleted) == (1, 0, 1)
+    assert len(store.for_tenant("b").get_nodes()) == 1
+
+
+def test_collections_of_one_name_in_two_places_leave_each_other_s_passages(tmp_path: Path) -> None:
+    for name, points in (("a", {1: "Ada knows Bob.", 2: "Ulm is a town of Swabia."}), ("b", {3: "Eve knows Bob."})):
+        client = QdrantClient(path=str(tmp_path / name))
+        put_raw(client, {point: {"text": text} for point, text in points.items()})
+        client.close()
+    with closing(QdrantClient(":memory:")) as client:
+        store = make_store(client)
+        for name, passages in (("a", 2), ("b", 1), ("a", 2)):
+            with ExistingCollection.from_path(tmp_path / name, "docs") as collection:
+                report = collection.extract_to(store)
+                assert (report.passages, report.deleted) == (passages, 0)
+        assert report.written == 0 and {node.node_id for node in store.get_nodes()} == {"1", "2", "3"}
+        (tmp_path / "a").rename(tmp_path / "moved")
+        with (
+            ExistingCollection.from_path(tmp_path / "moved", "docs") as collection,
+            pytest.raises(ArgumentError, match=r"moved.*For one that moved, clear\(\) the store first"),
+        ):
+            collection.extract_to(store)
+        assert len(store.get_nodes()) == 3
+
+
+def test_a_point_that_gives_another_passage_leaves_none_behind(client: QdrantClient) -> None:
+    def payload(node_id: str, text: str) -> dict[str, Any]:
+        return {"text": text, **node_to_metadata_dict(TextNode(id_=node_id, text=text))}
+
+    put_raw(client, {1: payload("first", "Ada knows Bob."), 2: payload("second", "Eve knows Bob.")})
+    store, collection = make_store(client), ExistingCollection("docs", client)
+    assert collection.extract_to(store).written == 2
+    put_raw(client, {1: payload("new", "Ada knows Bob."), 2: payload("first", "Ulm is a town of Swabia.")})
+    report = collection.extract_to(store)
+    assert (report.passages, report.written, report.deleted) == (2, 2, 1)
+    assert {node.node_id for node in store.get_nodes()} == {"new", "first"} and store.check().ok
+    assert collection.extract_to(store) == type(report)(passages=2)
+
+
+def test_all_passages_of_a_point_are_deleted_with_it(client: QdrantClient) -> None:
+    put_raw(client, {1: {"text": "Ada knows Bob."}, 2: {"text": "Eve knows Bob."}})
+    store, collection = make_store(client), ExistingCollection("docs", client)
+    collection.extract_to(store)
+    (node,) = store.get_nodes(["1"])
+    store.add([node.model_copy(update={"id_": "older"})])
+    client.delete("docs", [1], wait=True)
+    assert collection.extract_to(store).deleted == 2
+    assert [node.node_id for node in store.get_nodes()] == ["2"]
+
+
+def test_a_passage_that_moves_to_another_tenant_is_lost_to_no_error(client: QdrantClient) -> None:
+    put_raw(client, {1: {"text": "Ada knows Bob.", "group": "a"}, 2: {"text": "Eve knows Bob.", "group": "a"}})
+    store, collection = make_store(client, tenant_field="group"), ExistingCollection("docs", client)
+    collection.extract_to(store)
+    client.set_payload("docs", {"group": "b"}, [1], wait=True)
+    with pytest.raises(EmbeddingError, match="did not make the vectors"):
+        collection.extract_to(make_store(client, OtherEmbedding(dimension=64), tenant_field="group"))
+    put_raw(client, {3: {"text": "Nobody's."}})
+    llm = ScriptedLLM(otherwise=state_fact)
+    with pytest.raises(TenantError, match="has no tenant"):
+        collection.extract_to(store, GeARTripleExtractor(llm))
+    assert llm.history == [], "nothing is paid for"
+    client.delete("docs", [3], wait=True)
+    with pytest.raises(KeyboardInterrupt):
+        collection.extract_to(store, GeARTripleExtractor(ScriptedLLM([KeyboardInterrupt()]), num_workers=1))
+    assert len(store.for_tenant("a").get_nodes()) == 2
+
+
+def test_a_stored_passage_without_a_tenant_is_named_when_it_is_to_be_deleted(client: QdrantClient) -> None:
+    put_raw(client, {1: {"text": "Ada knows Bob."}, 2: {"text": "Eve knows Bob.", "group": "a"}})
+    collection = ExistingCollection("docs", client)
+    collection.extract_to(make_store(client))
+    client.delete("docs", [1], wait=True)
+    with pytest.raises(TenantError, match="passage '1' is to be deleted and has no tenant under 'group'"):
+        collection.extract_to(make_store(client, tenant_field="group"))
+    assert collection.extract_to(make_store(client)).deleted == 1
+
+
+class Relay:
+    """A client that passes calls on: nobody sees that it has the same server as another."""
+
+    def __init__(self, client: QdrantClient) -> None:
+        self._to = client
+
+    def query_batch_points(self, *arguments: Any, **options: Any) -> Any:
+        return self._to.query_batch_points(*arguments, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._to, name)
+
+
+def test_the_collection_that_is_read_is_not_written_through_another_client(client: QdrantClient) -> None:
+    fill_hybrid(client)
+    theirs = read_all(client)
+    store = GeARVectorStore("docs", client=client, embed_model=EMBED)
+    with pytest.raises(ArgumentError, match="would write into the collection 'docs'.*'docs_gear'"):
+        ExistingCollection("docs", Relay(client)).extract_to(store)
+    assert read_all(client) == theirs and not client.collection_exists(store.triple_collection_name)
+
+
+def test_blank_points_before_one_with_text_are_left_out(client: QdrantClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llama_index_gear.ingestion.existing._PAGE", 2)
+    put_raw(client, {1: {"text": ""}, 2: {"text": " "}, 3: {"text": "Ulm."}})
+    report = ExistingCollection("docs", client).extract_to(make_store(client))
+    assert (report.written, report.skipped) == (1, {"no text under 'text'": 2})
+
+
+def test_a_collection_without_such_vectors_says_so(client: QdrantClient) -> None:
+    put_raw(client, {1: {"text": "Ulm."}}, "body")
+    client.upsert("docs", [models.PointStruct(id=1, payload={"text": "Ulm."}, vector={"body": [1.0] * 64})])
+    with pytest.raises(ArgumentError, match=r"no passage \(no vector 'other'\); name .* vector_name="):
+        ExistingCollection("docs", client, vector_name="other").extract_to(make_store(client))
+    client.delete_collection("docs")
+    client.create_collection("docs", {}, sparse_vectors_config={"words": models.SparseVectorParams()})
+    with pytest.raises(ArgumentError, match="has no dense vectors"):
+        ExistingCollection("docs", client).extract_to(make_store(client))
+
+
+def test_a_refused_argument_leaves_the_folder_to_others(tmp_path: Path) -> None:
+    QdrantClient(path=str(tmp_path)).close()
+    with pytest.raises(ArgumentError, match="text_key") as caught:
+        ExistingCollection.from_path(tmp_path, "docs", text_key=None)
+    QdrantClient(path=str(tmp_path)).close()
+    assert caught.traceback, "the error is alive, and with it what was opened"
+
+
+def test_what_was_taken_over_is_not_read_by_filters(client: QdrantClient) -> None:
+    fill_raw(client)
+    store = make_store(client)
+    ExistingCollection("docs", client).extract_to(store)
+    filters = MetadataFilters(filters=[MetadataFilter(key="n", value=1)])
+    assert len(store.answer(ImportedPassages(["0", "1"]))[0]) == 2
+    with pytest.raises(ArgumentError, match="pass no filters"):
+        store.answer(ImportedPassages(["0", "1"]), filters)
+
+
 def test_points_without_that_vector_are_left_out_and_two_collections_take_two_stores(client: QdrantClient) -> None:
     fill_langchain(client)
     lone = models.PointStruct(id=9, payload={"page_content": "No vector."}, vector={"other": [1.0, 0.0, 0.0, 0.0]})
@@ -300,7 +458,7 @@ def test_points_without_that_vector_are_left_out_and_two_collections_take_two_st
     other.create_collection("notes", models.VectorParams(size=64, distance=models.Distance.COSINE))
     same = models.PointStruct(id=identify("Olivia"), payload={"text": "x"}, vector=EMBED.get_text_embedding("x"))
     other.upsert("notes", [same])
-    with pytest.raises(ArgumentError, match="from collection 'docs': give each collection a store of its own"):
+    with pytest.raises(ArgumentError, match="from collection 'docs' at .* give each collection a store of its own"):
         ExistingCollection("notes", other).extract_to(store)
     assert len(store.get_nodes()) == 3
 

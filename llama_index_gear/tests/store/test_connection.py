@@ -15,6 +15,7 @@ from qdrant_client import AsyncQdrantClient, QdrantClient
 
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.knowledge_graph.store import ExternalTripleStore
+from llama_index_gear.store.connection import Connection
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
@@ -163,3 +164,40 @@ def test_what_leads_to_no_server_or_to_two_is_refused(kind: type[Connected], tmp
             anything.from_path(tmp_path, **{name: value})
     with pytest.raises(ArgumentError, match="path must be a str or Path, got 5"):
         anything.from_path(5)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"url": "http://LOCALHOST"},
+        {"url": "localhost:6333/"},
+        {"url": "http://127.0.0.1:6333"},
+        {"url": "http://user:password@localhost", "api_key": "secret"},
+        {"location": "http://localhost"},
+        {"host": "localhost"},
+        {"host": "localhost", "port": 6333, "prefer_grpc": True},
+        {},
+    ],
+)
+def test_one_server_is_one_however_its_address_is_written(options: dict[str, Any]) -> None:
+    for make in (QdrantClient, AsyncQdrantClient):
+        client: Any = make(check_compatibility=False, **options)
+        is_async = make is AsyncQdrantClient
+        connection = Connection(
+            "Owner", None if is_async else client, client if is_async else None, None, None, None, 0.0
+        )
+        assert connection.engine == connection.place == "localhost:6333"
+
+
+def test_places_differ_by_port_prefix_and_folder(tmp_path: Path) -> None:
+    def place(client: QdrantClient) -> str:
+        connection = Connection("Owner", client, None, None, None, None, 0.0)
+        assert (connection.engine == connection.place) == connection.is_server
+        return connection.place
+
+    assert place(QdrantClient("http://localhost:7000", check_compatibility=False)) == "localhost:7000"
+    options: dict[str, Any] = {"prefix": "a/b", "https": True, "check_compatibility": False}
+    assert place(QdrantClient(host="Qdrant", **options)) == "qdrant:6333/a/b"
+    assert place(QdrantClient("https://qdrant/a/b/", check_compatibility=False)) == "qdrant:6333/a/b"
+    assert place(QdrantClient(path=str(tmp_path / "a"))) == str((tmp_path / "a").resolve())
+    assert place(QdrantClient(":memory:")) == "memory"
