@@ -219,6 +219,12 @@ class StoreTools:
             nodes = await asyncio.to_thread(
                 lambda: store.embed_model(MentionTripleExtractor()(splitter.get_nodes_from_documents([document])))
             )
+            taken = await store.aget_nodes([node.node_id for node in nodes], with_embeddings=False)
+            for node in taken:
+                if node.ref_doc_id != id:
+                    raise ArgumentError(
+                        f"the passage {node.node_id!r} is of another document: take another id than {id!r}"
+                    )
             written = await store.async_add(nodes)
             gone = [node.node_id for node in earlier if node.node_id not in written]
             if gone:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from llama_index.core.llms import LLM
-from llama_index.core.schema import TextNode
+from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
 
 from llama_index_gear import GeARVectorStore, MentionTripleExtractor
 from llama_index_gear.cli import serving
@@ -68,6 +68,28 @@ def folder(run: Runner, docs: Path, tmp_path: Path, embedding: Any, monkeypatch:
     monkeypatch.setattr(serving, "load_embedding", lambda name: embedding)
     run("index", "docs", "--store", "s")
     return tmp_path / "s"
+
+
+@pytest.fixture
+def notes(tmp_path: Path, embedding: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store with a passage of another program: its id is like one that `add` makes, and like a document's."""
+    monkeypatch.setattr(serving, "load_embedding", lambda name: embedding)
+    write(tmp_path / "s", "note-0", "The diary of Ann begins in Basel.", document="diary")
+    return tmp_path / "s"
+
+
+def write(folder: Path, node_id: str, text: str, document: str, **metadata: Any) -> None:
+    """Store a passage of a document."""
+    node = TextNode(id_=node_id, text=text, metadata=metadata)
+    node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id=document)
+    with GeARVectorStore.from_path(folder, embed_model=WordEmbedding()) as store:
+        store.add(store.embed_model([node]))
+
+
+def read(folder: Path) -> dict[str, str]:
+    """Return the id and text of each passage."""
+    with GeARVectorStore.from_path(folder, embed_model=WordEmbedding()) as store:
+        return {node.node_id: node.get_content() for node in store.get_nodes()}
 
 
 async def test_search_gives_passages_with_chains_as_text_and_as_data(folder: Path) -> None:
@@ -147,6 +169,14 @@ async def test_a_document_is_added_replaced_and_deleted(run: Runner, folder: Pat
         run("index", "docs", "--store", "s")
         refused = await session.fail("add", text="Toys.", title="Lego", id="Lego.txt")
         assert refused == "'Lego.txt' is a file: change the file and run `index`, or take another id"
+
+
+async def test_adding_a_document_overwrites_no_other_one_s_passage(notes: Path) -> None:
+    stored = read(notes)
+    async with Session(notes, write=True) as session:
+        refused = await session.fail("add", text="Lego makes toys.", title="Lego", id="note")
+    assert refused == "the passage 'note-0' is of another document: take another id than 'note'"
+    assert read(notes) == stored
 
 
 async def test_a_tenant_s_server_sees_and_writes_its_passages_only(
