@@ -234,7 +234,15 @@ class StoreTools:
     async def delete(self, id: str) -> Written:
         """Delete a document, or a single passage."""
         async with self._open() as store:
-            gone = await store.aget_nodes([id], with_embeddings=False) or await _find_document(store, id)
+            passage = await store.aget_nodes([id], with_embeddings=False)
+            document = await _find_document(store, id)
+            if passage and document and passage[0].ref_doc_id != id:
+                raise ArgumentError(
+                    f"{id!r} is a document, and a passage of another one: delete the document's passages, each by its "
+                    f"own id ({document[0].node_id!r}{', …' if len(document) > 1 else ''}); then {id!r} means the "
+                    "passage alone"
+                )
+            gone = passage or document
             if not gone:
                 raise ArgumentError(f"there is no document and no passage {id!r}: take an id that search returned")
             await store.adelete_nodes([node.node_id for node in gone])

@@ -179,6 +179,20 @@ async def test_adding_a_document_overwrites_no_other_one_s_passage(notes: Path) 
     assert read(notes) == stored
 
 
+async def test_an_id_that_means_two_things_deletes_neither(notes: Path) -> None:
+    write(notes, "other", "Lego makes toys.", document="note-0")
+    async with Session(notes, write=True) as session:
+        refused = await session.fail("delete", id="note-0")
+        assert refused == (
+            "'note-0' is a document, and a passage of another one: delete the document's passages, each by its own id "
+            "('other'); then 'note-0' means the passage alone"
+        )
+        assert len(read(notes)) == 2
+        await session.call("delete", id="other")
+        await session.call("delete", id="note-0")
+    assert not read(notes)
+
+
 async def test_a_tenant_s_server_sees_and_writes_its_passages_only(
     tmp_path: Path, embedding: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
