@@ -150,6 +150,7 @@ class StoreTools:
     _store: GeARVectorStore | None = None
     _users: int = 0
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _writes: asyncio.Lock = field(default_factory=asyncio.Lock)  # held from what a tool reads to what it writes
 
     async def search(self, question: str, top_k: int = 5) -> Passages:
         """Return the passages that answer a question, best first, each with the facts that lead to it."""
@@ -212,7 +213,7 @@ class StoreTools:
                 raise ArgumentError(f"{name} has {len(value):,} characters, more than {most:,}: shorten or divide it")
         splitter = SentenceSplitter(chunk_size=PASSAGE_TOKENS, chunk_overlap=OVERLAP_TOKENS, id_func=passage_id)
         document = Document(text=text, id_=id, metadata={"title": title})
-        async with self._open() as store:
+        async with self._writes, self._open() as store:
             earlier = await _find_document(store, id)
             if any("file" in node.metadata for node in earlier):
                 raise ArgumentError(f"{id!r} is a file: change the file and run `index`, or take another id")
@@ -233,7 +234,7 @@ class StoreTools:
 
     async def delete(self, id: str) -> Written:
         """Delete a document, or a single passage."""
-        async with self._open() as store:
+        async with self._writes, self._open() as store:
             passage = await store.aget_nodes([id], with_embeddings=False)
             document = await _find_document(store, id)
             if passage and document and passage[0].ref_doc_id != id:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -191,6 +192,23 @@ async def test_an_id_that_means_two_things_deletes_neither(notes: Path) -> None:
         await session.call("delete", id="other")
         await session.call("delete", id="note-0")
     assert not read(notes)
+
+
+async def test_of_two_documents_with_one_id_the_later_is_stored_whole(
+    tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(WordEmbedding):
+        def _get_text_embedding(self, text: str) -> list[float]:
+            time.sleep(0.3 if "Victoria" in text else 0)
+            return super()._get_text_embedding(text)
+
+    monkeypatch.setattr(serving, "load_embedding", lambda name: Slow())
+    long = "\n\n".join(f"Paragraph {n} tells of Wombat Hill, of Basel, a city of Switzerland." for n in range(16))
+    async with Session(notes, write=True) as session:
+        texts = [long, "Wombat Hill lies in Victoria."]
+        await asyncio.gather(*(session.call("add", text=text, title="Wombat Hill", id="hill") for text in texts))
+    stored = [text for name, text in read(notes).items() if name != "note-0"]
+    assert stored == texts[1:] or "Victoria" not in " ".join(stored)
 
 
 async def test_a_tenant_s_server_sees_and_writes_its_passages_only(
