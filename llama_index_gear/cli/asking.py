@@ -69,7 +69,7 @@ def ask_agent(
     trace = new_trace(question)
     with trace.subscribe(lambda event: _show_event(event, show)):
         response = run_traced(trace, lambda: engine.query(question))
-    return Answer(question, response.source_nodes, str(response), trace)
+    return Answer(question, response.source_nodes, trace.response, trace)
 
 
 def _show_event(event: TraceEvent, show: Callable[[str], None]) -> None:

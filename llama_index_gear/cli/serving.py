@@ -177,7 +177,7 @@ class StoreTools:
             for number, node_id in trace.citations.items()
         ]
         return Answer(
-            answer=_shorten(str(response), _ANSWER),
+            answer=_shorten(trace.response, _ANSWER),
             citations=citations,
             facts=[_shorten_slots(slots) for slots in trace.gist[:_FACTS]],
             stopped=trace.stopped,

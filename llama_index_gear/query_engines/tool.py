@@ -81,10 +81,10 @@ class AgentQueryTool(QueryEngineTool):
 
     def _build_output(self, question: str, response: RESPONSE_TYPE, trace: Trace) -> ToolOutput:
         return ToolOutput(
-            content="\n".join([str(response), *_list_citations(response, trace)]),
+            content="\n".join([trace.response, *_list_citations(response, trace)]),
             tool_name=self.metadata.get_name(),
             raw_input={"input": question},
-            raw_output=TracedResponse(str(response), response.source_nodes, response.metadata, trace=trace),
+            raw_output=TracedResponse(trace.response, response.source_nodes, response.metadata, trace=trace),
         )
 
 

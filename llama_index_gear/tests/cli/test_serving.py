@@ -211,6 +211,16 @@ async def test_of_two_documents_with_one_id_the_later_is_stored_whole(
     assert stored == texts[1:] or "Victoria" not in " ".join(stored)
 
 
+async def test_half_a_character_ends_no_server(notes: Path) -> None:
+    """Models write them, and no protocol can send them."""
+    steps = ['{"needed": [1], "facts": [], "answerable": true, "answer": ""}', "Basel \ud83d [1]"]
+    async with Session(notes, llm=ScriptedLLM(steps)) as session:
+        _, data = await session.call("ask", question="Where does it begin?")
+        assert data["answer"] == "Basel \ufffd [1]"
+    async with Session(notes, llm=ScriptedLLM([ConnectionError("no \ud83d")])) as session:
+        assert "no \ufffd" in await session.fail("ask", question="Where does it begin?")
+
+
 async def test_a_tenant_s_server_sees_and_writes_its_passages_only(
     tmp_path: Path, embedding: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
