@@ -221,6 +221,15 @@ async def test_half_a_character_ends_no_server(notes: Path) -> None:
         assert "no \ufffd" in await session.fail("ask", question="Where does it begin?")
 
 
+async def test_a_fault_inside_a_tool_is_logged_and_not_taken_for_wrong_arguments(
+    notes: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Session(notes) as session:
+        monkeypatch.setattr(session.tools, "search", lambda *_: asyncio.to_thread(serving.Passages, passages="none"))
+        assert await session.fail("search", question=QUESTION) == "Error executing tool search"
+    assert "ValidationError" in caplog.text
+
+
 async def test_a_tenant_s_server_sees_and_writes_its_passages_only(
     tmp_path: Path, embedding: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
