@@ -31,7 +31,7 @@ from llama_index_gear import (
 from llama_index_gear.cli.indexing import OVERLAP_TOKENS, PASSAGE_TOKENS
 from llama_index_gear.cli.models import load_embedding
 from llama_index_gear.cli.store_folder import choose_embedding, require_store
-from llama_index_gear.errors import ArgumentError, check_counts
+from llama_index_gear.errors import ArgumentError, TenantError, check_counts
 from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, read_title
 from llama_index_gear.retrievers.base import new_trace
 from llama_index_gear.trace.trace import stream_trace
@@ -226,7 +226,10 @@ class StoreTools:
                     raise ArgumentError(
                         f"the passage {node.node_id!r} is of another document: take another id than {id!r}"
                     )
-            written = await store.async_add(nodes)
+            try:
+                written = await store.async_add(nodes)
+            except TenantError:  # it names another tenant's passage, which is not this one's to know
+                raise ArgumentError(f"the id {id!r} cannot be taken: choose another") from None
             gone = [node.node_id for node in earlier if node.node_id not in written]
             if gone:
                 await store.adelete_nodes(gone)

@@ -230,6 +230,17 @@ async def test_a_fault_inside_a_tool_is_logged_and_not_taken_for_wrong_arguments
     assert "ValidationError" in caplog.text
 
 
+async def test_a_tenant_is_not_told_of_another_one_s_id(
+    tmp_path: Path, embedding: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "load_embedding", lambda name: embedding)
+    with GeARVectorStore.from_path(tmp_path / "s", embed_model=embedding, tenant_field="customer") as store:
+        store.add(embedding([TextNode(id_="plan-0", text="The plan of zeta.", metadata={"customer": "zeta"})]))
+    async with Session(tmp_path / "s", write=True, tenant=("customer", "acme")) as session:
+        refused = await session.fail("add", text="The plan of acme.", title="Plan", id="plan")
+    assert refused == "the id 'plan' cannot be taken: choose another"
+
+
 async def test_a_tenant_s_server_sees_and_writes_its_passages_only(
     tmp_path: Path, embedding: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
