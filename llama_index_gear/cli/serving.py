@@ -147,6 +147,7 @@ class StoreTools:
     llm: LLM | None = None
     tenant: tuple[str, str] | None = None
     _embed_model: BaseEmbedding | None = None
+    _loaded: str = ""  # its name
     _store: GeARVectorStore | None = None
     _users: int = 0
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -273,8 +274,9 @@ class StoreTools:
     def _open_store(self) -> GeARVectorStore:
         folder = self.folder
         require_store(folder)
-        if self._embed_model is None:
-            self._embed_model = load_embedding(choose_embedding(folder, self.embed_name))
+        name = choose_embedding(folder, self.embed_name)
+        if self._embed_model is None or name != self._loaded:
+            self._embed_model, self._loaded = load_embedding(name), name
         if self.tenant is None:
             return GeARVectorStore.from_path(folder, embed_model=self._embed_model)
         field_name, name = self.tenant

@@ -14,6 +14,7 @@ from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
 
 from llama_index_gear import GeARVectorStore, MentionTripleExtractor
 from llama_index_gear.cli import serving
+from llama_index_gear.cli.store_folder import StoreNote, write_note
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 mcp = pytest.importorskip("mcp.server.mcpserver", reason="needs the extra mcp") and pytest.importorskip("mcp")
@@ -239,6 +240,23 @@ async def test_a_tenant_is_not_told_of_another_one_s_id(
     async with Session(tmp_path / "s", write=True, tenant=("customer", "acme")) as session:
         refused = await session.fail("add", text="The plan of acme.", title="Plan", id="plan")
     assert refused == "the id 'plan' cannot be taken: choose another"
+
+
+async def test_the_embedding_model_is_the_one_that_filled_the_store(
+    notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = []
+
+    def load(name: str) -> WordEmbedding:
+        loaded.append(name)
+        return WordEmbedding()
+
+    monkeypatch.setattr(serving, "load_embedding", load)
+    async with Session(notes) as session:
+        for name in ("first", "first", "second"):  # another program may fill the store anew while the server runs
+            write_note(notes, StoreNote(name))
+            await session.call("search", question=QUESTION)
+    assert loaded == ["first", "second"]
 
 
 async def test_a_tenant_s_server_sees_and_writes_its_passages_only(
