@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-
+from typing import NamedTuple
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import BaseModel, Field
 from llama_index.core.llms import LLM
@@ -32,7 +32,7 @@ from llama_index_gear.cli.indexing import OVERLAP_TOKENS, PASSAGE_TOKENS
 from llama_index_gear.cli.models import load_embedding
 from llama_index_gear.cli.store_folder import choose_embedding, require_store
 from llama_index_gear.errors import ArgumentError, TenantError, check_counts
-from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, read_title
+from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, SOURCE_KEY, read_title
 from llama_index_gear.retrievers.base import new_trace
 from llama_index_gear.trace.trace import stream_trace
 
@@ -216,8 +216,8 @@ class StoreTools:
         document = Document(text=text, id_=id, metadata={"title": title})
         async with self._writes, self._open() as store:
             earlier = await _find_document(store, id)
-            if any("file" in node.metadata for node in earlier):
-                raise ArgumentError(f"{id!r} is a file: change the file and run `index`, or take another id")
+            if origin := _find_origin(earlier):
+                raise ArgumentError(f"{id!r} is {origin.to_change}, or take another id")
             nodes = await asyncio.to_thread(
                 lambda: store.embed_model(MentionTripleExtractor()(splitter.get_nodes_from_documents([document])))
             )
@@ -251,9 +251,8 @@ class StoreTools:
             if not gone:
                 raise ArgumentError(f"there is no document and no passage {id!r}: take an id that search returned")
             await store.adelete_nodes([node.node_id for node in gone])
-        is_file = any("file" in node.metadata for node in gone)
-        note = "Its file is still there: the next `index` brings it back." if is_file else ""
-        return Written(document=id, deleted=len(gone), note=note)
+        origin = _find_origin(gone)
+        return Written(document=id, deleted=len(gone), note=origin.comes_back if origin else "")
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[GeARVectorStore]:
@@ -288,6 +287,30 @@ async def _find_document(store: GeARVectorStore, document_id: str) -> list[BaseN
     """Return the passages of a document."""
     of_document = MetadataFilters(filters=[MetadataFilter(key="doc_id", value=document_id)])
     return await store.aget_nodes(filters=of_document, with_embeddings=False)
+
+
+class _Origin(NamedTuple):
+    """Where a command takes passages from, and will again: how to change it, and what to know if they are deleted."""
+
+    to_change: str
+    comes_back: str
+
+
+_ORIGINS = {
+    SOURCE_KEY: _Origin(
+        "of a collection: change it there and run `extract`",
+        "It is still in its collection: the next `extract` brings it back.",
+    ),
+    "file": _Origin(
+        "a file: change the file and run `index`", "Its file is still there: the next `index` brings it back."
+    ),
+}
+"""Metadata key that the command leaves → the origin."""
+
+
+def _find_origin(nodes: Sequence[BaseNode]) -> _Origin | None:
+    """Return where passages were taken from; None if a client added them."""
+    return next((origin for key, origin in _ORIGINS.items() if any(key in node.metadata for node in nodes)), None)
 
 
 def _describe(node: BaseNode, length: int = _PASSAGE) -> Passage:

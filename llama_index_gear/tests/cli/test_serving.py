@@ -259,6 +259,15 @@ async def test_the_embedding_model_is_the_one_that_filled_the_store(
     assert loaded == ["first", "second"]
 
 
+async def test_a_collection_s_passage_is_changed_there(notes: Path) -> None:
+    write(notes, "7", "Lego makes toys.", document="lego", gear_source={"collection": "docs"})
+    async with Session(notes, write=True) as session:
+        refused = await session.fail("add", text="Lego makes bricks.", title="Lego", id="lego")
+        assert refused == "'lego' is of a collection: change it there and run `extract`, or take another id"
+        text, _ = await session.call("delete", id="lego")
+    assert text == "lego: 1 passage deleted. It is still in its collection: the next `extract` brings it back."
+
+
 async def test_a_tenant_s_server_sees_and_writes_its_passages_only(
     tmp_path: Path, embedding: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
