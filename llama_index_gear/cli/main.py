@@ -112,6 +112,8 @@ def extract(
     if (url is None) == (path is None):
         raise click.UsageError("where is the collection? Give either --url or --path")
     model = open_llm(llm)
+    if model is None and (price is not None or max_cost is not None):
+        raise click.UsageError("--price and --max-cost are of a model: give --llm")
     with open_collection(
         collection, url, path, text_key=text_key, title_key=title_key, vector_name=vector_name
     ) as theirs:
