@@ -61,8 +61,8 @@ def index(folder: Path, store_folder: Path, embed: str | None) -> int:
     from llama_index_gear.cli.store_folder import StoreNote, check_files, choose_embedding, open_store, write_note
 
     store_folder = store_folder.expanduser()
-    name = choose_embedding(store_folder, embed)
     check_files(store_folder, folder)
+    name = choose_embedding(store_folder, embed)
     with open_store(store_folder, name, must_exist=False) as store:
         write_note(store_folder, StoreNote(name, str(folder.resolve())))
         report = index_folder(store, folder, store_folder)

@@ -90,6 +90,7 @@ def check_files(folder: Path, files: Path) -> None:
 
     """
     if not _holds_store(folder):
+        _drop_note(folder)
         return
     note = read_note(folder)
     if note is None:
@@ -111,7 +112,7 @@ def check_collection(folder: Path, collection: str) -> None:
 
     """
     if not _holds_store(folder):
-        (folder / _NOTE).unlink(missing_ok=True)  # of a run that stored nothing: its model may have been the wrong one
+        _drop_note(folder)
         return
     note = read_note(folder)
     if note is None:
@@ -119,6 +120,11 @@ def check_collection(folder: Path, collection: str) -> None:
     if note.collection != collection:
         held = note.collection or f"the files of {note.files}"
         raise ClickException(f"the store in {folder} holds {held}: take another --store")
+
+
+def _drop_note(folder: Path) -> None:
+    """Delete the note of a run that stored nothing: its model may have been the wrong one."""
+    (folder / _NOTE).unlink(missing_ok=True)
 
 
 def _holds_store(folder: Path) -> bool:
