@@ -7,12 +7,12 @@ turns with `index`, `ask` and other servers.
 from __future__ import annotations
 
 import asyncio
-import textwrap
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
+
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import BaseModel, Field
 from llama_index.core.llms import LLM
@@ -32,7 +32,7 @@ from llama_index_gear.cli.indexing import OVERLAP_TOKENS, PASSAGE_TOKENS
 from llama_index_gear.cli.models import load_embedding
 from llama_index_gear.cli.store_folder import choose_embedding, require_store
 from llama_index_gear.errors import ArgumentError, TenantError, check_counts
-from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, SOURCE_KEY, read_title
+from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, SOURCE_KEY, read_title, shorten
 from llama_index_gear.retrievers.base import new_trace
 from llama_index_gear.trace.trace import stream_trace
 
@@ -324,11 +324,11 @@ def _describe(node: BaseNode, length: int = _PASSAGE) -> Passage:
 
 
 def _read_title(node: BaseNode) -> str:
-    return textwrap.shorten(read_title(node), _SLOT, placeholder=" …")
+    return shorten(read_title(node), _SLOT)
 
 
 def _shorten_slots(slots: Sequence[str]) -> list[str]:
-    return [textwrap.shorten(slot, _SLOT, placeholder=" …") for slot in slots]
+    return [shorten(slot, _SLOT) for slot in slots]
 
 
 def _shorten(text: str, length: int) -> str:

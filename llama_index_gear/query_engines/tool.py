@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -16,7 +15,7 @@ from llama_index.core.schema import QueryType
 from llama_index.core.tools import QueryEngineTool, ToolMetadata, ToolOutput
 
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.nodes import read_title
+from llama_index_gear.nodes import read_title, shorten
 from llama_index_gear.trace.trace import Trace
 
 TOOL_NAME = "answer_from_documents"
@@ -106,6 +105,6 @@ def _list_citations(response: RESPONSE_TYPE, trace: Trace) -> list[str]:
     titles = {result.node.node_id: read_title(result.node) for result in response.source_nodes}
     lines = []
     for number, node_id in trace.citations.items():
-        title = textwrap.shorten(titles.get(node_id) or node_id, _TITLE, placeholder=" …")
+        title = shorten(titles.get(node_id) or node_id, _TITLE)
         lines.append(f"[{number}] {title}")
     return lines
