@@ -104,7 +104,7 @@ def _build_tree(trace: Evidence) -> Tree:
     passages = tree.add(f"[bold]passages[/bold] ({_escape_markup(trace.stopped)})")
     for rank, source in enumerate(trace.passages[:_MAX_SHOWN], start=1):
         ranks = ", ".join(f"{name}: {place}" for name, place in source.ranks.items())
-        branch = passages.add(f"{rank}. {_escape_markup(source.title)}  [dim]{ranks}[/dim]")
+        branch = passages.add(f"{rank}. {_escape_markup(source.title)}  [dim]{_escape_markup(ranks)}[/dim]")
         if source.chain:
             branch.add(_format_facts(source.chain))
     if answer := trace.response or trace.answer:

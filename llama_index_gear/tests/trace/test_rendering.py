@@ -317,6 +317,14 @@ def test_a_summary_of_little_has_few_lines() -> None:
     assert out.getvalue().splitlines()[:2] == ["Why?", "No answer."] and len(out.getvalue().splitlines()) == 4
 
 
+def test_the_names_of_lists_are_text() -> None:
+    out, trace = io.StringIO(), Trace(question="Who?")
+    ranks = {"[red]step[/red] 1": 2}
+    trace.note(passages=[Source(passage_id="p", title="P", text="", score=1.0, ranks=ranks, chain=[])])
+    terminal.show(trace, Console(file=out, width=80), full=True)
+    assert "1. P  [red]step[/red] 1: 2" in out.getvalue()
+
+
 def test_show_prints(capsys: pytest.CaptureFixture[str]) -> None:
     make_large().show()
     assert "query 1" in capsys.readouterr().out
