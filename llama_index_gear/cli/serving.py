@@ -32,7 +32,7 @@ from llama_index_gear.cli.indexing import OVERLAP_TOKENS, PASSAGE_TOKENS
 from llama_index_gear.cli.models import load_embedding
 from llama_index_gear.cli.store_folder import choose_embedding, require_store
 from llama_index_gear.errors import ArgumentError, TenantError, check_counts
-from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, SOURCE_KEY, read_title, shorten
+from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, SOURCE_KEY, name_passage, read_title, shorten
 from llama_index_gear.retrievers.base import new_trace
 from llama_index_gear.trace.trace import stream_trace
 
@@ -172,7 +172,7 @@ class StoreTools:
                         response = event
                     elif event.kind == "query":
                         await report(event.step, f"searches: {_shorten(str(event.value), _SLOT)}")
-        titles = {result.node.node_id: _read_title(result.node) for result in response.source_nodes}
+        titles = {result.node.node_id: shorten(name_passage(result.node), _SLOT) for result in response.source_nodes}
         citations = [
             Citation(number=int(number), id=node_id, title=titles.get(node_id) or node_id)
             for number, node_id in trace.citations.items()

@@ -15,7 +15,7 @@ from llama_index.core.schema import QueryType
 from llama_index.core.tools import QueryEngineTool, ToolMetadata, ToolOutput
 
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.nodes import read_title, shorten
+from llama_index_gear.nodes import name_passage, shorten
 from llama_index_gear.trace.trace import Trace
 
 TOOL_NAME = "answer_from_documents"
@@ -101,10 +101,9 @@ def make_tool(engine: Any, name: str, description: str) -> AgentQueryTool:
 
 
 def _list_citations(response: RESPONSE_TYPE, trace: Trace) -> list[str]:
-    """Return a line for each passage that the answer cites: its number and title, or id."""
-    titles = {result.node.node_id: read_title(result.node) for result in response.source_nodes}
+    """Return a line for each passage that the answer cites: its number, and what it is called."""
+    names = {result.node.node_id: name_passage(result.node) for result in response.source_nodes}
     lines = []
     for number, node_id in trace.citations.items():
-        title = shorten(titles.get(node_id) or node_id, _TITLE)
-        lines.append(f"[{number}] {title}")
+        lines.append(f"[{number}] {shorten(names.get(node_id) or node_id, _TITLE)}")
     return lines

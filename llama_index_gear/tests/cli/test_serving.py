@@ -218,6 +218,7 @@ async def test_half_a_character_ends_no_server(notes: Path) -> None:
     async with Session(notes, llm=ScriptedLLM(steps)) as session:
         _, data = await session.call("ask", question="Where does it begin?")
         assert data["answer"] == "Basel \ufffd [1]"
+        assert [cited["title"] for cited in data["citations"]] == ["The diary of Ann begins in Basel."]
     async with Session(notes, llm=ScriptedLLM([ConnectionError("no \ud83d")])) as session:
         assert "no \ufffd" in await session.fail("ask", question="Where does it begin?")
 
@@ -226,7 +227,7 @@ async def test_a_fault_inside_a_tool_is_logged_and_not_taken_for_wrong_arguments
     notes: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Session(notes) as session:
-        monkeypatch.setattr(session.tools, "search", lambda *_: asyncio.to_thread(serving.Passages, passages="none"))
+        monkeypatch.setattr(session.tools, "search", lambda *_: asyncio.to_thread(serving.Passages.model_validate, {}))
         assert await session.fail("search", question=QUESTION) == "Error executing tool search"
     assert "ValidationError" in caplog.text
 

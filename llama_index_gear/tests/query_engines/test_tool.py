@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -97,6 +98,13 @@ async def test_half_a_character_or_no_text_can_be_sent_on(
     arguments = {} if text else {"response_synthesizer": synthesizer}
     output = await call(mode, make_engine(store, [step, "Rome \ud83d"], **arguments).as_tool())
     assert output.content == text == output.raw_output.response == output.raw_output.trace.response
+
+
+def test_a_passage_without_a_title_is_named_by_its_text(tmp_path: Path) -> None:
+    with GeARVectorStore.from_path(tmp_path / "s", embed_model=WordEmbedding()) as store:
+        store.add(store.embed_model([TextNode(id_="8c1f", text="Bob lives in Rome.")]))
+        output = make_engine(store, [GEAR[0].replace("[1, 2]", "[1]")]).as_tool().call(input=QUESTION)
+    assert output.content == "Rome [1]\n[1] Bob lives in Rome."
 
 
 async def test_what_was_not_found_is_said_without_citations(store: GeARVectorStore) -> None:
