@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
@@ -204,7 +204,7 @@ def graph(name: str, store_folder: Path, embed: str | None, page: Path) -> None:
     """Write a page of the graph around the entity NAME, to be walked by clicks."""
     from llama_index_gear.cli.store_folder import open_store
 
-    with open_store(store_folder, embed) as store:
+    with open_store(store_folder, embed, embeds=False) as store:
         click.echo(f"The graph as a page: {store.to_html(page, name)}")
 
 
@@ -247,7 +247,8 @@ def mcp(store_folder: Path, embed: str | None, llm: str | None, write: bool, ten
         server = _prepare_server(store_folder, embed, llm, write=write, tenant=tenant)
     if sys.stdin.isatty():
         click.echo("serving over stdin and stdout, for a program that starts this command; Ctrl-C ends it", err=True)
-    server.run()
+    with suppress(KeyboardInterrupt):
+        server.run()
 
 
 def _prepare_server(store_folder: Path, embed: str | None, llm: str | None, *, write: bool, tenant: str | None) -> Any:
