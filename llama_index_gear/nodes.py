@@ -37,6 +37,8 @@ ONE_NODE = "write [node] for one"
 
 Model = TypeVar("Model", bound=BaseModel)
 
+_CUT = " …"
+_BEGINNING = 50  # characters of a passage's text that stand for its title
 _TRIPLES = "write [Triple(subject, predicate, object)]"
 _STRUCTURE = {
     "SOURCE",
@@ -54,13 +56,25 @@ def read_title(node: BaseNode) -> str:
 
 
 def name_passage(node: BaseNode) -> str:
-    """Return what a passage is called where it is shown: its title; without one, its file and its first eight words."""
+    """Return what a passage is called where it is shown: its title; without one, its file and how its text begins."""
     if title := read_title(node):
         return title
-    words = node.get_content().split()
-    beginning = " ".join(words[:8]) + (" …" if len(words) > 8 else "")
+    beginning = shorten(node.get_content(), _BEGINNING)
     file = node.metadata.get("file_name")
     return f"{file}: {beginning}" if file else beginning
+
+
+def shorten(text: str, length: int) -> str:
+    """Return a text on one line of at most `length` characters; what is cut off leaves a "…".
+
+    It is cut behind a word, or within one that takes half of the line: some languages have no spaces.
+    """
+    line = " ".join(text.split())
+    if len(line) <= length:
+        return line
+    room = length - len(_CUT)
+    end = line.rfind(" ", 0, room + 1)
+    return line[: end if end >= room // 2 else room].rstrip() + _CUT
 
 
 def with_metadata(node: BaseNode, values: Mapping[str, Any], *, drop: Sequence[str] = ()) -> BaseNode:

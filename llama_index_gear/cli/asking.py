@@ -14,13 +14,13 @@ from llama_index.core.llms import LLM
 from llama_index.core.schema import NodeWithScore
 
 from llama_index_gear import GeARQueryEngine, GeARVectorStore, GraphRetriever, RankingWeights, Trace, TraceEvent
-from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, read_title
+from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, read_title, shorten
 from llama_index_gear.retrievers.base import new_trace
 from llama_index_gear.trace.trace import run_traced
+from llama_index_gear.trace.wording import format_fact
 
 _LINE = 110  # characters
 _TEXT = 200  # characters shown of a passage
-_PREDICATE = 60  # characters shown of a triple's predicate
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def ask_agent(
     trace = new_trace(question)
     with trace.subscribe(lambda event: _show_event(event, show)):
         response = run_traced(trace, lambda: engine.query(question))
-    return Answer(question, response.source_nodes, str(response), trace)
+    return Answer(question, response.source_nodes, trace.response, trace)
 
 
 def _show_event(event: TraceEvent, show: Callable[[str], None]) -> None:
@@ -77,7 +77,7 @@ def _show_event(event: TraceEvent, show: Callable[[str], None]) -> None:
         show(f"step {event.step}: {event.value}")
     elif event.kind == "gist":
         for slots in event.value:
-            show(f"   noted: {_format_triple(slots)}")
+            show(f"   noted: {format_fact(slots)}")
     elif event.kind == "problems":
         for problem in event.value[-1:]:
             show(f"   problem: {problem}")
@@ -107,14 +107,9 @@ def _show_passage(mark: str, result: NodeWithScore) -> None:
     is_named = not title or PurePosixPath(file).stem == title  # a file's title is its name
     echo(f"{mark} {file if is_named else title}" + (f" ({file})" if file and not is_named else ""))
     for slots in result.metadata.get(CHAIN_KEY) or []:
-        echo(f"   ↳ {_format_triple(slots)}")
-    text = textwrap.shorten(result.node.get_content(), _TEXT, placeholder=" …")
+        echo(f"   ↳ {format_fact(slots)}")
+    text = shorten(result.node.get_content(), _TEXT)
     echo(textwrap.fill(text, _LINE, initial_indent="   ", subsequent_indent="   "))
-
-
-def _format_triple(slots: Sequence[str]) -> str:
-    subject, predicate, object_ = (" ".join(slot.split()) for slot in slots)
-    return f"{subject} — {textwrap.shorten(predicate, _PREDICATE, placeholder=' …')} — {object_}"
 
 
 def _describe(result: NodeWithScore) -> dict[str, Any]:

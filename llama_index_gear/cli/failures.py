@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from click import ClickException
 
-from llama_index_gear.errors import GeARError
+from llama_index_gear.errors import GeARError, repair_surrogates
 
 _CLIENTS = {"openai", "httpx", "httpcore", "ollama", "huggingface_hub"}
 """Packages whose errors are of a model's server or of the network, not of this program."""
@@ -22,4 +22,4 @@ def explain_error(error: BaseException) -> str | None:
         message = f"the model's server: {type(error).__name__}: {error}"
     else:
         return None
-    return " ".join(message.split())
+    return repair_surrogates(" ".join(message.split()))

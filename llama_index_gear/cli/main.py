@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +61,8 @@ def index(folder: Path, store_folder: Path, embed: str | None) -> int:
     from llama_index_gear.cli.store_folder import StoreNote, check_files, choose_embedding, open_store, write_note
 
     store_folder = store_folder.expanduser()
-    name = choose_embedding(store_folder, embed)
     check_files(store_folder, folder)
+    name = choose_embedding(store_folder, embed)
     with open_store(store_folder, name, must_exist=False) as store:
         write_note(store_folder, StoreNote(name, str(folder.resolve())))
         report = index_folder(store, folder, store_folder)
@@ -112,6 +112,8 @@ def extract(
     if (url is None) == (path is None):
         raise click.UsageError("where is the collection? Give either --url or --path")
     model = open_llm(llm)
+    if model is None and (price is not None or max_cost is not None):
+        raise click.UsageError("--price and --max-cost are of a model: give --llm")
     with open_collection(
         collection, url, path, text_key=text_key, title_key=title_key, vector_name=vector_name
     ) as theirs:
@@ -202,7 +204,7 @@ def graph(name: str, store_folder: Path, embed: str | None, page: Path) -> None:
     """Write a page of the graph around the entity NAME, to be walked by clicks."""
     from llama_index_gear.cli.store_folder import open_store
 
-    with open_store(store_folder, embed) as store:
+    with open_store(store_folder, embed, embeds=False) as store:
         click.echo(f"The graph as a page: {store.to_html(page, name)}")
 
 
@@ -245,7 +247,8 @@ def mcp(store_folder: Path, embed: str | None, llm: str | None, write: bool, ten
         server = _prepare_server(store_folder, embed, llm, write=write, tenant=tenant)
     if sys.stdin.isatty():
         click.echo("serving over stdin and stdout, for a program that starts this command; Ctrl-C ends it", err=True)
-    server.run()
+    with suppress(KeyboardInterrupt):
+        server.run()
 
 
 def _prepare_server(store_folder: Path, embed: str | None, llm: str | None, *, write: bool, tenant: str | None) -> Any:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from llama_index.core.bridge.pydantic import Field, ValidationError
 from mcp.server.mcpserver import Context, MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
 
 from llama_index_gear.cli.failures import explain_error
@@ -37,7 +37,7 @@ class _Server(MCPServer[Any]):
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
             cause = error.__cause__
-            if isinstance(cause, ValidationError):
+            if isinstance(cause, ValidationError) and not isinstance(error, UnexpectedToolError):
                 wrong = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in cause.errors())
                 raise ToolError(f"{name}: {wrong}") from cause
             message = None if cause is None else explain_error(cause)

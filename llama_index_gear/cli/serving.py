@@ -7,11 +7,11 @@ turns with `index`, `ask` and other servers.
 from __future__ import annotations
 
 import asyncio
-import textwrap
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import BaseModel, Field
@@ -31,8 +31,8 @@ from llama_index_gear import (
 from llama_index_gear.cli.indexing import OVERLAP_TOKENS, PASSAGE_TOKENS
 from llama_index_gear.cli.models import load_embedding
 from llama_index_gear.cli.store_folder import choose_embedding, require_store
-from llama_index_gear.errors import ArgumentError, check_counts
-from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, read_title
+from llama_index_gear.errors import ArgumentError, TenantError, check_counts
+from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, SOURCE_KEY, name_passage, read_title, shorten
 from llama_index_gear.retrievers.base import new_trace
 from llama_index_gear.trace.trace import stream_trace
 
@@ -147,9 +147,11 @@ class StoreTools:
     llm: LLM | None = None
     tenant: tuple[str, str] | None = None
     _embed_model: BaseEmbedding | None = None
+    _loaded: str = ""  # its name
     _store: GeARVectorStore | None = None
     _users: int = 0
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _writes: asyncio.Lock = field(default_factory=asyncio.Lock)  # held from what a tool reads to what it writes
 
     async def search(self, question: str, top_k: int = 5) -> Passages:
         """Return the passages that answer a question, best first, each with the facts that lead to it."""
@@ -170,13 +172,13 @@ class StoreTools:
                         response = event
                     elif event.kind == "query":
                         await report(event.step, f"searches: {_shorten(str(event.value), _SLOT)}")
-        titles = {result.node.node_id: _read_title(result.node) for result in response.source_nodes}
+        titles = {result.node.node_id: shorten(name_passage(result.node), _SLOT) for result in response.source_nodes}
         citations = [
             Citation(number=int(number), id=node_id, title=titles.get(node_id) or node_id)
             for number, node_id in trace.citations.items()
         ]
         return Answer(
-            answer=_shorten(str(response), _ANSWER),
+            answer=_shorten(trace.response, _ANSWER),
             citations=citations,
             facts=[_shorten_slots(slots) for slots in trace.gist[:_FACTS]],
             stopped=trace.stopped,
@@ -212,14 +214,23 @@ class StoreTools:
                 raise ArgumentError(f"{name} has {len(value):,} characters, more than {most:,}: shorten or divide it")
         splitter = SentenceSplitter(chunk_size=PASSAGE_TOKENS, chunk_overlap=OVERLAP_TOKENS, id_func=passage_id)
         document = Document(text=text, id_=id, metadata={"title": title})
-        async with self._open() as store:
+        async with self._writes, self._open() as store:
             earlier = await _find_document(store, id)
-            if any("file" in node.metadata for node in earlier):
-                raise ArgumentError(f"{id!r} is a file: change the file and run `index`, or take another id")
+            if origin := _find_origin(earlier):
+                raise ArgumentError(f"{id!r} is {origin.to_change}, or take another id")
             nodes = await asyncio.to_thread(
                 lambda: store.embed_model(MentionTripleExtractor()(splitter.get_nodes_from_documents([document])))
             )
-            written = await store.async_add(nodes)
+            taken = await store.aget_nodes([node.node_id for node in nodes], with_embeddings=False)
+            for node in taken:
+                if node.ref_doc_id != id:
+                    raise ArgumentError(
+                        f"the passage {node.node_id!r} is of another document: take another id than {id!r}"
+                    )
+            try:
+                written = await store.async_add(nodes)
+            except TenantError:  # it names another tenant's passage, which is not this one's to know
+                raise ArgumentError(f"the id {id!r} cannot be taken: choose another") from None
             gone = [node.node_id for node in earlier if node.node_id not in written]
             if gone:
                 await store.adelete_nodes(gone)
@@ -227,14 +238,21 @@ class StoreTools:
 
     async def delete(self, id: str) -> Written:
         """Delete a document, or a single passage."""
-        async with self._open() as store:
-            gone = await store.aget_nodes([id], with_embeddings=False) or await _find_document(store, id)
+        async with self._writes, self._open() as store:
+            passage = await store.aget_nodes([id], with_embeddings=False)
+            document = await _find_document(store, id)
+            if passage and document and passage[0].ref_doc_id != id:
+                raise ArgumentError(
+                    f"{id!r} is a document, and a passage of another one: delete the document's passages, each by its "
+                    f"own id ({document[0].node_id!r}{', …' if len(document) > 1 else ''}); then {id!r} means the "
+                    "passage alone"
+                )
+            gone = passage or document
             if not gone:
                 raise ArgumentError(f"there is no document and no passage {id!r}: take an id that search returned")
             await store.adelete_nodes([node.node_id for node in gone])
-        is_file = any("file" in node.metadata for node in gone)
-        note = "Its file is still there: the next `index` brings it back." if is_file else ""
-        return Written(document=id, deleted=len(gone), note=note)
+        origin = _find_origin(gone)
+        return Written(document=id, deleted=len(gone), note=origin.comes_back if origin else "")
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[GeARVectorStore]:
@@ -255,8 +273,9 @@ class StoreTools:
     def _open_store(self) -> GeARVectorStore:
         folder = self.folder
         require_store(folder)
-        if self._embed_model is None:
-            self._embed_model = load_embedding(choose_embedding(folder, self.embed_name))
+        name = choose_embedding(folder, self.embed_name)
+        if self._embed_model is None or name != self._loaded:
+            self._embed_model, self._loaded = load_embedding(name), name
         if self.tenant is None:
             return GeARVectorStore.from_path(folder, embed_model=self._embed_model)
         field_name, name = self.tenant
@@ -270,6 +289,30 @@ async def _find_document(store: GeARVectorStore, document_id: str) -> list[BaseN
     return await store.aget_nodes(filters=of_document, with_embeddings=False)
 
 
+class _Origin(NamedTuple):
+    """Where a command takes passages from, and will again: how to change it, and what to know if they are deleted."""
+
+    to_change: str
+    comes_back: str
+
+
+_ORIGINS = {
+    SOURCE_KEY: _Origin(
+        "of a collection: change it there and run `extract`",
+        "It is still in its collection: the next `extract` brings it back.",
+    ),
+    "file": _Origin(
+        "a file: change the file and run `index`", "Its file is still there: the next `index` brings it back."
+    ),
+}
+"""Metadata key that the command leaves → the origin."""
+
+
+def _find_origin(nodes: Sequence[BaseNode]) -> _Origin | None:
+    """Return where passages were taken from; None if a client added them."""
+    return next((origin for key, origin in _ORIGINS.items() if any(key in node.metadata for node in nodes)), None)
+
+
 def _describe(node: BaseNode, length: int = _PASSAGE) -> Passage:
     return Passage(
         id=node.node_id,
@@ -281,11 +324,11 @@ def _describe(node: BaseNode, length: int = _PASSAGE) -> Passage:
 
 
 def _read_title(node: BaseNode) -> str:
-    return textwrap.shorten(read_title(node), _SLOT, placeholder=" …")
+    return shorten(read_title(node), _SLOT)
 
 
 def _shorten_slots(slots: Sequence[str]) -> list[str]:
-    return [textwrap.shorten(slot, _SLOT, placeholder=" …") for slot in slots]
+    return [shorten(slot, _SLOT) for slot in slots]
 
 
 def _shorten(text: str, length: int) -> str:

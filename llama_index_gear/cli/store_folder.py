@@ -90,6 +90,7 @@ def check_files(folder: Path, files: Path) -> None:
 
     """
     if not _holds_store(folder):
+        _drop_note(folder)
         return
     note = read_note(folder)
     if note is None:
@@ -111,7 +112,7 @@ def check_collection(folder: Path, collection: str) -> None:
 
     """
     if not _holds_store(folder):
-        (folder / _NOTE).unlink(missing_ok=True)  # of a run that stored nothing: its model may have been the wrong one
+        _drop_note(folder)
         return
     note = read_note(folder)
     if note is None:
@@ -119,6 +120,11 @@ def check_collection(folder: Path, collection: str) -> None:
     if note.collection != collection:
         held = note.collection or f"the files of {note.files}"
         raise ClickException(f"the store in {folder} holds {held}: take another --store")
+
+
+def _drop_note(folder: Path) -> None:
+    """Delete the note of a run that stored nothing: its model may have been the wrong one."""
+    (folder / _NOTE).unlink(missing_ok=True)
 
 
 def _holds_store(folder: Path) -> bool:
@@ -138,13 +144,16 @@ def require_store(folder: Path) -> None:
 
 
 @contextmanager
-def open_store(folder: Path, embed_name: str | None, *, must_exist: bool = True) -> Iterator[GeARVectorStore]:
+def open_store(
+    folder: Path, embed_name: str | None, *, must_exist: bool = True, embeds: bool = True
+) -> Iterator[GeARVectorStore]:
     """Open the store in a folder with the embedding model that filled it, and close it.
 
     Args:
         folder: of the store.
         embed_name: the embedding model's name, if the command line gives one.
         must_exist: refuse a folder without a store. Default True.
+        embeds: load the embedding model, which takes seconds. Default True.
 
     Raises:
         ClickException: there is no store; or its model is another one, or can't be loaded.
@@ -157,5 +166,5 @@ def open_store(folder: Path, embed_name: str | None, *, must_exist: bool = True)
     name = choose_embedding(folder, embed_name)
     if exists and embed_name is None and read_note(folder) is None:
         echo(f"{folder} does not say which embedding model filled it: taking {name} (--embed names another)", err=True)
-    with GeARVectorStore.from_path(folder, embed_model=load_embedding(name)) as store:
+    with GeARVectorStore.from_path(folder, embed_model=load_embedding(name) if embeds else None) as store:
         yield store

@@ -368,7 +368,7 @@ class AgentQueryEngine(BaseQueryEngine):
         elif isinstance(response, AsyncStreamingResponse):
             response.response_gen = _awatch(response.response_gen, note_at_end)
         else:
-            note(str(response))
+            note(str(response) if response.response else "")  # LlamaIndex writes "None" for an empty one
 
     def _verify_flow(self, nodes: Sequence[NodeWithScore], trace: Trace, start: float) -> Flow[None]:
         """Check the response in the trace. It may rest on what the agent needed, else on what it was written from."""

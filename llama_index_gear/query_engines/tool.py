@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -16,7 +15,7 @@ from llama_index.core.schema import QueryType
 from llama_index.core.tools import QueryEngineTool, ToolMetadata, ToolOutput
 
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.nodes import read_title
+from llama_index_gear.nodes import name_passage, shorten
 from llama_index_gear.trace.trace import Trace
 
 TOOL_NAME = "answer_from_documents"
@@ -81,10 +80,10 @@ class AgentQueryTool(QueryEngineTool):
 
     def _build_output(self, question: str, response: RESPONSE_TYPE, trace: Trace) -> ToolOutput:
         return ToolOutput(
-            content="\n".join([str(response), *_list_citations(response, trace)]),
+            content="\n".join([trace.response, *_list_citations(response, trace)]),
             tool_name=self.metadata.get_name(),
             raw_input={"input": question},
-            raw_output=TracedResponse(str(response), response.source_nodes, response.metadata, trace=trace),
+            raw_output=TracedResponse(trace.response, response.source_nodes, response.metadata, trace=trace),
         )
 
 
@@ -102,10 +101,9 @@ def make_tool(engine: Any, name: str, description: str) -> AgentQueryTool:
 
 
 def _list_citations(response: RESPONSE_TYPE, trace: Trace) -> list[str]:
-    """Return a line for each passage that the answer cites: its number and title, or id."""
-    titles = {result.node.node_id: read_title(result.node) for result in response.source_nodes}
+    """Return a line for each passage that the answer cites: its number, and what it is called."""
+    names = {result.node.node_id: name_passage(result.node) for result in response.source_nodes}
     lines = []
     for number, node_id in trace.citations.items():
-        title = textwrap.shorten(titles.get(node_id) or node_id, _TITLE, placeholder=" …")
-        lines.append(f"[{number}] {title}")
+        lines.append(f"[{number}] {shorten(names.get(node_id) or node_id, _TITLE)}")
     return lines

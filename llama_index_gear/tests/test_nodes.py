@@ -25,7 +25,9 @@ from llama_index_gear.nodes import (
     TRIPLES_KEY,
     ToPropertyGraph,
     attach_triples,
+    name_passage,
     read_triples,
+    shorten,
     with_metadata,
 )
 from llama_index_gear.triple import Triple
@@ -279,3 +281,25 @@ def test_a_triple_that_cannot_be_is_named_with_its_node() -> None:
     bad = TextNode(id_="n-7", text="x", metadata={"gear_triples": [{"subject": " ", "predicate": "p", "object": "o"}]})
     with pytest.raises(TripleError, match="n-7"):
         read_triples(bad)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("One\n two", "One two"),
+        ("Seven letters", "Seven …"),
+        ("Ten letter", "Ten letter"),  # as long as it may be
+        ("12345678 0123", "12345678 …"),
+        ("A " + "b" * 20, "A bbbbbb …"),  # a word alone would say too little
+        ("b" * 20, "bbbbbbbb …"),
+        ("愛麗絲夢遊仙境是一本書的名字", "愛麗絲夢遊仙境是 …"),
+        ("", ""),
+    ],
+)
+def test_a_text_is_shortened_behind_a_word_or_within_a_long_one(text: str, shown: str) -> None:
+    assert shorten(text, 10) == shown
+
+
+def test_a_passage_of_one_long_word_is_called_by_its_beginning() -> None:
+    called = name_passage(TextNode(text="愛" * 900, metadata={"file_name": "a.md"}))
+    assert called.startswith("a.md: 愛愛") and called.endswith("愛 …") and len(called) < 70

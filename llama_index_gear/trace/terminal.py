@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterable
 
 from rich import markup
@@ -17,6 +16,7 @@ from llama_index_gear.trace.path import find_answer_path, list_facts
 from llama_index_gear.trace.wording import (
     choose_linked_heading,
     format_check,
+    format_fact,
     format_fallback,
     format_shown,
     format_unknown,
@@ -28,7 +28,6 @@ from llama_index_gear.trace.wording import (
 
 _CONTROL = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{BIDI_CONTROLS}]")
 _MAX_SHOWN = 10  # passages, and facts of a kind, of a step
-_PREDICATE = 60  # characters of a predicate in the summary
 MAX_LINES = 25
 """Lines of a trace that is not shown in full."""
 
@@ -50,7 +49,7 @@ def _build_summary(trace: Evidence, console: Console) -> list[Text]:
         return marks.get(passage_id, "") + trace.titles.get(passage_id, passage_id)
 
     facts = [
-        _format_slots(fact.slots) + (f"  ({'; '.join(map(name, fact.passages))})" if fact.passages else "")
+        format_fact(fact.slots) + (f"  ({'; '.join(map(name, fact.passages))})" if fact.passages else "")
         for fact in list_facts(find_answer_path(trace).trees)
     ]
     cost = (
@@ -73,12 +72,6 @@ def _build_summary(trace: Evidence, console: Console) -> list[Text]:
         _to_text(cost, "dim"),
         _to_text("trace.show(full=True) prints every step, trace.to_html(path) draws a page", "dim"),
     ]
-
-
-def _format_slots(slots: Slots) -> str:
-    """Return a fact; a predicate that is a whole sentence is shortened, so that the object behind it is seen."""
-    subject, predicate, object_ = slots
-    return f"{subject} — {textwrap.shorten(predicate, _PREDICATE, placeholder=' …')} — {object_}"
 
 
 def _to_text(line: str, style: str) -> Text:
@@ -111,7 +104,7 @@ def _build_tree(trace: Evidence) -> Tree:
     passages = tree.add(f"[bold]passages[/bold] ({_escape_markup(trace.stopped)})")
     for rank, source in enumerate(trace.passages[:_MAX_SHOWN], start=1):
         ranks = ", ".join(f"{name}: {place}" for name, place in source.ranks.items())
-        branch = passages.add(f"{rank}. {_escape_markup(source.title)}  [dim]{ranks}[/dim]")
+        branch = passages.add(f"{rank}. {_escape_markup(source.title)}  [dim]{_escape_markup(ranks)}[/dim]")
         if source.chain:
             branch.add(_format_facts(source.chain))
     if answer := trace.response or trace.answer:

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from llama_index_gear.nodes import shorten
 from llama_index_gear.trace.evidence import Check, Evidence, Step, Unknown
+
+_PREDICATE = 60  # characters of a predicate
+
+
+def format_fact(slots: Sequence[str]) -> str:
+    """Return a fact; a predicate that is a whole sentence is shortened, so that the object behind it is seen."""
+    subject, predicate, object_ = (" ".join(slot.split()) for slot in slots)
+    return f"{subject} — {shorten(predicate, _PREDICATE)} — {object_}"
 
 
 def format_verification(trace: Evidence) -> str:

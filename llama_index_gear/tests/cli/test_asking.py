@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from llama_index_gear import RankingWeights
-from llama_index_gear.cli import models
+from llama_index_gear.cli import models, store_folder
 from llama_index_gear.testing import ScriptedLLM
 
 Runner = Callable[..., Any]
@@ -103,8 +103,11 @@ def test_a_server_that_is_not_there_is_one_line(run: Runner, docs: Path, monkeyp
     assert failed.code == 1 and failed.err == "error: the model's server: APIConnectionError: Connection error.\n"
 
 
-def test_the_graph_around_a_name_is_a_page(run: Runner, docs: Path, tmp_path: Path) -> None:
+def test_the_graph_around_a_name_is_a_page(
+    run: Runner, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run("index", "docs", "--store", "s")
+    monkeypatch.setattr(store_folder, "load_embedding", lambda name: pytest.fail("it takes seconds, for nothing"))
     drawn = run("graph", "max born", "--store", "s", "--html", "g.html")
     assert (drawn.code, drawn.out) == (0, "The graph as a page: g.html\n")
     assert "The graph around Max Born" in (tmp_path / "g.html").read_text("utf-8")

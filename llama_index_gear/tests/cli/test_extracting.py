@@ -59,6 +59,15 @@ def test_a_collection_is_taken_over_followed_and_asked(run: Runner, tmp_path: Pa
     assert wrong.code == 1 and "holds the files of" in wrong.err
 
 
+def test_a_run_that_stored_nothing_binds_no_later_one(run: Runner, tmp_path: Path, docs: Path) -> None:
+    fill(tmp_path / "theirs", TEXTS, size=8)
+    extract = ("extract", "--collection", "docs", "--path", "theirs", "--text-key", "body", "--embed", "wrong")
+    assert run(*extract, "--store", "s").code == 1
+    done = run("index", "docs", "--embed", "right", "--store", "s")
+    assert done.code == 0 and "4 passages: 4 new" in done.out
+    assert json.loads((tmp_path / "s" / "index.json").read_text())["embed_model"] == "right"
+
+
 def test_a_model_extracts_up_to_a_ceiling(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(tmp_path / "theirs", TEXTS)
     reply = json.dumps({"entities": ["Ada"], "triples": [["Ada", "knows", "Bob"]]})
@@ -76,6 +85,8 @@ def test_a_model_extracts_up_to_a_ceiling(run: Runner, tmp_path: Path, monkeypat
     [
         ((), 2, "give either --url or --path"),
         (("--path", "theirs", "--url", "http://localhost:1"), 2, "give either --url or --path"),
+        (("--path", "theirs", "--price", "1", "2"), 2, "--price and --max-cost are of a model: give --llm"),
+        (("--path", "theirs", "--max-cost", "1"), 2, "--price and --max-cost are of a model: give --llm"),
         (("--path", "empty"), 1, "is no folder of QdrantClient"),
         (("--path", "theirs"), 1, "Name the one that holds the text: text_key"),
         (("--path", "theirs", "--text-key", "body"), 1, "embed_model did not make the vectors"),

@@ -75,6 +75,15 @@ def test_errors_of_the_store_and_the_disk_are_one_line(run: Runner, docs: Path, 
     assert damaged.code == 1 and "index.json is damaged" in damaged.err
 
 
+def test_ctrl_c_ends_a_server_quietly(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stopped:
+        def run(self) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("llama_index_gear.cli.main._prepare_server", lambda *_, **__: Stopped())
+    assert run("mcp", "--store", "s") == (0, "", "")
+
+
 def test_a_server_needs_the_sdk(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp.server.mcpserver", None)
     monkeypatch.delitem(sys.modules, "llama_index_gear.cli.mcp_server", raising=False)

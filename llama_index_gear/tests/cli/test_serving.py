@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from llama_index.core.llms import LLM
-from llama_index.core.schema import TextNode
+from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
 
 from llama_index_gear import GeARVectorStore, MentionTripleExtractor
 from llama_index_gear.cli import serving
+from llama_index_gear.cli.store_folder import StoreNote, write_note
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 mcp = pytest.importorskip("mcp.server.mcpserver", reason="needs the extra mcp") and pytest.importorskip("mcp")
@@ -68,6 +70,28 @@ def folder(run: Runner, docs: Path, tmp_path: Path, embedding: Any, monkeypatch:
     monkeypatch.setattr(serving, "load_embedding", lambda name: embedding)
     run("index", "docs", "--store", "s")
     return tmp_path / "s"
+
+
+@pytest.fixture
+def notes(tmp_path: Path, embedding: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store with a passage of another program: its id is like one that `add` makes, and like a document's."""
+    monkeypatch.setattr(serving, "load_embedding", lambda name: embedding)
+    write(tmp_path / "s", "note-0", "The diary of Ann begins in Basel.", document="diary")
+    return tmp_path / "s"
+
+
+def write(folder: Path, node_id: str, text: str, document: str, **metadata: Any) -> None:
+    """Store a passage of a document."""
+    node = TextNode(id_=node_id, text=text, metadata=metadata)
+    node.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id=document)
+    with GeARVectorStore.from_path(folder, embed_model=WordEmbedding()) as store:
+        store.add(store.embed_model([node]))
+
+
+def read(folder: Path) -> dict[str, str]:
+    """Return the id and text of each passage."""
+    with GeARVectorStore.from_path(folder, embed_model=WordEmbedding()) as store:
+        return {node.node_id: node.get_content() for node in store.get_nodes()}
 
 
 async def test_search_gives_passages_with_chains_as_text_and_as_data(folder: Path) -> None:
@@ -147,6 +171,102 @@ async def test_a_document_is_added_replaced_and_deleted(run: Runner, folder: Pat
         run("index", "docs", "--store", "s")
         refused = await session.fail("add", text="Toys.", title="Lego", id="Lego.txt")
         assert refused == "'Lego.txt' is a file: change the file and run `index`, or take another id"
+
+
+async def test_adding_a_document_overwrites_no_other_one_s_passage(notes: Path) -> None:
+    stored = read(notes)
+    async with Session(notes, write=True) as session:
+        refused = await session.fail("add", text="Lego makes toys.", title="Lego", id="note")
+    assert refused == "the passage 'note-0' is of another document: take another id than 'note'"
+    assert read(notes) == stored
+
+
+async def test_an_id_that_means_two_things_deletes_neither(notes: Path) -> None:
+    write(notes, "other", "Lego makes toys.", document="note-0")
+    async with Session(notes, write=True) as session:
+        refused = await session.fail("delete", id="note-0")
+        assert refused == (
+            "'note-0' is a document, and a passage of another one: delete the document's passages, each by its own id "
+            "('other'); then 'note-0' means the passage alone"
+        )
+        assert len(read(notes)) == 2
+        await session.call("delete", id="other")
+        await session.call("delete", id="note-0")
+    assert not read(notes)
+
+
+async def test_of_two_documents_with_one_id_the_later_is_stored_whole(
+    tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(WordEmbedding):
+        def _get_text_embedding(self, text: str) -> list[float]:
+            time.sleep(0.3 if "Victoria" in text else 0)
+            return super()._get_text_embedding(text)
+
+    monkeypatch.setattr(serving, "load_embedding", lambda name: Slow())
+    long = "\n\n".join(f"Paragraph {n} tells of Wombat Hill, of Basel, a city of Switzerland." for n in range(16))
+    async with Session(notes, write=True) as session:
+        texts = [long, "Wombat Hill lies in Victoria."]
+        await asyncio.gather(*(session.call("add", text=text, title="Wombat Hill", id="hill") for text in texts))
+    stored = [text for name, text in read(notes).items() if name != "note-0"]
+    assert stored == texts[1:] or "Victoria" not in " ".join(stored)
+
+
+async def test_half_a_character_ends_no_server(notes: Path) -> None:
+    """Models write them, and no protocol can send them."""
+    steps = ['{"needed": [1], "facts": [], "answerable": true, "answer": ""}', "Basel \ud83d [1]"]
+    async with Session(notes, llm=ScriptedLLM(steps)) as session:
+        _, data = await session.call("ask", question="Where does it begin?")
+        assert data["answer"] == "Basel \ufffd [1]"
+        assert [cited["title"] for cited in data["citations"]] == ["The diary of Ann begins in Basel."]
+    async with Session(notes, llm=ScriptedLLM([ConnectionError("no \ud83d")])) as session:
+        assert "no \ufffd" in await session.fail("ask", question="Where does it begin?")
+
+
+async def test_a_fault_inside_a_tool_is_logged_and_not_taken_for_wrong_arguments(
+    notes: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Session(notes) as session:
+        monkeypatch.setattr(session.tools, "search", lambda *_: asyncio.to_thread(serving.Passages.model_validate, {}))
+        assert await session.fail("search", question=QUESTION) == "Error executing tool search"
+    assert "ValidationError" in caplog.text
+
+
+async def test_a_tenant_is_not_told_of_another_one_s_id(
+    tmp_path: Path, embedding: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "load_embedding", lambda name: embedding)
+    with GeARVectorStore.from_path(tmp_path / "s", embed_model=embedding, tenant_field="customer") as store:
+        store.add(embedding([TextNode(id_="plan-0", text="The plan of zeta.", metadata={"customer": "zeta"})]))
+    async with Session(tmp_path / "s", write=True, tenant=("customer", "acme")) as session:
+        refused = await session.fail("add", text="The plan of acme.", title="Plan", id="plan")
+    assert refused == "the id 'plan' cannot be taken: choose another"
+
+
+async def test_the_embedding_model_is_the_one_that_filled_the_store(
+    notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = []
+
+    def load(name: str) -> WordEmbedding:
+        loaded.append(name)
+        return WordEmbedding()
+
+    monkeypatch.setattr(serving, "load_embedding", load)
+    async with Session(notes) as session:
+        for name in ("first", "first", "second"):  # another program may fill the store anew while the server runs
+            write_note(notes, StoreNote(name))
+            await session.call("search", question=QUESTION)
+    assert loaded == ["first", "second"]
+
+
+async def test_a_collection_s_passage_is_changed_there(notes: Path) -> None:
+    write(notes, "7", "Lego makes toys.", document="lego", gear_source={"collection": "docs"})
+    async with Session(notes, write=True) as session:
+        refused = await session.fail("add", text="Lego makes bricks.", title="Lego", id="lego")
+        assert refused == "'lego' is of a collection: change it there and run `extract`, or take another id"
+        text, _ = await session.call("delete", id="lego")
+    assert text == "lego: 1 passage deleted. It is still in its collection: the next `extract` brings it back."
 
 
 async def test_a_tenant_s_server_sees_and_writes_its_passages_only(

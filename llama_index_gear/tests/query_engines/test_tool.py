@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from llama_index.core import Settings
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.agent.workflow.workflow_events import ToolCallResult
+from llama_index.core.llms import MockLLM
+from llama_index.core.response_synthesizers import ResponseMode, get_response_synthesizer
 from llama_index.core.schema import TextNode
 from llama_index.core.tools import QueryEngineTool, ToolOutput
 from llama_index.core.workflow import Context
@@ -80,6 +84,27 @@ async def test_a_stream_is_read_to_its_end(store: GeARVectorStore, mode: str) ->
     output = await call(mode, make_engine(store, streaming=True).as_tool())
     assert output.content.startswith("Rome [1][2]\n[1] ")
     assert len(output.raw_output.metadata["gear_cited"]) == 2 and output.raw_output.trace.response == "Rome [1][2]"
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize(("written", "text"), [("compact", "Rome \ufffd"), ("no_text", "")])
+async def test_half_a_character_or_no_text_can_be_sent_on(
+    store: GeARVectorStore, mode: str, written: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Models write the former; a synthesizer that writes nothing must not have written "None"."""
+    step = '{"needed": [1], "facts": [], "answerable": true, "answer": ""}'
+    monkeypatch.setattr(Settings, "_llm", MockLLM())
+    synthesizer = get_response_synthesizer(response_mode=ResponseMode(written))
+    arguments = {} if text else {"response_synthesizer": synthesizer}
+    output = await call(mode, make_engine(store, [step, "Rome \ud83d"], **arguments).as_tool())
+    assert output.content == text == output.raw_output.response == output.raw_output.trace.response
+
+
+def test_a_passage_without_a_title_is_named_by_its_text(tmp_path: Path) -> None:
+    with GeARVectorStore.from_path(tmp_path / "s", embed_model=WordEmbedding()) as store:
+        store.add(store.embed_model([TextNode(id_="8c1f", text="Bob lives in Rome.")]))
+        output = make_engine(store, [GEAR[0].replace("[1, 2]", "[1]")]).as_tool().call(input=QUESTION)
+    assert output.content == "Rome [1]\n[1] Bob lives in Rome."
 
 
 async def test_what_was_not_found_is_said_without_citations(store: GeARVectorStore) -> None:

@@ -165,8 +165,8 @@ def test_t2rags_answer_and_open_clues_stand_under_the_heading(answer: str) -> No
 
 
 def test_a_passage_without_a_title_is_called_by_its_file() -> None:
-    text = "One two three four five six seven eight nine"
+    text = "One two three four five six seven eight nine ten eleven twelve"
     assert name_passage(TextNode(text=text, metadata={"title": "T", "file_name": "a.md"})) == "T"
     called = name_passage(TextNode(text=text, metadata={"file_name": "a.md"}))
-    assert called == "a.md: One two three four five six seven eight …"
+    assert called == "a.md: One two three four five six seven eight nine ten …"
     assert name_passage(TextNode(text="One two")) == "One two"

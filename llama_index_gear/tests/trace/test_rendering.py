@@ -302,18 +302,27 @@ def test_a_summary_has_25_lines_at_most_and_none_is_wider_than_the_terminal() ->
         assert any(wanted in line for line in lines), wanted
 
 
-def test_the_object_of_a_long_sentence_is_seen() -> None:
+@pytest.mark.parametrize("words", ["wrote, as everybody knows, ", "衆所周知愛達寫了"])
+def test_the_object_of_a_long_sentence_is_seen(words: str) -> None:
     trace = Trace(question="Who?")
-    trace.note(trace.open_step(), gist=[["Ada", "wrote, as everybody knows, " * 10, "the notes"]])
+    trace.note(trace.open_step(), gist=[["Ada", words * 10, "the notes"]])
     out = io.StringIO()
-    terminal.show(trace, Console(file=out, width=80))
-    assert re.search(r"^path: Ada — wrote, as everybody knows, .* … — the notes$", out.getvalue(), re.MULTILINE)
+    terminal.show(trace, Console(file=out, width=160))
+    assert re.search(rf"^path: Ada — {words}.* … — the notes$", out.getvalue(), re.MULTILINE)
 
 
 def test_a_summary_of_little_has_few_lines() -> None:
     out = io.StringIO()
     terminal.show(Trace(question="Why?"), Console(file=out, width=80))
     assert out.getvalue().splitlines()[:2] == ["Why?", "No answer."] and len(out.getvalue().splitlines()) == 4
+
+
+def test_the_names_of_lists_are_text() -> None:
+    out, trace = io.StringIO(), Trace(question="Who?")
+    ranks = {"[red]step[/red] 1": 2}
+    trace.note(passages=[Source(passage_id="p", title="P", text="", score=1.0, ranks=ranks, chain=[])])
+    terminal.show(trace, Console(file=out, width=80), full=True)
+    assert "1. P  [red]step[/red] 1: 2" in out.getvalue()
 
 
 def test_show_prints(capsys: pytest.CaptureFixture[str]) -> None:
