@@ -79,7 +79,9 @@ def read_questions(path: Path) -> list[Question]:
             rows = list(enumerate(json.loads(text), start=1))
         else:
             rows = [
-                (number, json.loads(line)) for number, line in enumerate(text.splitlines(), start=1) if line.strip()
+                (number, _read_line(path, number, line))
+                for number, line in enumerate(text.splitlines(), start=1)
+                if line.strip()
             ]
     except ValueError as error:
         raise ClickException(f"{path} is no JSON ({error}): {_FORM}") from error
@@ -87,6 +89,13 @@ def read_questions(path: Path) -> list[Question]:
     if not questions:
         raise ClickException(f"{path} holds no question: {_FORM}")
     return questions
+
+
+def _read_line(path: Path, number: int, line: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError as error:
+        raise ClickException(f"{path}, line {number}, is no JSON ({error}): {_FORM}") from error
 
 
 def _read_question(row: Any, where: str) -> Question:
@@ -182,16 +191,20 @@ def judge(gains: Sequence[float], p_value: float, plain: str) -> str:
 
     """
     different = sum(gain != 0 for gain in gains)
+    least = math.ceil(1 - math.log2(_CHANCE))  # questions on which the two differ, all one way, for such a p-value
     if p_value < _CHANCE:
         if fmean(gains) > 0:
             return f"The graph helps beyond chance: use {GRAPH}."
         return f"The graph hurts beyond chance: use {plain} search. {_NO_NEED}."
+    if not different and len(gains) < least:
+        return (
+            f"Too few to tell: both find as much on {_count(len(gains), 'question')}. Add questions, some of them hard."
+        )
     if not different:
         return f"{_NO_NEED}: {plain} search finds as much on every question."
     if 2 / 2**different >= _CHANCE:
-        needed = math.ceil(1 - math.log2(_CHANCE))
         return (
-            f"Too few to tell: the two differ on {_count(different, 'question')}, and {needed} are the least for a "
+            f"Too few to tell: the two differ on {_count(different, 'question')}, and {least} are the least for a "
             "verdict. Add questions."
         )
     return f"{_NO_NEED}, as far as {_count(len(gains), 'question')} can tell: the difference may be chance."

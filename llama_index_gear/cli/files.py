@@ -1,4 +1,4 @@
-"""The files of a folder as LlamaIndex documents: text as it is, other formats by LlamaIndex's readers."""
+"""The files of a folder as LlamaIndex documents: text as it is, HTML as its text, others by LlamaIndex's readers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from llama_index.core.readers import SimpleDirectoryReader
 from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document
 
+from llama_index_gear.cli.html_text import read_html
 from llama_index_gear.errors import repair_surrogates
 
 _READERS = "llama_index.readers.file"
 _WITH_READER = {".docx", ".epub", ".hwp", ".pdf", ".ppt", ".pptx", ".xls", ".xlsx"}
 """Formats that are not text. Every other file is read as text, whatever readers are installed."""
+_HTML = {".htm", ".html", ".xhtml"}
 _HIDDEN_KEYS = ["file"]
 
 
@@ -98,7 +100,7 @@ class FolderReader:
             text = "\0"
         if "\0" in text:
             raise _NoTextError("no UTF-8 text")
-        return [text]
+        return [read_html(text) if path.suffix.lower() in _HTML else text]
 
 
 class _NoTextError(Exception):

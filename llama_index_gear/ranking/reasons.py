@@ -72,16 +72,20 @@ def _describe(pool: Pool, ranked: Ranked, signal: str) -> str:
         topic = next(topic for key, topic in topics.items() if named.entity in pool.names_of(key))
         return f"is about “{topic}”, which {_label(pool, named.place)} names"
     if signal == "named_likeness" and named is not None:
-        return f"{_label(pool, named.place)} says of it: {named.triple.text}"
+        return f"{_label(pool, named.place)} says of it: {_write(named.triple)}"
     if signal == "linked" and linked is not None:
         name = _surface(linked.triple, linked.entity)
-        return f"names “{name}”, as {_label(pool, linked.place)} does: {linked.triple.text}"
+        return f"names “{name}”, as {_label(pool, linked.place)} does: {_write(linked.triple)}"
     return ""
 
 
 def _label(pool: Pool, place: int) -> str:
     """Name a passage by its title, or by what most of its facts are about: without facts it would not be mentioned."""
     return f"“{next(iter(pool.contents[place].topics.values()))}”"
+
+
+def _write(triple: Triple) -> str:
+    return f"{triple.subject} — {triple.predicate} — {triple.object}"
 
 
 def _surface(triple: Triple, entity: str) -> str:

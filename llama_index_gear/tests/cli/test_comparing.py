@@ -35,7 +35,7 @@ def test_with_gold_ids_there_is_recall_and_a_verdict(run: Runner, docs: Path, tm
     assert table.keys() == {"dense", "hybrid", "GraphRetriever"}
     assert all(row[1:] == [100.0, 100.0] for row in table.values())  # four passages: all are among the first five
     assert "at 5: +0.0 points; better on 0, worse on 0; p = 1 (" in lines[6]
-    assert lines[7] == "You don't need the graph here: hybrid search finds as much on every question."
+    assert lines[7] == "Too few to tell: both find as much on 2 questions. Add questions, some of them hard."
     (tmp_path / "q.json").write_text(json.dumps([{**row, "gold_passage_ids": row.pop("gold_ids")} for row in rows]))
     assert run("compare", "q.json", "--store", "s").out == compared.out
 
@@ -56,6 +56,7 @@ def test_without_gold_ids_the_lists_stand_side_by_side(run: Runner, docs: Path, 
         ([1.0] * 8, "The graph helps beyond chance: use GraphRetriever."),
         ([-1.0] * 8, "The graph hurts beyond chance: use dense search. You don't need the graph here."),
         ([0.0] * 8, "You don't need the graph here: dense search finds as much on every question."),
+        ([0.0] * 5, "Too few to tell: both find as much on 5 questions."),
         ([1.0] * 5 + [0.0], "Too few to tell: the two differ on 5 questions, and 6 are the least for a verdict."),
         ([1.0] * 5 + [-1.0] * 4, "You don't need the graph here, as far as 9 questions can tell"),
     ],
@@ -84,7 +85,8 @@ def test_learned_weights_are_saved_and_used(run: Runner, docs: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "is no JSON"),
+        ('{"question": "Who?"}\n{', ", line 2, is no JSON"),
+        ("[", "is no JSON"),
         ("[]", "holds no question"),
         ('{"query": "Who?"}', "question 1: write a JSON list"),
         ('[{"question": "Who?", "gold_ids": "Lego.txt"}]', "question 1: gold_ids must be a list"),

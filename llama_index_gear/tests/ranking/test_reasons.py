@@ -46,7 +46,7 @@ def explain(passage_id: str, weights: RankingWeights = EQUAL, pool: Pool = POOL)
 
 
 def test_reasons_in_words() -> None:
-    fact = "Stephen Curry has the father Dell Curry"
+    fact = "Stephen Curry — has the father — Dell Curry"
     assert explain("dell") == {
         "base": "rank 2 of base",
         "named": "is about “Dell Curry”, which “Stephen Curry” names",
