@@ -617,13 +617,13 @@ async def test_a_title_is_the_passage_s_own_or_the_beginning_of_its_text(tmp_pat
         [
             make_node("a", "one two", title="Two words"),
             make_node("b", "one 2 3 4 5 6 7 8"),
-            make_node("c", "one 2 3 4 5 6 7 8 9"),
+            make_node("c", "one " * 20),
         ]
     )
     _, trace = GeARRetriever(
         store, llm=ScriptedLLM([write_facts(), write_facts(), say_answered("1")]), calls="separate"
     ).retrieve_with_trace("one")
-    assert trace.titles == {"a": "Two words", "b": "one 2 3 4 5 6 7 8", "c": "one 2 3 4 5 6 7 8 …"}
+    assert trace.titles == {"a": "Two words", "b": "one 2 3 4 5 6 7 8", "c": "one " * 12 + "…"}
     assert {source.passage_id: source.title for source in trace.passages} == trace.titles
     store.close()
 
