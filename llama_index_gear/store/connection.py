@@ -139,6 +139,11 @@ class Connection:
         inner = getattr(self.client, "_client", None) if isinstance(self.client, _CLIENTS) else None
         return not isinstance(self.client, EdgeClient) and not isinstance(inner, QdrantLocal | AsyncQdrantLocal)
 
+    @property
+    def takes_several_calls(self) -> bool:
+        """True for a server. Qdrant in this process's memory, also behind a wrapper, isn't made for several threads."""
+        return self.is_server and not isinstance(getattr(self.client, "_client", None), QdrantLocal | AsyncQdrantLocal)
+
     def answer(self, request: Request[Answer]) -> Answer:
         """Answer a request."""
         return self._make_handler(request).answer()  # type: ignore[no-any-return]

@@ -216,7 +216,7 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
         self._reads = StoreReads(self._collections, TripleReads(self._collections))
         average = AverageLength(self._collections, self._locks, self.bm25_avg_len)
         parts = (self._collections, self._reads, tenancy, self._locks, average, self._truncation)
-        limit = SERVER_LIMIT if self._connection.is_server else 1
+        limit = SERVER_LIMIT if self._connection.takes_several_calls else 1
         self._writes = StoreWrites(*parts, self.batch_size, limit, self.show_progress)
         self._deletes = StoreDeletes(self._collections, tenancy, self._locks)
         self._aliases = StoreAliases(self._collections, tenancy, self._locks)

@@ -313,3 +313,21 @@ def test_a_copy_within_a_bulk_load_leaves_the_index_to_its_end() -> None:
         source.copy_to(target)
         assert set(server.thresholds.values()) == {0}
     assert set(server.thresholds.values()) == {20_000}
+
+
+class Wrapper:
+    """A client around another one."""
+
+    def __init__(self, client: Any) -> None:
+        self.inner = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+def test_qdrant_in_memory_behind_a_wrapper_gets_one_call_at_a_time() -> None:
+    inner = Server()
+    inner._client = inner.inner._client  # type: ignore[attr-defined]
+    store = make_store(Wrapper(inner))
+    store.add(embedded(make_nodes()))
+    assert inner.most == 1 and store.check(sample_size=0).ok
