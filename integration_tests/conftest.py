@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -21,6 +22,22 @@ sys.path[:0] = [str(BENCHMARKS), str(EXAMPLES)]
 # No test depends on how fast the machine is.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def each_text_is_embedded_once() -> Iterator[None]:
+    """Keep the vectors of embedding models for the tests that follow: nearly all of them embed the sample data."""
+    embed, kept = HuggingFaceEmbedding._embed, dict[tuple[str, str | None, str], list[float]]()
+
+    def embed_new(model: HuggingFaceEmbedding, inputs: list[str], prompt_name: str | None = None) -> list[list[float]]:
+        keys = [(model.model_name, prompt_name, text) for text in inputs]
+        new = [key for key in dict.fromkeys(keys) if key not in kept]
+        kept.update(zip(new, embed(model, [text for _, _, text in new], prompt_name) if new else [], strict=True))
+        return [list(kept[key]) for key in keys]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(HuggingFaceEmbedding, "_embed", embed_new)
+        yield
 
 
 @pytest.fixture

@@ -11,15 +11,13 @@ from typing import Any
 import pytest
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.schema import TextNode
+from ollama_server import MODEL, OllamaServer
 
 from llama_index_gear import GeARQueryEngine, GeARTripleExtractor, GeARVectorStore, Triple, attach_triples, read_triples
 from llama_index_gear.cli import store_folder
 from llama_index_gear.cli.main import main
 from llama_index_gear.cli.models import open_llm
 from llama_index_gear.testing import WordEmbedding
-
-pytest.importorskip("llama_index.llms.ollama", reason="needs llama-index-llms-ollama")
-from ollama_server import MODEL, OllamaServer
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")  # the clients' own
 

@@ -8,6 +8,7 @@ import re
 import sys
 from pathlib import Path
 
+import mcp
 import pytest
 from openai_server import OpenAIServer, Reply
 from repository import EXAMPLES, ROOT
@@ -16,8 +17,6 @@ from llama_index_gear import GeARVectorStore
 from llama_index_gear.cli import store_folder
 from llama_index_gear.cli.main import main
 from llama_index_gear.testing import WordEmbedding
-
-mcp = pytest.importorskip("mcp", reason="needs the extra mcp")
 
 QUESTION = "In which town was the singer who was a granddaughter of J. Robert Oppenheimer's doctoral adviser born?"
 SERVE = """
@@ -33,6 +32,12 @@ serving.load_embedding = load_embedding
 sys.exit(main.main())
 """
 STEP = '{"needed": [1], "facts": [], "answerable": true, "answer": "Cambridge"}'
+
+
+def read_text(result: mcp.types.CallToolResult) -> str:
+    first = result.content[0]
+    assert isinstance(first, mcp.types.TextContent)
+    return first.text
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")  # the SDK's own
@@ -58,7 +63,7 @@ async def test_a_session_of_a_client(
             names = {tool.name for tool in (await client.list_tools()).tools}
             assert names == {"search", "explain", "ask", "add", "delete"}
             found = await client.call_tool("search", {"question": QUESTION, "top_k": 12})
-            assert "] Olivia Newton-John (id: Olivia Newton-John.txt-0)\n   ↳ J. Robert" in found.content[0].text
+            assert "] Olivia Newton-John (id: Olivia Newton-John.txt-0)\n   ↳ J. Robert" in read_text(found)
             assert {passage["title"] for passage in found.structured_content["passages"]} >= {"Olivia Newton-John"}
             told = await client.call_tool("explain", {"question": QUESTION, "id": "Olivia Newton-John.txt-0"})
             assert told.structured_content["rank"] and told.structured_content["reasons"]
@@ -70,11 +75,11 @@ async def test_a_session_of_a_client(
             assert found.structured_content["passages"][0]["id"] == "z-0"
             assert not (await client.call_tool("delete", {"id": "z"})).is_error
             wrong = await client.call_tool("delete", {"id": "z"})
-            assert wrong.is_error and wrong.content[0].text.startswith("there is no document and no passage 'z'")
+            assert wrong.is_error and read_text(wrong).startswith("there is no document and no passage 'z'")
             with GeARVectorStore.from_path(store, embed_model=WordEmbedding()) as opened:  # between two calls
                 assert len(opened.get_nodes()) == 12
                 locked = await client.call_tool("search", {"question": QUESTION})
-                assert locked.is_error and "is open in another process or client" in locked.content[0].text
+                assert locked.is_error and "is open in another process or client" in read_text(locked)
             assert not (await client.call_tool("search", {"question": QUESTION})).is_error
     said = (tmp_path / "stderr").read_text()
     assert said == "loading sentence-transformers/all-MiniLM-L6-v2\n"

@@ -21,6 +21,7 @@ import pytest
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.schema import Document
 from llama_index.core.vector_stores.types import VectorStoreQuery
+from qdrant_client import QdrantClient
 from qdrant_node import BINARY, Node
 
 from llama_index_gear import Budget, GeARRetriever, GeARVectorStore, GraphRetriever, MentionTripleExtractor
@@ -82,23 +83,29 @@ def ingest(store: GeARVectorStore, documents: list[Document]) -> None:
     make_pipeline(store).run(documents=documents)
 
 
+def count_passages(client: QdrantClient, collection: str) -> int:
+    return client.count(collection).count if client.collection_exists(collection) else 0
+
+
 @PROTOCOLS
 @pytest.mark.parametrize("end", ["kill", "stop"])
 def test_a_pipeline_outlives_its_server(
     tmp_path: Path, node: Node, mode: str, prefer_grpc: bool, end: str, run: Run
 ) -> None:
-    """The server ends four times while a pipeline runs. The pipeline ends whole, as if it had not."""
+    """The server ends four times while a pipeline stores passages. The pipeline ends whole, as if it had not."""
     documents, store = make_documents(), make_store(node, mode, prefer_grpc, batch_size=2)
+    watching, _ = node.make_clients(prefer_grpc=False)
     draws, ends = random.Random(f"{mode}{prefer_grpc}{end}"), 0
     with ThreadPoolExecutor(1) as pool:
         pipeline = make_pipeline(store)
         running = pool.submit(
             run, lambda: pipeline.run(documents=documents), lambda: pipeline.arun(documents=documents)
         )
-        while ends < KILLS and not running.done():
-            time.sleep(draws.uniform(0.1, 0.8))
+        for stored in sorted(draws.sample(range(1, DOCUMENTS - 30), KILLS)):
+            while not running.done() and count_passages(watching, store.collection_name) < stored:
+                time.sleep(0.01)
+            ends += not running.done()
             getattr(node, end)()
-            ends += 1
             time.sleep(draws.uniform(0, 1))
             node.start()
         running.result()

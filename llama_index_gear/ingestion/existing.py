@@ -29,6 +29,7 @@ from llama_index_gear.ingestion.updates import (
 )
 from llama_index_gear.nodes import SOURCE_KEY
 from llama_index_gear.requests import EmbedTexts, ImportedPassages, QdrantCall
+from llama_index_gear.store.closing import ClosedByWith
 from llama_index_gear.store.existing import SourceCollection, make_local_client
 from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.tenancy import check_filters
@@ -62,7 +63,7 @@ class CollectionReport:
         return f"{self.passages} passages: {self.written} new or changed, {self.deleted} deleted{skipped}"
 
 
-class ExistingCollection:
+class ExistingCollection(ClosedByWith):
     """A Qdrant collection that LlamaIndex's own store or another program made, to be given a graph.
 
     `extract_to` extracts triples from its passages, and fills a `GeARVectorStore` with passages and triples. The
@@ -183,18 +184,6 @@ class ExistingCollection:
     async def aclose(self) -> None:
         """Do the same as `close`, and close the async client."""
         await self._source.connection.aclose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.aclose()
 
     def _make_handler(self, store: GeARVectorStore, request: Request[Any]) -> Handler:
         match request:

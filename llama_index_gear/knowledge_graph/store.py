@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.utils import get_tqdm_iterable
@@ -28,6 +28,7 @@ from llama_index_gear.requests import (
     RunFunction,
 )
 from llama_index_gear.store.bm25 import TRIPLE_AVG_LEN, WordEncoder, make_encoder
+from llama_index_gear.store.closing import ClosedByWith
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.connection import NAME_FIRST, RETRY_SECONDS, Connection, make_embedded_client
 from llama_index_gear.store.embedded.client import EdgeClient
@@ -55,7 +56,7 @@ class LoadResult:
     written: int = 0
 
 
-class ExternalTripleStore(BoundToProcess):
+class ExternalTripleStore(ClosedByWith, BoundToProcess):
     """Triples of a knowledge graph in one Qdrant collection. They are loaded once; then any number of stores read them.
 
     A graph is sparse by default (BM25, as in Millions of GeAR-s Eq. 3): loading embeds no triple. Facts are linked by
@@ -182,18 +183,6 @@ class ExternalTripleStore(BoundToProcess):
     async def aclose(self) -> None:
         """Do the same as `close`, and close the async client."""
         await self._connection.aclose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.aclose()
 
     def answer(self, request: GraphRequest[Answer]) -> Answer:
         """Answer a `GraphRequest`: `LinkTriples`, `NeighborTriples`, `FetchTriples` or `ChainSimilarities`.

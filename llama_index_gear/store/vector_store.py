@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import ConfigDict, PrivateAttr
@@ -42,6 +42,7 @@ from llama_index_gear.requests import (
 from llama_index_gear.store.aliases import AliasPair, StoreAliases
 from llama_index_gear.store.average_length import AverageLength
 from llama_index_gear.store.bm25 import LEAST_AVG_LEN, TRIPLE_AVG_LEN, WordEncoder, make_encoder
+from llama_index_gear.store.closing import ClosedByWith
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.connection import NAME_FIRST, RETRY_SECONDS, Connection, make_embedded_client
 from llama_index_gear.store.consistency import Consistency
@@ -61,7 +62,7 @@ from llama_index_gear.store.writes import StoreWrites
 from llama_index_gear.tenancy import Tenancy
 
 
-class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
+class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
     """Passages and triples in Qdrant, as one LlamaIndex vector store (design: GeAR §3's two aligned indexes).
 
     Use it wherever LlamaIndex takes a vector store: `IngestionPipeline(vector_store=…)`, `VectorStoreIndex`,
@@ -315,18 +316,6 @@ class GeARVectorStore(BoundToProcess, BasePydanticVectorStore):
     async def aclose(self) -> None:
         """Do the same as `close`, and close the async client."""
         await self._connection.aclose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.aclose()
 
     # -- LlamaIndex's vector store interface ---------------------------------------------------------------------
 

@@ -4,6 +4,8 @@ CPython runs a signal's handler when a function of Python begins, when a call ha
 `interrupt_block` raises `KeyboardInterrupt` at the nth such moment of some modules' code. (A handler's exception counts
 as that of the call that has returned, a tracer's as that of the next instruction: where another handler of exceptions
 is in charge of this one, the tracer is silent.)
+
+A write is interrupted at every third moment; `GEAR_STRIDE=1` interrupts it at each.
 """
 
 from __future__ import annotations
@@ -29,10 +31,12 @@ from typing import Any, NamedTuple, TypeVar
 import pytest
 from llama_index.core.bridge.pydantic import BaseModel, model_serializer
 from llama_index.core.schema import BaseNode
+from llama_index.llms.openai import OpenAI
 from qdrant_client import QdrantClient
 
 import llama_index_gear
 from llama_index_gear import GeARTripleExtractor, GeARVectorStore
+from llama_index_gear.extraction.openai_batch import OpenAIBatch
 from llama_index_gear.flow import Flow, gather, run_coroutine
 from llama_index_gear.knowledge_graph.sparse import EmbeddingCache
 from llama_index_gear.requests import RunFunction
@@ -41,6 +45,7 @@ from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.testing.store_contract import passage
 from llama_index_gear.trace.trace import Trace, run_traced, take_trace
 
+STRIDE = int(os.environ.get("GEAR_STRIDE", "3"))
 Result = TypeVar("Result")
 
 PACKAGE = Path(llama_index_gear.__file__).parent
@@ -160,11 +165,8 @@ pytestmark = [
 
 
 def _make_batch(folder: Path) -> Any:
-    """Return a batch that is never sent; the newest OpenAI client does not import beside the oldest core."""
-    client = pytest.importorskip("llama_index.llms.openai", exc_type=ImportError)
-    from llama_index_gear.extraction.openai_batch import OpenAIBatch
-
-    return OpenAIBatch(client.OpenAI(api_key="none"), folder)
+    """Return a batch that is never sent."""
+    return OpenAIBatch(OpenAI(api_key="none"), folder)
 
 
 def _run_in_thread(work: Callable[[], Result]) -> Result:
@@ -223,7 +225,7 @@ WRITES: dict[str, tuple[Callable[[Stores], object], Callable[[Stores], Coroutine
 @pytest.mark.parametrize("name", WRITES)
 def test_a_write_that_is_interrupted_claims_nothing(stores: Stores, name: str) -> None:
     write, _ = WRITES[name]
-    for moment in itertools.count(1):
+    for moment in itertools.count(1, STRIDE):
         with interrupt_block(moment) as interrupts:
             write(stores)
         assert stores.claims == 0, f"moment {moment}"
@@ -231,7 +233,7 @@ def test_a_write_that_is_interrupted_claims_nothing(stores: Stores, name: str) -
             break
         for store in stores:
             store.add(_make_nodes(1))
-        if moment % 50 == 0:
+        if moment % 50 < STRIDE:
             stores.written()
     assert moment > 50
     stores.written()
@@ -260,7 +262,7 @@ def test_a_second_interrupt_while_the_first_is_dealt_with_leaves_no_claim_either
 def test_an_async_write_that_is_interrupted_claims_nothing(stores: Stores, name: str) -> None:
     """The exception of an event loop's second Ctrl-C leaves no claim, wherever it is raised."""
     _, write = WRITES[name]
-    for moment in itertools.count(1, 5):
+    for moment in itertools.count(1, 3 * STRIDE):
         with interrupt_block(moment) as interrupts:
             asyncio.run(write(stores))
         assert stores.claims == 0, f"moment {moment}"

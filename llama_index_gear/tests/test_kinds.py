@@ -15,12 +15,14 @@ import pytest
 from llama_index.core.bridge.pydantic import ValidationError
 from llama_index.core.llms import MockLLM
 from llama_index.core.vector_stores.types import VectorStoreQuery
+from llama_index.llms.openai import OpenAI
 from qdrant_client import QdrantClient
 
 from llama_index_gear.errors import ArgumentError, GeARError, check_kinds
 from llama_index_gear.extraction.accounting import ExtractionLedger
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
+from llama_index_gear.extraction.openai_batch import OpenAIBatch
 from llama_index_gear.ingestion.existing import ExistingCollection
 from llama_index_gear.ingestion.property_graph import from_property_graph
 from llama_index_gear.knowledge_graph.files import TriplesFile
@@ -309,9 +311,7 @@ def test_a_list_is_checked_through_and_so_is_what_stands_in_it() -> None:
 
 @pytest.mark.parametrize("kind", WRONG)
 def test_a_batch_takes_no_other_model_folder_client_or_interval(kind: str, tmp_path: Path) -> None:
-    model = pytest.importorskip("llama_index.llms.openai", exc_type=ImportError).OpenAI(api_key="none")
-    from llama_index_gear.extraction.openai_batch import OpenAIBatch
-
+    model = OpenAI(api_key="none")
     make: Any = OpenAIBatch
     with pytest.raises(ArgumentError, match="llm must be an OpenAI"):
         make(WRONG[kind], tmp_path / "batch")

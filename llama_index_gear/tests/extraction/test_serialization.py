@@ -16,6 +16,7 @@ from llama_index.core.llms import LLM, MockLLM
 from llama_index.core.prompts import BasePromptTemplate, ChatPromptTemplate, PromptTemplate, RichPromptTemplate
 from llama_index.core.schema import TextNode, TransformComponent
 from llama_index.core.storage.kvstore import SimpleKVStore
+from llama_index.llms.openai import OpenAI
 
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.extraction.accounting import ExtractionLedger
@@ -24,9 +25,6 @@ from llama_index_gear.extraction.mentions import MentionTripleExtractor
 from llama_index_gear.extraction.prompts import EXTRACT_PROMPT, EXTRACT_SEVERAL_PROMPT
 from llama_index_gear.nodes import ToPropertyGraph, read_triples
 from llama_index_gear.testing import ScriptedLLM
-
-openai = pytest.importorskip("llama_index.llms.openai", exc_type=ImportError)
-OpenAI = openai.OpenAI
 
 # MockLLM repeats the prompt, and so its example's facts: these passages state one of them.
 NODES = [
@@ -44,7 +42,7 @@ PROMPTS: dict[str, BasePromptTemplate] = {
 
 
 def make_openai_llm(**settings: Any) -> LLM:
-    return OpenAI(model="gpt-4o-mini", api_key="sk-secret", temperature=0.3, **settings)  # type: ignore[no-any-return]
+    return OpenAI(model="gpt-4o-mini", api_key="sk-secret", temperature=0.3, **settings)
 
 
 def remake(extractor: GeARTripleExtractor, **settings: Any) -> GeARTripleExtractor:
@@ -110,7 +108,7 @@ def test_what_the_form_leaves_out_is_passed(monkeypatch: pytest.MonkeyPatch) -> 
     assert remake(GeARTripleExtractor(make_openai_llm()), llm=other).llm is other
 
 
-class Mine(OpenAI):  # type: ignore[misc, valid-type]
+class Mine(OpenAI):
     """A user's own model that keeps the class name of its base."""
 
 

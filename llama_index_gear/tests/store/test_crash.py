@@ -171,7 +171,7 @@ def read_checked(folder: Path) -> Contents:
 
 @pytest.mark.parametrize(
     ("call", "moments"),
-    [("ingest", 12), ("update", 10), ("delete", 8), ("clear", 4), ("pipeline", 8), ("pipeline again", 8)],
+    [("ingest", 8), ("update", 8), ("delete", 6), ("clear", 4), ("pipeline", 5), ("pipeline again", 5)],
 )
 def test_a_killed_call_leaves_whole_passages_and_is_mended_by_repeating_it(
     tmp_path: Path, call: str, moments: int
