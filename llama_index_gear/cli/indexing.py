@@ -19,6 +19,7 @@ from tqdm import tqdm
 
 from llama_index_gear import GeARVectorStore, MentionTripleExtractor, passage_id
 from llama_index_gear.cli.files import FolderReader
+from llama_index_gear.counts import count
 
 PASSAGE_TOKENS = 224
 """Size of a passage. The default embedding model reads 256 tokens, of its own tokenizer."""
@@ -69,7 +70,8 @@ def index_folder(store: GeARVectorStore, folder: Path, store_folder: Path) -> In
     kept = {**reader.skipped, **reader.failed}
     if not wanted:
         first = next((f" ({name}: {reason})" for name, reason in kept.items()), "")
-        raise ClickException(f"no text in the {len(paths)} files of {folder}{first}: the store was left as it is")
+        files = count(len(paths), "file")
+        raise ClickException(f"no text in the {files} of {folder}{first}: the store was left as it is")
     stored = {node.node_id: node for node in store.get_nodes(with_embeddings=False)}
     new = [node for node_id, node in wanted.items() if _read_content(node) != _read_content(stored.get(node_id))]
     gone = [

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from llama_index_gear.cli.failures import explain_error
+from llama_index_gear.counts import count
 from llama_index_gear.errors import GeARError
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -67,7 +68,8 @@ def index(folder: Path, store_folder: Path, embed: str | None) -> int:
         write_note(store_folder, StoreNote(name, str(folder.resolve())))
         report = index_folder(store, folder, store_folder)
     click.echo(
-        f"{report.files} files, {report.passages} passages: {report.written} new or changed, {report.deleted} deleted. "
+        f"{count(report.files, 'file')}, {count(report.passages, 'passage')}: {report.written} new or changed, "
+        f"{report.deleted} deleted. "
         f'Ask them: llama-index-gear ask "…" --store {store_folder}'
     )
     for name, reason in report.skipped.items():

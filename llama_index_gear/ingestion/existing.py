@@ -14,6 +14,7 @@ from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
 from llama_index.core.vector_stores.types import MetadataFilters
 from tqdm.auto import tqdm
 
+from llama_index_gear.counts import count
 from llama_index_gear.errors import ArgumentError, EmbeddingError, check_kind
 from llama_index_gear.extraction.accounting import ExtractionLedger, record_of
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
@@ -58,8 +59,8 @@ class CollectionReport:
     ledger: ExtractionLedger = field(default_factory=ExtractionLedger)
 
     def __str__(self) -> str:
-        skipped = "".join(f", {count} points skipped ({why})" for why, count in self.skipped.items())
-        return f"{self.passages} passages: {self.written} new or changed, {self.deleted} deleted{skipped}"
+        skipped = "".join(f", {count(points, 'point')} skipped ({why})" for why, points in self.skipped.items())
+        return f"{count(self.passages, 'passage')}: {self.written} new or changed, {self.deleted} deleted{skipped}"
 
 
 class ExistingCollection:
@@ -225,13 +226,13 @@ class ExistingCollection:
         self._check_other(store)
         source, filters = self._source, scope_filters(store.tenancy, filters)
         vector = yield from source.open_flow()
-        count = yield from source.count_flow(filters)
+        points = yield from source.count_flow(filters)
         settings = describe_extractor(extractor)
         passages, written, ledger, offset = 0, 0, ExtractionLedger(), None
         skipped: dict[Any, str] = {}
         current: dict[Any, str] = {}  # point → passage
         fields: set[str] = set()
-        with tqdm(total=count, desc="Extracting triples", unit="passage", disable=not show_progress) as bar:
+        with tqdm(total=points, desc="Extracting triples", unit="passage", disable=not show_progress) as bar:
             while True:
                 page = yield from source.page_flow(vector, filters, _PAGE, offset, settings)
                 passages += len(page.passages)
