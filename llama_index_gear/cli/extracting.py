@@ -9,7 +9,8 @@ from typing import Any
 from llama_index.core.llms import LLM
 
 from llama_index_gear import CollectionReport, ExistingCollection, GeARTripleExtractor, MentionTripleExtractor
-from llama_index_gear.cli.store_folder import StoreNote, check_collection, choose_embedding, open_store, write_note
+from llama_index_gear.cli.store_folder import check_collection, fill_store
+from llama_index_gear.cli.store_note import StoreNote, choose_embedding
 
 
 def open_collection(
@@ -49,6 +50,5 @@ def extract_collection(
     check_collection(folder, place)
     name = choose_embedding(folder, embed_name)
     extractor = MentionTripleExtractor() if llm is None else GeARTripleExtractor(llm, price=price, max_cost=max_cost)
-    with open_store(folder, name, must_exist=False) as store:
-        write_note(folder, StoreNote(name, collection=place))
+    with fill_store(folder, StoreNote(name, collection=place)) as store:
         return theirs.extract_to(store, extractor, show_progress=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from llama_index.core.readers import SimpleDirectoryReader
 from llama_index.core.readers.base import BaseReader
@@ -32,7 +32,7 @@ class FolderReader:
         folder: the folder.
         without: a folder below it that is left out: the store's.
         skipped: path below the folder → why, of the files so far that have no text, or a format without a reader.
-        failed: path below the folder → why, of the files so far that could not be read.
+        failed: path below the folder → why, of the files and folders so far that could not be read.
 
     """
 
@@ -43,15 +43,30 @@ class FolderReader:
     _readers: dict[str, BaseReader] = field(default_factory=dict)
 
     def list_files(self) -> list[Path]:
-        """Return the files, by path."""
+        """Return the files, by path; note the folders below that can't be read.
+
+        Raises:
+            OSError: the folder itself can't be read.
+
+        """
         files = []
         without = self.without.resolve()
-        for root, folders, names in os.walk(self.folder):
+        for root, folders, names in os.walk(self.folder, onerror=self._note_folder):
             folders[:] = [
                 name for name in folders if not name.startswith(".") and Path(root, name).resolve() != without
             ]
             files += [Path(root, name) for name in names if not name.startswith(".")]
         return sorted(files)
+
+    def keeps(self, file: str) -> bool:
+        """Return True if a file, by its path below the folder, may still be as it was: it could not be read."""
+        return any(name in self.skipped or name in self.failed for name in (file, *_list_folders(file)))
+
+    def _note_folder(self, error: OSError) -> None:
+        folder = Path(error.filename)
+        if folder == self.folder:
+            raise error
+        self.failed[folder.relative_to(self.folder).as_posix()] = str(error.strerror)
 
     def read(self, path: Path) -> list[Document]:
         """Read a file. If it has no text or can't be read, note why and return []."""
@@ -101,6 +116,10 @@ class FolderReader:
         if "\0" in text:
             raise _NoTextError("no UTF-8 text")
         return [read_html(text) if path.suffix.lower() in _HTML else text]
+
+
+def _list_folders(file: str) -> list[str]:
+    return [folder.as_posix() for folder in PurePosixPath(file).parents]
 
 
 class _NoTextError(Exception):

@@ -41,7 +41,7 @@ class IndexReport:
         written: number of passages that were new or changed.
         deleted: number of stored passages that no file has any more.
         skipped: path of a file → why it has no text that can be read. What the store has of it is kept.
-        failed: path of a file → why it could not be read. What the store has of it is kept.
+        failed: path of a file, or of a folder → why it could not be read. What the store has of it is kept.
 
     """
 
@@ -70,19 +70,20 @@ def index_folder(store: GeARVectorStore, folder: Path, store_folder: Path) -> In
     kept = {**reader.skipped, **reader.failed}
     if not wanted:
         first = next((f" ({name}: {reason})" for name, reason in kept.items()), "")
-        files = count(len(paths), "file")
-        raise ClickException(f"no text in the {files} of {folder}{first}: the store was left as it is")
+        number = count(len(paths), "file")
+        raise ClickException(f"no text in the {number} of {folder}{first}: the store was left as it is")
     stored = {node.node_id: node for node in store.get_nodes(with_embeddings=False)}
     new = [node for node_id, node in wanted.items() if _read_content(node) != _read_content(stored.get(node_id))]
     gone = [
         node_id
         for node_id, node in stored.items()
-        if node_id not in wanted and "file" in node.metadata and node.metadata["file"] not in kept
+        if node_id not in wanted and "file" in node.metadata and not reader.keeps(node.metadata["file"])
     ]
     for start in range(0, len(gone), _DELETED_AT_ONCE):
         store.delete_nodes(gone[start : start + _DELETED_AT_ONCE])
     _write(store, new)
-    return IndexReport(len(paths) - len(kept), len(wanted), len(new), len(gone), reader.skipped, reader.failed)
+    files = {node.metadata["file"] for node in wanted.values()}
+    return IndexReport(len(files), len(wanted), len(new), len(gone), reader.skipped, reader.failed)
 
 
 def _write(store: GeARVectorStore, nodes: Sequence[BaseNode]) -> None:

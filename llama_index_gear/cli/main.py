@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from llama_index_gear.cli.failures import explain_error
+from llama_index_gear.cli.store_note import EMBEDDING, StoreNote, choose_embedding, explain_no_store, read_note
 from llama_index_gear.counts import count
 from llama_index_gear.errors import GeARError
 
@@ -40,6 +41,29 @@ def _with_store(command: Command) -> Command:
     return store(embed(command))
 
 
+def _announce(store_folder: Path, embed: str | None, *, must_exist: bool = True, embeds: bool = True) -> Path:
+    """Say on a terminal what is loaded, before the imports and the model that take seconds; return the store's folder.
+
+    Args:
+        store_folder: as on the command line.
+        embed: the embedding model's name, if the command line gives one.
+        must_exist: refuse a folder that isn't there. Default True.
+        embeds: the embedding model is loaded. Default True.
+
+    Raises:
+        ClickException: there is no such folder, or its note can't be read.
+
+    """
+    folder = store_folder.expanduser()
+    if must_exist and not folder.is_dir():
+        raise explain_no_store(folder)
+    note = read_note(folder)
+    if sys.stderr.isatty():
+        name = embed or (EMBEDDING if note is None else note.embed_model)
+        click.echo(f"loading {Path(name).name} …" if embeds else f"opening {folder} …", err=True)
+    return folder
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
 @click.version_option(package_name="llama-index-gear", message="%(version)s")
 @click.pass_context
@@ -58,14 +82,13 @@ def index(folder: Path, store_folder: Path, embed: str | None) -> int:
     Text and Markdown are read; PDF, Word and others with `pip install llama-index-readers-file`. A second run does only
     what has changed, deleted files too. No language model is asked.
     """
+    store_folder = _announce(store_folder, embed, must_exist=False)
     from llama_index_gear.cli.indexing import index_folder
-    from llama_index_gear.cli.store_folder import StoreNote, check_files, choose_embedding, open_store, write_note
+    from llama_index_gear.cli.store_folder import check_files, fill_store
 
-    store_folder = store_folder.expanduser()
     check_files(store_folder, folder)
     name = choose_embedding(store_folder, embed)
-    with open_store(store_folder, name, must_exist=False) as store:
-        write_note(store_folder, StoreNote(name, str(folder.resolve())))
+    with fill_store(store_folder, StoreNote(name, str(folder.resolve()))) as store:
         report = index_folder(store, folder, store_folder)
     click.echo(
         f"{count(report.files, 'file')}, {count(report.passages, 'passage')}: {report.written} new or changed, "
@@ -108,19 +131,20 @@ def extract(
     The store is filled with them, with the vectors that they have, and with triples. A second run does only what has
     changed. --embed names the model that made the vectors.
     """
+    if (url is None) == (path is None):
+        raise click.UsageError("where is the collection? Give either --url or --path")
+    if llm == "none" and (price is not None or max_cost is not None):
+        raise click.UsageError("--price and --max-cost are of a model: give --llm")
+    store_folder = _announce(store_folder, embed, must_exist=False)
     from llama_index_gear.cli.extracting import extract_collection, open_collection
     from llama_index_gear.cli.models import open_llm
 
-    if (url is None) == (path is None):
-        raise click.UsageError("where is the collection? Give either --url or --path")
     model = open_llm(llm)
-    if model is None and (price is not None or max_cost is not None):
-        raise click.UsageError("--price and --max-cost are of a model: give --llm")
     with open_collection(
         collection, url, path, text_key=text_key, title_key=title_key, vector_name=vector_name
     ) as theirs:
         place = f"{collection} at {url if path is None else path.resolve()}"
-        report = extract_collection(theirs, place, store_folder.expanduser(), embed, model, price, max_cost)
+        report = extract_collection(theirs, place, store_folder, embed, model, price, max_cost)
     click.echo(f'{report}. Ask them: llama-index-gear ask "…" --store {store_folder}')
     if report.ledger.passages:
         click.echo(f"extraction: {report.ledger}", err=True)
@@ -153,6 +177,7 @@ def ask(
 
     With a language model an agent searches, notes facts, searches again, and answers with citations.
     """
+    store_folder = _announce(store_folder, embed, must_exist=page is None)
     from llama_index_gear import RankingWeights
     from llama_index_gear.cli import asking
     from llama_index_gear.cli.models import open_llm
@@ -186,6 +211,7 @@ def compare(questions: Path, store_folder: Path, embed: str | None, weights_file
     QUESTIONS is a JSON list, or a JSON object a line: {"question": "…", "gold_ids": ["file.txt"]}. gold_ids names the
     files or passages that the answer needs. It may be missing: then the lists are shown side by side.
     """
+    store_folder = _announce(store_folder, embed)
     from llama_index_gear.cli import comparing
     from llama_index_gear.cli.store_folder import open_store
 
@@ -204,6 +230,7 @@ def compare(questions: Path, store_folder: Path, embed: str | None, weights_file
 @click.option("--html", "page", type=_FILE, default="gear_graph.html", show_default=True, help="The page.")
 def graph(name: str, store_folder: Path, embed: str | None, page: Path) -> None:
     """Write a page of the graph around the entity NAME, to be walked by clicks."""
+    store_folder = _announce(store_folder, embed, embeds=False)
     from llama_index_gear.cli.store_folder import open_store
 
     with open_store(store_folder, embed, embeds=False) as store:
@@ -214,6 +241,7 @@ def graph(name: str, store_folder: Path, embed: str | None, page: Path) -> None:
 @_with_store
 def check(store_folder: Path, embed: str | None) -> int:
     """Look for what killed runs, other programs or another embedding model left behind. Nothing is changed."""
+    store_folder = _announce(store_folder, embed)
     from llama_index_gear.cli.store_folder import open_store
 
     with open_store(store_folder, embed) as store:
@@ -227,6 +255,7 @@ def check(store_folder: Path, embed: str | None) -> int:
 @click.option("--reembed", is_flag=True, help="Make all embeddings again.")
 def repair(store_folder: Path, embed: str | None, reembed: bool) -> int:
     """Mend what `check` finds."""
+    store_folder = _announce(store_folder, embed)
     from llama_index_gear.cli.store_folder import open_store
 
     with open_store(store_folder, embed) as store:
@@ -270,7 +299,7 @@ def _prepare_server(store_folder: Path, embed: str | None, llm: str | None, *, w
         raise GeARError("the server needs the MCP SDK 2: pip install 'llama-index-gear[mcp]'") from error
     from llama_index_gear.cli.models import open_llm
     from llama_index_gear.cli.serving import StoreTools
-    from llama_index_gear.cli.store_folder import choose_embedding, require_store
+    from llama_index_gear.cli.store_folder import require_store
     from llama_index_gear.errors import StoreLockedError
 
     field, _, name = (tenant or "").partition("=")

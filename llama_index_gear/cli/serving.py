@@ -30,7 +30,8 @@ from llama_index_gear import (
 )
 from llama_index_gear.cli.indexing import OVERLAP_TOKENS, PASSAGE_TOKENS
 from llama_index_gear.cli.models import load_embedding
-from llama_index_gear.cli.store_folder import choose_embedding, require_store
+from llama_index_gear.cli.store_folder import require_store
+from llama_index_gear.cli.store_note import choose_embedding
 from llama_index_gear.counts import count
 from llama_index_gear.errors import ArgumentError, TenantError, check_counts
 from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, SOURCE_KEY, name_passage, read_title, shorten

@@ -76,7 +76,8 @@ def test_a_page_needs_a_model(run: Runner, docs: Path) -> None:
     assert refused.code == 2 and "needs a model" in refused.err and refused.err.count("\n") == 1
 
 
-def test_the_environment_names_the_model(monkeypatch: pytest.MonkeyPatch, run: Runner) -> None:
+def test_the_environment_names_the_model(monkeypatch: pytest.MonkeyPatch, run: Runner, tmp_path: Path) -> None:
+    (tmp_path / "gear_store").mkdir()
     assert models.open_llm() is None
     refused = run("ask", QUESTION, "--llm", "gpt-4o")
     assert refused.code == 1 and "Set OPENAI_API_KEY, or OPENAI_BASE_URL" in refused.err
@@ -89,7 +90,8 @@ def test_the_environment_names_the_model(monkeypatch: pytest.MonkeyPatch, run: R
     assert chosen is not None and chosen.metadata.model_name == "named"
 
 
-def test_ollama_needs_its_package(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ollama_needs_its_package(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gear_store").mkdir()
     monkeypatch.setitem(__import__("sys").modules, "llama_index.llms.ollama", None)
     refused = run("ask", QUESTION, "--llm", "ollama/llama3.2")
     assert refused.code == 1 and refused.err == "error: for Ollama's models: pip install llama-index-llms-ollama\n"
