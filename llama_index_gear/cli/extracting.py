@@ -10,7 +10,7 @@ from llama_index.core.llms import LLM
 
 from llama_index_gear import CollectionReport, ExistingCollection, GeARTripleExtractor, MentionTripleExtractor
 from llama_index_gear.cli.store_folder import check_collection, fill_store
-from llama_index_gear.cli.store_note import StoreNote, choose_embedding
+from llama_index_gear.cli.store_note import StoreNote, choose_embedding, describe_collection
 
 
 def open_collection(
@@ -25,6 +25,7 @@ def open_collection(
 
 def extract_collection(
     theirs: ExistingCollection,
+    name: str,
     place: str,
     folder: Path,
     embed_name: str | None,
@@ -36,7 +37,8 @@ def extract_collection(
 
     Args:
         theirs: the collection.
-        place: its name and where it is, for the store's note.
+        name: its name.
+        place: where it is, for the store's note.
         folder: of the store.
         embed_name: the embedding model's name, if the command line gives one.
         llm: the model that extracts; None: rules.
@@ -47,8 +49,8 @@ def extract_collection(
         ClickException: the store holds something else; or its embedding model is another one, or can't be loaded.
 
     """
-    check_collection(folder, place)
-    name = choose_embedding(folder, embed_name)
+    check_collection(folder, theirs, name, place)
+    note = StoreNote(choose_embedding(folder, embed_name), collection=describe_collection(name, place))
     extractor = MentionTripleExtractor() if llm is None else GeARTripleExtractor(llm, price=price, max_cost=max_cost)
-    with fill_store(folder, StoreNote(name, collection=place)) as store:
+    with fill_store(folder, note) as store:
         return theirs.extract_to(store, extractor, show_progress=True)

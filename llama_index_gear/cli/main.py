@@ -143,8 +143,8 @@ def extract(
     with open_collection(
         collection, url, path, text_key=text_key, title_key=title_key, vector_name=vector_name
     ) as theirs:
-        place = f"{collection} at {url if path is None else path.resolve()}"
-        report = extract_collection(theirs, place, store_folder, embed, model, price, max_cost)
+        place = str(url if path is None else path.resolve())
+        report = extract_collection(theirs, collection, place, store_folder, embed, model, price, max_cost)
     click.echo(f'{report}. Ask them: llama-index-gear ask "…" --store {store_folder}')
     if report.ledger.passages:
         click.echo(f"extraction: {report.ledger}", err=True)

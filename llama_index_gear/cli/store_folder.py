@@ -8,11 +8,12 @@ from pathlib import Path
 
 from click import ClickException, echo
 
-from llama_index_gear import GeARVectorStore
+from llama_index_gear import ExistingCollection, GeARVectorStore
 from llama_index_gear.cli.models import load_embedding
 from llama_index_gear.cli.store_note import (
     StoreNote,
     choose_embedding,
+    describe_collection,
     drop_note,
     explain_no_store,
     read_note,
@@ -45,8 +46,16 @@ def check_files(folder: Path, files: Path) -> None:
         )
 
 
-def check_collection(folder: Path, collection: str) -> None:
+def check_collection(folder: Path, theirs: ExistingCollection, name: str, place: str) -> None:
     """Refuse to bring a store to a Qdrant collection, if it holds something else.
+
+    A collection that was moved is taken: it is known by its name and its texts.
+
+    Args:
+        folder: of the store.
+        theirs: the collection.
+        name: its name.
+        place: where it is.
 
     Raises:
         ClickException: the store was filled from files, from another collection, or by another program.
@@ -58,9 +67,17 @@ def check_collection(folder: Path, collection: str) -> None:
     note = read_note(folder)
     if note is None:
         raise ClickException(f"the store in {folder} was not filled by `extract`: take another --store")
-    if note.collection != collection:
+    if note.collection == describe_collection(name, place):
+        return
+    if not note.collection.startswith(describe_collection(name, "")):
         held = note.collection or f"the files of {note.files}"
         raise ClickException(f"the store in {folder} holds {held}: take another --store")
+    with GeARVectorStore.from_path(folder) as store:
+        if not theirs.is_in(store):
+            raise ClickException(
+                f"the store in {folder} holds {note.collection}, and the collection at {place} is another one: most of "
+                "its texts differ. Take another --store"
+            )
 
 
 def _holds_store(folder: Path) -> bool:

@@ -59,6 +59,11 @@ def drop_note(folder: Path) -> None:
     (folder / _NOTE).unlink(missing_ok=True)
 
 
+def describe_collection(name: str, place: str) -> str:
+    """Return what a note says of a Qdrant collection."""
+    return f"{name} at {place}"
+
+
 def explain_no_store(folder: Path) -> ClickException:
     """Return the error of a folder without a store."""
     return ClickException(f"no store in {folder}: fill one with `llama-index-gear index DIR --store {folder}`")

@@ -59,6 +59,23 @@ def test_a_collection_is_taken_over_followed_and_asked(run: Runner, tmp_path: Pa
     assert wrong.code == 1 and "holds the files of" in wrong.err
 
 
+def test_a_collection_may_move_and_another_one_of_its_name_is_refused(run: Runner, tmp_path: Path) -> None:
+    def extract(path: str) -> Any:
+        return run("extract", "--collection", "docs", "--path", path, "--text-key", "body", "--store", "s")
+
+    fill(tmp_path / "theirs", TEXTS)
+    assert extract("theirs").code == 0
+    (tmp_path / "theirs").rename(tmp_path / "moved")
+    for _ in range(2):
+        moved = extract("moved")
+        assert moved.code == 0 and "2 passages: 0 new or changed, 0 deleted" in moved.out
+    fill(tmp_path / "other", {title: "Another text." for title in TEXTS})
+    other = extract("other")
+    said = f"holds docs at {tmp_path / 'moved'}, and the collection at {tmp_path / 'other'} is another one"
+    assert other.code == 1 and said in other.err and "Take another --store" in other.err
+    assert other.err.count("\n") == 1 and extract("moved").code == 0
+
+
 def test_a_run_that_stored_nothing_binds_no_later_one(run: Runner, tmp_path: Path, docs: Path) -> None:
     fill(tmp_path / "theirs", TEXTS, size=8)
     extract = ("extract", "--collection", "docs", "--path", "theirs", "--text-key", "body", "--embed", "wrong")
