@@ -235,7 +235,8 @@ endstream endobj
 BT /F 12 Tf 20 100 Td (Gustav was a physicist) Tj ET
 endstream endobj
 7 0 obj<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>endobj
-trailer<</Root 1 0 R/Size 8>>
+8 0 obj<</Title (The Ekstrom family)>>endobj
+trailer<</Root 1 0 R/Size 9/Info 8 0 R>>
 startxref
 0
 %%EOF
@@ -251,4 +252,5 @@ def test_a_pdf_has_a_document_a_page(run: Runner, docs: Path, tmp_path: Path) ->
     assert "\nfailed: damaged.pdf: PdfStreamError: " in first.err
     stored = read_store(tmp_path / "s")
     assert stored["family.pdf#1-0"][0] == "Irene was born in Jena"
+    assert {triple["subject"] for triple in stored["family.pdf#1-0"][1]} == {"The Ekstrom family"}
     assert stored["family.pdf#2-0"][0] == "Gustav was a physicist"
