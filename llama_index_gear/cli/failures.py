@@ -14,6 +14,7 @@ OLLAMA_ADDRESS = "http://localhost:11434"
 _OPENAI_ADDRESS = "https://api.openai.com/v1"
 _CLIENTS = {"openai", "httpx", "httpcore", "ollama", "huggingface_hub"}
 """Packages whose errors are of a model's server or of the network, not of this program."""
+_REFUSED = ("AuthenticationError", "NotFoundError", "PermissionDeniedError")
 _AWAY = ("APIConnectionError", "ConnectionError", "ConnectError")
 
 
@@ -59,6 +60,21 @@ def find_ollama() -> ModelServer:
     address = os.environ.get("OLLAMA_HOST")
     hint = "`ollama list` shows the models, and `ollama pull` brings one"
     return ModelServer(address or OLLAMA_ADDRESS, "OLLAMA_HOST" if address else "OLLAMA_HOST names no other", "", hint)
+
+
+def find_server(module: str) -> ModelServer:
+    """Return the server of a model, by the module of its client."""
+    return find_ollama() if "ollama" in module else find_openai()
+
+
+def is_of_server(failure: str) -> bool:
+    """Return True if every call would fail so: the server is away, refuses the key, or has no such model.
+
+    Args:
+        failure: class and message of the error, as `describe_error` writes them.
+
+    """
+    return failure.partition(":")[0] in (*_AWAY, *_REFUSED) or "status code: 404" in failure
 
 
 def explain_error(error: BaseException) -> str | None:

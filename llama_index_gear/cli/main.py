@@ -10,19 +10,32 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from llama_index_gear.cli.extraction_options import ExtractionOptions, with_extraction
 from llama_index_gear.cli.failures import explain_error
-from llama_index_gear.cli.store_note import EMBEDDING, StoreNote, choose_embedding, explain_no_store, read_note
+from llama_index_gear.cli.store_note import (
+    EMBEDDING,
+    StoreNote,
+    check_llm,
+    choose_embedding,
+    explain_no_store,
+    read_note,
+)
 from llama_index_gear.counts import count
 from llama_index_gear.errors import GeARError
+
+if TYPE_CHECKING:
+    from llama_index_gear import ExtractionLedger
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 _READ_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _READ_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+_SHOWN_FAILURES = 3
 
 Command = Callable[..., Any]
 
@@ -76,20 +89,35 @@ def commands(context: click.Context) -> None:
 @commands.command()
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @_with_store
-def index(folder: Path, store_folder: Path, embed: str | None) -> int:
+@with_extraction
+@click.option("--estimate", is_flag=True, help="Say what the model would cost, and do nothing.")
+def index(folder: Path, store_folder: Path, embed: str | None, estimate: bool, **extraction: Any) -> int:
     """Bring the store to what the files of DIR say now.
 
     Text and Markdown are read; PDF, Word and others with `pip install llama-index-readers-file`. A second run does only
-    what has changed, deleted files too. No language model is asked.
+    what has changed, deleted files too. No language model is asked, unless --llm names one.
     """
-    store_folder = _announce(store_folder, embed, must_exist=False)
-    from llama_index_gear.cli.indexing import index_folder
-    from llama_index_gear.cli.store_folder import check_files, fill_store
+    options = ExtractionOptions(**extraction).check()
+    if estimate and not options.model:
+        raise click.UsageError("--estimate is of a model: give --llm")
+    store_folder = _announce(store_folder, embed, must_exist=False, embeds=not estimate)
+    from llama_index_gear.cli.extracting import make_extractor
+    from llama_index_gear.cli.indexing import plan_index
+    from llama_index_gear.cli.store_folder import check_files, fill_store, open_store
 
+    extractor = make_extractor(options)
     check_files(store_folder, folder)
+    check_llm(store_folder, options.llm)
     name = choose_embedding(store_folder, embed)
-    with fill_store(store_folder, StoreNote(name, str(folder.resolve()))) as store:
-        report = index_folder(store, folder, store_folder)
+    if estimate:
+        with open_store(store_folder, name, must_exist=False, embeds=False) as store:
+            click.echo(plan_index(store, folder, store_folder, extractor).estimate)
+        return 0
+    with fill_store(store_folder, StoreNote(name, str(folder.resolve()), llm=options.model)) as store:
+        plan = plan_index(store, folder, store_folder, extractor)
+        if plan.estimate is not None:
+            click.echo(f"to extract: {plan.estimate}", err=True)
+        report = plan.run()
     click.echo(
         f"{count(report.files, 'file')}, {count(report.passages, 'passage')}: {report.written} new or changed, "
         f"{report.deleted} deleted. "
@@ -99,7 +127,7 @@ def index(folder: Path, store_folder: Path, embed: str | None) -> int:
         click.echo(f"skipped: {name}: {reason}", err=True)
     for name, reason in report.failed.items():
         click.echo(f"failed: {name}: {reason}", err=True)
-    return 1 if report.failed else 0
+    return _report_extraction(report.ledger) or (1 if report.failed else 0)
 
 
 @commands.command()
@@ -110,9 +138,7 @@ def index(folder: Path, store_folder: Path, embed: str | None) -> int:
 @click.option("--text-key", default="text", show_default=True, help="Field of the text, if LlamaIndex wrote none.")
 @click.option("--title-key", default="title", show_default=True, help="Field of the title; file_name, say.")
 @click.option("--vector", "vector_name", help="Name of the dense vectors. Default: LlamaIndex's, or the only one.")
-@click.option("--llm", default="none", show_default=True, help="A model that extracts, as in `ask`. none: rules.")
-@click.option("--price", type=(float, float), help="What a million prompt and completion tokens cost.")
-@click.option("--max-cost", type=float, help="Stop calling the model there. The next run goes on. Needs --price.")
+@with_extraction
 def extract(
     collection: str,
     url: str | None,
@@ -122,9 +148,7 @@ def extract(
     text_key: str,
     title_key: str,
     vector_name: str | None,
-    llm: str,
-    price: tuple[float, float] | None,
-    max_cost: float | None,
+    **extraction: Any,
 ) -> int:
     """Give the passages of a Qdrant collection a graph.
 
@@ -133,22 +157,28 @@ def extract(
     """
     if (url is None) == (path is None):
         raise click.UsageError("where is the collection? Give either --url or --path")
-    if llm == "none" and (price is not None or max_cost is not None):
-        raise click.UsageError("--price and --max-cost are of a model: give --llm")
+    options = ExtractionOptions(**extraction).check()
     store_folder = _announce(store_folder, embed, must_exist=False)
     from llama_index_gear.cli.extracting import extract_collection, open_collection
-    from llama_index_gear.cli.models import open_llm
 
-    model = open_llm(llm)
     with open_collection(
         collection, url, path, text_key=text_key, title_key=title_key, vector_name=vector_name
     ) as theirs:
         place = str(url if path is None else path.resolve())
-        report = extract_collection(theirs, collection, place, store_folder, embed, model, price, max_cost)
+        report = extract_collection(theirs, collection, place, store_folder, embed, options)
     click.echo(f'{report}. Ask them: llama-index-gear ask "…" --store {store_folder}')
-    if report.ledger.passages:
-        click.echo(f"extraction: {report.ledger}", err=True)
-    return 1 if report.ledger.failures else 0
+    return _report_extraction(report.ledger)
+
+
+def _report_extraction(ledger: ExtractionLedger) -> int:
+    """Print the account of a model's extraction, and return the exit code that it asks for."""
+    if ledger.passages:
+        click.echo(f"extraction: {ledger}", err=True)
+    for name, outcome, problem in ledger.failures[:_SHOWN_FAILURES]:
+        click.echo(" ".join(f"failed: {name}: {outcome}: {problem}".split()), err=True)
+    if more := len(ledger.failures[_SHOWN_FAILURES:]):
+        click.echo(f"failed: {more} more. The next run tries them again", err=True)
+    return 1 if ledger.failures else 0
 
 
 @commands.command()

@@ -127,7 +127,8 @@ def open_store(
 def fill_store(folder: Path, note: StoreNote) -> Iterator[GeARVectorStore]:
     """Open the store in a folder to be filled, and write its note.
 
-    If nothing was stored, the note goes, and the folder if it was made for it.
+    If nothing was stored, the note goes, and the folder if it was made for it. If the run was refused, the earlier note
+    is kept.
 
     Args:
         folder: of the store.
@@ -139,9 +140,13 @@ def fill_store(folder: Path, note: StoreNote) -> Iterator[GeARVectorStore]:
     """
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     with open_store(folder, note.embed_model, must_exist=False) as store:
+        before = read_note(folder)
         write_note(folder, note)
         try:
             yield store
+        except ClickException:
+            write_note(folder, before or note)
+            raise
         finally:
             with suppress(StoreError, OSError):  # another process has it open; or other files are in it
                 if not store.client.collection_exists(store.collection_name):

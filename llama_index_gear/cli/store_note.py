@@ -21,12 +21,14 @@ class StoreNote:
         embed_model: name or folder of the model that embeds passages and questions.
         files: the folder whose files are stored; empty if they are of a collection.
         collection: the Qdrant collection whose passages are stored; empty if they are of files.
+        llm: name of the model that extracted the triples; empty if rules did.
 
     """
 
     embed_model: str
     files: str = ""
     collection: str = ""
+    llm: str = ""
 
 
 def read_note(folder: Path) -> StoreNote | None:
@@ -39,7 +41,8 @@ def read_note(folder: Path) -> StoreNote | None:
     path = folder / _NOTE
     try:
         values = json.loads(path.read_text("utf-8"))
-        return StoreNote(str(values["embed_model"]), str(values["files"]), str(values.get("collection", "")))
+        required = {key: str(values[key]) for key in ("embed_model", "files")}
+        return StoreNote(**required, **{key: str(values.get(key, "")) for key in ("collection", "llm")})
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError) as error:
@@ -96,3 +99,22 @@ def choose_embedding(folder: Path, name: str | None) -> str:
             "--store"
         )
     return note.embed_model
+
+
+def check_llm(folder: Path, name: str | None) -> None:
+    """Refuse to extract by rule, unless asked to, into a store whose triples a model extracted: they cost money.
+
+    Args:
+        folder: of the store.
+        name: the model's name, or "none", if the command line gives one.
+
+    Raises:
+        ClickException: a model extracted, and no name is given.
+
+    """
+    note = read_note(folder)
+    if name is None and note is not None and note.llm:
+        raise ClickException(
+            f"the triples in {folder} were extracted by {note.llm}: go on with --llm {note.llm}, or have all of them "
+            "extracted by rule with --llm none"
+        )
