@@ -231,7 +231,8 @@ class ImportedPassages(Request[tuple[list[BaseNode], Any]]):
     """Read passages that were taken from another collection, without embeddings; of a whole store, all tenants'.
 
     Either the passages with these `ids` are read, whoever gave them, or the page at `offset` of those that `collection`
-    at `place` gave (see `Connection.place`). Answer: the passages, and the offset of the next page (None: no more).
+    gave, at `place` (see `Connection.place`) or, if that is empty, anywhere. Answer: the passages, and the offset of
+    the next page (None: no more).
     """
 
     ids: Sequence[str] | None = None

@@ -46,9 +46,10 @@ def test_the_readme_prints_what_it_shows(tmp_path: Path, shell: dict[str, str]) 
 def test_the_guide_runs(tmp_path: Path, shell: dict[str, str]) -> None:
     text = (EXAMPLES / "guides" / "command_line.md").read_text("utf-8")
     printed = [run(block, tmp_path, shell) for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL)]
-    assert len(printed) == 3
+    assert len(printed) == 4
+    assert re.match(r"(\d+) passages \(0 for nothing\): \1 calls, .* cost 0\.\d+\n", printed[1])
     assert "J. Robert Oppenheimer" in printed[0] and "Max Born" in (tmp_path / "answer.json").read_text("utf-8")
-    assert "recall, in percent, of 2 questions" in printed[2] and "\nGraphRetriever against " in printed[2]
+    assert "recall, in percent, of 2 questions" in printed[-1] and "\nGraphRetriever against " in printed[-1]
 
 
 def test_an_error_is_one_line_and_a_code(tmp_path: Path, shell: dict[str, str]) -> None:

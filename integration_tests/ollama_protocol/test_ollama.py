@@ -145,8 +145,10 @@ def test_the_command_line_takes_ollama_s_environment(
     options = ollama.requests[0]["options"]
     assert options == {"temperature": 0.0, "num_ctx": 16_384, "num_predict": 4_096}
     assert main(["ask", "Who directed Jaws?", "--llm", "ollama/llama9"]) == 1
-    assert "error: the model's server: ResponseError: model 'llama9' not found" in capsys.readouterr().err
+    failed = capsys.readouterr().err
+    assert f"error: the model's server at {ollama.host} (OLLAMA_HOST) knows no such model" in failed
+    assert "`ollama pull` brings one (ResponseError: model 'llama9' not found" in failed
     assert main(["ask", "Who directed Jaws?", "--llm", "none"]) == 0 and open_llm("none") is None
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:1")
     assert main(["ask", "Who directed Jaws?"]) == 1
-    assert capsys.readouterr().err.splitlines()[-1].startswith("error: Failed to connect to Ollama. Please check")
+    assert capsys.readouterr().err.splitlines()[-1].startswith("error: no model's server answers at 127.0.0.1:1")

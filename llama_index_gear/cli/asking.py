@@ -14,6 +14,7 @@ from llama_index.core.llms import LLM
 from llama_index.core.schema import NodeWithScore
 
 from llama_index_gear import GeARQueryEngine, GeARVectorStore, GraphRetriever, RankingWeights, Trace, TraceEvent
+from llama_index_gear.counts import count
 from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, read_title, shorten
 from llama_index_gear.retrievers.base import new_trace
 from llama_index_gear.trace.trace import run_traced
@@ -96,8 +97,7 @@ def show_answer(answer: Answer) -> None:
     for mark, node_id in answer.trace.citations.items():
         if node_id in by_id:
             _show_passage(f"[{mark}]", by_id[node_id])
-    calls = answer.trace.llm_calls
-    echo(f"{answer.trace.stopped}; {calls} {'call' if calls == 1 else 'calls'} of the model")
+    echo(f"{answer.trace.stopped}; {count(answer.trace.llm_calls, 'call')} of the model")
 
 
 def _show_passage(mark: str, result: NodeWithScore) -> None:

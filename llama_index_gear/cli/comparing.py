@@ -17,6 +17,7 @@ from llama_index.core.vector_stores.types import VectorStoreQueryMode
 from tqdm import tqdm
 
 from llama_index_gear import GeARVectorStore, GraphRetriever, RankingFit, fit_ranking
+from llama_index_gear.counts import count
 from llama_index_gear.measures import permutation_p_value, recall
 from llama_index_gear.ranking.pool import Pool
 from llama_index_gear.ranking.ranker import rank
@@ -165,7 +166,7 @@ def show_comparison(found: Sequence[Found]) -> None:
 
 
 def _show_recall(found: Sequence[Found]) -> None:
-    echo(f"recall, in percent, of {_count(len(found), 'question')}")
+    echo(f"recall, in percent, of {count(len(found), 'question')}")
     echo(f"{'':16}" + "".join(f"{f'at {cut}':>8}" for cut in CUTS))
     for method in (DENSE, HYBRID, GRAPH):
         shares = [100 * fmean(one.recall(method, cut) for one in found) for cut in CUTS]
@@ -198,16 +199,16 @@ def judge(gains: Sequence[float], p_value: float, plain: str) -> str:
         return f"The graph hurts beyond chance: use {plain} search. {_NO_NEED}."
     if not different and len(gains) < least:
         return (
-            f"Too few to tell: both find as much on {_count(len(gains), 'question')}. Add questions, some of them hard."
+            f"Too few to tell: both find as much on {count(len(gains), 'question')}. Add questions, some of them hard."
         )
     if not different:
         return f"{_NO_NEED}: {plain} search finds as much on every question."
     if 2 / 2**different >= _CHANCE:
         return (
-            f"Too few to tell: the two differ on {_count(different, 'question')}, and {least} are the least for a "
+            f"Too few to tell: the two differ on {count(different, 'question')}, and {least} are the least for a "
             "verdict. Add questions."
         )
-    return f"{_NO_NEED}, as far as {_count(len(gains), 'question')} can tell: the difference may be chance."
+    return f"{_NO_NEED}, as far as {count(len(gains), 'question')} can tell: the difference may be chance."
 
 
 def _show_lists(found: Sequence[Found]) -> None:
@@ -221,13 +222,13 @@ def _show_lists(found: Sequence[Found]) -> None:
             if any(cells):
                 echo(f"{place + 1}. " + "".join(f"{cell:{_COLUMN}}" for cell in cells).rstrip())
     if len(different) > _SHOWN:
-        echo(f"\n… and {_count(len(different) - _SHOWN, 'question')} more whose lists differ")
+        echo(f"\n… and {count(len(different) - _SHOWN, 'question')} more whose lists differ")
     if not different:
-        echo(f"{_NO_NEED}: on every one of {_count(len(found), 'question')} it has hybrid search's first five.")
+        echo(f"{_NO_NEED}: on every one of {count(len(found), 'question')} it has hybrid search's first five.")
         return
     mean = fmean(len(one.find_new(GRAPH, HYBRID)) for one in found)
     echo(
-        f"\n{GRAPH}'s first five differ from hybrid search's on {len(different)} of {_count(len(found), 'question')}, "
+        f"\n{GRAPH}'s first five differ from hybrid search's on {len(different)} of {count(len(found), 'question')}, "
         f"by {mean:.1f} passages on average (marked +).\nAre these what the answers need? If not, you don't need the "
         "graph here. With gold_ids in the file, compare counts it."
     )
@@ -273,10 +274,6 @@ def show_fit(fit: RankingFit, path: Path) -> None:
         echo(f"No other weights are better beyond chance: {path} holds those that come with the package.")
         return
     echo(
-        f"Weights learned from {_count(fit.questions, 'question')}: recall at 5 {fit.recall_before:.1f} → "
+        f"Weights learned from {count(fit.questions, 'question')}: recall at 5 {fit.recall_before:.1f} → "
         f"{fit.recall_after:.1f}, each question ranked without itself. Use them: ask --weights {path}"
     )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

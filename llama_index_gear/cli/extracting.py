@@ -1,15 +1,72 @@
-"""`extract`: a graph for the passages of a Qdrant collection."""
+"""The extractors of the command line, and `extract`: a graph for the passages of a Qdrant collection."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from llama_index.core.llms import LLM
+from click import ClickException
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.schema import BaseNode
 
 from llama_index_gear import CollectionReport, ExistingCollection, GeARTripleExtractor, MentionTripleExtractor
-from llama_index_gear.cli.store_folder import StoreNote, check_collection, choose_embedding, open_store, write_note
+from llama_index_gear.cli import models
+from llama_index_gear.cli.extraction_options import ExtractionOptions
+from llama_index_gear.cli.failures import find_server, is_of_server
+from llama_index_gear.cli.store_folder import check_collection, fill_store
+from llama_index_gear.cli.store_note import StoreNote, check_llm, choose_embedding, describe_collection
+
+_RETRIES = 3
+
+
+class WatchedExtractor(GeARTripleExtractor):
+    """An extractor that ends a run whose model's server is away, refuses the key, or has no such model.
+
+    The first passage is extracted alone: its failure says so, before hundreds are tried.
+    """
+
+    _has_answered: bool = PrivateAttr(default=False)
+
+    async def acall(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
+        """Return copies of the nodes with their triples, in order.
+
+        Raises:
+            ClickException: the server fails.
+
+        """
+        done: list[BaseNode] = []
+        rest = list(nodes)
+        while rest and not self._has_answered:
+            done += await super().acall([rest.pop(0)], **kwargs)
+            for _, _, problem in self.ledger.failures:
+                if is_of_server(problem):
+                    raise ClickException(find_server(type(self.llm).__module__).explain(problem))
+            self._has_answered = self.ledger.calls > 0 or bool(self.ledger.failures)
+        return [*done, *(await super().acall(rest, **kwargs) if rest else [])]
+
+
+def make_extractor(options: ExtractionOptions) -> MentionTripleExtractor | WatchedExtractor:
+    """Make the extractor that the options name.
+
+    Raises:
+        ClickException: the environment doesn't say where the model is, or a package is missing.
+        ArgumentError: a price, a ceiling, or a name of the schema is none.
+
+    """
+    llm = models.open_llm(options.llm or "none")
+    if llm is None:
+        return MentionTripleExtractor()
+    return WatchedExtractor(
+        llm,
+        price=options.price,
+        max_cost=options.max_cost,
+        allowed_entity_types=options.entity_types or None,
+        allowed_relation_types=options.relation_types or None,
+        domain=options.domain,
+        max_retries=_RETRIES,
+    )
 
 
 def open_collection(
@@ -23,32 +80,27 @@ def open_collection(
 
 
 def extract_collection(
-    theirs: ExistingCollection,
-    place: str,
-    folder: Path,
-    embed_name: str | None,
-    llm: LLM | None,
-    price: tuple[float, float] | None,
-    max_cost: float | None,
+    theirs: ExistingCollection, name: str, place: str, folder: Path, embed_name: str | None, options: ExtractionOptions
 ) -> CollectionReport:
     """Bring the store in a folder to what a collection holds.
 
     Args:
         theirs: the collection.
-        place: its name and where it is, for the store's note.
+        name: its name.
+        place: where it is, for the store's note.
         folder: of the store.
         embed_name: the embedding model's name, if the command line gives one.
-        llm: the model that extracts; None: rules.
-        price: of a million prompt and completion tokens.
-        max_cost: highest amount to spend.
+        options: how triples are extracted.
 
     Raises:
-        ClickException: the store holds something else; or its embedding model is another one, or can't be loaded.
+        ClickException: the store holds something else; or its embedding model is another one, or can't be loaded; or
+            the model that extracts is not to be had.
 
     """
-    check_collection(folder, place)
-    name = choose_embedding(folder, embed_name)
-    extractor = MentionTripleExtractor() if llm is None else GeARTripleExtractor(llm, price=price, max_cost=max_cost)
-    with open_store(folder, name, must_exist=False) as store:
-        write_note(folder, StoreNote(name, collection=place))
+    extractor = make_extractor(options)
+    check_collection(folder, theirs, name, place)
+    check_llm(folder, options.llm)
+    embed = choose_embedding(folder, embed_name)
+    note = StoreNote(embed, collection=describe_collection(name, place), llm=options.model)
+    with fill_store(folder, note) as store:
         return theirs.extract_to(store, extractor, show_progress=True)

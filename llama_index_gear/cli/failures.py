@@ -2,24 +2,109 @@
 
 from __future__ import annotations
 
+import os
+from typing import NamedTuple
+
 from click import ClickException
 
-from llama_index_gear.errors import GeARError, repair_surrogates
+from llama_index_gear.errors import GeARError, describe_error, repair_surrogates
 
+OLLAMA_ADDRESS = "http://localhost:11434"
+"""Where Ollama is, if OLLAMA_HOST doesn't say so."""
+_OPENAI_ADDRESS = "https://api.openai.com/v1"
 _CLIENTS = {"openai", "httpx", "httpcore", "ollama", "huggingface_hub"}
 """Packages whose errors are of a model's server or of the network, not of this program."""
+_REFUSED = ("AuthenticationError", "NotFoundError", "PermissionDeniedError")
+_AWAY = ("APIConnectionError", "ConnectionError", "ConnectError")
+
+
+class ModelServer(NamedTuple):
+    """Where a language model is, and what says so: names of variables."""
+
+    address: str
+    origin: str
+    key: str = ""
+    hint: str = ""
+
+    def explain(self, failure: str) -> str:
+        """Return what to tell a user of a failed call.
+
+        Args:
+            failure: class and message of the error, as `describe_error` writes them.
+
+        """
+        kind = failure.partition(":")[0]
+        place = f"{self.address} ({self.origin})"
+        if kind in _AWAY:
+            return f"no model's server answers at {place}: start it, or correct the address ({failure})"
+        if kind == "AuthenticationError":
+            return f"the model's server at {place} refuses the key: set {self.key} to one of its own ({failure})"
+        if kind == "NotFoundError" or "status code: 404" in failure:
+            return f"the model's server at {place} knows no such model, or no such path: {self.hint} ({failure})"
+        return f"the model's server at {place}: {failure}"
+
+
+def find_openai() -> ModelServer:
+    """Return the server with OpenAI's protocol that the environment names."""
+    name = next((name for name in ("OPENAI_BASE_URL", "OPENAI_API_BASE") if os.environ.get(name)), "")
+    return ModelServer(
+        os.environ.get(name) or _OPENAI_ADDRESS,
+        name or "OPENAI_BASE_URL names no other",
+        "OPENAI_API_KEY",
+        "the address mostly ends in /v1, and --llm or OPENAI_MODEL names the model",
+    )
+
+
+def find_ollama() -> ModelServer:
+    """Return the Ollama that the environment names."""
+    address = os.environ.get("OLLAMA_HOST")
+    hint = "`ollama list` shows the models, and `ollama pull` brings one"
+    return ModelServer(address or OLLAMA_ADDRESS, "OLLAMA_HOST" if address else "OLLAMA_HOST names no other", "", hint)
+
+
+def find_server(module: str) -> ModelServer:
+    """Return the server of a model, by the module of its client."""
+    return find_ollama() if "ollama" in module else find_openai()
+
+
+def is_of_server(failure: str) -> bool:
+    """Return True if every call would fail so: the server is away, refuses the key, or has no such model.
+
+    Args:
+        failure: class and message of the error, as `describe_error` writes them.
+
+    """
+    return failure.partition(":")[0] in (*_AWAY, *_REFUSED) or "status code: 404" in failure
 
 
 def explain_error(error: BaseException) -> str | None:
     """Return what to tell a user of an error, as one line; None if the error is a fault of this program."""
-    if isinstance(error, ClickException):
+    server = _find_server(error)
+    if server is not None:
+        message = server.explain(describe_error(error))
+    elif isinstance(error, ClickException):
         message = error.format_message()
     elif isinstance(error, GeARError):
         message = str(error)
     elif isinstance(error, OSError):
         message = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
-    elif type(error).__module__.split(".")[0] in _CLIENTS:
-        message = f"the model's server: {type(error).__name__}: {error}"
+    elif _get_package(error) in _CLIENTS:
+        message = f"the model's server: {describe_error(error)}"
     else:
         return None
     return repair_surrogates(" ".join(message.split()))
+
+
+def _find_server(error: BaseException) -> ModelServer | None:
+    """Return the server of a language model whose client raised an error; None if none did."""
+    package = _get_package(error)
+    if package == "openai":
+        return find_openai()
+    # Ollama's client raises Python's ConnectionError, with its own name in it, and lets time-outs of httpx through.
+    path = getattr(getattr(getattr(error, "_request", None), "url", None), "path", "") if package == "httpx" else ""
+    is_away = isinstance(error, ConnectionError) and "Ollama" in str(error)
+    return find_ollama() if package == "ollama" or is_away or path.endswith("/api/chat") else None
+
+
+def _get_package(error: BaseException) -> str:
+    return type(error).__module__.split(".")[0]

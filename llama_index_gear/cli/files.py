@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from llama_index.core.readers import SimpleDirectoryReader
 from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document
 
 from llama_index_gear.cli.html_text import read_html
+from llama_index_gear.cli.titles import find_title
 from llama_index_gear.errors import repair_surrogates
 
 _READERS = "llama_index.readers.file"
@@ -25,14 +28,14 @@ _HIDDEN_KEYS = ["file"]
 class FolderReader:
     """Reads the files below a folder.
 
-    A file's document has the file's path below the folder as its id and in its metadata (`file`), and the file's name
+    A file's document has the file's path below the folder as its id and in its metadata (`file`), and what it is about
     as `title`. A format with pages gives a document a page. Hidden files and folders are left out.
 
     Attributes:
         folder: the folder.
         without: a folder below it that is left out: the store's.
         skipped: path below the folder → why, of the files so far that have no text, or a format without a reader.
-        failed: path below the folder → why, of the files so far that could not be read.
+        failed: path below the folder → why, of the files and folders so far that could not be read.
 
     """
 
@@ -43,21 +46,36 @@ class FolderReader:
     _readers: dict[str, BaseReader] = field(default_factory=dict)
 
     def list_files(self) -> list[Path]:
-        """Return the files, by path."""
+        """Return the files, by path; note the folders below that can't be read.
+
+        Raises:
+            OSError: the folder itself can't be read.
+
+        """
         files = []
         without = self.without.resolve()
-        for root, folders, names in os.walk(self.folder):
+        for root, folders, names in os.walk(self.folder, onerror=self._note_folder):
             folders[:] = [
                 name for name in folders if not name.startswith(".") and Path(root, name).resolve() != without
             ]
             files += [Path(root, name) for name in names if not name.startswith(".")]
         return sorted(files)
 
+    def keeps(self, file: str) -> bool:
+        """Return True if a file, by its path below the folder, may still be as it was: it could not be read."""
+        return any(name in self.skipped or name in self.failed for name in (file, *_list_folders(file)))
+
+    def _note_folder(self, error: OSError) -> None:
+        folder = Path(error.filename)
+        if folder == self.folder:
+            raise error
+        self.failed[folder.relative_to(self.folder).as_posix()] = str(error.strerror)
+
     def read(self, path: Path) -> list[Document]:
         """Read a file. If it has no text or can't be read, note why and return []."""
         name = path.relative_to(self.folder).as_posix()
         try:
-            texts = self._read_texts(path)
+            stated, texts = self._read_texts(path)
         except _NoTextError as error:
             self.skipped[name] = str(error)
             return []
@@ -66,7 +84,7 @@ class FolderReader:
             return []
         if not any(text.strip() for text in texts):
             self.skipped[name] = "there is no text in it"
-        metadata = {"title": path.stem, "file": name}
+        metadata = {"title": find_title(name, texts[0] if texts else "", stated), "file": name}
         return [
             Document(
                 text=text,
@@ -79,7 +97,8 @@ class FolderReader:
             if text.strip()
         ]
 
-    def _read_texts(self, path: Path) -> list[str]:
+    def _read_texts(self, path: Path) -> tuple[str, list[str]]:
+        """Return the title that a file states of itself ("" without one), and its text, or that of each page."""
         if path.suffix.lower() in _WITH_READER:
             if not _are_readers_installed():
                 raise _NoTextError("needs: pip install llama-index-readers-file")
@@ -92,7 +111,8 @@ class FolderReader:
                 while cause.__cause__ is not None:
                     cause = cause.__cause__
                 raise _ReaderError(f"{type(cause).__name__}: {cause}") from error
-            return [repair_surrogates(document.get_content()) for document in documents]
+            stated = _read_pdf_title(path) if path.suffix.lower() == ".pdf" else ""
+            return stated, [repair_surrogates(document.get_content()) for document in documents]
         data = path.read_bytes()
         try:
             text = data.decode("utf-8-sig")
@@ -100,7 +120,14 @@ class FolderReader:
             text = "\0"
         if "\0" in text:
             raise _NoTextError("no UTF-8 text")
-        return [read_html(text) if path.suffix.lower() in _HTML else text]
+        if path.suffix.lower() in _HTML:
+            page = read_html(text)
+            return page.title, [page.text]
+        return "", [text]
+
+
+def _list_folders(file: str) -> list[str]:
+    return [folder.as_posix() for folder in PurePosixPath(file).parents]
 
 
 class _NoTextError(Exception):
@@ -109,6 +136,14 @@ class _NoTextError(Exception):
 
 class _ReaderError(Exception):
     """A reader failed on a file."""
+
+
+def _read_pdf_title(path: Path) -> str:
+    """Return the title in the metadata of a PDF that was read before; "" without one."""
+    pypdf = importlib.import_module("pypdf")  # LlamaIndex's reader reads with it
+    with suppress(Exception):  # damaged metadata, of a file whose text was read, are no title
+        return repair_surrogates(str((pypdf.PdfReader(path).metadata or {}).get("/Title") or ""))
+    return ""
 
 
 def _are_readers_installed() -> bool:

@@ -1,9 +1,10 @@
-"""The text of an HTML page: what a browser shows, with its headings as Markdown's."""
+"""The title and the text of an HTML page: what a browser shows, with its headings as Markdown's."""
 
 from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from typing import NamedTuple
 
 _UNSEEN = {"head", "script", "style", "template", "noscript"}
 _LINES = {"p", "div", "br", "hr", "li", "ul", "ol", "dl", "dt", "dd", "tr", "table", "section", "article", "header"}
@@ -12,22 +13,39 @@ _CELLS = {"td", "th"}
 _HEADING = re.compile("h[1-6]")
 
 
-def read_html(page: str) -> str:
-    """Return the text of a page, without scripts and styles: paragraphs on lines of their own, `<h2>` as `## …`."""
+class Page(NamedTuple):
+    """An HTML page.
+
+    Attributes:
+        title: what its `<title>` says; "" without one.
+        text: its text, without scripts and styles: paragraphs on lines of their own, `<h2>` as `## …`.
+
+    """
+
+    title: str
+    text: str
+
+
+def read_html(page: str) -> Page:
+    """Read a page."""
     reader = _Reader()
     reader.feed(page)
     reader.close()
     lines = [" ".join(line.split()) for line in "".join(reader.parts).splitlines()]
-    return re.sub("\n{3,}", "\n\n", "\n".join(lines)).strip()
+    text = re.sub("\n{3,}", "\n\n", "\n".join(lines)).strip()
+    return Page(" ".join("".join(reader.title).split()), text)
 
 
 class _Reader(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.parts: list[str] = []
+        self.title: list[str] = []
+        self._is_title = False
         self._unseen: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._is_title = tag == "title" and not self.title
         if tag in _UNSEEN:
             self._unseen.append(tag)
         elif tag == "body":
@@ -40,6 +58,7 @@ class _Reader(HTMLParser):
             self.parts.append(" ")
 
     def handle_endtag(self, tag: str) -> None:
+        self._is_title = False
         if tag in self._unseen:
             del self._unseen[self._unseen.index(tag) :]
         elif _HEADING.fullmatch(tag):
@@ -48,5 +67,7 @@ class _Reader(HTMLParser):
             self.parts.append("\n")
 
     def handle_data(self, data: str) -> None:
-        if not self._unseen:
+        if self._is_title:
+            self.title.append(data)
+        elif not self._unseen:
             self.parts.append(re.sub(r"\s+", " ", data))

@@ -7,7 +7,6 @@ must be remembered, and a run after one that was killed does what is left.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,17 @@ from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import BaseNode
 from tqdm import tqdm
 
-from llama_index_gear import GeARVectorStore, MentionTripleExtractor, passage_id
+from llama_index_gear import (
+    ExtractionEstimate,
+    ExtractionLedger,
+    GeARTripleExtractor,
+    GeARVectorStore,
+    MentionTripleExtractor,
+    passage_id,
+)
 from llama_index_gear.cli.files import FolderReader
+from llama_index_gear.counts import count
+from llama_index_gear.nodes import EXTRACTION_KEY
 
 PASSAGE_TOKENS = 224
 """Size of a passage. The default embedding model reads 256 tokens, of its own tokenizer."""
@@ -37,10 +45,11 @@ class IndexReport:
     Attributes:
         files: number of files with text.
         passages: number of passages that these have.
-        written: number of passages that were new or changed.
+        written: number of passages that were new or changed, or whose triples are.
         deleted: number of stored passages that no file has any more.
         skipped: path of a file → why it has no text that can be read. What the store has of it is kept.
-        failed: path of a file → why it could not be read. What the store has of it is kept.
+        failed: path of a file, or of a folder → why it could not be read. What the store has of it is kept.
+        ledger: the account of a model's extraction; empty if rules extracted.
 
     """
 
@@ -50,10 +59,81 @@ class IndexReport:
     deleted: int
     skipped: dict[str, str]
     failed: dict[str, str]
+    ledger: ExtractionLedger
 
 
-def index_folder(store: GeARVectorStore, folder: Path, store_folder: Path) -> IndexReport:
-    """Bring a store to what a folder's files say now.
+@dataclass
+class IndexPlan:
+    """What a run has to do.
+
+    Attributes:
+        store: the store.
+        extractor: extracts the triples.
+        reader: the files, read.
+        wanted: id → passage of all passages that the files have.
+        kept: id → stored passage of those of them that the files did not change.
+        candidates: the passages to extract. A `GeARTripleExtractor` leaves those alone that it had extracted before.
+        gone: ids of the stored passages that no file has any more.
+
+    """
+
+    store: GeARVectorStore
+    extractor: MentionTripleExtractor | GeARTripleExtractor
+    reader: FolderReader
+    wanted: dict[str, BaseNode]
+    kept: dict[str, BaseNode]
+    candidates: list[BaseNode]
+    gone: list[str]
+
+    @property
+    def estimate(self) -> ExtractionEstimate | None:
+        """What the model is expected to cost; None if rules extract."""
+        is_model = isinstance(self.extractor, GeARTripleExtractor)
+        return self.extractor.estimate(self.candidates) if is_model else None
+
+    def run(self) -> IndexReport:
+        """Do it: delete, extract, embed and store, a batch at a time."""
+        for start in range(0, len(self.gone), _DELETED_AT_ONCE):
+            self.store.delete_nodes(self.gone[start : start + _DELETED_AT_ONCE])
+        written, ledger = 0, ExtractionLedger()
+        with tqdm(
+            total=len(self.candidates), desc="Storing passages", unit="passage", disable=not self.candidates
+        ) as bar:
+            for start in range(0, len(self.candidates), _BATCH):
+                batch: list[BaseNode] = []
+                for shown in range(start, min(start + _BATCH, len(self.candidates)), _SHOWN_BATCH):
+                    nodes = self.candidates[shown : min(shown + _SHOWN_BATCH, start + _BATCH)]
+                    extracted = self.extractor(nodes)
+                    ledger += ExtractionLedger.of([node for node in extracted if _read_record(node)])
+                    changed = [node for node in extracted if not self._is_stored(node)]
+                    batch += self.store.embed_model(changed) if changed else []
+                    bar.update(len(nodes))
+                if batch:
+                    self.store.add(batch)
+                written += len(batch)
+        files = {node.metadata["file"] for node in self.wanted.values()}
+        skipped, failed = self.reader.skipped, self.reader.failed
+        return IndexReport(len(files), len(self.wanted), written, len(self.gone), skipped, failed, ledger)
+
+    def _is_stored(self, node: BaseNode) -> bool:
+        """Return True if a passage stands in the store, with these triples."""
+        return node.node_id in self.kept and bool(_read_record(node).get("reused"))
+
+
+def plan_index(
+    store: GeARVectorStore,
+    folder: Path,
+    store_folder: Path,
+    extractor: MentionTripleExtractor | GeARTripleExtractor,
+) -> IndexPlan:
+    """Compare a store with what a folder's files say now.
+
+    Args:
+        store: the store.
+        folder: the folder of files.
+        store_folder: the store's folder, which is left out of the files.
+        extractor: extracts the triples. Passages that another one extracted are extracted anew, but for those that
+            rules extracted, by rules.
 
     Raises:
         ClickException: there is no text in the folder; nothing is changed.
@@ -66,33 +146,30 @@ def index_folder(store: GeARVectorStore, folder: Path, store_folder: Path) -> In
     with tqdm(paths, desc="Reading files", unit="file") as bar:
         for path in bar:
             wanted |= {node.node_id: node for node in splitter.get_nodes_from_documents(reader.read(path))}
-    kept = {**reader.skipped, **reader.failed}
     if not wanted:
-        first = next((f" ({name}: {reason})" for name, reason in kept.items()), "")
-        raise ClickException(f"no text in the {len(paths)} files of {folder}{first}: the store was left as it is")
+        first = next((f" ({name}: {reason})" for name, reason in {**reader.skipped, **reader.failed}.items()), "")
+        number = count(len(paths), "file")
+        raise ClickException(f"no text in the {number} of {folder}{first}: the store was left as it is")
     stored = {node.node_id: node for node in store.get_nodes(with_embeddings=False)}
-    new = [node for node_id, node in wanted.items() if _read_content(node) != _read_content(stored.get(node_id))]
-    gone = [
-        node_id
-        for node_id, node in stored.items()
-        if node_id not in wanted and "file" in node.metadata and node.metadata["file"] not in kept
+    kept = {id_: stored[id_] for id_, node in wanted.items() if _read_content(node) == _read_content(stored.get(id_))}
+    is_model = isinstance(extractor, GeARTripleExtractor)
+    candidates = [
+        kept[id_] if id_ in kept and _read_record(kept[id_]) and is_model else node
+        for id_, node in wanted.items()
+        if is_model or id_ not in kept or _read_record(kept[id_])
     ]
-    for start in range(0, len(gone), _DELETED_AT_ONCE):
-        store.delete_nodes(gone[start : start + _DELETED_AT_ONCE])
-    _write(store, new)
-    return IndexReport(len(paths) - len(kept), len(wanted), len(new), len(gone), reader.skipped, reader.failed)
+    gone = [
+        id_
+        for id_, node in stored.items()
+        if id_ not in wanted and "file" in node.metadata and not reader.keeps(node.metadata["file"])
+    ]
+    return IndexPlan(store, extractor, reader, wanted, kept, candidates, gone)
 
 
-def _write(store: GeARVectorStore, nodes: Sequence[BaseNode]) -> None:
-    """Extract, embed and store passages, a batch at a time."""
-    extractor = MentionTripleExtractor()
-    with tqdm(total=len(nodes), desc="Storing passages", unit="passage", disable=not nodes) as bar:
-        for start in range(0, len(nodes), _BATCH):
-            batch: list[BaseNode] = []
-            for shown in range(start, min(start + _BATCH, len(nodes)), _SHOWN_BATCH):
-                batch += store.embed_model(extractor(nodes[shown : min(shown + _SHOWN_BATCH, start + _BATCH)]))
-                bar.update(len(batch) - (shown - start))
-            store.add(batch)
+def _read_record(node: BaseNode) -> dict[str, Any]:
+    """Return the record that a model's extraction leaves in a passage; empty if rules extracted it."""
+    record = node.metadata.get(EXTRACTION_KEY)
+    return record if isinstance(record, dict) else {}
 
 
 def _read_content(node: BaseNode | None) -> tuple[str, dict[str, Any]] | None:

@@ -10,17 +10,32 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from llama_index_gear.cli.extraction_options import ExtractionOptions, with_extraction
 from llama_index_gear.cli.failures import explain_error
+from llama_index_gear.cli.store_note import (
+    EMBEDDING,
+    StoreNote,
+    check_llm,
+    choose_embedding,
+    explain_no_store,
+    read_note,
+)
+from llama_index_gear.counts import count
 from llama_index_gear.errors import GeARError
+
+if TYPE_CHECKING:
+    from llama_index_gear import ExtractionLedger
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 _READ_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _READ_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+_SHOWN_FAILURES = 3
 
 Command = Callable[..., Any]
 
@@ -39,6 +54,29 @@ def _with_store(command: Command) -> Command:
     return store(embed(command))
 
 
+def _announce(store_folder: Path, embed: str | None, *, must_exist: bool = True, embeds: bool = True) -> Path:
+    """Say on a terminal what is loaded, before the imports and the model that take seconds; return the store's folder.
+
+    Args:
+        store_folder: as on the command line.
+        embed: the embedding model's name, if the command line gives one.
+        must_exist: refuse a folder that isn't there. Default True.
+        embeds: the embedding model is loaded. Default True.
+
+    Raises:
+        ClickException: there is no such folder, or its note can't be read.
+
+    """
+    folder = store_folder.expanduser()
+    if must_exist and not folder.is_dir():
+        raise explain_no_store(folder)
+    note = read_note(folder)
+    if sys.stderr.isatty():
+        name = embed or (EMBEDDING if note is None else note.embed_model)
+        click.echo(f"loading {Path(name).name} …" if embeds else f"opening {folder} …", err=True)
+    return folder
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
 @click.version_option(package_name="llama-index-gear", message="%(version)s")
 @click.pass_context
@@ -51,30 +89,45 @@ def commands(context: click.Context) -> None:
 @commands.command()
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @_with_store
-def index(folder: Path, store_folder: Path, embed: str | None) -> int:
+@with_extraction
+@click.option("--estimate", is_flag=True, help="Say what the model would cost, and do nothing.")
+def index(folder: Path, store_folder: Path, embed: str | None, estimate: bool, **extraction: Any) -> int:
     """Bring the store to what the files of DIR say now.
 
     Text and Markdown are read; PDF, Word and others with `pip install llama-index-readers-file`. A second run does only
-    what has changed, deleted files too. No language model is asked.
+    what has changed, deleted files too. No language model is asked, unless --llm names one.
     """
-    from llama_index_gear.cli.indexing import index_folder
-    from llama_index_gear.cli.store_folder import StoreNote, check_files, choose_embedding, open_store, write_note
+    options = ExtractionOptions(**extraction).check()
+    if estimate and not options.model:
+        raise click.UsageError("--estimate is of a model: give --llm")
+    store_folder = _announce(store_folder, embed, must_exist=False, embeds=not estimate)
+    from llama_index_gear.cli.extracting import make_extractor
+    from llama_index_gear.cli.indexing import plan_index
+    from llama_index_gear.cli.store_folder import check_files, fill_store, open_store
 
-    store_folder = store_folder.expanduser()
+    extractor = make_extractor(options)
     check_files(store_folder, folder)
+    check_llm(store_folder, options.llm)
     name = choose_embedding(store_folder, embed)
-    with open_store(store_folder, name, must_exist=False) as store:
-        write_note(store_folder, StoreNote(name, str(folder.resolve())))
-        report = index_folder(store, folder, store_folder)
+    if estimate:
+        with open_store(store_folder, name, must_exist=False, embeds=False) as store:
+            click.echo(plan_index(store, folder, store_folder, extractor).estimate)
+        return 0
+    with fill_store(store_folder, StoreNote(name, str(folder.resolve()), llm=options.model)) as store:
+        plan = plan_index(store, folder, store_folder, extractor)
+        if plan.estimate is not None:
+            click.echo(f"to extract: {plan.estimate}", err=True)
+        report = plan.run()
     click.echo(
-        f"{report.files} files, {report.passages} passages: {report.written} new or changed, {report.deleted} deleted. "
+        f"{count(report.files, 'file')}, {count(report.passages, 'passage')}: {report.written} new or changed, "
+        f"{report.deleted} deleted. "
         f'Ask them: llama-index-gear ask "…" --store {store_folder}'
     )
     for name, reason in report.skipped.items():
         click.echo(f"skipped: {name}: {reason}", err=True)
     for name, reason in report.failed.items():
         click.echo(f"failed: {name}: {reason}", err=True)
-    return 1 if report.failed else 0
+    return _report_extraction(report.ledger) or (1 if report.failed else 0)
 
 
 @commands.command()
@@ -85,9 +138,7 @@ def index(folder: Path, store_folder: Path, embed: str | None) -> int:
 @click.option("--text-key", default="text", show_default=True, help="Field of the text, if LlamaIndex wrote none.")
 @click.option("--title-key", default="title", show_default=True, help="Field of the title; file_name, say.")
 @click.option("--vector", "vector_name", help="Name of the dense vectors. Default: LlamaIndex's, or the only one.")
-@click.option("--llm", default="none", show_default=True, help="A model that extracts, as in `ask`. none: rules.")
-@click.option("--price", type=(float, float), help="What a million prompt and completion tokens cost.")
-@click.option("--max-cost", type=float, help="Stop calling the model there. The next run goes on. Needs --price.")
+@with_extraction
 def extract(
     collection: str,
     url: str | None,
@@ -97,32 +148,37 @@ def extract(
     text_key: str,
     title_key: str,
     vector_name: str | None,
-    llm: str,
-    price: tuple[float, float] | None,
-    max_cost: float | None,
+    **extraction: Any,
 ) -> int:
     """Give the passages of a Qdrant collection a graph.
 
     The store is filled with them, with the vectors that they have, and with triples. A second run does only what has
     changed. --embed names the model that made the vectors.
     """
-    from llama_index_gear.cli.extracting import extract_collection, open_collection
-    from llama_index_gear.cli.models import open_llm
-
     if (url is None) == (path is None):
         raise click.UsageError("where is the collection? Give either --url or --path")
-    model = open_llm(llm)
-    if model is None and (price is not None or max_cost is not None):
-        raise click.UsageError("--price and --max-cost are of a model: give --llm")
+    options = ExtractionOptions(**extraction).check()
+    store_folder = _announce(store_folder, embed, must_exist=False)
+    from llama_index_gear.cli.extracting import extract_collection, open_collection
+
     with open_collection(
         collection, url, path, text_key=text_key, title_key=title_key, vector_name=vector_name
     ) as theirs:
-        place = f"{collection} at {url if path is None else path.resolve()}"
-        report = extract_collection(theirs, place, store_folder.expanduser(), embed, model, price, max_cost)
+        place = str(url if path is None else path.resolve())
+        report = extract_collection(theirs, collection, place, store_folder, embed, options)
     click.echo(f'{report}. Ask them: llama-index-gear ask "…" --store {store_folder}')
-    if report.ledger.passages:
-        click.echo(f"extraction: {report.ledger}", err=True)
-    return 1 if report.ledger.failures else 0
+    return _report_extraction(report.ledger)
+
+
+def _report_extraction(ledger: ExtractionLedger) -> int:
+    """Print the account of a model's extraction, and return the exit code that it asks for."""
+    if ledger.passages:
+        click.echo(f"extraction: {ledger}", err=True)
+    for name, outcome, problem in ledger.failures[:_SHOWN_FAILURES]:
+        click.echo(" ".join(f"failed: {name}: {outcome}: {problem}".split()), err=True)
+    if more := len(ledger.failures[_SHOWN_FAILURES:]):
+        click.echo(f"failed: {more} more. The next run tries them again", err=True)
+    return 1 if ledger.failures else 0
 
 
 @commands.command()
@@ -151,6 +207,7 @@ def ask(
 
     With a language model an agent searches, notes facts, searches again, and answers with citations.
     """
+    store_folder = _announce(store_folder, embed, must_exist=page is None)
     from llama_index_gear import RankingWeights
     from llama_index_gear.cli import asking
     from llama_index_gear.cli.models import open_llm
@@ -184,6 +241,7 @@ def compare(questions: Path, store_folder: Path, embed: str | None, weights_file
     QUESTIONS is a JSON list, or a JSON object a line: {"question": "…", "gold_ids": ["file.txt"]}. gold_ids names the
     files or passages that the answer needs. It may be missing: then the lists are shown side by side.
     """
+    store_folder = _announce(store_folder, embed)
     from llama_index_gear.cli import comparing
     from llama_index_gear.cli.store_folder import open_store
 
@@ -202,6 +260,7 @@ def compare(questions: Path, store_folder: Path, embed: str | None, weights_file
 @click.option("--html", "page", type=_FILE, default="gear_graph.html", show_default=True, help="The page.")
 def graph(name: str, store_folder: Path, embed: str | None, page: Path) -> None:
     """Write a page of the graph around the entity NAME, to be walked by clicks."""
+    store_folder = _announce(store_folder, embed, embeds=False)
     from llama_index_gear.cli.store_folder import open_store
 
     with open_store(store_folder, embed, embeds=False) as store:
@@ -212,6 +271,7 @@ def graph(name: str, store_folder: Path, embed: str | None, page: Path) -> None:
 @_with_store
 def check(store_folder: Path, embed: str | None) -> int:
     """Look for what killed runs, other programs or another embedding model left behind. Nothing is changed."""
+    store_folder = _announce(store_folder, embed)
     from llama_index_gear.cli.store_folder import open_store
 
     with open_store(store_folder, embed) as store:
@@ -225,6 +285,7 @@ def check(store_folder: Path, embed: str | None) -> int:
 @click.option("--reembed", is_flag=True, help="Make all embeddings again.")
 def repair(store_folder: Path, embed: str | None, reembed: bool) -> int:
     """Mend what `check` finds."""
+    store_folder = _announce(store_folder, embed)
     from llama_index_gear.cli.store_folder import open_store
 
     with open_store(store_folder, embed) as store:
@@ -268,7 +329,7 @@ def _prepare_server(store_folder: Path, embed: str | None, llm: str | None, *, w
         raise GeARError("the server needs the MCP SDK 2: pip install 'llama-index-gear[mcp]'") from error
     from llama_index_gear.cli.models import open_llm
     from llama_index_gear.cli.serving import StoreTools
-    from llama_index_gear.cli.store_folder import choose_embedding, require_store
+    from llama_index_gear.cli.store_folder import require_store
     from llama_index_gear.errors import StoreLockedError
 
     field, _, name = (tenant or "").partition("=")

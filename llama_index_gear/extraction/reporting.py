@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
+from llama_index_gear.counts import count
 from llama_index_gear.extraction.accounting import ExtractionLedger, Outcome
 
 logger = logging.getLogger(__name__)
@@ -29,7 +30,7 @@ def log_ledger(ledger: ExtractionLedger) -> None:
     if not ledger.failures:
         return
     kinds = Counter(_describe(outcome, problem) for _, outcome, problem in ledger.failures).most_common()
-    summary = ", ".join(f"{count} {kind}" for kind, count in kinds)
+    summary = ", ".join(f"{number} {kind}" for kind, number in kinds)
     logger.warning("%s (%s); `ledger.failures` of the extractor says more", describe_failures(ledger), summary)
     for failure in ledger.failures:
         logger.debug("%s", ": ".join(failure))
@@ -37,7 +38,7 @@ def log_ledger(ledger: ExtractionLedger) -> None:
 
 def describe_failures(ledger: ExtractionLedger) -> str:
     """Say how many passages failed."""
-    return f"{len(ledger.failures)} of {ledger.passages} passages could not be extracted"
+    return f"{len(ledger.failures)} of {count(ledger.passages, 'passage')} could not be extracted"
 
 
 def _describe(outcome: str, problem: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from llama_index.core.bridge.pydantic import BaseModel, Field, create_model
 
+from llama_index_gear.counts import count
 from llama_index_gear.errors import ArgumentError, ReplyError, check_kind, check_kinds, format_value
 from llama_index_gear.llm.client import Fact, NumberedFacts, PassageFacts, PassagesFacts
 from llama_index_gear.llm.prompting import escape_fences
@@ -121,7 +122,9 @@ class ExtractionSchema:
         if untyped:
             reasons.append(f"{untyped} with an end that is not among the entities")
         return Selected(
-            tuple(kept), refused, f"{refused} triples refused: {'; '.join(filter(None, reasons))}" if refused else ""
+            tuple(kept),
+            refused,
+            f"{count(refused, 'triple')} refused: {'; '.join(filter(None, reasons))}" if refused else "",
         )
 
     def form(self, *, is_shared: bool) -> type[BaseModel]:

@@ -14,6 +14,7 @@ from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
 from llama_index.core.vector_stores.types import MetadataFilters
 from tqdm.auto import tqdm
 
+from llama_index_gear.counts import count
 from llama_index_gear.errors import ArgumentError, EmbeddingError, check_kind
 from llama_index_gear.extraction.accounting import ExtractionLedger, record_of
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
@@ -59,8 +60,8 @@ class CollectionReport:
     ledger: ExtractionLedger = field(default_factory=ExtractionLedger)
 
     def __str__(self) -> str:
-        skipped = "".join(f", {count} points skipped ({why})" for why, count in self.skipped.items())
-        return f"{self.passages} passages: {self.written} new or changed, {self.deleted} deleted{skipped}"
+        skipped = "".join(f", {count(points, 'point')} skipped ({why})" for why, points in self.skipped.items())
+        return f"{count(self.passages, 'passage')}: {self.written} new or changed, {self.deleted} deleted{skipped}"
 
 
 class ExistingCollection(ClosedByWith):
@@ -141,7 +142,8 @@ class ExistingCollection(ClosedByWith):
         A second call writes what is new or changed, deletes what is gone, and extracts again what had failed, or was
         over `max_cost`. It does the same after a call that was killed. With another extractor, or another setting of
         it, all is extracted anew. Passages of other ids that came otherwise into the store stay as they are, also those
-        of a collection of the same name on another server or in another folder.
+        of another collection of the same name on another server or in another folder. A collection that moved is known
+        by its name and its texts.
 
         Args:
             store: the store. With a `tenant_field`, passages belong to the tenants that their metadata names; a
@@ -176,6 +178,21 @@ class ExistingCollection(ClosedByWith):
         """`extract_to`, without blocking the event loop."""
         flow = self._extract_flow(store, _choose(extractor), filters, show_progress)
         return await arun(flow, lambda request: self._make_handler(store, request).aanswer())
+
+    def is_in(self, store: GeARVectorStore) -> bool:
+        """Return True if a store has passages of this collection, taken here or where it was before it moved.
+
+        Args:
+            store: the store.
+
+        """
+        flow = self._find_place_flow(store)
+        return bool(run(flow, lambda request: self._make_handler(store, request).answer()))
+
+    async def ais_in(self, store: GeARVectorStore) -> bool:
+        """`is_in`, without blocking the event loop."""
+        flow = self._find_place_flow(store)
+        return bool(await arun(flow, lambda request: self._make_handler(store, request).aanswer()))
 
     def close(self) -> None:
         """Close the clients: the sync one, and both if they were made here."""
@@ -214,15 +231,16 @@ class ExistingCollection(ClosedByWith):
         self._check_other(store)
         source, filters = self._source, scope_filters(store.tenancy, filters)
         vector = yield from source.open_flow()
-        count = yield from source.count_flow(filters)
+        points = yield from source.count_flow(filters)
         settings = describe_extractor(extractor)
+        place = (yield from self._find_place_flow(store)) or source.connection.place
         passages, written, ledger, offset = 0, 0, ExtractionLedger(), None
         skipped: dict[Any, str] = {}
         current: dict[Any, str] = {}  # point → passage
         fields: set[str] = set()
-        with tqdm(total=count, desc="Extracting triples", unit="passage", disable=not show_progress) as bar:
+        with tqdm(total=points, desc="Extracting triples", unit="passage", disable=not show_progress) as bar:
             while True:
-                page = yield from source.page_flow(vector, filters, _PAGE, offset, settings)
+                page = yield from source.page_flow(vector, filters, _PAGE, offset, settings, place)
                 passages += len(page.passages)
                 skipped |= page.skipped
                 fields |= page.fields
@@ -244,8 +262,33 @@ class ExistingCollection(ClosedByWith):
                     break
         if skipped and not passages:
             raise source.explain_no_passage(skipped, fields)
-        deleted = yield from self._delete_gone_flow(store, filters, set(skipped), current)
+        deleted = yield from self._delete_gone_flow(store, filters, set(skipped), current, place)
         return CollectionReport(passages, written, deleted, dict(Counter(skipped.values())), ledger)
+
+    def _find_place_flow(self, store: GeARVectorStore) -> Flow[str]:
+        """Return the place under which a store has passages of the collection: its own, or one where it was before.
+
+        A collection of the same name was at another place if half of the passages that the store has from there, or
+        more, have the same texts here. The store goes on to know it by that place. Return "" if it has none of its
+        passages.
+        """
+        own = self._source.connection.place
+        nodes, _ = yield from ask(ImportedPassages(None, self._source.name, own))
+        if nodes:
+            return own
+        offset = None
+        while True:
+            nodes, offset = yield from ask(ImportedPassages(None, self._source.name, offset=offset))
+            by_place: dict[str, list[BaseNode]] = {}
+            for node in nodes:
+                by_place.setdefault(str(node.metadata[SOURCE_KEY]["place"]), []).append(node)
+            for place, stored in by_place.items():
+                texts = yield from self._source.texts_flow([node.metadata[SOURCE_KEY]["point"] for node in stored])
+                same = [node for node in stored if texts.get(node.metadata[SOURCE_KEY]["point"]) == _read_text(node)]
+                if 2 * len(same) >= len(stored):
+                    return place
+            if offset is None:
+                return ""
 
     def _check_other(self, store: GeARVectorStore) -> None:
         """Refuse a store that would write into the collection.
@@ -286,12 +329,17 @@ class ExistingCollection(ClosedByWith):
             )
 
     def _delete_gone_flow(
-        self, store: GeARVectorStore, filters: MetadataFilters | None, skipped: set[Any], current: dict[Any, str]
+        self,
+        store: GeARVectorStore,
+        filters: MetadataFilters | None,
+        skipped: set[Any],
+        current: dict[Any, str],
+        place: str,
     ) -> Flow[int]:
         """Delete the passages whose point is gone, or gives none any more, or another; return their number."""
         deleted, offset, source = 0, None, self._source
         while True:
-            nodes, offset = yield from ask(ImportedPassages(None, source.name, source.connection.place, offset))
+            nodes, offset = yield from ask(ImportedPassages(None, source.name, place, offset))
             points = [node.metadata[SOURCE_KEY]["point"] for node in nodes]
             if points:
                 without = skipped | (yield from source.find_gone_flow(list(dict.fromkeys(points)), filters))
@@ -316,3 +364,7 @@ def _choose(extractor: TransformComponent | None) -> TransformComponent:
 def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
     lengths = float(np.linalg.norm(one) * np.linalg.norm(other))
     return float(np.dot(one, other)) / lengths if lengths else 0.0
+
+
+def _read_text(node: BaseNode) -> str:
+    return node.get_content(metadata_mode=MetadataMode.NONE)

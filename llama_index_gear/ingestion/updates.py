@@ -105,7 +105,7 @@ def select_flow(store: GeARVectorStore, page: SourcePage) -> Flow[Selection]:
             raise ArgumentError(
                 f"the store has the passage {node.node_id!r} from collection {earlier['collection']!r} at "
                 f"{earlier.get('place')!r}, not {source['collection']!r} at {source['place']!r}: give each collection "
-                "a store of its own. For one that moved, clear() the store first"
+                "a store of its own, or clear() this one first"
             )
         if before is None or earlier != source:
             wanted.append(node)

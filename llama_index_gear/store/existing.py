@@ -155,9 +155,9 @@ class SourceCollection:
         return int(counted.count)
 
     def page_flow(
-        self, vector: str, filters: MetadataFilters | None, limit: int, offset: Any, settings: str
+        self, vector: str, filters: MetadataFilters | None, limit: int, offset: Any, settings: str, place: str
     ) -> Flow[SourcePage]:
-        """Read the next points that match, as passages. Their fingerprints tell `settings` apart too."""
+        """Read the next points that match, as passages from `place`. Their fingerprints tell `settings` apart too."""
         arguments = {
             "scroll_filter": models.Filter(must=build_conditions(filters)),
             "limit": limit,
@@ -179,8 +179,22 @@ class SourceCollection:
                 skipped[point.id] = f"no vector {vector!r}"
             else:
                 node.embedding = list(map(float, embedding))
-                passages.append(self._mark(node, point, settings))
+                passages.append(self._mark(node, point, settings, place))
         return SourcePage(passages, skipped, fields, next_offset)
+
+    def texts_flow(self, point_ids: Sequence[Any]) -> Flow[dict[Any, str]]:
+        """Return id → text of those of these points that are there and have one."""
+        arguments = {
+            "scroll_filter": models.Filter(must=[models.HasIdCondition(has_id=list(point_ids))]),
+            "limit": len(point_ids),
+            "with_payload": True,
+            "with_vectors": False,
+        }
+        points, _ = yield from ask(QdrantCall("scroll", {"collection_name": self.name, **arguments}))
+        nodes = {point.id: self._read_node(point) for point in points}
+        return {
+            id_: node.get_content(metadata_mode=MetadataMode.NONE) for id_, node in nodes.items() if node is not None
+        }
 
     def find_gone_flow(self, point_ids: Sequence[Any], filters: MetadataFilters | None) -> Flow[set[Any]]:
         """Return those of these ids of points that no point has that matches."""
@@ -235,13 +249,13 @@ class SourceCollection:
             relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id=document)} if document else {},
         )
 
-    def _mark(self, node: BaseNode, point: Any, settings: str) -> BaseNode:
+    def _mark(self, node: BaseNode, point: Any, settings: str, place: str) -> BaseNode:
         """Return the passage with its title, and with the name and the fingerprint of its point."""
         about = [settings, self._text_key, self._title_key, point.payload]
         digest = hashlib.sha256(json.dumps(about, sort_keys=True, default=str).encode("utf-8", "surrogatepass"))
         digest.update(np.asarray(node.embedding, dtype=np.float32).tobytes())
-        place = {"collection": self.name, "place": self.connection.place}
-        source = {**place, "point": point.id, "fingerprint": digest.hexdigest()[:32]}
+        fingerprint = digest.hexdigest()[:32]
+        source = {"collection": self.name, "place": place, "point": point.id, "fingerprint": fingerprint}
         title = node.metadata.get(self._title_key)
         titles: dict[str, Any] = {}
         if title and "title" not in node.metadata:

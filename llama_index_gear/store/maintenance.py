@@ -14,6 +14,7 @@ from llama_index.core.schema import BaseNode
 from qdrant_client.http import models
 from tqdm.auto import tqdm
 
+from llama_index_gear.counts import count
 from llama_index_gear.errors import EmbeddingError, check_counts, check_kind
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.nodes import DOC_KEYS, read_triples
@@ -98,14 +99,14 @@ class StoreReport:
     def __str__(self) -> str:
         """Format the counts and the faults as one line."""
         faults = [
-            f"{len(ids)} {fault} ({', '.join(ids[:3])}{', …' if len(ids) > 3 else ''})"
-            for ids, fault in (
-                (self.incomplete, "passages without all of their triples"),
-                (self.outdated, "passages with outdated triples or metadata"),
-                (self.orphaned, "passages gone, whose triples are left"),
-                (self.without_tenant, "passages that no tenant has"),
-                (self.foreign, "points of another program"),
-                (self.unlinked, "passages whose triples lack links of aliases, or have outdated ones"),
+            f"{count(len(ids), noun)} {fault} ({', '.join(ids[:3])}{', …' if len(ids) > 3 else ''})"
+            for ids, noun, fault in (
+                (self.incomplete, "passage", "with missing triples"),
+                (self.outdated, "passage", "with outdated triples or metadata"),
+                (self.orphaned, "passage", "gone, whose triples are left"),
+                (self.without_tenant, "passage", "that no tenant has"),
+                (self.foreign, "point", "of another program"),
+                (self.unlinked, "passage", "whose triples lack links of aliases, or have outdated ones"),
             )
             if ids
         ]
@@ -115,8 +116,8 @@ class StoreReport:
                 f"{self.triple_agreement})"
             )
         if self.bm25_drift:
-            faults.append(f"{self.bm25_drift} sampled passages with BM25 weights of another average length")
-        return f"{self.passages} passages, {self.triples} triples: {'; '.join(faults) or 'in order'}"
+            faults.append(f"{count(self.bm25_drift, 'sampled passage')} with BM25 weights of another average length")
+        return f"{count(self.passages, 'passage')}, {count(self.triples, 'triple')}: {'; '.join(faults) or 'in order'}"
 
 
 @dataclass

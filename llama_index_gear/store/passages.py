@@ -139,6 +139,7 @@ class StoreReads:
         taken = [
             models.FieldCondition(key=f"{SOURCE_KEY}.{key}", match=models.MatchValue(value=value))
             for key, value in (("collection", request.collection), ("place", request.place))
+            if value
         ]
         points, offset = yield from self.collections.page_flow(
             self.collections.passages,

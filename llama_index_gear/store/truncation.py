@@ -11,6 +11,7 @@ from typing import Any
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import BaseNode
 
+from llama_index_gear.counts import count
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.requests import RunFunction
 from llama_index_gear.store.average_length import get_embedded_text
@@ -50,10 +51,11 @@ class TruncationCheck:
             self.has_warned = True
             size = 3 * limit // 4
             warnings.warn(
-                f"{too_long} of {len(nodes)} passages are longer than the {limit} tokens that the embedding model "
-                f"{getattr(model, 'model_name', '')} reads: dense search does not see their ends. Make them shorter, "
-                f"SentenceSplitter(chunk_size={size}, chunk_overlap={size // 10}), say; it counts with another "
-                "tokenizer than the model, and metadata count too",
+                f"{too_long} of {count(len(nodes), 'passage')} {'is' if too_long == 1 else 'are'} longer than the "
+                f"{limit} tokens that the embedding model {getattr(model, 'model_name', '')} reads: dense search does "
+                f"not see what lies behind. Make passages shorter, SentenceSplitter(chunk_size={size}, "
+                f"chunk_overlap={size // 10}), say; it counts with another tokenizer than the model, and metadata "
+                "count too",
                 stacklevel=2,
             )
 

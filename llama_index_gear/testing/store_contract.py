@@ -1344,7 +1344,7 @@ class StoreContract:
         client.delete(triples, points_selector=[Triple(*_JOINED).id("p-joined")])
         report = do.check()
         assert (report.incomplete, report.outdated, report.orphaned) == (("p-joined",), (), ())
-        assert str(report) == "4 passages, 4 triples: 1 passages without all of their triples (p-joined)"
+        assert str(report) == "4 passages, 4 triples: 1 passage with missing triples (p-joined)"
         assert do.repair().ok
         assert contents(do.store) == undisturbed
         # A call that was to replace "p-joined" died before it wrote the passage; one deleted "p-son", and died then.

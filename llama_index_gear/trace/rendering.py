@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from importlib.resources import files
 
+from llama_index_gear.counts import count
 from llama_index_gear.llm.prompting import split_citations
 from llama_index_gear.pages.page import fill_page
 from llama_index_gear.trace.evidence import Evidence, Slots, Source, Step
@@ -39,8 +40,8 @@ def to_html(trace: Evidence) -> str:
         "titles": trace.titles,
     }
     cost = (
-        f"{trace.llm_calls} calls · {trace.prompt_tokens} + {trace.completion_tokens} tokens · {trace.ms:.0f} ms · "
-        f"{trace.stopped}"
+        f"{count(trace.llm_calls, 'call')} · {trace.prompt_tokens} + {trace.completion_tokens} tokens · "
+        f"{trace.ms:.0f} ms · {trace.stopped}"
     )
     marks = {passage_id: f"[{number}] " for number, passage_id in trace.citations.items()}
     anchors = _list_anchors(trace)
@@ -161,13 +162,13 @@ def _render_triple(slots: Slots) -> str:
 def _render_linked(step: Step) -> str:
     triples = [link.triple for link in step.linked]
     if step.clues:
-        return _render_folded_list(f"{len(triples)} triples found", triples)
+        return _render_folded_list(f"{count(len(triples), 'triple')} found", triples)
     return _render_list(choose_linked_heading(step), triples)
 
 
 def _render_misaligned(step: Step) -> str:
     items = "".join(f"<li>{_render_triple(link.fact)} ≠ {_render_triple(link.triple)}</li>" for link in step.misaligned)
-    summary = f"{len(step.misaligned)} links dropped"
+    summary = f"{count(len(step.misaligned), 'link')} dropped"
     return f"<details><summary>{summary}</summary><ul>{items}</ul></details>" if items else ""
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
+from llama_index_gear.counts import count
 from llama_index_gear.pages.page import BIDI_CONTROLS
 from llama_index_gear.trace.evidence import Evidence, Slots, Step
 from llama_index_gear.trace.path import find_answer_path, list_facts
@@ -53,8 +54,8 @@ def _build_summary(trace: Evidence, console: Console) -> list[Text]:
         for fact in list_facts(find_answer_path(trace).trees)
     ]
     cost = (
-        f"{trace.stopped or 'not ended'}; {trace.llm_calls} calls, {trace.prompt_tokens} + {trace.completion_tokens} "
-        f"tokens, {trace.ms:.0f} ms"
+        f"{trace.stopped or 'not ended'}; {count(trace.llm_calls, 'call')}, {trace.prompt_tokens} + "
+        f"{trace.completion_tokens} tokens, {trace.ms:.0f} ms"
     )
     verified = []
     if trace.verification:
@@ -110,7 +111,7 @@ def _build_tree(trace: Evidence) -> Tree:
     if answer := trace.response or trace.answer:
         _add_verification(tree.add(f"[bold green]{_escape_markup(answer)}[/bold green]"), trace)
     tree.add(
-        f"[dim]{trace.llm_calls} calls, {trace.prompt_tokens} + {trace.completion_tokens} tokens, "
+        f"[dim]{count(trace.llm_calls, 'call')}, {trace.prompt_tokens} + {trace.completion_tokens} tokens, "
         f"{trace.ms:.0f} ms[/dim]"
     )
     return tree

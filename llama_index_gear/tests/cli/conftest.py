@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -46,7 +47,7 @@ def embedding(monkeypatch: pytest.MonkeyPatch) -> CountingEmbedding:
     """The model that the commands load, whatever name they are given."""
     model = CountingEmbedding()
     monkeypatch.setattr(store_folder, "load_embedding", lambda name: model)
-    for key in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL", "OLLAMA_MODEL"):
+    for key in [key for key in os.environ if key.startswith(("OPENAI_", "OLLAMA_"))]:
         monkeypatch.delenv(key, raising=False)
     return model
 

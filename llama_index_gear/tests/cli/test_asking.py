@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -76,7 +78,8 @@ def test_a_page_needs_a_model(run: Runner, docs: Path) -> None:
     assert refused.code == 2 and "needs a model" in refused.err and refused.err.count("\n") == 1
 
 
-def test_the_environment_names_the_model(monkeypatch: pytest.MonkeyPatch, run: Runner) -> None:
+def test_the_environment_names_the_model(monkeypatch: pytest.MonkeyPatch, run: Runner, tmp_path: Path) -> None:
+    (tmp_path / "gear_store").mkdir()
     assert models.open_llm() is None
     refused = run("ask", QUESTION, "--llm", "gpt-4o")
     assert refused.code == 1 and "Set OPENAI_API_KEY, or OPENAI_BASE_URL" in refused.err
@@ -89,18 +92,105 @@ def test_the_environment_names_the_model(monkeypatch: pytest.MonkeyPatch, run: R
     assert chosen is not None and chosen.metadata.model_name == "named"
 
 
-def test_ollama_needs_its_package(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ollama_needs_its_package(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gear_store").mkdir()
     monkeypatch.setitem(__import__("sys").modules, "llama_index.llms.ollama", None)
     refused = run("ask", QUESTION, "--llm", "ollama/llama3.2")
     assert refused.code == 1 and refused.err == "error: for Ollama's models: pip install llama-index-llms-ollama\n"
 
 
-def test_a_server_that_is_not_there_is_one_line(run: Runner, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def refuse() -> Iterator[Callable[[int], str]]:
+    """Start a server that answers every request with a status; return its host and port."""
+    servers = []
+
+    def start(status: int) -> str:
+        class Refusal(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.dumps({"error": {"message": f"refused with {status}"}}).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        servers.append(ThreadingHTTPServer(("127.0.0.1", 0), Refusal))
+        Thread(target=servers[-1].serve_forever, args=(0.02,), daemon=True).start()
+        return f"127.0.0.1:{servers[-1].server_port}"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+AWAY = "error: no model's server answers at {} ({}): start it, or correct the address ({}"
+KEY = (
+    "error: the model's server at {} ({}) refuses the key: set OPENAI_API_KEY to one of its own (AuthenticationError: "
+)
+PATH = "error: the model's server at {} ({}) knows no such model, or no such path: "
+
+
+@pytest.mark.parametrize(
+    ("variable", "status", "said"),
+    [
+        ("OPENAI_BASE_URL", 0, AWAY.format("{}", "OPENAI_BASE_URL", "APIConnectionError: Connection error.)\n")),
+        ("OPENAI_BASE_URL", 401, KEY.format("{}", "OPENAI_BASE_URL")),
+        ("OPENAI_API_BASE", 401, KEY.format("{}", "OPENAI_API_BASE")),
+        ("OPENAI_BASE_URL", 404, PATH.format("{}", "OPENAI_BASE_URL") + "the address mostly ends in /v1"),
+        ("OPENAI_BASE_URL", 400, "error: the model's server at {} (OPENAI_BASE_URL): BadRequestError: "),
+        ("OLLAMA_HOST", 0, AWAY.format("{}", "OLLAMA_HOST", "ConnectionError: ")),
+        ("OLLAMA_HOST", 404, PATH.format("{}", "OLLAMA_HOST") + "`ollama list` shows the models"),
+    ],
+)
+def test_a_model_s_server_is_named_with_what_names_it(
+    run: Runner,
+    docs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    refuse: Callable[[int], str],
+    variable: str,
+    status: int,
+    said: str,
+) -> None:
+    address = refuse(status) if status else "127.0.0.1:1"
+    if variable == "OLLAMA_HOST":
+        pytest.importorskip("llama_index.llms.ollama", reason="needs llama-index-llms-ollama")
+        monkeypatch.setenv("OLLAMA_MODEL", "any")
+    else:
+        address = f"http://{address}/v1"
+        monkeypatch.setenv("OPENAI_API_KEY", "a key")
     run("index", "docs", "--store", "s")
     monkeypatch.setattr(models, "_RETRIES", 0)
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:1/v1")
+    monkeypatch.setenv(variable, address)
     failed = run("ask", QUESTION, "--store", "s")
-    assert failed.code == 1 and failed.err == "error: the model's server: APIConnectionError: Connection error.\n"
+    assert failed.code == 1 and failed.err.count("\n") == 1 and failed.err.startswith(said.format(address))
+
+
+@pytest.mark.parametrize(
+    ("variable", "address"),
+    [
+        ("OPENAI_BASE_URL", "localhost:8000/v1"),
+        ("OPENAI_BASE_URL", "http://"),
+        ("OPENAI_BASE_URL", "http://local host/v1"),
+        ("OPENAI_BASE_URL", "http://localhost:port/v1"),
+        ("OLLAMA_HOST", "localhost:port"),
+        ("OLLAMA_HOST", "ftp://localhost"),
+    ],
+)
+def test_what_is_no_address_is_refused(
+    run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, address: str
+) -> None:
+    if variable == "OLLAMA_HOST":
+        pytest.importorskip("llama_index.llms.ollama", reason="needs llama-index-llms-ollama")
+        monkeypatch.setenv("OLLAMA_MODEL", "any")
+    (tmp_path / "gear_store").mkdir()
+    monkeypatch.setenv(variable, address)
+    refused = run("ask", QUESTION)
+    example = "http://localhost:8000/v1" if variable == "OPENAI_BASE_URL" else "http://localhost:11434"
+    said = f"error: {variable} is no address of a server: {address!r}; write {example}, say\n"
+    assert (refused.code, refused.err) == (1, said)
 
 
 def test_the_graph_around_a_name_is_a_page(

@@ -59,6 +59,23 @@ def test_a_collection_is_taken_over_followed_and_asked(run: Runner, tmp_path: Pa
     assert wrong.code == 1 and "holds the files of" in wrong.err
 
 
+def test_a_collection_may_move_and_another_one_of_its_name_is_refused(run: Runner, tmp_path: Path) -> None:
+    def extract(path: str) -> Any:
+        return run("extract", "--collection", "docs", "--path", path, "--text-key", "body", "--store", "s")
+
+    fill(tmp_path / "theirs", TEXTS)
+    assert extract("theirs").code == 0
+    (tmp_path / "theirs").rename(tmp_path / "moved")
+    for _ in range(2):
+        moved = extract("moved")
+        assert moved.code == 0 and "2 passages: 0 new or changed, 0 deleted" in moved.out
+    fill(tmp_path / "other", {title: "Another text." for title in TEXTS})
+    other = extract("other")
+    said = f"holds docs at {tmp_path / 'moved'}, and the collection at {tmp_path / 'other'} is another one"
+    assert other.code == 1 and said in other.err and "Take another --store" in other.err
+    assert other.err.count("\n") == 1 and extract("moved").code == 0
+
+
 def test_a_run_that_stored_nothing_binds_no_later_one(run: Runner, tmp_path: Path, docs: Path) -> None:
     fill(tmp_path / "theirs", TEXTS, size=8)
     extract = ("extract", "--collection", "docs", "--path", "theirs", "--text-key", "body", "--embed", "wrong")
@@ -80,13 +97,46 @@ def test_a_model_extracts_up_to_a_ceiling(run: Runner, tmp_path: Path, monkeypat
     assert done.code == 0 and "2 new or changed" in done.out and "2 extracted" in done.err and llm.remaining == 0
 
 
+def test_a_schema_binds_the_model(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path / "theirs", {"Max Born": TEXTS["Max Born"]})
+    entities = {"Max Born": "person", "Breslau": "place", "physicist": "profession"}
+    triples = [
+        ["Max Born", "born in", "Breslau"],
+        ["Max Born", "is a", "physicist"],
+        ["Breslau", "home of", "Max Born"],
+    ]
+    llm = ScriptedLLM([json.dumps({"entities": entities, "triples": triples})])
+    monkeypatch.setattr(cli_models, "open_llm", lambda name: llm)
+    extract = ["extract", "--collection", "docs", "--path", "theirs", "--text-key", "body", "--llm", "any"]
+    schema = ["--entity-types", "person, place", "--relation-types", "born in,is a", "--domain", "lives of physicists"]
+    done = run(*extract, *schema)
+    assert done.code == 0 and "1 triple and 2 refused" in done.err
+    assert all(text in llm.history[0] for text in ("person, place", "born in, is a", "lives of physicists"))
+    refused = run(*extract, "--domain", "{x}")
+    assert refused.code == 1 and refused.err.startswith("error: domain must be text of one line")
+
+
+def test_rules_do_not_replace_what_a_model_extracted(
+    run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path / "theirs", {"Max Born": TEXTS["Max Born"]})
+    reply = json.dumps({"entities": ["Ada"], "triples": [["Ada", "knows", "Bob"]]})
+    monkeypatch.setattr(cli_models, "open_llm", lambda name: None if name == "none" else ScriptedLLM([reply]))
+    extract = ["extract", "--collection", "docs", "--path", "theirs", "--text-key", "body"]
+    assert run(*extract, "--llm", "any").code == 0
+    refused = run(*extract)
+    assert refused.code == 1 and "were extracted by any: go on with --llm any" in refused.err
+    assert "1 passage: 1 new or changed" in run(*extract, "--llm", "none").out and run(*extract).code == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "match"),
     [
         ((), 2, "give either --url or --path"),
         (("--path", "theirs", "--url", "http://localhost:1"), 2, "give either --url or --path"),
-        (("--path", "theirs", "--price", "1", "2"), 2, "--price and --max-cost are of a model: give --llm"),
-        (("--path", "theirs", "--max-cost", "1"), 2, "--price and --max-cost are of a model: give --llm"),
+        (("--path", "theirs", "--price", "1", "2"), 2, "--price is of a model: give --llm"),
+        (("--path", "theirs", "--max-cost", "0", "--domain", "x"), 2, "--domain and --max-cost are of a model: give"),
+        (("--path", "theirs", "--llm", "x", "--entity-types", " , "), 2, "it names none"),
         (("--path", "empty"), 1, "is no folder of QdrantClient"),
         (("--path", "theirs"), 1, "Name the one that holds the text: text_key"),
         (("--path", "theirs", "--text-key", "body"), 1, "embed_model did not make the vectors"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +14,8 @@ import pytest
 
 from llama_index_gear import GeARVectorStore
 from llama_index_gear.cli import files as cli_files
-from llama_index_gear.cli import indexing
+from llama_index_gear.cli import indexing, store_folder
+from llama_index_gear.cli.models import load_embedding
 from llama_index_gear.testing import WordEmbedding
 
 Runner = Callable[..., Any]
@@ -136,6 +139,53 @@ def test_a_folder_without_text_changes_nothing(run: Runner, docs: Path, tmp_path
     assert read_store(tmp_path / "s") == before
 
 
+def test_a_run_that_stores_nothing_leaves_no_folder(
+    run: Runner, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty").mkdir()
+    assert run("index", "empty", "--store", "a/b/s").code == 1 and not (tmp_path / "a").exists()
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "notes.txt").write_text("mine")
+    assert run("index", "empty", "--store", "own/s").code == 1
+    assert [path.name for path in (tmp_path / "own").iterdir()] == ["notes.txt"]
+
+    def die(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(GeARVectorStore, "add", die)
+        assert run("index", "docs", "--store", "s").code == 1 and not (tmp_path / "s").exists()
+    with monkeypatch.context() as patched:
+        patched.setattr(store_folder, "load_embedding", load_embedding)
+        failed = run("index", "docs", "--store", "s", "--embed", str(tmp_path / "no-model"))
+    assert failed.code == 1 and "cannot be loaded" in failed.err and not (tmp_path / "s").exists()
+    assert run("index", "docs", "--store", "s").code == 0
+
+
+def test_a_folder_that_cannot_be_read_loses_nothing(
+    run: Runner, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("index", "docs", "--store", "s")
+    before = read_store(tmp_path / "s")
+    scandir, refused = os.scandir, docs / "people"
+
+    def refuse(path: Any = ".") -> Any:
+        if str(path) == str(refused.relative_to(tmp_path)):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    (docs / "Lego.txt").write_text("Lego makes bricks in Billund.", "utf-8")
+    second = run("index", "docs", "--store", "s")
+    assert second.code == 1 and "failed: people: Permission denied" in second.err
+    assert "2 files, 2 passages: 1 new or changed, 0 deleted" in second.out
+    assert read_store(tmp_path / "s").keys() == before.keys()
+    refused = docs
+    third = run("index", "docs", "--store", "s")
+    assert (third.code, third.out) == (1, "") and third.err.endswith("error: docs: Permission denied\n")
+    assert not run("index", "docs", "--store", "new").out and not (tmp_path / "new").exists()
+
+
 def test_a_store_is_of_one_folder_which_may_move(run: Runner, docs: Path, tmp_path: Path) -> None:
     run("index", "docs", "--store", "s")
     other = tmp_path / "other"
@@ -185,7 +235,8 @@ endstream endobj
 BT /F 12 Tf 20 100 Td (Gustav was a physicist) Tj ET
 endstream endobj
 7 0 obj<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>endobj
-trailer<</Root 1 0 R/Size 8>>
+8 0 obj<</Title (The Ekstrom family)>>endobj
+trailer<</Root 1 0 R/Size 9/Info 8 0 R>>
 startxref
 0
 %%EOF
@@ -201,4 +252,5 @@ def test_a_pdf_has_a_document_a_page(run: Runner, docs: Path, tmp_path: Path) ->
     assert "\nfailed: damaged.pdf: PdfStreamError: " in first.err
     stored = read_store(tmp_path / "s")
     assert stored["family.pdf#1-0"][0] == "Irene was born in Jena"
+    assert {triple["subject"] for triple in stored["family.pdf#1-0"][1]} == {"The Ekstrom family"}
     assert stored["family.pdf#2-0"][0] == "Gustav was a physicist"

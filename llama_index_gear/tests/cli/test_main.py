@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -57,7 +60,7 @@ def test_check_finds_and_repair_mends(run: Runner, docs: Path, tmp_path: Path) -
         (point, *_), _ = store.client.scroll(store.triple_collection_name)
         store.client.delete(store.triple_collection_name, [point.id])
     damaged = run("check", "--store", "s")
-    assert damaged.code == 1 and "without all of their triples" in damaged.out
+    assert damaged.code == 1 and "1 passage with missing triples" in damaged.out
     mended = run("repair", "--store", "s")
     assert (mended.code, mended.out) == (0, in_order.out) and run("check", "--store", "s").code == 0
 
@@ -90,3 +93,39 @@ def test_a_server_needs_the_sdk(run: Runner, monkeypatch: pytest.MonkeyPatch) ->
     missing = run("mcp", "--store", "s")
     assert (missing.code, missing.out) == (1, "")
     assert missing.err == "error: the server needs the MCP SDK 2: pip install 'llama-index-gear[mcp]'\n"
+
+
+HEAVY = """
+import os, sys
+
+class Stop:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("llama_index", "qdrant_client", "numpy", "torch"):
+            os.write(2, b"heavy imports")
+            os._exit(0)
+
+sys.meta_path.insert(0, Stop())
+from llama_index_gear.cli.main import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("arguments", [["index", "docs"], ["ask", "Who?", "--json"], ["check"], ["repair"]])
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_terminal_is_told_what_is_loaded_before_anything_takes_seconds(
+    docs: Path, tmp_path: Path, arguments: list[str], is_terminal: bool
+) -> None:
+    (tmp_path / "gear_store").mkdir()
+    program = [sys.executable, "-c", HEAVY, *arguments]
+    reader, writer = pty.openpty() if is_terminal else os.pipe()
+    done = subprocess.run(program, cwd=tmp_path, stdout=subprocess.PIPE, stderr=writer, timeout=60, check=True)
+    os.close(writer)
+    said = os.read(reader, 1000).decode()
+    os.close(reader)
+    assert done.stdout == b""
+    assert said == ("loading all-MiniLM-L6-v2 …\r\n" if is_terminal else "") + "heavy imports"
+
+
+def test_help_needs_no_heavy_imports(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", HEAVY, "index", "--help"], capture_output=True, timeout=60, check=True)
+    assert b"--embed" in done.stdout and done.stderr == b""

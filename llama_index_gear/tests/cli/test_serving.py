@@ -14,7 +14,7 @@ from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
 
 from llama_index_gear import GeARVectorStore, MentionTripleExtractor
 from llama_index_gear.cli import serving
-from llama_index_gear.cli.store_folder import StoreNote, write_note
+from llama_index_gear.cli.store_note import StoreNote, write_note
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 mcp = pytest.importorskip("mcp.server.mcpserver", reason="needs the extra mcp") and pytest.importorskip("mcp")

@@ -339,7 +339,7 @@ def test_a_fact_whose_ends_stand_elsewhere_is_not_this_passage_s() -> None:
     for again in (nodes, extractor(make_passages("Ada", "Bob")), extractor(make_passages("Ada", "Bob"))):
         for known in (again, extractor(again)):
             problem = known[0].metadata["gear_extraction"]["problem"]
-            assert problem == "2 triples left out that are not of this passage"
+            assert problem == "2 triples left out, not of this passage"
 
 
 @pytest.mark.parametrize(("entity", "text", "stands"), [

@@ -62,7 +62,7 @@ def test_what_the_schema_does_not_allow_is_refused_and_counted(reply: str) -> No
     assert "relations 'won'" in record["problem"] and "an end that is not among the entities" in record["problem"]
     ledger = extractor.ledger
     assert (ledger.triples, ledger.refused) == (1, 3) == (ledger.triples, (ledger + ledger).refused // 2)
-    assert "1 triples and 3 refused" in str(ledger)
+    assert "1 triple and 3 refused" in str(ledger)
     assert ExtractionLedger.of([node]).refused == 3
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -211,7 +212,7 @@ def test_a_second_run_does_what_changed(client: QdrantClient) -> None:
     put_raw(client, {1: {"text": " "}})
     report = collection.extract_to(store)
     assert (report.passages, report.written, report.deleted, report.skipped) == (2, 1, 1, {"no text under 'text'": 1})
-    assert "1 points skipped" in str(report)
+    assert "1 point skipped" in str(report)
     assert store.get_nodes(["0"])[0].metadata["title"] == "Born, Max"
 
 
@@ -327,12 +328,36 @@ def test_collections_of_one_name_in_two_places_leave_each_other_s_passages(tmp_p
                 assert (report.passages, report.deleted) == (passages, 0)
         assert report.written == 0 and {node.node_id for node in store.get_nodes()} == {"1", "2", "3"}
         (tmp_path / "a").rename(tmp_path / "moved")
-        with (
-            ExistingCollection.from_path(tmp_path / "moved", "docs") as collection,
-            pytest.raises(ArgumentError, match=r"moved.*For one that moved, clear\(\) the store first"),
-        ):
-            collection.extract_to(store)
-        assert len(store.get_nodes()) == 3
+        with ExistingCollection.from_path(tmp_path / "moved", "docs") as collection:
+            report = collection.extract_to(store)
+            assert (report.passages, report.written, report.deleted) == (2, 0, 0)
+            assert len(store.get_nodes()) == 3
+
+
+def test_a_collection_that_moved_is_known_by_name_and_texts(tmp_path: Path) -> None:
+    def put(folder: str, texts: dict[Any, str]) -> ExistingCollection:
+        client = QdrantClient(path=str(tmp_path / folder))
+        put_raw(client, {point: {"text": text} for point, text in texts.items()})
+        client.close()
+        return ExistingCollection.from_path(tmp_path / folder, "docs")
+
+    same: dict[Any, str] = {1: "Ada knows Bob.", 2: "Ulm is a town of Swabia."}
+    with closing(QdrantClient(":memory:")) as client:
+        store = make_store(client)
+        with put("a", {**same, 3: "Eve knows Bob.", 4: "Ivo knows Eve."}) as collection:
+            assert not collection.is_in(store)
+            assert collection.extract_to(store).written == 4 and collection.is_in(store)
+        shutil.rmtree(tmp_path / "a")
+        for folder, changes in (("b", (4, 2, 1)), ("c", (4, 1, 0))):  # what changed beside the move is done
+            with put(folder, {**same, 3: f"Eve lives in {folder}.", 5: "Ida knows Eve."}) as collection:
+                assert collection.is_in(store)
+                report = collection.extract_to(store)
+            assert (report.passages, report.written, report.deleted) == changes
+            assert {node.node_id for node in store.get_nodes()} == {"1", "2", "3", "5"} and store.check().ok
+        with put("d", {1: "Other.", 2: "Texts."}) as collection:
+            assert not collection.is_in(store)
+            with pytest.raises(ArgumentError, match=r"give each collection a store of its own, or clear\(\)"):
+                collection.extract_to(store)
 
 
 def test_a_point_that_gives_another_passage_leaves_none_behind(client: QdrantClient) -> None:

@@ -115,7 +115,7 @@ def test_an_extractor_counts_what_it_left_out() -> None:
     extractor = GeARTripleExtractor(llm=ScriptedLLM([write_reply(example, OWN)]))
     (extracted,) = extractor([TextNode(id_="a", text=PASSAGES[0])])
     assert read_triples(extracted) == [OWN]
-    assert extracted.metadata["gear_extraction"]["problem"] == "1 triples of the prompt's example left out"
+    assert extracted.metadata["gear_extraction"]["problem"] == "1 triple of the prompt's example left out"
 
 
 # -- every method -----------------------------------------------------------------------------------------------------

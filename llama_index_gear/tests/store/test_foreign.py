@@ -83,7 +83,7 @@ def test_a_point_that_holds_no_passage_is_refused_and_named(
             call()
     for report in (store.check(), store.repair(), store.repair(reembed=True)):
         assert report.foreign == (FOREIGN,) and not report.ok and report.passages == 2
-        assert f"1 points of another program ({FOREIGN})" in str(report)
+        assert f"1 point of another program ({FOREIGN})" in str(report)
         assert not (report.incomplete or report.outdated or report.orphaned or report.wrong_embedder)
     assert store.client.retrieve("gear", ids=[FOREIGN]), "what others wrote is not ours to delete"
     assert [node.node_id for node in store.get_nodes(["p"])] == ["p"]

@@ -562,7 +562,7 @@ def test_passages_that_no_tenant_has_are_reported() -> None:
     store = GeARVectorStore(client=client, embed_model=EMBED, tenant_field="who")
     report = store.check()
     assert report.without_tenant == ("second",) and not report.ok
-    assert "1 passages that no tenant has (second)" in str(report)
+    assert "1 passage that no tenant has (second)" in str(report)
     assert store.repair().without_tenant == ("second",)
     store.add([make_letter("third", "one")])
     assert GeARVectorStore(client=client, embed_model=EMBED).check().ok

@@ -59,7 +59,7 @@ async def test_a_store_warns_once_of_passages_that_are_cut_off() -> None:
         store.add([FITTING, SHORT])  # a warning would be an error
         with pytest.warns(
             UserWarning,
-            match=r"1 of 3 passages are longer than the 20 tokens.* reads.*\(chunk_size=15, chunk_overlap=1\)",
+            match=r"1 of 3 passages is longer than the 20 tokens.* reads.*\(chunk_size=15, chunk_overlap=1\)",
         ):
             await store.async_add([LONG, FITTING, SHORT])
         read = len(model._model.tokenizer.texts)
@@ -80,8 +80,8 @@ def test_what_is_counted_is_what_is_embedded() -> None:
         ):
             warnings.simplefilter("always")
             store.add([node])
-        assert [str(warning.message)[:21] for warning in said if "reads" in str(warning.message)] == [
-            "1 of 1 passages are l"
+        assert [str(warning.message)[:20] for warning in said if "reads" in str(warning.message)] == [
+            "1 of 1 passage is lo"
         ] * is_long
 
 
@@ -97,5 +97,5 @@ def test_a_model_that_does_not_show_its_limit_is_not_warned_of(monkeypatch: pyte
         with make_store(model) as store:
             store.add([LONG])
     monkeypatch.setattr(Settings, "_embed_model", LocalEmbedding())
-    with make_store(None) as store, pytest.warns(UserWarning, match="1 of 1 passages"):
+    with make_store(None) as store, pytest.warns(UserWarning, match="1 of 1 passage is"):
         store.add([LONG])
