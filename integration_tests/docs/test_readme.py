@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib.resources
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from llama_index.core import VectorStoreIndex
+from pypdf import PdfReader
 from repository import BENCHMARKS, EXAMPLES, ROOT
 
 from llama_index_gear import GeARVectorStore
@@ -36,26 +38,35 @@ def test_the_code_runs_on_a_folder_and_prints_the_chain_that_is_shown(
         exec(code, names)  # the README's own code
         printed.append(capsys.readouterr().out)
         store: GeARVectorStore = names["store"]
-        assert len(store.get_nodes()) == len(list(DOCS.iterdir()))
+        assert {node.metadata["title"] for node in store.get_nodes()} == {path.stem for path in DOCS.iterdir()}
         index = VectorStoreIndex.from_vector_store(store, embed_model=names["embed_model"])
         plain = index.as_retriever(vector_store_query_mode="hybrid", similarity_top_k=5)
         found = [result.metadata["title"] for result in plain.retrieve(names["question"])]
         store.close()
     assert printed == [shown, shown]
-    assert {"Fermilab", "Lego"} <= set(found) and "Olivia Newton-John" not in found
+    assert {"Python", "Robert R. Wilson"} <= set(found) and "BASIC" not in found
 
 
-def test_the_folder_holds_passages_of_the_sample() -> None:
+def test_the_folder_holds_forty_files_of_three_kinds() -> None:
+    assert Counter(path.suffix for path in DOCS.iterdir()) == {".txt": 12, ".md": 20, ".pdf": 8}
+    for path in DOCS.glob("*.md"):
+        assert path.read_text("utf-8").startswith(f"# {path.stem}\n")
+    pages = {path.stem: PdfReader(path) for path in DOCS.glob("*.pdf")}
+    assert {name: reader.metadata and reader.metadata.title for name, reader in pages.items()} == {n: n for n in pages}
+    assert sorted(len(reader.pages) for reader in pages.values()) == [1] * 5 + [2] * 3
+
+
+def test_the_text_files_are_passages_of_the_sample() -> None:
     rows = [json.loads(line) for line in (EXAMPLES / "data" / "corpus.jsonl").read_text("utf-8").splitlines()]
     texts = {f"{row['title']}.txt": f"{row['text']}\n" for row in rows}
-    names = [path.name for path in DOCS.iterdir()]
-    assert len(names) == 12 and {name: (DOCS / name).read_text("utf-8") for name in names}.items() <= texts.items()
+    names = [path.name for path in DOCS.glob("*.txt")]
+    assert {name: (DOCS / name).read_text("utf-8") for name in names}.items() <= texts.items()
 
 
 def test_what_the_readme_quotes_stands_in_the_folder() -> None:
-    for title in ("J. Robert Oppenheimer", "Olivia Newton-John"):
+    for title in ("John Kemeny", "BASIC"):
         (row,) = [line for line in README.splitlines() if line.startswith(f"| *{title}* | ")]
-        text = (DOCS / f"{title}.txt").read_text("utf-8")
+        text = (DOCS / f"{title}.md").read_text("utf-8")
         parts = [part.strip(' ".|') for part in row.split(" | ")[1].replace("**", "").split("…")]
         assert any(parts) and all(part in text for part in parts), title
 
