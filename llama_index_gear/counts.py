@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 
-def count(number: int, noun: str, plural: str = "") -> str:
+def count(number: int, noun: str) -> str:
     """Return a number of things in words.
 
     Args:
         number: how many there are.
-        noun: what one of them is called.
-        plural: what several are called. Default: the noun with an "s".
+        noun: what one of them is called; several have an "s".
 
     """
-    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -58,12 +58,12 @@ def make_extractor(options: ExtractionOptions) -> MentionTripleExtractor | Watch
     llm = models.open_llm(options.llm or "none")
     if llm is None:
         return MentionTripleExtractor()
-    return WatchedExtractor(
-        llm,
+    return WatchedExtractor(  # type: ignore[call-arg]  # GeARTripleExtractor's constructor; pydantic's plugin isn't at work
+        llm=llm,
         price=options.price,
         max_cost=options.max_cost,
-        allowed_entity_types=options.entity_types or None,
-        allowed_relation_types=options.relation_types or None,
+        allowed_entity_types=list(options.entity_types) or None,
+        allowed_relation_types=list(options.relation_types) or None,
         domain=options.domain,
         max_retries=_RETRIES,
     )

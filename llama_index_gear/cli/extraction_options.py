@@ -64,7 +64,7 @@ def _split(context: click.Context, option: click.Parameter, text: str | None) ->
 
 def with_extraction(command: Command) -> Command:
     """Add the options of an extraction; the command takes them as the fields of `ExtractionOptions`."""
-    names = {"metavar": "NAME,NAME,…", "callback": _split}
+    names: dict[str, Any] = {"metavar": "NAME,NAME,…", "callback": _split}
     options = [
         click.option("--llm", help="A model that extracts the triples, as in `ask`. Default: rules, without a model."),
         click.option("--price", type=(float, float), help="What a million prompt and completion tokens cost."),

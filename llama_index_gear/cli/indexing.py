@@ -88,8 +88,8 @@ class IndexPlan:
     @property
     def estimate(self) -> ExtractionEstimate | None:
         """What the model is expected to cost; None if rules extract."""
-        is_model = isinstance(self.extractor, GeARTripleExtractor)
-        return self.extractor.estimate(self.candidates) if is_model else None
+        extractor = self.extractor
+        return extractor.estimate(self.candidates) if isinstance(extractor, GeARTripleExtractor) else None
 
     def run(self) -> IndexReport:
         """Do it: delete, extract, embed and store, a batch at a time."""
