@@ -77,10 +77,12 @@ def main() -> None:
     )
     questions = [json.loads(line) for line in (DATA / "questions.jsonl").read_text("utf-8").splitlines()]
     gold = {row["question"]: set(row["gold_passage_ids"]) for row in questions}
-    show(QUESTION, gold[QUESTION], base.retrieve(QUESTION), expanded.retrieve(QUESTION))
-    print(f"\nNeeded passages among the first {TOP_K}, without a language model:")
-    report("base retriever", base, questions)
-    report("with Wikidata", expanded, questions)
+    found = {
+        question: {"hybrid search": base.retrieve(question), "with Wikidata": expanded.retrieve(question)}
+        for question in gold
+    }
+    report(found, gold, TOP_K)
+    show(QUESTION, gold[QUESTION], found[QUESTION])
 
     llm = language_model() or ScriptedLLM(REHEARSED)
     engine = GeARQueryEngine.from_vector_store(store, llm=llm, graph=graph, base_top_k=5)

@@ -5,7 +5,9 @@
 Two corpora: "company_wiki", whose documents are its pages, and "2wiki" (in `--data`). Ten passages of the latter, drawn
 at random, make one document. Their titles are its headings, and its own title says nothing: a chunk mixes topics.
 LlamaIndex's `SentenceSplitter` splits documents into chunks of 224, 256, 512 and 1,024 tokens, which overlap by 20.
-"As they are" means whole pages, and single passages under their own titles. Triples are found by rule.
+"As they are" means whole pages, and single passages under their own titles. "Headings" means that its
+`MarkdownNodeParser` makes a chunk of each section of the wiki, with the headings above in its metadata (`header_path`);
+"headings, 224", that `SentenceSplitter` splits the long ones of these. Triples are found by rule.
 
 Every method returns forty chunks. What it found is the text of its results, in their order, up to
 
@@ -32,6 +34,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
@@ -42,7 +45,7 @@ from harness.methods import to_nodes
 from harness.settings import MODES
 from llama_index.core import VectorStoreIndex
 from llama_index.core.base.embeddings.base import BaseEmbedding
-from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.node_parser import MarkdownNodeParser, SentenceSplitter
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
 from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 
@@ -62,6 +65,8 @@ TOGETHER = {"company_wiki": 1, "2wiki": 10}
 """Corpus → its passages that make one document."""
 SIZES = (None, 224, 256, 512, 1_024)
 """Tokens of a chunk at most; None: passages as they are."""
+OF_MARKDOWN = {"company_wiki": (None, 224)}
+"""Corpus of Markdown → tokens of a chunk at most, where sections are split; None: sections as they are."""
 OVERLAP = 20
 TOP_K = 40
 CHUNKS = (5, 10)
@@ -118,13 +123,35 @@ def join_passages(dataset: Dataset, together: int) -> tuple[list[Passage], dict[
     return documents, places
 
 
-def split_documents(documents: Sequence[Passage], chunk_size: int | None) -> list[BaseNode]:
-    """Split documents into chunks of so many tokens; None: into none."""
+def split_documents(documents: Sequence[Passage], chunk_size: int | None, by_headings: bool = False) -> list[BaseNode]:
+    """Split documents into sections, if by headings, and into chunks of so many tokens; None: into none."""
     nodes = to_nodes(Dataset("", list(documents), []), with_triples=False)
+    if by_headings:
+        return split_sections(nodes, chunk_size)
     if chunk_size is None:
         return nodes
     splitter = SentenceSplitter(chunk_size=chunk_size, chunk_overlap=OVERLAP, id_func=passage_id)
     return splitter(nodes)
+
+
+def split_sections(documents: Sequence[BaseNode], chunk_size: int | None) -> list[BaseNode]:
+    """Split documents at their headings, and sections into chunks of so many tokens; None: into none."""
+    nodes: list[BaseNode] = []
+    for document in documents:
+        sections = MarkdownNodeParser()([document])
+        for number, section in enumerate(sections):
+            section.id_ = f"{document.node_id}-{number}"
+        if chunk_size is None:
+            nodes += sections
+            continue
+        splitter = SentenceSplitter(chunk_size=chunk_size, chunk_overlap=OVERLAP, id_func=passage_id)
+        for section in sections:
+            chunks = splitter([section])
+            for chunk in chunks:  # their places are within the section
+                chunk.start_char_idx += section.start_char_idx
+                chunk.end_char_idx += section.start_char_idx
+            nodes += chunks
+    return nodes
 
 
 def find_span(node: BaseNode) -> Span:
@@ -275,17 +302,25 @@ def measure_methods(
     return rows
 
 
+def name_size(chunk_size: int | None, by_headings: bool) -> str:
+    """Return the name of a way to split documents in the results."""
+    if by_headings:
+        return "headings" if chunk_size is None else f"headings, {chunk_size}"
+    return "as they are" if chunk_size is None else str(chunk_size)
+
+
 def measure_size(
     dataset: Dataset,
     quotes: Mapping[tuple[str, str], Sequence[str]],
     together: int,
     chunk_size: int | None,
+    by_headings: bool,
     embed_model: BaseEmbedding,
     model: HuggingFaceEmbedding,
 ) -> dict[str, Any]:
     """Split a corpus into chunks of one size, and measure every method on them."""
     documents, places = join_passages(dataset, 1 if chunk_size is None else together)
-    plain = split_documents(documents, chunk_size)
+    plain = split_documents(documents, chunk_size, by_headings)
     nodes = MentionTripleExtractor()(plain)
     embed_chunks(nodes, embed_model)
     for node, embedded in zip(plain, nodes, strict=True):
@@ -293,7 +328,7 @@ def measure_size(
     texts = {passage.id: passage.text for passage in dataset.passages}
     questions = [(asked.question, find_evidence(asked, quotes, texts, places)) for asked in dataset.questions]
     described = describe_chunks(nodes, model)
-    print("  ", chunk_size or "as they are", described, flush=True)
+    print("  ", name_size(chunk_size, by_headings), described, flush=True)
     with tempfile.TemporaryDirectory() as folder:
         settings = {"embed_model": embed_model, "batch_size": BATCH}
         with (
@@ -332,9 +367,10 @@ def main() -> None:
         sizes: dict[str, Any] = {}
         results[name] = {"questions": len(dataset.questions), "passages": len(dataset.passages), "sizes": sizes}
         print(name, f"({len(dataset.questions)} questions, {len(dataset.passages):,} passages)", flush=True)
-        for size in SIZES:
-            label = "as they are" if size is None else str(size)
-            sizes[label] = measure_size(dataset, read_quotes(folder), TOGETHER[name], size, embed_model, model)
+        quotes, together = read_quotes(folder), TOGETHER[name]
+        for size, by_headings in [*product(SIZES, [False]), *product(OF_MARKDOWN.get(name, ()), [True])]:
+            measured = measure_size(dataset, quotes, together, size, by_headings, embed_model, model)
+            sizes[name_size(size, by_headings)] = measured
             if options.out is not None:
                 write_whole(options.out, json.dumps(results, indent=1, ensure_ascii=False) + "\n")
 

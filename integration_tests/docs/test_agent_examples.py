@@ -59,9 +59,9 @@ def test_the_example_with_wikidata(script: Script, tmp_path: Path) -> None:
         said = script("wikidata_graph.py", "--store", str(tmp_path))
         assert f"101 passages, {101 if written else 0} of them new or changed" in said
         assert f"LoadResult(read=941, written={written})" in said and "705 kept, 175 literal" in said
-        shares = re.findall(r"(base retriever|with Wikidata) +\d+ % +(\d+) of 20 questions complete", said)
+        shares = re.findall(r"(hybrid search|with Wikidata) +\d+ % +(\d+) of 20 questions complete", said)
         complete = {name: int(count) for name, count in shares}
-        assert complete["with Wikidata"] > complete["base retriever"]
+        assert complete["with Wikidata"] > complete["hybrid search"]
         assert "filter keeps: Zanzibar" in said and "A: Tanganyika [1]\n[1] Zanzibar" in said
 
 

@@ -40,9 +40,20 @@ def test_without_a_key_and_a_second_time_nothing_is_ingested(script: Script, tmp
     for share, complete in (dense, hybrid):
         assert graph[0] > share and graph[1] >= complete
     assert max(map(len, first.splitlines())) <= 80
+    beside = re.findall(
+        r"^   with the graph, beside \w+ search: more on (\d+) questions, less on (\d+)$", first, re.MULTILINE
+    )
+    assert len(beside) == 2 and all(int(more) > int(less) > 0 for more, less in beside)
+    assert len(re.findall("^Q: ", first, re.MULTILINE)) == 2
+    gains, loses = first.split("\nWhere the graph gains most:\n")[1].split("\nWhere it loses most:\n")
+    for shown, is_ahead in ((gains, True), (loses, False)):
+        rows = [line[3:] for line in shown.splitlines() if re.match(r"[1-5]\. ", line)]
+        found = [sum(row[start : start + 25].startswith("*") for row in rows) for start in (0, 25, 50)]
+        assert (found[2] > max(found[:2])) == is_ahead and (found[2] < max(found[:2])) != is_ahead
+    assert "How the graph led to" in gains
     second = script("quickstart.py", "--store", str(tmp_path))
     assert "0 of them new or changed" in second
-    assert second.split("Q:")[1:] == first.split("Q:")[1:]
+    assert second.split("Needed passages")[1] == first.split("Needed passages")[1]
 
 
 def test_with_a_key_it_extracts_and_reads_with_the_model(script: Script, tmp_path: Path, server: OpenAIServer) -> None:
@@ -55,4 +66,4 @@ def test_with_a_key_it_extracts_and_reads_with_the_model(script: Script, tmp_pat
     out = script("quickstart.py", "--store", str(tmp_path), **given)
     assert "101 passages (101 extracted; 0 reused), 101 triples, 101 calls" in out
     asked = [body for body in server.requests if "tools" not in body]
-    assert len(asked) == 23  # SyncGE: one call a question, for the three shown and the twenty measured
+    assert len(asked) == 20  # SyncGE: one call a question

@@ -8,6 +8,7 @@ from typing import Any
 
 from reporting.results import LLM_FILE, NONE, SHARED_FILES, Results, format_recalls, format_scores, format_shared_calls
 from reporting.tables import table
+from reporting.tables_chunks import splitters
 from reporting.tables_ranking import format_cell
 from reporting.tables_reader import ROWS, SETS, find_row, name_file
 
@@ -286,4 +287,5 @@ BLOCKS: Mapping[str, Callable[[Results], str]] = {
     "soak": soak_table,
     "graph-speed": graph_table,
     "dump-speed": dump_table,
+    "splitters": splitters,
 }

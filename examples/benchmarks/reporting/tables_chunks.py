@@ -14,6 +14,13 @@ LABELS = {
     "graph": "`GraphRetriever`, against hybrid",
     "ranker": "`PassageRanker` over dense's forty, against dense",
 }
+SPLITTERS = {
+    "whole pages": "as they are",
+    "`SentenceSplitter`, 224 tokens": "224",
+    "`MarkdownNodeParser`": "headings",
+    "`MarkdownNodeParser`, then `SentenceSplitter`, 224 tokens": "headings, 224",
+}
+"""Label → size, of ways to split Markdown."""
 
 
 def chunk_sizes(results: Results) -> str:
@@ -25,10 +32,11 @@ def chunk_sizes(results: Results) -> str:
     if not parts:
         return ""
     note = (
-        "minilm, which reads 256 tokens; triples by rule. A chunk's size is in tokens of `SentenceSplitter`. Recall in "
-        "percent of the gold passages of which at least half of the evidence stands in the first results: in so many "
-        "chunks, or in so many characters of their text, which is the same amount at every size. Stars mark "
-        "what is ahead of its base with p < 0.05 by the paired permutation test, uncorrected, daggers what is behind. "
+        "minilm, which reads 256 tokens; triples by rule. A chunk's size is in tokens of `SentenceSplitter`; "
+        "“headings”: `MarkdownNodeParser`'s sections, split by it where a size stands behind. Recall in percent "
+        "of the gold passages of which at least half of the evidence stands in the first results: in so many chunks, "
+        "or in so many characters of their text, which is the same amount at every size. Stars mark what is ahead of "
+        "its base with p < 0.05 by the paired permutation test, uncorrected, daggers what is behind. "
         "BM25 is compared with the constant average length."
     )
     return section("Chunks of several sizes", "\n\n".join(parts), note)
@@ -62,6 +70,24 @@ def recall_by_size(corpus: dict[str, Any]) -> str:
             rows.append([label, *(format_recall(row, name) for name in row["recall"])])
     measures = next(iter(corpus["sizes"].values()))["rows"][0]["recall"]
     return table(["recall in", *measures], rows)
+
+
+def splitters(results: Results) -> str:
+    """Return what hybrid and the graph find of the wiki, by how its Markdown is split."""
+    wiki = results.files["chunks"]["company_wiki"]
+    rows = []
+    for label, size in SPLITTERS.items():
+        by_method = {row["method"]: row for row in wiki["sizes"][size]["rows"]}
+        cells = [
+            " / ".join(format_recall(by_method[method], measure) for measure in measures)
+            for measures in (("5 chunks", "10 chunks"), ("5,000 characters", "10,000 characters"))
+            for method in ("hybrid", "graph")
+        ]
+        rows.append([label, f"{wiki['sizes'][size]['chunks']:,}", *cells])
+    head = [f"{wiki['questions']} questions, {wiki['passages']} pages", "passages"]
+    for amount in ("in 5 / 10 passages", "in 5,000 / 10,000 characters"):
+        head += [f"hybrid, {amount}", f"`GraphRetriever`, {amount}"]
+    return table(head, rows)
 
 
 def format_recall(row: dict[str, Any], measure: str) -> str:
