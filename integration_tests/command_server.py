@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,14 +57,15 @@ with socket.socket(socket.AF_UNIX) as link:
 @contextmanager
 def serve_command(program: Path, environment: Mapping[str, str]) -> Iterator[None]:
     """Write the program, which works while the context is open."""
-    address = str(program.parent / "server")
-    program.write_text(PROGRAM.format(python=sys.executable, address=address))
-    program.chmod(0o755)
-    # One thread: a fork has none of its parent's pools.
-    words = [sys.executable, "-c", SERVER, address]
-    with subprocess.Popen(words, env={**environment, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE) as server:
-        try:
-            assert server.stdout is not None and server.stdout.readline() == b"ready\n"
-            yield
-        finally:
-            server.kill()
+    with tempfile.TemporaryDirectory() as folder:  # of a short name: a socket's address has a hundred letters at most
+        address = str(Path(folder, "server"))
+        program.write_text(PROGRAM.format(python=sys.executable, address=address))
+        program.chmod(0o755)
+        # One thread: a fork has none of its parent's pools.
+        words = [sys.executable, "-c", SERVER, address]
+        with subprocess.Popen(words, env={**environment, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE) as server:
+            try:
+                assert server.stdout is not None and server.stdout.readline() == b"ready\n"
+                yield
+            finally:
+                server.kill()

@@ -146,11 +146,10 @@ def split_sections(documents: Sequence[BaseNode], chunk_size: int | None) -> lis
             continue
         splitter = SentenceSplitter(chunk_size=chunk_size, chunk_overlap=OVERLAP, id_func=passage_id)
         for section in sections:
-            chunks = splitter([section])
-            for chunk in chunks:  # their places are within the section
-                chunk.start_char_idx += section.start_char_idx
-                chunk.end_char_idx += section.start_char_idx
-            nodes += chunks
+            first = find_span(section).start
+            for chunk in splitter([section]):
+                _, start, end = find_span(chunk)  # within the section
+                nodes.append(chunk.model_copy(update={"start_char_idx": first + start, "end_char_idx": first + end}))
     return nodes
 
 
