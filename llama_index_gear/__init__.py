@@ -15,7 +15,10 @@ else:
         if name == "__all__" or not name.startswith("__"):
             from importlib import import_module
 
-            public = import_module(f"{__name__}.public")
+            try:
+                public = import_module(f"{__name__}.public")
+            except AttributeError as error:  # of a dependency; as it is, it would say that we lack the name
+                raise ImportError(f"{__name__} cannot be imported: {error}") from error
             globals().update({known: getattr(public, known) for known in ("__all__", *public.__all__)})
             if name in globals():
                 return globals()[name]

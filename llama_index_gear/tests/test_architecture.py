@@ -1,6 +1,7 @@
 """The plan of the house: the imports that each folder may have, and the public names."""
 
 import ast
+import importlib
 import inspect
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -115,3 +116,14 @@ def test_all_is_what_can_be_imported_and_each_says_what_it_is() -> None:
             assert text and len(text) > 30 and not text.startswith(f"{name}("), name
         else:
             assert name.isupper(), name
+
+
+def test_a_dependency_that_breaks_at_import_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> ModuleType:
+        raise AttributeError("module 'numpy' has no attribute 'float_'")
+
+    assert llama_index_gear.Triple
+    monkeypatch.delattr(llama_index_gear, "Triple")
+    monkeypatch.setattr(importlib, "import_module", fail)
+    with pytest.raises(ImportError, match="cannot be imported: module 'numpy' has no attribute 'float_'"):
+        assert llama_index_gear.Triple
