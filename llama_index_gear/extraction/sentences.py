@@ -30,6 +30,10 @@ _CLASSES = frozenset(
     " line option page part phase plan point room rule schedule section stage step table type unit vitamin".split()
 )
 """Words in front of a letter that is no initial ("Exhibit A.")."""
+_FRONT_MATTER = re.compile(
+    r"\s*---[ \t]*\r?\n(?:(?:[A-Za-z_][\w .-]*:|[ \t]|#|-[ \t])[^\n]*\n|\r?\n)*(?:---|\.\.\.)[ \t]*\r?(?:\n|$)"
+)
+"""Matches the YAML before a Markdown text."""
 _FOOTNOTE = re.compile(r"\[\^[\w-]{1,40}\]:?")
 _TAG = re.compile(
     r"</?(?:a|b|br|center|code|details|div|em|h[1-6]|hr|i|img|kbd|li|ol|p|pre|small|span|strong|sub|summary|sup|table|td"
@@ -72,7 +76,12 @@ class Sentence(NamedTuple):
 
 
 def split_sentences(text: str) -> Iterator[Sentence]:
-    """Split a passage into sentences. A blank line ends a sentence, too; a block of code is one sentence."""
+    """Split a passage into sentences. A blank line ends a sentence, too; a block of code is one sentence.
+
+    Front matter is left out.
+    """
+    if matter := _FRONT_MATTER.match(text):
+        text = text[matter.end() :]
     for form, level, block in _split_blocks(text):
         if form is Form.PROSE:
             parts = _split_prose(_split_words(block))

@@ -103,3 +103,16 @@ def test_the_headings_that_llamaindex_s_parser_leaves_above_a_node_count() -> No
 def test_a_path_that_names_nothing_leaves_the_title(path: object) -> None:
     (node,) = MentionTripleExtractor()([TextNode(text="in Rome", metadata={"title": "T", "header_path": path})])
     assert [triple.subject for triple in read_triples(node)] == ["T"]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_front_matter_is_no_text(end: str) -> None:
+    fields = ["---", "# a page of Ann Lee", "title: Big Bertha", "author: Tomas Viklund", "tags:", "  - Probat", "---"]
+    text = end.join([*fields, "", "It came from Nordlager.", ""])
+    assert pairs(text) == [("T", "Nordlager")]
+    assert pairs(text, None) == []
+    assert pairs(end.join(fields)) == []
+
+
+def test_a_rule_in_front_of_a_text_is_no_front_matter() -> None:
+    assert pairs("---\nIt came from Nordlager.\n\nIt went to Probat.") == [("T", "Nordlager"), ("T", "Probat")]
