@@ -15,8 +15,8 @@ from llama_index_gear import CollectionReport, ExistingCollection, GeARTripleExt
 from llama_index_gear.cli import models
 from llama_index_gear.cli.extraction_options import ExtractionOptions
 from llama_index_gear.cli.failures import find_server, is_of_server
-from llama_index_gear.cli.store_folder import check_collection, fill_store
-from llama_index_gear.cli.store_note import StoreNote, check_llm, choose_embedding, describe_collection
+from llama_index_gear.cli.store_folder import check_collection, check_llm, fill_store
+from llama_index_gear.cli.store_note import StoreNote, choose_embedding, describe_collection
 
 _RETRIES = 3
 
@@ -24,7 +24,7 @@ _RETRIES = 3
 class WatchedExtractor(GeARTripleExtractor):
     """An extractor that ends a run whose model's server is away, refuses the key, or has no such model.
 
-    The first passage is extracted alone: its failure says so, before hundreds are tried.
+    The first passage is extracted alone, and first without retries: its failure says so, before hundreds are tried.
     """
 
     _has_answered: bool = PrivateAttr(default=False)
@@ -39,12 +39,24 @@ class WatchedExtractor(GeARTripleExtractor):
         done: list[BaseNode] = []
         rest = list(nodes)
         while rest and not self._has_answered:
-            done += await super().acall([rest.pop(0)], **kwargs)
-            for _, _, problem in self.ledger.failures:
-                if is_of_server(problem):
-                    raise ClickException(find_server(type(self.llm).__module__).explain(problem))
-            self._has_answered = self.ledger.calls > 0 or bool(self.ledger.failures)
+            first = rest.pop(0)
+            for extractor in (self._make_hasty(), self):
+                extracted = await GeARTripleExtractor.acall(extractor, [first], **kwargs)
+                ledger = extractor.ledger
+                for _, _, problem in ledger.failures:
+                    if is_of_server(problem):
+                        raise ClickException(find_server(type(self.llm).__module__).explain(problem))
+                if ledger.answered or not ledger.failures:
+                    break
+            done += extracted
+            self._has_answered = ledger.calls > 0 or bool(ledger.failures)
         return [*done, *(await super().acall(rest, **kwargs) if rest else [])]
+
+    def _make_hasty(self) -> WatchedExtractor:
+        """Return this extractor without retries, its own and those of the model's client."""
+        hasty = {"max_retries": 0}
+        llm = self.llm.model_copy(update=hasty) if "max_retries" in type(self.llm).model_fields else self.llm
+        return self.model_copy(update={**hasty, "llm": llm})
 
 
 def make_extractor(options: ExtractionOptions) -> MentionTripleExtractor | WatchedExtractor:

@@ -19,7 +19,6 @@ from llama_index_gear.cli.failures import explain_error
 from llama_index_gear.cli.store_note import (
     EMBEDDING,
     StoreNote,
-    check_llm,
     choose_embedding,
     explain_no_store,
     read_note,
@@ -103,7 +102,7 @@ def index(folder: Path, store_folder: Path, embed: str | None, estimate: bool, *
     store_folder = _announce(store_folder, embed, must_exist=False, embeds=not estimate)
     from llama_index_gear.cli.extracting import make_extractor
     from llama_index_gear.cli.indexing import plan_index
-    from llama_index_gear.cli.store_folder import check_files, fill_store, open_store
+    from llama_index_gear.cli.store_folder import check_files, check_llm, fill_store, open_store
 
     extractor = make_extractor(options)
     check_files(store_folder, folder)
@@ -115,8 +114,8 @@ def index(folder: Path, store_folder: Path, embed: str | None, estimate: bool, *
         return 0
     with fill_store(store_folder, StoreNote(name, str(folder.resolve()), llm=options.model)) as store:
         plan = plan_index(store, folder, store_folder, extractor)
-        if plan.estimate is not None:
-            click.echo(f"to extract: {plan.estimate}", err=True)
+        if (expected := plan.estimate) is not None:
+            click.echo(f"to extract: {expected}", err=True)
         report = plan.run()
     click.echo(
         f"{count(report.files, 'file')}, {count(report.passages, 'passage')}: {report.written} new or changed, "
