@@ -92,17 +92,23 @@ def open_collection(
 
 
 def extract_collection(
-    theirs: ExistingCollection, name: str, place: str, folder: Path, embed_name: str | None, options: ExtractionOptions
+    theirs: ExistingCollection,
+    name: str,
+    folder: Path,
+    embed_name: str | None,
+    options: ExtractionOptions,
+    *,
+    moved: bool,
 ) -> CollectionReport:
     """Bring the store in a folder to what a collection holds.
 
     Args:
         theirs: the collection.
         name: its name.
-        place: where it is, for the store's note.
         folder: of the store.
         embed_name: the embedding model's name, if the command line gives one.
         options: how triples are extracted.
+        moved: the collection was elsewhere before.
 
     Raises:
         ClickException: the store holds something else; or its embedding model is another one, or can't be loaded; or
@@ -110,9 +116,9 @@ def extract_collection(
 
     """
     extractor = make_extractor(options)
-    check_collection(folder, theirs, name, place)
+    check_collection(folder, theirs, name, moved=moved)
     check_llm(folder, options.llm)
     embed = choose_embedding(folder, embed_name)
-    note = StoreNote(embed, collection=describe_collection(name, place), llm=options.model)
+    note = StoreNote(embed, collection=describe_collection(name, theirs.place), llm=options.model)
     with fill_store(folder, note) as store:
-        return theirs.extract_to(store, extractor, show_progress=True)
+        return theirs.extract_to(store, extractor, moved=moved, show_progress=True)

@@ -27,7 +27,6 @@ from llama_index_gear import (
 )
 from llama_index_gear.cli.files import FolderReader
 from llama_index_gear.counts import count
-from llama_index_gear.extraction.accounting import record_of
 from llama_index_gear.nodes import EXTRACTION_KEY
 
 PASSAGE_TOKENS = 224
@@ -121,10 +120,10 @@ class IndexPlan:
 
     def _may_stay(self, node: BaseNode) -> bool:
         """Return True if the store has a passage with these triples, or with others while its extraction failed."""
-        stored, record = self.kept.get(node.node_id), record_of(node)
-        if stored is None or record is None:
-            return False
-        return record.reused or (record.outcome.failure and bool(read_triples(stored) or not read_triples(node)))
+        stored = self.kept.get(node.node_id)
+        if stored is None or _read_record(node).get("reused"):
+            return stored is not None
+        return bool(ExtractionLedger.of([node]).failures and (read_triples(stored) or not read_triples(node)))
 
 
 def plan_index(

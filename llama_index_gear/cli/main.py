@@ -137,6 +137,7 @@ def index(folder: Path, store_folder: Path, embed: str | None, estimate: bool, *
 @click.option("--text-key", default="text", show_default=True, help="Field of the text, if LlamaIndex wrote none.")
 @click.option("--title-key", default="title", show_default=True, help="Field of the title; file_name, say.")
 @click.option("--vector", "vector_name", help="Name of the dense vectors. Default: LlamaIndex's, or the only one.")
+@click.option("--moved", is_flag=True, help="The collection was elsewhere before, and what is still there is a copy.")
 @with_extraction
 def extract(
     collection: str,
@@ -147,6 +148,7 @@ def extract(
     text_key: str,
     title_key: str,
     vector_name: str | None,
+    moved: bool,
     **extraction: Any,
 ) -> int:
     """Give the passages of a Qdrant collection a graph.
@@ -163,8 +165,7 @@ def extract(
     with open_collection(
         collection, url, path, text_key=text_key, title_key=title_key, vector_name=vector_name
     ) as theirs:
-        place = str(url if path is None else path.resolve())
-        report = extract_collection(theirs, collection, place, store_folder, embed, options)
+        report = extract_collection(theirs, collection, store_folder, embed, options, moved=moved)
     click.echo(f'{report}. Ask them: llama-index-gear ask "…" --store {store_folder}')
     return _report_extraction(report.ledger)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from click import ClickException, echo
 from llama_index.core.bridge.pydantic import PrivateAttr
@@ -24,14 +24,14 @@ from llama_index_gear.cli.store_note import (
     write_note,
 )
 from llama_index_gear.errors import StoreError
-from llama_index_gear.extraction.accounting import Outcome
 from llama_index_gear.nodes import EXTRACTION_KEY
 
-Store = TypeVar("Store", bound=GeARVectorStore)
+_PAID = ["extracted", "no facts", "truncated"]
+"""Outcomes of a model's extraction that are not to be had again for nothing."""
 
 
-class _NotedStore(GeARVectorStore):
-    """A store whose note is written before the first passages are."""
+class NotedStore(GeARVectorStore):
+    """A store whose note, if it is given one, is written before the first passages are."""
 
     _folder: Path | None = PrivateAttr(default=None)
     _note: StoreNote | None = PrivateAttr(default=None)
@@ -75,16 +75,16 @@ def check_files(folder: Path, files: Path) -> None:
         )
 
 
-def check_collection(folder: Path, theirs: ExistingCollection, name: str, place: str) -> None:
+def check_collection(folder: Path, theirs: ExistingCollection, name: str, *, moved: bool) -> None:
     """Refuse to bring a store to a Qdrant collection, if it holds something else.
 
-    A collection that was moved is taken: it is known by its name and its texts.
+    A collection that was moved is taken: it is known by its name and its texts, and its folder holds it no more.
 
     Args:
         folder: of the store.
         theirs: the collection.
         name: its name.
-        place: where it is.
+        moved: it has moved, though its earlier place can't be looked at, or holds a copy.
 
     Raises:
         ClickException: the store was filled from files, from another collection, or by another program.
@@ -96,17 +96,23 @@ def check_collection(folder: Path, theirs: ExistingCollection, name: str, place:
     note = read_note(folder)
     if note is None:
         raise ClickException(f"the store in {folder} was not filled by `extract`: take another --store")
-    if note.collection == describe_collection(name, place):
+    if note.collection == describe_collection(name, theirs.place):
         return
     if not note.collection.startswith(describe_collection(name, "")):
         held = note.collection or f"the files of {note.files}"
         raise ClickException(f"the store in {folder} holds {held}: take another --store")
     with GeARVectorStore.from_path(folder) as store:
-        if not theirs.is_in(store):
+        if theirs.is_in(store, moved=moved):
+            return
+        if theirs.is_in(store, moved=True):
             raise ClickException(
-                f"the store in {folder} holds {note.collection}, and the collection at {place} is another one: most of "
-                "its texts differ. Take another --store"
+                f"the collection at {theirs.place} has the texts of {note.collection}, which the store in {folder} "
+                "holds: take another --store for a copy; if it moved here, add --moved"
             )
+    raise ClickException(
+        f"the store in {folder} holds {note.collection}, and the collection at {theirs.place} is another one: most of "
+        "its texts differ. Take another --store"
+    )
 
 
 def check_llm(folder: Path, name: str | None) -> None:
@@ -135,8 +141,7 @@ def check_llm(folder: Path, name: str | None) -> None:
 
 def _holds_extractions(folder: Path) -> bool:
     """Return True if a model has extracted a passage of the store."""
-    paid = [outcome.value for outcome in (Outcome.EXTRACTED, Outcome.NO_FACTS, Outcome.TRUNCATED)]
-    condition = MetadataFilter(key=f"{EXTRACTION_KEY}.outcome", operator=FilterOperator.IN, value=paid)
+    condition = MetadataFilter(key=f"{EXTRACTION_KEY}.outcome", operator=FilterOperator.IN, value=_PAID)
     with GeARVectorStore.from_path(folder) as store:
         return bool(store.get_nodes(None, MetadataFilters(filters=[condition]), 1, with_embeddings=False))
 
@@ -159,13 +164,8 @@ def require_store(folder: Path) -> None:
 
 @contextmanager
 def open_store(
-    folder: Path,
-    embed_name: str | None,
-    *,
-    must_exist: bool = True,
-    embeds: bool = True,
-    kind: type[Store] = GeARVectorStore,  # type: ignore[assignment]  # mypy has no default of a type variable
-) -> Iterator[Store]:
+    folder: Path, embed_name: str | None, *, must_exist: bool = True, embeds: bool = True
+) -> Iterator[NotedStore]:
     """Open the store in a folder with the embedding model that filled it, and close it.
 
     Args:
@@ -173,7 +173,6 @@ def open_store(
         embed_name: the embedding model's name, if the command line gives one.
         must_exist: refuse a folder without a store. Default True.
         embeds: load the embedding model, which takes seconds. Default True.
-        kind: class of the store. Default `GeARVectorStore`.
 
     Raises:
         ClickException: there is no store; or its model is another one, or can't be loaded.
@@ -186,8 +185,8 @@ def open_store(
     name = choose_embedding(folder, embed_name)
     if exists and embed_name is None and read_note(folder) is None:
         echo(f"{folder} does not say which embedding model filled it: taking {name} (--embed names another)", err=True)
-    with kind.from_path(folder, embed_model=load_embedding(name) if embeds else None) as store:
-        yield store  # type: ignore[misc]  # of `kind`
+    with NotedStore.from_path(folder, embed_model=load_embedding(name) if embeds else None) as store:
+        yield store  # type: ignore[misc]  # from_path makes one of its class
 
 
 @contextmanager
@@ -206,7 +205,7 @@ def fill_store(folder: Path, note: StoreNote) -> Iterator[GeARVectorStore]:
 
     """
     made = [place for place in (folder, *folder.parents) if not place.exists()]
-    with open_store(folder, note.embed_model, must_exist=False, kind=_NotedStore) as store:
+    with open_store(folder, note.embed_model, must_exist=False) as store:
         store.take_note(folder, note)
         try:
             yield store
