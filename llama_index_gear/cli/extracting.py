@@ -15,8 +15,8 @@ from llama_index_gear import CollectionReport, ExistingCollection, GeARTripleExt
 from llama_index_gear.cli import models
 from llama_index_gear.cli.extraction_options import ExtractionOptions
 from llama_index_gear.cli.failures import find_server, is_of_server
-from llama_index_gear.cli.store_folder import check_collection, fill_store
-from llama_index_gear.cli.store_note import StoreNote, check_llm, choose_embedding, describe_collection
+from llama_index_gear.cli.store_folder import check_collection, check_llm, fill_store
+from llama_index_gear.cli.store_note import StoreNote, choose_embedding, describe_collection
 
 _RETRIES = 3
 
@@ -24,7 +24,7 @@ _RETRIES = 3
 class WatchedExtractor(GeARTripleExtractor):
     """An extractor that ends a run whose model's server is away, refuses the key, or has no such model.
 
-    The first passage is extracted alone: its failure says so, before hundreds are tried.
+    The first passage is extracted alone, and first without retries: its failure says so, before hundreds are tried.
     """
 
     _has_answered: bool = PrivateAttr(default=False)
@@ -39,12 +39,24 @@ class WatchedExtractor(GeARTripleExtractor):
         done: list[BaseNode] = []
         rest = list(nodes)
         while rest and not self._has_answered:
-            done += await super().acall([rest.pop(0)], **kwargs)
-            for _, _, problem in self.ledger.failures:
-                if is_of_server(problem):
-                    raise ClickException(find_server(type(self.llm).__module__).explain(problem))
-            self._has_answered = self.ledger.calls > 0 or bool(self.ledger.failures)
+            first = rest.pop(0)
+            for extractor in (self._make_hasty(), self):
+                extracted = await GeARTripleExtractor.acall(extractor, [first], **kwargs)
+                ledger = extractor.ledger
+                for _, _, problem in ledger.failures:
+                    if is_of_server(problem):
+                        raise ClickException(find_server(type(self.llm).__module__).explain(problem))
+                if ledger.answered or not ledger.failures:
+                    break
+            done += extracted
+            self._has_answered = ledger.calls > 0 or bool(ledger.failures)
         return [*done, *(await super().acall(rest, **kwargs) if rest else [])]
+
+    def _make_hasty(self) -> WatchedExtractor:
+        """Return this extractor without retries, its own and those of the model's client."""
+        hasty = {"max_retries": 0}
+        llm = self.llm.model_copy(update=hasty) if "max_retries" in type(self.llm).model_fields else self.llm
+        return self.model_copy(update={**hasty, "llm": llm})
 
 
 def make_extractor(options: ExtractionOptions) -> MentionTripleExtractor | WatchedExtractor:
@@ -80,17 +92,23 @@ def open_collection(
 
 
 def extract_collection(
-    theirs: ExistingCollection, name: str, place: str, folder: Path, embed_name: str | None, options: ExtractionOptions
+    theirs: ExistingCollection,
+    name: str,
+    folder: Path,
+    embed_name: str | None,
+    options: ExtractionOptions,
+    *,
+    moved: bool,
 ) -> CollectionReport:
     """Bring the store in a folder to what a collection holds.
 
     Args:
         theirs: the collection.
         name: its name.
-        place: where it is, for the store's note.
         folder: of the store.
         embed_name: the embedding model's name, if the command line gives one.
         options: how triples are extracted.
+        moved: the collection was elsewhere before.
 
     Raises:
         ClickException: the store holds something else; or its embedding model is another one, or can't be loaded; or
@@ -98,9 +116,9 @@ def extract_collection(
 
     """
     extractor = make_extractor(options)
-    check_collection(folder, theirs, name, place)
+    check_collection(folder, theirs, name, moved=moved)
     check_llm(folder, options.llm)
     embed = choose_embedding(folder, embed_name)
-    note = StoreNote(embed, collection=describe_collection(name, place), llm=options.model)
+    note = StoreNote(embed, collection=describe_collection(name, theirs.place), llm=options.model)
     with fill_store(folder, note) as store:
-        return theirs.extract_to(store, extractor, show_progress=True)
+        return theirs.extract_to(store, extractor, moved=moved, show_progress=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import NamedTuple
 
 from click import ClickException
@@ -15,7 +16,15 @@ _OPENAI_ADDRESS = "https://api.openai.com/v1"
 _CLIENTS = {"openai", "httpx", "httpcore", "ollama", "huggingface_hub"}
 """Packages whose errors are of a model's server or of the network, not of this program."""
 _REFUSED = ("AuthenticationError", "NotFoundError", "PermissionDeniedError")
-_AWAY = ("APIConnectionError", "ConnectionError", "ConnectError")
+_AWAY = (
+    *("APIConnectionError", "ConnectionError", "ConnectError"),
+    *("APITimeoutError", "ConnectTimeout", "ReadTimeout", "TimeoutError"),
+)
+_NO_QUOTA = "insufficient_quota"
+_NO_MODEL = re.compile(
+    r"model_not_found|(unknown|invalid|no such|not a valid) model|model\b.{0,80}?\bnot (found|exist|a valid|valid)\b",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 class ModelServer(NamedTuple):
@@ -34,12 +43,14 @@ class ModelServer(NamedTuple):
 
         """
         kind = failure.partition(":")[0]
-        place = f"{self.address} ({self.origin})"
+        place = f"{hide_password(self.address)} ({self.origin})"
         if kind in _AWAY:
             return f"no model's server answers at {place}: start it, or correct the address ({failure})"
         if kind == "AuthenticationError":
             return f"the model's server at {place} refuses the key: set {self.key} to one of its own ({failure})"
-        if kind == "NotFoundError" or "status code: 404" in failure:
+        if _NO_QUOTA in failure:
+            return f"the model's server at {place} has no quota left for the key: raise it, or take another ({failure})"
+        if _is_of_model(failure):
             return f"the model's server at {place} knows no such model, or no such path: {self.hint} ({failure})"
         return f"the model's server at {place}: {failure}"
 
@@ -68,13 +79,27 @@ def find_server(module: str) -> ModelServer:
 
 
 def is_of_server(failure: str) -> bool:
-    """Return True if every call would fail so: the server is away, refuses the key, or has no such model.
+    """Return True if every call would fail so: the server is away, refuses the key, or has no quota or no such model.
 
     Args:
         failure: class and message of the error, as `describe_error` writes them.
 
     """
-    return failure.partition(":")[0] in (*_AWAY, *_REFUSED) or "status code: 404" in failure
+    return failure.partition(":")[0] in (*_AWAY, *_REFUSED) or _NO_QUOTA in failure or _is_of_model(failure)
+
+
+def hide_password(address: str) -> str:
+    """Return an address with "…" in place of a name and a password."""
+    secret, at, host = address.rpartition("@")
+    scheme, slashes, _ = secret.partition("//")
+    return f"{scheme + slashes if slashes else ''}…@{host}" if at else address
+
+
+def _is_of_model(failure: str) -> bool:
+    """Return True if a server says that it has no such model, or no such path."""
+    kind = failure.partition(":")[0]
+    is_of_request = kind == "BadRequestError" or "status code: 400" in failure
+    return kind == "NotFoundError" or "status code: 404" in failure or bool(is_of_request and _NO_MODEL.search(failure))
 
 
 def explain_error(error: BaseException) -> str | None:

@@ -23,6 +23,7 @@ from llama_index_gear import (
     GeARVectorStore,
     MentionTripleExtractor,
     passage_id,
+    read_triples,
 )
 from llama_index_gear.cli.files import FolderReader
 from llama_index_gear.counts import count
@@ -32,8 +33,8 @@ PASSAGE_TOKENS = 224
 """Size of a passage. The default embedding model reads 256 tokens, of its own tokenizer."""
 OVERLAP_TOKENS = 20
 """Tokens that a passage shares with the one before. LlamaIndex's default, 200, would start one at every sentence."""
-_BATCH = 256  # passages that a kill can cost
-_SHOWN_BATCH = 32  # passages between two states of the progress bar
+_BATCH = 256  # passages that a kill can cost, if rules extract
+_SHOWN_BATCH = 32  # passages between two states of the progress bar, and those that a kill can cost, if a model does
 _DELETED_AT_ONCE = 1_000
 _OWN_PREFIX = "gear_"  # of the metadata that the extractor adds
 
@@ -45,7 +46,8 @@ class IndexReport:
     Attributes:
         files: number of files with text.
         passages: number of passages that these have.
-        written: number of passages that were new or changed, or whose triples are.
+        written: number of passages that were new or changed, or whose triples are. One that could not be extracted
+            keeps the triples that it has, and does not count.
         deleted: number of stored passages that no file has any more.
         skipped: path of a file → why it has no text that can be read. What the store has of it is kept.
         failed: path of a file, or of a folder → why it could not be read. What the store has of it is kept.
@@ -96,16 +98,17 @@ class IndexPlan:
         for start in range(0, len(self.gone), _DELETED_AT_ONCE):
             self.store.delete_nodes(self.gone[start : start + _DELETED_AT_ONCE])
         written, ledger = 0, ExtractionLedger()
+        size = _SHOWN_BATCH if isinstance(self.extractor, GeARTripleExtractor) else _BATCH
         with tqdm(
             total=len(self.candidates), desc="Storing passages", unit="passage", disable=not self.candidates
         ) as bar:
-            for start in range(0, len(self.candidates), _BATCH):
+            for start in range(0, len(self.candidates), size):
                 batch: list[BaseNode] = []
-                for shown in range(start, min(start + _BATCH, len(self.candidates)), _SHOWN_BATCH):
-                    nodes = self.candidates[shown : min(shown + _SHOWN_BATCH, start + _BATCH)]
+                for shown in range(start, min(start + size, len(self.candidates)), _SHOWN_BATCH):
+                    nodes = self.candidates[shown : min(shown + _SHOWN_BATCH, start + size)]
                     extracted = self.extractor(nodes)
                     ledger += ExtractionLedger.of([node for node in extracted if _read_record(node)])
-                    changed = [node for node in extracted if not self._is_stored(node)]
+                    changed = [node for node in extracted if not self._may_stay(node)]
                     batch += self.store.embed_model(changed) if changed else []
                     bar.update(len(nodes))
                 if batch:
@@ -115,9 +118,12 @@ class IndexPlan:
         skipped, failed = self.reader.skipped, self.reader.failed
         return IndexReport(len(files), len(self.wanted), written, len(self.gone), skipped, failed, ledger)
 
-    def _is_stored(self, node: BaseNode) -> bool:
-        """Return True if a passage stands in the store, with these triples."""
-        return node.node_id in self.kept and bool(_read_record(node).get("reused"))
+    def _may_stay(self, node: BaseNode) -> bool:
+        """Return True if the store has a passage with these triples, or with others while its extraction failed."""
+        stored = self.kept.get(node.node_id)
+        if stored is None or _read_record(node).get("reused"):
+            return stored is not None
+        return bool(ExtractionLedger.of([node]).failures and (read_triples(stored) or not read_triples(node)))
 
 
 def plan_index(

@@ -19,7 +19,6 @@ from llama_index_gear.cli.failures import explain_error
 from llama_index_gear.cli.store_note import (
     EMBEDDING,
     StoreNote,
-    check_llm,
     choose_embedding,
     explain_no_store,
     read_note,
@@ -103,7 +102,7 @@ def index(folder: Path, store_folder: Path, embed: str | None, estimate: bool, *
     store_folder = _announce(store_folder, embed, must_exist=False, embeds=not estimate)
     from llama_index_gear.cli.extracting import make_extractor
     from llama_index_gear.cli.indexing import plan_index
-    from llama_index_gear.cli.store_folder import check_files, fill_store, open_store
+    from llama_index_gear.cli.store_folder import check_files, check_llm, fill_store, open_store
 
     extractor = make_extractor(options)
     check_files(store_folder, folder)
@@ -115,8 +114,8 @@ def index(folder: Path, store_folder: Path, embed: str | None, estimate: bool, *
         return 0
     with fill_store(store_folder, StoreNote(name, str(folder.resolve()), llm=options.model)) as store:
         plan = plan_index(store, folder, store_folder, extractor)
-        if plan.estimate is not None:
-            click.echo(f"to extract: {plan.estimate}", err=True)
+        if (expected := plan.estimate) is not None:
+            click.echo(f"to extract: {expected}", err=True)
         report = plan.run()
     click.echo(
         f"{count(report.files, 'file')}, {count(report.passages, 'passage')}: {report.written} new or changed, "
@@ -138,6 +137,7 @@ def index(folder: Path, store_folder: Path, embed: str | None, estimate: bool, *
 @click.option("--text-key", default="text", show_default=True, help="Field of the text, if LlamaIndex wrote none.")
 @click.option("--title-key", default="title", show_default=True, help="Field of the title; file_name, say.")
 @click.option("--vector", "vector_name", help="Name of the dense vectors. Default: LlamaIndex's, or the only one.")
+@click.option("--moved", is_flag=True, help="The collection was elsewhere before, and what is still there is a copy.")
 @with_extraction
 def extract(
     collection: str,
@@ -148,6 +148,7 @@ def extract(
     text_key: str,
     title_key: str,
     vector_name: str | None,
+    moved: bool,
     **extraction: Any,
 ) -> int:
     """Give the passages of a Qdrant collection a graph.
@@ -164,8 +165,7 @@ def extract(
     with open_collection(
         collection, url, path, text_key=text_key, title_key=title_key, vector_name=vector_name
     ) as theirs:
-        place = str(url if path is None else path.resolve())
-        report = extract_collection(theirs, collection, place, store_folder, embed, options)
+        report = extract_collection(theirs, collection, store_folder, embed, options, moved=moved)
     click.echo(f'{report}. Ask them: llama-index-gear ask "…" --store {store_folder}')
     return _report_extraction(report.ledger)
 

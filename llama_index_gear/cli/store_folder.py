@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from click import ClickException, echo
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.schema import BaseNode
+from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 
 from llama_index_gear import ExistingCollection, GeARVectorStore
 from llama_index_gear.cli.models import load_embedding
@@ -20,6 +24,31 @@ from llama_index_gear.cli.store_note import (
     write_note,
 )
 from llama_index_gear.errors import StoreError
+from llama_index_gear.nodes import EXTRACTION_KEY
+
+_PAID = ["extracted", "no facts", "truncated"]
+"""Outcomes of a model's extraction that are not to be had again for nothing."""
+
+
+class NotedStore(GeARVectorStore):
+    """A store whose note, if it is given one, is written before the first passages are."""
+
+    _folder: Path | None = PrivateAttr(default=None)
+    _note: StoreNote | None = PrivateAttr(default=None)
+
+    def take_note(self, folder: Path, note: StoreNote) -> None:
+        """Have this note written into the store's folder."""
+        self._folder, self._note = folder, note
+
+    def write_note(self) -> None:
+        """Write the note."""
+        if self._folder is not None and self._note is not None:
+            write_note(self._folder, self._note)
+
+    def add(self, nodes: Sequence[BaseNode], **options: Any) -> list[str]:
+        """Write the note, and store passages."""
+        self.write_note()
+        return super().add(nodes, **options)
 
 
 def check_files(folder: Path, files: Path) -> None:
@@ -46,16 +75,16 @@ def check_files(folder: Path, files: Path) -> None:
         )
 
 
-def check_collection(folder: Path, theirs: ExistingCollection, name: str, place: str) -> None:
+def check_collection(folder: Path, theirs: ExistingCollection, name: str, *, moved: bool) -> None:
     """Refuse to bring a store to a Qdrant collection, if it holds something else.
 
-    A collection that was moved is taken: it is known by its name and its texts.
+    A collection that was moved is taken: it is known by its name and its texts, and its folder holds it no more.
 
     Args:
         folder: of the store.
         theirs: the collection.
         name: its name.
-        place: where it is.
+        moved: it has moved, though its earlier place can't be looked at, or holds a copy.
 
     Raises:
         ClickException: the store was filled from files, from another collection, or by another program.
@@ -67,17 +96,54 @@ def check_collection(folder: Path, theirs: ExistingCollection, name: str, place:
     note = read_note(folder)
     if note is None:
         raise ClickException(f"the store in {folder} was not filled by `extract`: take another --store")
-    if note.collection == describe_collection(name, place):
+    if note.collection == describe_collection(name, theirs.place):
         return
     if not note.collection.startswith(describe_collection(name, "")):
         held = note.collection or f"the files of {note.files}"
         raise ClickException(f"the store in {folder} holds {held}: take another --store")
     with GeARVectorStore.from_path(folder) as store:
-        if not theirs.is_in(store):
+        if theirs.is_in(store, moved=moved):
+            return
+        if theirs.is_in(store, moved=True):
             raise ClickException(
-                f"the store in {folder} holds {note.collection}, and the collection at {place} is another one: most of "
-                "its texts differ. Take another --store"
+                f"the collection at {theirs.place} has the texts of {note.collection}, which the store in {folder} "
+                "holds: take another --store for a copy; if it moved here, add --moved"
             )
+    raise ClickException(
+        f"the store in {folder} holds {note.collection}, and the collection at {theirs.place} is another one: most of "
+        "its texts differ. Take another --store"
+    )
+
+
+def check_llm(folder: Path, name: str | None) -> None:
+    """Refuse to extract by rule, unless asked to, into a store whose triples a model extracted: they cost money.
+
+    Where the note names no model, the passages tell whether one extracted them.
+
+    Args:
+        folder: of the store.
+        name: the model's name, or "none", if the command line gives one.
+
+    Raises:
+        ClickException: a model extracted, and no name is given.
+
+    """
+    note = read_note(folder)
+    if name is not None or note is None:
+        return
+    if note.llm or _holds_extractions(folder):
+        by, name = note.llm or "a model", note.llm or "NAME"
+        raise ClickException(
+            f"the triples in {folder} were extracted by {by}: go on with --llm {name}, "
+            "or have all of them extracted by rule with --llm none"
+        )
+
+
+def _holds_extractions(folder: Path) -> bool:
+    """Return True if a model has extracted a passage of the store."""
+    condition = MetadataFilter(key=f"{EXTRACTION_KEY}.outcome", operator=FilterOperator.IN, value=_PAID)
+    with GeARVectorStore.from_path(folder) as store:
+        return bool(store.get_nodes(None, MetadataFilters(filters=[condition]), 1, with_embeddings=False))
 
 
 def _holds_store(folder: Path) -> bool:
@@ -99,7 +165,7 @@ def require_store(folder: Path) -> None:
 @contextmanager
 def open_store(
     folder: Path, embed_name: str | None, *, must_exist: bool = True, embeds: bool = True
-) -> Iterator[GeARVectorStore]:
+) -> Iterator[NotedStore]:
     """Open the store in a folder with the embedding model that filled it, and close it.
 
     Args:
@@ -119,16 +185,16 @@ def open_store(
     name = choose_embedding(folder, embed_name)
     if exists and embed_name is None and read_note(folder) is None:
         echo(f"{folder} does not say which embedding model filled it: taking {name} (--embed names another)", err=True)
-    with GeARVectorStore.from_path(folder, embed_model=load_embedding(name) if embeds else None) as store:
-        yield store
+    with NotedStore.from_path(folder, embed_model=load_embedding(name) if embeds else None) as store:
+        yield store  # type: ignore[misc]  # from_path makes one of its class
 
 
 @contextmanager
 def fill_store(folder: Path, note: StoreNote) -> Iterator[GeARVectorStore]:
     """Open the store in a folder to be filled, and write its note.
 
-    If nothing was stored, the note goes, and the folder if it was made for it. If the run was refused, the earlier note
-    is kept.
+    A run that ends early leaves the earlier note, unless it has stored something. If the store is empty, the note goes,
+    and the folder if it was made for it.
 
     Args:
         folder: of the store.
@@ -140,13 +206,10 @@ def fill_store(folder: Path, note: StoreNote) -> Iterator[GeARVectorStore]:
     """
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     with open_store(folder, note.embed_model, must_exist=False) as store:
-        before = read_note(folder)
-        write_note(folder, note)
+        store.take_note(folder, note)
         try:
             yield store
-        except ClickException:
-            write_note(folder, before or note)
-            raise
+            store.write_note()
         finally:
             with suppress(StoreError, OSError):  # another process has it open; or other files are in it
                 if not store.client.collection_exists(store.collection_name):

@@ -99,22 +99,3 @@ def choose_embedding(folder: Path, name: str | None) -> str:
             "--store"
         )
     return note.embed_model
-
-
-def check_llm(folder: Path, name: str | None) -> None:
-    """Refuse to extract by rule, unless asked to, into a store whose triples a model extracted: they cost money.
-
-    Args:
-        folder: of the store.
-        name: the model's name, or "none", if the command line gives one.
-
-    Raises:
-        ClickException: a model extracted, and no name is given.
-
-    """
-    note = read_note(folder)
-    if name is None and note is not None and note.llm:
-        raise ClickException(
-            f"the triples in {folder} were extracted by {note.llm}: go on with --llm {note.llm}, or have all of them "
-            "extracted by rule with --llm none"
-        )

@@ -19,12 +19,20 @@ from llama_index_gear.errors import ArgumentError, EmbeddingError, check_kind
 from llama_index_gear.extraction.accounting import ExtractionLedger, record_of
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
 from llama_index_gear.flow import Flow, Handler, Request, arun, ask, run
+from llama_index_gear.ingestion.moves import (
+    PlacePassages,
+    aplace_passages,
+    find_stored_flow,
+    follow_flow,
+    place_passages,
+)
 from llama_index_gear.ingestion.updates import (
     AddPassages,
     DeletePassages,
     ExtractTriples,
     delete_flow,
     describe_extractor,
+    keep_triples,
     scope_filters,
     select_flow,
 )
@@ -46,7 +54,8 @@ class CollectionReport:
 
     Attributes:
         passages: passages that the collection has.
-        written: passages that were new or changed, or whose extraction had failed.
+        written: passages that were new or changed, or whose extraction had failed. One that could not be extracted
+            keeps the triples that it has, and does not count.
         deleted: passages of the store that the collection has no more.
         skipped: why a point gives no passage → number of such points.
         ledger: the account of the extraction of those written; empty if the extractor keeps none.
@@ -135,15 +144,17 @@ class ExistingCollection(ClosedByWith):
         extractor: TransformComponent | None = None,
         *,
         filters: MetadataFilters | None = None,
+        moved: bool = False,
         show_progress: bool = False,
     ) -> CollectionReport:
         """Bring a store to what the collection holds now: passages, with triples.
 
         A second call writes what is new or changed, deletes what is gone, and extracts again what had failed, or was
-        over `max_cost`. It does the same after a call that was killed. With another extractor, or another setting of
+        over `max_cost`. It does the same after a call that was killed. A passage that can't be extracted keeps the
+        triples that the store has of the same text. With another extractor, or another setting of
         it, all is extracted anew. Passages of other ids that came otherwise into the store stay as they are, also those
         of another collection of the same name on another server or in another folder. A collection that moved is known
-        by its name and its texts.
+        by its name and its texts, if it was in a folder that holds it no more.
 
         Args:
             store: the store. With a `tenant_field`, passages belong to the tenants that their metadata names; a
@@ -151,6 +162,8 @@ class ExistingCollection(ClosedByWith):
             extractor: extracts the triples. Default: `MentionTripleExtractor()`, by rule.
             filters: take only passages that match, by top-level payload fields. Passages of an earlier call that don't
                 match are deleted from the store. Default: all.
+            moved: the collection was elsewhere before: on another server, or where a copy of it still is. It must have
+                the texts of half of the passages that the store has from there. Default False.
             show_progress: show a progress bar. Default False.
 
         Returns:
@@ -164,7 +177,7 @@ class ExistingCollection(ClosedByWith):
             TenantError: before a page's passages are extracted, if the store has tenants, and one has none.
 
         """
-        flow = self._extract_flow(store, _choose(extractor), filters, show_progress)
+        flow = self._extract_flow(store, _choose(extractor), filters, moved, show_progress)
         return run(flow, lambda request: self._make_handler(store, request).answer())
 
     async def aextract_to(
@@ -173,26 +186,38 @@ class ExistingCollection(ClosedByWith):
         extractor: TransformComponent | None = None,
         *,
         filters: MetadataFilters | None = None,
+        moved: bool = False,
         show_progress: bool = False,
     ) -> CollectionReport:
         """`extract_to`, without blocking the event loop."""
-        flow = self._extract_flow(store, _choose(extractor), filters, show_progress)
+        flow = self._extract_flow(store, _choose(extractor), filters, moved, show_progress)
         return await arun(flow, lambda request: self._make_handler(store, request).aanswer())
 
-    def is_in(self, store: GeARVectorStore) -> bool:
+    @property
+    def place(self) -> str:
+        """Where the collection is: a server's host and port, or a folder; else "memory"."""
+        return self._source.connection.place
+
+    def is_in(self, store: GeARVectorStore, *, moved: bool = False) -> bool:
         """Return True if a store has passages of this collection, taken here or where it was before it moved.
+
+        It has if half of those that it has from there, or more, have the same texts here.
 
         Args:
             store: the store.
+            moved: as in `extract_to`. Default False.
+
+        Raises:
+            StoreError: there is no such collection.
 
         """
-        flow = self._find_place_flow(store)
-        return bool(run(flow, lambda request: self._make_handler(store, request).answer()))
+        flow = self._is_in_flow(store, moved)
+        return run(flow, lambda request: self._make_handler(store, request).answer())
 
-    async def ais_in(self, store: GeARVectorStore) -> bool:
+    async def ais_in(self, store: GeARVectorStore, *, moved: bool = False) -> bool:
         """`is_in`, without blocking the event loop."""
-        flow = self._find_place_flow(store)
-        return bool(await arun(flow, lambda request: self._make_handler(store, request).aanswer()))
+        flow = self._is_in_flow(store, moved)
+        return await arun(flow, lambda request: self._make_handler(store, request).aanswer())
 
     def close(self) -> None:
         """Close the clients: the sync one, and both if they were made here."""
@@ -217,24 +242,35 @@ class ExistingCollection(ClosedByWith):
                 owner = store if request.tenant is None else store.for_tenant(request.tenant)
                 ids = list(request.ids)
                 return Handler(partial(owner.delete_nodes, ids), partial(owner.adelete_nodes, ids))
+            case PlacePassages():
+                return Handler(partial(place_passages, store, request), partial(aplace_passages, store, request))
         return Handler(partial(store.answer, request), partial(store.aanswer, request))
+
+    def _is_in_flow(self, store: GeARVectorStore, moved: bool) -> Flow[bool]:
+        check_kind(GeARVectorStore, hint="write GeARVectorStore(name, url=…)", store=store)
+        check_kind(bool, moved=moved)
+        yield from self._source.open_flow()
+        return bool((yield from find_stored_flow(store, self._source, moved=moved, has_own=True)))
 
     def _extract_flow(
         self,
         store: GeARVectorStore,
         extractor: TransformComponent,
         filters: MetadataFilters | None,
+        moved: bool,
         show_progress: bool,
     ) -> Flow[CollectionReport]:
         check_kind(GeARVectorStore, hint="write GeARVectorStore(name, url=…)", store=store)
         check_filters(filters)
+        check_kind(bool, moved=moved)
         self._check_other(store)
         source, filters = self._source, scope_filters(store.tenancy, filters)
         vector = yield from source.open_flow()
         points = yield from source.count_flow(filters)
         settings = describe_extractor(extractor)
-        place = (yield from self._find_place_flow(store)) or source.connection.place
-        passages, written, ledger, offset = 0, 0, ExtractionLedger(), None
+        yield from follow_flow(store, source, moved=moved)
+        place = self.place
+        passages, written, ledger, offset, is_probed = 0, 0, ExtractionLedger(), None, False
         skipped: dict[Any, str] = {}
         current: dict[Any, str] = {}  # point → passage
         fields: set[str] = set()
@@ -245,16 +281,18 @@ class ExistingCollection(ClosedByWith):
                 skipped |= page.skipped
                 fields |= page.fields
                 current |= {node.metadata[SOURCE_KEY]["point"]: node.node_id for node in page.passages}
-                wanted, moved = yield from select_flow(store, page)
-                if wanted and not written:
+                wanted, left, stored = yield from select_flow(store, page)
+                if wanted and not is_probed:
                     yield from self._probe_flow(wanted)
+                    is_probed = True
                 if wanted:
                     extracted = yield from ask(ExtractTriples(extractor, wanted))
                     embeddings = {node.node_id: node.embedding for node in page.passages}
                     nodes = [node.model_copy(update={"embedding": embeddings[node.node_id]}) for node in extracted]
-                    yield from delete_flow(store, moved)
-                    yield from ask(AddPassages(nodes))
-                    written += len(nodes)
+                    kept = {node.node_id: old for node in nodes if (old := keep_triples(node, stored)) is not None}
+                    yield from delete_flow(store, left)
+                    yield from ask(AddPassages([kept.get(node.node_id, node) for node in nodes]))
+                    written += len(nodes) - len(kept)
                     ledger += ExtractionLedger.of([node for node in nodes if record_of(node) is not None])
                 bar.update(len(page.passages) + len(page.skipped))
                 offset = page.offset
@@ -264,31 +302,6 @@ class ExistingCollection(ClosedByWith):
             raise source.explain_no_passage(skipped, fields)
         deleted = yield from self._delete_gone_flow(store, filters, set(skipped), current, place)
         return CollectionReport(passages, written, deleted, dict(Counter(skipped.values())), ledger)
-
-    def _find_place_flow(self, store: GeARVectorStore) -> Flow[str]:
-        """Return the place under which a store has passages of the collection: its own, or one where it was before.
-
-        A collection of the same name was at another place if half of the passages that the store has from there, or
-        more, have the same texts here. The store goes on to know it by that place. Return "" if it has none of its
-        passages.
-        """
-        own = self._source.connection.place
-        nodes, _ = yield from ask(ImportedPassages(None, self._source.name, own))
-        if nodes:
-            return own
-        offset = None
-        while True:
-            nodes, offset = yield from ask(ImportedPassages(None, self._source.name, offset=offset))
-            by_place: dict[str, list[BaseNode]] = {}
-            for node in nodes:
-                by_place.setdefault(str(node.metadata[SOURCE_KEY]["place"]), []).append(node)
-            for place, stored in by_place.items():
-                texts = yield from self._source.texts_flow([node.metadata[SOURCE_KEY]["point"] for node in stored])
-                same = [node for node in stored if texts.get(node.metadata[SOURCE_KEY]["point"]) == _read_text(node)]
-                if 2 * len(same) >= len(stored):
-                    return place
-            if offset is None:
-                return ""
 
     def _check_other(self, store: GeARVectorStore) -> None:
         """Refuse a store that would write into the collection.
@@ -364,7 +377,3 @@ def _choose(extractor: TransformComponent | None) -> TransformComponent:
 def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
     lengths = float(np.linalg.norm(one) * np.linalg.norm(other))
     return float(np.dot(one, other)) / lengths if lengths else 0.0
-
-
-def _read_text(node: BaseNode) -> str:
-    return node.get_content(metadata_mode=MetadataMode.NONE)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from llama_index.core.ingestion.pipeline import remove_unstable_values
-from llama_index.core.schema import BaseNode, TransformComponent
+from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
 from llama_index.core.vector_stores.types import FilterCondition, MetadataFilter, MetadataFilters
 
 from llama_index_gear.errors import ArgumentError, TenantError
 from llama_index_gear.extraction.accounting import record_of
 from llama_index_gear.flow import Flow, Request, ask
-from llama_index_gear.nodes import SOURCE_KEY
+from llama_index_gear.nodes import EXTRACTION_KEY, SOURCE_KEY, TRIPLES_KEY, read_triples, with_metadata
 from llama_index_gear.requests import ImportedPassages
 from llama_index_gear.store.existing import SourcePage
 from llama_index_gear.store.vector_store import GeARVectorStore
@@ -73,11 +73,13 @@ class Selection(NamedTuple):
     Attributes:
         wanted: the passages to extract: those that are new or changed, and those that failed, as stored.
         moved: stored passages that changed their tenant, to be deleted from the one that had them.
+        stored: id → passage of the page as stored.
 
     """
 
     wanted: list[BaseNode]
     moved: list[BaseNode]
+    stored: dict[str, BaseNode]
 
 
 def select_flow(store: GeARVectorStore, page: SourcePage) -> Flow[Selection]:
@@ -89,7 +91,7 @@ def select_flow(store: GeARVectorStore, page: SourcePage) -> Flow[Selection]:
 
     """
     if not page.passages:
-        return Selection([], [])
+        return Selection([], [], {})
     store.tenancy.assign_tenant(page.passages)
     source = page.passages[0].metadata[SOURCE_KEY]
     ids = [node.node_id for node in page.passages]
@@ -105,7 +107,7 @@ def select_flow(store: GeARVectorStore, page: SourcePage) -> Flow[Selection]:
             raise ArgumentError(
                 f"the store has the passage {node.node_id!r} from collection {earlier['collection']!r} at "
                 f"{earlier.get('place')!r}, not {source['collection']!r} at {source['place']!r}: give each collection "
-                "a store of its own, or clear() this one first"
+                "a store of its own, or clear() this one first; if it is one collection that moved, say moved=True"
             )
         if before is None or earlier != source:
             wanted.append(node)
@@ -114,7 +116,31 @@ def select_flow(store: GeARVectorStore, page: SourcePage) -> Flow[Selection]:
                 moved += [before] if store.tenancy.is_owned(before) and owner != node.metadata[tenant_field] else []
         elif (record := record_of(before)) is not None and record.outcome.failure:
             wanted.append(before.model_copy(update={"embedding": node.embedding}))
-    return Selection(wanted, moved)
+    return Selection(wanted, moved, stored)
+
+
+def keep_triples(node: BaseNode, stored: Mapping[str, BaseNode]) -> BaseNode | None:
+    """Return a passage whose extraction failed, with the triples that the store has of the same text.
+
+    It keeps the earlier fingerprint, so that the next call extracts it again.
+
+    Args:
+        node: the passage as extracted.
+        stored: id → passage as stored.
+
+    Returns:
+        The passage; None if its extraction has succeeded, or the store has no triples of this text.
+
+    """
+    record, before = record_of(node), stored.get(node.node_id)
+    if record is None or not record.outcome.failure or before is None or not read_triples(before):
+        return None
+    if before.get_content(MetadataMode.NONE) != node.get_content(MetadataMode.NONE):
+        return None
+    kept = {key: before.metadata[key] for key in (TRIPLES_KEY, EXTRACTION_KEY) if key in before.metadata}
+    fingerprint = (before.metadata.get(SOURCE_KEY) or {}).get("fingerprint", "")
+    source = {**node.metadata[SOURCE_KEY], "fingerprint": fingerprint}
+    return with_metadata(node, {**kept, SOURCE_KEY: source}, drop=(TRIPLES_KEY, EXTRACTION_KEY))
 
 
 def delete_flow(store: GeARVectorStore, nodes: Sequence[BaseNode]) -> Flow[None]:

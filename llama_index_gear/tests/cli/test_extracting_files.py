@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +21,13 @@ Runner = Callable[..., Any]
 
 
 class Model:
-    """A model that states one fact of each passage; it counts its calls."""
+    """A model that states one fact of each passage; it counts its calls, and fails after some of them."""
+
+    error: BaseException = ValueError("the model is ill")
 
     def __init__(self) -> None:
         self.calls = 0
+        self.answers = 10**9  # calls before it fails
         self.verb = "is told of in"
 
     def open(self, name: str | None) -> ScriptedLLM | None:
@@ -28,6 +35,8 @@ class Model:
 
     def reply(self, prompt: str) -> str:
         self.calls += 1
+        if self.calls > self.answers:
+            raise self.error
         words = prompt.rsplit("\n#####\n", 2)[1].split()
         return json.dumps({"entities": [], "triples": [[words[0], self.verb, words[-1]]]})
 
@@ -88,18 +97,158 @@ def test_a_run_goes_on_where_its_ceiling_was(run: Runner, docs: Path, tmp_path: 
     assert done.code == 0 and "4 extracted" in done.err and model.calls == 4
 
 
+def test_a_failed_call_and_a_ceiling_leave_the_triples_that_are_there(
+    run: Runner, docs: Path, tmp_path: Path, model: Model
+) -> None:
+    index = ("index", "docs", "--store", "s")
+    run(*index)
+    by_rule = read_predicates(tmp_path / "s")
+    model.answers = 2
+    failed = run(*index, "--llm", "any")
+    assert failed.code == 1 and "2 new or changed" in failed.out and "2 extracted, 2 failed" in failed.err
+    kept = read_predicates(tmp_path / "s")
+    assert model.verb in kept and kept & by_rule
+    stopped = run(*index, "--llm", "any", "--price", "1", "1", "--max-cost", "0")
+    assert stopped.code == 1 and "0 new or changed" in stopped.out and read_predicates(tmp_path / "s") == kept
+    model.answers = 10**9
+    done = run(*index, "--llm", "any")
+    assert done.code == 0 and "2 new or changed" in done.out and read_predicates(tmp_path / "s") == {model.verb}
+    (docs / "Lego.txt").write_text("Lego makes bricks.")
+    model.answers = 0
+    assert "1 new or changed" in run(*index, "--llm", "any").out, "a text that changed has no use for old triples"
+
+
+def test_ctrl_c_costs_few_passages(run: Runner, tmp_path: Path, model: Model) -> None:
+    (tmp_path / "docs").mkdir()
+    for number in range(40):
+        (tmp_path / "docs" / f"Town {number}.txt").write_text(f"Town {number} lies in Sweden.")
+    model.answers, model.error = 35, KeyboardInterrupt()
+    index = ("index", "docs", "--store", "s", "--llm", "any")
+    assert run(*index).code == 1
+    model.answers, model.calls = 10**9, 0
+    assert run(*index).code == 0 and model.calls == 8
+
+
+def test_a_model_s_triples_are_known_without_a_note_of_it(
+    run: Runner, docs: Path, tmp_path: Path, model: Model
+) -> None:
+    index = ("index", "docs", "--store", "s")
+    run(*index, "--llm", "any")
+    note = tmp_path / "s" / "index.json"
+    note.write_text(json.dumps({key: value for key, value in json.loads(note.read_text()).items() if key != "llm"}))
+    refused = run(*index)
+    assert refused.code == 1 and "the triples in s were extracted by a model: go on with --llm NAME" in refused.err
+    assert "4 new or changed" in run(*index, "--llm", "none").out and run(*index).code == 0
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("a bug")])
+def test_a_run_that_stored_nothing_leaves_the_note(
+    run: Runner, docs: Path, tmp_path: Path, model: Model, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    index = ("index", "docs", "--store", "s")
+    run(*index)
+    before = (tmp_path / "s" / "index.json").read_text()
+    with monkeypatch.context() as patch:
+        patch.setattr(extracting.WatchedExtractor, "acall", fail)
+        with pytest.raises(RuntimeError) if isinstance(error, RuntimeError) else nullcontext():
+            assert run(*index, "--llm", "any").code == 1
+    assert (tmp_path / "s" / "index.json").read_text() == before and run(*index).code == 0
+    model.answers, model.error = 35, KeyboardInterrupt()
+    for number in range(40):
+        (docs / f"Town {number}.txt").write_text(f"Town {number} lies in Sweden.")
+    assert run(*index, "--llm", "any").code == 1
+    assert json.loads((tmp_path / "s" / "index.json").read_text())["llm"] == "any", "some passages were stored"
+
+
+class Server(ThreadingHTTPServer):
+    """A server that answers each call with this status and body, after some seconds; it counts the calls."""
+
+    status, body, seconds, calls = 200, "{}", 0.0, 0
+
+
+class Answers(BaseHTTPRequestHandler):
+    """The answers of `Server`."""
+
+    server: Server
+
+    def do_POST(self) -> None:
+        self.server.calls += 1
+        self.rfile.read(int(self.headers["Content-Length"]))
+        time.sleep(self.server.seconds)
+        with suppress(OSError):  # the client has gone
+            self.send_response(self.server.status)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(self.server.body.encode())
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, embedding: Any) -> Iterator[Server]:
+    with Server(("127.0.0.1", 0), Answers) as made:
+        threading.Thread(target=made.serve_forever, daemon=True).start()
+        monkeypatch.setenv("OPENAI_BASE_URL", f"http://me:secret@127.0.0.1:{made.server_port}/v1")
+        yield made
+        made.shutdown()
+
+
+NO_QUOTA = '{"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}'
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "seconds", "said"),
+    [
+        (429, NO_QUOTA, 0.0, "has no quota left for the key"),
+        (404, '{"error": {"message": "no", "code": "x"}}', 0.0, "knows no such model"),
+        (400, '{"error": {"message": "any is not a valid model ID", "code": 400}}', 0.0, "knows no such model"),
+        (200, "{}", 1.0, "no model's server answers"),
+    ],
+)
+def test_a_server_that_answers_no_call_is_called_once(
+    run: Runner,
+    docs: Path,
+    tmp_path: Path,
+    server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    body: str,
+    seconds: float,
+    said: str,
+) -> None:
+    run("index", "docs", "--store", "s")
+    server.status, server.body, server.seconds = status, body, seconds
+    monkeypatch.setattr(models, "_TIMEOUT", 0.5)
+    failed = run("index", "docs", "--store", "s", "--llm", "any")
+    last = failed.err.splitlines()[-1]
+    assert failed.code == 1 and said in last and f"://…@127.0.0.1:{server.server_port}/v1 (OPENAI_BASE_URL)" in last
+    assert server.calls == 1 and "secret" not in failed.err + failed.out
+    assert "0 new or changed" in run("index", "docs", "--store", "s").out
+
+
+@pytest.mark.parametrize("address", ["ftp://me:secret@host/v1", "http://me:se/cret@host/v1", "me:secret@host"])
+def test_a_password_is_not_printed(run: Runner, docs: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", address)
+    refused = run("index", "docs", "--llm", "any")
+    assert refused.code == 1 and "is no address of a server" in refused.err and "cret" not in refused.err
+
+
 def test_a_server_that_is_away_ends_the_run_at_the_first_passage(
     run: Runner, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run("index", "docs", "--store", "s")
     before = (tmp_path / "s" / "index.json").read_text()
-    monkeypatch.setattr(models, "_RETRIES", 0)
-    monkeypatch.setattr(extracting, "_RETRIES", 0)
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    start = time.monotonic()
     for store in ("s", "new"):
         failed = run("index", "docs", "--store", store, "--llm", "any")
         said = "error: no model's server answers at http://127.0.0.1:1/v1 (OPENAI_BASE_URL): start it, or correct"
         assert failed.code == 1 and failed.err.splitlines()[-1].startswith(said)
+    assert time.monotonic() - start < 10
     assert not (tmp_path / "new").exists() and (tmp_path / "s" / "index.json").read_text() == before
     assert "0 new or changed" in run("index", "docs", "--store", "s").out
     assert run("index", "docs", "--estimate").code == 2

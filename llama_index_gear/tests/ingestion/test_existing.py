@@ -32,6 +32,7 @@ from llama_index_gear import (
 )
 from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError, TenantError
 from llama_index_gear.requests import ImportedPassages, QdrantCall
+from llama_index_gear.store.collections import Collections
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 EMBED = WordEmbedding(64)
@@ -334,30 +335,138 @@ def test_collections_of_one_name_in_two_places_leave_each_other_s_passages(tmp_p
             assert len(store.get_nodes()) == 3
 
 
-def test_a_collection_that_moved_is_known_by_name_and_texts(tmp_path: Path) -> None:
-    def put(folder: str, texts: dict[Any, str]) -> ExistingCollection:
-        client = QdrantClient(path=str(tmp_path / folder))
-        put_raw(client, {point: {"text": text} for point, text in texts.items()})
-        client.close()
-        return ExistingCollection.from_path(tmp_path / folder, "docs")
+def put(folder: Path, texts: dict[Any, str]) -> ExistingCollection:
+    client = QdrantClient(path=str(folder))
+    put_raw(client, {point: {"text": text} for point, text in texts.items()})
+    client.close()
+    return ExistingCollection.from_path(folder, "docs")
 
-    same: dict[Any, str] = {1: "Ada knows Bob.", 2: "Ulm is a town of Swabia."}
+
+SAME: dict[Any, str] = {1: "Ada knows Bob.", 2: "Ulm is a town of Swabia."}
+
+
+def list_places(store: GeARVectorStore) -> set[str]:
+    return {Path(node.metadata["gear_source"]["place"]).name for node in store.get_nodes()}
+
+
+def test_a_collection_that_moved_is_known_by_name_and_texts(tmp_path: Path) -> None:
     with closing(QdrantClient(":memory:")) as client:
         store = make_store(client)
-        with put("a", {**same, 3: "Eve knows Bob.", 4: "Ivo knows Eve."}) as collection:
+        with put(tmp_path / "a", {**SAME, 3: "Eve knows Bob.", 4: "Ivo knows Eve."}) as collection:
             assert not collection.is_in(store)
             assert collection.extract_to(store).written == 4 and collection.is_in(store)
-        shutil.rmtree(tmp_path / "a")
+        earlier = tmp_path / "a"
         for folder, changes in (("b", (4, 2, 1)), ("c", (4, 1, 0))):  # what changed beside the move is done
-            with put(folder, {**same, 3: f"Eve lives in {folder}.", 5: "Ida knows Eve."}) as collection:
+            shutil.rmtree(earlier)
+            earlier = tmp_path / folder
+            with put(earlier, {**SAME, 3: f"Eve lives in {folder}.", 5: "Ida knows Eve."}) as collection:
                 assert collection.is_in(store)
                 report = collection.extract_to(store)
             assert (report.passages, report.written, report.deleted) == changes
             assert {node.node_id for node in store.get_nodes()} == {"1", "2", "3", "5"} and store.check().ok
-        with put("d", {1: "Other.", 2: "Texts."}) as collection:
+            assert list_places(store) == {folder}
+        with put(tmp_path / "d", {1: "Other.", 2: "Texts."}) as collection:
             assert not collection.is_in(store)
             with pytest.raises(ArgumentError, match=r"give each collection a store of its own, or clear\(\)"):
                 collection.extract_to(store)
+        with put(tmp_path / "a", {9: "Another collection."}) as collection:  # it is where the first one was
+            report = collection.extract_to(store)
+            assert (report.written, report.deleted) == (1, 0) and len(store.get_nodes()) == 5
+        with put(tmp_path / "c", dict.fromkeys((1, 2, 3, 5), "All is new.")) as collection:
+            assert collection.extract_to(store).written == 4, "it is where it moved to, whatever it says there"
+
+
+async def test_a_copy_is_no_move_unless_it_is_said_to_be(tmp_path: Path) -> None:
+    with closing(QdrantClient(":memory:")) as client:
+        store = make_store(client)
+        put_raw(client, {point: {"text": text} for point, text in SAME.items()})
+        ExistingCollection("docs", client).extract_to(store)
+        with put(tmp_path / "a", SAME) as collection:  # nobody can tell whether the memory still has it
+            assert not collection.is_in(store) and collection.is_in(store, moved=True)
+            with pytest.raises(ArgumentError, match="moved=True"):
+                collection.extract_to(store)
+            assert list_places(store) == {"memory"}
+            assert (await collection.aextract_to(store, moved=True)).written == 0 and list_places(store) == {"a"}
+        with put(tmp_path / "b", SAME) as collection:
+            assert not await collection.ais_in(store)
+            with pytest.raises(ArgumentError, match="moved=True"):
+                await collection.aextract_to(store)
+            assert await collection.ais_in(store, moved=True) and list_places(store) == {"a"}
+            with closing(QdrantClient(path=str(tmp_path / "a"))) as theirs:
+                theirs.delete_collection("docs")
+            assert collection.extract_to(store).written == 0 and list_places(store) == {"b"}
+
+
+def test_half_of_all_pages_makes_a_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page_flow = Collections.page_flow
+    monkeypatch.setattr(
+        Collections, "page_flow", lambda *arguments, **options: page_flow(*arguments, **{**options, "limit": 2})
+    )
+    with closing(QdrantClient(":memory:")) as client:
+        store = make_store(client)
+        texts: dict[Any, str] = {point: f"Town {point} lies in Sweden." for point in range(8)}
+        with put(tmp_path / "a", texts) as collection:
+            collection.extract_to(store)
+        shutil.rmtree(tmp_path / "a")
+        page = [int(node.node_id) for node in store.answer(ImportedPassages(None, "docs"))[0]]
+        assert len(page) == 2
+        for place, kept, is_moved in (("b", page, False), ("c", sorted(texts.keys() - set(page))[:4], True)):
+            others = {point: text if point in kept else "Other." for point, text in texts.items()}
+            with put(tmp_path / place, others) as collection:
+                assert collection.is_in(store) is is_moved
+
+
+def test_a_move_that_was_interrupted_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llama_index_gear.ingestion.moves._BATCH", 1)
+    with closing(QdrantClient(":memory:")) as client:
+        store = make_store(client, tenant_field="group")
+        texts = {point: {"text": f"Town {point} lies in Sweden.", "group": f"{point % 2}"} for point in range(4)}
+        for folder in ("a", "b"):
+            with closing(QdrantClient(path=str(tmp_path / folder))) as theirs:
+                changed = {2: {"text": "Other.", "group": "0"}, 3: {"text": "Other.", "group": "1"}}
+                put_raw(theirs, {**texts, **(changed if folder == "b" else {})})
+        with ExistingCollection.from_path(tmp_path / "a", "docs") as collection:
+            collection.extract_to(store)
+        shutil.rmtree(tmp_path / "a")
+        add, calls = GeARVectorStore.add, []
+
+        def add_once(self: GeARVectorStore, *arguments: Any, **options: Any) -> list[str]:
+            calls.append(arguments)
+            if len(calls) > 1:
+                raise KeyboardInterrupt
+            return add(self, *arguments, **options)
+
+        with ExistingCollection.from_path(tmp_path / "b", "docs") as collection:
+            with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+                patch.setattr(GeARVectorStore, "add", add_once)
+                collection.extract_to(store)
+            report = collection.extract_to(store)
+            assert (report.passages, report.written, report.deleted) == (4, 2, 0) and store.check().ok
+        for tenant in "01":
+            assert list_places(store.for_tenant(tenant)) == {"b"} and len(store.for_tenant(tenant).get_nodes()) == 2
+
+
+def test_a_failed_call_and_a_ceiling_leave_the_triples_that_are_there(client: QdrantClient) -> None:
+    fill_raw(client)
+    store, collection = make_store(client), ExistingCollection("docs", client)
+    collection.extract_to(store)
+    before = {node.node_id: read_triples(node) for node in store.get_nodes()}
+    llm = ScriptedLLM([state_fact, ValueError("ill"), ValueError("ill")], otherwise=state_fact)
+    report = collection.extract_to(store, GeARTripleExtractor(llm, num_workers=1))
+    assert report.written == 1 and report.ledger.outcomes == {"extracted": 1, "failed": 2}
+    kept = {node.node_id: read_triples(node) for node in store.get_nodes()}
+    assert sum(kept[node_id] == before[node_id] for node_id in before) == 2 and store.check().ok
+    client.set_payload("docs", {"more": "metadata"}, [0, 1, 2], wait=True)
+    stopped = GeARTripleExtractor(llm, price=(1.0, 1.0), max_cost=0.0)
+    report = collection.extract_to(store, stopped)
+    assert report.written == 0 and {node.node_id: read_triples(node) for node in store.get_nodes()} == kept
+    assert all(node.metadata["more"] == "metadata" for node in store.get_nodes())
+    report = collection.extract_to(store, GeARTripleExtractor(llm))
+    assert report.written == 3 and report.ledger.outcomes == {"extracted": 3} and len(llm.history) == 6
+    assert collection.extract_to(store, GeARTripleExtractor(llm)).written == 0
+    put_raw(client, {0: {"text": "Max Born lived in Edinburgh."}})
+    report = collection.extract_to(store, stopped)
+    assert report.written == 1 and read_triples(store.get_nodes(["0"])[0]) == []
 
 
 def test_a_point_that_gives_another_passage_leaves_none_behind(client: QdrantClient) -> None:

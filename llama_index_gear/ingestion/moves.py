@@ -1,0 +1,123 @@
+"""A collection that moved: a store knows its passages by their texts, and takes down where it is now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from llama_index.core.schema import BaseNode, MetadataMode
+
+from llama_index_gear.flow import Flow, Request, ask
+from llama_index_gear.nodes import SOURCE_KEY, with_metadata
+from llama_index_gear.requests import ImportedPassages
+from llama_index_gear.store.existing import SourceCollection
+from llama_index_gear.store.vector_store import GeARVectorStore
+
+_BATCH = 256  # passages that are written at once
+_FOLDERS = ("collection", "")  # of collections, in a folder of Qdrant's client and of the embedded engine
+
+
+@dataclass(frozen=True)
+class PlacePassages(Request[None]):
+    """Write into stored passages where their collection is. Answer: nothing."""
+
+    ids: Sequence[str]
+    tenant: str | None
+    place: str
+
+
+@dataclass
+class StoredPassages:
+    """The passages that a store has from a place, as (id, tenant).
+
+    Attributes:
+        same: those with the same texts in the collection.
+        other: the others.
+
+    """
+
+    same: list[tuple[str, str | None]] = field(default_factory=list)
+    other: list[tuple[str, str | None]] = field(default_factory=list)
+
+    @property
+    def are_known(self) -> bool:
+        """True if half of the texts are the same, or more."""
+        return len(self.same) >= len(self.other)
+
+
+def find_stored_flow(
+    store: GeARVectorStore, source: SourceCollection, *, moved: bool, has_own: bool
+) -> Flow[dict[str, StoredPassages]]:
+    """Return place → passages that the store has from there and that are known as those of this collection.
+
+    The collection has moved from another place if that is a folder which holds it no more, or if `moved` says so.
+
+    Args:
+        store: the store.
+        source: the collection.
+        moved: it has moved, whether or not its earlier place has it too.
+        has_own: look at its own place too.
+
+    """
+    found: dict[str, StoredPassages] = {}
+    tenancy, own, offset = store.tenancy, source.connection.place, None
+    while True:
+        nodes, offset = yield from ask(ImportedPassages(None, source.name, offset=offset))
+        by_place: dict[str, list[BaseNode]] = {}
+        for node in nodes:
+            by_place.setdefault(str(node.metadata[SOURCE_KEY]["place"]), []).append(node)
+        for place, stored in by_place.items():
+            if not (has_own if place == own else moved or _has_gone(place, source.name)):
+                continue
+            texts = yield from source.texts_flow([node.metadata[SOURCE_KEY]["point"] for node in stored])
+            passages = found.setdefault(place, StoredPassages())
+            for node in stored:
+                is_same = texts.get(node.metadata[SOURCE_KEY]["point"]) == node.get_content(MetadataMode.NONE)
+                tenant = None if tenancy.field is None else node.metadata.get(tenancy.field)
+                (passages.same if is_same else passages.other).append((node.node_id, tenant))
+        if offset is None:
+            return {place: passages for place, passages in found.items() if passages.are_known}
+
+
+def follow_flow(store: GeARVectorStore, source: SourceCollection, *, moved: bool) -> Flow[None]:
+    """Write into the passages that the store has from an earlier place of the collection where that is now.
+
+    Those whose texts differ come first: if the call is killed, the others are known all the more.
+    """
+    earlier = yield from find_stored_flow(store, source, moved=moved, has_own=False)
+    for passages in earlier.values():
+        for part in (passages.other, passages.same):
+            by_tenant: dict[str | None, list[str]] = {}
+            for node_id, tenant in part:
+                by_tenant.setdefault(tenant, []).append(node_id)
+            for tenant, ids in by_tenant.items():
+                for start in range(0, len(ids), _BATCH):
+                    yield from ask(PlacePassages(ids[start : start + _BATCH], tenant, source.connection.place))
+
+
+def place_passages(store: GeARVectorStore, request: PlacePassages) -> None:
+    """Answer `PlacePassages`."""
+    owner = store if request.tenant is None else store.for_tenant(request.tenant)
+    nodes = owner.get_nodes(list(request.ids))
+    owner.add(_place(nodes, request.place), if_unchanged_since=nodes)
+
+
+async def aplace_passages(store: GeARVectorStore, request: PlacePassages) -> None:
+    """Answer `PlacePassages`, without blocking the event loop."""
+    owner = store if request.tenant is None else store.for_tenant(request.tenant)
+    nodes = await owner.aget_nodes(list(request.ids))
+    await owner.async_add(_place(nodes, request.place), if_unchanged_since=nodes)
+
+
+def _place(nodes: Sequence[BaseNode], place: str) -> list[BaseNode]:
+    return [with_metadata(node, {SOURCE_KEY: {**node.metadata[SOURCE_KEY], "place": place}}) for node in nodes]
+
+
+def _has_gone(place: str, name: str) -> bool:
+    """Return True if a place is a folder that holds no collection of this name: of a server nobody can tell."""
+    folder = Path(place)
+    try:
+        return folder.is_absolute() and not any((folder / part / name).is_dir() for part in _FOLDERS)
+    except PermissionError:
+        return False
