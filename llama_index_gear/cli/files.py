@@ -14,13 +14,14 @@ from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document
 
 from llama_index_gear.cli.html_text import read_html
-from llama_index_gear.cli.titles import find_title
+from llama_index_gear.cli.titles import find_shared, find_title
 from llama_index_gear.errors import repair_surrogates
 
 _READERS = "llama_index.readers.file"
 _WITH_READER = {".docx", ".epub", ".hwp", ".pdf", ".ppt", ".pptx", ".xls", ".xlsx"}
 """Formats that are not text. Every other file is read as text, whatever readers are installed."""
 _HTML = {".htm", ".html", ".xhtml"}
+_HEAD = 20_000  # characters of an HTML file in which its title is looked for
 _HIDDEN_KEYS = ["file"]
 
 
@@ -44,6 +45,7 @@ class FolderReader:
     skipped: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     _readers: dict[str, BaseReader] = field(default_factory=dict)
+    _shared: frozenset[str] | None = None
 
     def list_files(self) -> list[Path]:
         """Return the files, by path; note the folders below that can't be read.
@@ -84,7 +86,8 @@ class FolderReader:
             return []
         if not any(text.strip() for text in texts):
             self.skipped[name] = "there is no text in it"
-        metadata = {"title": find_title(name, texts[0] if texts else "", stated), "file": name}
+        shared = self._find_shared() if stated and path.suffix.lower() in _HTML else frozenset()
+        metadata = {"title": find_title(name, texts[0] if texts else "", stated, shared), "file": name}
         return [
             Document(
                 text=text,
@@ -96,6 +99,17 @@ class FolderReader:
             for number, text in enumerate(texts, start=1)
             if text.strip()
         ]
+
+    def _find_shared(self) -> frozenset[str]:
+        """Return what titles of several HTML files of the folder begin with."""
+        if self._shared is None:
+            titles = []
+            for path in self.list_files():
+                if path.suffix.lower() in _HTML:
+                    with suppress(OSError), path.open(encoding="utf-8-sig", errors="replace") as file:
+                        titles.append(read_html(file.read(_HEAD)).title)
+            self._shared = find_shared(titles)
+        return self._shared
 
     def _read_texts(self, path: Path) -> tuple[str, list[str]]:
         """Return the title that a file states of itself ("" without one), and its text, or that of each page."""

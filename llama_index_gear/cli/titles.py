@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import defaultdict
+from collections.abc import Container, Iterable
 from itertools import pairwise
 from pathlib import PurePosixPath
 
@@ -32,42 +34,82 @@ _MARKUP = [
     (re.compile(r"(?<!\w)([*_]{1,3}|`+)(\S(?:.*?\S)?)\1(?!\w)"), r"\2"),
 ]
 _NO_PROSE = re.compile(r"[:;=<>{}|·@#\\\[\]]|\s/\s|://|^\W*[-*+>]\s")
-_OF_A_PROGRAM = re.compile(r"^(?:Microsoft|PowerPoint|Slide \d)|\.\w{2,4}$", re.IGNORECASE)
-"""Titles that a word processor gave: "Microsoft Word - draft.docx"."""
+_OF_A_PROGRAM = re.compile(
+    r"^Microsoft (?:Office )?(?:Word|PowerPoint|Excel) [-–] "
+    r"|\.(?:docx?|docm|pptx?|ppsx?|xlsx?|dvi|tex|indd|qxd|pdf|ps|eps|od[pst]|rtf|wpd|txt|html?)\s*$",
+    re.IGNORECASE,
+)
+"""Titles that a program gave to a PDF: "Microsoft Word - draft.docx"."""
+_UNNAMED = re.compile(
+    r"\(?(?:anonymous|unspecified|none|null)\)?"
+    r"|(?:PowerPoint Presentation|PowerPoint-Präsentation|Présentation PowerPoint|Presentación de PowerPoint"
+    r"|(?:Layout|Slide|Folie|Diapositiv[ae]|Sheet|Tabelle|Blatt"
+    r"|Dokument|Documento|Präsentation|Présentation|Presentation|Presentación|Presentazione"
+    r"|Workbook|Book|Arbeitsmappe|Mappe|Classeur|Libro"
+    r"|(?:Untitled|Unbenannt(?:es|e)?|Ohne Titel|Sans titre|Sin título|Senza titolo|Sem título|Naamloos)(?: \w+)?)"
+    r"[ -]?\d*)",
+    re.IGNORECASE,
+)
+"""Titles that a program gives to what nobody named: "Layout 1", "Unbenanntes Dokument"."""
+_STAMPS = frozenset(
+    "classified confidential draft entwurf for hallo hello hi intern internal memo memorandum only personal private"
+    " restricted secret streng strictly top urgent use vertraulich".split()
+)
+_SALUTATION = re.compile(
+    r"(?:dear|hello|hi|to whom|sehr geehrte[rs]?|liebe[rs]?|hallo|guten tag|ch[eè]re?s?|estimad[oa]s?)\s+\S",
+    re.IGNORECASE,
+)
+"""What a letter begins with."""
+_OF_FOLDER = frozenset({"index", "readme", "default", "home"})
+"""Names of the file that speaks for its folder."""
+_YAML_KEY = re.compile(r"[\w\"'][^:]*:(?:\s|$)")
+_YAML_TITLE = re.compile(
+    r"^title:[ \t]*(?:\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\n]|'')*)'|((?!#)\S.*?))?[ \t]*(?:(?<=\s)#.*)?$", re.MULTILINE
+)
 
 
-def find_title(file: str, text: str, stated: str = "") -> str:
+def find_title(file: str, text: str, stated: str = "", shared: Container[str] = ()) -> str:
     """Return the title of a file.
 
     It is the file's name without ending, if that looks like a name ("Max Born", but not "page_017" or "max-born").
     Otherwise it is the first that there is of: the title that the file states; the first heading of Markdown and HTML,
     or, of other prose, a first line that is short and stands alone; the words of the file's name, written as the text
-    writes them; the same of the folder, if the file's name says nothing ("index").
+    writes them, after those of the folder, if the file's name alone says nothing: "book 1" of "book/1.txt".
 
     Args:
         file: path of the file below the folder.
         text: its text, or that of its first page.
         stated: the title in the file's own metadata; "" if there is none.
+        shared: beginnings of titles that other HTML pages have too (`find_shared`).
 
     """
     path = PurePosixPath(file)
-    ending = path.suffix.lower()
+    ending, stem = path.suffix.lower(), path.stem.strip()
     is_marked = ending in _MARKDOWN | _HTML
-    if _is_name(path.stem) or not (is_marked or ending in _PROSE):
-        return path.stem
-    heading = _find_heading(text) if is_marked else ""
+    if stem and (_is_name(stem) or not (is_marked or ending in _PROSE)):
+        return stem
+    stated = "".join(each for each in stated if each.isspace() or unicodedata.category(each) != "Cc")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    heading = ""
     if ending in _MARKDOWN:
-        stated = stated or _read_front_matter(text)
+        front, text = _read_front_matter(text)
+        stated, heading = stated or front, _find_heading(text)
     elif ending in _HTML:
-        stated, heading = _choose_of_page(stated, heading), ""
+        stated = _choose_of_page(stated, _find_heading(text), shared)
     elif _OF_A_PROGRAM.search(stated):
         stated = ""
     for candidate in (stated, heading, "" if is_marked else _find_first_line(text)):
         if title := _clean(candidate):
             return title
-    if _is_generic(path.stem) and path.parent.name:
-        return path.parent.name if _is_name(path.parent.name) else _spell(path.parent.name, text)
-    return _spell(path.stem, text)
+    return _name_by_path(path, text)
+
+
+def find_shared(titles: Iterable[str]) -> frozenset[str]:
+    """Return the beginnings that different titles of HTML pages have in common: "Acme" of "Acme | Team"."""
+    by_beginning: defaultdict[str, set[str]] = defaultdict(set)
+    for title in titles:
+        by_beginning[_SITE.split(title)[0]].add(title)
+    return frozenset(beginning for beginning, found in by_beginning.items() if len(found) > 1)
 
 
 def _is_name(stem: str) -> bool:
@@ -77,8 +119,11 @@ def _is_name(stem: str) -> bool:
 
 
 def _is_generic(text: str) -> bool:
-    """Return True if a text says nothing of what a file is about: "README", "page 17", "IMG_2034"."""
-    words = re.findall(r"[^\W\d_]+", text.casefold())
+    """Return True if a text says nothing of what a file is about: "README", "page 17", "IMG_2034"; "C" is a name."""
+    if re.fullmatch(r"[^\W\d_][+#*]*", text):
+        return False
+    without_marks = "".join(each for each in text.casefold() if unicodedata.category(each)[0] != "M")
+    words = re.findall(r"[^\W\d_]+", without_marks)
     return all(word in _GENERIC or len(word) == 1 for word in words)
 
 
@@ -90,14 +135,21 @@ def _clean(candidate: str) -> str:
         candidate = pattern.sub(text, candidate)
     title = " ".join(candidate.split()).rstrip(":")
     is_short = len(title) <= _MAX_CHARACTERS and len(title.split()) <= _MAX_WORDS
-    return title if is_short and not _is_generic(title) else ""
+    is_named = not _is_generic(title) and not _UNNAMED.fullmatch(unicodedata.normalize("NFC", title))
+    return title if is_short and is_named else ""
 
 
-def _read_front_matter(text: str) -> str:
-    """Return the title in the YAML before a Markdown text."""
-    block = re.match(r"---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*\n", text, re.DOTALL)
-    line = block and re.search(r"^title:[ \t]*(.+?)[ \t]*$", block[1], re.MULTILINE)
-    return re.sub(r"^([\"'])(.*)\1$", r"\2", line[1]) if line else ""
+def _read_front_matter(text: str) -> tuple[str, str]:
+    """Return the title in the YAML before a Markdown text ("" without one), and the text after it."""
+    lines = text.split("\n")
+    end = next((place for place, line in enumerate(lines) if place and line.rstrip() in ("---", "...")), 0)
+    said = [line for line in lines[1:end] if line.strip() and not line.lstrip().startswith("#")]
+    if lines[0].rstrip() != "---" or not end or (said and not _YAML_KEY.match(said[0])):
+        return "", text
+    line = _YAML_TITLE.search("\n".join(line for line in said if len(line) <= _MAX_LINE))
+    double, single, plain = line.groups(default="") if line else ("", "", "")
+    title = re.sub(r"\\(.)", r"\1", double) or single.replace("''", "'") or plain
+    return title, "\n".join(lines[end + 1 :])
 
 
 def _find_heading(text: str) -> str:
@@ -114,11 +166,17 @@ def _find_heading(text: str) -> str:
     return ""
 
 
-def _choose_of_page(title: str, heading: str) -> str:
-    """Return the name of an HTML page: its heading, unless that is the site's name, which its title ends in."""
+def _choose_of_page(title: str, heading: str, shared: Container[str]) -> str:
+    """Return the name of an HTML page: its heading, unless that is the site's name, which its title ends in.
+
+    Without such a heading it is what the title begins with; all of the title, if other pages begin so too.
+    """
     name, *rest = _SITE.split(title)
-    is_site = bool(rest) and heading.casefold() == rest[-1].casefold()
-    return heading if _clean(heading) and not is_site else name
+    site = name if name in shared else rest[-1] if rest else ""
+    is_site = bool(rest) and heading.casefold() == site.casefold()
+    if _clean(heading) and not is_site:
+        return heading
+    return title if name in shared else name
 
 
 def _find_first_line(text: str) -> str:
@@ -129,8 +187,24 @@ def _find_first_line(text: str) -> str:
     line, following = lines[0], lines[1]
     is_alone = not following or _UNDERLINE.fullmatch(following)
     is_title = line[:1].isalnum() and not line[0].islower() and line[-1] not in ".,!?"
-    is_short = len(line.split()) <= _MAX_FIRST_LINE
-    return line if is_alone and is_title and is_short and not _NO_PROSE.search(line) and any(lines[2:]) else ""
+    is_short = len(line) > 1 and len(line.split()) <= _MAX_FIRST_LINE
+    is_of_letter = _SALUTATION.match(line) or _STAMPS.issuperset(re.findall(r"\w+", line.casefold()))
+    is_prose = is_of_letter or _NO_PROSE.search(line)
+    return line if is_alone and is_title and is_short and not is_prose and any(lines[2:]) else ""
+
+
+def _name_by_path(path: PurePosixPath, text: str) -> str:
+    """Return the words of a file's name, after those of the folders up to the first whose name says something."""
+    names = [name for name in path.parent.parts if _split(name)] + [path.stem]
+    start = len(names) - 1
+    while start and _is_generic(names[start].strip()):
+        start -= 1
+    first, *rest = names[start:]
+    if rest and rest[-1].casefold() in _OF_FOLDER:
+        rest.pop()
+    first = first.strip()
+    title = first if _is_name(first) else _spell(first, text)
+    return " ".join([title, *(word for name in rest for word in _split(name))]) or repr(path.name)
 
 
 def _spell(stem: str, text: str) -> str:
@@ -139,7 +213,7 @@ def _spell(stem: str, text: str) -> str:
     Words in front that the text doesn't have with the others are left out, if two or more are left:
     "people-mikael-ekstrom" is "Mikael Ekström". A single word stays as it is.
     """
-    words = re.split(r"[\s_-]+", stem.strip(" _-"))
+    words = [word for word in re.split(r"[\s_-]+", stem) if _fold(word)[0]]
     if len(words) < 2:
         return stem
     folded, places = _fold(text[:_READ])
@@ -151,9 +225,14 @@ def _spell(stem: str, text: str) -> str:
                 return " ".join(found.split())
     if not stem.islower() and "_" not in stem:
         return stem
+    first, *others = _split(stem)
+    return " ".join([first[:1].upper() + first[1:], *map(_capitalize, others)])
+
+
+def _split(stem: str) -> list[str]:
+    """Return the words of a file's name; a date is one."""
     spaced = _DATE.sub(r"\1\0\2\0\3", stem)
-    parts = [part.replace("\0", "-") for part in re.split(r"[\s_-]+", spaced) if part]
-    return " ".join([parts[0][:1].upper() + parts[0][1:], *map(_capitalize, parts[1:])])
+    return [word.replace("\0", "-") for word in re.split(r"[\s_-]+", spaced) if word]
 
 
 def _capitalize(word: str) -> str:

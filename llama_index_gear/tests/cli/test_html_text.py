@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from llama_index_gear import GeARVectorStore
@@ -43,13 +43,29 @@ def test_a_page_is_what_a_browser_shows() -> None:
         ("<p>Ann</style> met</p><p>Bob", "Ann met\n\nBob"),
         ("<script>1 < 2", ""),
         ("<br/>Ann<hr>Bob", "Ann\nBob"),
+        ("<![if !IE]>Ann<![endif]> met <![1]>Bob<![CDATA[x]]>", "Ann met Bob"),
     ],
 )
 def test_pages_that_are_not_whole(page: str, text: str) -> None:
     assert read_html(page).text == text
 
 
+@pytest.mark.parametrize(
+    ("page", "title", "text"),
+    [
+        ("<head></head><body><svg><title>Menu</title><text>M</text></svg><p>Ann</body>", "", "M\nAnn"),
+        ("<head><title>T</title></head><body><svg><title>Menu</title></svg><p>Ann</body>", "T", "Ann"),
+        ("<svg><title>Menu</title></svg><title>T</title><p>Ann", "T", "Ann"),
+        ("<svg/><title>T</title><p>Ann", "T", "Ann"),
+        ("<body><title>Late</title><p>Ann", "", "Ann"),
+    ],
+)
+def test_only_the_title_in_the_head_is_the_pages(page: str, title: str, text: str) -> None:
+    assert read_html(page) == (title, text)
+
+
 @given(st.text(alphabet="<>/!-&;abhp1 \n=\"'?[]", max_size=200))
+@example("<![1")
 def test_any_text_is_read(page: str) -> None:
     read = read_html(page)
     assert read.text == read.text.strip() and read.title == read.title.strip()

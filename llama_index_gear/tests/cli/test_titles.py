@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from llama_index_gear import GeARVectorStore
+from llama_index_gear.cli.files import FolderReader
 from llama_index_gear.cli.titles import find_title
 from llama_index_gear.testing import WordEmbedding
 
@@ -27,6 +28,9 @@ PROSE = "He was born in Uppsala.\n\nMikael Ekström leads the team at Kestrel."
         "Lego",
         "Apollo 11",
         "華為",
+        "हिन्दी",
+        "C",
+        "水",
     ],
 )
 @pytest.mark.parametrize("ending", [".txt", ".md", ".html", ".pdf"])
@@ -61,7 +65,35 @@ def test_a_name_stays_as_it_is(stem: str, ending: str) -> None:
         ("history-of-the-house.txt", "It is old.", "History of the House"),
         ("max born.txt", "He lived.", "Max Born"),
         ("Max Born/index.md", "Text.", "Max Born"),
-        ("max-born/page_017.txt", "and so on", "Max Born"),
+        ("max-born/page_017.txt", "and so on", "Max Born page 017"),
+        ("book/1.txt", "and so on", "book 1"),
+        ("book/part_2/1.txt", "and so on", "book part 2 1"),
+        ("book/2024-03-12.txt", "and so on", "book 2024-03-12"),
+        ("docs/README.txt", "and so on", "docs"),
+        ("languages/c.txt", "It is old.", "c"),
+        ("languages/C++.txt", "It is old.", "C++"),
+        ("languages/cpp.md", "# C++\n\nIt is old.", "C++"),
+        ("fairy-tale.txt", "O\n\nnce upon a time.\n", "Fairy Tale"),
+        ("hindi.md", "# हिन्दी\n\nText.", "हिन्दी"),
+        ("hindi.md", "---\r\ntitle: हिन्दी\r\n---\r\n\r\nText.", "हिन्दी"),
+        ("osprey-sensor.md", "---\r\ntitle: Osprey\r\n---\r\n# Other\r\n", "Osprey"),
+        ("osprey-sensor.md", "---\n# a comment\nlayout: x\n---\n# Osprey\n", "Osprey"),
+        ("osprey-sensor.md", "---\n# a comment\n---\nText.", "Osprey Sensor"),
+        ("osprey-sensor.md", "---\n---\n# Osprey\n", "Osprey"),
+        ("osprey-sensor.md", "---\n# Osprey\n\nNot YAML.\n\n---\n# Other\n", "Osprey"),
+        ("osprey-sensor.md", '---\ntitle: "Osprey" # note\n---\n', "Osprey"),
+        ("osprey-sensor.md", "---\ntitle: Osprey # note\n---\n", "Osprey"),
+        ("osprey-sensor.md", "---\ntitle: 'Ann''s #1' # note\n---", "Ann's #1"),
+        ("osprey-sensor.md", '---\ntitle: "Ann\'s \\"best\\" #1"\n---', 'Ann\'s "best" #1'),
+        ("osprey-sensor.md", "---\ntitle: C# in Depth\n---\n", "C# in Depth"),
+        ("osprey-sensor.md", "---\ntitle: All about robots.txt\n---\n", "All about robots.txt"),
+        ("osprey-sensor.md", "---\ntitle: # none\nlayout: x\n---\n# Osprey", "Osprey"),
+        ("max-born.txt", "CONFIDENTIAL\n\nHe lived.\n", "Max Born"),
+        ("max-born.txt", "For internal use only\n\nHe lived.\n", "Max Born"),
+        ("max-born.txt", "Dear Sir\n\nHe lived.\n", "Max Born"),
+        ("max-born.txt", "Sehr geehrte Frau Ekström\n\nHe lived.\n", "Max Born"),
+        ("films.txt", "Hi-Fi\n\nA club.\n", "Hi-Fi"),
+        ("film.txt", "L.A. Confidential\n\nA film of 1997.\n", "L.A. Confidential"),
         ("page_017.txt", "and so on", "Page 017"),
         ("my_module.py", "Max Born\n\nText.", "my_module"),
         ("table.csv", "Name\n\nAda", "table"),
@@ -80,6 +112,18 @@ def test_a_name_that_says_little_gives_way_to_the_text(file: str, text: str, tit
         ("page_017.pdf", "and so on", "Annual Report 2023", "Annual Report 2023"),
         ("annual_report.pdf", "and so on", "Microsoft Word - draft3.docx", "Annual Report"),
         ("annual_report.pdf", "and so on", "report_final.tex", "Annual Report"),
+        ("annual_report.pdf", "and so on", "report_final.docx\0", "Annual Report"),
+        ("annual_report.pdf", "and so on", "PowerPoint Presentation", "Annual Report"),
+        ("annual_report.pdf", "and so on", "Layout 1", "Annual Report"),
+        ("annual_report.pdf", "and so on", "(anonymous)", "Annual Report"),
+        ("annual_report.pdf", "and so on", "Unbenanntes Dokument", "Annual Report"),
+        ("annual_report.pdf", "and so on", "Präsentation1", "Annual Report"),
+        ("annual_report.pdf", "and so on", "Pra\u0308sentation1", "Annual Report"),
+        ("page_017.html", "Text.", "Unbenanntes Dokument", "Page 017"),
+        ("annual_report.pdf", "and so on", "Osprey\0 handbook\0", "Osprey handbook"),
+        ("annual_report.pdf", "and so on", "What's New in Python 3.12", "What's New in Python 3.12"),
+        ("annual_report.pdf", "and so on", "Introduction to Node.js", "Introduction to Node.js"),
+        ("page_017.pdf", "", "Microsoft Corporation Annual Report", "Microsoft Corporation Annual Report"),
         ("annual_report.pdf", "Kestrel in 2023\n\nIt grew.", "untitled", "Kestrel in 2023"),
     ],
 )
@@ -87,13 +131,51 @@ def test_what_a_file_states_of_itself_comes_first(file: str, text: str, stated: 
     assert find_title(file, text, stated) == title
 
 
-@given(st.text(max_size=60), st.text(alphabet="# -=_\n`*aBéßİ1.", max_size=200), st.sampled_from([".md", ".txt"]))
+@given(
+    st.text(max_size=60) | st.text(alphabet="\xa0\u3000 _-aÉ1/", max_size=6),
+    st.text(alphabet="# -=_\n`*aBéßİ1.", max_size=200),
+    st.sampled_from([".md", ".txt", ".html", ".py"]),
+)
+@example("\xa0_\xa0", "a-b", ".txt")
+@example("\u3000", "", ".txt")
+@example("\u3000", "", ".py")
+@example("\u3000/1", "", ".txt")
+@example("\u0301 \u0301", "a-b", ".txt")
 def test_every_file_has_a_title(stem: str, text: str, ending: str) -> None:
-    assert find_title(f"x{stem.replace('/', '')}{ending}", text).strip()
+    title = find_title(f"{stem}{ending}", text)
+    assert title == title.strip() != ""
+
+
+@pytest.mark.parametrize("file", ["a\xa0.txt", "A\xa0.txt", "\u3000a.md"])
+def test_spaces_around_a_name_are_left_out(file: str) -> None:
+    assert find_title(file, "Some - text.").casefold() == "a"
+
+
+@pytest.mark.parametrize("stem", ["\xa0_\xa0", "\u0301 \u0301"])
+def test_a_name_without_words_is_not_looked_for_in_the_text(stem: str) -> None:
+    assert find_title(f"{stem}.txt", "Some - text.") == stem.strip()
+
+
+def test_pages_of_a_site_have_different_titles(tmp_path: Path) -> None:
+    docs = tmp_path / "site"
+    docs.mkdir()
+    pages = {"1": "Acme | Products", "2": "Acme | Team", "3": "Osprey | Kestrel", "4": "Max Born | Kestrel"}
+    for stem, title in pages.items():
+        (docs / f"{stem}.html").write_text(f"<title>{title}</title><p>Text.", "utf-8")
+    (docs / "5.html").write_text("<title>Acme | Jobs</title><h1>Acme</h1><p>Text.", "utf-8")
+    (docs / "6.html").write_text("<title>Acme | Jena</title><h1>Works in Jena</h1><p>Text.", "utf-8")
+    reader = FolderReader(docs, tmp_path / "s")
+    titles = [document.metadata["title"] for path in reader.list_files() for document in reader.read(path)]
+    assert titles == ["Acme | Products", "Acme | Team", "Osprey", "Max Born", "Acme | Jobs", "Works in Jena"]
 
 
 def test_a_long_line_takes_no_time() -> None:
-    for text in ("# " + "*a_ #" * 100_000, "`" * 500_000 + "\n\nText.", "max " * 100_000):
+    for text in (
+        "# " + "*a_ #" * 100_000,
+        "`" * 500_000 + "\n\nText.",
+        "max " * 100_000,
+        f"---\ntitle: x{' ' * 500_000}x\n---\n",
+    ):
         assert find_title("max-born.md", text) == find_title("max-born.txt", text) == "Max Born"
 
 
