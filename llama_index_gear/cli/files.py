@@ -1,4 +1,7 @@
-"""The files of a folder as LlamaIndex documents: text as it is, HTML as its text, others by LlamaIndex's readers."""
+"""The files of a folder as LlamaIndex documents.
+
+Text is as it is; HTML is its text; rows of a table are sentences; LlamaIndex's readers read other formats.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document
 
 from llama_index_gear.cli.html_text import read_html
+from llama_index_gear.cli.tables import TABLES, read_table
 from llama_index_gear.cli.titles import find_shared, find_title
 from llama_index_gear.errors import repair_surrogates
 
@@ -137,6 +141,11 @@ class FolderReader:
         if path.suffix.lower() in _HTML:
             page = read_html(text)
             return page.title, [page.text]
+        if path.suffix.lower() in TABLES:
+            try:
+                return "", [read_table(text, path.suffix.lower())]
+            except ValueError as error:
+                raise _ReaderError(str(error)) from error
         return "", [text]
 
 
