@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 _MARKS = frozenset(
     "das ist nicht ein eine einer einem einen mit auf für dem wurde wurden als auch sich sind zum zur oder"
     " aber und im wird werden bei nach aus über durch bis seit hat haben wenn dass nur noch sie er es wir ich"
-    " beim vom unter am".split()
+    " beim vom unter am heißt kennt liegt gehört arbeitet wohnt leitet steht gibt kann muss".split()
 )
 _ENGLISH_MARKS = frozenset("the of and to is was with for on by as at from that which his her their are were".split())
 
@@ -77,6 +77,10 @@ _NOUNS = frozenset(
     " ehefrau ehemann".split()
 )
 """Nouns that often stand without an article, and nouns in front of a name ("die Stadt Wien")."""
+_INSTITUTIONS = frozenset(
+    "akademie agentur bank feuerwehr hochschule messe polizei post presse redaktion zeitung".split()
+)
+"""Nouns that people are "von", which end no name of a person."""
 
 
 def is_german(small_words: Collection[str]) -> bool:
@@ -110,6 +114,11 @@ def strip_class_noun(name: Sequence[str]) -> Sequence[str]:
     while start < len(name) - 1 and (name[start].lower() in _NOUNS or (start and name[start].islower())):
         start += 1
     return name[start:]
+
+
+def is_institution(word: str) -> bool:
+    """Return True for what a person is "von der", and not called by: "Universität", but not "Vogelweide"."""
+    return is_common_noun(word) or word.lower() in _INSTITUTIONS
 
 
 def is_participle(word: str, following: str) -> bool:

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 _ENGLISH = frozenset(
     "the of and to is was with for on by as at from that which his her their are were it this be an or not has have"
-    " had but they we you he she its".split()
+    " had but they we you he she its in a as do no so me more than over after later want our when who into".split()
 )
+"""English function words. One that another language has too is evidence for neither."""
 _LEAST_WORDS = 2
 """Different function words that a passage of a language has at least."""
 

@@ -7,6 +7,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
+from itertools import zip_longest
 from typing import NamedTuple
 
 from llama_index_gear.extraction import german
@@ -338,14 +339,15 @@ def _divide_at(sentence: _Encoded, dividers: Collection[str]) -> None:
 
 
 def _divide_at_articles(sentence: _Encoded) -> None:
-    """Let articles divide German names ("Kanzlerin der Republik"), but not "Walther von der Vogelweide".
+    """Let articles divide German names ("Kanzlerin der Republik", "Eva Kern von der Messe").
 
-    Pronouns of courtesy are small words.
+    "Walther von der Vogelweide" stays whole. Pronouns of courtesy are small words.
     """
-    for place, core in enumerate(sentence.cores):
+    for place, (core, following) in enumerate(zip_longest(sentence.cores, sentence.cores[1:], fillvalue="")):
         if core in german.COURTESIES:
             sentence.kinds[place] = "-"
-        if core in ("der", "den", "des", "das") and sentence.cores[max(0, place - 1)] not in ("von", "van"):
+        is_of_name = sentence.cores[max(0, place - 1)] in ("von", "van") and not german.is_institution(following)
+        if core in ("der", "den", "des", "das") and not is_of_name:
             sentence.kinds[place] = "-"
 
 

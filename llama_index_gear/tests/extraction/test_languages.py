@@ -230,3 +230,17 @@ def test_a_chat_s_lines_are_sentences_and_its_speakers_names() -> None:
 )
 def test_registers(text: str, expected: list[str]) -> None:
     assert names(text) == expected
+
+
+def test_words_that_dutch_shares_with_english_make_no_passage_dutch() -> None:
+    text = "The Hotel Wentworth in New Castle serves our house blend. The blend is half Pink Bourbon."
+    assert names(text, "Hotel Wentworth") == ["New Castle", "Pink Bourbon"]
+    assert names("In Leiden is hij nu. In het huis is Piet.") == ["Leiden", "Piet"]
+
+
+def test_who_is_of_an_institution_is_not_named_by_it() -> None:
+    """ "Von der" joins the parts of a name, but not a person and what they work for."""
+    text = "Die Sackmann GmbH näht Säcke in Bremen. Sie kennt Priya Raman von der Messe in Hamburg und Ulf von der Akademie."
+    assert names(text, "Sackmann GmbH") == ["Säcke", "Bremen", "Priya Raman", "Hamburg", "Ulf"]
+    assert "Walther von der Vogelweide" in names("Hier sang auch Walther von der Vogelweide für die Leute.")
+    assert "Ursula von der Leyen" in names("In Brüssel kennt Ursula von der Leyen jeder.")
