@@ -118,35 +118,24 @@ class FolderReader:
     def _read_texts(self, path: Path) -> tuple[str, list[str]]:
         """Return the title that a file states of itself ("" without one), and its text, or that of each page."""
         if path.suffix.lower() in _WITH_READER:
-            if not _are_readers_installed():
-                raise _NoTextError("needs: pip install llama-index-readers-file")
-            try:
-                documents = SimpleDirectoryReader.load_file(path, lambda _: {}, self._readers, raise_on_error=True)
-            except ImportError as error:
-                raise _NoTextError(" ".join(str(error).split())) from error
-            except Exception as error:  # the reader's own, of any kind, is its first cause
-                cause: BaseException = error
-                while cause.__cause__ is not None:
-                    cause = cause.__cause__
-                raise _ReaderError(f"{type(cause).__name__}: {cause}") from error
-            stated = _read_pdf_title(path) if path.suffix.lower() == ".pdf" else ""
-            return stated, [repair_surrogates(document.get_content()) for document in documents]
-        data = path.read_bytes()
+            return self._read_by_reader(path)
+        return _read_text(path)
+
+    def _read_by_reader(self, path: Path) -> tuple[str, list[str]]:
+        """Read a file by the reader of LlamaIndex that its format needs."""
+        if not _are_readers_installed():
+            raise _NoTextError("needs: pip install llama-index-readers-file")
         try:
-            text = data.decode("utf-8-sig")
-        except UnicodeDecodeError:
-            text = "\0"
-        if "\0" in text:
-            raise _NoTextError("no UTF-8 text")
-        if path.suffix.lower() in _HTML:
-            page = read_html(text)
-            return page.title, [page.text]
-        if path.suffix.lower() in TABLES:
-            try:
-                return "", [read_table(text, path.suffix.lower())]
-            except ValueError as error:
-                raise _ReaderError(str(error)) from error
-        return "", [text]
+            documents = SimpleDirectoryReader.load_file(path, lambda _: {}, self._readers, raise_on_error=True)
+        except ImportError as error:
+            raise _NoTextError(" ".join(str(error).split())) from error
+        except Exception as error:  # the reader's own, of any kind, is its first cause
+            cause: BaseException = error
+            while cause.__cause__ is not None:
+                cause = cause.__cause__
+            raise _ReaderError(f"{type(cause).__name__}: {cause}") from error
+        stated = _read_pdf_title(path) if path.suffix.lower() == ".pdf" else ""
+        return stated, [repair_surrogates(document.get_content()) for document in documents]
 
 
 def _list_folders(file: str) -> list[str]:
@@ -159,6 +148,26 @@ class _NoTextError(Exception):
 
 class _ReaderError(Exception):
     """A reader failed on a file."""
+
+
+def _read_text(path: Path) -> tuple[str, list[str]]:
+    """Read a file that is text: the title that it states of itself, if it is HTML, and its text."""
+    ending, data = path.suffix.lower(), path.read_bytes()
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise _NoTextError("no UTF-8 text")
+    if ending in _HTML:
+        page = read_html(text)
+        return page.title, [page.text]
+    if ending in TABLES:
+        try:
+            return "", [read_table(text, ending)]
+        except ValueError as error:
+            raise _ReaderError(str(error)) from error
+    return "", [text]
 
 
 def _read_pdf_title(path: Path) -> str:

@@ -17,10 +17,10 @@ _YEAR = re.compile(r"(?:19|20)\d\d")
 
 
 def read_table(text: str, ending: str) -> str:
-    """Return a table's rows as sentences, a paragraph each: "name: Ada; office: Berlin."
+    """Return a table's rows as sentences, a paragraph each.
 
-    A column's name is written in small letters, so that it is no name of a person or a place. A cell without a column's
-    name stands alone; an empty one is left out.
+    A row becomes "name: Ada; office: Berlin." A column's name is written in small letters, so that it is no name of a
+    person or a place. A cell without a column's name stands alone; an empty one is left out.
 
     Args:
         text: the table. Its first row names the columns, if it looks like that: each cell is short, has letters or is a

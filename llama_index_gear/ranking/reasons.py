@@ -58,7 +58,7 @@ def build_chain(pool: Pool, ranked: Ranked) -> list[list[str]]:
 
 
 def _describe(pool: Pool, ranked: Ranked, signal: str) -> str:
-    """Say what a signal has seen; "" if it is 0 for the passage."""
+    """Say what a signal has seen; "" if it is 0 for the passage, or has seen a passage of the same topic."""
     if signal not in ranked.signals:
         return ""
     topics = pool.contents[pool.places[ranked.id]].topics
@@ -69,19 +69,27 @@ def _describe(pool: Pool, ranked: Ranked, signal: str) -> str:
         topic = next(topic for key, topic in topics.items() if pool.is_in_question(key))
         return f"is about “{topic}”, which the question names"
     if signal == "named" and named is not None:
+        label = _label(pool, named.place)
         topic = next(topic for key, topic in topics.items() if named.entity in pool.names_of(key))
-        return f"is about “{topic}”, which {_label(pool, named.place)} names"
+        return f"is about “{topic}”, which “{label}” names" if _differ(topic, label) else ""
     if signal == "named_likeness" and named is not None:
-        return f"{_label(pool, named.place)} says of it: {_write(named.triple)}"
+        return f"“{_label(pool, named.place)}” says of it: {_write(named.triple)}"
     if signal == "linked" and linked is not None:
         name = _surface(linked.triple, linked.entity)
-        return f"names “{name}”, as {_label(pool, linked.place)} does: {_write(linked.triple)}"
+        label = _label(pool, linked.place)
+        other = f"as “{label}” does" if _differ(name, label) else "which another passage is about"
+        return f"names “{name}”, {other}: {_write(linked.triple)}"
     return ""
 
 
 def _label(pool: Pool, place: int) -> str:
     """Name a passage by its title, or by what most of its facts are about: without facts it would not be mentioned."""
-    return f"“{next(iter(pool.contents[place].topics.values()))}”"
+    return next(iter(pool.contents[place].topics.values()))
+
+
+def _differ(name: str, label: str) -> bool:
+    """Return False if a passage would be said to name itself."""
+    return entity_key(name) != entity_key(label)
 
 
 def _write(triple: Triple) -> str:

@@ -240,7 +240,7 @@ def test_words_that_dutch_shares_with_english_make_no_passage_dutch() -> None:
 
 def test_who_is_of_an_institution_is_not_named_by_it() -> None:
     """ "Von der" joins the parts of a name, but not a person and what they work for."""
-    text = "Die Sackmann GmbH näht Säcke in Bremen. Sie kennt Priya Raman von der Messe in Hamburg und Ulf von der Akademie."
-    assert names(text, "Sackmann GmbH") == ["Säcke", "Bremen", "Priya Raman", "Hamburg", "Ulf"]
+    text = "Die Sackmann GmbH näht Säcke in Bremen. Sie kennt Priya Raman von der Messe und Ulf von der Akademie."
+    assert names(text, "Sackmann GmbH") == ["Säcke", "Bremen", "Priya Raman", "Ulf"]
     assert "Walther von der Vogelweide" in names("Hier sang auch Walther von der Vogelweide für die Leute.")
     assert "Ursula von der Leyen" in names("In Brüssel kennt Ursula von der Leyen jeder.")

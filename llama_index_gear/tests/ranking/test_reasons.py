@@ -91,6 +91,26 @@ def test_what_a_passage_lacks_is_no_reason_for_it() -> None:
     assert set(explain("cheese")) == {"base"}  # no triples, no word
 
 
+def test_no_reason_says_that_a_passage_names_itself() -> None:
+    """Two passages are about Stephen Curry; one names Dell Curry, whom another is about."""
+    facts = {
+        "dell": [Triple("Dell Curry", "played for", "Hornets")],
+        "stephen": [Triple("Stephen Curry", "is a son of", "Dell Curry")],
+        "again": [
+            Triple("Stephen Curry", "played with", "Stephen Curry II"),
+            Triple("Hornets", "had", "Stephen Curry"),
+        ],
+    }
+    passages = [PoolPassage(name, name, own) for name, own in facts.items()]
+    pool = Pool("Who played?", passages, {"base": [RankedPassage(name) for name in facts]}, ENCODER)
+    for name in facts:
+        for signal, reason in explain(name, pool=pool).items():
+            quoted = reason.split(":")[0].split("“")[1:]
+            assert len({one.split("”")[0] for one in quoted}) == len(quoted), (name, signal, reason)
+    fact = "Dell Curry — played for — Hornets"
+    assert explain("stephen", pool=pool)["linked"] == f"names “Dell Curry”, which another passage is about: {fact}"
+
+
 def test_a_fan_is_linked_and_not_named() -> None:
     """The fan names Dell Curry, as the best passage does; nobody names the fan."""
     reasons = explain("fan")
