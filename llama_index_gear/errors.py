@@ -277,6 +277,10 @@ def repair_surrogates(text: str) -> str:
     return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
+NO_QUOTA = "insufficient_quota"
+"""What the error of a server with OpenAI's protocol holds if the account has no money or quota left."""
+
+
 def describe_error(error: BaseException) -> str:
     """Return an error's class and message, for a record or a trace."""
     return repair_surrogates(f"{type(error).__name__}: {error}")

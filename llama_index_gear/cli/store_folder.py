@@ -10,7 +10,6 @@ from typing import Any
 from click import ClickException, echo
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import BaseNode
-from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 
 from llama_index_gear import ExistingCollection, GeARVectorStore
 from llama_index_gear.cli.models import load_embedding
@@ -24,10 +23,7 @@ from llama_index_gear.cli.store_note import (
     write_note,
 )
 from llama_index_gear.errors import StoreError
-from llama_index_gear.nodes import EXTRACTION_KEY
-
-_PAID = ["extracted", "no facts", "truncated"]
-"""Outcomes of a model's extraction that are not to be had again for nothing."""
+from llama_index_gear.extraction.accounting import PAID_EXTRACTIONS
 
 
 class NotedStore(GeARVectorStore):
@@ -141,9 +137,8 @@ def check_llm(folder: Path, name: str | None) -> None:
 
 def _holds_extractions(folder: Path) -> bool:
     """Return True if a model has extracted a passage of the store."""
-    condition = MetadataFilter(key=f"{EXTRACTION_KEY}.outcome", operator=FilterOperator.IN, value=_PAID)
     with GeARVectorStore.from_path(folder) as store:
-        return bool(store.get_nodes(None, MetadataFilters(filters=[condition]), 1, with_embeddings=False))
+        return bool(store.get_nodes(None, PAID_EXTRACTIONS, 1, with_embeddings=False))
 
 
 def _holds_store(folder: Path) -> bool:

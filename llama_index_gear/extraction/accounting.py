@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from typing import Any, NamedTuple
@@ -39,6 +39,11 @@ class Outcome(Enum):
     def failure(self) -> bool:
         """True if the passage should be extracted again."""
         return self not in (Outcome.EXTRACTED, Outcome.NO_FACTS, Outcome.BLANK)
+
+    @property
+    def paid(self) -> bool:
+        """True if a model was paid for the triples that the passage has, or for saying that it has none."""
+        return self in (Outcome.EXTRACTED, Outcome.NO_FACTS, Outcome.TRUNCATED)
 
 
 @dataclass(frozen=True)
@@ -173,21 +178,23 @@ def with_record(node: BaseNode, triples: Sequence[Triple], record: ExtractionRec
     return with_metadata(attach_triples(node, triples), {EXTRACTION_KEY: plain})
 
 
-FAILED_EXTRACTIONS = MetadataFilters(
-    filters=[
-        MetadataFilter(
-            key=f"{EXTRACTION_KEY}.outcome",
-            operator=FilterOperator.IN,
-            value=[outcome.value for outcome in Outcome if outcome.failure],
-        )
-    ]
-)
+def _filter(outcomes: Iterable[Outcome]) -> MetadataFilters:
+    """Return the filter of the passages whose extraction ended so."""
+    key, names = f"{EXTRACTION_KEY}.outcome", [outcome.value for outcome in outcomes]
+    return MetadataFilters(filters=[MetadataFilter(key=key, operator=FilterOperator.IN, value=names)])
+
+
+FAILED_EXTRACTIONS = _filter(outcome for outcome in Outcome if outcome.failure)
 """Passages of a store whose extraction failed; `GeARTripleExtractor.retry_failed(store)` extracts them again."""
+
+PAID_EXTRACTIONS = _filter(outcome for outcome in Outcome if outcome.paid)
+"""Passages of a store whose triples a model was paid for."""
 
 
 # Tokens of a reply per token of the passage. GPT-3.5's triples of 1,200 passages of some 110 tokens (MuSiQue's and
 # HotpotQA's) took 2.08 and 2.12 as JSON text, and 2.86 and 2.91 as the arguments of a function.
 _TEXT_RATIO, _STRUCTURED_RATIO = 2.1, 2.9
+_MOST_REFUSALS = 8  # calls in a row that a server refuses for want of quota, before no more are made
 
 
 class Price(NamedTuple):
@@ -199,6 +206,11 @@ class Price(NamedTuple):
     def of(self, prompt_tokens: int, completion_tokens: int) -> float:
         """Return the cost of so many tokens."""
         return (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1_000_000
+
+
+def format_cost(cost: float) -> str:
+    """Write what was paid, or is expected to be, without a currency: a price has none."""
+    return f"cost {cost:,.4f} in the unit of the price"
 
 
 @dataclass(frozen=True)
@@ -225,15 +237,15 @@ class ExtractionEstimate:
     cost: float | None = None
 
     def __str__(self) -> str:
-        cost = "" if self.cost is None else f", cost {self.cost:,.4f}"
+        cost = "" if self.cost is None else f", {format_cost(self.cost)}"
         return (
-            f"{count(self.passages, 'passage')} ({self.reused} for nothing): {count(self.calls, 'call')}, "
+            f"{count(self.passages, 'passage')} ({self.reused} already extracted or blank): {count(self.calls, 'call')}, "
             f"{self.prompt_tokens:,} prompt and some {self.completion_tokens:,} completion tokens{cost}"
         )
 
 
 class CostBudget:
-    """The amount spent on LLM calls, and its ceiling.
+    """The amount spent on LLM calls, and what ends them: its ceiling, or a quota that is used up.
 
     Args:
         price: prices of a million prompt and a million completion tokens; None: nothing is counted.
@@ -245,6 +257,7 @@ class CostBudget:
     Attributes:
         spent: the amount spent so far.
         reserved: call → expected cost, of the calls under way.
+        refusals: number of the last calls, in a row, that the server refused because no quota was left.
 
     """
 
@@ -263,9 +276,23 @@ class CostBudget:
         self.ceiling = ceiling
         self.spent = 0.0
         self.reserved: dict[object, float] = {}
+        self.refusals = 0
+
+    @property
+    def problem(self) -> str:
+        """Why no call is made any more, in words."""
+        if self.refusals >= _MOST_REFUSALS:
+            return f"the model's server had no quota left for {self.refusals} calls in a row"
+        return f"more than max_cost={self.ceiling} would have been spent"
+
+    def note_refusal(self, is_out_of_quota: bool) -> None:
+        """Count a call that the server refused because no quota was left; any other call ends the row."""
+        self.refusals = self.refusals + 1 if is_out_of_quota else 0
 
     def reserve(self, call: object, prompt_tokens: int, completion_tokens: int) -> bool:
-        """Reserve a call's expected cost; return False if that exceeds what is left. The caller removes it again."""
+        """Reserve a call's expected cost; return False if no call is made any more. The caller removes it again."""
+        if self.refusals >= _MOST_REFUSALS:
+            return False
         expected = 0.0 if self.price is None else self.price.of(prompt_tokens, completion_tokens)
         if self.ceiling is not None and self.spent + sum(self.reserved.values()) + expected > self.ceiling:
             return False

@@ -24,7 +24,7 @@ from llama_index_gear.extraction.prompts import (
     format_title,
 )
 from llama_index_gear.extraction.schema import ExtractionSchema, Selected
-from llama_index_gear.llm.client import ask_for_facts, has_timed_out, is_repeatable, offers_functions
+from llama_index_gear.llm.client import ask_for_facts, has_timed_out, is_out_of_quota, is_repeatable, offers_functions
 from llama_index_gear.llm.echoes import ECHO_PROBLEM, drop_echoes
 from llama_index_gear.llm.entity_types import read_numbered_types, read_types
 from llama_index_gear.llm.parsing import parse_numbered, parse_triples
@@ -249,19 +249,12 @@ class PassageCalls:
         self, nodes: Sequence[BaseNode], keys: Sequence[str]
     ) -> list[tuple[Sequence[Triple], ExtractionRecord]]:
         """Extract passages in one shared call, and then alone each passage that its reply does not cover."""
-        over_budget = ExtractionRecord(
-            Outcome.OVER_BUDGET, f"more than max_cost={self.cost_budget.ceiling} would have been spent"
-        )
         shared = await self._call_llm(nodes) if len(nodes) > 1 else None
         if shared is None:  # there is one passage, or the shared call costs more than is left, which may do for one
-            return [await self._extract_alone(node, over_budget) for node in nodes]
+            return [await self._extract_alone(node, ExtractionRecord(Outcome.OVER_BUDGET)) for node in nodes]
         results = parse_shared_extraction(shared, [self.text_and_title(node) for node in nodes], keys, self.schema)
         return [
-            await self._extract_alone(
-                node,
-                replace(record, outcome=over_budget.outcome, problem=over_budget.problem),
-                is_retry=shared.error is None,
-            )
+            await self._extract_alone(node, record, is_retry=shared.error is None)
             if record.outcome.failure and not record.shared_call_id
             else (triples, record)
             for node, (triples, record) in zip(nodes, results, strict=True)
@@ -271,10 +264,12 @@ class PassageCalls:
         self, node: BaseNode, record: ExtractionRecord, *, is_retry: bool = False
     ) -> tuple[Sequence[Triple], ExtractionRecord]:
         """Extract one passage; ask a second time if the reply can't be read. `record` holds what was spent before."""
-        said = Extraction()
+        said = Extraction(outcome=Outcome.OVER_BUDGET)
         for _ in range(2):
             reply = await self._call_llm([node], said.problem)
             if reply is None:
+                if said.outcome is Outcome.OVER_BUDGET:
+                    record = replace(record, outcome=said.outcome, problem=self.cost_budget.problem)
                 break
             said = self._drop_echoes(node, parse_extraction(reply, self.schema))
             record = replace(add_reply(record, reply, said), retried_alone=is_retry)
@@ -293,7 +288,7 @@ class PassageCalls:
         return said._replace(triples=own, problem="; ".join(filter(None, [said.problem, left_out])))
 
     async def _call_llm(self, nodes: Sequence[BaseNode], problem: str = "") -> Reply | None:
-        """Make one call and return the reply; None if the call would cost more than is left."""
+        """Make one call and return the reply; None if it would cost more than is left, or no quota is."""
         expected = (0, 0) if self.cost_budget.ceiling is None else self.expected_tokens(nodes)
         call = object()
         try:
@@ -308,6 +303,7 @@ class PassageCalls:
                 retry_backoff=self.retry_backoff,
             )
             self.cost_budget.spend(reply.prompt_tokens, reply.completion_tokens)
+            self.cost_budget.note_refusal(is_out_of_quota(reply))
         finally:
             self.cost_budget.reserved.pop(call, None)  # a single C call: no interrupt comes between
         return reply

@@ -104,7 +104,8 @@ class GeARTripleExtractor(TransformComponent):
             left count as failed ("over budget"): `retry_failed`, or another run, goes on with them. The amount can be
             exceeded only by last replies longer than expected (see `ExtractionEstimate`), and by what a provider bills
             for failed calls. Each process of a pipeline with `num_workers` has a ceiling of its own. Default: no
-            ceiling.
+            ceiling. Eight calls in a row that the server refuses because the account has no quota left end this
+            extractor's calls in the same way, until `retry_failed`.
         cache: a LlamaIndex key-value store (`SimpleKVStore`, Redis, …) that keeps extracted passages by model, prompt,
             title, text and tenant. Without it, only nodes that carry their triples are not extracted again. If it can't
             be reached, a warning says so and the run goes on.
@@ -359,6 +360,7 @@ class GeARTripleExtractor(TransformComponent):
             raise ArgumentError(f"retry_failed needs a GeARVectorStore, not {type(vector_store).__name__}")
         failed = await answer(ExtractionCallIds(), FAILED_EXTRACTIONS)
         self._ledger = ExtractionLedger()
+        self._cost_budget.note_refusal(False)  # whoever asks for a retry may have raised the quota
         with self._bar(len(failed), self.show_progress) as bar:
             for ids in group_into_pages(failed, self.passages_per_call * max(1, _PAGE // self.passages_per_call)):
                 page = await vector_store.aget_nodes(ids, FAILED_EXTRACTIONS)

@@ -25,7 +25,7 @@ from llama_index.core.program.function_program import get_function_tool
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.utils import get_tokenizer
 
-from llama_index_gear.errors import OutOfTime
+from llama_index_gear.errors import NO_QUOTA, OutOfTime
 from llama_index_gear.llm.tool_support import ToolSupport, refuses_tools
 from llama_index_gear.requests import Reply
 
@@ -186,7 +186,13 @@ def is_repeatable(reply: Reply) -> bool:
     if reply.error is None:
         return False
     is_waiting = getattr(reply.error, "code", None) == NOT_ANSWERED_YET
-    return is_waiting or _is_transient(reply.error) or getattr(reply.error, "status_code", None) in _CLIENT_ERRORS
+    is_of_account = is_out_of_quota(reply) or getattr(reply.error, "status_code", None) in _CLIENT_ERRORS
+    return is_waiting or is_of_account or _is_transient(reply.error)
+
+
+def is_out_of_quota(reply: Reply) -> bool:
+    """Return True if the call was refused because the account has no money or quota left."""
+    return reply.error is not None and NO_QUOTA in str(reply.error)
 
 
 def _build_call(
@@ -345,7 +351,12 @@ def _decode_json(value: Any) -> Any:
 
 
 def _is_transient(error: BaseException) -> bool:
-    """Return True for rate limits, time-outs, lost connections and servers' errors, in any client's classes."""
+    """Return True for rate limits, time-outs, lost connections and servers' errors, in any client's classes.
+
+    A quota that is used up is no rate limit, though it has its status.
+    """
+    if NO_QUOTA in str(error):
+        return False
     status = getattr(error, "status_code", None)
     if status is not None:
         return status in _TRANSIENT_ERRORS

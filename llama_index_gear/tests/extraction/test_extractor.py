@@ -405,7 +405,7 @@ def test_the_estimate_is_what_the_run_then_takes() -> None:
     assert extractor.spent == pytest.approx((ledger.prompt_tokens * 3 + ledger.completion_tokens * 15) / 1_000_000)
     assert extractor.estimate(extracted) == ExtractionEstimate(3, 3, cost=0.0)
     assert GeARTripleExtractor(llm).estimate(nodes).cost is None
-    assert "3 passages (1 for nothing): 2 calls" in str(estimate) and "cost 0.00" in str(estimate)
+    assert "3 passages (1 already extracted or blank): 2 calls" in str(estimate) and "cost 0.00" in str(estimate)
 
 
 def test_structured_output_sends_a_schema_and_gets_more_back(tool_caller: Any) -> None:
@@ -420,6 +420,44 @@ def test_what_changes_stands_last_so_that_prompts_share_a_cached_beginning() -> 
     GeARTripleExtractor(llm)(make_passages("Ada", "Bob"))
     shared = os.path.commonprefix(llm.history)
     assert len(shared) > 0.75 * max(map(len, llm.history))
+
+
+class NoQuotaError(Exception):
+    """What a server with OpenAI's protocol says of an account without money."""
+
+    status_code = 429
+
+    def __str__(self) -> str:
+        return "Error code: 429 - {'error': {'code': 'insufficient_quota'}}"
+
+
+@pytest.mark.parametrize(("workers", "each"), [(1, 1), (4, 1), (1, 3)])
+def test_a_quota_that_is_used_up_ends_the_calls_and_a_retry_begins_anew(
+    tmp_path: Path, workers: int, each: int
+) -> None:
+    answers, calls = 5, 0
+
+    def reply(prompt: str) -> str:
+        nonlocal calls
+        calls += 1
+        if calls > answers and calls != 9:  # one answer among the refusals: the count begins anew
+            raise NoQuotaError
+        return state_fact(prompt)
+
+    nodes = make_passages(*(f"Name{n}" for n in range(90)))
+    extractor = GeARTripleExtractor(
+        ScriptedLLM(otherwise=reply), num_workers=workers, passages_per_call=each, retry_backoff=0.0
+    )
+    store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding())
+    IngestionPipeline(transformations=[extractor, WordEmbedding()], vector_store=store).run(nodes=nodes)
+    if each == 1:
+        assert 9 + 8 <= calls <= 9 + 8 + workers - 1, "no call is repeated, and eight in a row end the run"
+    assert calls < 30
+    ended = [problem for _, outcome, problem in extractor.ledger.failures if outcome == "over budget"]
+    assert len(ended) >= 90 - each * calls and all("quota" in problem for problem in ended)
+    before, answers = calls, 10**9
+    assert not extractor(nodes)[0].metadata["gear_extraction"]["calls"] and calls == before, "not in another run"
+    assert not extractor.retry_failed(store).failures and calls > before
 
 
 @pytest.mark.parametrize("workers", [1, 4])
