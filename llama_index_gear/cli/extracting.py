@@ -59,15 +59,21 @@ class WatchedExtractor(GeARTripleExtractor):
         return self.model_copy(update={**hasty, "llm": llm})
 
 
-def make_extractor(options: ExtractionOptions) -> MentionTripleExtractor | WatchedExtractor:
+def make_extractor(
+    options: ExtractionOptions, *, is_estimate: bool = False
+) -> MentionTripleExtractor | WatchedExtractor:
     """Make the extractor that the options name.
+
+    Args:
+        options: the options.
+        is_estimate: it is only asked for an estimate, which needs no key. Default False.
 
     Raises:
         ClickException: the environment doesn't say where the model is, or a package is missing.
         ArgumentError: a price, a ceiling, or a name of the schema is none.
 
     """
-    llm = models.open_llm(options.llm or "none")
+    llm = models.open_llm(options.llm or "none", is_called=not is_estimate)
     if llm is None:
         return MentionTripleExtractor()
     return WatchedExtractor(  # type: ignore[call-arg]  # GeARTripleExtractor's constructor; pydantic's plugin isn't at work

@@ -67,7 +67,11 @@ def with_extraction(command: Command) -> Command:
     names: dict[str, Any] = {"metavar": "NAME,NAME,…", "callback": _split}
     options = [
         click.option("--llm", help="A model that extracts the triples, as in `ask`. Default: rules, without a model."),
-        click.option("--price", type=(float, float), help="What a million prompt and completion tokens cost."),
+        click.option(
+            "--price",
+            type=(float, float),
+            help="What a million prompt and completion tokens cost. --max-cost and costs are in its unit.",
+        ),
         click.option(
             "--max-cost", type=float, help="Stop asking the model there. The next run goes on. Needs --price."
         ),

@@ -104,7 +104,7 @@ def index(folder: Path, store_folder: Path, embed: str | None, estimate: bool, *
     from llama_index_gear.cli.indexing import plan_index
     from llama_index_gear.cli.store_folder import check_files, check_llm, fill_store, open_store
 
-    extractor = make_extractor(options)
+    extractor = make_extractor(options, is_estimate=estimate)
     check_files(store_folder, folder)
     check_llm(store_folder, options.llm)
     name = choose_embedding(store_folder, embed)
@@ -126,7 +126,7 @@ def index(folder: Path, store_folder: Path, embed: str | None, estimate: bool, *
         click.echo(f"skipped: {name}: {reason}", err=True)
     for name, reason in report.failed.items():
         click.echo(f"failed: {name}: {reason}", err=True)
-    return _report_extraction(report.ledger) or (1 if report.failed else 0)
+    return _report_extraction(report.ledger, options) or (1 if report.failed else 0)
 
 
 @commands.command()
@@ -167,17 +167,25 @@ def extract(
     ) as theirs:
         report = extract_collection(theirs, collection, store_folder, embed, options, moved=moved)
     click.echo(f'{report}. Ask them: llama-index-gear ask "…" --store {store_folder}')
-    return _report_extraction(report.ledger)
+    return _report_extraction(report.ledger, options)
 
 
-def _report_extraction(ledger: ExtractionLedger) -> int:
+def _report_extraction(ledger: ExtractionLedger, options: ExtractionOptions) -> int:
     """Print the account of a model's extraction, and return the exit code that it asks for."""
+    from llama_index_gear.extraction.accounting import Outcome, Price, format_cost
+
     if ledger.passages:
-        click.echo(f"extraction: {ledger}", err=True)
-    for name, outcome, problem in ledger.failures[:_SHOWN_FAILURES]:
+        paid = Price(*options.price).of(ledger.prompt_tokens, ledger.completion_tokens) if options.price else None
+        click.echo(f"extraction: {ledger}" + ("" if paid is None else f", {format_cost(paid)}"), err=True)
+    left = [problem for _, outcome, problem in ledger.failures if outcome == Outcome.OVER_BUDGET.value]
+    failures = [failure for failure in ledger.failures if failure[1] != Outcome.OVER_BUDGET.value]
+    for name, outcome, problem in failures[:_SHOWN_FAILURES]:
         click.echo(" ".join(f"failed: {name}: {outcome}: {problem}".split()), err=True)
-    if more := len(ledger.failures[_SHOWN_FAILURES:]):
+    if more := len(failures[_SHOWN_FAILURES:]):
         click.echo(f"failed: {more} more. The next run tries them again", err=True)
+    if left:
+        are = "is" if len(left) == 1 else "are"
+        click.echo(f"stopped: {left[-1]}; {count(len(left), 'passage')} {are} left, and the next run goes on", err=True)
     return 1 if ledger.failures else 0
 
 

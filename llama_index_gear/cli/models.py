@@ -65,12 +65,13 @@ def _find_offline_model() -> str | None:
     return None if spec is None or spec.origin is None else str(Path(spec.origin).parent / "model")
 
 
-def open_llm(name: str | None = None) -> LLM | None:
+def open_llm(name: str | None = None, *, is_called: bool = True) -> LLM | None:
     """Return the language model that a name or the environment chooses; None if neither does.
 
     Args:
         name: of a model with OpenAI's protocol, "ollama/…" for one of Ollama, or "none". Default: OLLAMA_MODEL, a
             model of Ollama; else OPENAI_MODEL, or gpt-4o-mini, if OPENAI_API_KEY or OPENAI_BASE_URL is set.
+        is_called: False for a model that is only asked how it counts, which needs no key. Default True.
 
     Raises:
         ClickException: a model is named, and the environment doesn't say where it is, or what it says is no address;
@@ -87,18 +88,26 @@ def open_llm(name: str | None = None) -> LLM | None:
     if not key and not base:
         if name is None:
             return None
+        if not is_called:
+            return _open_openai(name, "none", None)
         raise ClickException(
             f"where is the model {name!r}? Set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own; for "
             f"Ollama write --llm {_OLLAMA}{name}"
         )
     if base:
         _check_address("OPENAI_BASE_URL", base, base, "http://localhost:8000/v1")
-    model = name or os.environ.get("OPENAI_MODEL") or "gpt-4o-mini"
-    # The limit of tokens ends a reply that repeats itself.
+    return _open_openai(name or os.environ.get("OPENAI_MODEL") or "gpt-4o-mini", key or "none", base)
+
+
+def _open_openai(name: str, key: str, address: str | None) -> LLM:
+    """Return a model with OpenAI's protocol.
+
+    The limit of tokens ends a reply that repeats itself.
+    """
     return AnyOpenAI(
-        model=model,
-        api_key=key or "none",
-        api_base=base,
+        model=name,
+        api_key=key,
+        api_base=address,
         temperature=0.0,
         max_tokens=2048,
         timeout=_TIMEOUT,

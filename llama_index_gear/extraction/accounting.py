@@ -238,8 +238,9 @@ class ExtractionEstimate:
 
     def __str__(self) -> str:
         cost = "" if self.cost is None else f", {format_cost(self.cost)}"
+        passages = f"{count(self.passages, 'passage')} ({self.reused} already extracted or blank)"
         return (
-            f"{count(self.passages, 'passage')} ({self.reused} already extracted or blank): {count(self.calls, 'call')}, "
+            f"{passages}: {count(self.calls, 'call')}, "
             f"{self.prompt_tokens:,} prompt and some {self.completion_tokens:,} completion tokens{cost}"
         )
 

@@ -99,7 +99,7 @@ def test_a_model_extracts_up_to_a_ceiling(run: Runner, tmp_path: Path, monkeypat
     fill(tmp_path / "theirs", TEXTS)
     reply = json.dumps({"entities": ["Ada"], "triples": [["Ada", "knows", "Bob"]]})
     llm = ScriptedLLM([reply, reply])
-    monkeypatch.setattr(cli_models, "open_llm", lambda name: llm)
+    monkeypatch.setattr(cli_models, "open_llm", lambda name, **_: llm)
     extract = ("extract", "--collection", "docs", "--path", "theirs", "--text-key", "body", "--llm", "any")
     stopped = run(*extract, "--price", "1", "1", "--max-cost", "0")
     assert stopped.code == 1 and "2 over budget" in stopped.err and llm.remaining == 2
@@ -116,7 +116,7 @@ def test_a_schema_binds_the_model(run: Runner, tmp_path: Path, monkeypatch: pyte
         ["Breslau", "home of", "Max Born"],
     ]
     llm = ScriptedLLM([json.dumps({"entities": entities, "triples": triples})])
-    monkeypatch.setattr(cli_models, "open_llm", lambda name: llm)
+    monkeypatch.setattr(cli_models, "open_llm", lambda name, **_: llm)
     extract = ["extract", "--collection", "docs", "--path", "theirs", "--text-key", "body", "--llm", "any"]
     schema = ["--entity-types", "person, place", "--relation-types", "born in,is a", "--domain", "lives of physicists"]
     done = run(*extract, *schema)
@@ -131,7 +131,7 @@ def test_rules_do_not_replace_what_a_model_extracted(
 ) -> None:
     fill(tmp_path / "theirs", {"Max Born": TEXTS["Max Born"]})
     reply = json.dumps({"entities": ["Ada"], "triples": [["Ada", "knows", "Bob"]]})
-    monkeypatch.setattr(cli_models, "open_llm", lambda name: None if name == "none" else ScriptedLLM([reply]))
+    monkeypatch.setattr(cli_models, "open_llm", lambda name, **_: None if name == "none" else ScriptedLLM([reply]))
     extract = ["extract", "--collection", "docs", "--path", "theirs", "--text-key", "body"]
     assert run(*extract, "--llm", "any").code == 0
     refused = run(*extract)

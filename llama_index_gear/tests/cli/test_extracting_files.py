@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -30,7 +31,7 @@ class Model:
         self.answers = 10**9  # calls before it fails
         self.verb = "is told of in"
 
-    def open(self, name: str | None) -> ScriptedLLM | None:
+    def open(self, name: str | None, **_: bool) -> ScriptedLLM | None:
         return None if name == "none" else ScriptedLLM(otherwise=self.reply)
 
     def reply(self, prompt: str) -> str:
@@ -59,16 +60,29 @@ def test_a_model_extracts_what_is_new_and_tells_the_cost_before(
 ) -> None:
     index = ("index", "docs", "--store", "s", "--llm", "any", "--price", "1", "2")
     estimate = run(*index, "--estimate")
-    assert estimate.code == 0 and estimate.out.startswith("4 passages (0 for nothing): 4 calls, ")
-    assert "cost 0.0" in estimate.out and model.calls == embedding.embedded == 0 and not (tmp_path / "s").exists()
+    assert estimate.code == 0 and estimate.out.startswith("4 passages (0 already extracted or blank): 4 calls, ")
+    assert (
+        "cost 0.0" in estimate.out
+        and "in the unit of the price" in estimate.out
+        and model.calls == embedding.embedded == 0
+        and not (tmp_path / "s").exists()
+    )
     first = run(*index)
     assert first.code == 0 and "4 files, 4 passages: 4 new or changed, 0 deleted" in first.out
+    tokens = re.search(
+        r" (\d+) prompt and (\d+) completion tokens, cost (0\.\d+) in the unit of the price\n", first.err
+    )
+    assert tokens is not None and float(tokens[3]) > 0
+    assert float(tokens[3]) == pytest.approx((int(tokens[1]) + 2 * int(tokens[2])) / 1e6, abs=5e-5)
     told, account = first.err.index("to extract: 4 passages"), first.err.index("extraction: 4 passages (4 extracted")
     assert told < account and model.calls == 4 and read_predicates(tmp_path / "s") == {model.verb}
     embedding.embedded = 0
     (docs / "Lego.txt").write_text("Lego makes bricks.")
     second = run(*index)
-    assert "1 new or changed" in second.out and "to extract: 4 passages (3 for nothing): 1 call," in second.err
+    assert (
+        "1 new or changed" in second.out
+        and "to extract: 4 passages (3 already extracted or blank): 1 call," in second.err
+    )
     assert model.calls == 5 and embedding.embedded == 2  # the passage, and its triple
     assert "0 new or changed" in run(*index).out and model.calls == 5
 
@@ -92,7 +106,8 @@ def test_a_run_goes_on_where_its_ceiling_was(run: Runner, docs: Path, tmp_path: 
     index = ("index", "docs", "--store", "s", "--llm", "any", "--price", "1", "1")
     stopped = run(*index, "--max-cost", "0")
     assert stopped.code == 1 and "4 over budget" in stopped.err and "4 new or changed" in stopped.out
-    assert "failed: 1 more. The next run tries them again" in stopped.err and model.calls == 0
+    said = "stopped: more than max_cost=0.0 would have been spent; 4 passages are left, and the next run goes on\n"
+    assert stopped.err.endswith(said) and "failed:" not in stopped.err and model.calls == 0
     done = run(*index)
     assert done.code == 0 and "4 extracted" in done.err and model.calls == 4
 
@@ -125,8 +140,34 @@ def test_ctrl_c_costs_few_passages(run: Runner, tmp_path: Path, model: Model) ->
     model.answers, model.error = 35, KeyboardInterrupt()
     index = ("index", "docs", "--store", "s", "--llm", "any")
     assert run(*index).code == 1
+    model.answers = 10**9
+    done = run(*index)
+    assert done.code == 0 and ", 8 calls, " in done.err
+
+
+def test_a_quota_that_is_used_up_ends_the_calls_and_the_next_run_goes_on(
+    run: Runner, tmp_path: Path, model: Model
+) -> None:
+    (tmp_path / "docs").mkdir()
+    for number in range(70):
+        (tmp_path / "docs" / f"Town {number}.txt").write_text(f"Town {number} lies in Sweden.")
+    model.answers, model.error = 5, ValueError("Error code: 429: insufficient_quota")
+    index = ("index", "docs", "--store", "s", "--llm", "any")
+    ended = run(*index)
+    assert ended.code == 1 and 13 <= model.calls <= 17, "of 70 passages, in three batches, four at a time"
+    *_, last = ended.err.splitlines()
+    left = 70 - model.calls
+    assert last.startswith("stopped: the model's server had no quota left for ") and f"; {left} passages are" in last
     model.answers, model.calls = 10**9, 0
-    assert run(*index).code == 0 and model.calls == 8
+    assert run(*index).code == 0 and model.calls == 65
+
+
+def test_an_estimate_needs_no_key(run: Runner, docs: Path) -> None:
+    index = ("index", "docs", "--store", "s", "--llm", "gpt-4o-mini")
+    estimate = run(*index, "--estimate")
+    assert estimate.code == 0 and estimate.out.startswith("4 passages (0 already extracted or blank): 4 calls, ")
+    refused = run(*index)
+    assert refused.code == 1 and "Set OPENAI_API_KEY" in refused.err
 
 
 def test_a_model_s_triples_are_known_without_a_note_of_it(
