@@ -149,9 +149,14 @@ def plan_index(
     wanted: dict[str, BaseNode] = {}
     splitter = SentenceSplitter(chunk_size=PASSAGE_TOKENS, chunk_overlap=OVERLAP_TOKENS, id_func=passage_id)
     paths = reader.list_files()
-    with tqdm(paths, desc="Reading files", unit="file") as bar:
+    with tqdm(paths, desc="Reading files", unit="file", disable=not paths) as bar:
         for path in bar:
             wanted |= {node.node_id: node for node in splitter.get_nodes_from_documents(reader.read(path))}
+    if not paths and not reader.failed:
+        raise ClickException(
+            f"there is no file in {folder}: put texts, Markdown or PDFs into it, or name another folder; hidden files "
+            "do not count"
+        )
     if not wanted:
         first = next((f" ({name}: {reason})" for name, reason in {**reader.skipped, **reader.failed}.items()), "")
         number = count(len(paths), "file")

@@ -6,7 +6,6 @@ Exit codes: 0, it is done; 1, it could not be done, or `check` found faults; 2, 
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ import click
 
 from llama_index_gear.cli.extraction_options import ExtractionOptions, with_extraction
 from llama_index_gear.cli.failures import explain_error
+from llama_index_gear.cli.messages import show_line, show_messages
 from llama_index_gear.cli.store_note import (
     EMBEDDING,
     StoreNote,
@@ -74,6 +74,22 @@ def _announce(store_folder: Path, embed: str | None, *, must_exist: bool = True,
         name = embed or (EMBEDDING if note is None else note.embed_model)
         click.echo(f"loading {Path(name).name} …" if embeds else f"opening {folder} …", err=True)
     return folder
+
+
+def _join_words(context: click.Context, argument: click.Parameter, words: tuple[str, ...]) -> str:
+    """Return a text of one argument.
+
+    Raises:
+        UsageError: it is empty, or was written without quotes.
+
+    """
+    text = " ".join(words)
+    if not text.strip():
+        raise click.MissingParameter(ctx=context, param=argument)
+    if len(words) > 1:
+        name = argument.human_readable_name.lower()
+        raise click.UsageError(f'a {name} is one argument, put it in quotes: {context.command_path} "{text}"', context)
+    return text
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
@@ -190,7 +206,7 @@ def _report_extraction(ledger: ExtractionLedger, options: ExtractionOptions) -> 
 
 
 @commands.command()
-@click.argument("question")
+@click.argument("question", nargs=-1, required=True, metavar="QUESTION", callback=_join_words)
 @_with_store
 @click.option("--top-k", type=click.IntRange(1), default=5, show_default=True, help="Passages to return.")
 @click.option("--weights", "weights_file", type=_READ_FILE, help="Weights of the ranking, from `compare --fit`.")
@@ -223,7 +239,9 @@ def ask(
 
     model = open_llm(llm)
     if page is not None and model is None:
-        raise click.UsageError("--html shows an agent's search, which needs a model: set OPENAI_API_KEY, or give --llm")
+        raise click.UsageError(
+            "--html shows an agent's search, which needs a model: set OPENAI_API_KEY, or give --llm; without one `graph NAME` writes a page"
+        )
     weights = None if weights_file is None else RankingWeights.load(weights_file)
     with open_store(store_folder, embed) as store:
         if model is None:
@@ -263,7 +281,7 @@ def compare(questions: Path, store_folder: Path, embed: str | None, weights_file
 
 
 @commands.command()
-@click.argument("name")
+@click.argument("name", nargs=-1, required=True, metavar="NAME", callback=_join_words)
 @_with_store
 @click.option("--html", "page", type=_FILE, default="gear_graph.html", show_default=True, help="The page.")
 def graph(name: str, store_folder: Path, embed: str | None, page: Path) -> None:
@@ -360,8 +378,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: of the command line. Default: those of the process.
 
     """
-    with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_: click.echo(f"warning: {message}", err=True)
+    with show_messages():
         try:
             return commands.main(arguments and list(arguments), "llama-index-gear", standalone_mode=False) or 0
         except click.UsageError as error:
@@ -382,5 +399,5 @@ def _get_command(error: click.UsageError) -> str:
 
 def _fail(message: str, code: int = 1) -> int:
     """Print an error as one line."""
-    click.echo(f"error: {' '.join(message.split())}", err=True)
+    show_line(f"error: {message}")
     return code

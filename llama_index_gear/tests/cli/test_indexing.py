@@ -134,7 +134,8 @@ def test_a_folder_without_text_changes_nothing(run: Runner, docs: Path, tmp_path
     emptied = run("index", "docs", "--store", "s")
     assert (emptied.code, emptied.err.splitlines()[-1]) == (
         1,
-        "error: no text in the 0 files of docs: the store was left as it is",
+        "error: there is no file in docs: put texts, Markdown or PDFs into it, or name another folder; hidden files do "
+        "not count",
     )
     assert read_store(tmp_path / "s") == before
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
-import pty
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,10 @@ def test_a_mistyped_store_is_refused_and_not_made(run: Runner, tmp_path: Path, c
     [
         (["index", "nowhere"], "'nowhere' does not exist"),
         (["ask"], "Missing argument 'QUESTION'"),
+        (["ask", ""], "Missing argument 'QUESTION'"),
+        (["ask", " \n"], "Missing argument 'QUESTION'"),
+        (["ask", "Who", "was", "Max", "Born?"], 'put it in quotes: llama-index-gear ask "Who was Max Born?"'),
+        (["graph", "Max", "Born"], 'put it in quotes: llama-index-gear graph "Max Born"'),
         (["ask", "Who?", "--top-k", "0"], "Invalid value for '--top-k'"),
         (["ask", "Who?", "--stroe", "s"], "No such option"),
         (["aks", "Who?"], "No such command 'aks'"),
@@ -110,6 +115,13 @@ sys.exit(main())
 """
 
 
+def open_terminal() -> tuple[int, int]:
+    """Open a terminal; return its two ends."""
+    pty = pytest.importorskip("pty", reason="there are no such terminals on Windows", exc_type=ImportError)
+    reader, writer = pty.openpty()
+    return reader, writer
+
+
 @pytest.mark.parametrize("arguments", [["index", "docs"], ["ask", "Who?", "--json"], ["check"], ["repair"]])
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_a_terminal_is_told_what_is_loaded_before_anything_takes_seconds(
@@ -117,7 +129,7 @@ def test_a_terminal_is_told_what_is_loaded_before_anything_takes_seconds(
 ) -> None:
     (tmp_path / "gear_store").mkdir()
     program = [sys.executable, "-c", HEAVY, *arguments]
-    reader, writer = pty.openpty() if is_terminal else os.pipe()
+    reader, writer = open_terminal() if is_terminal else os.pipe()
     done = subprocess.run(program, cwd=tmp_path, stdout=subprocess.PIPE, stderr=writer, timeout=60, check=True)
     os.close(writer)
     said = os.read(reader, 1000).decode()
@@ -126,6 +138,36 @@ def test_a_terminal_is_told_what_is_loaded_before_anything_takes_seconds(
     assert said == ("loading all-MiniLM-L6-v2 …\r\n" if is_terminal else "") + "heavy imports"
 
 
-def test_help_needs_no_heavy_imports(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", HEAVY, "index", "--help"], capture_output=True, timeout=60, check=True)
-    assert b"--embed" in done.stdout and done.stderr == b""
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [(["index", "--help"], 0, "--embed"), (["ask", ""], 2, ""), (["ask", "a", "b"], 2, "")],
+)
+def test_help_and_a_wrong_question_need_no_heavy_imports(arguments: list[str], code: int, said: str) -> None:
+    program = [sys.executable, "-c", HEAVY, *arguments]
+    done = subprocess.run(program, capture_output=True, timeout=60, check=False)
+    assert done.returncode == code and said in done.stdout.decode() and b"heavy imports" not in done.stderr
+
+
+def test_logs_and_warnings_leave_progress_bars_whole(
+    run: Runner, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a library sets up logging of its own, as one of LlamaIndex's readers does when it is imported."""
+
+    def embed(self: WordEmbedding, nodes: Any, **_: Any) -> Any:
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s")
+        logging.getLogger("openai").info("not shown")
+        logging.getLogger("openai").warning("two\nlines")
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.warn("of Python", stacklevel=1)
+        return original(self, nodes)
+
+    original = WordEmbedding.__call__
+    monkeypatch.setattr(WordEmbedding, "__call__", embed)
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    done = run("index", "docs", "--store", "s")
+    lines = done.err.replace("\r", "\n").splitlines()
+    assert done.code == 0 and "not shown" not in done.err
+    assert lines.count("warning: two lines") == lines.count("warning: of Python") == 1
+    assert all(line.endswith("]") for line in lines if line.startswith(("Reading", "Storing"))), "a bar stands alone"
+    assert not logging.getLogger().handlers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from llama_index_gear import GeARVectorStore
+from llama_index_gear.cli import titles
 from llama_index_gear.cli.files import FolderReader
 from llama_index_gear.cli.titles import find_title
 from llama_index_gear.testing import WordEmbedding
@@ -165,11 +167,31 @@ def test_pages_of_a_site_have_different_titles(tmp_path: Path) -> None:
     (docs / "5.html").write_text("<title>Acme | Jobs</title><h1>Acme</h1><p>Text.", "utf-8")
     (docs / "6.html").write_text("<title>Acme | Jena</title><h1>Works in Jena</h1><p>Text.", "utf-8")
     reader = FolderReader(docs, tmp_path / "s")
-    titles = [document.metadata["title"] for path in reader.list_files() for document in reader.read(path)]
-    assert titles == ["Acme | Products", "Acme | Team", "Osprey", "Max Born", "Acme | Jobs", "Works in Jena"]
+    found = [document.metadata["title"] for path in reader.list_files() for document in reader.read(path)]
+    assert found == ["Acme | Products", "Acme | Team", "Osprey", "Max Born", "Acme | Jobs", "Works in Jena"]
 
 
-def test_a_long_line_takes_no_time() -> None:
+class Watched:
+    """A pattern that keeps the length of the longest line that it was matched with."""
+
+    longest = 0
+
+    def __init__(self, pattern: re.Pattern[str]) -> None:
+        self.pattern = pattern
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        def match(*arguments: str) -> Any:
+            Watched.longest = max(Watched.longest, *map(len, arguments[-1].split("\n")))
+            return getattr(self.pattern, method)(*arguments)
+
+        return match
+
+
+def test_patterns_that_try_every_place_see_no_long_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On such a line they would take minutes."""
+    monkeypatch.setattr(titles, "_MARKUP", [(Watched(pattern), text) for pattern, text in titles._MARKUP])
+    for name in ("_HEADING", "_YAML_TITLE"):
+        monkeypatch.setattr(titles, name, Watched(getattr(titles, name)))
     for text in (
         "# " + "*a_ #" * 100_000,
         "`" * 500_000 + "\n\nText.",
@@ -177,6 +199,7 @@ def test_a_long_line_takes_no_time() -> None:
         f"---\ntitle: x{' ' * 500_000}x\n---\n",
     ):
         assert find_title("max-born.md", text) == find_title("max-born.txt", text) == "Max Born"
+    assert find_title("max-born.md", f"# {'x' * 450}") == "Max Born" and 450 <= Watched.longest <= 500
 
 
 def test_titles_are_subjects_of_facts(run: Callable[..., Any], docs: Path, tmp_path: Path) -> None:

@@ -1,0 +1,37 @@
+"""Lines on stderr that leave progress bars whole: what the command line, Python and libraries have to say."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tqdm import tqdm
+
+
+def show_line(text: str) -> None:
+    """Print a text as one line on stderr, above the progress bars that stand there."""
+    tqdm.write(" ".join(text.split()), file=sys.stderr)
+
+
+class _Lines(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        show_line(f"{record.levelname.lower()}: {record.getMessage()}")
+
+
+@contextmanager
+def show_messages() -> Iterator[None]:
+    """Show Python's warnings, and what is logged as a warning or worse, as lines.
+
+    A library that would set up logging of its own when it is imported finds it set up.
+    """
+    handler, root = _Lines(logging.WARNING), logging.getLogger()
+    root.addHandler(handler)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: show_line(f"warning: {message}")
+            yield
+    finally:
+        root.removeHandler(handler)
