@@ -75,7 +75,7 @@ def main() -> None:
     """Ingest, and ask."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("question", nargs="?", default=AGE)
-    parser.add_argument("--store", type=Path, default=Path("gear_store"), help="folder to keep the store in")
+    parser.add_argument("--store", type=Path, default=Path("stores/sample"), help="folder to keep the store in")
     arguments = parser.parse_args()
 
     llm = language_model()

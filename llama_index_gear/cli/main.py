@@ -240,7 +240,8 @@ def ask(
     model = open_llm(llm)
     if page is not None and model is None:
         raise click.UsageError(
-            "--html shows an agent's search, which needs a model: set OPENAI_API_KEY, or give --llm; without one `graph NAME` writes a page"
+            "--html shows an agent's search, which needs a model: set OPENAI_API_KEY, or give --llm; a page that needs "
+            "none is `graph NAME`"
         )
     weights = None if weights_file is None else RankingWeights.load(weights_file)
     with open_store(store_folder, embed) as store:
