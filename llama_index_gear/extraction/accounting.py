@@ -286,9 +286,19 @@ class CostBudget:
             return f"the model's server had no quota left for {self.refusals} calls in a row"
         return f"more than max_cost={self.ceiling} would have been spent"
 
-    def note_refusal(self, is_out_of_quota: bool) -> None:
-        """Count a call that the server refused because no quota was left; any other call ends the row."""
-        self.refusals = self.refusals + 1 if is_out_of_quota else 0
+    def note_call(self, *, is_out_of_quota: bool) -> None:
+        """Count a call that the server refused because no quota was left; any other call ends the row.
+
+        An answer that is late, of a call that began before the row, does not open again what the row has ended.
+        """
+        if is_out_of_quota:
+            self.refusals += 1
+        elif self.refusals < _MOST_REFUSALS:
+            self.refusals = 0
+
+    def forget_refusals(self) -> None:
+        """Let calls be made again."""
+        self.refusals = 0
 
     def reserve(self, call: object, prompt_tokens: int, completion_tokens: int) -> bool:
         """Reserve a call's expected cost; return False if no call is made any more. The caller removes it again."""

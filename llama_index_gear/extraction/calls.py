@@ -303,7 +303,7 @@ class PassageCalls:
                 retry_backoff=self.retry_backoff,
             )
             self.cost_budget.spend(reply.prompt_tokens, reply.completion_tokens)
-            self.cost_budget.note_refusal(is_out_of_quota(reply))
+            self.cost_budget.note_call(is_out_of_quota=is_out_of_quota(reply))
         finally:
             self.cost_budget.reserved.pop(call, None)  # a single C call: no interrupt comes between
         return reply

@@ -360,7 +360,7 @@ class GeARTripleExtractor(TransformComponent):
             raise ArgumentError(f"retry_failed needs a GeARVectorStore, not {type(vector_store).__name__}")
         failed = await answer(ExtractionCallIds(), FAILED_EXTRACTIONS)
         self._ledger = ExtractionLedger()
-        self._cost_budget.note_refusal(False)  # whoever asks for a retry may have raised the quota
+        self._cost_budget.forget_refusals()  # whoever asks for a retry may have raised the quota
         with self._bar(len(failed), self.show_progress) as bar:
             for ids in group_into_pages(failed, self.passages_per_call * max(1, _PAGE // self.passages_per_call)):
                 page = await vector_store.aget_nodes(ids, FAILED_EXTRACTIONS)

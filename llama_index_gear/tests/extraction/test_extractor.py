@@ -450,8 +450,9 @@ def test_a_quota_that_is_used_up_ends_the_calls_and_a_retry_begins_anew(
     )
     store = GeARVectorStore.from_path(tmp_path / "store", embed_model=WordEmbedding())
     IngestionPipeline(transformations=[extractor, WordEmbedding()], vector_store=store).run(nodes=nodes)
-    if each == 1:
-        assert 9 + 8 <= calls <= 9 + 8 + workers, "no call is repeated, and eight in a row end the run"
+    if each == workers == 1:
+        assert calls == 9 + 8, "no call is repeated, and eight in a row end the run"
+    assert 9 + 8 <= calls <= 9 + 7 + 8 + 4 or each > 1, "seven may be refused before the answer has been read"
     assert calls < 30
     ended = [problem for _, outcome, problem in extractor.ledger.failures if outcome == "over budget"]
     assert len(ended) >= 90 - each * calls and all("quota" in problem for problem in ended)
