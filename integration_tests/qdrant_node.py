@@ -109,17 +109,18 @@ class Cluster:
     Args:
         folder: the folder of all.
         count: the number of nodes.
+        **settings: environment variables of each node, without "QDRANT__".
 
     """
 
-    def __init__(self, folder: Path, count: int = 3) -> None:
+    def __init__(self, folder: Path, count: int = 3, **settings: str) -> None:
         ports = find_free_ports(count)
         addresses = [f"http://127.0.0.1:{port}" for port in ports]
         self.nodes = []
         for number, (port, address) in enumerate(zip(ports, addresses, strict=True)):
             arguments = ["--uri", address, *(["--bootstrap", addresses[0]] if number else [])]
-            settings = {"CLUSTER__ENABLED": "true", "CLUSTER__P2P__PORT": str(port)}
-            self.nodes.append(Node(folder / f"node-{number}", arguments, **settings))
+            own = {"CLUSTER__ENABLED": "true", "CLUSTER__P2P__PORT": str(port)}
+            self.nodes.append(Node(folder / f"node-{number}", arguments, **settings, **own))
 
     def wait_until_whole(self, client: QdrantClient, names: Sequence[str]) -> None:
         """Return once every replica of these collections is active, and nothing is being transferred."""

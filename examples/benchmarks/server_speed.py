@@ -1,4 +1,4 @@
-"""Measure a Qdrant server beside the embedded engine: loading, and questions of many askers at once.
+"""Measure a Qdrant server beside the embedded engine: loading, a question, and questions of many askers at once.
 
     python examples/benchmarks/server_speed.py --server http://localhost:6333 --triples 100000 --askers 1,8,32
 
@@ -7,6 +7,11 @@ The passages and triples are those of `speed.py --graph extracted`. An embedded 
 Loading: `copy_to` moves the store to the server; `QdrantClient.upload_points` sends the same points, read from the same
 store, which is the limit. Both build no vector index meanwhile. They take turns. A rate is in triples a second; the
 processor's seconds are those of this process. Over gRPC; the collections are deleted afterwards.
+
+Questions: the same ones of the embedded engine and of the server, over gRPC and REST, by turns, one after the other:
+the base search, the walk without and with PageRank, and `GraphRetriever`, as in `speed.py`. A call of the client is a
+round trip. A table is printed: round trips in the mean, milliseconds in the median and at the 95th percentile, and how
+often the embedded engine's median goes into the server's.
 
 Askers: so many ask at once, each its next question when the last one is answered: `GraphRetriever` with the question's
 embedding given, as in `speed.py`. In threads `retrieve`, in one event loop `aretrieve`. The processor's
@@ -19,27 +24,30 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import statistics
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from harness.data import write_whole
-from llama_index.core.schema import QueryBundle
+from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.vector_stores.types import VectorStoreQuery
 from qdrant_client import AsyncQdrantClient, QdrantClient, models
 from speed import WARM, TopicEmbedding, fill, run_alone, write_question
 
-from llama_index_gear import GeARVectorStore, GraphRetriever
+from llama_index_gear import DiverseTripleBeamSearch, GeARVectorStore, GraphRetriever, LocalPageRank
 
 NAME = "gear_server_speed"
 
 
-def make_target(server: str, grpc_port: int, embed: TopicEmbedding) -> GeARVectorStore:
+def make_target(server: str, grpc_port: int, embed: TopicEmbedding, *, prefer_grpc: bool = True) -> GeARVectorStore:
     """Make the store on the server."""
-    options: dict[str, Any] = {"url": server, "grpc_port": grpc_port, "prefer_grpc": True, "timeout": 60}
+    options: dict[str, Any] = {"url": server, "grpc_port": grpc_port, "prefer_grpc": prefer_grpc, "timeout": 60}
     clients = QdrantClient(**options), AsyncQdrantClient(**options)
     return GeARVectorStore(NAME, *clients, embed_model=embed)
 
@@ -95,6 +103,100 @@ def measure_loading(source: GeARVectorStore, target: GeARVectorStore, rounds: in
         rows[name] = {"triples_per_second": round(triples / seconds), "processor_seconds": round(used, 1)}
     rate = [rows[name]["triples_per_second"] for name in ("copy_to", "upload_points")]
     return {**rows, "copy_to_to_upload_points": round(rate[0] / rate[1], 2)}
+
+
+def wait_until_indexed(store: GeARVectorStore) -> None:
+    """Return once the server has built the vector indexes of both collections."""
+    for name in (store.collection_name, store.triple_collection_name):
+        while store.client.get_collection(name).status != models.CollectionStatus.GREEN:
+            time.sleep(0.1)
+
+
+def count_calls(client: Any) -> list[str]:
+    """Have a client note its reads of points in a list, which is returned."""
+    calls: list[str] = []
+
+    def note_and_call(name: str, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        calls.append(name)
+        return call(*arguments, **options)
+
+    for name in ("query_batch_points", "scroll", "retrieve", "count"):
+        setattr(client, name, partial(note_and_call, name, getattr(client, name)))
+    return calls
+
+
+Ask = Callable[[QueryBundle, list[NodeWithScore]], object]
+
+
+def make_methods(store: GeARVectorStore) -> dict[str, Ask]:
+    """Make what is measured, by name: each takes a question and its base passages."""
+    plain, ranked = DiverseTripleBeamSearch(store), DiverseTripleBeamSearch(store, pagerank=LocalPageRank())
+    default = GraphRetriever(store)
+    return {
+        "base search": lambda question, _: search(store, question),
+        "walk": lambda question, base: plain.postprocess_nodes(base, query_bundle=question),
+        "walk and PageRank": lambda question, base: ranked.postprocess_nodes(base, query_bundle=question),
+        "`GraphRetriever`": lambda question, _: default.retrieve(question),
+    }
+
+
+def search(store: GeARVectorStore, question: QueryBundle) -> list[NodeWithScore]:
+    """Find the ten passages that are nearest to a question."""
+    result = store.query(VectorStoreQuery(query_embedding=question.embedding, similarity_top_k=10))
+    return [NodeWithScore(node=node, score=1.0) for node in result.nodes or []]
+
+
+def measure_questions(stores: dict[str, GeARVectorStore], number: int) -> list[dict[str, Any]]:
+    """Ask each store so many questions by each method; return a row for each method and store.
+
+    The stores take turns, in changing order. Ratios are to the median of the first.
+    """
+    methods = {engine: make_methods(store) for engine, store in stores.items()}
+    calls = {engine: count_calls(store.client) for engine, store in stores.items()}
+    embed, engines = TopicEmbedding(384, seed=4), list(stores)
+    times: dict[tuple[str, str], list[float]] = {}
+    trips: dict[tuple[str, str], list[int]] = {}
+    for asked in range(WARM + number):
+        question = QueryBundle(write_question(asked), embedding=embed._get_query_embedding(""))
+        base = search(stores[engines[0]], question)
+        for engine in engines[asked % len(engines) :] + engines[: asked % len(engines)]:
+            for method, ask in methods[engine].items():
+                calls[engine].clear()
+                start = time.perf_counter()
+                ask(question, list(base))
+                took = 1000 * (time.perf_counter() - start)
+                if asked >= WARM:
+                    times.setdefault((method, engine), []).append(took)
+                    trips.setdefault((method, engine), []).append(len(calls[engine]))
+    return [
+        {
+            "method": method,
+            "engine": engine,
+            "round_trips": round(statistics.mean(trips[method, engine]), 1),
+            "most_round_trips": max(trips[method, engine]),
+            "median_ms": round(statistics.median(took), 1),
+            "p95_ms": round(sorted(took)[int(0.95 * (len(took) - 1))], 1),
+            "to_embedded": round(statistics.median(took) / statistics.median(times[method, engines[0]]), 2),
+        }
+        for (method, engine), took in sorted(times.items(), key=lambda item: engines.index(item[0][1]))
+    ]
+
+
+def write_table(triples: int, rows: list[dict[str, Any]]) -> str:
+    """Write the rows of `measure_questions` as a table of Markdown: a row for each method, a column for each engine."""
+    engines, methods = (list(dict.fromkeys(row[key] for row in rows)) for key in ("engine", "method"))
+    cells = {
+        (row["method"], row["engine"]): f"{row['round_trips']}, {row['median_ms']} / {row['p95_ms']} ms"
+        + (f", {row['to_embedded']}" if row["engine"] != engines[0] else "")
+        for row in rows
+    }
+    heads = [f"{engine}: round trips, median / 95th percentile" for engine in engines]
+    table = [
+        [f"{triples:,} triples", *heads[:1], *(f"{head}, ratio to {engines[0]}" for head in heads[1:])],
+        ["---"] * (1 + len(engines)),
+        *([method, *(cells[method, engine] for engine in engines)] for method in methods),
+    ]
+    return "\n".join(f"| {' | '.join(row)} |" for row in table)
 
 
 def measure_askers(store: GeARVectorStore, askers: int, seconds: float, *, is_async: bool) -> dict[str, Any]:
@@ -155,6 +257,7 @@ def main() -> None:
     parser.add_argument("--grpc-port", type=int, default=6334)
     parser.add_argument("--triples", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3, help="loads in each way; 0: none is measured")
+    parser.add_argument("--questions", type=int, default=40, help="questions to each engine; 0: none")
     parser.add_argument("--askers", default="1,8,32", help="numbers of askers, comma-separated; empty: none")
     parser.add_argument("--seconds", type=float, default=10.0, help="for each number of askers")
     parser.add_argument("--store", type=Path, default=None, help="keep the embedded store here, and use it again")
@@ -173,9 +276,15 @@ def main() -> None:
         report: dict[str, Any] = {"triples": source.client.count(source.triple_collection_name).count}
         if arguments.rounds:
             report["loading"] = measure_loading(source, target, arguments.rounds)
-        if numbers:
+        if numbers or arguments.questions:
             target.clear()
             source.copy_to(target)
+            wait_until_indexed(target)
+        if arguments.questions:
+            rest = make_target(arguments.server, arguments.grpc_port, embed, prefer_grpc=False)
+            stores = {"embedded": source, "gRPC": target, "REST": rest}
+            report["questions"] = measure_questions(stores, arguments.questions)
+            rest.close()
         for name, store in (("embedded", source), ("server", target)):
             report[name] = [
                 measure_askers(store, number, arguments.seconds, is_async=is_async)
@@ -187,6 +296,8 @@ def main() -> None:
         target.close()
         LOOP.run(target.aclose())
     print(json.dumps(report, indent=2))
+    if arguments.questions:
+        print(f"\n{write_table(report['triples'], report['questions'])}")
     if arguments.out is not None:
         write_whole(arguments.out, json.dumps(report, indent=2) + "\n")
 

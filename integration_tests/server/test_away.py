@@ -1,4 +1,10 @@
-"""A real Qdrant node that is killed, stopped, paused, away, or locked, over REST and gRPC."""
+"""A real Qdrant node that is killed, stopped, paused, away, or locked, over REST and gRPC.
+
+    QDRANT_BIN=/usr/bin/qdrant GEAR_KILLS=34 GEAR_SEED=1 pytest integration_tests/server/test_away.py -k pipeline
+
+`GEAR_KILLS` sets how often the server ends under one pipeline, which is as long as that takes; 4 times by default.
+`GEAR_SEED` sets when.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +13,7 @@ import base64
 import hashlib
 import hmac
 import json
+import os
 import random
 import signal
 import threading
@@ -35,8 +42,9 @@ pytestmark = [
 ]
 EMBED = WordEmbedding(64)
 KEY = "a secret of a test, and long enough"
-DOCUMENTS = 150
-KILLS = 4
+KILLS = int(os.environ.get("GEAR_KILLS", "4"))
+SEED = int(os.environ.get("GEAR_SEED", "0"))
+DOCUMENTS = 30 * (KILLS + 1)
 QUERY = VectorStoreQuery(query_str="Who met Person 1?", similarity_top_k=3)
 PROTOCOLS = pytest.mark.parametrize("prefer_grpc", [False, True], ids=["rest", "grpc"])
 
@@ -92,10 +100,10 @@ def count_passages(client: QdrantClient, collection: str) -> int:
 def test_a_pipeline_outlives_its_server(
     tmp_path: Path, node: Node, mode: str, prefer_grpc: bool, end: str, run: Run
 ) -> None:
-    """The server ends four times while a pipeline stores passages. The pipeline ends whole, as if it had not."""
+    """The server ends several times while a pipeline stores passages. The pipeline ends whole, as if it had not."""
     documents, store = make_documents(), make_store(node, mode, prefer_grpc, batch_size=2)
     watching, _ = node.make_clients(prefer_grpc=False)
-    draws, ends = random.Random(f"{mode}{prefer_grpc}{end}"), 0
+    draws, ends = random.Random(f"{mode}{prefer_grpc}{end}{SEED}"), 0
     with ThreadPoolExecutor(1) as pool:
         pipeline = make_pipeline(store)
         running = pool.submit(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 from qdrant_client import QdrantClient, models
-from qdrant_node import BINARY, Node
+from qdrant_node import BINARY, Cluster, Node
 from repository import EXAMPLES
 
 from llama_index_gear import GeARVectorStore
@@ -50,8 +50,10 @@ def make_nodes(first: int, last: int) -> list[Any]:
     ]
 
 
-def run(command: str, node: Node, folder: Path) -> None:
-    environment = {"PATH": os.environ["PATH"], "QDRANT": node.url, "QDRANT_API_KEY": KEY}
+def run(command: str, folder: Path, *nodes: Node) -> None:
+    addresses = " ".join(node.url for node in nodes)
+    environment = {"PATH": os.environ["PATH"], "QDRANT": addresses, "QDRANT_API_KEY": KEY}
+    folder.mkdir(exist_ok=True)
     subprocess.run(["bash", "-e", "-o", "pipefail", "-c", command], cwd=folder, env=environment, check=True)
 
 
@@ -60,23 +62,23 @@ def test_a_store_is_backed_up_lost_and_restored(node: Node, tmp_path: Path) -> N
     store.add(make_nodes(0, 20))
     store.link_aliases([("All", "P3")])
     before = contents(store)
-    run(BACK_UP, node, tmp_path)
+    run(BACK_UP, tmp_path / "backup", node)
     store.clear()
-    run(RESTORE, node, tmp_path)
+    run(RESTORE, tmp_path / "backup", node)
     restored = make_store(node)
     assert restored.check().ok and contents(restored) == before
     restored.delete_nodes(["p1"])
     restored.add(make_nodes(30, 32))
-    run(RESTORE, node, tmp_path)  # also in place of what is there
+    run(RESTORE, tmp_path / "backup", node)  # also in place of what is there
     assert restored.check().ok and contents(restored) == before
 
 
 def test_another_server_is_filled_from_a_backup(node: Node, tmp_path: Path) -> None:
     store = make_store(node)
     store.add(make_nodes(0, 5))
-    run(BACK_UP, node, tmp_path)
+    run(BACK_UP, tmp_path / "backup", node)
     with Node(tmp_path / "other", SERVICE__API_KEY=KEY) as other:
-        run(RESTORE, other, tmp_path)
+        run(RESTORE, tmp_path / "backup", other)
         restored = make_store(other)
         assert restored.check().ok and contents(restored) == contents(store)
 
@@ -87,17 +89,59 @@ def test_what_was_written_between_the_two_snapshots_is_repaired(node: Node, tmp_
     store.add(make_nodes(0, 10))
     one, other = (BACK_UP.replace("docs docs_triples", name) for name in ("docs", "docs_triples"))
     assert one != BACK_UP
-    run(one, node, tmp_path)
+    run(one, tmp_path / "backup", node)
     before = contents(store)
     store.delete_nodes(["p1", "p2"])
     store.add(make_nodes(10, 12))
-    run(other, node, tmp_path)
+    run(other, tmp_path / "backup", node)
     store.clear()
-    run(RESTORE, node, tmp_path)
+    run(RESTORE, tmp_path / "backup", node)
     restored = make_store(node)
     report = restored.check()
     assert sorted(report.incomplete) == ["p1", "p2"] and sorted(report.orphaned) == ["p10", "p11"]
     assert restored.repair().ok and contents(restored) == before
+
+
+REPLICATED = {"shard_number": 3, "replication_factor": 2, "write_consistency_factor": 2}
+
+
+def find_places(node: Node, name: str) -> dict[int, int]:
+    """Return how many points the node has of each of its shards."""
+    client = QdrantClient(url=node.url, api_key=KEY, https=False, timeout=60, check_compatibility=False)
+    info: Any = client.http.distributed_api.collection_cluster_info(name).result
+    return {shard.shard_id: shard.points_count for shard in info.local_shards}
+
+
+def test_a_cluster_is_backed_up_lost_and_restored(tmp_path: Path) -> None:
+    """Every shard is on two of three nodes when it is backed up, on all of them when it is restored."""
+    with Cluster(tmp_path / "cluster", SERVICE__API_KEY=KEY) as cluster:
+        store = make_store(cluster.nodes[0], collection_options=REPLICATED)
+        store.add(make_nodes(0, 60))
+        store.link_aliases([("All", "P3")])
+        before = contents(store)
+        run(BACK_UP, tmp_path / "backup", *cluster.nodes)
+        store.delete_nodes(["p1"])
+        store.add(make_nodes(70, 75))
+        for has_collections in (True, False):
+            if not has_collections:
+                store.clear()
+            restore(cluster, tmp_path / "backup", before)
+    with Cluster(tmp_path / "other", SERVICE__API_KEY=KEY) as other:
+        restore(other, tmp_path / "backup", before)
+
+
+def restore(cluster: Cluster, folder: Path, before: Any) -> None:
+    """Restore a backup. Each node then has a copy of every shard, and answers with all that was stored."""
+    run(RESTORE, folder, *cluster.nodes)
+    stores = [make_store(node) for node in cluster.nodes]
+    names = [stores[0].collection_name, stores[0].triple_collection_name]
+    for store in stores:
+        cluster.wait_until_whole(store.client, names)
+    for store in stores:
+        assert store.check(sample_size=0).ok and contents(store) == before
+    for name in names:
+        held = [find_places(node, name) for node in cluster.nodes]
+        assert held[0] == held[1] == held[2] and held[0].keys() == {0, 1, 2} and all(held[0].values())
 
 
 def test_an_alias_leads_to_another_collection_in_one_call(node: Node) -> None:
