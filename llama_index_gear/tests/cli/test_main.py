@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import subprocess
@@ -122,6 +123,16 @@ def open_terminal() -> tuple[int, int]:
     return reader, writer
 
 
+def read_all(reader: int) -> bytes:
+    """Read to the end of a pipe or of a terminal, which gives each write by itself and whose end is an error."""
+    parts = []
+    with contextlib.suppress(OSError):
+        while part := os.read(reader, 1000):
+            parts.append(part)
+    os.close(reader)
+    return b"".join(parts)
+
+
 @pytest.mark.parametrize("arguments", [["index", "docs"], ["ask", "Who?", "--json"], ["check"], ["repair"]])
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_a_terminal_is_told_what_is_loaded_before_anything_takes_seconds(
@@ -132,8 +143,7 @@ def test_a_terminal_is_told_what_is_loaded_before_anything_takes_seconds(
     reader, writer = open_terminal() if is_terminal else os.pipe()
     done = subprocess.run(program, cwd=tmp_path, stdout=subprocess.PIPE, stderr=writer, timeout=60, check=True)
     os.close(writer)
-    said = os.read(reader, 1000).decode()
-    os.close(reader)
+    said = read_all(reader).decode()
     assert done.stdout == b""
     assert said == ("loading all-MiniLM-L6-v2 …\r\n" if is_terminal else "") + "heavy imports"
 

@@ -81,7 +81,10 @@ def delete(store: GeARVectorStore) -> None:
 
 
 def run_pipeline(store: GeARVectorStore, documents: Path, versions: dict[str, str]) -> None:
-    """Run an ingestion pipeline whose document store is kept beside the store and written at the end of the run."""
+    """Run an ingestion pipeline whose document store is kept beside the store and replaced at the end of the run.
+
+    It is replaced as a whole: LlamaIndex writes the file in place, and a kill while it does leaves half of one.
+    """
     kept = SimpleDocumentStore.from_persist_path(str(documents)) if documents.exists() else SimpleDocumentStore()
     pipeline = IngestionPipeline(
         transformations=[
@@ -101,7 +104,8 @@ def run_pipeline(store: GeARVectorStore, documents: Path, versions: dict[str, st
     )
     texts = {name: " ".join(parts).format(f"Captain {name.title()}", version) for name, version in versions.items()}
     pipeline.run(documents=[Document(id_=name, text=text) for name, text in texts.items()])
-    kept.persist(str(documents))
+    kept.persist(str(documents.with_suffix(".new")))
+    documents.with_suffix(".new").replace(documents)
 
 
 def run_first(store: GeARVectorStore, documents: Path) -> None:
