@@ -101,6 +101,7 @@ def folder(tmp_path: Path) -> Path:
     write(
         "musique_train-minilm-qwen-ircot", [make_row("hybrid", 60.0), make_row("bm25+ircot", 43.0, **answer, **spent)]
     )
+    write("musique_train-minilm-qwen-selection", [make_row("graph", 70.0), make_row("graph+select", 71.0, **spent)])
     pair = [make_row("hipporag-synonyms", 20.0), make_row("hybrid+naive+pagerank", 21.0)]
     unclear = {f"gain@{cut}": {"points": cut - 8.0, "p": 0.1, "p_corrected": 0.5} for cut in (5, 10, 15)}
     pair[1] |= {"against": "hipporag-synonyms", **unclear}
@@ -152,7 +153,9 @@ def test_our_figures_stand_beside_the_papers(folder: Path) -> None:
     assert "| gold passages | 36.6 / 59.2 | 40.0 / 50.0 | 100.0 / 101.0 / 102.0 |" in lines
     assert "| IRCoT (BM25) | 7.6 / 15.9 | 40.0 / 50.0 | 43.0 / 44.0 / 45.0 |" in lines
     assert "| bm25+ircot | 2.0 | 1,000 + 10 | 1,040 | 43.0 / 44.0 / 45.0 |" in lines
-    assert text.count("- Files: `musique_train-minilm-qwen`, `musique_train-minilm-qwen-ircot`.") == 3
+    assert "| graph+select | 2.0 | 1,000 + 10 | 1,040 | 71.0 / 72.0 / 73.0 |" in lines
+    two = "- Files: `musique_train-minilm-qwen`, `musique_train-minilm-qwen-ircot`"
+    assert text.count(f"{two}.") == 2 and text.count(f"{two}, `musique_train-minilm-qwen-selection`.") == 1
     assert "| T²RAG | 48.5 / 60.8 | 31.3 / 42.5 | 14.5 / 24.5 | 60.0 / 70.0 | – | – |" in lines
     assert "| triples | 35.2 / 47.2; 3.5 | 40.0 / 50.0; 3.0 | 44.0 / 45.0 / 46.0 |" in lines
     assert "| at most 1 | 50.0 / 51.0 / 52.0 | 2.0 / 1,000 | 1.50 |" in lines

@@ -6,7 +6,16 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from reporting.results import LLM_FILE, NONE, SHARED_FILES, Results, format_recalls, format_scores, format_shared_calls
+from reporting.results import (
+    LLM_FILE,
+    NONE,
+    SELECTION_FILE,
+    SHARED_FILES,
+    Results,
+    format_recalls,
+    format_scores,
+    format_shared_calls,
+)
 from reporting.tables import table
 from reporting.tables_chunks import splitters
 from reporting.tables_ranking import format_cell
@@ -29,7 +38,9 @@ COSTS = {
     "no passages": "closed-book",
     "hybrid": "hybrid",
     "NaiveGE": "hybrid+naive",
+    "`GraphRetriever`": "graph",
     "SyncGE": "hybrid+sync",
+    "`PassageSelector` over `GraphRetriever`'s ten": "graph+select",
     'GeAR, `calls="separate"`': "hybrid+gear",
     'GeAR, `calls="separate"`, at most one step': "hybrid+gear[max_steps=1]",
     'GeAR, `calls="merged"`': "hybrid+gear[calls=merged]",
@@ -135,7 +146,7 @@ def costs_table(results: Results) -> str:
     """Return calls, tokens, recall and answers of every method with a small model."""
     rows = []
     for label, method in COSTS.items():
-        row = results.row(LLM_FILE, method)
+        row = results.row(LLM_FILE, method) or results.row(SELECTION_FILE, method)
         calls = tokens = NONE
         if row is not None and row.get("calls"):
             calls = f"{row['calls']:.1f}"

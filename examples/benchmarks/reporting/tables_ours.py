@@ -8,6 +8,7 @@ from reporting.results import (
     IRCOT_FILE,
     LLM_FILE,
     NONE,
+    SELECTION_FILE,
     SHARED_FILES,
     Results,
     format_recalls,
@@ -28,7 +29,7 @@ def costs(results: Results) -> str:
             f"{row['weighted_tokens']:,.0f}",
             format_recalls(row),
         ]
-        for file in (LLM_FILE, IRCOT_FILE)
+        for file in (LLM_FILE, IRCOT_FILE, SELECTION_FILE)
         for row in results.files.get(file, {}).get("methods", [])
         if "calls" in row
     ]
@@ -37,7 +38,7 @@ def costs(results: Results) -> str:
     return section(
         "Calls and tokens a question, retrieval alone",
         table(["method", "calls", "tokens, prompt + completion", "prompt + 4 × completion", "R@5 / 10 / 15"], rows),
-        sources(results, LLM_FILE, IRCOT_FILE),
+        sources(results, LLM_FILE, IRCOT_FILE, SELECTION_FILE),
     )
 
 
