@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -15,10 +15,12 @@ from llama_index.core.schema import NodeWithScore
 
 from llama_index_gear import GeARQueryEngine, GeARVectorStore, GraphRetriever, RankingWeights, Trace, TraceEvent
 from llama_index_gear.counts import count
+from llama_index_gear.extraction.sentences import split_sentences
 from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, read_title, shorten
 from llama_index_gear.retrievers.base import new_trace
 from llama_index_gear.trace.trace import run_traced
 from llama_index_gear.trace.wording import format_fact
+from llama_index_gear.word_weights import sum_weights, weigh_words
 
 _LINE = 110  # characters
 _TEXT = 200  # characters shown of a passage
@@ -87,29 +89,39 @@ def _show_event(event: TraceEvent, show: Callable[[str], None]) -> None:
 def show_answer(answer: Answer) -> None:
     """Print an agent's answer and the passages that it cites, or the passages that were found."""
     if answer.trace is None:
-        for number, result in enumerate(answer.passages, start=1):
-            _show_passage(f"{number}.", result)
+        _show_passages(answer.question, {f"{rank}.": result for rank, result in enumerate(answer.passages, start=1)})
         if not answer.passages:
             echo("Nothing was found.")
         return
     echo(f"\n{answer.text or 'No answer.'}\n")
     by_id = {result.node.node_id: result for result in answer.passages}
-    for mark, node_id in answer.trace.citations.items():
-        if node_id in by_id:
-            _show_passage(f"[{mark}]", by_id[node_id])
+    cited = {f"[{mark}]": by_id.get(node_id) for mark, node_id in answer.trace.citations.items()}
+    matter = f"{answer.question}\n{answer.text}"
+    _show_passages(matter, {mark: result for mark, result in cited.items() if result is not None})
     echo(f"{answer.trace.stopped}; {count(answer.trace.llm_calls, 'call')} of the model")
 
 
-def _show_passage(mark: str, result: NodeWithScore) -> None:
-    """Print a passage: title and file, the triples that lead to it, and how its text begins."""
-    file = _read_file(result)
-    title = read_title(result.node)
-    is_named = not title or PurePosixPath(file).stem == title  # a file's title is its name
-    echo(f"{mark} {file if is_named else title}" + (f" ({file})" if file and not is_named else ""))
-    for slots in result.metadata.get(CHAIN_KEY) or []:
-        echo(f"   ↳ {format_fact(slots)}")
-    text = shorten(result.node.get_content(), _TEXT)
-    echo(textwrap.fill(text, _LINE, initial_indent="   ", subsequent_indent="   "))
+def _show_passages(matter: str, passages: Mapping[str, NodeWithScore]) -> None:
+    """Print passages by their marks: title and file, the triples that lead to each, and where it speaks of `matter`."""
+    weights = weigh_words(matter, [result.node.get_content() for result in passages.values()])
+    for mark, result in passages.items():
+        file = _read_file(result)
+        title = read_title(result.node)
+        is_named = not title or PurePosixPath(file).stem == title  # a file's title is its name
+        echo(f"{mark} {file if is_named else title}" + (f" ({file})" if file and not is_named else ""))
+        for slots in result.metadata.get(CHAIN_KEY) or []:
+            echo(f"   ↳ {format_fact(slots)}")
+        excerpt = _make_excerpt(result.node.get_content(), weights)
+        echo(textwrap.fill(excerpt, _LINE, initial_indent="   ", subsequent_indent="   "))
+
+
+def _make_excerpt(text: str, weights: Mapping[str, float]) -> str:
+    """Return the sentence that weighs most with what follows it, or stands before it, as far as there is room."""
+    sentences = [" ".join(sentence.words) for sentence in split_sentences(text)] or [""]
+    first = max(range(len(sentences)), key=lambda place: sum_weights(sentences[place], weights))
+    while first and len(" ".join(sentences[first - 1 :])) <= _TEXT:
+        first -= 1
+    return ("… " if first else "") + shorten(" ".join(sentences[first:]), _TEXT)
 
 
 def _describe(result: NodeWithScore) -> dict[str, Any]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,7 +11,7 @@ from llama_index.core.llms import LLM
 from llama_index.core.prompts import BasePromptTemplate
 
 from llama_index_gear.llm.client import count_tokens
-from llama_index_gear.triple import entity_key
+from llama_index_gear.word_weights import sum_weights, weigh_words
 
 _NUMBER_TOKENS = 6  # of a passage's number and the blank line before it
 _LEAST_TOKENS = 30  # a passage that is shortened further says nothing
@@ -69,8 +67,7 @@ def fit_passages(passages: Sequence[str], matter: str, room: int) -> FittedPassa
     texts = list(passages[: max(1, room // (_LEAST_TOKENS + _NUMBER_TOKENS))])
     sizes = [count_tokens(text) for text in texts]
     share = max(_LEAST_TOKENS, _find_share(sizes, room - _NUMBER_TOKENS * len(texts)))
-    having = Counter(word for text in texts for word in _words(text))
-    weights = {word: 1 / having[word] for word in _words(matter) if word in having}
+    weights = weigh_words(matter, texts)
     shortened = [position for position, size in enumerate(sizes) if size > share]
     for position in shortened:
         length = len(texts[position]) * share // sizes[position]
@@ -96,8 +93,7 @@ def _shorten(text: str, length: int, weights: dict[str, float]) -> str:
         for sentence in _SENTENCE.split(text)
         for start in range(0, len(sentence), _MAX_PIECE)
     ]
-    # Exact sums: a set's order changes from process to process.
-    own = [math.fsum(weights.get(word, 0.0) for word in _words(piece)) for piece in pieces]
+    own = [sum_weights(piece, weights) for piece in pieces]
     beside = [max(own[max(0, place - 1) : place + 2]) for place in range(len(pieces))]
     best = own.index(max(own))
     order = sorted(range(1, len(pieces)), key=lambda place: (-own[place] - beside[place] / 2, abs(place - best)))
@@ -115,7 +111,3 @@ def _shorten(text: str, length: int, weights: dict[str, float]) -> str:
         parts.append((" " if place == following else _GAP) + pieces[place])
         following = place + 1
     return "".join(parts).strip() + ("" if following == len(pieces) else _GAP.rstrip())
-
-
-def _words(text: str) -> set[str]:
-    return set(entity_key(text).split())

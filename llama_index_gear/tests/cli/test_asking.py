@@ -35,6 +35,18 @@ def test_passages_come_with_the_triples_that_lead_to_them(run: Runner, docs: Pat
     assert len(run("ask", QUESTION, "--store", "s", "--top-k", "1").out.split("\n1. ")) == 1
 
 
+def test_a_long_passage_is_shown_where_it_speaks_of_the_question(run: Runner, docs: Path) -> None:
+    filling = "The valley has a mild climate and many orchards. " * 12
+    (docs / "Long.txt").write_text(
+        f"{filling}\n\nThe toll bridge was built by J. R. Hale. It fell.\n\n{filling}", "utf-8"
+    )
+    run("index", "docs", "--store", "s")
+    lines = run("ask", "Who built the toll bridge?", "--store", "s").out.splitlines()
+    shown = lines[next(place for place, line in enumerate(lines) if line.endswith("Long.txt")) + 1 :]
+    assert shown[0].startswith("   … The toll bridge was built by J. R. Hale. It fell. The valley")
+    assert shown[1].endswith(" …")
+
+
 def test_json_holds_the_same(run: Runner, docs: Path) -> None:
     run("index", "docs", "--store", "s")
     values = json.loads(run("ask", QUESTION, "--store", "s", "--json").out)
