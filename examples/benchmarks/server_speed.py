@@ -30,6 +30,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -112,17 +113,23 @@ def wait_until_indexed(store: GeARVectorStore) -> None:
             time.sleep(0.1)
 
 
-def count_calls(client: Any) -> list[str]:
-    """Have a client note its reads of points in a list, which is returned."""
+@contextmanager
+def noted_calls(client: Any) -> Iterator[list[str]]:
+    """Have a client note its reads of points in a list, as long as the block runs."""
     calls: list[str] = []
 
     def note_and_call(name: str, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         calls.append(name)
         return call(*arguments, **options)
 
-    for name in ("query_batch_points", "scroll", "retrieve", "count"):
+    names = ("query_batch_points", "scroll", "retrieve", "count")
+    for name in names:
         setattr(client, name, partial(note_and_call, name, getattr(client, name)))
-    return calls
+    try:
+        yield calls
+    finally:
+        for name in names:
+            delattr(client, name)  # its class has the call
 
 
 Ask = Callable[[QueryBundle, list[NodeWithScore]], object]
@@ -152,22 +159,23 @@ def measure_questions(stores: dict[str, GeARVectorStore], number: int) -> list[d
     The stores take turns, in changing order. Ratios are to the median of the first.
     """
     methods = {engine: make_methods(store) for engine, store in stores.items()}
-    calls = {engine: count_calls(store.client) for engine, store in stores.items()}
     embed, engines = TopicEmbedding(384, seed=4), list(stores)
     times: dict[tuple[str, str], list[float]] = {}
     trips: dict[tuple[str, str], list[int]] = {}
-    for asked in range(WARM + number):
-        question = QueryBundle(write_question(asked), embedding=embed._get_query_embedding(""))
-        base = search(stores[engines[0]], question)
-        for engine in engines[asked % len(engines) :] + engines[: asked % len(engines)]:
-            for method, ask in methods[engine].items():
-                calls[engine].clear()
-                start = time.perf_counter()
-                ask(question, list(base))
-                took = 1000 * (time.perf_counter() - start)
-                if asked >= WARM:
-                    times.setdefault((method, engine), []).append(took)
-                    trips.setdefault((method, engine), []).append(len(calls[engine]))
+    with ExitStack() as stack:
+        calls = {engine: stack.enter_context(noted_calls(store.client)) for engine, store in stores.items()}
+        for asked in range(WARM + number):
+            question = QueryBundle(write_question(asked), embedding=embed._get_query_embedding(""))
+            base = search(stores[engines[0]], question)
+            for engine in engines[asked % len(engines) :] + engines[: asked % len(engines)]:
+                for method, ask in methods[engine].items():
+                    calls[engine].clear()
+                    start = time.perf_counter()
+                    ask(question, list(base))
+                    took = 1000 * (time.perf_counter() - start)
+                    if asked >= WARM:
+                        times.setdefault((method, engine), []).append(took)
+                        trips.setdefault((method, engine), []).append(len(calls[engine]))
     return [
         {
             "method": method,
