@@ -16,7 +16,7 @@ from llama_index.core.schema import BaseNode, MetadataMode
 
 from llama_index_gear.counts import count
 from llama_index_gear.errors import ReplyError, describe_error
-from llama_index_gear.extraction.accounting import CostBudget, ExtractionRecord, Outcome, expected_tokens
+from llama_index_gear.extraction.accounting import CostBudget, expected_tokens
 from llama_index_gear.extraction.prompts import (
     EXTRACT_SEVERAL_PROMPT,
     fit_to_schema,
@@ -30,6 +30,7 @@ from llama_index_gear.llm.entity_types import read_numbered_types, read_types
 from llama_index_gear.llm.parsing import parse_numbered, parse_triples
 from llama_index_gear.llm.prompting import escape_fences, format_problem
 from llama_index_gear.llm.tool_support import ToolSupport
+from llama_index_gear.records import ExtractionRecord, Outcome
 from llama_index_gear.requests import Reply
 from llama_index_gear.triple import Triple, contains_entity, entity_key
 
@@ -91,7 +92,7 @@ def group_into_calls(passages: Sequence[tuple[str, ExtractionRecord | None, str]
     for position, (key, record, tenant) in enumerate(passages):
         if record is not None and record.key == key and record.shared_call_id:
             shared.setdefault(record.shared_call_id, []).append(position)
-        elif record is None or record.key != key or record.outcome is Outcome.OVER_BUDGET:
+        elif record is None or record.key != key or record.outcome.is_left_out:
             new.setdefault(tenant, []).append(position)
         else:
             alone.append([position])

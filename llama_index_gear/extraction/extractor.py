@@ -21,7 +21,6 @@ from llama_index_gear.extraction.accounting import (
     CostBudget,
     ExtractionEstimate,
     ExtractionLedger,
-    is_over_budget,
 )
 from llama_index_gear.extraction.cache import ExtractionCache
 from llama_index_gear.extraction.calls import PassageCalls, group_into_pages
@@ -40,6 +39,7 @@ from llama_index_gear.flow import run_coroutine
 from llama_index_gear.llm.client import offers_functions
 from llama_index_gear.llm.tool_support import ToolSupport
 from llama_index_gear.nodes import ONE_NODE
+from llama_index_gear.records import must_stay
 from llama_index_gear.requests import ExtractionCallIds
 from llama_index_gear.tenancy import Tenancy
 
@@ -59,9 +59,9 @@ class GeARTripleExtractor(TransformComponent):
     `GeARVectorStore` stores them with the passage. For `PropertyGraphIndex` put `ToPropertyGraph` behind it.
 
     A passage that fails stops nothing. It goes on without triples (or with those that were read, if its reply was cut
-    off), its record stands in the node's metadata as `gear_extraction`, and `ledger` lists it. `retry_failed(store)`
-    extracts failed passages of any run again; so does the next run over the same nodes. Successful extractions are not
-    repeated.
+    off), its record stands in the node's metadata as `gear_extraction`, and `ledger` lists it. Triples that a store has
+    of its text stay there. `retry_failed(store)` extracts failed passages of any run again; so does the next run over
+    the same nodes. Successful extractions are not repeated.
     (A pipeline that is loaded from disk serves whole batches from its cache, failures included, and a document store
     skips documents that it knows. Use `retry_failed` there.)
 
@@ -331,8 +331,8 @@ class GeARTripleExtractor(TransformComponent):
     def retry_failed(self, vector_store: BasePydanticVectorStore) -> ExtractionLedger:
         """Extract the failed passages of a store again, and store the results call by call.
 
-        A passage that is edited or deleted meanwhile is left as it then is. Repeating a killed run costs only the calls
-        that were under way.
+        A passage that is edited or deleted meanwhile is left as it then is. One that fails again keeps the triples that
+        it has. Repeating a killed run costs only the calls that were under way.
 
         Args:
             vector_store: a `GeARVectorStore`. A store with tenants is passed tenant by tenant: `store.for_tenant(…)`.
@@ -351,7 +351,7 @@ class GeARTripleExtractor(TransformComponent):
         """`retry_failed`, without blocking the event loop."""
 
         async def store(before: Sequence[BaseNode], after: Sequence[BaseNode]) -> None:
-            changed = [node for node in after if not is_over_budget(node)]
+            changed = [node for node, stored in zip(after, before, strict=True) if not must_stay(stored, node)]
             if changed:
                 await vector_store.async_add(changed, if_unchanged_since=before)
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from llama_index.core.schema import BaseNode
 
-from llama_index_gear.extraction.accounting import ExtractionRecord, Outcome, record_of, with_record
 from llama_index_gear.extraction.cache import ExtractionCache
 from llama_index_gear.extraction.calls import PassageCalls, group_into_calls
 from llama_index_gear.flow import gather
 from llama_index_gear.nodes import read_triples
+from llama_index_gear.records import ExtractionRecord, Outcome, record_of, with_record
 from llama_index_gear.tenancy import Tenancy
 
 StoreNodes = Callable[[Sequence[BaseNode], Sequence[BaseNode]], Awaitable[None]]
@@ -85,9 +85,11 @@ class ExtractionRun:
         results = await self.calls.extract(nodes, keys)
         for (position, key), node, (triples, record) in zip(call, nodes, results, strict=True):
             before = record_of(node)
-            if record.outcome is Outcome.OVER_BUDGET and before is not None and before.key == key:
+            if record.outcome.is_left_out and before is not None and before.key == key:
                 # These passages must stay in one call: a batch may have answered it.
                 record = replace(record, shared_call_id=before.shared_call_id)
+            if record.outcome.failure and not triples and before is not None and before.key == key:
+                triples = read_triples(node)  # of an earlier reply, which was cut off
             record = replace(record, key=key)
             await self.cache.keep(triples, record)
             extracted[position] = with_record(node, triples, record)

@@ -16,7 +16,7 @@ from tqdm.auto import tqdm
 
 from llama_index_gear.counts import count
 from llama_index_gear.errors import ArgumentError, EmbeddingError, check_kind
-from llama_index_gear.extraction.accounting import ExtractionLedger, record_of
+from llama_index_gear.extraction.accounting import ExtractionLedger
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
 from llama_index_gear.flow import Flow, Handler, Request, arun, ask, run
 from llama_index_gear.ingestion.moves import (
@@ -37,6 +37,7 @@ from llama_index_gear.ingestion.updates import (
     select_flow,
 )
 from llama_index_gear.nodes import SOURCE_KEY
+from llama_index_gear.records import record_of
 from llama_index_gear.requests import EmbedTexts, ImportedPassages, QdrantCall
 from llama_index_gear.store.closing import ClosedByWith
 from llama_index_gear.store.existing import SourceCollection, make_local_client

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from llama_index.core.ingestion.pipeline import remove_unstable_values
-from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
+from llama_index.core.schema import BaseNode, TransformComponent
 from llama_index.core.vector_stores.types import FilterCondition, MetadataFilter, MetadataFilters
 
 from llama_index_gear.errors import ArgumentError, TenantError
-from llama_index_gear.extraction.accounting import record_of
 from llama_index_gear.flow import Flow, Request, ask
-from llama_index_gear.nodes import EXTRACTION_KEY, SOURCE_KEY, TRIPLES_KEY, read_triples, with_metadata
+from llama_index_gear.nodes import EXTRACTION_KEY, SOURCE_KEY, TRIPLES_KEY, with_metadata
+from llama_index_gear.records import has_failed, must_stay
 from llama_index_gear.requests import ImportedPassages
 from llama_index_gear.store.existing import SourcePage
 from llama_index_gear.store.vector_store import GeARVectorStore
@@ -114,13 +114,13 @@ def select_flow(store: GeARVectorStore, page: SourcePage) -> Flow[Selection]:
             if before is not None and tenant_field is not None:
                 owner = before.metadata.get(tenant_field)
                 moved += [before] if store.tenancy.is_owned(before) and owner != node.metadata[tenant_field] else []
-        elif (record := record_of(before)) is not None and record.outcome.failure:
+        elif has_failed(before):
             wanted.append(before.model_copy(update={"embedding": node.embedding}))
     return Selection(wanted, moved, stored)
 
 
 def keep_triples(node: BaseNode, stored: Mapping[str, BaseNode]) -> BaseNode | None:
-    """Return a passage whose extraction failed, with the triples that the store has of the same text.
+    """Return a passage with what the store has of the same text, if that must stay (see `must_stay`).
 
     It keeps the earlier fingerprint, so that the next call extracts it again.
 
@@ -129,13 +129,11 @@ def keep_triples(node: BaseNode, stored: Mapping[str, BaseNode]) -> BaseNode | N
         stored: id → passage as stored.
 
     Returns:
-        The passage; None if its extraction has succeeded, or the store has no triples of this text.
+        The passage; None if its extraction replaces the stored one, or the store has none of this text.
 
     """
-    record, before = record_of(node), stored.get(node.node_id)
-    if record is None or not record.outcome.failure or before is None or not read_triples(before):
-        return None
-    if before.get_content(MetadataMode.NONE) != node.get_content(MetadataMode.NONE):
+    before = stored.get(node.node_id)
+    if before is None or not must_stay(before, node):
         return None
     kept = {key: before.metadata[key] for key in (TRIPLES_KEY, EXTRACTION_KEY) if key in before.metadata}
     fingerprint = (before.metadata.get(SOURCE_KEY) or {}).get("fingerprint", "")

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.base.llms.types import CompletionResponse
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import MetadataMode, NodeRelationship, RelatedNodeInfo, TextNode
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
@@ -249,6 +250,29 @@ def test_a_model_s_extraction_has_a_ledger_a_ceiling_and_is_gone_on_with(client:
     assert collection.extract_to(store, more).written == 0
     other = GeARTripleExtractor(llm, allowed_relation_types=["is"])
     assert collection.extract_to(store, other).written == 3, "another schema extracts all anew"
+
+
+class CutOff(ScriptedLLM):
+    """A model whose replies are cut off behind the first fact."""
+
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        return CompletionResponse(text=super().complete(prompt).text, raw={"done_reason": "length"})
+
+
+def test_a_failed_call_replaces_nothing_and_a_reply_that_was_cut_off_replaces_what_rules_found(
+    client: QdrantClient,
+) -> None:
+    fill_raw(client)
+    store, collection = make_store(client), ExistingCollection("docs", client)
+    collection.extract_to(store)
+    down = GeARTripleExtractor(ScriptedLLM([ValueError("no")] * 3), max_retries=0)
+    assert collection.extract_to(store, down).written == 0
+    cut = GeARTripleExtractor(CutOff(otherwise=state_fact), max_retries=0)  # type: ignore[call-arg]
+    assert collection.extract_to(store, cut).written == 3
+    down = GeARTripleExtractor(ScriptedLLM([ValueError("no")] * 3), max_retries=0)
+    assert collection.extract_to(store, down).written == 0
+    assert {triple.predicate for node in store.get_nodes() for triple in read_triples(node)} == {"is"}
+    assert collection.extract_to(store, GeARTripleExtractor(ScriptedLLM(otherwise=state_fact))).written == 3
 
 
 def test_a_run_that_was_killed_is_repeated(client: QdrantClient, monkeypatch: pytest.MonkeyPatch) -> None:
