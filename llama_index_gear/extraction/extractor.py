@@ -93,7 +93,8 @@ class GeARTripleExtractor(TransformComponent):
             models. Default None: their metadata names it.
         num_workers: concurrent calls. Default 4.
         max_retries: retries after a rate limit, a time-out or a server's error, beyond those of the LLM's own client.
-            Default 3. A reply that can't be read is asked for once more, with the error shown.
+            Default 3. LlamaIndex's OpenAI repeats calls without quota too, unless made with `max_retries=0`. A reply
+            that can't be read is asked for once more, with the error shown.
         retry_backoff: seconds before the first retry, doubled each time, with jitter; a longer `Retry-After` header
             wins. Default 1.
         raise_on_error: raise `ExtractionError` when all passages are done and some failed. Default False: in an

@@ -8,6 +8,8 @@ import math
 import os
 import pickle
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -422,6 +424,44 @@ def test_what_changes_stands_last_so_that_prompts_share_a_cached_beginning() -> 
     assert len(shared) > 0.75 * max(map(len, llm.history))
 
 
+class LimitError(Exception):
+    """What a client raises of a rate limit."""
+
+    status_code = 429
+
+    def __init__(self, **headers: str) -> None:
+        super().__init__("slow down")
+        self.response = SimpleNamespace(headers={name.replace("_", "-"): text for name, text in headers.items()})
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, 0.0),
+        ({"retry_after": "7"}, 7.0),
+        ({"retry_after": "7.5", "retry_after_ms": "1500"}, 1.5),
+        ({"retry_after": format_datetime(datetime.now(UTC) + timedelta(days=1), usegmt=True)}, 60.0),
+        ({"retry_after": "Thu, 26 Nov 2020 23:20:00 GMT"}, 0.0),
+        ({"retry_after": "3600"}, 60.0),
+        ({"retry_after": "soon"}, 0.0),
+    ],
+)
+def test_a_rate_limit_is_waited_for_as_long_as_the_server_asks(
+    monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], seconds: float
+) -> None:
+    waited: list[float] = []
+    sleep = asyncio.sleep
+
+    async def note(seconds: float) -> None:
+        waited.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", note)
+    llm = ScriptedLLM([LimitError(**headers)], otherwise=state_fact)
+    assert list_outcomes(GeARTripleExtractor(llm, retry_backoff=0.0)(make_passages("Ada"))) == ["extracted"]
+    assert waited == [seconds]
+
+
 class NoQuotaError(Exception):
     """What a server with OpenAI's protocol says of an account without money."""
 
@@ -431,9 +471,19 @@ class NoQuotaError(Exception):
         return "Error code: 429 - {'error': {'code': 'insufficient_quota'}}"
 
 
+class NoMoneyError(NoQuotaError):
+    """What DeepSeek's and OpenRouter's servers say of it."""
+
+    status_code = 402
+
+    def __str__(self) -> str:
+        return "Insufficient Balance"
+
+
+@pytest.mark.parametrize("error", [NoQuotaError, NoMoneyError])
 @pytest.mark.parametrize(("workers", "each"), [(1, 1), (4, 1), (1, 3)])
 def test_a_quota_that_is_used_up_ends_the_calls_and_a_retry_begins_anew(
-    tmp_path: Path, workers: int, each: int
+    tmp_path: Path, workers: int, each: int, error: type[NoQuotaError]
 ) -> None:
     answers, calls = 5, 0
 
@@ -441,7 +491,7 @@ def test_a_quota_that_is_used_up_ends_the_calls_and_a_retry_begins_anew(
         nonlocal calls
         calls += 1
         if calls > answers and calls != 9:  # one answer among the refusals: the count begins anew
-            raise NoQuotaError
+            raise error
         return state_fact(prompt)
 
     nodes = make_passages(*(f"Name{n}" for n in range(90)))
