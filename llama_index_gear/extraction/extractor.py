@@ -230,14 +230,14 @@ class GeARTripleExtractor(TransformComponent):
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """Return the serialized form, by which the pipeline's cache recognizes the transformation.
 
-        Unlike LlamaIndex's own form, it holds the model and the prompts, without API keys and the model's address. It
-        also holds the number of runs with failures: the pipeline caches a whole batch, and a batch with failures must
-        not be served again. Settings that don't change the extracted triples are left out: `num_workers`, `price`,
-        `cache`, ….
+        Unlike LlamaIndex's own form, it holds the model and the prompts, without API keys; and the number of runs with
+        failures: the pipeline caches a whole batch, and a batch with failures must not be served again. Settings that
+        don't change the extracted triples are left out (`num_workers`, `price`, `cache`, …), but for the model's
+        address, with which the model is made again.
         """
         plain = super().to_dict(**kwargs)
         plain = {name: value for name, value in plain.items() if name not in _SCHEMA or value is not None}
-        fingerprint = self._passage_calls.fingerprint()
+        fingerprint = self._form_fingerprint
         prompts = {name: prompt_to_dict(getattr(self, name)) or plain.get(name) for name in _PROMPTS}
         state = {"fingerprint": fingerprint, "failed_runs": self._extraction_cache.failed_runs(fingerprint)}
         return {**plain, "llm": llm_to_dict(self.llm), **prompts, **state}
@@ -267,7 +267,7 @@ class GeARTripleExtractor(TransformComponent):
             settings["llm"] = llm_from_dict(settings["llm"])
         settings.update({name: prompt_from_dict(name, settings[name]) for name in _PROMPTS if name in settings})
         extractor = cls(**settings)
-        is_changed = fingerprint not in (None, extractor._passage_calls.fingerprint())
+        is_changed = fingerprint not in (None, extractor._form_fingerprint)
         if is_changed and not kwargs.keys() & {"llm", "structured", *_PROMPTS, *_SCHEMA}:
             raise ArgumentError("the model can't be made from data as it was: pass it, from_dict(data, llm=…)")
         return extractor
@@ -302,6 +302,11 @@ class GeARTripleExtractor(TransformComponent):
         self._ledger = ExtractionLedger.of(extracted)
         await self._report()
         return extracted
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of the model, its prompts and the schema, wherever the model is: what its triples depend on."""
+        return self._passage_calls.fingerprint()
 
     @property
     def spent(self) -> float:
@@ -371,6 +376,10 @@ class GeARTripleExtractor(TransformComponent):
         return self._ledger
 
     @property
+    def _form_fingerprint(self) -> str:
+        return self._passage_calls.fingerprint(with_address=True)
+
+    @property
     def _passage_calls(self) -> PassageCalls:
         return PassageCalls(
             self.llm,
@@ -399,7 +408,7 @@ class GeARTripleExtractor(TransformComponent):
         log_ledger(self._ledger)
         if not self._ledger.failures:
             return
-        await self._extraction_cache.note_failed_run(self._passage_calls.fingerprint())
+        await self._extraction_cache.note_failed_run(self._form_fingerprint)
         if self.raise_on_error:
             failures = "; ".join(": ".join(failure) for failure in self._ledger.failures[:3])
             raise ExtractionError(f"{describe_failures(self._ledger)}: {failures}")

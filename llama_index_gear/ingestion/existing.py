@@ -282,7 +282,7 @@ class ExistingCollection(ClosedByWith):
                 skipped |= page.skipped
                 fields |= page.fields
                 current |= {node.metadata[SOURCE_KEY]["point"]: node.node_id for node in page.passages}
-                wanted, left, stored = yield from select_flow(store, page)
+                wanted, left, stored, outdated = yield from select_flow(store, page)
                 if wanted and not is_probed:
                     yield from self._probe_flow(wanted)
                     is_probed = True
@@ -295,6 +295,8 @@ class ExistingCollection(ClosedByWith):
                     yield from ask(AddPassages([kept.get(node.node_id, node) for node in nodes]))
                     written += len(nodes) - len(kept)
                     ledger += ExtractionLedger.of([node for node in nodes if record_of(node) is not None])
+                if outdated:
+                    yield from ask(AddPassages(outdated))
                 bar.update(len(page.passages) + len(page.skipped))
                 offset = page.offset
                 if offset is None:

@@ -275,7 +275,8 @@ def test_a_used_up_quota_ends_a_run_after_eight_requests(
     ended = run("index", "docs", "--store", "s", "--llm", "any")
     *_, last = ended.err.splitlines()
     assert ended.code == 1 and last.startswith("stopped: the model's server had no quota left for ")
-    assert 13 <= server.calls <= 13 + 3, "four calls are under way at a time, and none is repeated"
+    late = 3  # calls under way beside the one that ends the run, and refusals that are read before the last answer
+    assert 13 <= server.calls <= 13 + 2 * late, "no call is repeated"
     assert f"{30 - server.calls} passages are left" in last and "5 extracted" in ended.err
 
 
