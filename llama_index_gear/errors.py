@@ -21,6 +21,7 @@ is wrong with a call, pass through unchanged.
 """
 
 import math
+import re
 import reprlib
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum
@@ -277,8 +278,19 @@ def repair_surrogates(text: str) -> str:
     return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-NO_QUOTA = "insufficient_quota"
-"""What the error of a server with OpenAI's protocol holds if the account has no money or quota left."""
+_NO_QUOTA = re.compile(r"insufficient_quota|\b(?:error|status)(?: code)?:? 402\b|\b402 payment required", re.IGNORECASE)
+
+
+def is_of_quota(error: BaseException | str) -> bool:
+    """Return True if a server refused a call because the account has no money or quota left.
+
+    OpenAI says so by a code, others (DeepSeek, OpenRouter) by the status 402.
+
+    Args:
+        error: the error, or its description by `describe_error`.
+
+    """
+    return getattr(error, "status_code", None) == 402 or bool(_NO_QUOTA.search(str(error)))
 
 
 def describe_error(error: BaseException) -> str:

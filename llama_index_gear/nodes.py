@@ -19,7 +19,7 @@ from llama_index_gear.triple import Triple
 TRIPLES_KEY = "gear_triples"
 """Metadata key: a list of `{"subject", "predicate", "object"}`."""
 EXTRACTION_KEY = "gear_extraction"
-"""Metadata key: the record of the passage's extraction (see `extraction.accounting`)."""
+"""Metadata key: the record of the passage's extraction (see `records`)."""
 SOURCE_KEY = "gear_source"
 """Metadata key: the point of another collection that the passage was taken from (see `ingestion.existing`)."""
 CHAIN_KEY = "gear_chain"

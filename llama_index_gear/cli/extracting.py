@@ -18,7 +18,7 @@ from llama_index_gear.cli.failures import find_server, is_of_server
 from llama_index_gear.cli.store_folder import check_collection, check_llm, fill_store
 from llama_index_gear.cli.store_note import StoreNote, choose_embedding, describe_collection
 
-_RETRIES = 3
+_RETRIES = 5  # over half a minute or more, by the extractor alone: a model's client retries a used-up quota too
 
 
 class WatchedExtractor(GeARTripleExtractor):
@@ -53,10 +53,8 @@ class WatchedExtractor(GeARTripleExtractor):
         return [*done, *(await super().acall(rest, **kwargs) if rest else [])]
 
     def _make_hasty(self) -> WatchedExtractor:
-        """Return this extractor without retries, its own and those of the model's client."""
-        hasty = {"max_retries": 0}
-        llm = self.llm.model_copy(update=hasty) if "max_retries" in type(self.llm).model_fields else self.llm
-        return self.model_copy(update={**hasty, "llm": llm})
+        """Return this extractor without retries."""
+        return self.model_copy(update={"max_retries": 0})
 
 
 def make_extractor(
@@ -73,7 +71,7 @@ def make_extractor(
         ArgumentError: a price, a ceiling, or a name of the schema is none.
 
     """
-    llm = models.open_llm(options.llm or "none", is_called=not is_estimate)
+    llm = models.open_llm(options.llm or "none", is_called=not is_estimate, retries=0)
     if llm is None:
         return MentionTripleExtractor()
     return WatchedExtractor(  # type: ignore[call-arg]  # GeARTripleExtractor's constructor; pydantic's plugin isn't at work

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from click import ClickException
 
-from llama_index_gear.errors import NO_QUOTA, GeARError, describe_error, repair_surrogates
+from llama_index_gear.errors import GeARError, describe_error, is_of_quota, repair_surrogates
 
 OLLAMA_ADDRESS = "http://localhost:11434"
 """Where Ollama is, if OLLAMA_HOST doesn't say so."""
@@ -47,7 +47,7 @@ class ModelServer(NamedTuple):
             return f"no model's server answers at {place}: start it, or correct the address ({failure})"
         if kind == "AuthenticationError":
             return f"the model's server at {place} refuses the key: set {self.key} to one of its own ({failure})"
-        if NO_QUOTA in failure:
+        if is_of_quota(failure):
             return f"the model's server at {place} has no quota left for the key: raise it, or take another ({failure})"
         if _is_of_model(failure):
             return f"the model's server at {place} knows no such model, or no such path: {self.hint} ({failure})"
@@ -84,7 +84,7 @@ def is_of_server(failure: str) -> bool:
         failure: class and message of the error, as `describe_error` writes them.
 
     """
-    return failure.partition(":")[0] in (*_AWAY, *_REFUSED) or NO_QUOTA in failure or _is_of_model(failure)
+    return failure.partition(":")[0] in (*_AWAY, *_REFUSED) or is_of_quota(failure) or _is_of_model(failure)
 
 
 def hide_password(address: str) -> str:

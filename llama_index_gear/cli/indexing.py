@@ -28,6 +28,7 @@ from llama_index_gear import (
 from llama_index_gear.cli.files import FolderReader
 from llama_index_gear.counts import count
 from llama_index_gear.nodes import EXTRACTION_KEY
+from llama_index_gear.records import has_failed, must_stay
 
 PASSAGE_TOKENS = 224
 """Size of a passage. The default embedding model reads 256 tokens, of its own tokenizer."""
@@ -119,11 +120,12 @@ class IndexPlan:
         return IndexReport(len(files), len(self.wanted), written, len(self.gone), skipped, failed, ledger)
 
     def _may_stay(self, node: BaseNode) -> bool:
-        """Return True if the store has a passage with these triples, or with others while its extraction failed."""
+        """Return True if the store has a passage with these triples, or with others that must stay."""
         stored = self.kept.get(node.node_id)
-        if stored is None or _read_record(node).get("reused"):
-            return stored is not None
-        return bool(ExtractionLedger.of([node]).failures and (read_triples(stored) or not read_triples(node)))
+        if stored is None:
+            return False
+        is_same = has_failed(node) and read_triples(stored) == read_triples(node)
+        return is_same or bool(_read_record(node).get("reused")) or must_stay(stored, node)
 
 
 def plan_index(

@@ -188,7 +188,8 @@ def extract(
 
 def _report_extraction(ledger: ExtractionLedger, options: ExtractionOptions) -> int:
     """Print the account of a model's extraction, and return the exit code that it asks for."""
-    from llama_index_gear.extraction.accounting import Outcome, Price, format_cost
+    from llama_index_gear.extraction.accounting import Price, format_cost
+    from llama_index_gear.records import Outcome
 
     if ledger.passages:
         paid = Price(*options.price).of(ledger.prompt_tokens, ledger.completion_tokens) if options.price else None

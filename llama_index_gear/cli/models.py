@@ -65,13 +65,14 @@ def _find_offline_model() -> str | None:
     return None if spec is None or spec.origin is None else str(Path(spec.origin).parent / "model")
 
 
-def open_llm(name: str | None = None, *, is_called: bool = True) -> LLM | None:
+def open_llm(name: str | None = None, *, is_called: bool = True, retries: int | None = None) -> LLM | None:
     """Return the language model that a name or the environment chooses; None if neither does.
 
     Args:
         name: of a model with OpenAI's protocol, "ollama/…" for one of Ollama, or "none". Default: OLLAMA_MODEL, a
             model of Ollama; else OPENAI_MODEL, or gpt-4o-mini, if OPENAI_API_KEY or OPENAI_BASE_URL is set.
         is_called: False for a model that is only asked how it counts, which needs no key. Default True.
+        retries: of the client of a model with OpenAI's protocol; 0 where an extractor retries. Default None: 3.
 
     Raises:
         ClickException: a model is named, and the environment doesn't say where it is, or what it says is no address;
@@ -80,6 +81,7 @@ def open_llm(name: str | None = None, *, is_called: bool = True) -> LLM | None:
     """
     if name == "none":
         return None
+    retries = _RETRIES if retries is None else retries
     if name is None and os.environ.get("OLLAMA_MODEL"):
         return _open_ollama(os.environ["OLLAMA_MODEL"])
     if name is not None and name.startswith(_OLLAMA):
@@ -89,17 +91,17 @@ def open_llm(name: str | None = None, *, is_called: bool = True) -> LLM | None:
         if name is None:
             return None
         if not is_called:
-            return _open_openai(name, "none", None)
+            return _open_openai(name, "none", None, retries)
         raise ClickException(
             f"where is the model {name!r}? Set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own; for "
             f"Ollama write --llm {_OLLAMA}{name}"
         )
     if base:
         _check_address("OPENAI_BASE_URL", base, base, "http://localhost:8000/v1")
-    return _open_openai(name or os.environ.get("OPENAI_MODEL") or "gpt-4o-mini", key or "none", base)
+    return _open_openai(name or os.environ.get("OPENAI_MODEL") or "gpt-4o-mini", key or "none", base, retries)
 
 
-def _open_openai(name: str, key: str, address: str | None) -> LLM:
+def _open_openai(name: str, key: str, address: str | None, retries: int) -> LLM:
     """Return a model with OpenAI's protocol.
 
     The limit of tokens ends a reply that repeats itself.
@@ -111,7 +113,7 @@ def _open_openai(name: str, key: str, address: str | None) -> LLM:
         temperature=0.0,
         max_tokens=2048,
         timeout=_TIMEOUT,
-        max_retries=_RETRIES,
+        max_retries=retries,
     )
 
 

@@ -16,7 +16,7 @@ from llama_index.core.schema import BaseNode, MetadataMode
 
 from llama_index_gear.counts import count
 from llama_index_gear.errors import ReplyError, describe_error
-from llama_index_gear.extraction.accounting import CostBudget, ExtractionRecord, Outcome, expected_tokens
+from llama_index_gear.extraction.accounting import CostBudget, expected_tokens
 from llama_index_gear.extraction.prompts import (
     EXTRACT_SEVERAL_PROMPT,
     fit_to_schema,
@@ -30,6 +30,7 @@ from llama_index_gear.llm.entity_types import read_numbered_types, read_types
 from llama_index_gear.llm.parsing import parse_numbered, parse_triples
 from llama_index_gear.llm.prompting import escape_fences, format_problem
 from llama_index_gear.llm.tool_support import ToolSupport
+from llama_index_gear.records import ExtractionRecord, Outcome
 from llama_index_gear.requests import Reply
 from llama_index_gear.triple import Triple, contains_entity, entity_key
 
@@ -91,7 +92,7 @@ def group_into_calls(passages: Sequence[tuple[str, ExtractionRecord | None, str]
     for position, (key, record, tenant) in enumerate(passages):
         if record is not None and record.key == key and record.shared_call_id:
             shared.setdefault(record.shared_call_id, []).append(position)
-        elif record is None or record.key != key or record.outcome is Outcome.OVER_BUDGET:
+        elif record is None or record.key != key or record.outcome.is_left_out:
             new.setdefault(tenant, []).append(position)
         else:
             alone.append([position])
@@ -224,10 +225,17 @@ class PassageCalls:
     tools: ToolSupport
     schema: ExtractionSchema
 
-    def fingerprint(self) -> str:
-        """Return the fingerprint of the model, its prompts and the schema."""
+    def fingerprint(self, *, with_address: bool = False) -> str:
+        """Return the fingerprint of the model, its prompts and the schema.
+
+        Args:
+            with_address: tell servers of the model apart, as passages' fingerprints of earlier versions did. Default
+                False.
+
+        """
         template = self.extract_prompt.get_template(llm=self.llm)
-        settings = (getattr(self.llm, name, None) for name in ("temperature", "system_prompt", "api_base"))
+        address = getattr(self.llm, "api_base", None) if with_address else None
+        settings = (*(getattr(self.llm, name, None) for name in ("temperature", "system_prompt")), address)
         about = [self.llm.class_name(), self.llm.metadata.model_name, template, str(self.structured), _FORM]
         several = self.extract_several_prompt.get_template(llm=self.llm)
         if several != EXTRACT_SEVERAL_PROMPT.get_template():  # passages_per_call must change no key

@@ -21,7 +21,6 @@ from llama_index_gear.extraction.accounting import (
     CostBudget,
     ExtractionEstimate,
     ExtractionLedger,
-    is_over_budget,
 )
 from llama_index_gear.extraction.cache import ExtractionCache
 from llama_index_gear.extraction.calls import PassageCalls, group_into_pages
@@ -40,6 +39,7 @@ from llama_index_gear.flow import run_coroutine
 from llama_index_gear.llm.client import offers_functions
 from llama_index_gear.llm.tool_support import ToolSupport
 from llama_index_gear.nodes import ONE_NODE
+from llama_index_gear.records import must_stay
 from llama_index_gear.requests import ExtractionCallIds
 from llama_index_gear.tenancy import Tenancy
 
@@ -59,9 +59,9 @@ class GeARTripleExtractor(TransformComponent):
     `GeARVectorStore` stores them with the passage. For `PropertyGraphIndex` put `ToPropertyGraph` behind it.
 
     A passage that fails stops nothing. It goes on without triples (or with those that were read, if its reply was cut
-    off), its record stands in the node's metadata as `gear_extraction`, and `ledger` lists it. `retry_failed(store)`
-    extracts failed passages of any run again; so does the next run over the same nodes. Successful extractions are not
-    repeated.
+    off), its record stands in the node's metadata as `gear_extraction`, and `ledger` lists it. Triples that a store has
+    of its text stay there. `retry_failed(store)` extracts failed passages of any run again; so does the next run over
+    the same nodes. Successful extractions are not repeated.
     (A pipeline that is loaded from disk serves whole batches from its cache, failures included, and a document store
     skips documents that it knows. Use `retry_failed` there.)
 
@@ -93,7 +93,8 @@ class GeARTripleExtractor(TransformComponent):
             models. Default None: their metadata names it.
         num_workers: concurrent calls. Default 4.
         max_retries: retries after a rate limit, a time-out or a server's error, beyond those of the LLM's own client.
-            Default 3. A reply that can't be read is asked for once more, with the error shown.
+            Default 3. LlamaIndex's OpenAI repeats calls without quota too, unless made with `max_retries=0`. A reply
+            that can't be read is asked for once more, with the error shown.
         retry_backoff: seconds before the first retry, doubled each time, with jitter; a longer `Retry-After` header
             wins. Default 1.
         raise_on_error: raise `ExtractionError` when all passages are done and some failed. Default False: in an
@@ -229,14 +230,14 @@ class GeARTripleExtractor(TransformComponent):
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """Return the serialized form, by which the pipeline's cache recognizes the transformation.
 
-        Unlike LlamaIndex's own form, it holds the model and the prompts, without API keys and the model's address. It
-        also holds the number of runs with failures: the pipeline caches a whole batch, and a batch with failures must
-        not be served again. Settings that don't change the extracted triples are left out: `num_workers`, `price`,
-        `cache`, ….
+        Unlike LlamaIndex's own form, it holds the model and the prompts, without API keys; and the number of runs with
+        failures: the pipeline caches a whole batch, and a batch with failures must not be served again. Settings that
+        don't change the extracted triples are left out (`num_workers`, `price`, `cache`, …), but for the model's
+        address, with which the model is made again.
         """
         plain = super().to_dict(**kwargs)
         plain = {name: value for name, value in plain.items() if name not in _SCHEMA or value is not None}
-        fingerprint = self._passage_calls.fingerprint()
+        fingerprint = self._form_fingerprint
         prompts = {name: prompt_to_dict(getattr(self, name)) or plain.get(name) for name in _PROMPTS}
         state = {"fingerprint": fingerprint, "failed_runs": self._extraction_cache.failed_runs(fingerprint)}
         return {**plain, "llm": llm_to_dict(self.llm), **prompts, **state}
@@ -266,7 +267,7 @@ class GeARTripleExtractor(TransformComponent):
             settings["llm"] = llm_from_dict(settings["llm"])
         settings.update({name: prompt_from_dict(name, settings[name]) for name in _PROMPTS if name in settings})
         extractor = cls(**settings)
-        is_changed = fingerprint not in (None, extractor._passage_calls.fingerprint())
+        is_changed = fingerprint not in (None, extractor._form_fingerprint)
         if is_changed and not kwargs.keys() & {"llm", "structured", *_PROMPTS, *_SCHEMA}:
             raise ArgumentError("the model can't be made from data as it was: pass it, from_dict(data, llm=…)")
         return extractor
@@ -303,6 +304,11 @@ class GeARTripleExtractor(TransformComponent):
         return extracted
 
     @property
+    def fingerprint(self) -> str:
+        """Fingerprint of the model, its prompts and the schema, wherever the model is: what its triples depend on."""
+        return self._passage_calls.fingerprint()
+
+    @property
     def spent(self) -> float:
         """Cost of this extractor's calls so far in this process, by `price`."""
         return self._cost_budget.spent
@@ -331,8 +337,8 @@ class GeARTripleExtractor(TransformComponent):
     def retry_failed(self, vector_store: BasePydanticVectorStore) -> ExtractionLedger:
         """Extract the failed passages of a store again, and store the results call by call.
 
-        A passage that is edited or deleted meanwhile is left as it then is. Repeating a killed run costs only the calls
-        that were under way.
+        A passage that is edited or deleted meanwhile is left as it then is. One that fails again keeps the triples that
+        it has. Repeating a killed run costs only the calls that were under way.
 
         Args:
             vector_store: a `GeARVectorStore`. A store with tenants is passed tenant by tenant: `store.for_tenant(…)`.
@@ -351,7 +357,7 @@ class GeARTripleExtractor(TransformComponent):
         """`retry_failed`, without blocking the event loop."""
 
         async def store(before: Sequence[BaseNode], after: Sequence[BaseNode]) -> None:
-            changed = [node for node in after if not is_over_budget(node)]
+            changed = [node for node, stored in zip(after, before, strict=True) if not must_stay(stored, node)]
             if changed:
                 await vector_store.async_add(changed, if_unchanged_since=before)
 
@@ -368,6 +374,10 @@ class GeARTripleExtractor(TransformComponent):
                 self._ledger += ExtractionLedger.of(await self._run.extract(page, bar, store))
         await self._report()
         return self._ledger
+
+    @property
+    def _form_fingerprint(self) -> str:
+        return self._passage_calls.fingerprint(with_address=True)
 
     @property
     def _passage_calls(self) -> PassageCalls:
@@ -398,7 +408,7 @@ class GeARTripleExtractor(TransformComponent):
         log_ledger(self._ledger)
         if not self._ledger.failures:
             return
-        await self._extraction_cache.note_failed_run(self._passage_calls.fingerprint())
+        await self._extraction_cache.note_failed_run(self._form_fingerprint)
         if self.raise_on_error:
             failures = "; ".join(": ".join(failure) for failure in self._ledger.failures[:3])
             raise ExtractionError(f"{describe_failures(self._ledger)}: {failures}")

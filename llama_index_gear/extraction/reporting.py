@@ -6,7 +6,8 @@ import logging
 from collections import Counter
 
 from llama_index_gear.counts import count
-from llama_index_gear.extraction.accounting import ExtractionLedger, Outcome
+from llama_index_gear.extraction.accounting import ExtractionLedger
+from llama_index_gear.records import Outcome
 
 logger = logging.getLogger(__name__)
 

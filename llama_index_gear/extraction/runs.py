@@ -9,11 +9,11 @@ from typing import Any
 
 from llama_index.core.schema import BaseNode
 
-from llama_index_gear.extraction.accounting import ExtractionRecord, Outcome, record_of, with_record
 from llama_index_gear.extraction.cache import ExtractionCache
 from llama_index_gear.extraction.calls import PassageCalls, group_into_calls
 from llama_index_gear.flow import gather
 from llama_index_gear.nodes import read_triples
+from llama_index_gear.records import ExtractionRecord, Outcome, record_of, with_record
 from llama_index_gear.tenancy import Tenancy
 
 StoreNodes = Callable[[Sequence[BaseNode], Sequence[BaseNode]], Awaitable[None]]
@@ -85,25 +85,38 @@ class ExtractionRun:
         results = await self.calls.extract(nodes, keys)
         for (position, key), node, (triples, record) in zip(call, nodes, results, strict=True):
             before = record_of(node)
-            if record.outcome is Outcome.OVER_BUDGET and before is not None and before.key == key:
+            if record.outcome.is_left_out and before is not None and before.key == key:
                 # These passages must stay in one call: a batch may have answered it.
                 record = replace(record, shared_call_id=before.shared_call_id)
+            if record.outcome.failure and not triples and before is not None and before.key == key:
+                triples = read_triples(node)  # of an earlier reply, which was cut off
             record = replace(record, key=key)
             await self.cache.keep(triples, record)
             extracted[position] = with_record(node, triples, record)
 
     async def _look_up(self, node: BaseNode) -> tuple[str, BaseNode | None]:
-        """Return the passage's fingerprint, and its extracted node if it needs no LLM call, else None."""
+        """Return the passage's fingerprint, and its extracted node if it needs no LLM call, else None.
+
+        A passage is known by the fingerprint of an earlier version too. If its call failed, it keeps that one, so that
+        the same call is made again.
+        """
         text, title = self.calls.text_and_title(node)
-        about = [self.calls.fingerprint(), title, text, *([self._tenant_of(node)] if self.tenancy.field else [])]
-        key = hashlib.sha256("\0".join(about).encode("utf-8", "surrogatepass")).hexdigest()
-        earlier = record_of(node)
-        if earlier is not None and earlier.key == key and not earlier.outcome.failure:
+        own = [title, text, *([self._tenant_of(node)] if self.tenancy.field else [])]
+        keys = [
+            hashlib.sha256("\0".join([fingerprint, *own]).encode("utf-8", "surrogatepass")).hexdigest()
+            for fingerprint in dict.fromkeys([self.calls.fingerprint(), self.calls.fingerprint(with_address=True)])
+        ]
+        key, earlier = keys[0], record_of(node)
+        if earlier is not None and earlier.key in keys and not earlier.outcome.failure:
             record = ExtractionRecord(earlier.outcome, earlier.problem, reused=True, key=key, refused=earlier.refused)
             return key, with_record(node, read_triples(node), record)
-        if (entry := await self.cache.recall(key)) is not None:
-            return key, with_record(node, *entry)
-        return key, None if text.strip() else with_record(node, [], ExtractionRecord(Outcome.BLANK, key=key))
+        for known in keys:
+            if (entry := await self.cache.recall(known)) is not None:
+                triples, record = entry
+                return key, with_record(node, triples, replace(record, key=key))
+        if not text.strip():
+            return key, with_record(node, [], ExtractionRecord(Outcome.BLANK, key=key))
+        return earlier.key if earlier is not None and earlier.key in keys else key, None
 
     def _tenant_of(self, node: BaseNode) -> str:
         return str(node.metadata[self.tenancy.field]) if self.tenancy.field else ""

@@ -21,7 +21,14 @@ _TEXT_PROMPTS: dict[str, tuple[Any, str]] = {
 }
 """Prompt classes that consist of text alone, and the field that holds the text."""
 _ACCESS = re.compile("key|secret|passw|credential|header|cookie|token(?!s)|timeout|retries|reuse", re.IGNORECASE)
-"""Settings that don't change an LLM's answers: its address and the like, and secrets, which no form may hold."""
+"""Settings of a model that don't change its answers (how its client waits and retries), and secrets, not for forms."""
+_HANDLING = frozenset(
+    {
+        *("api_base", "base_url", "azure_endpoint", "api_version", "default_headers", "reuse_client"),
+        *("max_retries", "timeout", "request_timeout", "num_workers", "show_progress", "raise_on_error"),
+    }
+)
+"""Settings that change no triples: where an LLM is, how its client waits and retries, how an extractor runs."""
 
 
 def check_nothing_lost(component: BaseComponent, settings: dict[str, Any], advice: str) -> None:
@@ -54,6 +61,23 @@ def _without_access(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_access(member) for key, member in value.items() if not _ACCESS.search(str(key))}
     return value
+
+
+def drop_handling(form: Any, *, is_llm: bool = False) -> Any:
+    """Return a component's form, as `to_dict` gives it, without the settings that don't change what it extracts.
+
+    Args:
+        form: the form, or a part of it.
+        is_llm: it is a part of a model's form. Default False.
+
+    """
+    if isinstance(form, dict):
+        return {
+            name: drop_handling(value, is_llm=is_llm or name == "llm")
+            for name, value in form.items()
+            if name not in _HANDLING and not (is_llm and _ACCESS.search(str(name)))
+        }
+    return [drop_handling(value, is_llm=is_llm) for value in form] if isinstance(form, list) else form
 
 
 def llm_from_dict(data: Any) -> LLM:

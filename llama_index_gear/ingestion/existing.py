@@ -16,7 +16,7 @@ from tqdm.auto import tqdm
 
 from llama_index_gear.counts import count
 from llama_index_gear.errors import ArgumentError, EmbeddingError, check_kind
-from llama_index_gear.extraction.accounting import ExtractionLedger, record_of
+from llama_index_gear.extraction.accounting import ExtractionLedger
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
 from llama_index_gear.flow import Flow, Handler, Request, arun, ask, run
 from llama_index_gear.ingestion.moves import (
@@ -37,6 +37,7 @@ from llama_index_gear.ingestion.updates import (
     select_flow,
 )
 from llama_index_gear.nodes import SOURCE_KEY
+from llama_index_gear.records import record_of
 from llama_index_gear.requests import EmbedTexts, ImportedPassages, QdrantCall
 from llama_index_gear.store.closing import ClosedByWith
 from llama_index_gear.store.existing import SourceCollection, make_local_client
@@ -281,7 +282,7 @@ class ExistingCollection(ClosedByWith):
                 skipped |= page.skipped
                 fields |= page.fields
                 current |= {node.metadata[SOURCE_KEY]["point"]: node.node_id for node in page.passages}
-                wanted, left, stored = yield from select_flow(store, page)
+                wanted, left, stored, outdated = yield from select_flow(store, page)
                 if wanted and not is_probed:
                     yield from self._probe_flow(wanted)
                     is_probed = True
@@ -294,6 +295,8 @@ class ExistingCollection(ClosedByWith):
                     yield from ask(AddPassages([kept.get(node.node_id, node) for node in nodes]))
                     written += len(nodes) - len(kept)
                     ledger += ExtractionLedger.of([node for node in nodes if record_of(node) is not None])
+                if outdated:
+                    yield from ask(AddPassages(outdated))
                 bar.update(len(page.passages) + len(page.skipped))
                 offset = page.offset
                 if offset is None:

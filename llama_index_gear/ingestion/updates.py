@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from llama_index.core.ingestion.pipeline import remove_unstable_values
-from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
+from llama_index.core.schema import BaseNode, TransformComponent
 from llama_index.core.vector_stores.types import FilterCondition, MetadataFilter, MetadataFilters
 
 from llama_index_gear.errors import ArgumentError, TenantError
-from llama_index_gear.extraction.accounting import record_of
+from llama_index_gear.extraction.extractor import GeARTripleExtractor
+from llama_index_gear.extraction.serialization import drop_handling
 from llama_index_gear.flow import Flow, Request, ask
-from llama_index_gear.nodes import EXTRACTION_KEY, SOURCE_KEY, TRIPLES_KEY, read_triples, with_metadata
+from llama_index_gear.nodes import EXTRACTION_KEY, SOURCE_KEY, TRIPLES_KEY, with_metadata
+from llama_index_gear.records import has_failed, must_stay
 from llama_index_gear.requests import ImportedPassages
 from llama_index_gear.store.existing import SourcePage
 from llama_index_gear.store.vector_store import GeARVectorStore
@@ -61,10 +63,16 @@ def scope_filters(tenancy: Tenancy, filters: MetadataFilters | None) -> Metadata
     return own if filters is None else MetadataFilters(filters=[own, filters], condition=FilterCondition.AND)
 
 
-def describe_extractor(extractor: TransformComponent) -> str:
-    """Return the extractor's settings, as LlamaIndex's pipelines tell transformations apart."""
+def describe_extractor(extractor: TransformComponent) -> tuple[str, str]:
+    """Return those of an extractor's settings that change its triples, and all of them, as earlier versions wrote.
+
+    How a model is reached changes none: where it is, how its client waits and retries.
+    """
     form = {name: value for name, value in extractor.to_dict().items() if name != "failed_runs"}
-    return remove_unstable_values(json.dumps(form, sort_keys=True, default=str))
+    own = {"fingerprint": extractor.fingerprint} if isinstance(extractor, GeARTripleExtractor) else {}
+    lines = (json.dumps(part, sort_keys=True, default=str) for part in ({**drop_handling(form), **own}, form))
+    settings, earlier = map(remove_unstable_values, lines)
+    return settings, earlier
 
 
 class Selection(NamedTuple):
@@ -74,12 +82,14 @@ class Selection(NamedTuple):
         wanted: the passages to extract: those that are new or changed, and those that failed, as stored.
         moved: stored passages that changed their tenant, to be deleted from the one that had them.
         stored: id → passage of the page as stored.
+        outdated: stored passages that are known by the fingerprint of an earlier version, with today's.
 
     """
 
     wanted: list[BaseNode]
     moved: list[BaseNode]
     stored: dict[str, BaseNode]
+    outdated: list[BaseNode]
 
 
 def select_flow(store: GeARVectorStore, page: SourcePage) -> Flow[Selection]:
@@ -91,7 +101,7 @@ def select_flow(store: GeARVectorStore, page: SourcePage) -> Flow[Selection]:
 
     """
     if not page.passages:
-        return Selection([], [], {})
+        return Selection([], [], {}, [])
     store.tenancy.assign_tenant(page.passages)
     source = page.passages[0].metadata[SOURCE_KEY]
     ids = [node.node_id for node in page.passages]
@@ -100,6 +110,7 @@ def select_flow(store: GeARVectorStore, page: SourcePage) -> Flow[Selection]:
     tenant_field = store.tenancy.field
     wanted: list[BaseNode] = []
     moved: list[BaseNode] = []
+    outdated: list[BaseNode] = []
     for node in page.passages:
         before, source = stored.get(node.node_id), node.metadata[SOURCE_KEY]
         earlier = None if before is None else before.metadata.get(SOURCE_KEY)
@@ -109,18 +120,19 @@ def select_flow(store: GeARVectorStore, page: SourcePage) -> Flow[Selection]:
                 f"{earlier.get('place')!r}, not {source['collection']!r} at {source['place']!r}: give each collection "
                 "a store of its own, or clear() this one first; if it is one collection that moved, say moved=True"
             )
-        if before is None or earlier != source:
+        if before is None or earlier not in (source, {**source, "fingerprint": page.outdated[node.node_id]}):
             wanted.append(node)
             if before is not None and tenant_field is not None:
                 owner = before.metadata.get(tenant_field)
                 moved += [before] if store.tenancy.is_owned(before) and owner != node.metadata[tenant_field] else []
-        elif (record := record_of(before)) is not None and record.outcome.failure:
-            wanted.append(before.model_copy(update={"embedding": node.embedding}))
-    return Selection(wanted, moved, stored)
+        elif has_failed(before) or earlier != source:
+            known = with_metadata(before, {SOURCE_KEY: source}).model_copy(update={"embedding": node.embedding})
+            (wanted if has_failed(before) else outdated).append(known)
+    return Selection(wanted, moved, stored, outdated)
 
 
 def keep_triples(node: BaseNode, stored: Mapping[str, BaseNode]) -> BaseNode | None:
-    """Return a passage whose extraction failed, with the triples that the store has of the same text.
+    """Return a passage with what the store has of the same text, if that must stay (see `must_stay`).
 
     It keeps the earlier fingerprint, so that the next call extracts it again.
 
@@ -129,13 +141,11 @@ def keep_triples(node: BaseNode, stored: Mapping[str, BaseNode]) -> BaseNode | N
         stored: id → passage as stored.
 
     Returns:
-        The passage; None if its extraction has succeeded, or the store has no triples of this text.
+        The passage; None if its extraction replaces the stored one, or the store has none of this text.
 
     """
-    record, before = record_of(node), stored.get(node.node_id)
-    if record is None or not record.outcome.failure or before is None or not read_triples(before):
-        return None
-    if before.get_content(MetadataMode.NONE) != node.get_content(MetadataMode.NONE):
+    before = stored.get(node.node_id)
+    if before is None or not must_stay(before, node):
         return None
     kept = {key: before.metadata[key] for key in (TRIPLES_KEY, EXTRACTION_KEY) if key in before.metadata}
     fingerprint = (before.metadata.get(SOURCE_KEY) or {}).get("fingerprint", "")

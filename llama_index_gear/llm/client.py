@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -25,7 +26,7 @@ from llama_index.core.program.function_program import get_function_tool
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.utils import get_tokenizer
 
-from llama_index_gear.errors import NO_QUOTA, OutOfTime
+from llama_index_gear.errors import OutOfTime, is_of_quota
 from llama_index_gear.llm.tool_support import ToolSupport, refuses_tools
 from llama_index_gear.requests import Reply
 
@@ -102,7 +103,7 @@ async def ask_for_facts(
         tools: what earlier calls said of the model's tools; this one adds to it.
         max_retries: how many further calls a transient error gets.
         retry_backoff: seconds to wait before the first of them; doubled each time, with jitter. A `Retry-After` header
-            that asks for more gets it, up to a minute.
+            (seconds, milliseconds or a date) that asks for more gets it, up to a minute.
 
     """
     start = time.perf_counter()
@@ -192,7 +193,7 @@ def is_repeatable(reply: Reply) -> bool:
 
 def is_out_of_quota(reply: Reply) -> bool:
     """Return True if the call was refused because the account has no money or quota left."""
-    return reply.error is not None and NO_QUOTA in str(reply.error)
+    return reply.error is not None and is_of_quota(reply.error)
 
 
 def _build_call(
@@ -355,7 +356,7 @@ def _is_transient(error: BaseException) -> bool:
 
     A quota that is used up is no rate limit, though it has its status.
     """
-    if NO_QUOTA in str(error):
+    if is_of_quota(error):
         return False
     status = getattr(error, "status_code", None)
     if status is not None:
@@ -367,12 +368,17 @@ def _is_transient(error: BaseException) -> bool:
 
 
 def _retry_after(error: BaseException) -> float:
-    """Return the seconds that a `Retry-After` header asks for: at most 60, and 0 without one."""
+    """Return the seconds that a server asks to wait: at most 60, and 0 if it doesn't."""
     headers = getattr(getattr(error, "response", None), "headers", None) or {}
-    try:
-        return min(float(headers.get("retry-after", 0)), 60.0)
-    except ValueError:  # a date: the back-off is enough
-        return 0.0
+    readings: tuple[tuple[str, Callable[[str], float]], ...] = (
+        ("retry-after-ms", lambda text: float(text) / 1000),
+        ("retry-after", float),
+        ("retry-after", lambda text: parsedate_to_datetime(text).timestamp() - time.time()),
+    )
+    for name, read in readings:
+        with suppress(KeyError, ValueError):  # another form follows; without any the back-off is enough
+            return min(max(0.0, read(headers[name])), 60.0)
+    return 0.0
 
 
 def _get(raw: Any, *names: Any) -> Any:

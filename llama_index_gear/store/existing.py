@@ -43,6 +43,7 @@ class SourcePage:
         skipped: id of a point → why it gives no passage.
         fields: the names of the points' payload fields.
         offset: offset of the next page; None: no more.
+        outdated: id of a passage → the fingerprint that an earlier version gave it.
 
     """
 
@@ -50,6 +51,7 @@ class SourcePage:
     skipped: dict[Any, str]
     fields: set[str]
     offset: Any
+    outdated: dict[str, str]
 
 
 def make_local_client(path: str | Path) -> QdrantClient:
@@ -155,9 +157,19 @@ class SourceCollection:
         return int(counted.count)
 
     def page_flow(
-        self, vector: str, filters: MetadataFilters | None, limit: int, offset: Any, settings: str, place: str
+        self,
+        vector: str,
+        filters: MetadataFilters | None,
+        limit: int,
+        offset: Any,
+        settings: tuple[str, str],
+        place: str,
     ) -> Flow[SourcePage]:
-        """Read the next points that match, as passages from `place`. Their fingerprints tell `settings` apart too."""
+        """Read the next points that match, as passages from `place`.
+
+        Their fingerprints tell `settings` apart too: an extractor's as they are described today, and by earlier
+        versions.
+        """
         arguments = {
             "scroll_filter": models.Filter(must=build_conditions(filters)),
             "limit": limit,
@@ -169,6 +181,7 @@ class SourceCollection:
         passages: list[BaseNode] = []
         skipped: dict[Any, str] = {}
         fields: set[str] = set()
+        outdated: dict[str, str] = {}
         for point in points:
             fields.update(point.payload or {})
             embedding = point.vector.get(vector) if isinstance(point.vector, dict) else point.vector
@@ -179,8 +192,10 @@ class SourceCollection:
                 skipped[point.id] = f"no vector {vector!r}"
             else:
                 node.embedding = list(map(float, embedding))
-                passages.append(self._mark(node, point, settings, place))
-        return SourcePage(passages, skipped, fields, next_offset)
+                today, earlier = (self._fingerprint(node, point, described) for described in settings)
+                passages.append(self._mark(node, point, today, place))
+                outdated[node.node_id] = earlier
+        return SourcePage(passages, skipped, fields, next_offset, outdated)
 
     def texts_flow(self, point_ids: Sequence[Any]) -> Flow[dict[Any, str]]:
         """Return id → text of those of these points that are there and have one."""
@@ -249,12 +264,15 @@ class SourceCollection:
             relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id=document)} if document else {},
         )
 
-    def _mark(self, node: BaseNode, point: Any, settings: str, place: str) -> BaseNode:
-        """Return the passage with its title, and with the name and the fingerprint of its point."""
+    def _fingerprint(self, node: BaseNode, point: Any, settings: str) -> str:
+        """Return the fingerprint of a point's passage under these settings."""
         about = [settings, self._text_key, self._title_key, point.payload]
         digest = hashlib.sha256(json.dumps(about, sort_keys=True, default=str).encode("utf-8", "surrogatepass"))
         digest.update(np.asarray(node.embedding, dtype=np.float32).tobytes())
-        fingerprint = digest.hexdigest()[:32]
+        return digest.hexdigest()[:32]
+
+    def _mark(self, node: BaseNode, point: Any, fingerprint: str, place: str) -> BaseNode:
+        """Return the passage with its title, and with the name and the fingerprint of its point."""
         source = {"collection": self.name, "place": place, "point": point.id, "fingerprint": fingerprint}
         title = node.metadata.get(self._title_key)
         titles: dict[str, Any] = {}

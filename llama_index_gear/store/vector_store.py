@@ -324,6 +324,9 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
     ) -> list[str]:
         """Store passages with their triples. A passage whose id is already stored is replaced, with its triples.
 
+        If a model could not extract it (see `GeARTripleExtractor`), it keeps the triples that the store has of its
+        text: they were paid for.
+
         It warns, once a store, if passages are longer than what a local `HuggingFaceEmbedding` reads. On a server up to
         four batches are under way at once.
 

@@ -27,6 +27,7 @@ from llama_index_gear.errors import (
 )
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.nodes import ONE_NODE, attach_triples, read_triples
+from llama_index_gear.records import has_failed, must_stay
 from llama_index_gear.requests import EmbedTexts, QdrantCall, RunFunction
 from llama_index_gear.store.aliases import LinkChanges, find_partners_flow
 from llama_index_gear.store.average_length import AverageLength, get_embedded_text
@@ -211,11 +212,19 @@ class StoreWrites:
                 stored = yield from self.reads.get_flow(list(ids), None, None, vectors=False)
                 stored_hashes = {node.node_id: node.hash for node in stored}
                 batch = [node for node in batch if read_hashes.get(node.node_id) == stored_hashes.get(node.node_id)]
+            yield from self._keep_triples_flow(batch, checked.triples_by_node)
             call = _Call(claim, checked.triples_by_node, embed_triples, is_repair, read_hashes or {})
             kept = (yield from self._write_locked_flow(batch, call)) if batch else set()
         finally:
             claim.release()
         return {node.node_id for node in batch} - kept
+
+    def _keep_triples_flow(self, batch: Sequence[BaseNode], triples_by_node: dict[str, list[Triple]]) -> Flow[None]:
+        """Have passages whose extraction failed keep the triples that the store has of their texts."""
+        failed = {node.node_id: node for node in batch if has_failed(node) and not triples_by_node[node.node_id]}
+        stored = (yield from self.reads.get_flow(list(failed), None, None, vectors=False)) if failed else []
+        kept = {node.node_id: read_triples(node) for node in stored if must_stay(node, failed[node.node_id])}
+        triples_by_node.update(kept)
 
     def _write_locked_flow(self, batch: Sequence[BaseNode], call: _Call) -> Flow[set[str]]:
         """Write passages until none is lost to another writer; return the ids of those that were left as they are.

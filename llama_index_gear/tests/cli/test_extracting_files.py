@@ -204,10 +204,31 @@ def test_a_run_that_stored_nothing_leaves_the_note(
     assert json.loads((tmp_path / "s" / "index.json").read_text())["llm"] == "any", "some passages were stored"
 
 
-class Server(ThreadingHTTPServer):
-    """A server that answers each call with this status and body, after some seconds; it counts the calls."""
+FACT = json.dumps(
+    {
+        "id": "1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "any",
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": "stop",
+                "message": {"role": "assistant", "content": '{"triples": [["Ada", "knows", "Bob"]]}'},
+            }
+        ],
+        "usage": {"prompt_tokens": 300, "completion_tokens": 20, "total_tokens": 320},
+    }
+)
 
-    status, body, seconds, calls = 200, "{}", 0.0, 0
+
+class Server(ThreadingHTTPServer):
+    """A server that answers each call with this status and body, after some seconds; it counts the calls.
+
+    `good` is the number of calls before, which it answers with a fact.
+    """
+
+    status, body, seconds, calls, good = 200, "{}", 0.0, 0, 0
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -220,10 +241,11 @@ class Answers(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers["Content-Length"]))
         time.sleep(self.server.seconds)
         with suppress(OSError):  # the client has gone
-            self.send_response(self.server.status)
+            is_good = self.server.calls <= self.server.good
+            self.send_response(200 if is_good else self.server.status)
             self.send_header("Content-Type", "application/json")
             self.end_headers()
-            self.wfile.write(self.server.body.encode())
+            self.wfile.write((FACT if is_good else self.server.body).encode())
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing."""
@@ -239,12 +261,30 @@ def server(monkeypatch: pytest.MonkeyPatch, embedding: Any) -> Iterator[Server]:
 
 
 NO_QUOTA = '{"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}'
+NO_MONEY = '{"error": {"message": "Insufficient Balance", "code": "invalid_request_error"}}'
+
+
+@pytest.mark.parametrize(("status", "body"), [(429, NO_QUOTA), (402, NO_MONEY)])
+def test_a_used_up_quota_ends_a_run_after_eight_requests(
+    run: Runner, tmp_path: Path, server: Server, status: int, body: str
+) -> None:
+    (tmp_path / "docs").mkdir()
+    for number in range(30):
+        (tmp_path / "docs" / f"Town {number}.txt").write_text(f"Town {number} lies in Sweden.")
+    server.status, server.body, server.good = status, body, 5
+    ended = run("index", "docs", "--store", "s", "--llm", "any")
+    *_, last = ended.err.splitlines()
+    assert ended.code == 1 and last.startswith("stopped: the model's server had no quota left for ")
+    late = 3  # calls under way beside the one that ends the run, and refusals that are read before the last answer
+    assert 13 <= server.calls <= 13 + 2 * late, "no call is repeated"
+    assert f"{30 - server.calls} passages are left" in last and "5 extracted" in ended.err
 
 
 @pytest.mark.parametrize(
     ("status", "body", "seconds", "said"),
     [
         (429, NO_QUOTA, 0.0, "has no quota left for the key"),
+        (402, NO_MONEY, 0.0, "has no quota left for the key"),
         (404, '{"error": {"message": "no", "code": "x"}}', 0.0, "knows no such model"),
         (400, '{"error": {"message": "any is not a valid model ID", "code": 400}}', 0.0, "knows no such model"),
         (200, "{}", 1.0, "no model's server answers"),

@@ -8,6 +8,8 @@ import math
 import os
 import pickle
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +20,7 @@ from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.graph_stores import SimplePropertyGraphStore
 from llama_index.core.indices.property_graph import PropertyGraphIndex, SimpleLLMPathExtractor
 from llama_index.core.ingestion import IngestionCache, IngestionPipeline
-from llama_index.core.llms import ChatMessage, LLMMetadata, MockLLM, mock
+from llama_index.core.llms import ChatMessage, CompletionResponse, LLMMetadata, MockLLM, mock
 from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.schema import Document, MetadataMode, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
@@ -422,6 +424,44 @@ def test_what_changes_stands_last_so_that_prompts_share_a_cached_beginning() -> 
     assert len(shared) > 0.75 * max(map(len, llm.history))
 
 
+class LimitError(Exception):
+    """What a client raises of a rate limit."""
+
+    status_code = 429
+
+    def __init__(self, **headers: str) -> None:
+        super().__init__("slow down")
+        self.response = SimpleNamespace(headers={name.replace("_", "-"): text for name, text in headers.items()})
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, 0.0),
+        ({"retry_after": "7"}, 7.0),
+        ({"retry_after": "7.5", "retry_after_ms": "1500"}, 1.5),
+        ({"retry_after": format_datetime(datetime.now(UTC) + timedelta(days=1), usegmt=True)}, 60.0),
+        ({"retry_after": "Thu, 26 Nov 2020 23:20:00 GMT"}, 0.0),
+        ({"retry_after": "3600"}, 60.0),
+        ({"retry_after": "soon"}, 0.0),
+    ],
+)
+def test_a_rate_limit_is_waited_for_as_long_as_the_server_asks(
+    monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], seconds: float
+) -> None:
+    waited: list[float] = []
+    sleep = asyncio.sleep
+
+    async def note(seconds: float) -> None:
+        waited.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", note)
+    llm = ScriptedLLM([LimitError(**headers)], otherwise=state_fact)
+    assert list_outcomes(GeARTripleExtractor(llm, retry_backoff=0.0)(make_passages("Ada"))) == ["extracted"]
+    assert waited == [seconds]
+
+
 class NoQuotaError(Exception):
     """What a server with OpenAI's protocol says of an account without money."""
 
@@ -431,9 +471,19 @@ class NoQuotaError(Exception):
         return "Error code: 429 - {'error': {'code': 'insufficient_quota'}}"
 
 
+class NoMoneyError(NoQuotaError):
+    """What DeepSeek's and OpenRouter's servers say of it."""
+
+    status_code = 402
+
+    def __str__(self) -> str:
+        return "Insufficient Balance"
+
+
+@pytest.mark.parametrize("error", [NoQuotaError, NoMoneyError])
 @pytest.mark.parametrize(("workers", "each"), [(1, 1), (4, 1), (1, 3)])
 def test_a_quota_that_is_used_up_ends_the_calls_and_a_retry_begins_anew(
-    tmp_path: Path, workers: int, each: int
+    tmp_path: Path, workers: int, each: int, error: type[NoQuotaError]
 ) -> None:
     answers, calls = 5, 0
 
@@ -441,7 +491,7 @@ def test_a_quota_that_is_used_up_ends_the_calls_and_a_retry_begins_anew(
         nonlocal calls
         calls += 1
         if calls > answers and calls != 9:  # one answer among the refusals: the count begins anew
-            raise NoQuotaError
+            raise error
         return state_fact(prompt)
 
     nodes = make_passages(*(f"Name{n}" for n in range(90)))
@@ -551,6 +601,62 @@ def make_failed_store(*names: str) -> GeARVectorStore:
     store = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=WordEmbedding())
     store.add(WordEmbedding()(GeARTripleExtractor(ScriptedLLM(otherwise=lambda _: ""))(make_passages(*names))))
     return store
+
+
+class CutOff(ScriptedLLM):
+    """A model whose replies are cut off behind the first fact."""
+
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        return CompletionResponse(text=super().complete(prompt).text, raw={"done_reason": "length"})
+
+
+def make_cut_off(reply: Callable[[str], str]) -> ScriptedLLM:
+    return CutOff(otherwise=reply)  # type: ignore[call-arg]  # ScriptedLLM's constructor
+
+
+@pytest.mark.parametrize("verb", ["scripted", "another"])
+@pytest.mark.parametrize("error", [TimeoutError("late"), NoQuotaError(), ValueError("no"), None])
+def test_a_retry_that_fails_keeps_the_triples_of_a_reply_that_was_cut_off(
+    error: BaseException | None, verb: str
+) -> None:
+    store = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=WordEmbedding())
+    store.add(WordEmbedding()(GeARTripleExtractor(make_cut_off(state_fact))(make_passages("Ada", "Bob"))))
+    prompts = {} if verb == "scripted" else {"extract_prompt": PromptTemplate("Facts of: {passage}")}
+    llm = ScriptedLLM([error, error] if error else [], otherwise=lambda _: "")
+    ledger = GeARTripleExtractor(llm, max_retries=0, **prompts).retry_failed(store)  # type: ignore[arg-type]
+    assert len(ledger.failures) == 2 and llm.history
+    expected = [[Triple(name, "is", "here")] for name in ("Ada", "Bob")]
+    assert [read_triples(node) for node in store.get_nodes(["Ada", "Bob"])] == expected
+    assert store.check().ok and len(store.get_nodes(filters=FAILED_EXTRACTIONS)) == 2, "they are asked for again"
+    longer = ScriptedLLM(otherwise=lambda _: write_reply(("Ada", "knows", "Bob"), ("Bob", "knows", "Ada")))
+    assert not GeARTripleExtractor(longer).retry_failed(store).failures
+    assert all(len(read_triples(node)) == 2 for node in store.get_nodes()) and store.check().ok
+
+
+def test_a_cut_off_reply_replaces_another_one() -> None:
+    store = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=WordEmbedding())
+    store.add(WordEmbedding()(GeARTripleExtractor(make_cut_off(state_fact))(make_passages("Ada"))))
+    GeARTripleExtractor(make_cut_off(lambda _: write_reply(("Ada", "knows", "Bob")))).retry_failed(store)
+    assert [read_triples(node) for node in store.get_nodes()] == [[Triple("Ada", "knows", "Bob")]]
+
+
+def test_a_pipeline_that_fails_keeps_what_the_store_has_of_the_same_text() -> None:
+    embed_model = WordEmbedding()
+    store = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=embed_model)
+
+    def ingest(llm: ScriptedLLM, *names: str) -> None:
+        extractor = GeARTripleExtractor(llm, max_retries=0)
+        IngestionPipeline(transformations=[extractor, embed_model], vector_store=store).run(nodes=make_passages(*names))
+
+    ingest(ScriptedLLM(otherwise=state_fact), "Ada", "Bob")
+    (node,) = make_passages("Bob")
+    node.set_content("Bob has left")
+    failing = GeARTripleExtractor(ScriptedLLM([ValueError("no")] * 3), max_retries=0)
+    store.add(embed_model(failing([*make_passages("Ada", "Cid"), node])))
+    triples = {node.node_id: read_triples(node) for node in store.get_nodes()}
+    assert triples == {"Ada": [Triple("Ada", "is", "here")], "Bob": [], "Cid": []} and store.check().ok
+    assert len(store.get_nodes(filters=FAILED_EXTRACTIONS)) == 3
+    assert GeARTripleExtractor(ScriptedLLM(otherwise=state_fact)).retry_failed(store).outcomes == {"extracted": 3}
 
 
 def test_what_is_deleted_or_edited_during_a_retry_stays_so() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -11,12 +12,25 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from llama_index.core.base.embeddings.base import BaseEmbedding
-from llama_index.core.bridge.pydantic import PrivateAttr
-from llama_index.core.schema import MetadataMode, NodeRelationship, RelatedNodeInfo, TextNode
+from llama_index.core.base.llms.types import CompletionResponse
+from llama_index.core.bridge.pydantic import PrivateAttr, SerializeAsAny
+from llama_index.core.ingestion.pipeline import remove_unstable_values
+from llama_index.core.llms import LLM
+from llama_index.core.prompts import PromptTemplate
+from llama_index.core.schema import (
+    BaseNode,
+    MetadataMode,
+    NodeRelationship,
+    RelatedNodeInfo,
+    TextNode,
+    TransformComponent,
+)
 from llama_index.core.vector_stores.types import FilterOperator, MetadataFilter, MetadataFilters
 from llama_index.core.vector_stores.utils import node_to_metadata_dict
+from llama_index.llms.openai import OpenAI
 from llama_index.vector_stores.qdrant import QdrantVectorStore
 from qdrant_client import AsyncQdrantClient, QdrantClient
 from qdrant_client.http import models
@@ -31,6 +45,7 @@ from llama_index_gear import (
     read_triples,
 )
 from llama_index_gear.errors import ArgumentError, EmbeddingError, StoreError, TenantError
+from llama_index_gear.ingestion.updates import describe_extractor
 from llama_index_gear.requests import ImportedPassages, QdrantCall
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
@@ -249,6 +264,119 @@ def test_a_model_s_extraction_has_a_ledger_a_ceiling_and_is_gone_on_with(client:
     assert collection.extract_to(store, more).written == 0
     other = GeARTripleExtractor(llm, allowed_relation_types=["is"])
     assert collection.extract_to(store, other).written == 3, "another schema extracts all anew"
+
+
+class Served(ScriptedLLM):
+    """A model at an address."""
+
+    api_base: str = "http://localhost:1/v1"
+
+
+def make_served(address: str) -> tuple[GeARTripleExtractor, ScriptedLLM]:
+    llm = Served(otherwise=state_fact, api_base=f"http://{address}/v1")  # type: ignore[call-arg]  # ScriptedLLM's
+    return GeARTripleExtractor(llm), llm
+
+
+def test_a_model_that_moved_extracts_nothing_anew(client: QdrantClient) -> None:
+    fill_raw(client)
+    store, collection = make_store(client), ExistingCollection("docs", client)
+    assert collection.extract_to(store, make_served("localhost:1")[0]).written == 3
+    extractor, llm = make_served("me:secret@gateway")
+    assert collection.extract_to(store, extractor).written == 0 and llm.history == []
+    assert extractor(store.get_nodes()) and extractor.ledger.reused == 3
+
+
+def note_as_before(node: BaseNode, payload: dict[str, Any], extractor: GeARTripleExtractor) -> BaseNode:
+    """Return a stored passage as the version before wrote it, which told addresses apart, retries and time-outs too."""
+    form = {name: value for name, value in extractor.to_dict().items() if name != "failed_runs"}
+    settings = remove_unstable_values(json.dumps(form, sort_keys=True, default=str))
+    digest = hashlib.sha256(json.dumps([settings, "text", "title", payload], sort_keys=True).encode())
+    digest.update(np.asarray(node.embedding, dtype=np.float32).tobytes())
+    own = [form["fingerprint"], node.metadata["title"], node.get_content()]
+    record = {**node.metadata["gear_extraction"], "key": hashlib.sha256("\0".join(own).encode()).hexdigest()}
+    source = {**node.metadata["gear_source"], "fingerprint": digest.hexdigest()[:32]}
+    return node.model_copy(update={"metadata": {**node.metadata, "gear_extraction": record, "gear_source": source}})
+
+
+def test_what_an_earlier_version_extracted_is_not_paid_for_again(client: QdrantClient) -> None:
+    fill_raw(client)
+    store, collection = make_store(client), ExistingCollection("docs", client)
+    extractor, llm = make_served("localhost:1")
+    collection.extract_to(store, extractor)
+    payloads = {str(point.id): point.payload or {} for point in client.scroll("docs")[0]}
+    before = [note_as_before(node, payloads[node.node_id], extractor) for node in store.get_nodes()]
+    assert before != store.get_nodes()
+    store.add(before)
+    assert extractor(before) and extractor.ledger.reused == 3, "its records are known"
+    for address, run in (("localhost:1", 1), ("localhost:1", 2), ("elsewhere", 3)):
+        extractor, other = make_served(address)
+        assert collection.extract_to(store, extractor).written == 0 and other.history == [], run
+    assert len(llm.history) == 3 and store.check().ok
+    assert all(len(read_triples(node)) == 1 for node in store.get_nodes())
+
+
+MODEL: dict[str, Any] = {"model": "gpt-4o-mini", "api_key": "sk-1", "temperature": 0.0}
+REACHED: list[dict[str, Any]] = [
+    {"max_retries": 9}, {"timeout": 1.0}, {"reuse_client": False}, {"default_headers": {"X-Team": "b"}},
+    {"api_base": "http://elsewhere/v1"}, {"api_version": "2"}, {"api_key": "sk-2"},
+]  # fmt: skip
+ANSWERS: list[dict[str, Any]] = [
+    {"model": "gpt-4o"}, {"temperature": 1.0}, {"max_tokens": 5}, {"additional_kwargs": {"seed": 5}},
+    {"system_prompt": "Be brief."},
+]  # fmt: skip
+
+
+class Titled(TransformComponent):
+    """An extractor of somebody else, whose form holds all of its model's."""
+
+    llm: SerializeAsAny[LLM]
+    num_workers: int = 4
+    max_triples: int = 10
+
+    def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> Sequence[BaseNode]:
+        return nodes
+
+
+@pytest.mark.parametrize("kind", [GeARTripleExtractor, Titled])
+def test_how_a_model_is_reached_is_no_setting_of_an_extraction(kind: Any) -> None:
+    def describe(changes: dict[str, Any], **settings: Any) -> str:
+        return describe_extractor(kind(llm=OpenAI(**{**MODEL, **changes}), **settings))[0]
+
+    plain = describe({})
+    assert [changes for changes in REACHED if describe(changes) != plain] == []
+    assert describe({}, num_workers=9) == plain
+    assert len({plain, *map(describe, ANSWERS)}) == 1 + len(ANSWERS)
+    own: dict[str, Any] = {"max_triples": 5} if kind is Titled else {"title_key": "name"}
+    assert describe({}, **own) != plain
+    if kind is GeARTripleExtractor:
+        others: list[dict[str, Any]] = [
+            {"allowed_relation_types": ["is"]},
+            {"extract_prompt": PromptTemplate("{passage}")},
+        ]
+        assert len({plain, *(describe({}, **other) for other in others)}) == 3
+
+
+class CutOff(ScriptedLLM):
+    """A model whose replies are cut off behind the first fact."""
+
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        return CompletionResponse(text=super().complete(prompt).text, raw={"done_reason": "length"})
+
+
+def test_a_failed_call_replaces_nothing_and_a_reply_that_was_cut_off_replaces_what_rules_found(
+    client: QdrantClient,
+) -> None:
+    fill_raw(client)
+    store, collection = make_store(client), ExistingCollection("docs", client)
+    collection.extract_to(store)
+    down = GeARTripleExtractor(ScriptedLLM([ValueError("no")] * 3), max_retries=0)
+    assert collection.extract_to(store, down).written == 0
+    cut = GeARTripleExtractor(CutOff(otherwise=state_fact), max_retries=0)  # type: ignore[call-arg]
+    assert collection.extract_to(store, cut).written == 3
+    down = GeARTripleExtractor(ScriptedLLM([ValueError("no")] * 3), max_retries=0)
+    assert collection.extract_to(store, down).written == 0
+    assert {triple.predicate for node in store.get_nodes() for triple in read_triples(node)} == {"is"}
+    assert collection.extract_to(store, GeARTripleExtractor(ScriptedLLM(otherwise=state_fact))).written == 3
 
 
 def test_a_run_that_was_killed_is_repeated(client: QdrantClient, monkeypatch: pytest.MonkeyPatch) -> None:
