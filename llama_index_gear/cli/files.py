@@ -158,7 +158,7 @@ def _read_text(path: Path) -> tuple[str, list[str]]:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        raise _NoTextError("no UTF-8 text")
+        raise _NoTextError("no UTF-8 text; if it is text, save it as UTF-8")
     if ending in _HTML:
         page = read_html(text)
         return page.title, [page.text]
