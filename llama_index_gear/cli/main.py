@@ -193,6 +193,8 @@ def _report_extraction(ledger: ExtractionLedger, options: ExtractionOptions) -> 
     if ledger.passages:
         paid = Price(*options.price).of(ledger.prompt_tokens, ledger.completion_tokens) if options.price else None
         click.echo(f"extraction: {ledger}" + ("" if paid is None else f", {format_cost(paid)}"), err=True)
+    if ledger.refused > ledger.triples:
+        click.echo("the schema refused most triples: wider --entity-types and --relation-types keep more", err=True)
     left = [problem for _, outcome, problem in ledger.failures if outcome == Outcome.OVER_BUDGET.value]
     failures = [failure for failure in ledger.failures if failure[1] != Outcome.OVER_BUDGET.value]
     for name, outcome, problem in failures[:_SHOWN_FAILURES]:

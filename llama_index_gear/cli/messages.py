@@ -6,9 +6,12 @@ import logging
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from tqdm import tqdm
+
+_OWN_REPORT = "llama_index_gear.extraction.reporting"
+"""Logger of an extraction's account, which the commands print themselves."""
 
 
 def show_line(text: str) -> None:
@@ -17,8 +20,20 @@ def show_line(text: str) -> None:
 
 
 class _Lines(logging.Handler):
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.name != _OWN_REPORT
+
     def emit(self, record: logging.LogRecord) -> None:
-        show_line(f"{record.levelname.lower()}: {record.getMessage()}")
+        show_line(f"{record.levelname.lower()}: {_read_message(record)}")
+
+
+def _read_message(record: logging.LogRecord) -> str:
+    """Return what is logged; as it stands, if its arguments don't fit it. A library's mistake ends no command."""
+    with suppress(Exception):
+        return record.getMessage()
+    with suppress(Exception):
+        return f"{record.msg} {record.args}"
+    return f"a message of {record.name} that can't be written"
 
 
 @contextmanager
