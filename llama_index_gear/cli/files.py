@@ -17,6 +17,7 @@ from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document
 
 from llama_index_gear.cli.html_text import read_html
+from llama_index_gear.cli.messages import name_file
 from llama_index_gear.cli.tables import TABLES, read_table
 from llama_index_gear.cli.titles import find_shared, find_title
 from llama_index_gear.errors import repair_surrogates
@@ -81,7 +82,8 @@ class FolderReader:
         """Read a file. If it has no text or can't be read, note why and return []."""
         name = path.relative_to(self.folder).as_posix()
         try:
-            stated, texts = self._read_texts(path)
+            with name_file(name):
+                stated, texts = self._read_texts(path)
         except _NoTextError as error:
             self.skipped[name] = str(error)
             return []

@@ -251,6 +251,8 @@ def test_a_pdf_has_a_document_a_page(run: Runner, docs: Path, tmp_path: Path) ->
     first = run("index", "docs", "--store", "s")
     assert first.code == 1 and "5 files, 6 passages" in first.out
     assert "\nfailed: damaged.pdf: PdfStreamError: " in first.err
+    said = [line for line in first.err.replace("\r", "\n").splitlines() if line.startswith(("warning:", "error:"))]
+    assert [line.split(": ")[1] for line in said] == ["damaged.pdf", "family.pdf"], "a line a file, that names it"
     stored = read_store(tmp_path / "s")
     assert stored["family.pdf#1-0"][0] == "Irene was born in Jena"
     assert {triple["subject"] for triple in stored["family.pdf#1-0"][1]} == {"The Ekstrom family"}
