@@ -18,6 +18,7 @@ from llama_index.core.schema import Document
 
 from llama_index_gear.cli.html_text import read_html
 from llama_index_gear.cli.messages import name_file
+from llama_index_gear.cli.store_note import NOTE, is_collection
 from llama_index_gear.cli.tables import TABLES, read_table
 from llama_index_gear.cli.titles import find_shared, find_title
 from llama_index_gear.errors import repair_surrogates
@@ -35,11 +36,11 @@ class FolderReader:
     """Reads the files below a folder.
 
     A file's document has the file's path below the folder as its id and in its metadata (`file`), and what it is about
-    as `title`. A format with pages gives a document a page. Hidden files and folders are left out.
+    as `title`. A format with pages gives a document a page. Hidden files and folders are left out, and stores.
 
     Attributes:
         folder: the folder.
-        without: a folder below it that is left out: the store's.
+        without: a folder below it that is left out: that of the store, which may be empty yet.
         skipped: path below the folder → why, of the files so far that have no text, or a format without a reader.
         failed: path below the folder → why, of the files and folders so far that could not be read.
 
@@ -62,10 +63,14 @@ class FolderReader:
         files = []
         without = self.without.resolve()
         for root, folders, names in os.walk(self.folder, onerror=self._note_folder):
+            collections = {name for name in folders if is_collection(Path(root, name))}
+            left_out = {*collections, NOTE} if collections else set()
             folders[:] = [
-                name for name in folders if not name.startswith(".") and Path(root, name).resolve() != without
+                name
+                for name in folders
+                if not name.startswith(".") and name not in left_out and Path(root, name).resolve() != without
             ]
-            files += [Path(root, name) for name in names if not name.startswith(".")]
+            files += [Path(root, name) for name in names if not name.startswith(".") and name not in left_out]
         return sorted(files)
 
     def keeps(self, file: str) -> bool:

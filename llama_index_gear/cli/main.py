@@ -115,6 +115,10 @@ def index(folder: Path, store_folder: Path, embed: str | None, estimate: bool, *
     options = ExtractionOptions(**extraction).check()
     if estimate and not options.model:
         raise click.UsageError("--estimate is of a model: give --llm")
+    if folder.resolve().is_relative_to(store_folder.expanduser().resolve()):
+        raise click.UsageError(
+            f"--store {store_folder} is the folder of the files, or around it: give it one of its own"
+        )
     store_folder = _announce(store_folder, embed, must_exist=False, embeds=not estimate)
     from llama_index_gear.cli.extracting import make_extractor
     from llama_index_gear.cli.indexing import plan_index
