@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -19,10 +20,11 @@ from tqdm import tqdm
 from llama_index_gear import GeARVectorStore, GraphRetriever, RankingFit, fit_ranking
 from llama_index_gear.counts import count
 from llama_index_gear.measures import permutation_p_value, recall
+from llama_index_gear.nodes import shorten
 from llama_index_gear.ranking.pool import Pool
 from llama_index_gear.ranking.ranker import rank
 
-DENSE, HYBRID, GRAPH = "dense", "hybrid", "GraphRetriever"
+METHODS = DENSE, HYBRID, GRAPH = "dense", "hybrid", "GraphRetriever"
 CUTS = (2, 5, 10)
 _VERDICT_CUT = 5
 _CHANCE = 0.05
@@ -31,7 +33,9 @@ _FORM = (
     'write a JSON list, or a JSON object a line: {"question": "…", "gold_ids": ["file.txt"]}; gold_ids may be missing'
 )
 _SHOWN = 10  # questions whose lists are shown
+_SHOWN_CHANGES = 5  # questions that are named as better, and as worse
 _COLUMN = 34  # characters
+_LINE = 100  # characters of a question in a list
 _NO_NEED = "You don't need the graph here"
 
 
@@ -61,10 +65,32 @@ class Found:
         names = [_read_gold_name(node, self.question.gold) for node in self.lists[method]]
         return recall(names, self.question.gold, cut)
 
+    def gain(self, plain: str) -> float:
+        """Return the graph's share less that of a plain search, among the first five passages of each."""
+        return self.recall(GRAPH, _VERDICT_CUT) - self.recall(plain, _VERDICT_CUT)
+
     def find_new(self, method: str, other: str) -> set[str]:
         """Return the ids of the first five passages of a method that another's first five lack."""
         first, others = ({node.node_id for node in self.lists[name][:_VERDICT_CUT]} for name in (method, other))
         return first - others
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the graph compares with plain search.
+
+    Attributes:
+        plain: name of the better plain search.
+        gains: of each question, the graph's recall less that of plain search.
+        p_value: of the gains.
+        verdict: in plain words.
+
+    """
+
+    plain: str
+    gains: Sequence[float]
+    p_value: float
+    verdict: str
 
 
 def read_questions(path: Path) -> list[Question]:
@@ -165,21 +191,68 @@ def show_comparison(found: Sequence[Found]) -> None:
         _show_lists(unknown)
 
 
+def to_json(found: Sequence[Found]) -> str:
+    """Return all of it as JSON: every question with its lists, and recall, gains and a verdict where it is known."""
+    values: dict[str, Any] = {}
+    plain = HYBRID
+    if known := [one for one in found if one.question.gold]:
+        outcome = _weigh(known)
+        plain = outcome.plain
+        values["recall"] = {method: {str(cut): _average(known, method, cut) for cut in CUTS} for method in METHODS}
+        values |= {"plain": plain, "p_value": outcome.p_value, "verdict": outcome.verdict}
+    values["questions"] = [_describe(one, plain) for one in found]
+    return json.dumps(values, ensure_ascii=False, indent=2)
+
+
+def _describe(one: Found, plain: str) -> dict[str, Any]:
+    values: dict[str, Any] = {"question": one.question.text}
+    if one.question.gold:
+        values |= {"gold_ids": sorted(one.question.gold), "gain": 100 * one.gain(plain)}
+        values["recall"] = {method: {str(cut): 100 * one.recall(method, cut) for cut in CUTS} for method in METHODS}
+    values["lists"] = {method: [node.node_id for node in nodes] for method, nodes in one.lists.items()}
+    values["new"] = sorted(one.find_new(GRAPH, HYBRID))
+    return values
+
+
+def _average(found: Sequence[Found], method: str, cut: int) -> float:
+    """Return a method's recall of all questions, in percent."""
+    return 100 * fmean(one.recall(method, cut) for one in found)
+
+
+def _weigh(found: Sequence[Found]) -> Outcome:
+    """Compare the graph with the better plain search, on questions whose gold ids are known."""
+    plain = max((HYBRID, DENSE), key=lambda name: _average(found, name, _VERDICT_CUT))
+    gains = [one.gain(plain) for one in found]
+    p_value = permutation_p_value(gains)
+    return Outcome(plain, gains, p_value, judge(gains, p_value, plain))
+
+
 def _show_recall(found: Sequence[Found]) -> None:
     echo(f"recall, in percent, of {count(len(found), 'question')}")
     echo(f"{'':16}" + "".join(f"{f'at {cut}':>8}" for cut in CUTS))
-    for method in (DENSE, HYBRID, GRAPH):
-        shares = [100 * fmean(one.recall(method, cut) for one in found) for cut in CUTS]
-        echo(f"{method:16}" + "".join(f"{share:8.1f}" for share in shares))
-    plain = max((HYBRID, DENSE), key=lambda name: fmean(one.recall(name, _VERDICT_CUT) for one in found))
-    gains = [one.recall(GRAPH, _VERDICT_CUT) - one.recall(plain, _VERDICT_CUT) for one in found]
-    better, worse = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
-    p_value = permutation_p_value(gains)
+    for method in METHODS:
+        echo(f"{method:16}" + "".join(f"{_average(found, method, cut):8.1f}" for cut in CUTS))
+    outcome = _weigh(found)
+    changes = [(gain, one.question.text) for gain, one in zip(outcome.gains, found, strict=True)]
+    better = sorted((change for change in changes if change[0] > 0), key=itemgetter(0), reverse=True)
+    worse = sorted((change for change in changes if change[0] < 0), key=itemgetter(0))
     echo(
-        f"\n{GRAPH} against {plain}, at {_VERDICT_CUT}: {100 * fmean(gains):+.1f} points; better on {better}, worse on "
-        f"{worse}; p = {p_value:.2g} (paired permutation test)"
+        f"\n{GRAPH} against {outcome.plain}, at {_VERDICT_CUT}: {100 * fmean(outcome.gains):+.1f} points; better on "
+        f"{len(better)}, worse on {len(worse)}; p = {outcome.p_value:.2g} (paired permutation test)"
     )
-    echo(judge(gains, p_value, plain))
+    echo(outcome.verdict)
+    _show_changes("better", better)
+    _show_changes("worse", worse)
+
+
+def _show_changes(heading: str, changes: Sequence[tuple[float, str]]) -> None:
+    """Print the questions on which the graph found more, or less: those that changed most."""
+    if changes:
+        echo(f"\n{heading}, in points of recall at {_VERDICT_CUT}:")
+    for gain, text in changes[:_SHOWN_CHANGES]:
+        echo(f"{100 * gain:+6.0f}  {shorten(text, _LINE)}")
+    if len(changes) > _SHOWN_CHANGES:
+        echo(f"     …  {count(len(changes) - _SHOWN_CHANGES, 'question')} more; --json has all")
 
 
 def judge(gains: Sequence[float], p_value: float, plain: str) -> str:
@@ -213,16 +286,17 @@ def judge(gains: Sequence[float], p_value: float, plain: str) -> str:
 
 def _show_lists(found: Sequence[Found]) -> None:
     different = [one for one in found if one.find_new(GRAPH, HYBRID)]
+    different.sort(key=lambda one: len(one.find_new(GRAPH, HYBRID)), reverse=True)
     for one in different[:_SHOWN]:
         new = one.find_new(GRAPH, HYBRID)
         echo(f"\n{one.question.text}")
-        echo("   " + "".join(f"{name:{_COLUMN}}" for name in (DENSE, HYBRID, GRAPH)).rstrip())
+        echo("   " + "".join(f"{name:{_COLUMN}}" for name in METHODS).rstrip())
         for place in range(_VERDICT_CUT):
             cells = [_format_cell(one.lists[name], place, new if name == GRAPH else set()) for name in one.lists]
             if any(cells):
                 echo(f"{place + 1}. " + "".join(f"{cell:{_COLUMN}}" for cell in cells).rstrip())
     if len(different) > _SHOWN:
-        echo(f"\n… and {count(len(different) - _SHOWN, 'question')} more whose lists differ")
+        echo(f"\n… and {count(len(different) - _SHOWN, 'question')} more whose lists differ less; --json has all")
     if not different:
         echo(f"{_NO_NEED}: on every one of {count(len(found), 'question')} it has hybrid search's first five.")
         return
@@ -268,12 +342,13 @@ def _choose_gold(
     return [next((node_id for node_id in ranked if name in names.get(node_id, ())), name) for name in sorted(gold)]
 
 
-def show_fit(fit: RankingFit, path: Path) -> None:
-    """Print what learning was worth."""
+def show_fit(fit: RankingFit, path: Path, *, err: bool) -> None:
+    """Print what learning was worth, on stdout or (err) on stderr."""
     if math.isinf(fit.pull):
-        echo(f"No other weights are better beyond chance: {path} holds those that come with the package.")
+        echo(f"No other weights are better beyond chance: {path} holds those that come with the package.", err=err)
         return
     echo(
         f"Weights learned from {count(fit.questions, 'question')}: recall at 5 {fit.recall_before:.1f} → "
-        f"{fit.recall_after:.1f}, each question ranked without itself. Use them: ask --weights {path}"
+        f"{fit.recall_after:.1f}, each question ranked without itself. Use them: ask --weights {path}",
+        err=err,
     )

@@ -17,6 +17,8 @@ from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document
 
 from llama_index_gear.cli.html_text import read_html
+from llama_index_gear.cli.messages import name_file
+from llama_index_gear.cli.store_note import NOTE, is_collection
 from llama_index_gear.cli.tables import TABLES, read_table
 from llama_index_gear.cli.titles import find_shared, find_title
 from llama_index_gear.errors import repair_surrogates
@@ -34,11 +36,11 @@ class FolderReader:
     """Reads the files below a folder.
 
     A file's document has the file's path below the folder as its id and in its metadata (`file`), and what it is about
-    as `title`. A format with pages gives a document a page. Hidden files and folders are left out.
+    as `title`. A format with pages gives a document a page. Hidden files and folders are left out, and stores.
 
     Attributes:
         folder: the folder.
-        without: a folder below it that is left out: the store's.
+        without: a folder below it that is left out: that of the store, which may be empty yet.
         skipped: path below the folder → why, of the files so far that have no text, or a format without a reader.
         failed: path below the folder → why, of the files and folders so far that could not be read.
 
@@ -61,10 +63,14 @@ class FolderReader:
         files = []
         without = self.without.resolve()
         for root, folders, names in os.walk(self.folder, onerror=self._note_folder):
+            collections = {name for name in folders if is_collection(Path(root, name))}
+            left_out = {*collections, NOTE} if collections else set()
             folders[:] = [
-                name for name in folders if not name.startswith(".") and Path(root, name).resolve() != without
+                name
+                for name in folders
+                if not name.startswith(".") and name not in left_out and Path(root, name).resolve() != without
             ]
-            files += [Path(root, name) for name in names if not name.startswith(".")]
+            files += [Path(root, name) for name in names if not name.startswith(".") and name not in left_out]
         return sorted(files)
 
     def keeps(self, file: str) -> bool:
@@ -81,7 +87,8 @@ class FolderReader:
         """Read a file. If it has no text or can't be read, note why and return []."""
         name = path.relative_to(self.folder).as_posix()
         try:
-            stated, texts = self._read_texts(path)
+            with name_file(name):
+                stated, texts = self._read_texts(path)
         except _NoTextError as error:
             self.skipped[name] = str(error)
             return []
@@ -158,7 +165,7 @@ def _read_text(path: Path) -> tuple[str, list[str]]:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        raise _NoTextError("no UTF-8 text")
+        raise _NoTextError("no UTF-8 text; if it is text, save it as UTF-8")
     if ending in _HTML:
         page = read_html(text)
         return page.title, [page.text]

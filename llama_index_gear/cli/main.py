@@ -115,6 +115,10 @@ def index(folder: Path, store_folder: Path, embed: str | None, estimate: bool, *
     options = ExtractionOptions(**extraction).check()
     if estimate and not options.model:
         raise click.UsageError("--estimate is of a model: give --llm")
+    if folder.resolve().is_relative_to(store_folder.expanduser().resolve()):
+        raise click.UsageError(
+            f"--store {store_folder} is the folder of the files, or around it: give it one of its own"
+        )
     store_folder = _announce(store_folder, embed, must_exist=False, embeds=not estimate)
     from llama_index_gear.cli.extracting import make_extractor
     from llama_index_gear.cli.indexing import plan_index
@@ -194,6 +198,8 @@ def _report_extraction(ledger: ExtractionLedger, options: ExtractionOptions) -> 
     if ledger.passages:
         paid = Price(*options.price).of(ledger.prompt_tokens, ledger.completion_tokens) if options.price else None
         click.echo(f"extraction: {ledger}" + ("" if paid is None else f", {format_cost(paid)}"), err=True)
+    if ledger.refused > ledger.triples:
+        click.echo("the schema refused most triples: wider --entity-types and --relation-types keep more", err=True)
     left = [problem for _, outcome, problem in ledger.failures if outcome == Outcome.OVER_BUDGET.value]
     failures = [failure for failure in ledger.failures if failure[1] != Outcome.OVER_BUDGET.value]
     for name, outcome, problem in failures[:_SHOWN_FAILURES]:
@@ -244,7 +250,14 @@ def ask(
             "--html shows an agent's search, which needs a model: set OPENAI_API_KEY, or give --llm; a page that needs "
             "none is `graph NAME`"
         )
-    weights = None if weights_file is None else RankingWeights.load(weights_file)
+    weights = None
+    if weights_file is not None:
+        try:
+            weights = RankingWeights.load(weights_file)
+        except GeARError as error:
+            raise click.ClickException(
+                f"--weights takes a file from `compare --fit`; {weights_file}: {error}"
+            ) from error
     with open_store(store_folder, embed) as store:
         if model is None:
             answer = asking.find_passages(store, question, top_k, weights)
@@ -263,7 +276,8 @@ def ask(
 @click.argument("questions", type=_READ_FILE)
 @_with_store
 @click.option("--fit", "weights_file", type=_FILE, help="Learn the ranking's weights from the questions; write them.")
-def compare(questions: Path, store_folder: Path, embed: str | None, weights_file: Path | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: every question, with the lists of passages.")
+def compare(questions: Path, store_folder: Path, embed: str | None, weights_file: Path | None, as_json: bool) -> None:
     """Say what the graph is worth on your own QUESTIONS.
 
     QUESTIONS is a JSON list, or a JSON object a line: {"question": "…", "gold_ids": ["file.txt"]}. gold_ids names the
@@ -275,11 +289,15 @@ def compare(questions: Path, store_folder: Path, embed: str | None, weights_file
 
     asked = comparing.read_questions(questions)
     with open_store(store_folder, embed) as store:
-        comparing.show_comparison(comparing.compare(store, asked))
+        found = comparing.compare(store, asked)
+        if as_json:
+            click.echo(comparing.to_json(found))
+        else:
+            comparing.show_comparison(found)
         if weights_file is not None:
             fit = comparing.learn_weights(store, asked)
             fit.weights.save(weights_file)
-            comparing.show_fit(fit, weights_file)
+            comparing.show_fit(fit, weights_file, err=as_json)
 
 
 @commands.command()

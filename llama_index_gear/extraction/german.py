@@ -77,10 +77,17 @@ _NOUNS = frozenset(
     " ehefrau ehemann".split()
 )
 """Nouns that often stand without an article, and nouns in front of a name ("die Stadt Wien")."""
-_INSTITUTIONS = frozenset(
-    "akademie agentur bank feuerwehr hochschule messe polizei post presse redaktion zeitung".split()
+_INSTITUTIONS = tuple(
+    "akademie agentur bank behörde feuerwehr grünen hochschule kanzlei kasse klinik linken messe polizei post presse"
+    " redaktion werft zeitung".split()
 )
-"""Nouns that people are "von", which end no name of a person."""
+"""Last parts of what people are "von", which end no name of a person."""
+_ADJECTIVES = frozenset(
+    "allgemeinen alten blauen dritten ersten freien großen grünen hohen kleinen neuen offenen roten schwarzen"
+    " vereinigten vereinten weißen zweiten".split()
+)
+_ADJECTIVE_ENDINGS = ("schen", "lichen", "igen", "alen", "ellen", "ären", "iven", "er")
+"""Endings of the adjectives in names: "Deutschen", "Berliner"."""
 
 
 def is_german(small_words: Collection[str]) -> bool:
@@ -116,9 +123,21 @@ def strip_class_noun(name: Sequence[str]) -> Sequence[str]:
     return name[start:]
 
 
-def is_institution(word: str) -> bool:
-    """Return True for what a person is "von der", and not called by: "Universität", but not "Vogelweide"."""
-    return is_common_noun(word) or word.lower() in _INSTITUTIONS
+def is_institution(word: str, following: str) -> bool:
+    """Return True for what a person is "von der", and not called by.
+
+    It is so of a common noun ("Universität", but not "Vogelweide"), of an abbreviation ("ARD"), and of an adjective in
+    front of a noun ("Deutschen Bahn").
+
+    Args:
+        word: the word behind "von der".
+        following: the word with a capital letter behind that; empty if there is none.
+
+    """
+    small = word.lower()
+    is_described = bool(following) and (small in _ADJECTIVES or small.endswith(_ADJECTIVE_ENDINGS))
+    is_abbreviation = len(word) > 1 and word.isupper()
+    return is_described or is_abbreviation or is_common_noun(word) or small.endswith(_INSTITUTIONS)
 
 
 def is_participle(word: str, following: str) -> bool:

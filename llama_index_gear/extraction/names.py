@@ -7,7 +7,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
-from itertools import zip_longest
+from itertools import dropwhile
 from typing import NamedTuple
 
 from llama_index_gear.extraction import german
@@ -235,6 +235,7 @@ class _Passage:
         name = list(german.strip_class_noun(cores))
         if len(cores) > 1 and german.is_determined(sentence.cores_with_gaps, start):  # "ein Neustart von Kafka"
             name = name[max((place + 1 for place, core in enumerate(name) if core in ("von", "zu")), default=0) :]
+            name = list(dropwhile(str.islower, name))  # "ein Bild von den Alpen"
         if len(cores) > 1:
             return cores if len(name) == 1 and german.is_common_noun(name[0]) else name
         word = name[0]
@@ -339,14 +340,16 @@ def _divide_at(sentence: _Encoded, dividers: Collection[str]) -> None:
 
 
 def _divide_at_articles(sentence: _Encoded) -> None:
-    """Let articles divide German names ("Kanzlerin der Republik", "Eva Kern von der Messe").
+    """Let articles divide German names ("Kanzlerin der Republik", "Eva Kern von der Deutschen Bahn").
 
     "Walther von der Vogelweide" stays whole. Pronouns of courtesy are small words.
     """
-    for place, (core, following) in enumerate(zip_longest(sentence.cores, sentence.cores[1:], fillvalue="")):
+    cores, kinds = [*sentence.cores, "", ""], [*sentence.kinds, "-", "-"]
+    for place, core in enumerate(sentence.cores):
         if core in german.COURTESIES:
             sentence.kinds[place] = "-"
-        is_of_name = sentence.cores[max(0, place - 1)] in ("von", "van") and not german.is_institution(following)
+        noun = cores[place + 2] if kinds[place + 1] == "N" and kinds[place + 2] in _CAPITALISED else ""
+        is_of_name = cores[place - 1] in ("von", "van") and not german.is_institution(cores[place + 1], noun)
         if core in ("der", "den", "des", "das") and not is_of_name:
             sentence.kinds[place] = "-"
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from enum import Enum
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 from llama_index_gear.extraction.identifiers import MAX_WORD_LETTERS, find_identifier, is_code
-from llama_index_gear.extraction.words import ABBREVIATIONS, CALENDAR, FUNCTION_WORDS
+from llama_index_gear.extraction.words import ABBREVIATIONS, CALENDAR, FUNCTION_WORDS, NAME_TITLES
 
 _MAX_SENTENCE_WORDS = 200  # a longer sentence is cut
 
@@ -22,6 +23,10 @@ _IMAGE = re.compile(r"!\[([^\]\n]{0,200})\]\([^()\s]{1,500}\)")
 """Matches a picture: it counts as its description."""
 _LABEL = re.compile(r"\[?\d{1,2}:\d\d(?::\d\d)?\]?[ \t]|<?[^\W\d_a-z][\w .-]{0,30}>?:[ \t]")
 """Matches the start of a line that begins something new: a time, or a name or key with a colon behind it."""
+_KEY = re.compile(r"(?:^|; )(?=[^\n:;]*[^\W\d_])[^\s:;@/A-Z]{1,40}(?: [^\s:;@/A-Z]{1,40}){0,5}: ")
+"""Matches a key in small letters with a colon behind it, at the start of a line or behind a semicolon."""
+_MAX_CELL_WORDS = 12
+"""Words that a cell has at most, if a full stop in it ends no sentence ("office: St. Gallen; boss: Dr. No.")."""
 _LEAST_WIDTH = 40
 _ROOM = 0.75
 """Share of a paragraph's width: a line that would be shorter with the next line's first word was ended on purpose."""
@@ -84,7 +89,7 @@ def split_sentences(text: str) -> Iterator[Sentence]:
         text = text[matter.end() :]
     for form, level, block in _split_blocks(text):
         if form is Form.PROSE:
-            parts = _split_prose(_split_words(block))
+            parts = _split_prose(_split_words(block), is_record=_is_record(block))
         elif form is Form.CODE:
             parts = iter([[word[:MAX_WORD_LETTERS] for word in block.split()]])
         else:
@@ -198,12 +203,27 @@ def _cut(words: list[str]) -> Iterator[list[str]]:
     return (words[start : start + _MAX_SENTENCE_WORDS] for start in range(0, len(words), _MAX_SENTENCE_WORDS))
 
 
-def _split_prose(words: list[str]) -> Iterator[list[str]]:
+def _is_record(block: str) -> bool:
+    """Return True for a line of keys and values: "name: Ada; office: Berlin."."""
+    keys = [match.start() for match in islice(_KEY.finditer(block), 2)]
+    return "\n" not in block and (len(keys) > 1 or 0 in keys)
+
+
+def _split_prose(words: list[str], *, is_record: bool) -> Iterator[list[str]]:
+    whole = _find_short_cells(words) if is_record else frozenset()
     start = 0
     for end in range(1, len(words) + 1):
-        if end == len(words) or end - start == _MAX_SENTENCE_WORDS or _ends_sentence(words, end):
+        if end == len(words) or end - start == _MAX_SENTENCE_WORDS or (end not in whole and _ends_sentence(words, end)):
             yield words[start:end]
             start = end
+
+
+def _find_short_cells(words: Sequence[str]) -> frozenset[int]:
+    """Return the places inside the cells of a record that are too short for sentences."""
+    ends = [0, *(place for place, word in enumerate(words, start=1) if word.endswith(";")), len(words)]
+    return frozenset(
+        place for start, end in pairwise(ends) if end - start <= _MAX_CELL_WORDS for place in range(start + 1, end)
+    )
 
 
 def _ends_sentence(words: Sequence[str], end: int) -> bool:
@@ -220,4 +240,4 @@ def _ends_sentence(words: Sequence[str], end: int) -> bool:
     )
     if len(stem) <= 2 and stem.isdecimal() and following.rstrip(",.").lower() in CALENDAR:  # the German "am 14. März"
         return False
-    return not is_abbreviation or following.lower() in FUNCTION_WORDS
+    return not is_abbreviation or (following.lower() in FUNCTION_WORDS and stem.lower() not in NAME_TITLES)

@@ -150,6 +150,8 @@ ABBREVIATIONS = frozenset(
     " sgt sr st ste str tel usw vgl vol vs".split()
 )
 """Words whose full stop ends no sentence."""
+NAME_TITLES = frozenset("capt dr gov lt mr mrs ms prof rev sgt".split())
+"""Abbreviations with a name behind them, be it a small word ("Dr. Who")."""
 CALENDAR = frozenset(
     "apr april aug august dec december dezember dienstag donnerstag feb februar february freitag fri friday"
     " fridays jan januar january jul juli july jun june juni mai mar march may mittwoch mon monday mondays"

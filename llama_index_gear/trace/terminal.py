@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from rich import markup
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
@@ -28,6 +29,7 @@ from llama_index_gear.trace.wording import (
 )
 
 _CONTROL = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{BIDI_CONTROLS}]")
+_PATH = "path: "
 _MAX_SHOWN = 10  # passages, and facts of a kind, of a step
 MAX_LINES = 25
 """Lines of a trace that is not shown in full."""
@@ -50,7 +52,8 @@ def _build_summary(trace: Evidence, console: Console) -> list[Text]:
         return marks.get(passage_id, "") + trace.titles.get(passage_id, passage_id)
 
     facts = [
-        format_fact(fact.slots) + (f"  ({'; '.join(map(name, fact.passages))})" if fact.passages else "")
+        _fit_fact(fact.slots, console.width - len(_PATH))
+        + (f"  ({'; '.join(map(name, fact.passages))})" if fact.passages else "")
         for fact in list_facts(find_answer_path(trace).trees)
     ]
     cost = (
@@ -68,11 +71,17 @@ def _build_summary(trace: Evidence, console: Console) -> list[Text]:
         *_list_lines([f"open: {line}" for line in list_open(trace)], "yellow", 2),
         *_list_lines([name(passage_id) for passage_id in marks], "", 3),
         *_list_lines(verified, "", 1),
-        *_list_lines(facts, "", 6, "path: "),
+        *_list_lines(facts, "", 6, _PATH),
         *_list_lines([f"step {step.number}: {step.query}" for step in trace.steps], "", 4),
         _to_text(cost, "dim"),
         _to_text("trace.show(full=True) prints every step, trace.to_html(path) draws a page", "dim"),
     ]
+
+
+def _fit_fact(slots: Slots, width: int) -> str:
+    """Return a fact that takes a line of this width; the signs of some scripts are two places wide."""
+    fact = format_fact(slots)
+    return format_fact(slots, width - cell_len(fact) + len(fact))
 
 
 def _to_text(line: str, style: str) -> Text:

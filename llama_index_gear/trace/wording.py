@@ -8,12 +8,25 @@ from llama_index_gear.nodes import shorten
 from llama_index_gear.trace.evidence import Check, Evidence, Step, Unknown
 
 _PREDICATE = 60  # characters of a predicate
+_LEAST = 10  # characters that a subject and a predicate keep in a line
+_DASH = " — "
 
 
-def format_fact(slots: Sequence[str]) -> str:
-    """Return a fact; a predicate that is a whole sentence is shortened, so that the object behind it is seen."""
+def format_fact(slots: Sequence[str], width: int | None = None) -> str:
+    """Return a fact; a predicate that is a whole sentence is shortened, so that the object behind it is seen.
+
+    Args:
+        slots: subject, predicate and object.
+        width: characters that the line has. The predicate gives way first, then the subject. Default: no limit.
+
+    """
     subject, predicate, object_ = (" ".join(slot.split()) for slot in slots)
-    return f"{subject} — {shorten(predicate, _PREDICATE)} — {object_}"
+    if width is None:
+        return _DASH.join((subject, shorten(predicate, _PREDICATE), object_))
+    room = max(width - 2 * len(_DASH), 3 * _LEAST)
+    object_ = shorten(object_, room - 2 * _LEAST)
+    subject = shorten(subject, room - len(object_) - _LEAST)
+    return _DASH.join((subject, shorten(predicate, min(_PREDICATE, room - len(object_) - len(subject))), object_))
 
 
 def format_verification(trace: Evidence) -> str:

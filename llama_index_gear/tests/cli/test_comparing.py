@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from llama_index.core.schema import TextNode
 
 from llama_index_gear import RankingWeights
-from llama_index_gear.cli.comparing import judge
+from llama_index_gear.cli.comparing import Found, Question, judge, show_comparison, to_json
 from llama_index_gear.measures import permutation_p_value
 
 Runner = Callable[..., Any]
@@ -50,6 +51,41 @@ def test_without_gold_ids_the_lists_stand_side_by_side(run: Runner, docs: Path, 
     assert "of 2 questions" in compared.out and "gold_ids" in compared.out
 
 
+def make_found(text: str, gold: Sequence[str], graph: Sequence[str], hybrid: Sequence[str] = "vwxyz") -> Found:
+    lists = {"dense": "stuvw", "hybrid": hybrid, "GraphRetriever": graph}
+    nodes = {method: [TextNode(text=id_, id_=id_) for id_ in ids] for method, ids in lists.items()}
+    return Found(Question(text, frozenset(gold)), nodes)
+
+
+def test_the_questions_that_get_better_or_worse_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    found = [make_found(f"Better {n}?", ["a"], "abcde") for n in range(6)]
+    found += [make_found("Half?", ["a", "v"], "abcde", "uxyzt"), make_found("Worse?", ["v"], "abcde")]
+    found += [make_found("Same?", ["x"], "abxde")]
+    show_comparison(found)
+    lines = capsys.readouterr().out.splitlines()
+    assert "better on 7, worse on 1" in lines[6]
+    start = lines.index("better, in points of recall at 5:")
+    assert lines[start + 1 : start + 6] == [f"  +100  Better {n}?" for n in range(5)]
+    assert lines[start + 6] == "     …  2 questions more; --json has all"
+    assert lines[start + 8 :] == ["worse, in points of recall at 5:", "  -100  Worse?"]
+    whole = json.loads(to_json(found))
+    assert whole["plain"] == "hybrid" and whole["verdict"] in lines and whole["recall"]["hybrid"]["5"] == 100 * 2 / 9
+    assert [one["gain"] for one in whole["questions"]] == [100] * 6 + [50, -100, 0]
+    assert whole["questions"][6]["gold_ids"] == ["a", "v"]
+    assert whole["questions"][6]["lists"]["GraphRetriever"] == [*"abcde"]
+
+
+def test_without_gold_ids_the_lists_that_differ_most_come_first(capsys: pytest.CaptureFixture[str]) -> None:
+    found = [make_found(f"Little {n}?", [], "vwxya") for n in range(10)]
+    found += [make_found("Much?", [], "abcde"), make_found("Same?", [], "vwxyz")]
+    show_comparison(found)
+    shown = capsys.readouterr().out
+    assert shown.startswith("\nMuch?\n") and "Little 9?" not in shown and "… and 1 question more" in shown
+    whole = json.loads(to_json(found))
+    assert whole.keys() == {"questions"} and len(whole["questions"]) == 12
+    assert [len(one["new"]) for one in whole["questions"]] == [1] * 10 + [5, 0] and "gain" not in whole["questions"][0]
+
+
 @pytest.mark.parametrize(
     ("gains", "words"),
     [
@@ -78,6 +114,14 @@ def test_learned_weights_are_saved_and_used(run: Runner, docs: Path, tmp_path: P
     )
     assert RankingWeights.load(tmp_path / "w.json").first
     assert run("ask", "Who governs City 3?", "--store", "s", "--weights", "w.json").code == 0
+    printed = run("compare", write(tmp_path / "q.jsonl", rows), "--store", "s", "--fit", "w.json", "--json")
+    assert len(json.loads(printed.out)["questions"]) == 12 and fitted.out.splitlines()[-1] in printed.err
+    for text in ("{", '{"first": {}}', '["a"]'):
+        (tmp_path / "w.json").write_text(text)
+        refused = run("ask", "Who governs City 3?", "--store", "s", "--weights", "w.json")
+        assert refused.code == 1 and refused.err.startswith(
+            "error: --weights takes a file from `compare --fit`; w.json: "
+        )
     few = run("compare", write(tmp_path / "q.jsonl", rows[:3]), "--store", "s", "--fit", "w.json")
     assert few.code == 1 and "3 of 3 questions have a gold passage in their pool, and 10 are needed" in few.err
 

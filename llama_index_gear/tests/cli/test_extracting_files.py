@@ -121,6 +121,7 @@ def test_a_failed_call_and_a_ceiling_leave_the_triples_that_are_there(
     model.answers = 2
     failed = run(*index, "--llm", "any")
     assert failed.code == 1 and "2 new or changed" in failed.out and "2 extracted, 2 failed" in failed.err
+    assert failed.err.count("2 failed") == 1 and "could not be extracted" not in failed.err, "it is said once"
     kept = read_predicates(tmp_path / "s")
     assert model.verb in kept and kept & by_rule
     stopped = run(*index, "--llm", "any", "--price", "1", "1", "--max-cost", "0")
@@ -131,6 +132,12 @@ def test_a_failed_call_and_a_ceiling_leave_the_triples_that_are_there(
     (docs / "Lego.txt").write_text("Lego makes bricks.")
     model.answers = 0
     assert "1 new or changed" in run(*index, "--llm", "any").out, "a text that changed has no use for old triples"
+
+
+def test_a_schema_that_refuses_most_is_told_of(run: Runner, docs: Path, model: Model) -> None:
+    done = run("index", "docs", "--store", "s", "--llm", "any", "--relation-types", "born in")
+    hint = "the schema refused most triples: wider --entity-types and --relation-types keep more\n"
+    assert done.code == 0 and done.err.endswith(hint) and done.err.count("refused") == 2, "in the account, and here"
 
 
 def test_ctrl_c_costs_few_passages(run: Runner, tmp_path: Path, model: Model) -> None:

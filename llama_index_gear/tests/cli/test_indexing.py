@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from llama_index.core.schema import TextNode
 
 from llama_index_gear import GeARVectorStore
 from llama_index_gear.cli import files as cli_files
@@ -124,6 +125,24 @@ def test_hidden_files_and_the_store_itself_are_left_out(run: Runner, docs: Path,
     (docs / ".hidden.txt").write_text("text")
     for written in (4, 0):
         assert f"4 files, 4 passages: {written} new" in run("index", "docs", "--store", "docs/store").out
+
+
+def test_other_stores_in_the_folder_are_left_out(run: Runner, docs: Path, tmp_path: Path) -> None:
+    """Those of the command line and of Python, also where files are beside a store's own."""
+    run("index", "docs", "--store", "docs/old")
+    with GeARVectorStore.from_path(docs / "by_python", embed_model=WordEmbedding()) as store:
+        store.add(WordEmbedding()([TextNode(text="Max Born")]))
+    shutil.copytree(docs / "old", docs / "people", dirs_exist_ok=True)
+    done = run("index", "docs", "--store", "s")
+    assert (done.code, done.out.split(":")[0]) == (0, "4 files, 4 passages") and "skipped" not in done.err
+
+
+@pytest.mark.parametrize("store", ["docs", "docs/people/..", "."])
+def test_a_store_is_not_made_among_the_files(run: Runner, docs: Path, tmp_path: Path, store: str) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    refused = run("index", "docs", "--store", store)
+    assert refused.code == 2 and "give it one of its own" in refused.err and refused.err.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_folder_without_text_changes_nothing(run: Runner, docs: Path, tmp_path: Path) -> None:
@@ -251,6 +270,8 @@ def test_a_pdf_has_a_document_a_page(run: Runner, docs: Path, tmp_path: Path) ->
     first = run("index", "docs", "--store", "s")
     assert first.code == 1 and "5 files, 6 passages" in first.out
     assert "\nfailed: damaged.pdf: PdfStreamError: " in first.err
+    said = [line for line in first.err.replace("\r", "\n").splitlines() if line.startswith(("warning:", "error:"))]
+    assert [line.split(": ")[1] for line in said] == ["damaged.pdf", "family.pdf"], "a line a file, that names it"
     stored = read_store(tmp_path / "s")
     assert stored["family.pdf#1-0"][0] == "Irene was born in Jena"
     assert {triple["subject"] for triple in stored["family.pdf#1-0"][1]} == {"The Ekstrom family"}

@@ -181,3 +181,29 @@ def test_logs_and_warnings_leave_progress_bars_whole(
     assert lines.count("warning: two lines") == lines.count("warning: of Python") == 1
     assert all(line.endswith("]") for line in lines if line.startswith(("Reading", "Storing"))), "a bar stands alone"
     assert not logging.getLogger().handlers
+
+
+class Unspeakable:
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+    __repr__ = __str__
+
+
+def test_a_faulty_log_message_of_a_library_ends_nothing(
+    run: Runner, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def embed(self: WordEmbedding, nodes: Any, **_: Any) -> Any:
+        logging.getLogger("library").warning("%d files", "four")
+        logging.getLogger("library").warning("%s %s", "one")
+        logging.getLogger("library").warning(Unspeakable())
+        return original(self, nodes)
+
+    original = WordEmbedding.__call__
+    monkeypatch.setattr(WordEmbedding, "__call__", embed)
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    done = run("index", "docs", "--store", "s")
+    lines = done.err.replace("\r", "\n").splitlines()
+    assert done.code == 0 and "4 new or changed" in done.out
+    assert "warning: %d files ('four',)" in lines and "warning: %s %s ('one',)" in lines
+    assert "warning: a message of library that can't be written" in lines

@@ -62,14 +62,26 @@ def test_a_row_is_never_cut_and_its_passage_begins_with_one(run: Runner, docs: P
     [
         ("a,b\n1,2\n", "a: 1; b: 2."),
         ("country,2019,2020\nPeru,5,6\n", "country: Peru; 2019: 5; 2020: 6."),
-        ("Ada,Bob\nBob,Cid\n", "Ada; Bob.\n\nBob; Cid."),  # a cell of the first row stands in another
-        ("Ada,ada@x.org\nBob,bob@x.org\n", "Ada; ada@x.org.\n\nBob; bob@x.org."),
+        ("Ada,Bob\nBob,Cid\n", "Ada; Bob.\n\n\nBob; Cid."),  # a cell of the first row stands in another
+        ("Ada,ada@x.org\nBob,bob@x.org\n", "Ada; ada@x.org.\n\n\nBob; bob@x.org."),
         ("Ada,Berlin\n", "Ada; Berlin."),
         (
             'name,said\nAda,"one, two\nthree"\n\nBob\nCid,ho!,more\n',
-            "name: Ada; said: one, two three.\n\nname: Bob.\n\nname: Cid; said: ho!; more.",
+            "name: Ada; said: one, two three.\n\n\nname: Bob.\n\n\nname: Cid; said: ho!; more.",
         ),
-        ("name\nAda\nBob\n", "name: Ada.\n\nname: Bob."),
+        ("name\nAda\nBob\n", "name: Ada.\n\n\nname: Bob."),
+        ("a;b\n1,5;2\n3,5;4\n", "a: 1,5; b: 2.\n\n\na: 3,5; b: 4."),
+        ("Last, first;town\nLang, Otto;Bern\n", "last, first: Lang, Otto; town: Bern."),
+        ("a\tb\n1\tx, y, z\n2\tx\n", "a: 1; b: x, y, z.\n\n\na: 2; b: x."),
+        (
+            "Our offices\n\nname|town\nAda|Bern\nBob|Rome\n",
+            "Our offices.\n\n\nname: Ada; town: Bern.\n\n\nname: Bob; town: Rome.",
+        ),
+        ("sep=;\r\na;b\r\n1;2\r\n", "a: 1; b: 2."),
+        ("one,two\n", "one; two."),
+        ("name,phone,phone,\nAda,1,2,3\n", "name: Ada; phone: 1; phone: 2; 3."),
+        ('name, note\nAda, "x, ""y"""\nBob, 5" pipe\n', 'name: Ada; note: x, "y".\n\n\nname: Bob; note: 5" pipe.'),
+        ('a,b\n"1" ,"2"\n', "a: 1; b: 2."),
         ("", ""),
     ],
 )
@@ -77,7 +89,49 @@ def test_rows_as_sentences(text: str, expected: str) -> None:
     assert read_table(text, ".csv") == expected
 
 
-def test_what_is_no_table_is_named(run: Runner, docs: Path) -> None:
-    (docs / "broken.csv").write_text('a,b\n1,"' + "x" * 200_000)
-    refused = run("index", "docs", "--store", "s")
-    assert refused.code == 1 and "failed: broken.csv: it is no table: " in refused.err
+def test_a_tsv_file_has_tabs_unless_another_mark_parts_it() -> None:
+    assert read_table("a\tb\n1,2\t3,4\n", ".tsv") == "a: 1,2; b: 3,4."
+    assert read_table("a,b\n1,2\n", ".tsv") == "a: 1; b: 2."
+
+
+def test_no_cell_is_cut_at_an_abbreviation(run: Runner, docs: Path, tmp_path: Path) -> None:
+    """Neither by the passages nor by the sentences of the rules; a long row is cut between cells."""
+    rows = [f"Person {n};Dr. Which;St. Gallen;Kt. Zug;Univ. Bern;Hauptstr. 5 Bonn" for n in range(60)]
+    (docs / "many.csv").write_text("\n".join(["name;boss;town;canton;school;street", *rows]))
+    note = "He was of the Univ. Bern and of the Kt. Zug, and then of St. Gallen. "
+    wide = ["Ada", *(f"Dr. No {n} and Fa. Lang {n}" for n in range(60)), 4 * note]
+    (docs / "wide.csv").write_text(
+        "name," + ",".join(f"column{n}" for n in range(61)) + "\n" + ",".join(f'"{cell}"' for cell in wide)
+    )
+    run("index", "docs", "--store", "s")
+    with GeARVectorStore.from_path(tmp_path / "s", embed_model=WordEmbedding()) as store:
+        nodes = store.get_nodes()
+    (many, wides) = ([node for node in nodes if node.metadata["file"] == file] for file in ("many.csv", "wide.csv"))
+    assert len(many) > 5 and all(node.get_content().endswith("; street: Hauptstr. 5 Bonn.") for node in many)
+    triples = [triple for node in many for triple in node.metadata["gear_triples"]]
+    assert {"Dr. Which", "St. Gallen"} <= {triple["object"] for triple in triples}
+    assert all(triple["predicate"].endswith("; street: Hauptstr. 5 Bonn.") for triple in triples)
+    assert len(wides) > 3 and all(node.get_content().startswith("name: Ada; column") for node in wides)
+    texts = "\n".join(node.get_content() for node in wides)
+    assert all(f"column{n}: Dr. No {n} and Fa. Lang {n}" in texts for n in range(60))
+
+
+def test_a_file_that_is_no_table_is_named_and_the_others_are_read(run: Runner, docs: Path, tmp_path: Path) -> None:
+    (docs / "open.csv").write_text('a,b\n1,2\n3,"x\n4,5\n6,7\n')
+    (docs / "last.csv").write_text('a,b\n1,"x')
+    (docs / "within.csv").write_text('a,b\n"1,x\n2,y\n"3",z\n')
+    (docs / "nul.csv").write_bytes(b"a,b\n1,\0\n")
+    (docs / "latin.csv").write_bytes("a,b\nJosé,Köln\n".encode("latin-1"))
+    (docs / "nothing.csv").write_text("")
+    (docs / "bom.csv").write_text("Name,Town\nAda,Bern\nBob,Rome,more\nCid\n", "utf-8-sig")
+    (docs / "long.csv").write_text('name,note\nAda,"' + "word " * 40_000 + '"\n')
+    done = run("index", "docs", "--store", "s")
+    assert done.code == 1 and "6 files" in done.out
+    for file, line in (("open", 3), ("last", 2), ("within", 2)):
+        assert f'\nfailed: {file}.csv: a quote (") in line {line} is not closed at the end of its cell: ' in done.err
+    for file in ("nul", "latin"):
+        assert f"\nskipped: {file}.csv: no UTF-8 text; if it is text, save it as UTF-8\n" in done.err
+    assert "\nskipped: nothing.csv: there is no text in it\n" in done.err and "Traceback" not in done.err
+    with GeARVectorStore.from_path(tmp_path / "s", embed_model=WordEmbedding()) as store:
+        (text,) = (node.get_content() for node in store.get_nodes() if node.metadata["file"] == "bom.csv")
+    assert text.split("\n\n\n") == ["name: Ada; town: Bern.", "name: Bob; town: Rome; more.", "name: Cid."]

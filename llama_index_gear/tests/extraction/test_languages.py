@@ -242,5 +242,14 @@ def test_who_is_of_an_institution_is_not_named_by_it() -> None:
     """ "Von der" joins the parts of a name, but not a person and what they work for."""
     text = "Die Sackmann GmbH näht Säcke in Bremen. Sie kennt Priya Raman von der Messe und Ulf von der Akademie."
     assert names(text, "Sackmann GmbH") == ["Säcke", "Bremen", "Priya Raman", "Ulf"]
+    text = "Sie kennt Eva Kern von der Deutschen Bahn AG, Ulf Lang von der Berliner Sparkasse und Kai von den Grünen."
+    assert names(text) == ["Eva Kern", "Deutschen Bahn AG", "Ulf Lang", "Berliner Sparkasse", "Kai"]
+    text = "Hier ist Anne Roth von den Vereinten Nationen mit Ida Bär von der ARD. Er ist Vorstand der Deutschen Bahn."
+    assert names(text) == ["Anne Roth", "Vereinten Nationen", "Ida Bär", "ARD", "Vorstand", "Deutschen Bahn"]
+    assert names("Das ist auch ein Bild von den Alpen, und von Otto von der Linden in Bonn.") == [
+        "Alpen",
+        "Otto von der Linden",
+        "Bonn",
+    ]
     assert "Walther von der Vogelweide" in names("Hier sang auch Walther von der Vogelweide für die Leute.")
     assert "Ursula von der Leyen" in names("In Brüssel kennt Ursula von der Leyen jeder.")

@@ -38,6 +38,10 @@ def test_one_triple_per_sentence_and_mention() -> None:
         ("Émile Zola met Ångström and Лев Толстой in Łódź.", ["Émile Zola", "Ångström", "Лев Толстой", "Łódź"]),
         ("the works of J. K. Rowling and of George W. Bush.", ["J. K. Rowling", "George W. Bush"]),
         ("He left the U.S. in 1965 for St. Louis with Dr. Who.", ["U.S.", "St. Louis", "Dr. Who"]),
+        (
+            "He met Dr. Which in Bonn. She wrote to Hiranmoy Sen. She lives in Kiel.",
+            ["Dr. Which", "Bonn", "Hiranmoy Sen", "Kiel"],
+        ),
         ("She lived in the U.S. The house fell.", ["U.S."]),
         ("Then came World War I.", ["World War I"]),
         ("the Republic of Austria and the City of New York", ["Republic of Austria", "City of New York"]),

@@ -303,12 +303,15 @@ def test_a_summary_has_25_lines_at_most_and_none_is_wider_than_the_terminal() ->
 
 
 @pytest.mark.parametrize("words", ["wrote, as everybody knows, ", "衆所周知愛達寫了"])
-def test_the_object_of_a_long_sentence_is_seen(words: str) -> None:
+@pytest.mark.parametrize("width", [60, 80, 160])
+@pytest.mark.parametrize("subject", ["Ada", "The University of Cambridge in the East of England"])
+def test_the_object_of_a_long_sentence_is_seen(words: str, width: int, subject: str) -> None:
     trace = Trace(question="Who?")
-    trace.note(trace.open_step(), gist=[["Ada", words * 10, "the notes"]])
+    trace.note(trace.open_step(), gist=[[subject, words * 10, "the notes"]])
     out = io.StringIO()
-    terminal.show(trace, Console(file=out, width=160))
-    assert re.search(rf"^path: Ada — {words}.* … — the notes$", out.getvalue(), re.MULTILINE)
+    terminal.show(trace, Console(file=out, width=width))
+    start = re.escape(words[:3])
+    assert re.search(rf"^path: {subject[:3]}.* — {start}.*… — the notes$", out.getvalue(), re.MULTILINE)
 
 
 def test_a_summary_of_little_has_few_lines() -> None:
