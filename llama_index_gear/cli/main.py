@@ -45,7 +45,7 @@ def _with_store(command: Command) -> Command:
         "--embed",
         metavar="NAME_OR_DIR",
         help="Embedding model: of Hugging Face, or a folder. Default: the one that filled the store; for a new store "
-        "all-MiniLM-L6-v2. The store remembers it.",
+        "all-MiniLM-L6-v2, which knows English. The store remembers it.",
     )
     store = click.option(
         "--store", "store_folder", type=_FOLDER, default="gear_store", show_default=True, help="Folder of the store."

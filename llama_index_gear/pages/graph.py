@@ -10,6 +10,7 @@ from typing import Any
 
 from llama_index.core.schema import BaseNode, MetadataMode
 
+from llama_index_gear.counts import count
 from llama_index_gear.nodes import name_passage
 from llama_index_gear.pages.page import fill_page
 from llama_index_gear.triple import StoredTriple, entity_key
@@ -36,14 +37,16 @@ class Neighborhood:
 def render_graph(part: Neighborhood) -> str:
     """Return the page of a part of a graph. It needs no network."""
     data = _build_data(part)
-    counts = f"{len(part.triples)} triples, {len(data['entities'])} names and {len(data['passages'])} passages"
+    triples, names = count(len(part.triples), "triple"), count(len(data["entities"]), "name")
+    passages = count(len(data["passages"]), "passage")
     is_whole = all(entity["whole"] for entity in data["entities"])
+    part_of = "" if is_whole else "a part of "
     title = escape(data["entities"][data["start"]]["name"])
     return fill_page(
         files("llama_index_gear.pages") / "graph.html",
         data,
         title=title,
-        extent=f"{counts}: {'all that' if is_whole else 'a part of all that'} surround {title} in the store.",
+        extent=f"{triples}, {names} and {passages}: {part_of}all that surrounds {title} in the store.",
     )
 
 

@@ -63,7 +63,7 @@ def name_needed(step: Step, titles: dict[str, str]) -> list[str]:
 
 def format_place(passage_id: str, step: Step) -> str:
     """Return a passage's place among those that a step found."""
-    return f"{step.passages.index(passage_id) + 1} of {len(step.passages)}"
+    return f"place {step.passages.index(passage_id) + 1} of the {len(step.passages)} found"
 
 
 def format_shown(step: Step) -> str:

@@ -68,7 +68,7 @@ def test_it_holds_an_entity_its_neighbors_and_their_passages(tmp_path: Path, is_
     data = read_data(path)
     assert data["entities"][data["start"]]["name"].lower() == "max born"
     assert all(entity["whole"] for entity in data["entities"])
-    assert "5 triples, 5 names and 3 passages: all that surround" in path.read_text("utf-8")
+    assert "5 triples, 5 names and 3 passages: all that surrounds " in path.read_text("utf-8")
     assert {(entry["title"], entry["text"]) for entry in data["passages"]} == {
         (f"Text of {name}", f"Text of {name}") for name in "abc"
     }
@@ -86,7 +86,7 @@ def test_it_ends_where_its_caller_says_the_nearest_first(tmp_path: Path) -> None
         assert len(set(around)) == min(far, 6)  # each name of a ring has its share
         whole = {entity["name"] for entity in read_data(path)["entities"] if entity["whole"]}
         assert ("Hub" in whole) == (near == 6) and ("Name 0" in whole) == (far == 18)
-        assert ("a part of all that surround" in path.read_text("utf-8")) == (max_triples < 1000)
+        assert ("a part of all that surrounds " in path.read_text("utf-8")) == (max_triples < 1000)
         assert any(fact[2] == "Farther" for fact in facts) == (max_triples == 1000)
 
 
@@ -148,3 +148,8 @@ def test_text_stays_data(tmp_path: Path) -> None:
     assert hostile.replace("\u202e", "\N{REPLACEMENT CHARACTER}") in {
         entity["name"] for entity in read_data(path)["entities"]
     }
+
+
+def test_a_graph_of_one_triple_is_counted_so(tmp_path: Path) -> None:
+    path = make_store({"a": [("Ada", "knows", "Bob")]}).to_html(tmp_path / "graph.html", "Ada")
+    assert "1 triple, 2 names and 1 passage: all that surrounds Ada in the store." in path.read_text("utf-8")

@@ -170,7 +170,7 @@ def test_citations_lead_to_their_passages() -> None:
     assert "<script>alert(1)</script>" in page.data["p"] and "[3]" in page.data["p"] and "[5]" in page.data["p"]
     assert "</a>" in page.data["p"] and [tag for tag, _ in page.seen].count("script") == 2
     assert "[1] Title of p1-0 <img src=x onerror=alert(1)>" in page.data["a"]
-    assert ", named in step 1: 2 of 2" in page.data["li"]
+    assert ", named in step 1: place 2 of the 2 found" in page.data["li"]
 
 
 def test_without_citations_the_answer_is_text() -> None:

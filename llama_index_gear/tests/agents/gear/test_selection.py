@@ -281,9 +281,9 @@ async def test_events_prompts_and_pages(store: GeARVectorStore, tmp_path: Path, 
     assert Trace.model_validate_json(trace.model_dump_json()) == trace
     trace.show(full=True)
     place = trace.steps[0].passages.index("ann") + 1
-    assert f"ann ({place} of 5)" in capsys.readouterr().out
+    assert f"ann (place {place} of the 5 found)" in capsys.readouterr().out
     page = trace.to_html(tmp_path / "page.html").read_text("utf-8")
-    assert f"<li>ann ({place} of 5)</li>" in page and "Named as needed, of 5 shown" in page
+    assert f"<li>ann (place {place} of the 5 found)</li>" in page and "Named as needed, of 5 shown" in page
 
 
 def test_long_passages_are_shortened_and_the_trace_says_so(tmp_path: Path) -> None:
