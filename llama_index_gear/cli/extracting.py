@@ -7,15 +7,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from click import ClickException
+from click import ClickException, echo
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import BaseNode
 
-from llama_index_gear import CollectionReport, ExistingCollection, GeARTripleExtractor, MentionTripleExtractor
+from llama_index_gear import (
+    CollectionReport,
+    ExistingCollection,
+    ExtractionEstimate,
+    GeARTripleExtractor,
+    MentionTripleExtractor,
+)
 from llama_index_gear.cli import models
 from llama_index_gear.cli.extraction_options import ExtractionOptions
 from llama_index_gear.cli.failures import find_server, is_of_server
-from llama_index_gear.cli.store_folder import check_collection, check_llm, fill_store
+from llama_index_gear.cli.store_folder import check_collection, check_llm, fill_store, open_store
 from llama_index_gear.cli.store_note import StoreNote, choose_embedding, describe_collection
 
 _RETRIES = 5  # over half a minute or more, by the extractor alone: a model's client retries a used-up quota too
@@ -57,21 +63,15 @@ class WatchedExtractor(GeARTripleExtractor):
         return self.model_copy(update={"max_retries": 0})
 
 
-def make_extractor(
-    options: ExtractionOptions, *, is_estimate: bool = False
-) -> MentionTripleExtractor | WatchedExtractor:
-    """Make the extractor that the options name.
-
-    Args:
-        options: the options.
-        is_estimate: it is only asked for an estimate, which needs no key. Default False.
+def make_extractor(options: ExtractionOptions) -> MentionTripleExtractor | WatchedExtractor:
+    """Make the extractor that the options name. For an estimate it needs no key.
 
     Raises:
         ClickException: the environment doesn't say where the model is, or a package is missing.
         ArgumentError: a price, a ceiling, or a name of the schema is none.
 
     """
-    llm = models.open_llm(options.llm or "none", is_called=not is_estimate, retries=0)
+    llm = models.open_llm(options.llm or "none", is_called=not options.estimate, retries=0)
     if llm is None:
         return MentionTripleExtractor()
     return WatchedExtractor(  # type: ignore[call-arg]  # GeARTripleExtractor's constructor; pydantic's plugin isn't at work
@@ -125,4 +125,28 @@ def extract_collection(
     embed = choose_embedding(folder, embed_name)
     note = StoreNote(embed, collection=describe_collection(name, theirs.place), llm=options.model)
     with fill_store(folder, note) as store:
+        if isinstance(extractor, GeARTripleExtractor):
+            echo(f"to extract: {theirs.estimate(store, extractor, moved=moved)}", err=True)
         return theirs.extract_to(store, extractor, moved=moved, show_progress=True)
+
+
+def estimate_collection(
+    theirs: ExistingCollection,
+    name: str,
+    folder: Path,
+    embed_name: str | None,
+    options: ExtractionOptions,
+    *,
+    moved: bool,
+) -> ExtractionEstimate:
+    """Estimate what `extract_collection` would cost; nothing is written.
+
+    Raises:
+        ClickException: the store holds something else, or its embedding model is another one.
+
+    """
+    extractor = make_extractor(options)
+    check_collection(folder, theirs, name, moved=moved)
+    check_llm(folder, options.llm)
+    with open_store(folder, choose_embedding(folder, embed_name), must_exist=False, embeds=False) as store:
+        return theirs.estimate(store, extractor, moved=moved)  # type: ignore[arg-type]  # a model is named

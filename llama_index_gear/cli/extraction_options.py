@@ -24,6 +24,7 @@ class ExtractionOptions:
         entity_types: types of entities that triples may have at their ends; empty: all.
         relation_types: predicates that triples may have; empty: all.
         domain: what the passages are about, in a line; None: the model is not told.
+        estimate: say what the model would cost, and do nothing.
 
     """
 
@@ -33,6 +34,7 @@ class ExtractionOptions:
     entity_types: tuple[str, ...] = ()
     relation_types: tuple[str, ...] = ()
     domain: str | None = None
+    estimate: bool = False
 
     @property
     def model(self) -> str:
@@ -78,6 +80,7 @@ def with_extraction(command: Command) -> Command:
         click.option("--entity-types", **names, help="Take facts between such entities alone: person,place."),
         click.option("--relation-types", **names, help="Take facts with such relations alone: born in,works for."),
         click.option("--domain", metavar="LINE", help="Tell the model what the passages are about."),
+        click.option("--estimate", is_flag=True, help="Say what the model would cost, and do nothing."),
     ]
     for option in reversed(options):
         command = option(command)

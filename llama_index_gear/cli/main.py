@@ -105,30 +105,27 @@ def commands(context: click.Context) -> None:
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @_with_store
 @with_extraction
-@click.option("--estimate", is_flag=True, help="Say what the model would cost, and do nothing.")
-def index(folder: Path, store_folder: Path, embed: str | None, estimate: bool, **extraction: Any) -> int:
+def index(folder: Path, store_folder: Path, embed: str | None, **extraction: Any) -> int:
     """Bring the store to what the files of DIR say now.
 
     Text and Markdown are read; PDF, Word and others with `pip install llama-index-readers-file`. A second run does only
     what has changed, deleted files too. No language model is asked, unless --llm names one.
     """
     options = ExtractionOptions(**extraction).check()
-    if estimate and not options.model:
-        raise click.UsageError("--estimate is of a model: give --llm")
     if folder.resolve().is_relative_to(store_folder.expanduser().resolve()):
         raise click.UsageError(
             f"--store {store_folder} is the folder of the files, or around it: give it one of its own"
         )
-    store_folder = _announce(store_folder, embed, must_exist=False, embeds=not estimate)
+    store_folder = _announce(store_folder, embed, must_exist=False, embeds=not options.estimate)
     from llama_index_gear.cli.extracting import make_extractor
     from llama_index_gear.cli.indexing import plan_index
     from llama_index_gear.cli.store_folder import check_files, check_llm, fill_store, open_store
 
-    extractor = make_extractor(options, is_estimate=estimate)
+    extractor = make_extractor(options)
     check_files(store_folder, folder)
     check_llm(store_folder, options.llm)
     name = choose_embedding(store_folder, embed)
-    if estimate:
+    if options.estimate:
         with open_store(store_folder, name, must_exist=False, embeds=False) as store:
             click.echo(plan_index(store, folder, store_folder, extractor).estimate)
         return 0
@@ -179,12 +176,15 @@ def extract(
     if (url is None) == (path is None):
         raise click.UsageError("where is the collection? Give either --url or --path")
     options = ExtractionOptions(**extraction).check()
-    store_folder = _announce(store_folder, embed, must_exist=False)
-    from llama_index_gear.cli.extracting import extract_collection, open_collection
+    store_folder = _announce(store_folder, embed, must_exist=False, embeds=not options.estimate)
+    from llama_index_gear.cli.extracting import estimate_collection, extract_collection, open_collection
 
     with open_collection(
         collection, url, path, text_key=text_key, title_key=title_key, vector_name=vector_name
     ) as theirs:
+        if options.estimate:
+            click.echo(estimate_collection(theirs, collection, store_folder, embed, options, moved=moved))
+            return 0
         report = extract_collection(theirs, collection, store_folder, embed, options, moved=moved)
     click.echo(f'{report}. Ask them: llama-index-gear ask "…" --store {store_folder}')
     return _report_extraction(report.ledger, options)

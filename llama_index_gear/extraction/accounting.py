@@ -155,6 +155,13 @@ class ExtractionEstimate:
     completion_tokens: int = 0
     cost: float | None = None
 
+    def __add__(self, more: ExtractionEstimate) -> ExtractionEstimate:
+        """Add up both estimates."""
+        costs = [cost for cost in (self.cost, more.cost) if cost is not None]
+        names = [field_.name for field_ in fields(self) if field_.name != "cost"]
+        sums = {name: getattr(self, name) + getattr(more, name) for name in names}
+        return ExtractionEstimate(**sums, cost=sum(costs) if costs else None)
+
     def __str__(self) -> str:
         cost = "" if self.cost is None else f", {format_cost(self.cost)}"
         passages = f"{count(self.passages, 'passage')} ({self.reused} already extracted or blank)"

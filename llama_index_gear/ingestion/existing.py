@@ -16,7 +16,8 @@ from tqdm.auto import tqdm
 
 from llama_index_gear.counts import count
 from llama_index_gear.errors import ArgumentError, EmbeddingError, check_kind
-from llama_index_gear.extraction.accounting import ExtractionLedger
+from llama_index_gear.extraction.accounting import ExtractionEstimate, ExtractionLedger
+from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
 from llama_index_gear.flow import Flow, Handler, Request, arun, ask, run
 from llama_index_gear.ingestion.moves import (
@@ -29,6 +30,7 @@ from llama_index_gear.ingestion.moves import (
 from llama_index_gear.ingestion.updates import (
     AddPassages,
     DeletePassages,
+    EstimateExtraction,
     ExtractTriples,
     delete_flow,
     describe_extractor,
@@ -194,6 +196,46 @@ class ExistingCollection(ClosedByWith):
         flow = self._extract_flow(store, _choose(extractor), filters, moved, show_progress)
         return await arun(flow, lambda request: self._make_handler(store, request).aanswer())
 
+    def estimate(
+        self,
+        store: GeARVectorStore,
+        extractor: GeARTripleExtractor,
+        *,
+        filters: MetadataFilters | None = None,
+        moved: bool = False,
+    ) -> ExtractionEstimate:
+        """Estimate what `extract_to` would cost with these arguments, without an LLM call.
+
+        The collection is read page by page; nothing is written. Passages cost nothing that the store has as this
+        extractor extracted them.
+
+        Args:
+            store: the store. Its embedding model is not asked.
+            extractor: extracts the triples.
+            filters: as in `extract_to`. Default: all.
+            moved: as in `extract_to`. Default False.
+
+        Raises:
+            StoreError: there is no such collection.
+            ArgumentError: as in `extract_to`; or the extractor asks no model.
+            TenantError: the store has tenants, and a passage has none.
+
+        """
+        flow = self._estimate_flow(store, extractor, filters, moved)
+        return run(flow, lambda request: self._make_handler(store, request).answer())
+
+    async def aestimate(
+        self,
+        store: GeARVectorStore,
+        extractor: GeARTripleExtractor,
+        *,
+        filters: MetadataFilters | None = None,
+        moved: bool = False,
+    ) -> ExtractionEstimate:
+        """`estimate`, without blocking the event loop."""
+        flow = self._estimate_flow(store, extractor, filters, moved)
+        return await arun(flow, lambda request: self._make_handler(store, request).aanswer())
+
     @property
     def place(self) -> str:
         """Where the collection is: a server's host and port, or a folder; else "memory"."""
@@ -237,6 +279,9 @@ class ExistingCollection(ClosedByWith):
             case ExtractTriples():
                 nodes = list(request.nodes)
                 return Handler(partial(request.extractor, nodes), partial(request.extractor.acall, nodes))
+            case EstimateExtraction():
+                nodes = list(request.nodes)
+                return Handler(partial(request.extractor.estimate, nodes), partial(request.extractor.aestimate, nodes))
             case AddPassages():
                 return Handler(partial(store.add, request.nodes), partial(store.async_add, request.nodes))
             case DeletePassages():
@@ -305,6 +350,39 @@ class ExistingCollection(ClosedByWith):
             raise source.explain_no_passage(skipped, fields)
         deleted = yield from self._delete_gone_flow(store, filters, set(skipped), current, place)
         return CollectionReport(passages, written, deleted, dict(Counter(skipped.values())), ledger)
+
+    def _estimate_flow(
+        self,
+        store: GeARVectorStore,
+        extractor: GeARTripleExtractor,
+        filters: MetadataFilters | None,
+        moved: bool,
+    ) -> Flow[ExtractionEstimate]:
+        check_kind(GeARVectorStore, hint="write GeARVectorStore(name, url=…)", store=store)
+        check_kind(GeARTripleExtractor, hint="rules cost nothing", extractor=extractor)
+        check_filters(filters)
+        check_kind(bool, moved=moved)
+        self._check_other(store)
+        source, filters = self._source, scope_filters(store.tenancy, filters)
+        vector = yield from source.open_flow()
+        places = yield from find_stored_flow(store, source, moved=moved, has_own=False)
+        settings, offset = describe_extractor(extractor), None
+        skipped: dict[Any, str] = {}
+        fields: set[str] = set()
+        estimate = yield from ask(EstimateExtraction(extractor, []))
+        while True:
+            page = yield from source.page_flow(vector, filters, _PAGE, offset, settings, self.place)
+            skipped |= page.skipped
+            fields |= page.fields
+            wanted = (yield from select_flow(store, page, places)).wanted
+            known = len(page.passages) - len(wanted)
+            estimate += ExtractionEstimate(known, known) + (yield from ask(EstimateExtraction(extractor, wanted)))
+            offset = page.offset
+            if offset is None:
+                break
+        if skipped and not estimate.passages:
+            raise source.explain_no_passage(skipped, fields)
+        return estimate
 
     def _check_other(self, store: GeARVectorStore) -> None:
         """Refuse a store that would write into the collection.

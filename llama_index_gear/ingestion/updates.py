@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from llama_index.core.schema import BaseNode, TransformComponent
 from llama_index.core.vector_stores.types import FilterCondition, MetadataFilter, MetadataFilters
 
 from llama_index_gear.errors import ArgumentError, TenantError
+from llama_index_gear.extraction.accounting import ExtractionEstimate
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.serialization import drop_handling
 from llama_index_gear.flow import Flow, Request, ask
@@ -30,6 +31,14 @@ class ExtractTriples(Request[list[BaseNode]]):
     """Extract triples from passages. Answer: the passages with triples."""
 
     extractor: Any
+    nodes: Sequence[BaseNode]
+
+
+@dataclass(frozen=True)
+class EstimateExtraction(Request[ExtractionEstimate]):
+    """Estimate the cost of extracting passages. Answer: the estimate."""
+
+    extractor: GeARTripleExtractor
     nodes: Sequence[BaseNode]
 
 
@@ -92,8 +101,13 @@ class Selection(NamedTuple):
     outdated: list[BaseNode]
 
 
-def select_flow(store: GeARVectorStore, page: SourcePage) -> Flow[Selection]:
+def select_flow(store: GeARVectorStore, page: SourcePage, earlier_places: Collection[str] = ()) -> Flow[Selection]:
     """Compare the passages of a page with those stored.
+
+    Args:
+        store: the store.
+        page: the page.
+        earlier_places: where the collection was before, and stored passages say that it is. Default: nowhere.
 
     Raises:
         ArgumentError: another collection gave the store a passage of the same id.
@@ -114,6 +128,8 @@ def select_flow(store: GeARVectorStore, page: SourcePage) -> Flow[Selection]:
     for node in page.passages:
         before, source = stored.get(node.node_id), node.metadata[SOURCE_KEY]
         earlier = None if before is None else before.metadata.get(SOURCE_KEY)
+        if earlier is not None and earlier.get("place") in earlier_places:
+            earlier = {**earlier, "place": source["place"]}
         if earlier is not None and any(earlier.get(key) != source[key] for key in ("collection", "place")):
             raise ArgumentError(
                 f"the store has the passage {node.node_id!r} from collection {earlier['collection']!r} at "

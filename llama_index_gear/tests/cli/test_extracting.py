@@ -107,6 +107,27 @@ def test_a_model_extracts_up_to_a_ceiling(run: Runner, tmp_path: Path, monkeypat
     assert done.code == 0 and "2 new or changed" in done.out and "2 extracted" in done.err and llm.remaining == 0
 
 
+def test_an_estimate_needs_no_key_and_stands_before_the_run(
+    run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedding: Any
+) -> None:
+    fill(tmp_path / "theirs", TEXTS)
+    extract = ("extract", "--collection", "docs", "--path", "theirs", "--text-key", "body", "--store", "s")
+    assert run(*extract, "--estimate").code == 2
+    priced = (*extract, "--llm", "any", "--price", "1", "2")
+    estimate = run(*priced, "--estimate")
+    assert estimate.code == 0 and estimate.out.startswith("2 passages (0 already extracted or blank): 2 calls, ")
+    assert "cost 0.0" in estimate.out and embedding.embedded == 0 and not (tmp_path / "s").exists()
+    refused = run(*priced)
+    assert refused.code == 1 and "Set OPENAI_API_KEY" in refused.err
+    reply = json.dumps({"entities": ["Ada"], "triples": [["Ada", "knows", "Bob"]]})
+    monkeypatch.setattr(cli_models, "open_llm", lambda name, **_: ScriptedLLM(otherwise=lambda _: reply))
+    done = run(*priced)
+    told = done.err.index("to extract: 2 passages (0 already extracted or blank): 2 calls, ")
+    assert done.code == 0 and told < done.err.index("extraction: 2 passages (2 extracted")
+    again = run(*priced, "--estimate")
+    assert again.out.startswith("2 passages (2 already extracted or blank): 0 calls, 0 prompt")
+
+
 def test_a_schema_binds_the_model(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(tmp_path / "theirs", {"Max Born": TEXTS["Max Born"]})
     entities = {"Max Born": "person", "Breslau": "place", "physicist": "profession"}

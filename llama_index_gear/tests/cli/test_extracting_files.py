@@ -236,6 +236,7 @@ class Server(ThreadingHTTPServer):
     """
 
     status, body, seconds, calls, good = 200, "{}", 0.0, 0, 0
+    lock = threading.Lock()
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -244,11 +245,12 @@ class Answers(BaseHTTPRequestHandler):
     server: Server
 
     def do_POST(self) -> None:
-        self.server.calls += 1
+        with self.server.lock:
+            self.server.calls += 1
+            is_good = self.server.calls <= self.server.good
         self.rfile.read(int(self.headers["Content-Length"]))
         time.sleep(self.server.seconds)
         with suppress(OSError):  # the client has gone
-            is_good = self.server.calls <= self.server.good
             self.send_response(200 if is_good else self.server.status)
             self.send_header("Content-Type", "application/json")
             self.end_headers()

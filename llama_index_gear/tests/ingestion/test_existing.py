@@ -38,9 +38,11 @@ from qdrant_client.local.qdrant_local import QdrantLocal
 
 from llama_index_gear import (
     ExistingCollection,
+    ExtractionEstimate,
     GeARTripleExtractor,
     GeARVectorStore,
     GraphRetriever,
+    MentionTripleExtractor,
     NaiveGERetriever,
     read_triples,
 )
@@ -377,6 +379,53 @@ def test_a_failed_call_replaces_nothing_and_a_reply_that_was_cut_off_replaces_wh
     assert collection.extract_to(store, down).written == 0
     assert {triple.predicate for node in store.get_nodes() for triple in read_triples(node)} == {"is"}
     assert collection.extract_to(store, GeARTripleExtractor(ScriptedLLM(otherwise=state_fact))).written == 3
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_the_estimate_of_a_collection_is_what_the_run_then_takes(
+    client: QdrantClient, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    monkeypatch.setattr("llama_index_gear.ingestion.existing._PAGE", 2)
+    fill_raw(client)
+    put_raw(client, {7: {"text": " "}})
+    store, collection = make_store(client), ExistingCollection("docs", client)
+    llm = ScriptedLLM(otherwise=state_fact)
+    extractor = GeARTripleExtractor(llm, price=(1.0, 2.0))
+
+    async def estimate(extractor: GeARTripleExtractor = extractor, **options: Any) -> ExtractionEstimate:
+        if mode == "sync":
+            return collection.estimate(store, extractor, **options)
+        return await collection.aestimate(store, extractor, **options)
+
+    before = await estimate()
+    assert llm.history == [] and not client.collection_exists(store.collection_name)
+    assert (before.passages, before.reused, before.calls) == (3, 0, 3) and before.cost
+    few = MetadataFilters(filters=[MetadataFilter(key="n", value=1, operator=FilterOperator.LTE)])
+    assert (await estimate(filters=few)).calls == 2
+    collection.extract_to(store, extractor, filters=few)
+    left = await estimate()
+    assert (left.passages, left.reused, left.calls) == (3, 2, 1) and left.cost and left.cost < before.cost
+    ledger = collection.extract_to(store, extractor).ledger
+    assert (ledger.calls, ledger.prompt_tokens) == (left.calls, left.prompt_tokens)
+    assert await estimate() == ExtractionEstimate(3, 3, cost=0.0)
+    assert (await estimate(GeARTripleExtractor(llm))).cost is None
+    other = await estimate(GeARTripleExtractor(llm, domain="physicists"))
+    assert (other.reused, other.calls) == (0, 3)
+    with pytest.raises(ArgumentError, match="extractor must be a GeARTripleExtractor.*rules cost nothing"):
+        collection.estimate(store, MentionTripleExtractor())  # type: ignore[arg-type]
+
+
+def test_an_estimate_knows_a_collection_that_moved_and_writes_nothing(tmp_path: Path) -> None:
+    with closing(QdrantClient(":memory:")) as client:
+        store = make_store(client)
+        extractor = GeARTripleExtractor(ScriptedLLM(otherwise=state_fact))
+        with put(tmp_path / "a", SAME) as collection:
+            collection.extract_to(store, extractor)
+        (tmp_path / "a").rename(tmp_path / "b")
+        stored = read_all(client, "docs_gear")
+        with put(tmp_path / "b", {3: "Eve knows Bob."}) as collection:
+            estimate = collection.estimate(store, extractor)
+        assert (estimate.passages, estimate.calls) == (3, 1) and read_all(client, "docs_gear") == stored
 
 
 def test_a_run_that_was_killed_is_repeated(client: QdrantClient, monkeypatch: pytest.MonkeyPatch) -> None:
