@@ -113,7 +113,7 @@ def index(folder: Path, store_folder: Path, embed: str | None, **extraction: Any
     """
     options = ExtractionOptions(**extraction).check()
     store_folder = _announce(store_folder, embed, must_exist=False, embeds=not options.estimate)
-    from llama_index_gear.cli.extracting import make_extractor
+    from llama_index_gear.cli.extracting import make_extractor, tell_paid
     from llama_index_gear.cli.indexing import plan_index
     from llama_index_gear.cli.store_folder import check_files, check_llm, fill_store, open_store
 
@@ -129,7 +129,8 @@ def index(folder: Path, store_folder: Path, embed: str | None, **extraction: Any
         plan = plan_index(store, folder, store_folder, extractor)
         if (expected := plan.estimate) is not None:
             click.echo(f"to extract: {expected}", err=True)
-        report = plan.run()
+        with tell_paid(extractor):
+            report = plan.run()
     click.echo(
         f"{count(report.files, 'file')}, {count(report.passages, 'passage')}: {report.written} new or changed, "
         f"{report.deleted} deleted. "

@@ -310,7 +310,7 @@ class PassageCalls:
                 max_retries=self.max_retries,
                 retry_backoff=self.retry_backoff,
             )
-            self.cost_budget.spend(reply.prompt_tokens, reply.completion_tokens)
+            self.cost_budget.spend(reply.calls, reply.prompt_tokens, reply.completion_tokens)
             self.cost_budget.note_call(is_out_of_quota=is_out_of_quota(reply))
         finally:
             self.cost_budget.reserved.pop(call, None)  # a single C call: no interrupt comes between

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import uuid
 from collections.abc import Callable
@@ -126,6 +127,19 @@ def test_an_estimate_needs_no_key_and_stands_before_the_run(
     assert done.code == 0 and told < done.err.index("extraction: 2 passages (2 extracted")
     again = run(*priced, "--estimate")
     assert again.out.startswith("2 passages (2 already extracted or blank): 0 calls, 0 prompt")
+
+
+def test_ctrl_c_says_what_was_paid(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path / "theirs", TEXTS)
+    reply = json.dumps({"entities": ["Ada"], "triples": [["Ada", "knows", "Bob"]]})
+    monkeypatch.setattr(cli_models, "open_llm", lambda name, **_: ScriptedLLM([reply, KeyboardInterrupt()]))
+    extract = ("extract", "--collection", "docs", "--path", "theirs", "--text-key", "body", "--llm", "any")
+    stopped = run(*extract)
+    *_, paid, last = filter(None, stopped.err.splitlines())
+    assert stopped.code == 1 and last.startswith("error: stopped; repeat the command")
+    assert re.fullmatch(r"paid: 1 call, \d+ prompt and \d+ completion tokens", paid)
+    monkeypatch.setattr(cli_models, "open_llm", lambda name, **_: ScriptedLLM([KeyboardInterrupt()]))
+    assert "paid" not in run(*extract).err
 
 
 def test_a_schema_binds_the_model(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
