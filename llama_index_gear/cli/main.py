@@ -195,8 +195,8 @@ def _report_extraction(ledger: ExtractionLedger, options: ExtractionOptions) -> 
     if ledger.passages:
         paid = Price(*options.price).of(ledger.prompt_tokens, ledger.completion_tokens) if options.price else None
         click.echo(f"extraction: {ledger}" + ("" if paid is None else f", {format_cost(paid)}"), err=True)
-    left = [problem for _, outcome, problem in ledger.failures if outcome == Outcome.OVER_BUDGET.value]
-    failures = [failure for failure in ledger.failures if failure[1] != Outcome.OVER_BUDGET.value]
+    left = [problem for _, outcome, problem in ledger.failures if Outcome(outcome).is_left_out]
+    failures = [failure for failure in ledger.failures if not Outcome(failure[1]).is_left_out]
     for name, outcome, problem in failures[:_SHOWN_FAILURES]:
         click.echo(" ".join(f"failed: {name}: {outcome}: {problem}".split()), err=True)
     if more := len(failures[_SHOWN_FAILURES:]):

@@ -210,11 +210,11 @@ class CostBudget:
         self.refusals = 0
 
     @property
-    def problem(self) -> str:
-        """Why no call is made any more, in words."""
+    def end(self) -> tuple[Outcome, str]:
+        """Why no call is made any more: the outcome of a passage that is left out, and the reason in words."""
         if self.refusals >= _MOST_REFUSALS:
-            return f"the model's server had no quota left for {self.refusals} calls in a row"
-        return f"more than max_cost={self.ceiling} would have been spent"
+            return Outcome.OUT_OF_QUOTA, f"the model's server had no quota left for {self.refusals} calls in a row"
+        return Outcome.OVER_BUDGET, f"more than max_cost={self.ceiling} would have been spent"
 
     def note_call(self, *, is_out_of_quota: bool) -> None:
         """Count a call that the server refused because no quota was left; any other call ends the row.

@@ -277,7 +277,8 @@ class PassageCalls:
             reply = await self._call_llm([node], said.problem)
             if reply is None:
                 if said.outcome is Outcome.OVER_BUDGET:
-                    record = replace(record, outcome=said.outcome, problem=self.cost_budget.problem)
+                    outcome, problem = self.cost_budget.end
+                    record = replace(record, outcome=outcome, problem=problem)
                 break
             said = self._drop_echoes(node, parse_extraction(reply, self.schema))
             record = replace(add_reply(record, reply, said), retried_alone=is_retry)

@@ -286,6 +286,7 @@ def test_a_used_up_quota_ends_a_run_after_eight_requests(
     late = 3  # calls under way beside the one that ends the run, and refusals that are read before the last answer
     assert 13 <= server.calls <= 13 + 2 * late, "no call is repeated"
     assert f"{30 - server.calls} passages are left" in last and "5 extracted" in ended.err
+    assert f"{30 - server.calls} out of quota" in ended.err and "over budget" not in ended.err
 
 
 @pytest.mark.parametrize(
