@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from llama_index_gear.cli.extraction_options import ExtractionOptions, with_extraction
+from llama_index_gear.cli.extraction_options import ExtractionOptions, read_model, with_extraction
 from llama_index_gear.cli.failures import explain_error
 from llama_index_gear.cli.messages import show_line, show_messages
 from llama_index_gear.cli.store_note import (
@@ -214,6 +214,7 @@ def _report_extraction(ledger: ExtractionLedger, options: ExtractionOptions) -> 
 @click.option("--weights", "weights_file", type=_READ_FILE, help="Weights of the ranking, from `compare --fit`.")
 @click.option(
     "--llm",
+    callback=read_model,
     help="A model with OpenAI's protocol (OPENAI_API_KEY, OPENAI_BASE_URL), ollama/NAME (OLLAMA_HOST), or none. "
     "Default: OLLAMA_MODEL; else OPENAI_MODEL or gpt-4o-mini, if OPENAI_API_KEY or OPENAI_BASE_URL is set; else none.",
 )
@@ -325,7 +326,11 @@ def repair(store_folder: Path, embed: str | None, reembed: bool) -> int:
 
 @commands.command()
 @_with_store
-@click.option("--llm", help="The model of the tool `ask`, as in `ask --llm`. Without a model there is no such tool.")
+@click.option(
+    "--llm",
+    callback=read_model,
+    help="The model of the tool `ask`, as in `ask --llm`. Without a model there is no such tool.",
+)
 @click.option("--write", is_flag=True, help="Serve `add` and `delete` too. Without it nothing can be changed.")
 @click.option("--tenant", metavar="FIELD=NAME", help="Bind all tools to a tenant: the metadata field, and its value.")
 def mcp(store_folder: Path, embed: str | None, llm: str | None, write: bool, tenant: str | None) -> None:

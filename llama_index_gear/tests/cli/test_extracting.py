@@ -185,7 +185,17 @@ def test_rules_do_not_replace_what_a_model_extracted(
         (("--path", "empty"), 1, "is no folder of QdrantClient"),
         (("--path", "theirs"), 1, "Name the one that holds the text: text_key"),
         (("--path", "theirs", "--text-key", "body"), 1, "embed_model did not make the vectors"),
-        (("--path", "theirs", "--max-cost", "1", "--llm", "x"), 1, "where is the model"),
+        (("--path", "theirs", "--max-cost", "1", "--price", "1", "2", "--llm", "x"), 1, "where is the model"),
+        (("--path", "theirs", "--max-cost", "1", "--llm", "x"), 2, "--max-cost needs --price"),
+        (
+            ("--path", "theirs", "--max-cost", "-1", "--price", "1", "2", "--llm", "x"),
+            2,
+            "--max-cost must be 0 or more",
+        ),
+        (("--path", "theirs", "--max-cost", "nan", "--price", "1", "2", "--llm", "x"), 2, "--max-cost must be 0 or"),
+        (("--path", "theirs", "--price", "1", "-2", "--llm", "x"), 2, "--price must be 0 or more, not -2.0"),
+        (("--path", "theirs", "--llm", "ollama/"), 2, "'--llm': it names no model; write gpt-4o-mini"),
+        (("--path", "theirs", "--llm", ""), 2, "'--llm': it names no model; write gpt-4o-mini"),
     ],
 )
 def test_what_cannot_be_is_said_in_a_line(

@@ -181,3 +181,11 @@ def test_logs_and_warnings_leave_progress_bars_whole(
     assert lines.count("warning: two lines") == lines.count("warning: of Python") == 1
     assert all(line.endswith("]") for line in lines if line.startswith(("Reading", "Storing"))), "a bar stands alone"
     assert not logging.getLogger().handlers
+
+
+@pytest.mark.parametrize("name", ["", " ", "ollama/", "ollama/ "])
+@pytest.mark.parametrize("command", [("ask", "Who?"), ("mcp",), ("index", "."), ("extract", "--collection", "c")])
+def test_a_name_without_a_model_is_a_wrong_command_line(run: Runner, command: tuple[str, ...], name: str) -> None:
+    refused = run(*command, "--llm", name)
+    assert refused.code == 2 and refused.err.count("\n") == 1
+    assert refused.err.startswith("error: Invalid value for '--llm': it names no model; write gpt-4o-mini")
