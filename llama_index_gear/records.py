@@ -25,6 +25,7 @@ class Outcome(Enum):
     TIMED_OUT = "timed out"
     TRUNCATED = "truncated"
     OVER_BUDGET = "over budget"
+    OUT_OF_QUOTA = "out of quota"
     FAILED = "failed"
 
     @property
@@ -35,7 +36,7 @@ class Outcome(Enum):
     @property
     def is_left_out(self) -> bool:
         """True if no call was made for the passage: a ceiling, or a quota that is used up, had ended them."""
-        return self is Outcome.OVER_BUDGET
+        return self in (Outcome.OVER_BUDGET, Outcome.OUT_OF_QUOTA)
 
     @property
     def paid(self) -> bool:

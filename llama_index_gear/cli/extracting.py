@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from llama_index_gear import (
 from llama_index_gear.cli import models
 from llama_index_gear.cli.extraction_options import ExtractionOptions
 from llama_index_gear.cli.failures import find_server, is_of_server
+from llama_index_gear.cli.messages import show_line
 from llama_index_gear.cli.store_folder import check_collection, check_llm, fill_store, open_store
 from llama_index_gear.cli.store_note import StoreNote, choose_embedding, describe_collection
 
@@ -58,9 +60,25 @@ class WatchedExtractor(GeARTripleExtractor):
             self._has_answered = ledger.calls > 0 or bool(ledger.failures)
         return [*done, *(await super().acall(rest, **kwargs) if rest else [])]
 
+    @property
+    def paid(self) -> str:
+        """What was paid for in this process, in words; empty if no call was answered."""
+        return str(self._cost_budget) if self._cost_budget.prompt_tokens else ""
+
     def _make_hasty(self) -> WatchedExtractor:
         """Return this extractor without retries."""
         return self.model_copy(update={"max_retries": 0})
+
+
+@contextmanager
+def tell_paid(extractor: MentionTripleExtractor | WatchedExtractor) -> Iterator[None]:
+    """Say what the model was paid for, if the run ends early: by Ctrl-C, or by an error."""
+    try:
+        yield
+    except BaseException:
+        if isinstance(extractor, WatchedExtractor) and extractor.paid:
+            show_line(f"paid: {extractor.paid}")
+        raise
 
 
 def make_extractor(options: ExtractionOptions) -> MentionTripleExtractor | WatchedExtractor:
@@ -125,9 +143,10 @@ def extract_collection(
     embed = choose_embedding(folder, embed_name)
     note = StoreNote(embed, collection=describe_collection(name, theirs.place), llm=options.model)
     with fill_store(folder, note) as store:
-        if isinstance(extractor, GeARTripleExtractor):
+        if isinstance(extractor, WatchedExtractor):
             echo(f"to extract: {theirs.estimate(store, extractor, moved=moved)}", err=True)
-        return theirs.extract_to(store, extractor, moved=moved, show_progress=True)
+        with tell_paid(extractor):
+            return theirs.extract_to(store, extractor, moved=moved, show_progress=True)
 
 
 def estimate_collection(

@@ -45,7 +45,8 @@ class ExtractionOptions:
         """Return these options, if they go together.
 
         Raises:
-            UsageError: options of a model are given, and no model.
+            UsageError: options of a model are given, and no model; or a price or a ceiling is below 0 or no number; or
+                there is a ceiling and no price.
 
         """
         given = [f"--{option.name.replace('_', '-')}" for option in fields(self)[1:] if getattr(self, option.name)]
@@ -53,7 +54,24 @@ class ExtractionOptions:
         if given and not self.model:
             names = " and ".join(given)
             raise click.UsageError(f"{names} {'is' if len(given) == 1 else 'are'} of a model: give --llm")
+        for option, costs in (("--price", self.price or ()), ("--max-cost", (self.max_cost or 0.0,))):
+            if wrong := [cost for cost in costs if not cost >= 0]:
+                raise click.UsageError(f"{option} must be 0 or more, not {wrong[0]}")
+        if self.max_cost is not None and self.price is None:
+            raise click.UsageError("--max-cost needs --price: what a million prompt and completion tokens cost")
         return self
+
+
+def read_model(context: click.Context, option: click.Parameter, name: str | None) -> str | None:
+    """Return the name of a model.
+
+    Raises:
+        BadParameter: it is empty, or ends where the model's name should begin: "ollama/".
+
+    """
+    if name is not None and not name.split("/")[-1].strip():
+        raise click.BadParameter("it names no model; write gpt-4o-mini, ollama/llama3.2 or none, say")
+    return name
 
 
 def _split(context: click.Context, option: click.Parameter, text: str | None) -> tuple[str, ...]:
@@ -68,7 +86,11 @@ def with_extraction(command: Command) -> Command:
     """Add the options of an extraction; the command takes them as the fields of `ExtractionOptions`."""
     names: dict[str, Any] = {"metavar": "NAME,NAME,…", "callback": _split}
     options = [
-        click.option("--llm", help="A model that extracts the triples, as in `ask`. Default: rules, without a model."),
+        click.option(
+            "--llm",
+            callback=read_model,
+            help="A model that extracts the triples, as in `ask`. Default: rules, without a model.",
+        ),
         click.option(
             "--price",
             type=(float, float),

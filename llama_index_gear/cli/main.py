@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from llama_index_gear.cli.extraction_options import ExtractionOptions, with_extraction
+from llama_index_gear.cli.extraction_options import ExtractionOptions, read_model, with_extraction
 from llama_index_gear.cli.failures import explain_error
 from llama_index_gear.cli.messages import show_line, show_messages
 from llama_index_gear.cli.store_note import (
@@ -117,7 +117,7 @@ def index(folder: Path, store_folder: Path, embed: str | None, **extraction: Any
             f"--store {store_folder} is the folder of the files, or around it: give it one of its own"
         )
     store_folder = _announce(store_folder, embed, must_exist=False, embeds=not options.estimate)
-    from llama_index_gear.cli.extracting import make_extractor
+    from llama_index_gear.cli.extracting import make_extractor, tell_paid
     from llama_index_gear.cli.indexing import plan_index
     from llama_index_gear.cli.store_folder import check_files, check_llm, fill_store, open_store
 
@@ -133,7 +133,8 @@ def index(folder: Path, store_folder: Path, embed: str | None, **extraction: Any
         plan = plan_index(store, folder, store_folder, extractor)
         if (expected := plan.estimate) is not None:
             click.echo(f"to extract: {expected}", err=True)
-        report = plan.run()
+        with tell_paid(extractor):
+            report = plan.run()
     click.echo(
         f"{count(report.files, 'file')}, {count(report.passages, 'passage')}: {report.written} new or changed, "
         f"{report.deleted} deleted. "
@@ -200,8 +201,8 @@ def _report_extraction(ledger: ExtractionLedger, options: ExtractionOptions) -> 
         click.echo(f"extraction: {ledger}" + ("" if paid is None else f", {format_cost(paid)}"), err=True)
     if ledger.refused > ledger.triples:
         click.echo("the schema refused most triples: wider --entity-types and --relation-types keep more", err=True)
-    left = [problem for _, outcome, problem in ledger.failures if outcome == Outcome.OVER_BUDGET.value]
-    failures = [failure for failure in ledger.failures if failure[1] != Outcome.OVER_BUDGET.value]
+    left = [problem for _, outcome, problem in ledger.failures if Outcome(outcome).is_left_out]
+    failures = [failure for failure in ledger.failures if not Outcome(failure[1]).is_left_out]
     for name, outcome, problem in failures[:_SHOWN_FAILURES]:
         click.echo(" ".join(f"failed: {name}: {outcome}: {problem}".split()), err=True)
     if more := len(failures[_SHOWN_FAILURES:]):
@@ -219,6 +220,7 @@ def _report_extraction(ledger: ExtractionLedger, options: ExtractionOptions) -> 
 @click.option("--weights", "weights_file", type=_READ_FILE, help="Weights of the ranking, from `compare --fit`.")
 @click.option(
     "--llm",
+    callback=read_model,
     help="A model with OpenAI's protocol (OPENAI_API_KEY, OPENAI_BASE_URL), ollama/NAME (OLLAMA_HOST), or none. "
     "Default: OLLAMA_MODEL; else OPENAI_MODEL or gpt-4o-mini, if OPENAI_API_KEY or OPENAI_BASE_URL is set; else none.",
 )
@@ -342,7 +344,11 @@ def repair(store_folder: Path, embed: str | None, reembed: bool) -> int:
 
 @commands.command()
 @_with_store
-@click.option("--llm", help="The model of the tool `ask`, as in `ask --llm`. Without a model there is no such tool.")
+@click.option(
+    "--llm",
+    callback=read_model,
+    help="The model of the tool `ask`, as in `ask --llm`. Without a model there is no such tool.",
+)
 @click.option("--write", is_flag=True, help="Serve `add` and `delete` too. Without it nothing can be changed.")
 @click.option("--tenant", metavar="FIELD=NAME", help="Bind all tools to a tenant: the metadata field, and its value.")
 def mcp(store_folder: Path, embed: str | None, llm: str | None, write: bool, tenant: str | None) -> None:

@@ -183,6 +183,9 @@ class CostBudget:
 
     Attributes:
         spent: the amount spent so far.
+        calls: number of calls so far, retries included.
+        prompt_tokens: tokens sent in calls that were answered.
+        completion_tokens: tokens received.
         reserved: call → expected cost, of the calls under way.
         refusals: number of the last calls, in a row, that the server refused because no quota was left.
 
@@ -202,15 +205,16 @@ class CostBudget:
         self.price = None if price is None else Price(*price)
         self.ceiling = ceiling
         self.spent = 0.0
+        self.calls = self.prompt_tokens = self.completion_tokens = 0
         self.reserved: dict[object, float] = {}
         self.refusals = 0
 
     @property
-    def problem(self) -> str:
-        """Why no call is made any more, in words."""
+    def end(self) -> tuple[Outcome, str]:
+        """Why no call is made any more: the outcome of a passage that is left out, and the reason in words."""
         if self.refusals >= _MOST_REFUSALS:
-            return f"the model's server had no quota left for {self.refusals} calls in a row"
-        return f"more than max_cost={self.ceiling} would have been spent"
+            return Outcome.OUT_OF_QUOTA, f"the model's server had no quota left for {self.refusals} calls in a row"
+        return Outcome.OVER_BUDGET, f"more than max_cost={self.ceiling} would have been spent"
 
     def note_call(self, *, is_out_of_quota: bool) -> None:
         """Count a call that the server refused because no quota was left; any other call ends the row.
@@ -236,8 +240,17 @@ class CostBudget:
         self.reserved[call] = expected
         return True
 
-    def spend(self, prompt_tokens: int, completion_tokens: int) -> None:
-        """Count the cost of a call's tokens."""
+    def __str__(self) -> str:
+        """Say what was paid for so far."""
+        tokens = f"{self.prompt_tokens} prompt and {self.completion_tokens} completion tokens"
+        cost = "" if self.price is None else f", {format_cost(self.spent)}"
+        return f"{count(self.calls, 'call')}, {tokens}{cost}"
+
+    def spend(self, calls: int, prompt_tokens: int, completion_tokens: int) -> None:
+        """Count calls, their tokens and the cost of these."""
+        self.calls += calls
+        self.prompt_tokens += prompt_tokens
+        self.completion_tokens += completion_tokens
         if self.price is not None:
             self.spent += self.price.of(prompt_tokens, completion_tokens)
 

@@ -277,7 +277,8 @@ class PassageCalls:
             reply = await self._call_llm([node], said.problem)
             if reply is None:
                 if said.outcome is Outcome.OVER_BUDGET:
-                    record = replace(record, outcome=said.outcome, problem=self.cost_budget.problem)
+                    outcome, problem = self.cost_budget.end
+                    record = replace(record, outcome=outcome, problem=problem)
                 break
             said = self._drop_echoes(node, parse_extraction(reply, self.schema))
             record = replace(add_reply(record, reply, said), retried_alone=is_retry)
@@ -310,7 +311,7 @@ class PassageCalls:
                 max_retries=self.max_retries,
                 retry_backoff=self.retry_backoff,
             )
-            self.cost_budget.spend(reply.prompt_tokens, reply.completion_tokens)
+            self.cost_budget.spend(reply.calls, reply.prompt_tokens, reply.completion_tokens)
             self.cost_budget.note_call(is_out_of_quota=is_out_of_quota(reply))
         finally:
             self.cost_budget.reserved.pop(call, None)  # a single C call: no interrupt comes between

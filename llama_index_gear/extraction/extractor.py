@@ -106,7 +106,7 @@ class GeARTripleExtractor(TransformComponent):
             exceeded only by last replies longer than expected (see `ExtractionEstimate`), and by what a provider bills
             for failed calls. Each process of a pipeline with `num_workers` has a ceiling of its own. Default: no
             ceiling. Eight calls in a row that the server refuses because the account has no quota left end this
-            extractor's calls in the same way, until `retry_failed`.
+            extractor's calls in the same way ("out of quota"), until `retry_failed`.
         cache: a LlamaIndex key-value store (`SimpleKVStore`, Redis, …) that keeps extracted passages by model, prompt,
             title, text and tenant. Without it, only nodes that carry their triples are not extracted again. If it can't
             be reached, a warning says so and the run goes on.

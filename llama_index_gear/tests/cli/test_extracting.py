@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import uuid
 from collections.abc import Callable
@@ -128,6 +129,19 @@ def test_an_estimate_needs_no_key_and_stands_before_the_run(
     assert again.out.startswith("2 passages (2 already extracted or blank): 0 calls, 0 prompt")
 
 
+def test_ctrl_c_says_what_was_paid(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path / "theirs", TEXTS)
+    reply = json.dumps({"entities": ["Ada"], "triples": [["Ada", "knows", "Bob"]]})
+    monkeypatch.setattr(cli_models, "open_llm", lambda name, **_: ScriptedLLM([reply, KeyboardInterrupt()]))
+    extract = ("extract", "--collection", "docs", "--path", "theirs", "--text-key", "body", "--llm", "any")
+    stopped = run(*extract)
+    *_, paid, last = filter(None, stopped.err.splitlines())
+    assert stopped.code == 1 and last.startswith("error: stopped; repeat the command")
+    assert re.fullmatch(r"paid: 1 call, \d+ prompt and \d+ completion tokens", paid)
+    monkeypatch.setattr(cli_models, "open_llm", lambda name, **_: ScriptedLLM([KeyboardInterrupt()]))
+    assert "paid" not in run(*extract).err
+
+
 def test_a_schema_binds_the_model(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(tmp_path / "theirs", {"Max Born": TEXTS["Max Born"]})
     entities = {"Max Born": "person", "Breslau": "place", "physicist": "profession"}
@@ -171,7 +185,17 @@ def test_rules_do_not_replace_what_a_model_extracted(
         (("--path", "empty"), 1, "is no folder of QdrantClient"),
         (("--path", "theirs"), 1, "Name the one that holds the text: text_key"),
         (("--path", "theirs", "--text-key", "body"), 1, "embed_model did not make the vectors"),
-        (("--path", "theirs", "--max-cost", "1", "--llm", "x"), 1, "where is the model"),
+        (("--path", "theirs", "--max-cost", "1", "--price", "1", "2", "--llm", "x"), 1, "where is the model"),
+        (("--path", "theirs", "--max-cost", "1", "--llm", "x"), 2, "--max-cost needs --price"),
+        (
+            ("--path", "theirs", "--max-cost", "-1", "--price", "1", "2", "--llm", "x"),
+            2,
+            "--max-cost must be 0 or more",
+        ),
+        (("--path", "theirs", "--max-cost", "nan", "--price", "1", "2", "--llm", "x"), 2, "--max-cost must be 0 or"),
+        (("--path", "theirs", "--price", "1", "-2", "--llm", "x"), 2, "--price must be 0 or more, not -2.0"),
+        (("--path", "theirs", "--llm", "ollama/"), 2, "'--llm': it names no model; write gpt-4o-mini"),
+        (("--path", "theirs", "--llm", ""), 2, "'--llm': it names no model; write gpt-4o-mini"),
     ],
 )
 def test_what_cannot_be_is_said_in_a_line(

@@ -146,7 +146,13 @@ def test_ctrl_c_costs_few_passages(run: Runner, tmp_path: Path, model: Model) ->
         (tmp_path / "docs" / f"Town {number}.txt").write_text(f"Town {number} lies in Sweden.")
     model.answers, model.error = 35, KeyboardInterrupt()
     index = ("index", "docs", "--store", "s", "--llm", "any")
-    assert run(*index).code == 1
+    stopped = run(*index, "--price", "1", "2")
+    *_, paid, last = filter(None, stopped.err.splitlines())
+    assert stopped.code == 1 and last.startswith("error: stopped; repeat the command")
+    told = re.fullmatch(
+        r"paid: 3[2-5] calls, (\d+) prompt and (\d+) completion tokens, cost (0\.\d+) in the unit .*", paid
+    )
+    assert told and float(told[3]) == pytest.approx((int(told[1]) + 2 * int(told[2])) / 1e6, abs=5e-5)
     model.answers = 10**9
     done = run(*index)
     assert done.code == 0 and ", 8 calls, " in done.err
@@ -287,6 +293,7 @@ def test_a_used_up_quota_ends_a_run_after_eight_requests(
     late = 3  # calls under way beside the one that ends the run, and refusals that are read before the last answer
     assert 13 <= server.calls <= 13 + 2 * late, "no call is repeated"
     assert f"{30 - server.calls} passages are left" in last and "5 extracted" in ended.err
+    assert f"{30 - server.calls} out of quota" in ended.err and "over budget" not in ended.err
 
 
 @pytest.mark.parametrize(

@@ -207,3 +207,11 @@ def test_a_faulty_log_message_of_a_library_ends_nothing(
     assert done.code == 0 and "4 new or changed" in done.out
     assert "warning: %d files ('four',)" in lines and "warning: %s %s ('one',)" in lines
     assert "warning: a message of library that can't be written" in lines
+
+
+@pytest.mark.parametrize("name", ["", " ", "ollama/", "ollama/ "])
+@pytest.mark.parametrize("command", [("ask", "Who?"), ("mcp",), ("index", "."), ("extract", "--collection", "c")])
+def test_a_name_without_a_model_is_a_wrong_command_line(run: Runner, command: tuple[str, ...], name: str) -> None:
+    refused = run(*command, "--llm", name)
+    assert refused.code == 2 and refused.err.count("\n") == 1
+    assert refused.err.startswith("error: Invalid value for '--llm': it names no model; write gpt-4o-mini")

@@ -504,7 +504,7 @@ def test_a_quota_that_is_used_up_ends_the_calls_and_a_retry_begins_anew(
         assert calls == 9 + 8, "no call is repeated, and eight in a row end the run"
     assert 9 + 8 <= calls <= 9 + 7 + 8 + 4 or each > 1, "seven may be refused before the answer has been read"
     assert calls < 30
-    ended = [problem for _, outcome, problem in extractor.ledger.failures if outcome == "over budget"]
+    ended = [problem for _, outcome, problem in extractor.ledger.failures if outcome == "out of quota"]
     assert len(ended) >= 90 - each * calls and all("quota" in problem for problem in ended)
     before, answers = calls, 10**9
     assert not extractor(nodes)[0].metadata["gear_extraction"]["calls"] and calls == before, "not in another run"
