@@ -205,7 +205,7 @@ def test_rules_are_refused_only_where_a_model_has_extracted(
         model.answers = 0
     else:
         fact = '{"entities": [], "triples": [' + {"cut behind a fact": '["Ada", "knows", "Bob"], ["A'}.get(reply, "")
-        made = ScriptedLLM if reply == "no facts" else CutOff
+        made: Any = ScriptedLLM if reply == "no facts" else CutOff
         answer = fact + "]}" if reply == "no facts" else fact
         monkeypatch.setattr(
             models, "open_llm", lambda name, **_: None if name == "none" else made(otherwise=lambda _: answer)
