@@ -41,7 +41,7 @@ class Outcome(Enum):
     @property
     def paid(self) -> bool:
         """True if a model was paid for the triples that the passage has, or for saying that it has none."""
-        return self in (Outcome.EXTRACTED, Outcome.NO_FACTS, Outcome.TRUNCATED)
+        return self in (Outcome.EXTRACTED, Outcome.NO_FACTS)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from llama_index_gear.cli.main import main
 from llama_index_gear.testing import WordEmbedding
 
 store_folder.load_embedding = lambda name: WordEmbedding(32)
-indexing._BATCH = indexing._SHOWN_BATCH = 2
+indexing._BATCH = 2
 sys.exit(main())
 """
 

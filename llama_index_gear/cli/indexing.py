@@ -34,8 +34,7 @@ PASSAGE_TOKENS = 224
 """Size of a passage. The default embedding model reads 256 tokens, of its own tokenizer."""
 OVERLAP_TOKENS = 20
 """Tokens that a passage shares with the one before. LlamaIndex's default, 200, would start one at every sentence."""
-_BATCH = 256  # passages that a kill can cost, if rules extract
-_SHOWN_BATCH = 32  # passages between two states of the progress bar, and those that a kill can cost, if a model does
+_BATCH = 32  # passages between two states of the progress bar, and those that a kill can cost
 _DELETED_AT_ONCE = 1_000
 _OWN_PREFIX = "gear_"  # of the metadata that the extractor adds
 
@@ -99,22 +98,18 @@ class IndexPlan:
         for start in range(0, len(self.gone), _DELETED_AT_ONCE):
             self.store.delete_nodes(self.gone[start : start + _DELETED_AT_ONCE])
         written, ledger = 0, ExtractionLedger()
-        size = _SHOWN_BATCH if isinstance(self.extractor, GeARTripleExtractor) else _BATCH
         with tqdm(
             total=len(self.candidates), desc="Storing passages", unit="passage", disable=not self.candidates
         ) as bar:
-            for start in range(0, len(self.candidates), size):
-                batch: list[BaseNode] = []
-                for shown in range(start, min(start + size, len(self.candidates)), _SHOWN_BATCH):
-                    nodes = self.candidates[shown : min(shown + _SHOWN_BATCH, start + size)]
-                    extracted = self.extractor(nodes)
-                    ledger += ExtractionLedger.of([node for node in extracted if _read_record(node)])
-                    changed = [node for node in extracted if not self._may_stay(node)]
-                    batch += self.store.embed_model(changed) if changed else []
-                    bar.update(len(nodes))
-                if batch:
-                    self.store.add(batch)
-                written += len(batch)
+            for start in range(0, len(self.candidates), _BATCH):
+                nodes = self.candidates[start : start + _BATCH]
+                extracted = self.extractor(nodes)
+                ledger += ExtractionLedger.of([node for node in extracted if _read_record(node)])
+                changed = [node for node in extracted if not self._may_stay(node)]
+                if changed:
+                    self.store.add(self.store.embed_model(changed))
+                written += len(changed)
+                bar.update(len(nodes))
         files = {node.metadata["file"] for node in self.wanted.values()}
         skipped, failed = self.reader.skipped, self.reader.failed
         return IndexReport(len(files), len(self.wanted), written, len(self.gone), skipped, failed, ledger)

@@ -11,7 +11,7 @@ from click import ClickException, echo
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import BaseNode
 
-from llama_index_gear import ExistingCollection, GeARVectorStore
+from llama_index_gear import FAILED_EXTRACTIONS, ExistingCollection, GeARVectorStore, read_triples
 from llama_index_gear.cli.models import load_embedding
 from llama_index_gear.cli.store_note import (
     StoreNote,
@@ -114,7 +114,7 @@ def check_collection(folder: Path, theirs: ExistingCollection, name: str, *, mov
 def check_llm(folder: Path, name: str | None) -> None:
     """Refuse to extract by rule, unless asked to, into a store whose triples a model extracted: they cost money.
 
-    Where the note names no model, the passages tell whether one extracted them.
+    The passages tell whether a model extracted them. The note names it; a run whose calls all failed wrote one too.
 
     Args:
         folder: of the store.
@@ -127,7 +127,7 @@ def check_llm(folder: Path, name: str | None) -> None:
     note = read_note(folder)
     if name is not None or note is None:
         return
-    if note.llm or _holds_extractions(folder):
+    if _holds_extractions(folder):
         by, name = note.llm or "a model", note.llm or "NAME"
         raise ClickException(
             f"the triples in {folder} were extracted by {by}: go on with --llm {name}, "
@@ -136,9 +136,11 @@ def check_llm(folder: Path, name: str | None) -> None:
 
 
 def _holds_extractions(folder: Path) -> bool:
-    """Return True if a model has extracted a passage of the store."""
+    """Return True if a model has extracted a passage of the store, or a part of it."""
     with GeARVectorStore.from_path(folder) as store:
-        return bool(store.get_nodes(None, PAID_EXTRACTIONS, 1, with_embeddings=False))
+        if store.get_nodes(None, PAID_EXTRACTIONS, 1, with_embeddings=False):
+            return True
+        return any(map(read_triples, store.get_nodes(None, FAILED_EXTRACTIONS, with_embeddings=False)))
 
 
 def _holds_store(folder: Path) -> bool:

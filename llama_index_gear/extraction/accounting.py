@@ -107,7 +107,8 @@ FAILED_EXTRACTIONS = _filter(outcome for outcome in Outcome if outcome.failure)
 """Passages of a store whose extraction failed; `GeARTripleExtractor.retry_failed(store)` extracts them again."""
 
 PAID_EXTRACTIONS = _filter(outcome for outcome in Outcome if outcome.paid)
-"""Passages of a store whose triples a model was paid for."""
+"""Passages of a store whose triples a model was paid for, or for saying that they have none. A failed one may have
+some too, of a reply that was cut off."""
 
 
 # Tokens of a reply per token of the passage. GPT-3.5's triples of 1,200 passages of some 110 tokens (MuSiQue's and

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from llama_index.core.base.llms.types import CompletionResponse
 
 from llama_index_gear import GeARVectorStore
 from llama_index_gear.cli import extracting, models
@@ -193,6 +194,37 @@ def test_a_model_s_triples_are_known_without_a_note_of_it(
     refused = run(*index)
     assert refused.code == 1 and "the triples in s were extracted by a model: go on with --llm NAME" in refused.err
     assert "4 new or changed" in run(*index, "--llm", "none").out and run(*index).code == 0
+
+
+class CutOff(ScriptedLLM):
+    """A model whose replies are cut off."""
+
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        return CompletionResponse(text=super().complete(prompt).text, raw={"done_reason": "length"})
+
+
+@pytest.mark.parametrize("reply", ["fails", "cut within a fact", "cut behind a fact", "no facts"])
+def test_rules_are_refused_only_where_a_model_has_extracted(
+    run: Runner, docs: Path, model: Model, monkeypatch: pytest.MonkeyPatch, reply: str
+) -> None:
+    index = ("index", "docs", "--store", "s")
+    if reply == "fails":
+        model.answers = 0
+    else:
+        fact = '{"entities": [], "triples": [' + {"cut behind a fact": '["Ada", "knows", "Bob"], ["A'}.get(reply, "")
+        made: Any = ScriptedLLM if reply == "no facts" else CutOff
+        answer = fact + "]}" if reply == "no facts" else fact
+        monkeypatch.setattr(
+            models, "open_llm", lambda name, **_: None if name == "none" else made(otherwise=lambda _: answer)
+        )
+    failed = run(*index, "--llm", "any")
+    assert failed.code == (0 if reply == "no facts" else 1) and "4 new or changed" in failed.out
+    again = run(*index)
+    if reply in ("fails", "cut within a fact"):
+        assert again.code == 0 and "4 new or changed" in again.out
+        assert run(*index).code == 0 and "0 new or changed" in run(*index).out
+    else:
+        assert again.code == 1 and "were extracted by any: go on with --llm any" in again.err
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("a bug")])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -97,6 +98,30 @@ def test_a_run_after_one_that_died_does_what_is_left(
     assert again.code == 0 and f"{left} new or changed" in again.out
     run("index", "docs", "--store", "whole")
     assert read_store(tmp_path / "s") == read_store(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("survived", [0, 1, 2])
+def test_the_progress_bar_counts_what_is_stored(
+    run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, survived: int
+) -> None:
+    (tmp_path / "docs").mkdir()
+    for number in range(40):
+        (tmp_path / "docs" / f"Town {number}.txt").write_text(f"Town {number} lies in Sweden.")
+    add, calls = GeARVectorStore.add, 0
+
+    def die(self: GeARVectorStore, nodes: Any, **options: Any) -> list[str]:
+        nonlocal calls
+        calls += 1
+        if calls > survived:
+            raise KeyboardInterrupt
+        return add(self, nodes, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(GeARVectorStore, "add", die)
+        died = run("index", "docs", "--store", "s")
+    *_, last = re.findall(r"Storing passages: .*?(\d+)/40", died.err)
+    stored = read_store(tmp_path / "s") if survived else {}
+    assert int(last) == len(stored) == [0, 32, 40][survived]
 
 
 def test_what_cannot_be_read_is_named_and_what_is_stored_of_it_stays(
