@@ -15,7 +15,7 @@ from llama_index.core.schema import NodeWithScore
 
 from llama_index_gear import GeARQueryEngine, GeARVectorStore, GraphRetriever, RankingWeights, Trace, TraceEvent
 from llama_index_gear.counts import count
-from llama_index_gear.extraction.sentences import split_sentences
+from llama_index_gear.extraction.sentences import Form, split_sentences
 from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, read_title, shorten
 from llama_index_gear.retrievers.base import new_trace
 from llama_index_gear.trace.trace import run_traced
@@ -23,7 +23,7 @@ from llama_index_gear.trace.wording import format_fact
 from llama_index_gear.word_weights import sum_weights, weigh_words
 
 _LINE = 110  # characters
-_TEXT = 200  # characters shown of a passage
+_TEXT = 400  # characters shown of a passage
 
 
 @dataclass(frozen=True)
@@ -111,14 +111,17 @@ def _show_passages(matter: str, passages: Mapping[str, NodeWithScore]) -> None:
         echo(f"{mark} {file if is_named else title}" + (f" ({file})" if file and not is_named else ""))
         for slots in result.metadata.get(CHAIN_KEY) or []:
             echo(f"   ↳ {format_fact(slots)}")
-        excerpt = _make_excerpt(result.node.get_content(), weights)
+        excerpt = _make_excerpt(result.node.get_content(), title, weights)
         echo(textwrap.fill(excerpt, _LINE, initial_indent="   ", subsequent_indent="   "))
 
 
-def _make_excerpt(text: str, weights: Mapping[str, float]) -> str:
-    """Return the sentence that weighs most with what follows it, or stands before it, as far as there is room."""
-    sentences = [" ".join(sentence.words) for sentence in split_sentences(text)] or [""]
-    first = max(range(len(sentences)), key=lambda place: sum_weights(sentences[place], weights))
+def _make_excerpt(text: str, title: str, weights: Mapping[str, float]) -> str:
+    """Return the sentence that weighs most with the one before it and what follows, as far as there is room."""
+    said = (" ".join(sentence.words) for sentence in split_sentences(text) if sentence.form in (Form.PROSE, Form.ROW))
+    sentences = [sentence for sentence in said if sentence != title] or [" ".join(text.split())]  # nothing but code
+    best = first = max(range(len(sentences)), key=lambda place: sum_weights(sentences[place], weights))
+    if first and len(" ".join(sentences[best - 1 : best + 1])) <= _TEXT // 2:
+        first -= 1
     while first and len(" ".join(sentences[first - 1 :])) <= _TEXT:
         first -= 1
     return ("… " if first else "") + shorten(" ".join(sentences[first:]), _TEXT)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from click import ClickException
 
-from llama_index_gear.errors import GeARError, describe_error, is_of_quota, repair_surrogates
+from llama_index_gear.errors import GeARError, StoreLockedError, describe_error, is_of_quota, repair_surrogates
 
 OLLAMA_ADDRESS = "http://localhost:11434"
 """Where Ollama is, if OLLAMA_HOST doesn't say so."""
@@ -49,6 +49,8 @@ class ModelServer(NamedTuple):
             return f"the model's server at {place} refuses the key: set {self.key} to one of its own ({failure})"
         if is_of_quota(failure):
             return f"the model's server at {place} has no quota left for the key: raise it, or take another ({failure})"
+        if kind == "RateLimitError":
+            return f"the model's server at {place} is asked too often: wait, and repeat the command ({failure})"
         if _is_of_model(failure):
             return f"the model's server at {place} knows no such model, or no such path: {self.hint} ({failure})"
         return f"the model's server at {place}: {failure}"
@@ -108,6 +110,8 @@ def explain_error(error: BaseException) -> str | None:
         message = server.explain(describe_error(error))
     elif isinstance(error, ClickException):
         message = error.format_message()
+    elif isinstance(error, StoreLockedError):
+        message = "another process has the store open: repeat it when that has ended"
     elif isinstance(error, GeARError):
         message = str(error)
     elif isinstance(error, OSError):

@@ -5,6 +5,7 @@ Exit codes: 0, it is done; 1, it could not be done, or `check` found faults; 2, 
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout, suppress
@@ -138,7 +139,7 @@ def index(folder: Path, store_folder: Path, embed: str | None, **extraction: Any
     click.echo(
         f"{count(report.files, 'file')}, {count(report.passages, 'passage')}: {report.written} new or changed, "
         f"{report.deleted} deleted. "
-        f'Ask them: llama-index-gear ask "…" --store {store_folder}'
+        f'Ask them: llama-index-gear ask "…" --store {shlex.quote(str(store_folder))}'
     )
     for name, reason in report.skipped.items():
         click.echo(f"skipped: {name}: {reason}", err=True)
@@ -153,7 +154,7 @@ def index(folder: Path, store_folder: Path, embed: str | None, **extraction: Any
 @click.option("--path", type=_READ_FOLDER, help="In place of --url: folder of QdrantClient(path=…).")
 @_with_store
 @click.option("--text-key", default="text", show_default=True, help="Field of the text, if LlamaIndex wrote none.")
-@click.option("--title-key", default="title", show_default=True, help="Field of the title; file_name, say.")
+@click.option("--title-key", default="title", show_default=True, help="Field of the title; file_name of LlamaIndex.")
 @click.option("--vector", "vector_name", help="Name of the dense vectors. Default: LlamaIndex's, or the only one.")
 @click.option("--moved", is_flag=True, help="The collection was elsewhere before, and what is still there is a copy.")
 @with_extraction
@@ -187,7 +188,7 @@ def extract(
             click.echo(estimate_collection(theirs, collection, store_folder, embed, options, moved=moved))
             return 0
         report = extract_collection(theirs, collection, store_folder, embed, options, moved=moved)
-    click.echo(f'{report}. Ask them: llama-index-gear ask "…" --store {store_folder}')
+    click.echo(f'{report}. Ask them: llama-index-gear ask "…" --store {shlex.quote(str(store_folder))}')
     return _report_extraction(report.ledger, options)
 
 

@@ -7,13 +7,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from click import ClickException, echo
+from click import ClickException, UsageError, echo
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import BaseNode
 
 from llama_index_gear import FAILED_EXTRACTIONS, ExistingCollection, GeARVectorStore, read_triples
 from llama_index_gear.cli.models import load_embedding
 from llama_index_gear.cli.store_note import (
+    NOTE,
     StoreNote,
     choose_embedding,
     describe_collection,
@@ -53,11 +54,12 @@ def check_files(folder: Path, files: Path) -> None:
     A folder that was moved is taken: files are known by their paths below it.
 
     Raises:
-        ClickException: the store was filled from another folder that is still there, or by another program.
+        ClickException: the store was filled from another folder that is still there, or by another program; or other
+            files are where it is to be.
 
     """
     if not _holds_store(folder):
-        drop_note(folder)
+        _check_empty(folder)
         return
     note = read_note(folder)
     if note is None:
@@ -83,11 +85,12 @@ def check_collection(folder: Path, theirs: ExistingCollection, name: str, *, mov
         moved: it has moved, though its earlier place can't be looked at, or holds a copy.
 
     Raises:
-        ClickException: the store was filled from files, from another collection, or by another program.
+        ClickException: the store was filled from files, from another collection, or by another program; or other files
+            are where it is to be.
 
     """
     if not _holds_store(folder):
-        drop_note(folder)
+        _check_empty(folder)
         return
     note = read_note(folder)
     if note is None:
@@ -146,6 +149,27 @@ def _holds_extractions(folder: Path) -> bool:
 def _holds_store(folder: Path) -> bool:
     with GeARVectorStore.from_path(folder) as store:
         return bool(store.client.collection_exists(store.collection_name))
+
+
+def _check_empty(folder: Path) -> None:
+    """Refuse a folder for a new store that holds files of others, and drop the note of a run that stored nothing.
+
+    `index` reads no folder that is a store: files of a store's folder would be missed.
+
+    Raises:
+        UsageError: it holds some.
+
+    """
+    folder = folder.expanduser()
+    with GeARVectorStore.from_path(folder) as store:
+        own = {NOTE, store.collection_name, store.triple_collection_name}
+    names = sorted(place.name for place in folder.iterdir()) if folder.is_dir() else []
+    if others := [name for name in names if name not in own and not name.startswith((".", f"{NOTE}."))]:
+        raise UsageError(
+            f"--store {folder} holds other files ({others[0]}{', …' if len(others) > 1 else ''}): give it a folder of "
+            "its own"
+        )
+    drop_note(folder)
 
 
 def require_store(folder: Path) -> None:

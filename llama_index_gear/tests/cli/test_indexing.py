@@ -184,6 +184,17 @@ def test_a_folder_without_text_changes_nothing(run: Runner, docs: Path, tmp_path
     assert read_store(tmp_path / "s") == before
 
 
+def test_a_new_store_needs_a_folder_of_its_own(run: Runner, docs: Path) -> None:
+    refused = run("index", "docs", "--store", "docs/people")
+    assert refused.code == 2 and "--store docs/people holds other files (" in refused.err
+    assert not (docs / "people" / "index.json").exists() and not (docs / "people" / "gear").exists()
+    (docs / "st ore").mkdir()
+    (docs / "st ore" / ".gitignore").write_text("*", "utf-8")
+    done = run("index", "docs", "--store", "docs/st ore")
+    assert done.code == 0 and "--store 'docs/st ore'" in done.out
+    assert run("index", "docs", "--store", "docs/st ore").code == 0
+
+
 def test_a_run_that_stores_nothing_leaves_no_folder(
     run: Runner, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
