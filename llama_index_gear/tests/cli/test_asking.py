@@ -39,7 +39,7 @@ def test_a_passage_is_shown_where_it_speaks_of_the_question(run: Runner, docs: P
     def ask(text: str) -> list[str]:
         (docs / "Long.txt").write_text(text, "utf-8")
         run("index", "docs", "--store", "s")
-        lines = run("ask", "Who built the toll bridge?", "--store", "s").out.splitlines()
+        lines: list[str] = run("ask", "Who built the toll bridge?", "--store", "s").out.splitlines()
         return lines[next(place for place, line in enumerate(lines) if line.endswith("Long.txt")) + 1 :]
 
     filling = "The valley has a mild climate and many orchards. " * 12
