@@ -79,7 +79,7 @@ async def test_a_session_of_a_client(
             with GeARVectorStore.from_path(store, embed_model=WordEmbedding()) as opened:  # between two calls
                 assert len(opened.get_nodes()) == 43
                 locked = await client.call_tool("search", {"question": QUESTION})
-                assert locked.is_error and "is open in another process or client" in read_text(locked)
+                assert locked.is_error and "another process has the store open" in read_text(locked)
             assert not (await client.call_tool("search", {"question": QUESTION})).is_error
     said = (tmp_path / "stderr").read_text()
     assert said == "loading sentence-transformers/all-MiniLM-L6-v2\n"
