@@ -270,11 +270,11 @@ FACT = json.dumps(
 class Server(ThreadingHTTPServer):
     """A server that answers each call with this status and body, after some seconds; it counts the calls.
 
-    `good` is the number of calls before, which it answers with a fact.
+    `good` is the number of calls before, which it answers with a fact: all of them before the others.
     """
 
-    status, body, seconds, calls, good = 200, "{}", 0.0, 0, 0
-    lock = threading.Lock()
+    status, body, seconds, calls, good, answered = 200, "{}", 0.0, 0, 0, 0
+    lock = threading.Condition()
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -287,12 +287,18 @@ class Answers(BaseHTTPRequestHandler):
             self.server.calls += 1
             is_good = self.server.calls <= self.server.good
         self.rfile.read(int(self.headers["Content-Length"]))
+        with self.server.lock:
+            self.server.lock.wait_for(lambda: is_good or self.server.answered == self.server.good, timeout=30)
         time.sleep(self.server.seconds)
         with suppress(OSError):  # the client has gone
             self.send_response(200 if is_good else self.server.status)
             self.send_header("Content-Type", "application/json")
             self.end_headers()
             self.wfile.write((FACT if is_good else self.server.body).encode())
+            self.wfile.flush()
+        with self.server.lock:
+            self.server.answered += is_good
+            self.server.lock.notify_all()
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing."""
