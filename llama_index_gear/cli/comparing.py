@@ -76,8 +76,8 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """How the graph compares with plain search.
+class Comparison:
+    """The graph beside the better plain search, on questions whose gold ids are known.
 
     Attributes:
         plain: name of the better plain search.
@@ -196,10 +196,10 @@ def to_json(found: Sequence[Found]) -> str:
     values: dict[str, Any] = {}
     plain = HYBRID
     if known := [one for one in found if one.question.gold]:
-        outcome = _weigh(known)
-        plain = outcome.plain
+        compared = _weigh(known)
+        plain = compared.plain
         values["recall"] = {method: {str(cut): _average(known, method, cut) for cut in CUTS} for method in METHODS}
-        values |= {"plain": plain, "p_value": outcome.p_value, "verdict": outcome.verdict}
+        values |= {"plain": plain, "p_value": compared.p_value, "verdict": compared.verdict}
     values["questions"] = [_describe(one, plain) for one in found]
     return json.dumps(values, ensure_ascii=False, indent=2)
 
@@ -219,12 +219,12 @@ def _average(found: Sequence[Found], method: str, cut: int) -> float:
     return 100 * fmean(one.recall(method, cut) for one in found)
 
 
-def _weigh(found: Sequence[Found]) -> Outcome:
+def _weigh(found: Sequence[Found]) -> Comparison:
     """Compare the graph with the better plain search, on questions whose gold ids are known."""
     plain = max((HYBRID, DENSE), key=lambda name: _average(found, name, _VERDICT_CUT))
     gains = [one.gain(plain) for one in found]
     p_value = permutation_p_value(gains)
-    return Outcome(plain, gains, p_value, judge(gains, p_value, plain))
+    return Comparison(plain, gains, p_value, judge(gains, p_value, plain))
 
 
 def _show_recall(found: Sequence[Found]) -> None:
@@ -232,15 +232,15 @@ def _show_recall(found: Sequence[Found]) -> None:
     echo(f"{'':16}" + "".join(f"{f'at {cut}':>8}" for cut in CUTS))
     for method in METHODS:
         echo(f"{method:16}" + "".join(f"{_average(found, method, cut):8.1f}" for cut in CUTS))
-    outcome = _weigh(found)
-    changes = [(gain, one.question.text) for gain, one in zip(outcome.gains, found, strict=True)]
+    compared = _weigh(found)
+    changes = [(gain, one.question.text) for gain, one in zip(compared.gains, found, strict=True)]
     better = sorted((change for change in changes if change[0] > 0), key=itemgetter(0), reverse=True)
     worse = sorted((change for change in changes if change[0] < 0), key=itemgetter(0))
     echo(
-        f"\n{GRAPH} against {outcome.plain}, at {_VERDICT_CUT}: {100 * fmean(outcome.gains):+.1f} points; better on "
-        f"{len(better)}, worse on {len(worse)}; p = {outcome.p_value:.2g} (paired permutation test)"
+        f"\n{GRAPH} against {compared.plain}, at {_VERDICT_CUT}: {100 * fmean(compared.gains):+.1f} points; better on "
+        f"{len(better)}, worse on {len(worse)}; p = {compared.p_value:.2g} (paired permutation test)"
     )
-    echo(outcome.verdict)
+    echo(compared.verdict)
     _show_changes("better", better)
     _show_changes("worse", worse)
 

@@ -62,7 +62,7 @@ class WatchedExtractor(GeARTripleExtractor):
 
     @property
     def paid(self) -> str:
-        """What was paid for in this process, in words; empty if no call was answered."""
+        """Calls, tokens and cost that were paid for in this process, in words; empty if no call was answered."""
         return str(self._cost_budget) if self._cost_budget.prompt_tokens else ""
 
     def _make_hasty(self) -> WatchedExtractor:

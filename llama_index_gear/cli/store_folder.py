@@ -154,7 +154,7 @@ def _holds_store(folder: Path) -> bool:
 def _check_empty(folder: Path) -> None:
     """Refuse a folder for a new store that holds files of others, and drop the note of a run that stored nothing.
 
-    `index` reads no folder that is a store: files of a store's folder would be missed.
+    `index` does not read the folder of its store: it would miss files in it.
 
     Raises:
         UsageError: it holds some.

@@ -425,7 +425,7 @@ def test_what_changes_stands_last_so_that_prompts_share_a_cached_beginning() -> 
 
 
 class LimitError(Exception):
-    """What a client raises of a rate limit."""
+    """An error of a client at a rate limit."""
 
     status_code = 429
 
@@ -472,7 +472,7 @@ class NoQuotaError(Exception):
 
 
 class NoMoneyError(NoQuotaError):
-    """What DeepSeek's and OpenRouter's servers say of it."""
+    """An error of servers, DeepSeek's or OpenRouter's, for an account without money."""
 
     status_code = 402
 
