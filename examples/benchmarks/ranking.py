@@ -28,6 +28,10 @@ with more recall there.
 
 `--learn` writes weights that are learned from all questions of `LEARNED`.
 
+`--shipped musique_train,hotpotqa` learns nothing: it ranks these sets, whatever model embeds them, by the shipped
+weights, without the rows that need other weights. The shipped weights saw some questions of `LEARNED`, embedded by
+all-MiniLM-L6-v2.
+
 With `--cache` the recalls of the methods to compare with are kept there, in `SET-KIND.compared.json`; delete the file
 to measure them anew. `--compare musique,2wiki` does nothing but measure these for some sets: a later run reads them.
 """
@@ -38,7 +42,7 @@ import argparse
 import json
 import random
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -114,7 +118,7 @@ def gather_pools(name: str, kind: str, options: argparse.Namespace) -> Gathered:
     with closing(GeARVectorStore.from_path(path, embed_model=embed)) as store:
         pools = ask_pools(store, asked)
         beams = make_beam_retriever(store)
-        with_beams = [(question, add_beams(pool, beams)) for question, pool in pools]
+        with_beams = [] if options.shipped else [(question, add_beams(pool, beams)) for question, pool in pools]
         ids = [passage.id for passage in dataset.passages]
         compared = measure_compared(store, ids, questions, CUTS, kept, made_of, options.methods)
         triples = store.client.count(store.triple_collection_name).count
@@ -311,9 +315,37 @@ def list_rankings(
             number, pool.select({"base": fuse_lists(pool.lists, TOP_K)}), top_k
         ),
     }
+    if not of_set.with_beams:
+        del rankings["default + beams"]
     if not of_set.with_aliases:
         del rankings["default + aliases"]
     return rankings if left_out is None else {**rankings, "left out": by_weights(left_out)}
+
+
+def learn_rankings(
+    gathered: Mapping[tuple[str, str], Gathered], options: argparse.Namespace
+) -> Iterator[tuple[tuple[str, str], dict[str, Ranking]]]:
+    """Yield each set with its rankings, by weights learned from the sets of `LEARNED` or, `--shipped`, by these."""
+    shipped = RankingWeights.default()
+    if options.shipped:
+        for key, of_set in gathered.items():
+            yield key, list_rankings([shipped] * FOLDS, [], None, of_set)
+        return
+    learned = {key: of_set.pools for key, of_set in gathered.items() if key[0] in LEARNED and key not in NOT_LEARNED}
+    if options.learn is not None:
+        shipped = round_weights(learn(learned.values(), lambda number: True))
+        shipped.save(options.learn)
+        print(shipped.to_json())
+    folds = [learn(learned.values(), keep_others(fold)) for fold in range(FOLDS)]
+    beams = [gathered[key].with_beams for key in learned]
+    beam_folds = [learn(beams, keep_others(fold), as_they_are) for fold in range(FOLDS)]
+    beam_whole = learn(beams, lambda number: True, as_they_are)
+    for key, of_set in gathered.items():
+        if key[0] in LEARNED:
+            left_out = learn((p for k, p in learned.items() if k[0] != key[0]), lambda number: True)
+            yield key, list_rankings(folds, beam_folds, left_out, of_set)
+        else:
+            yield key, list_rankings([shipped] * FOLDS, [beam_whole] * FOLDS, None, of_set)
 
 
 def summarize(shares: Mapping[int, Sequence[float]], base: Mapping[int, Sequence[float]] | None) -> dict[str, Any]:
@@ -355,22 +387,18 @@ def measure(
     return rows
 
 
-def main() -> None:
-    """Gather, learn, measure, print, write."""
+def read_options() -> argparse.Namespace:
+    """Read and check the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    names: dict[str, Any] = {"type": lambda words: words.split(","), "default": []}
     parser.add_argument("--data", type=Path, required=True, help="folder with the data folders")
     parser.add_argument("--stores", type=Path, required=True, help="folder with the stores, SET-file and SET-offline")
     parser.add_argument("--embed", required=True, help="folder (or hub name) of a sentence-transformers model")
     parser.add_argument("--cache", type=Path, default=None, help="folder in which embeddings are kept")
-    parser.add_argument(
-        "--compare", type=lambda names: names.split(","), default=[], help="sets; only measure what they compare with"
-    )
-    parser.add_argument(
-        "--methods",
-        type=lambda names: names.split(","),
-        default=METHODS,
-        help=f"what to compare with, beside what is kept; default {','.join(METHODS)}",
-    )
+    parser.add_argument("--compare", **names, help="sets; only measure what they compare with")
+    parser.add_argument("--shipped", **names, help="sets; measure these by the shipped weights")
+    what = f"what to compare with, beside what is kept; default {','.join(METHODS)}"
+    parser.add_argument("--methods", **{**names, "default": METHODS}, help=what)
     parser.add_argument("--limit", type=int, default=None, help="questions of a set, at most")
     parser.add_argument("--learn", type=Path, default=None, help="write weights, learned from all questions, here")
     parser.add_argument("--out", type=Path, default=None, help="write the results here")
@@ -379,32 +407,28 @@ def main() -> None:
         sys.exit(f"--methods: no method {', '.join(unknown)}; there are {', '.join(METHODS)}")
     if options.compare and options.cache is None:
         sys.exit("--compare: --cache names the folder for the recalls")
-    if unknown := sorted({*options.compare} - {*LEARNED, *OTHERS}):
-        sys.exit(f"--compare: no set {', '.join(unknown)}; there are {', '.join((*LEARNED, *OTHERS))}")
-    names = [(name, kind) for name in options.compare or (*LEARNED, *OTHERS) for kind in KINDS]
+    if options.learn and options.shipped:
+        sys.exit("--shipped: nothing is learned, so leave --learn out")
+    for option in ("compare", "shipped"):
+        if unknown := sorted({*getattr(options, option)} - {*LEARNED, *OTHERS}):
+            sys.exit(f"--{option}: no set {', '.join(unknown)}; there are {', '.join((*LEARNED, *OTHERS))}")
+    return options
+
+
+def main() -> None:
+    """Gather, learn, measure, print, write."""
+    options = read_options()
+    some = options.compare or options.shipped
+    names = [(name, kind) for name in some or (*LEARNED, *OTHERS) for kind in KINDS]
     gathered = {key: gather_pools(*key, options) for key in names if (options.stores / "-".join(key)).exists()}
-    if missing := [name for name in options.compare or LEARNED if not any(key[0] == name for key in gathered)]:
+    if missing := [name for name in some or LEARNED if not any(key[0] == name for key in gathered)]:
         sys.exit(f"--stores: no store of {', '.join(missing)}")
     if options.compare:
         return
-    learned = {key: of_set.pools for key, of_set in gathered.items() if key[0] in LEARNED and key not in NOT_LEARNED}
-    shipped = RankingWeights.default()
-    if options.learn is not None:
-        shipped = round_weights(learn(learned.values(), lambda number: True))
-        shipped.save(options.learn)
-        print(shipped.to_json())
-    folds = [learn(learned.values(), keep_others(fold)) for fold in range(FOLDS)]
-    beams = [gathered[key].with_beams for key in learned]
-    beam_folds = [learn(beams, keep_others(fold), as_they_are) for fold in range(FOLDS)]
-    beam_whole = learn(beams, lambda number: True, as_they_are)
     results: dict[str, Any] = {}
-    for key, of_set in gathered.items():
-        left_out = None
-        if key[0] in LEARNED:
-            left_out = learn((p for k, p in learned.items() if k[0] != key[0]), lambda number: True)
+    for key, rankings in learn_rankings(gathered, options):
+        of_set = gathered[key]
         print(*key, f"({len(of_set.pools)} questions)")
-        of_folds = (folds, beam_folds) if key[0] in LEARNED else ([shipped] * FOLDS, [beam_whole] * FOLDS)
-        rankings = list_rankings(*of_folds, left_out, of_set)
         results["-".join(key)] = {
             "questions": len(of_set.pools),
             "passages": of_set.passages,

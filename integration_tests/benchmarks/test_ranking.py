@@ -105,6 +105,30 @@ def test_the_script_learns_measures_and_writes(
         ranking.main()
 
 
+def test_the_shipped_weights_rank_some_sets_and_nothing_is_learned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def learn(*arguments: object) -> None:
+        raise AssertionError("nothing is to be learned")
+
+    (tmp_path / "hotpotqa-file").mkdir()
+    pools = [make_pool(number) for number in range(10)]
+    monkeypatch.setattr(ranking, "gather_pools", lambda name, kind, options: ranking.Gathered(4, 2, pools))
+    monkeypatch.setattr(ranking, "learn", learn)
+    words = ["ranking.py", "--data", "d", "--stores", str(tmp_path), "--embed", "e", "--shipped"]
+    monkeypatch.setattr(sys, "argv", [*words, "hotpotqa", "--out", str(tmp_path / "out.json")])
+    ranking.main()
+    (of_set,) = json.loads((tmp_path / "out.json").read_text("utf-8")).values()
+    rows = {row["method"]: row for row in of_set["rows"]}
+    assert rows["default"]["recall@2"] == 100.0 > rows["hybrid"]["recall@2"]
+    assert rows.keys().isdisjoint({"left out", "default + beams"})
+    refused = {"hotpot": "--shipped: no set hotpot", "musique": "no store of musique", "hotpotqa --learn w": "leave --"}
+    for option, message in refused.items():
+        monkeypatch.setattr(sys, "argv", [*words, *option.split()])
+        with pytest.raises(SystemExit, match=message):
+            ranking.main()
+
+
 def test_the_committed_results_have_the_rows_that_the_script_makes() -> None:
     committed = json.loads(RESULTS.read_text("utf-8"))
     _, pool = make_pool(0)
@@ -113,7 +137,7 @@ def test_the_committed_results_have_the_rows_that_the_script_makes() -> None:
         left_out = weights[0] if name.rsplit("-", 1)[0] in ranking.LEARNED else None
         rows = [row["method"] for row in of_set["rows"] if row["method"] not in METHODS]
         linked = [(Question("", "", ()), pool)] if "default + aliases" in rows else []
-        of_script = ranking.Gathered(0, 0, [], with_aliases=linked)
+        of_script = ranking.Gathered(0, 0, [], with_beams=[(Question("", "", ()), pool)], with_aliases=linked)
         assert rows == list(ranking.list_rankings(weights, weights, left_out, of_script))
     assert {name.rsplit("-", 1)[0] for name in committed} == {*ranking.LEARNED, *ranking.OTHERS}
 
