@@ -18,6 +18,7 @@ from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear import PassageRanker, RankingWeights, Triple, attach_triples, fit_ranking
 from llama_index_gear.errors import ArgumentError, TripleError
+from llama_index_gear.nodes import without_explanation
 from llama_index_gear.ranking.weights import FIRST
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
@@ -107,6 +108,13 @@ async def test_edges_of_a_list() -> None:
         whole = await rank_both_ways(PassageRanker(weights=WEIGHTS), odd, question)
         assert sorted(list_ids(whole)) == sorted(list_ids(odd))
         assert sum(result.score for result in whole) == pytest.approx(1.0)
+
+
+async def test_half_a_character_in_a_passage_of_another_store_is_no_error() -> None:
+    node = TextNode(id_="broken", text="Dell Curry \ud800 did play.", metadata={"title": "\ud800"})
+    found = await rank_both_ways(PassageRanker(weights=WEIGHTS), [*RESULTS, NodeWithScore(node=node)])
+    assert sorted(list_ids(found)) == sorted([*TEXTS, "broken"])
+    assert node in [without_explanation(result.node) for result in found]
 
 
 def test_scores_of_the_retriever_say_nothing() -> None:
