@@ -99,6 +99,9 @@ async def test_edges_of_a_list() -> None:
     assert len(await rank_both_ways(ranker, RESULTS)) == 3
     twice = [*RESULTS[:2], *RESULTS[:2]]
     assert sorted(list_ids(await rank_both_ways(ranker, twice))) == ["player", "stephen"]
+    other = NodeWithScore(node=TextNode(id_="stephen", text="Something else, found later under the same id."))
+    (first, *_) = await rank_both_ways(ranker, [RESULTS[0], other])
+    assert first.node.get_content() == TEXTS["stephen"]
     odd = [
         *RESULTS,
         NodeWithScore(node=TextNode(id_="empty", text="")),
@@ -232,6 +235,8 @@ async def test_bad_arguments_are_refused() -> None:
     for nobody in (NODES, RESULTS[0], None, "x"):
         with pytest.raises(ArgumentError, match="nodes must be a list of NodeWithScore"):
             ranker.gather_pool(nobody, QUESTION)
+        with pytest.raises(ArgumentError, match="nodes must be a list of NodeWithScore"):
+            ranker.postprocess_nodes(nobody, query_str=QUESTION)
     broken = TextNode(id_="broken", text="x", metadata={"gear_triples": [{"subject": "a"}]})
     with pytest.raises(TripleError, match="of node 'broken' must be a list"):
         ranker.postprocess_nodes([NodeWithScore(node=broken)], query_str=QUESTION)
