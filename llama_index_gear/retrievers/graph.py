@@ -42,7 +42,7 @@ class GraphRetriever(StoreRetriever):
             those that the store doesn't know are ranked too, with the triples that they carry.
         similarity_top_k: passages to return. Default 10.
         filters: metadata filters that bind every list. The results of a base retriever are checked against the store;
-            nodes that it doesn't know are dropped.
+            nodes that it doesn't know are dropped. So they are with a store that is bound to a tenant.
         weights: weights of the ranking. Default: those that come with the package (`RankingWeights.default()`).
         pagerank: settings of PageRank. Default `LocalPageRank(epsilon=5e-4)`, which reaches a third more passages than
             `LocalPageRank()`.
