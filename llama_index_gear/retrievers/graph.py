@@ -54,7 +54,11 @@ class GraphRetriever(StoreRetriever):
     Raises:
         ArgumentError: an argument of the wrong kind, a number outside its range, or two arguments of which one would
             overrule the other; (from `retrieve`) an empty question.
+        TenantError: the store is divided between tenants, and neither it nor the filters name one.
         UnsupportedFilter: (from `retrieve`) a filter that says nothing, or that Qdrant cannot express.
+        EmbeddingError: (from `retrieve`) a question's embedding, given or made, is none of the store's dimension.
+        TripleError: (from `retrieve`) a node of a base retriever carries triples that are none.
+        Exception: (from `retrieve`) any exception of a base retriever or of Qdrant.
 
     """
 
