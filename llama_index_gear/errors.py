@@ -117,7 +117,7 @@ def check_counts(*, least: int = 1, most: int = MAX_COUNT, **counts: Any) -> Non
 
 
 def check_numbers(allowed: str, is_allowed: Callable[[float], bool], **numbers: Any) -> None:
-    """Refuse what is no finite number, and numbers that are not allowed.
+    """Refuse what is no finite number of 32 bits, and numbers that are not allowed.
 
     Args:
         allowed: the allowed numbers, in words: "above 0".

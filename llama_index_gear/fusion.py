@@ -35,7 +35,7 @@ def reciprocal_rank_fusion(
         if len(weights) != len(rankings):
             raise ArgumentError(f"{len(weights)} weights for {len(rankings)} rankings")
         for number, weight in enumerate(weights):
-            check_numbers("a finite number", lambda _: True, **{f"weights[{number}]": weight})
+            check_numbers("a finite number of 32 bits", lambda _: True, **{f"weights[{number}]": weight})
     shares: dict[Item, list[float]] = {}
     for number, ranking in enumerate(rankings):
         weight = 1.0 if weights is None else weights[number]

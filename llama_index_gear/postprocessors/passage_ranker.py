@@ -13,10 +13,10 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, QueryType, TransformComponent
 from llama_index_instrumentation import get_dispatcher
 
-from llama_index_gear.errors import ArgumentError, check_counts, check_kind, check_kinds, check_question
+from llama_index_gear.errors import ArgumentError, check_counts, check_kind, check_question
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
 from llama_index_gear.nodes import read_triples
-from llama_index_gear.postprocessors.reranking import Report, report_reranking
+from llama_index_gear.postprocessors.reranking import Report, list_each_once, report_reranking
 from llama_index_gear.ranking.nodes import rank_nodes, to_pool_passage
 from llama_index_gear.ranking.pool import Pool, RankedPassage
 from llama_index_gear.ranking.weights import RankingWeights
@@ -45,6 +45,8 @@ class PassageRanker(BaseNodePostprocessor):
     Raises:
         ArgumentError: an argument of the wrong kind; (from `postprocess_nodes`) no question, or one that is too
             long.
+        TripleError: (from `postprocess_nodes`) a node carries triples that are none.
+        Exception: (from `postprocess_nodes`) any exception of the extractor.
 
     """
 
@@ -113,28 +115,30 @@ class PassageRanker(BaseNodePostprocessor):
 
     def gather_pool(self, nodes: Sequence[NodeWithScore], query: QueryType) -> Pool:
         """Return the pool of these nodes, unranked, as `fit_ranking` learns from it."""
-        check_kinds(NodeWithScore, hint="write what a retriever returned", nodes=nodes)
+        given = list_each_once(nodes)
         question = query.query_str if isinstance(query, QueryBundle) else query
         check_question(question)
-        bare = _find_bare(nodes)
-        return self._build_pool(nodes, question, self.extractor(bare) if bare else [])
+        bare = _find_bare(given)
+        return self._build_pool(given, question, self.extractor(bare) if bare else [])
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        bundle, bare = self._require_question(query_bundle), _find_bare(nodes)
+        bundle, given = self._require_question(query_bundle), list_each_once(nodes)
+        bare = _find_bare(given)
         with self._report(bundle, nodes) as report:
             extracted = self.extractor(bare) if bare else []
-            return report(self._rank(nodes, bundle.query_str, extracted))
+            return report(self._rank(given, bundle.query_str, extracted))
 
     @dispatcher.span  # LlamaIndex does so itself for the sync path
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        bundle, bare = self._require_question(query_bundle), _find_bare(nodes)
+        bundle, given = self._require_question(query_bundle), list_each_once(nodes)
+        bare = _find_bare(given)
         with self._report(bundle, nodes) as report:
             extracted = await self.extractor.acall(bare) if bare else []
-            return report(await asyncio.to_thread(self._rank, nodes, bundle.query_str, extracted))
+            return report(await asyncio.to_thread(self._rank, given, bundle.query_str, extracted))
 
     def _require_question(self, query_bundle: QueryBundle | None) -> QueryBundle:
         if query_bundle is None:

@@ -25,7 +25,7 @@ from llama_index_gear.llm.fitting import FittedPassages, count_room, fit_passage
 from llama_index_gear.llm.prompting import HasPrompts, ParsedReply, Prompts
 from llama_index_gear.llm.selection import SELECT_PROMPT, SHOW_TOKENS, select_flow
 from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, explain_selection, llm_texts, with_explanation
-from llama_index_gear.postprocessors.reranking import Report, report_reranking
+from llama_index_gear.postprocessors.reranking import Report, list_each_once, report_reranking
 from llama_index_gear.requests import CallLLM, Reply
 
 dispatcher = get_dispatcher(__name__)
@@ -107,23 +107,23 @@ class PassageSelector(HasPrompts, BaseNodePostprocessor, PromptMixin):
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        bundle = self._require_question(query_bundle)
+        bundle, given = self._require_question(query_bundle), list_each_once(nodes)
         with self._report(bundle, nodes) as report:
-            if not nodes:
-                return report(nodes)
-            fitted = self._fit(nodes, bundle.query_str)
-            return report(self._order(nodes, fitted, run(self._flow(bundle.query_str, fitted), self._answer)))
+            if not given:
+                return report(given)
+            fitted = self._fit(given, bundle.query_str)
+            return report(self._order(given, fitted, run(self._flow(bundle.query_str, fitted), self._answer)))
 
     @dispatcher.span  # LlamaIndex does so itself for the sync path
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        bundle = self._require_question(query_bundle)
+        bundle, given = self._require_question(query_bundle), list_each_once(nodes)
         with self._report(bundle, nodes) as report:
-            if not nodes:
-                return report(nodes)
-            fitted = await asyncio.to_thread(self._fit, nodes, bundle.query_str)
-            return report(self._order(nodes, fitted, await arun(self._flow(bundle.query_str, fitted), self._aanswer)))
+            if not given:
+                return report(given)
+            fitted = await asyncio.to_thread(self._fit, given, bundle.query_str)
+            return report(self._order(given, fitted, await arun(self._flow(bundle.query_str, fitted), self._aanswer)))
 
     def _require_question(self, query_bundle: QueryBundle | None) -> QueryBundle:
         if query_bundle is None:
@@ -135,7 +135,7 @@ class PassageSelector(HasPrompts, BaseNodePostprocessor, PromptMixin):
         return report_reranking(bundle, nodes, self.top_n, self.llm.metadata.model_name, self.callback_manager)
 
     def _fit(self, nodes: Sequence[NodeWithScore], question: str) -> FittedPassages:
-        shown = list(_by_id(nodes).values())[: self.show_top_k]
+        shown = nodes[: self.show_top_k]
         room = count_room(self.llm, self._prompts["select"], [question], self.show_tokens)
         return fit_passages(llm_texts(result.node for result in shown), question, room)
 
@@ -155,12 +155,11 @@ class PassageSelector(HasPrompts, BaseNodePostprocessor, PromptMixin):
         if parsed.value is None:
             logger.warning("no selection of passages could be read in the model's replies: the order given stands")
             logger.debug("no selection could be read: %s", parsed.problem)
-        given = list(_by_id(nodes).values())
         named: list[int] = parsed.value or []
-        order = dict.fromkeys([*named, *range(len(given))])
+        order = dict.fromkeys([*named, *range(len(nodes))])
         results = []
         for rank, place in enumerate(list(order)[: self.top_n], start=1):
-            node = given[place].node
+            node = nodes[place].node
             needed = named.index(place) + 1 if place in named else 0
             ranks: dict[str, Any] = {**node.metadata.get(RANKS_KEY, {}), "pool": place + 1}
             reasons = explain_selection(needed, place in fitted.shortened, place < len(fitted.texts))
@@ -172,11 +171,3 @@ class PassageSelector(HasPrompts, BaseNodePostprocessor, PromptMixin):
             )
             results.append(NodeWithScore(node=node, score=1 / rank))
         return results
-
-
-def _by_id(nodes: Sequence[NodeWithScore]) -> dict[str, NodeWithScore]:
-    """Return the nodes by id, each once."""
-    known: dict[str, NodeWithScore] = {}
-    for result in nodes:
-        known.setdefault(result.node.node_id, result)
-    return known

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,6 +10,8 @@ from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayloa
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
+
+from llama_index_gear.errors import check_kinds
 
 dispatcher = get_dispatcher(__name__)
 
@@ -37,3 +39,17 @@ def report_reranking(
             return ranked
 
         yield report
+
+
+def list_each_once(nodes: Sequence[NodeWithScore]) -> list[NodeWithScore]:
+    """Return the nodes in their order; of several with one id the first.
+
+    Raises:
+        ArgumentError: `nodes` is no list of what a retriever returns.
+
+    """
+    check_kinds(NodeWithScore, hint="write what a retriever returned", nodes=nodes)
+    known: dict[str, NodeWithScore] = {}
+    for result in nodes:
+        known.setdefault(result.node.node_id, result)
+    return list(known.values())

@@ -39,7 +39,7 @@ class RankingWeights:
         second: signal beside the best passages, as "linked" → weight; "first" is the weight of the first score.
 
     Raises:
-        ArgumentError: an unknown signal, or a weight that is no finite number.
+        ArgumentError: an unknown signal, or a weight that is no finite number of 32 bits.
 
     """
 
@@ -56,7 +56,7 @@ class RankingWeights:
                     raise ArgumentError(
                         f"{field} knows no signal {format_value(name)}; it knows {', '.join(sorted(known))}"
                     )
-                check_numbers("a finite number", lambda _: True, **{f"the weight of {name!r}": weight})
+                check_numbers("a finite number of 32 bits", lambda _: True, **{f"the weight of {name!r}": weight})
             object.__setattr__(self, field, MappingProxyType(dict(weights)))
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -42,7 +42,7 @@ class GraphRetriever(StoreRetriever):
             those that the store doesn't know are ranked too, with the triples that they carry.
         similarity_top_k: passages to return. Default 10.
         filters: metadata filters that bind every list. The results of a base retriever are checked against the store;
-            nodes that it doesn't know are dropped.
+            nodes that it doesn't know are dropped. So they are with a store that is bound to a tenant.
         weights: weights of the ranking. Default: those that come with the package (`RankingWeights.default()`).
         pagerank: settings of PageRank. Default `LocalPageRank(epsilon=5e-4)`, which reaches a third more passages than
             `LocalPageRank()`.
@@ -54,7 +54,11 @@ class GraphRetriever(StoreRetriever):
     Raises:
         ArgumentError: an argument of the wrong kind, a number outside its range, or two arguments of which one would
             overrule the other; (from `retrieve`) an empty question.
+        TenantError: the store is divided between tenants, and neither it nor the filters name one.
         UnsupportedFilter: (from `retrieve`) a filter that says nothing, or that Qdrant cannot express.
+        EmbeddingError: (from `retrieve`) a question's embedding, given or made, is none of the store's dimension.
+        TripleError: (from `retrieve`) a node of a base retriever carries triples that are none.
+        Exception: (from `retrieve`) any exception of a base retriever or of Qdrant.
 
     """
 

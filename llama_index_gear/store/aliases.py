@@ -17,7 +17,7 @@ import numpy as np
 from llama_index.core.vector_stores.types import MetadataFilters
 from qdrant_client.http import models
 
-from llama_index_gear.errors import ArgumentError, check_kinds, format_value
+from llama_index_gear.errors import ArgumentError, check_characters, check_kinds, format_value
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.requests import EmbedTexts, QdrantCall, RunFunction
 from llama_index_gear.store.alias_rules import (
@@ -419,7 +419,7 @@ def _read_pairs(pairs: Sequence[Any]) -> list[AliasPair]:
     """Read pairs of names, given as such or as `AliasPair`.
 
     Raises:
-        ArgumentError: one is neither, or has one name twice.
+        ArgumentError: one is neither, has one name twice, or holds half a character.
 
     """
     check_kinds(object, hint="write [('IBM', 'International Business Machines')]", pairs=pairs)
@@ -431,6 +431,7 @@ def _read_pairs(pairs: Sequence[Any]) -> list[AliasPair]:
             if not is_pair or not all(isinstance(name, str) and name.strip() for name in pair):
                 raise ArgumentError(f"an alias is a pair of names, ('IBM', 'I.B.M.'), got {format_value(given)}")
             pair = AliasPair(*pair)
+        check_characters(**{f"a name of {format_value(given)}": pair.name + pair.alias})
         if len(set(pair.keys)) == 1:
             raise ArgumentError(f"both names of {format_value(given)} are one entity already: leave the pair out")
         read.append(pair)

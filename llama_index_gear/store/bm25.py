@@ -9,7 +9,7 @@ from functools import cached_property
 from qdrant_client.http import models
 from qdrant_edge import Bm25, Bm25Config
 
-from llama_index_gear.errors import ArgumentError, check_kind, check_numbers, format_value
+from llama_index_gear.errors import ArgumentError, check_kind, check_numbers, format_value, repair_surrogates
 from llama_index_gear.store.schema import to_sparse_vector
 from llama_index_gear.triple import SPACELESS
 
@@ -68,8 +68,8 @@ class WordEncoder:
         return to_sparse_vector(self._bm25.embed_query(_split_words(text)))
 
     def split_words(self, text: str) -> set[int]:
-        """Return the numbers of the text's words: stemmed, without stop words."""
-        return set(self._bm25.embed_query(_split_words(text)).indices)
+        """Return the numbers of the text's words: stemmed, without stop words. Half a character separates words."""
+        return set(self._bm25.embed_query(_split_words(repair_surrogates(text))).indices)
 
     def with_average(self, average_words: float) -> WordEncoder:
         """Return the encoder of the same language for texts of another average length."""

@@ -499,7 +499,8 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
             out.
 
         Raises:
-            ArgumentError: before anything is written, if a pair is none, or its names are one entity already.
+            ArgumentError: before anything is written, if a pair is none, if its names are one entity already, or if one
+                holds half a character.
 
         """
         return run(self._aliases.link_flow(pairs), self._connection.answer)
@@ -524,6 +525,9 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
 
         Returns:
             The pairs that were unlinked.
+
+        Raises:
+            ArgumentError: before anything is written, if a pair is none; see `link_aliases`.
 
         """
         return run(self._aliases.unlink_flow(pairs), self._connection.answer)

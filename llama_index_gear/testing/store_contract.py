@@ -1214,9 +1214,16 @@ class StoreContract:
         assert do.list_aliases() == [AliasPair("Wardell Curry", "Dell Curry")]
         assert do.unlink() == [AliasPair("Wardell Curry", "Dell Curry")] and do.unlink() == [] == do.list_aliases()
         assert _payloads(do.store) == before
-        for wrong in ([("Dell Curry", "dell  curry")], [("Dell Curry",)], ["Dell Curry"], [("", "x")]):
-            with _raises(ArgumentError):
-                do.link(wrong)
+        for wrong in (
+            [("Dell Curry", "dell  curry")],
+            [("Dell Curry",)],
+            ["Dell Curry"],
+            [("", "x")],
+            [("Dell Curry", "\ud800")],
+        ):
+            for call in (do.link, do.unlink):
+                with _raises(ArgumentError):
+                    call(wrong)
 
     def test_aliases_are_found_by_form_and_by_facts(self, make_store: Any, mode: str) -> None:
         """Homonyms stay apart; nothing is written before it is linked."""

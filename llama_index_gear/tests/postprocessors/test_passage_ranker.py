@@ -18,6 +18,7 @@ from llama_index_instrumentation import get_dispatcher
 
 from llama_index_gear import PassageRanker, RankingWeights, Triple, attach_triples, fit_ranking
 from llama_index_gear.errors import ArgumentError, TripleError
+from llama_index_gear.nodes import without_explanation
 from llama_index_gear.ranking.weights import FIRST
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
@@ -98,6 +99,9 @@ async def test_edges_of_a_list() -> None:
     assert len(await rank_both_ways(ranker, RESULTS)) == 3
     twice = [*RESULTS[:2], *RESULTS[:2]]
     assert sorted(list_ids(await rank_both_ways(ranker, twice))) == ["player", "stephen"]
+    other = NodeWithScore(node=TextNode(id_="stephen", text="Something else, found later under the same id."))
+    (first, *_) = await rank_both_ways(ranker, [RESULTS[0], other])
+    assert first.node.get_content() == TEXTS["stephen"]
     odd = [
         *RESULTS,
         NodeWithScore(node=TextNode(id_="empty", text="")),
@@ -107,6 +111,13 @@ async def test_edges_of_a_list() -> None:
         whole = await rank_both_ways(PassageRanker(weights=WEIGHTS), odd, question)
         assert sorted(list_ids(whole)) == sorted(list_ids(odd))
         assert sum(result.score for result in whole) == pytest.approx(1.0)
+
+
+async def test_half_a_character_in_a_passage_of_another_store_is_no_error() -> None:
+    node = TextNode(id_="broken", text="Dell Curry \ud800 did play.", metadata={"title": "\ud800"})
+    found = await rank_both_ways(PassageRanker(weights=WEIGHTS), [*RESULTS, NodeWithScore(node=node)])
+    assert sorted(list_ids(found)) == sorted([*TEXTS, "broken"])
+    assert node in [without_explanation(result.node) for result in found]
 
 
 def test_scores_of_the_retriever_say_nothing() -> None:
@@ -224,6 +235,8 @@ async def test_bad_arguments_are_refused() -> None:
     for nobody in (NODES, RESULTS[0], None, "x"):
         with pytest.raises(ArgumentError, match="nodes must be a list of NodeWithScore"):
             ranker.gather_pool(nobody, QUESTION)
+        with pytest.raises(ArgumentError, match="nodes must be a list of NodeWithScore"):
+            ranker.postprocess_nodes(nobody, query_str=QUESTION)
     broken = TextNode(id_="broken", text="x", metadata={"gear_triples": [{"subject": "a"}]})
     with pytest.raises(TripleError, match="of node 'broken' must be a list"):
         ranker.postprocess_nodes([NodeWithScore(node=broken)], query_str=QUESTION)

@@ -214,6 +214,13 @@ def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:
         PassageSelector(**{"llm": ScriptedLLM(), **arguments})
 
 
+def test_what_no_retriever_returns_is_refused() -> None:
+    nobody: Any
+    for nobody in ([RESULTS[0].node], None, "x"):
+        with pytest.raises(ArgumentError, match="nodes must be a list of NodeWithScore"):
+            PassageSelector(llm=ScriptedLLM()).postprocess_nodes(nobody, query_str=QUESTION)
+
+
 def test_there_is_no_selection_without_a_question() -> None:
     with pytest.raises(ArgumentError, match="query_str"):
         PassageSelector(llm=ScriptedLLM()).postprocess_nodes(RESULTS)

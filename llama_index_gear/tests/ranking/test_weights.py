@@ -77,7 +77,7 @@ def test_weights_cannot_be_changed() -> None:
 )
 def test_a_weight_that_is_no_finite_number_is_refused_by_name(wrong: Any) -> None:
     for name, first, second in (("dense.score", {"dense.score": wrong}, {}), ("linked", {}, {"linked": wrong})):
-        with pytest.raises(ArgumentError, match=f"weight of '{name}' must be a finite number"):
+        with pytest.raises(ArgumentError, match=f"weight of '{name}' must be a finite number of 32 bits"):
             RankingWeights(first, second)
 
 
