@@ -21,6 +21,12 @@ _TITLES = frozenset(
     "dr prof professor sir dame mr mrs ms miss lord lady king queen prince princess emperor pope president chancellor "
     "senator governor general colonel captain judge justice rev reverend frau herr".split()
 )
+_RANKS = frozenset("king queen prince princess emperor pope mr mrs ms miss lord lady sir dame frau herr".split())
+"""Titles that a person does not share with another title as doctors, professors and presidents do."""
+_NAMES_OF_THINGS = frozenset(
+    "king queen prince princess emperor pope lord lady miss governor general colonel captain judge justice".split()
+)
+"""Titles that names of things begin with too: General Electric Company, Prince Edward Island."""
 _LEGAL_FORMS = {
     **{
         form: form
@@ -28,9 +34,13 @@ _LEGAL_FORMS = {
     },
     **{"incorporated": "inc", "corporation": "corp", "limited": "ltd", "company": "co"},
 }
+_WORDS = frozenset("se ab nv sa spa sas".split())
+"""Legal forms that, without dots, may be a word of the name: iPhone SE, Grand Hotel Spa."""
 _GENERATIONS = {"jr": "jr", "junior": "jr", "sr": "sr", "senior": "sr", "père": "sr", "fils": "jr"}
 _SMALL_WORDS = frozenset("of and the for in on de la du des der die das und für von van y e &".split())
 _ROMAN = re.compile(r"(?=[ivx])(x{0,3})(ix|iv|v?i{0,3})")
+_BARE_LETTER = re.compile(r"(?<![\w'’])[A-Z](?![\w.'’])")
+"""A letter without a dot may be no initial: Group B."""
 _ORDINALS = frozenset(
     "first second third fourth fifth sixth seventh eighth ninth tenth north south east west northern southern eastern "
     "western upper lower old new".split()
@@ -82,7 +92,7 @@ class Name:
         key: its entity key.
         spellings: the words of its core, without article, title, legal form and generation; several if letters with
             accents or a nickname in quotes can be read in several ways.
-        title: True if a title was left out of the core.
+        title: the titles that were left out of the core.
         legal_form: its legal form, "inc" say; "" if it has none.
         generation: "jr", "sr" or "".
         numbers: numbers and other words that set it apart from its like.
@@ -95,7 +105,7 @@ class Name:
     text: str
     key: str
     spellings: tuple[tuple[str, ...], ...]
-    title: bool
+    title: frozenset[str]
     legal_form: str
     generation: str
     numbers: frozenset[str]
@@ -116,11 +126,13 @@ def parse_name(text: str) -> Name:
     whole = plain if entity_key(plain) and len(plain.split()) > 1 else text
     whole, generation = _invert(whole)
     words = _split(whole)
-    title, legal_form = False, ""
+    titles, legal_form = set[str](), ""
     if len(words) > 1 and words[0] == "the":
         words = words[1:]
     while len(words) > 2 and words[0] in _TITLES:
-        words, title = words[1:], True
+        titles.add(words[0])
+        words = words[1:]
+    words = _join_legal_form(words)
     while len(words) > 1 and (found := _GENERATIONS.get(words[-1]) or _LEGAL_FORMS.get(words[-1])):
         if words[-1] in _GENERATIONS:
             generation = found
@@ -136,12 +148,13 @@ def parse_name(text: str) -> Name:
     spellings = dict.fromkeys(tuple(_fold(word, table) for word in words) for words in readings for table in (0, 1))
     surface = [word for word in re.split(r"[\s/]+", whole) if any(map(str.isalnum, word))]
     capitals = [word for word in surface if word.casefold().strip(".") not in _SMALL_WORDS]
-    letters = text.replace(".", "").replace(" ", "") if re.fullmatch(r"(\w\.? ?){2,8}", text) else ""
+    short = re.sub(r"^[Tt]he\s+", "", text)
+    letters = short.replace(".", "").replace(" ", "") if re.fullmatch(r"(\w\.? ?){2,8}", short) else ""
     return Name(
         text,
         entity_key(text),
         tuple(spellings),
-        title,
+        frozenset(titles),
         legal_form,
         generation,
         frozenset(word for word in _split(text) if _is_number(word)),
@@ -152,7 +165,16 @@ def parse_name(text: str) -> Name:
 
 
 def _initials(words: list[str]) -> str:
-    return "".join(next(filter(str.isalnum, word)) for word in words).casefold()
+    return "".join(map(_initial, words)).casefold()
+
+
+def _initial(word: str) -> str:
+    """Return a word's first letter; of a number all of it, since "WWI" is not World War II."""
+    bare = "".join(filter(str.isalnum, word))
+    if any(map(str.isdigit, bare)):
+        digits = re.match(r"\d+", bare)
+        return digits[0] if digits else bare
+    return bare if bare.isupper() and _ROMAN.fullmatch(bare.casefold()) else bare[0]
 
 
 def _invert(text: str) -> tuple[str, str]:
@@ -161,7 +183,7 @@ def _invert(text: str) -> tuple[str, str]:
     tail = entity_key(parts[-1]) if parts[-1] else ""
     if len(parts) > 1 and tail in _GENERATIONS:
         return ", ".join(parts[:-1]), _GENERATIONS[tail]
-    if len(parts) == 2 and all(parts) and len(parts[0].split()) == 1 and tail not in _LEGAL_FORMS:
+    if len(parts) == 2 and all(parts) and len(parts[0].split()) == 1 and tail.replace(" ", "") not in _LEGAL_FORMS:
         return f"{parts[1]} {parts[0]}", ""
     return text, ""
 
@@ -171,6 +193,15 @@ def _split(text: str) -> list[str]:
     words = entity_key(re.sub(r"[&+]", " and ", text)).split()
     if len(words) > 1 and re.match(r"\s*St\b\.?\s", text):
         words[0] = "saint"
+    return words
+
+
+def _join_legal_form(words: list[str]) -> list[str]:
+    """Join the letters of a legal form at the end of a name: "S.A.", "A/S", "L.L.C."."""
+    for size in (4, 3, 2):
+        letters = words[-size:]
+        if len(words) > size and all(len(letter) == 1 for letter in letters) and "".join(letters) in _LEGAL_FORMS:
+            return [*words[:-size], "".join(letters)]
     return words
 
 
@@ -195,6 +226,7 @@ def list_blocks(name: Name) -> Iterator[tuple[str, ...]]:
     for initials in name.initials:
         yield ("initials", initials)
     if name.letters:
+        yield ("core", name.letters.casefold())
         yield ("initials", name.letters.casefold())
     if "university" in name.words:
         yield ("university", *sorted(set(name.words) - _SMALL_WORDS))
@@ -206,6 +238,8 @@ def compare_names(one: Name, other: Name) -> Likeness | None:
         return None
     if _is_abbreviation(one, other) or _is_abbreviation(other, one):
         return Likeness(Strength.ABBREVIATION, "initials")
+    if one.letters and one.letters.casefold() == other.letters.casefold():  # "I.B.M." and "IBM"
+        return Likeness(Strength.EQUAL, "spelling")
     if _are_apart(one, other):
         return None
     if set(one.spellings) & set(other.spellings):
@@ -215,8 +249,8 @@ def compare_names(one: Name, other: Name) -> Likeness | None:
     if one.is_proper and other.is_proper:
         found = [_compare_persons(mine, their) for mine in one.spellings for their in other.spellings]
         if likeness := max(filter(None, found), default=None):
-            is_same_generation = one.generation == other.generation
-            return likeness if is_same_generation else Likeness(Strength.PERSON, likeness.reason)
+            is_sure = one.generation == other.generation and not _BARE_LETTER.search(f"{one.text} {other.text}")
+            return likeness if is_sure else Likeness(min(likeness.strength, Strength.PERSON), likeness.reason)
     if "university" in one.words and set(one.words) - _SMALL_WORDS == set(other.words) - _SMALL_WORDS:
         return Likeness(Strength.DOUBTFUL, "the same words in another order")
     return None
@@ -234,11 +268,20 @@ def _compare_additions(one: Name, other: Name) -> Likeness:
     if one.generation != other.generation:
         return Likeness(Strength.PERSON, "Jr. or Sr. left out")
     if one.legal_form != other.legal_form:
-        return Likeness(Strength.STRONG, "legal form left out")
-    if one.title != other.title:
-        return Likeness(Strength.STRONG, "title left out")
+        whole, short = (one, other) if one.legal_form else (other, one)
+        if len(short.words) == 1 and whole.is_proper and not short.is_proper:  # "Gap Inc." is a firm, "gap" is not
+            return Likeness(Strength.DOUBTFUL, "a name and a word")
+        is_sure = whole.legal_form not in _WORDS or "." in whole.text
+        return Likeness(Strength.STRONG if is_sure else Strength.PERSON, "legal form left out")
+    if bool(one.title) != bool(other.title):
+        is_sure = (one.title | other.title).isdisjoint(_NAMES_OF_THINGS) or _ROMAN.fullmatch(one.words[-1])
+        return Likeness(Strength.STRONG if is_sure else Strength.PERSON, "title left out")
+    if one.title.isdisjoint(other.title) and (one.title | other.title) & _RANKS:
+        return Likeness(Strength.PERSON, "another title")  # Pope Alexander III was no king
     if len(one.words) == 1 and one.is_proper != other.is_proper:  # "The Practice" is a series, "practice" is not
         return Likeness(Strength.DOUBTFUL, "a name and a word")
+    if bool(one.letters) != bool(other.letters) and one.key.removeprefix("the ") == other.key.removeprefix("the "):
+        return Likeness(Strength.DOUBTFUL, "a name and an abbreviation")  # "The Who" is a band, "WHO" is not
     return Likeness(Strength.EQUAL, "spelling")
 
 

@@ -259,6 +259,24 @@ def test_thirty_pairs_are_found_and_thirty_homonyms_stay_apart() -> None:
         ("The Practice", "practice", "a name and a word"),
         ("the Bronx", "Bronx", "spelling"),
         ("the blues", "blues", "spelling"),
+        ("WWI", "World War I", "initials"),
+        ("WWI", "World War II", None),
+        ("WWII", "World War II", "initials"),
+        ("GTA1", "Grand Theft Auto 11", None),
+        ("XJ", "Xi Jinping", "initials"),
+        ("The Who", "WHO", "a name and an abbreviation"),
+        ("the EU", "EU", "spelling"),
+        ("the EU", "European Union", "initials"),
+        ("I.B.M.", "IBM", "spelling"),
+        ("U.S.", "the US", "spelling"),
+        ("Pope Alexander III", "King Alexander III", "another title"),
+        ("Pope Alexander III", "Alexander III", "title left out"),
+        ("Prof. Max Planck", "Dr. Max Planck", "spelling"),
+        ("Gap Inc.", "gap", "a name and a word"),
+        ("adidas AG", "Adidas", "legal form left out"),
+        ("Nestlé S.A.", "Nestlé", "legal form left out"),
+        ("Nestlé, S.A.", "Nestlé", "legal form left out"),
+        ("Acme L.L.C.", "Acme LLC", "spelling"),
     ],
 )
 def test_forms(one: str, other: str, reason: str | None) -> None:
@@ -299,7 +317,35 @@ def test_an_alias_of_two_names_is_neither_s() -> None:
     assert len(find_sure("J. Müller", "Jürgen Müller", "Juergen Mueller")) == 3
 
 
+def test_one_who_is_named_with_two_ranks_may_be_two() -> None:
+    two, short = Names("Pope Alexander III", "King Alexander III"), Names("Pope Alexander III", "Alexander III")
+    assert judge([two, short]).count([two, short], is_sure=True) == 0
+    assert judge([short]).count([short], is_sure=True) == 1
+    assert len(find_sure("Prof. Max Planck", "Dr. Max Planck", "Max Planck")) == 3
+
+
 def test_a_name_is_not_the_word_that_it_is_written_like() -> None:
     lists = [Names("The Practice", "practice"), Names("the draft", "Draft"), Names("the Bronx", "Bronx")]
     judged = judge(lists)
     assert (judged.count(lists), judged.count(lists, is_sure=True)) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_sure"),
+    [
+        ("iPhone SE", "iPhone", False),
+        ("Grand Hotel Spa", "Grand Hotel", False),
+        ("Nestlé S.A.", "Nestlé", True),
+        ("Siemens AG", "Siemens", True),
+        ("Group B Final", "Group Brazil Final", False),
+        ("George W. Bush", "George Walker Bush", True),
+        ("General Electric Company", "Electric Company", False),
+        ("Prince Edward Island", "Edward Island", False),
+        ("Queen Elizabeth II", "Elizabeth II", True),
+        ("Dr. Maria Lopez", "Maria Lopez", True),
+    ],
+)
+def test_what_may_be_a_word_of_the_name_needs_shared_facts(one: str, other: str, is_sure: bool) -> None:
+    two = Names(one, other)
+    assert judge([two]).count([two]) == 1
+    assert judge([two]).count([two], is_sure=True) == is_sure
