@@ -175,7 +175,8 @@ def check_kinds(kind: type, *, hint: str = "", optional: bool = False, **lists: 
         wrong = [value for value in values if not isinstance(value, kind)][:1] if is_list else [values]
         if wrong:
             what = f"{format_value(wrong[0])} in it" if is_list else format_value(values)
-            raise ArgumentError(f"{name} must be a list of {kind.__name__}, got {what}{hint and f': {hint}'}")
+            of_kind = "" if kind is object else f" of {kind.__name__}"
+            raise ArgumentError(f"{name} must be a list{of_kind}, got {what}{hint and f': {hint}'}")
 
 
 def check_vector(what: str, vector: Any) -> None:

@@ -209,4 +209,5 @@ def check_prompt(prompt: Any, what: str, variables: set[str]) -> None:
     names = prompt.template_var_mappings or {}
     missing = {variable for variable in variables if names.get(variable, variable) not in prompt.template_vars}
     if missing and not prompt.function_mappings:
-        raise ArgumentError(f"{what} lacks the variable {' and '.join(sorted(missing))}")
+        variable = "variable" if len(missing) == 1 else "variables"
+        raise ArgumentError(f"{what} lacks the {variable} {' and '.join(sorted(missing))}")

@@ -129,6 +129,8 @@ class PassageSelector(HasPrompts, BaseNodePostprocessor, PromptMixin):
         if query_bundle is None:
             raise ArgumentError("a selection needs the question: pass query_bundle or query_str")
         check_question(query_bundle.query_str)
+        if not query_bundle.query_str.strip():
+            raise ArgumentError("a selection needs the question, got an empty one")
         return query_bundle
 
     def _report(self, bundle: QueryBundle, nodes: list[NodeWithScore]) -> AbstractContextManager[Report]:

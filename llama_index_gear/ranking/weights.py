@@ -59,6 +59,10 @@ class RankingWeights:
                 check_numbers("a finite number of 32 bits", lambda _: True, **{f"the weight of {name!r}": weight})
             object.__setattr__(self, field, MappingProxyType(dict(weights)))
 
+    def __hash__(self) -> int:
+        """Hash the tables, whatever their order."""
+        return hash((frozenset(self.first.items()), frozenset(self.second.items())))
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy the plain tables."""
         return type(self), (dict(self.first), dict(self.second))

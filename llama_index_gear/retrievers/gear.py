@@ -64,7 +64,8 @@ class GeARRetriever(GistRetriever):
             `calls="single"`, which makes one.
         calls: "selection" (default; this package's own), "separate" (GeAR §5; the default with `graph`), "merged" or
             "single".
-        similarity_top_k: passages to return. Default 10.
+        similarity_top_k: passages to return. Default 10. Passages that were named beyond it are left out, and an answer
+            cites none of them.
         filters: metadata filters that bind every hop; see `NaiveGERetriever`.
         budget: limits of a question's cost. When a limit is reached, the best ranking so far is returned, and the trace
             says which limit. Default None: no limit.

@@ -307,6 +307,8 @@ def test_a_list_is_checked_through_and_so_is_what_stands_in_it() -> None:
     for wrong, message in refused:
         with pytest.raises(ArgumentError, match=message):
             check_kinds(str, hint="write [node_id]", node_ids=wrong)
+    with pytest.raises(ArgumentError, match=r"^pairs must be a list, got 'IBM'$"):
+        check_kinds(object, pairs="IBM")
 
 
 @pytest.mark.parametrize("kind", WRONG)

@@ -66,6 +66,15 @@ async def test_in_a_query_engine_over_a_plain_index() -> None:
     assert "gear_" not in "".join(llm.history)
 
 
+async def test_an_empty_question_costs_no_call() -> None:
+    selector = PassageSelector(llm=ScriptedLLM([]))
+    for question in ("", " "):
+        with pytest.raises(ArgumentError, match="needs the question"):
+            selector.postprocess_nodes(RESULTS, query_str=question)
+        with pytest.raises(ArgumentError, match="needs the question"):
+            await selector.apostprocess_nodes(RESULTS, query_str=question)
+
+
 async def test_the_named_come_first_in_the_order_of_need() -> None:
     found, llm = await select_both_ways(['Sure. {"needed": [4, 3]}'], RESULTS)
     assert list_ids(found) == ["dell", "stephen", "player", "milk"]

@@ -68,8 +68,16 @@ def test_weights_cannot_be_changed() -> None:
         weights.first["dense.log_rank"] = 5.0  # type: ignore[index]
     with pytest.raises(AttributeError):
         weights.first = {}  # type: ignore[misc]
+
     weights.to_dict()["first"]["dense.log_rank"] = 5.0
     assert weights.first == {"dense.log_rank": 1.0}
+
+
+def test_equal_weights_are_one_in_a_set() -> None:
+    tables = RankingWeights.default().to_dict()
+    turned = {field: dict(reversed(table.items())) for field, table in tables.items()}
+    assert {RankingWeights.from_dict(tables), RankingWeights.from_dict(turned)} == {RankingWeights.default()}
+    assert len({RankingWeights.default(), RankingWeights({"dense.log_rank": 1.0}, {})}) == 2
 
 
 @pytest.mark.parametrize(

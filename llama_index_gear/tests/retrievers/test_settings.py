@@ -509,7 +509,7 @@ def test_prompts_of_every_form_are_asked(store: GeARVectorStore, prompt: Any, be
 def test_every_choice_of_a_selector_is_checked(store: GeARVectorStore) -> None:
     whole, partial = PromptTemplate("{question} {passages}"), PromptTemplate("Chat without anything")
     prompt = SelectorPromptTemplate(default_template=whole, conditionals=[(lambda llm: True, partial)])
-    with pytest.raises(ArgumentError, match="lacks the variable passages and question"):
+    with pytest.raises(ArgumentError, match="lacks the variables passages and question"):
         SyncGERetriever(store, llm=ScriptedLLM(), read_prompt=prompt)
 
 
