@@ -48,7 +48,8 @@ _ORDINALS = frozenset(
 """Words that, like numbers, set a thing apart from its like."""
 _GERMAN = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe"})
 _LETTERS = str.maketrans({"ß": "ss", "ø": "o", "ł": "l", "đ": "d", "æ": "ae", "œ": "oe", "þ": "th", "ð": "d", "ı": "i"})
-_QUOTED = re.compile(r"\s+[\"“”„'‘]([^\"“”„()]{2,40})[\"“”'‘’](?=\s|$)")
+_QUOTED = re.compile(r"\s+[\"“”„'‘]([^\"“”„()]{2,40})[\"“”'‘’](?=\s+\S)")
+"""A nickname between first and last name; a title in quotes stands at the end."""
 _KNOWN_AS = (
     r"(?:(?:also|better|best|commonly|otherwise|formerly|previously|usually|often|originally)\s+)+(?:known|called|named)"
     r"(?:\s+(?:as|simply))?|known\s+as|(?:also\s+)?nicknamed|abbreviated(?:\s+(?:as|to))?|shortened\s+to|short\s+for"
@@ -274,7 +275,8 @@ def _compare_additions(one: Name, other: Name) -> Likeness:
         is_sure = whole.legal_form not in _WORDS or "." in whole.text
         return Likeness(Strength.STRONG if is_sure else Strength.PERSON, "legal form left out")
     if bool(one.title) != bool(other.title):
-        is_sure = (one.title | other.title).isdisjoint(_NAMES_OF_THINGS) or _ROMAN.fullmatch(one.words[-1])
+        is_person = (one.title | other.title).isdisjoint(_NAMES_OF_THINGS) and " of the " not in one.key
+        is_sure = is_person or _ROMAN.fullmatch(one.words[-1])  # King George V, but not Dame Commander of the Order
         return Likeness(Strength.STRONG if is_sure else Strength.PERSON, "title left out")
     if one.title.isdisjoint(other.title) and (one.title | other.title) & _RANKS:
         return Likeness(Strength.PERSON, "another title")  # Pope Alexander III was no king

@@ -68,7 +68,6 @@ def test_weights_cannot_be_changed() -> None:
         weights.first["dense.log_rank"] = 5.0  # type: ignore[index]
     with pytest.raises(AttributeError):
         weights.first = {}  # type: ignore[misc]
-
     weights.to_dict()["first"]["dense.log_rank"] = 5.0
     assert weights.first == {"dense.log_rank": 1.0}
 

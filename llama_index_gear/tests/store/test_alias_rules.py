@@ -259,6 +259,9 @@ def test_thirty_pairs_are_found_and_thirty_homonyms_stay_apart() -> None:
         ("The Practice", "practice", "a name and a word"),
         ("the Bronx", "Bronx", "spelling"),
         ("the blues", "blues", "spelling"),
+        ("William “Bill” Clinton", "Bill Clinton", "spelling"),
+        ("1955 film 'Bedre enn sitt rykte'", "1955 film", None),
+        ("Harry Marvin in 'The Perils'", "Pearl White in 'The Perils'", None),
         ("WWI", "World War I", "initials"),
         ("WWI", "World War II", None),
         ("WWII", "World War II", "initials"),
@@ -343,6 +346,7 @@ def test_a_name_is_not_the_word_that_it_is_written_like() -> None:
         ("Prince Edward Island", "Edward Island", False),
         ("Queen Elizabeth II", "Elizabeth II", True),
         ("Dr. Maria Lopez", "Maria Lopez", True),
+        ("Dame Commander of the Order", "Commander of the Order", False),
     ],
 )
 def test_what_may_be_a_word_of_the_name_needs_shared_facts(one: str, other: str, is_sure: bool) -> None:
