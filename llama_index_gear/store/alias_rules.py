@@ -275,8 +275,9 @@ def _compare_additions(one: Name, other: Name) -> Likeness:
         is_sure = whole.legal_form not in _WORDS or "." in whole.text
         return Likeness(Strength.STRONG if is_sure else Strength.PERSON, "legal form left out")
     if bool(one.title) != bool(other.title):
-        is_person = (one.title | other.title).isdisjoint(_NAMES_OF_THINGS) and " of the " not in one.key
-        is_sure = is_person or _ROMAN.fullmatch(one.words[-1])  # King George V, but not Dame Commander of the Order
+        is_person = (one.title | other.title).isdisjoint(_NAMES_OF_THINGS)
+        is_person = is_person and " of the " not in one.key  # Dame Commander of the Order
+        is_sure = is_person or bool(_ROMAN.fullmatch(one.words[-1]))  # King George V
         return Likeness(Strength.STRONG if is_sure else Strength.PERSON, "title left out")
     if one.title.isdisjoint(other.title) and (one.title | other.title) & _RANKS:
         return Likeness(Strength.PERSON, "another title")  # Pope Alexander III was no king
