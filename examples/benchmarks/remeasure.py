@@ -100,8 +100,8 @@ RUNS = {
     "t2rag,hybrid+ircot,hipporag,hipporag-filter,hipporag-synonyms-filter --sweep calls=merged,single "
     "--sweep expand=true --sweep search_by=passages --sweep max_steps=1,2,3",
     "musique_train-minilm-qwen-ircot": f"{OF_QWEN} hybrid,bm25+ircot,hipporag+ircot",
-    "musique_train-minilm-qwen-selection": "--sample 30 --against graph --llm openai --offline --replies {replies} "
-    "--methods hybrid,graph,graph+select --show-top-k 10",
+    "musique_train-minilm-qwen-selection": f"{OF_QWEN} hybrid,graph,graph+select,graph+selection --show-top-k 10 "
+    "--against graph",
     **{
         f"sample-minilm-qwen-{count}": f"{OF_SAMPLE} hybrid,hybrid+naive,hybrid+naive+pagerank,hipporag "
         f"--passages-per-call {count}"

@@ -101,7 +101,8 @@ def folder(tmp_path: Path) -> Path:
     write(
         "musique_train-minilm-qwen-ircot", [make_row("hybrid", 60.0), make_row("bm25+ircot", 43.0, **answer, **spent)]
     )
-    write("musique_train-minilm-qwen-selection", [make_row("graph", 70.0), make_row("graph+select", 71.0, **spent)])
+    selections = [make_row(method, 71.0, **spent) for method in ("graph+select", "graph+selection")]
+    write("musique_train-minilm-qwen-selection", [make_row("graph", 70.0), *selections])
     pair = [make_row("hipporag-synonyms", 20.0), make_row("hybrid+naive+pagerank", 21.0)]
     unclear = {f"gain@{cut}": {"points": cut - 8.0, "p": 0.1, "p_corrected": 0.5} for cut in (5, 10, 15)}
     pair[1] |= {"against": "hipporag-synonyms", **unclear}

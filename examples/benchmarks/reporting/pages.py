@@ -41,6 +41,7 @@ COSTS = {
     "`GraphRetriever`": "graph",
     "SyncGE": "hybrid+sync",
     "`PassageSelector` over `GraphRetriever`'s ten": "graph+select",
+    'GeAR, `calls="selection"`, ten passages shown': "graph+selection",
     'GeAR, `calls="separate"`': "hybrid+gear",
     'GeAR, `calls="separate"`, at most one step': "hybrid+gear[max_steps=1]",
     'GeAR, `calls="merged"`': "hybrid+gear[calls=merged]",
