@@ -140,6 +140,10 @@ def test_the_committed_results_have_the_rows_that_the_script_makes() -> None:
         of_script = ranking.Gathered(0, 0, [], with_beams=[(Question("", "", ()), pool)], with_aliases=linked)
         assert rows == list(ranking.list_rankings(weights, weights, left_out, of_script))
     assert {name.rsplit("-", 1)[0] for name in committed} == {*ranking.LEARNED, *ranking.OTHERS}
+    by_shipped = json.loads(RESULTS.with_stem("ranking-mpnet").read_text("utf-8"))
+    for of_set in by_shipped.values():
+        rows = [row["method"] for row in of_set["rows"] if row["method"] not in METHODS]
+        assert rows == list(ranking.list_rankings(weights, [], None, ranking.Gathered(0, 0, [])))
 
 
 def test_the_table_says_who_gains_on_whom(tmp_path: Path) -> None:
