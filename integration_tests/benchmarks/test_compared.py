@@ -81,7 +81,7 @@ def store(sample: Path, embed_model: BaseEmbedding) -> Iterator[GeARVectorStore]
 
 def parse_options(sample: Path, cache: Path | None, limit: int) -> argparse.Namespace:
     options = {"data": DATA, "stores": sample, "embed": MODEL, "cache": cache, "limit": limit}
-    return argparse.Namespace(**options, compare=[], methods=compared.METHODS)
+    return argparse.Namespace(**options, compare=[], shipped=[], methods=compared.METHODS)
 
 
 # -- LlamaIndex's property graph --------------------------------------------------------------------------------------
@@ -164,6 +164,9 @@ def test_each_method_has_a_row(sample: Path, tmp_path: Path) -> None:
         gain = default[f"gain_over_hipporag@{cut}"]
         assert gain["points"] == pytest.approx(default[f"recall@{cut}"] - best, abs=0.11) and 0 < gain["p"] <= 1
     assert sum("gain_over_hipporag@5" in row for row in rows) == 1
+    options = parse_options(sample, tmp_path, 1)
+    options.shipped = ["sample"]
+    assert gathered.with_beams and not ranking.gather_pools("sample", "offline", options).with_beams
 
 
 def test_recalls_are_kept_for_the_next_run(
