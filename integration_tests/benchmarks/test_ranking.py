@@ -146,6 +146,25 @@ def test_the_committed_results_have_the_rows_that_the_script_makes() -> None:
         assert rows == list(ranking.list_rankings(weights, [], None, ranking.Gathered(0, 0, [])))
 
 
+def test_what_the_report_says_of_beams_and_aliases() -> None:
+    gains: dict[tuple[str, str, int], float] = {}
+    for name, of_set in json.loads(RESULTS.read_text("utf-8")).items():
+        rows = {row["method"]: row for row in of_set["rows"]}
+        for part in ("beams", "aliases"):
+            if (data := name.rsplit("-", 1)[0]) in ranking.LEARNED:
+                for cut in ranking.CUTS:
+                    gain = rows[f"default + {part}"][f"recall@{cut}"] - rows["default"][f"recall@{cut}"]
+                    gains[f"{part} {data}", name, cut] = round(gain, 1)
+    by_beams = {key: gain for key, gain in gains.items() if key[0].startswith("beams") and key[2] == 5}
+    others = [gain for key, gain in by_beams.items() if key[0] != "beams hotpotqa"]
+    assert max(others) == 1.1 and min(others) > 0
+    assert min(gain for key, gain in by_beams.items() if key[0] == "beams hotpotqa") == -0.6
+    by_aliases = [gain for key, gain in gains.items() if key[0].startswith("aliases")]
+    assert (min(by_aliases), max(by_aliases)) == (-0.7, 1.0)
+    text = tables_ranking.ranking(Results(RESULTS.parent))
+    assert all(said in text for said in ("up to 1.1 points", "takes up to 0.6", "by −0.7 to +1.0"))
+
+
 def test_the_table_says_who_gains_on_whom(tmp_path: Path) -> None:
     clear, chance, worse = ({"points": points, "p": p} for points, p in ((2.0, 0.01), (2.0, 0.2), (-2.0, 0.01)))
     both = {f"recall@{cut}": 50.0 for cut in ranking.CUTS} | {f"gain@{cut}": clear for cut in ranking.CUTS}

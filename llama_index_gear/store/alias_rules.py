@@ -93,7 +93,7 @@ class Name:
         key: its entity key.
         spellings: the words of its core, without article, title, legal form and generation; several if letters with
             accents or a nickname in quotes can be read in several ways.
-        title: the titles that were left out of the core.
+        titles: the titles that were left out of the core.
         legal_form: its legal form, "inc" say; "" if it has none.
         generation: "jr", "sr" or "".
         numbers: numbers and other words that set it apart from its like.
@@ -106,7 +106,7 @@ class Name:
     text: str
     key: str
     spellings: tuple[tuple[str, ...], ...]
-    title: frozenset[str]
+    titles: frozenset[str]
     legal_form: str
     generation: str
     numbers: frozenset[str]
@@ -198,7 +198,7 @@ def _split(text: str) -> list[str]:
 
 
 def _join_legal_form(words: list[str]) -> list[str]:
-    """Join the letters of a legal form at the end of a name: "S.A.", "A/S", "L.L.C."."""
+    """Join the letters of a legal form at the end of a name, as in "Nestlé S.A."."""
     for size in (4, 3, 2):
         letters = words[-size:]
         if len(words) > size and all(len(letter) == 1 for letter in letters) and "".join(letters) in _LEGAL_FORMS:
@@ -274,12 +274,12 @@ def _compare_additions(one: Name, other: Name) -> Likeness:
             return Likeness(Strength.DOUBTFUL, "a name and a word")
         is_sure = whole.legal_form not in _WORDS or "." in whole.text
         return Likeness(Strength.STRONG if is_sure else Strength.PERSON, "legal form left out")
-    if bool(one.title) != bool(other.title):
-        is_person = (one.title | other.title).isdisjoint(_NAMES_OF_THINGS)
+    if bool(one.titles) != bool(other.titles):
+        is_person = (one.titles | other.titles).isdisjoint(_NAMES_OF_THINGS)
         is_person = is_person and " of the " not in one.key  # Dame Commander of the Order
         is_sure = is_person or bool(_ROMAN.fullmatch(one.words[-1]))  # King George V
         return Likeness(Strength.STRONG if is_sure else Strength.PERSON, "title left out")
-    if one.title.isdisjoint(other.title) and (one.title | other.title) & _RANKS:
+    if one.titles.isdisjoint(other.titles) and (one.titles | other.titles) & _RANKS:
         return Likeness(Strength.PERSON, "another title")  # Pope Alexander III was no king
     if len(one.words) == 1 and one.is_proper != other.is_proper:  # "The Practice" is a series, "practice" is not
         return Likeness(Strength.DOUBTFUL, "a name and a word")

@@ -314,6 +314,7 @@ def find_sure(*texts: str) -> set[tuple[str, str]]:
 def test_an_alias_of_two_names_is_neither_s() -> None:
     assert find_sure("J. Smith", "John Smith") == {("John Smith", "J. Smith")}
     assert not find_sure("J. Smith", "John Smith", "Jane Smith")
+    assert len(find_sure("IBM", "I.B.M.", "U.S.", "the US")) == 2
     assert find_sure("Acme", "Acme AG") == {("Acme AG", "Acme")}
     assert not find_sure("Acme", "Acme AG", "Acme Ltd")
     # Two spellings of one name are one.
