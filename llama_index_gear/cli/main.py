@@ -16,7 +16,7 @@ import click
 
 from llama_index_gear.cli.extraction_options import ExtractionOptions, read_model, with_extraction
 from llama_index_gear.cli.failures import explain_error
-from llama_index_gear.cli.messages import show_line, show_messages
+from llama_index_gear.cli.messages import escape_output, lend_stdout, show_fault, show_line, show_messages
 from llama_index_gear.cli.store_note import (
     EMBEDDING,
     StoreNote,
@@ -93,7 +93,8 @@ def _join_words(context: click.Context, argument: click.Parameter, words: tuple[
     return text
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
+# "color" keeps click from taking escape sequences out of a text where there is no terminal: all are escaped.
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "color": True}, invoke_without_command=True)
 @click.version_option(package_name="llama-index-gear", message="%(version)s")
 @click.pass_context
 def commands(context: click.Context) -> None:
@@ -361,7 +362,7 @@ def mcp(store_folder: Path, embed: str | None, llm: str | None, write: bool, ten
         server = _prepare_server(store_folder, embed, llm, write=write, tenant=tenant)
     if sys.stdin.isatty():
         click.echo("serving over stdin and stdout, for a program that starts this command; Ctrl-C ends it", err=True)
-    with suppress(KeyboardInterrupt):
+    with suppress(KeyboardInterrupt), lend_stdout():
         server.run()
 
 
@@ -405,7 +406,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: of the command line. Default: those of the process.
 
     """
-    with show_messages():
+    with escape_output(), show_messages():
         try:
             return commands.main(arguments and list(arguments), "llama-index-gear", standalone_mode=False) or 0
         except click.UsageError as error:
@@ -415,6 +416,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except Exception as error:
             message = explain_error(error)
             if message is None:
+                sys.excepthook = show_fault
                 raise
             return _fail(message)
 
