@@ -1,7 +1,8 @@
 """`index`: brings a store to what the files of a folder say now.
 
 The store itself is compared with the files: each passage that a file has now, and the store has not or has with another
-text, is written; each that its file no longer has is deleted; what was stored without a file stays. So nothing else
+text, is written; each that its file no longer has is deleted; what was stored without a file stays, and a file that
+would overwrite it fails. So nothing else
 must be remembered, and a run after one that was killed does what is left.
 """
 
@@ -26,6 +27,7 @@ from llama_index_gear import (
     read_triples,
 )
 from llama_index_gear.cli.files import FolderReader
+from llama_index_gear.cli.origins import read_file, refuse_meeting
 from llama_index_gear.counts import count
 from llama_index_gear.nodes import EXTRACTION_KEY
 from llama_index_gear.records import has_failed, must_stay
@@ -148,7 +150,7 @@ def plan_index(
     paths = reader.list_files()
     with tqdm(paths, desc="Reading files", unit="file", disable=not paths) as bar:
         for path in bar:
-            wanted |= {node.node_id: node for node in splitter.get_nodes_from_documents(reader.read(path))}
+            _take(wanted, splitter.get_nodes_from_documents(reader.read(path)), reader)
     if not paths and not reader.failed:
         raise ClickException(
             f"there is no file in {folder}: put texts, Markdown or PDFs into it, or name another folder; hidden files "
@@ -159,6 +161,9 @@ def plan_index(
         number = count(len(paths), "file")
         raise ClickException(f"no text in the {number} of {folder}{first}: the store was left as it is")
     stored = {node.node_id: node for node in store.get_nodes(with_embeddings=False)}
+    refused = refuse_meeting(wanted, stored.values(), reader.keeps)
+    reader.failed |= refused
+    wanted = {id_: node for id_, node in wanted.items() if node.metadata["file"] not in refused}
     kept = {id_: stored[id_] for id_, node in wanted.items() if _read_content(node) == _read_content(stored.get(id_))}
     is_model = isinstance(extractor, GeARTripleExtractor)
     candidates = [
@@ -169,9 +174,20 @@ def plan_index(
     gone = [
         id_
         for id_, node in stored.items()
-        if id_ not in wanted and "file" in node.metadata and not reader.keeps(node.metadata["file"])
+        if id_ not in wanted and (file := read_file(node)) is not None and not reader.keeps(file)
     ]
     return IndexPlan(store, extractor, reader, wanted, kept, candidates, gone)
+
+
+def _take(wanted: dict[str, BaseNode], nodes: list[BaseNode], reader: FolderReader) -> None:
+    """Take the passages of a file, unless another has one of the same id: "a.pdf#1" is the first page of "a.pdf"."""
+    taken = next((wanted[node.node_id] for node in nodes if node.node_id in wanted), None)
+    if taken is None:
+        wanted.update((node.node_id, node) for node in nodes)
+    else:
+        reader.failed[nodes[0].metadata["file"]] = (
+            f"its passages have ids of {taken.metadata['file']!r}: rename one of the two files"
+        )
 
 
 def _read_record(node: BaseNode) -> dict[str, Any]:

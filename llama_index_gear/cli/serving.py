@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import BaseModel, Field
@@ -28,13 +27,16 @@ from llama_index_gear import (
     TraceEvent,
     passage_id,
 )
+from llama_index_gear.characters import escape_line
 from llama_index_gear.cli.indexing import OVERLAP_TOKENS, PASSAGE_TOKENS
 from llama_index_gear.cli.models import load_embedding
+from llama_index_gear.cli.origins import OF_FILE, find_origin, read_file
 from llama_index_gear.cli.store_folder import require_store
 from llama_index_gear.cli.store_note import choose_embedding
 from llama_index_gear.counts import count
 from llama_index_gear.errors import ArgumentError, TenantError, check_counts
-from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, SOURCE_KEY, name_passage, read_title, shorten
+from llama_index_gear.llm.prompting import escape_id, escape_lines, escape_name, format_result
+from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, name_passage, read_title, shorten
 from llama_index_gear.retrievers.base import new_trace
 from llama_index_gear.trace.trace import stream_trace
 
@@ -64,8 +66,7 @@ class Passage(BaseModel):
 
     def format(self, number: int) -> str:
         """Return the passage as text, under its number."""
-        facts = [f"   ↳ {' — '.join(slots)}" for slots in self.chain]
-        return "\n".join([f"[{number}] {self.title or self.document} (id: {self.id})", *facts, self.text])
+        return format_result(number, self.title or self.document, self.id, self.chain, self.text)
 
 
 class Passages(BaseModel):
@@ -98,8 +99,8 @@ class Answer(BaseModel):
 
     def format(self) -> str:
         """Return the answer as text, with the passages that it cites."""
-        cited = [f"[{citation.number}] {citation.title} (id: {citation.id})" for citation in self.citations]
-        return "\n".join([self.answer, *cited])
+        cited = [format_result(citation.number, citation.title, citation.id) for citation in self.citations]
+        return "\n".join([escape_lines(self.answer), *cited])
 
 
 class Explanation(BaseModel):
@@ -113,7 +114,7 @@ class Explanation(BaseModel):
     def format(self) -> str:
         """Return the explanation as text."""
         place = "Neither search nor graph found it for this question." if self.rank is None else f"Rank {self.rank}."
-        reasons = [f"- {reason}" for reason in self.reasons]
+        reasons = [f"- {escape_name(reason)}" for reason in self.reasons]
         return "\n".join([place, *reasons, "", self.passage.format(self.rank or 0)])
 
 
@@ -129,7 +130,7 @@ class Written(BaseModel):
         """Return what was done as text."""
         passages = {"added": self.added, "deleted": self.deleted}
         done = [f"{count(number, 'passage')} {verb}" for verb, number in passages.items() if number]
-        return f"{self.document}: {', '.join(done)}." + (f" {self.note}" if self.note else "")
+        return f"{escape_id(self.document)}: {', '.join(done)}." + (f" {self.note}" if self.note else "")
 
 
 @dataclass
@@ -173,7 +174,7 @@ class StoreTools:
                     if not isinstance(event, TraceEvent):
                         response = event
                     elif event.kind == "query":
-                        await report(event.step, f"searches: {_shorten(str(event.value), _SLOT)}")
+                        await report(event.step, f"searches: {escape_name(shorten(str(event.value), _SLOT))}")
         titles = {result.node.node_id: shorten(name_passage(result.node), _SLOT) for result in response.source_nodes}
         citations = [
             Citation(number=int(number), id=node_id, title=titles.get(node_id) or node_id)
@@ -197,7 +198,7 @@ class StoreTools:
         for rank, result in enumerate(found, start=1):
             if result.node.node_id == id:
                 given = result.metadata.get(REASONS_KEY) or []
-                reasons = [_shorten(str(reason["reason"]), 2 * _SLOT) for reason in given]
+                reasons = [shorten(str(reason["reason"]), 2 * _SLOT) for reason in given]
                 return Explanation(
                     rank=rank,
                     passage=_describe(result.node, _WHOLE_PASSAGE),
@@ -214,16 +215,19 @@ class StoreTools:
                 raise ArgumentError(f"{name} must not be empty")
             if len(value) > most:
                 raise ArgumentError(f"{name} has {len(value):,} characters, more than {most:,}: shorten or divide it")
+        if escape_line(id) != id:
+            raise ArgumentError(f"id holds characters that can't be seen ({escape_line(id)}): leave them out")
         splitter = SentenceSplitter(chunk_size=PASSAGE_TOKENS, chunk_overlap=OVERLAP_TOKENS, id_func=passage_id)
         document = Document(text=text, id_=id, metadata={"title": title})
         async with self._writes, self._open() as store:
             earlier = await _find_document(store, id)
-            if origin := _find_origin(earlier):
+            origin = find_origin(earlier) or (OF_FILE if await _has_file(store, id) else None)
+            if origin is not None:
                 raise ArgumentError(f"{id!r} is {origin.to_change}, or take another id")
             nodes = await asyncio.to_thread(
                 lambda: store.embed_model(MentionTripleExtractor()(splitter.get_nodes_from_documents([document])))
             )
-            taken = await store.aget_nodes([node.node_id for node in nodes], with_embeddings=False)
+            taken = await store.aget_nodes([id, *(node.node_id for node in nodes)], with_embeddings=False)
             for node in taken:
                 if node.ref_doc_id != id:
                     raise ArgumentError(
@@ -253,7 +257,7 @@ class StoreTools:
             if not gone:
                 raise ArgumentError(f"there is no document and no passage {id!r}: take an id that search returned")
             await store.adelete_nodes([node.node_id for node in gone])
-        origin = _find_origin(gone)
+        origin = find_origin(gone)
         return Written(document=id, deleted=len(gone), note=origin.comes_back if origin else "")
 
     @asynccontextmanager
@@ -285,34 +289,16 @@ class StoreTools:
         return whole.for_tenant(name)
 
 
+async def _has_file(store: GeARVectorStore, name: str) -> bool:
+    """Return True if a file has this path: one with pages has them as its documents."""
+    of_file = MetadataFilters(filters=[MetadataFilter(key="file", value=name)])
+    return any(map(read_file, await store.aget_nodes(filters=of_file, with_embeddings=False)))
+
+
 async def _find_document(store: GeARVectorStore, document_id: str) -> list[BaseNode]:
     """Return the passages of a document."""
     of_document = MetadataFilters(filters=[MetadataFilter(key="doc_id", value=document_id)])
     return await store.aget_nodes(filters=of_document, with_embeddings=False)
-
-
-class _Origin(NamedTuple):
-    """Where a command takes passages from, and will again: how to change it, and what to know if they are deleted."""
-
-    to_change: str
-    comes_back: str
-
-
-_ORIGINS = {
-    SOURCE_KEY: _Origin(
-        "of a collection: change it there and run `extract`",
-        "It is still in its collection: the next `extract` brings it back.",
-    ),
-    "file": _Origin(
-        "a file: change the file and run `index`", "Its file is still there: the next `index` brings it back."
-    ),
-}
-"""Metadata key that the command leaves → the origin."""
-
-
-def _find_origin(nodes: Sequence[BaseNode]) -> _Origin | None:
-    """Return where passages were taken from; None if a client added them."""
-    return next((origin for key, origin in _ORIGINS.items() if any(key in node.metadata for node in nodes)), None)
 
 
 def _describe(node: BaseNode, length: int = _PASSAGE) -> Passage:

@@ -175,7 +175,7 @@ class ExistingCollection(ClosedByWith):
         Raises:
             StoreError: there is no such collection.
             ArgumentError: it has several dense vectors, and none is named; or no point has text; or the store is the
-                collection itself, or has a passage of the same id from another one.
+                collection itself, or has a passage of the same id from elsewhere.
             EmbeddingError: before anything is extracted, if the store's `embed_model` did not make the vectors.
             TenantError: before a page's passages are extracted, if the store has tenants, and one has none.
 

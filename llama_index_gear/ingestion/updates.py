@@ -110,7 +110,7 @@ def select_flow(store: GeARVectorStore, page: SourcePage, earlier_places: Collec
         earlier_places: where the collection was before, and stored passages say that it is. Default: nowhere.
 
     Raises:
-        ArgumentError: another collection gave the store a passage of the same id.
+        ArgumentError: another collection gave the store a passage of the same id, or something else did.
         TenantError: the store has tenants, and a passage has none.
 
     """
@@ -130,6 +130,11 @@ def select_flow(store: GeARVectorStore, page: SourcePage, earlier_places: Collec
         earlier = None if before is None else before.metadata.get(SOURCE_KEY)
         if earlier is not None and earlier.get("place") in earlier_places:
             earlier = {**earlier, "place": source["place"]}
+        if before is not None and earlier is None:
+            raise ArgumentError(
+                f"the store has a passage {node.node_id!r} that no collection gave: a file, a client or a program did. "
+                "It was left as it is: take another store, or delete that passage first"
+            )
         if earlier is not None and any(earlier.get(key) != source[key] for key in ("collection", "place")):
             raise ArgumentError(
                 f"the store has the passage {node.node_id!r} from collection {earlier['collection']!r} at "

@@ -10,6 +10,7 @@ from typing import Any
 from llama_index.core.prompts import BasePromptTemplate, SelectorPromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
 
+from llama_index_gear.characters import escape_line, escape_unseen
 from llama_index_gear.errors import ArgumentError, ReplyError, format_value
 from llama_index_gear.flow import Flow
 from llama_index_gear.requests import CallLLM
@@ -23,6 +24,9 @@ _MARKER = re.compile(
     rf"((?:\A|[{_BREAKS}])[^\w\[［【{_BREAKS}]*)(?:[\[［【]\s*(\d+)\s*[\]］】]|(Passage\s+)(\d+)(?=\s*[.:]))",
     re.IGNORECASE,
 )
+_ID = re.compile(r"([(（]\s*ids?)\s*[:：]", re.IGNORECASE)
+_FACT = "↳"
+_MARGIN = "| "
 
 
 def escape_fences(text: str) -> str:
@@ -41,6 +45,32 @@ def escape_passage(text: str) -> str:
 def escape_citations(text: str) -> str:
     """Escape a text that is followed by citations of its sources: `[2]` in it becomes `(2)`."""
     return _CITATION.sub(r"(\1)", text)
+
+
+def escape_name(text: str) -> str:
+    """Escape a title, or a part of a fact, on a line of a result: it can state no number, no id and no other fact."""
+    return escape_id(escape_citations(text))
+
+
+def escape_id(text: str) -> str:
+    """Escape an id on a line of a result: it can neither end the line nor state another id, or a fact."""
+    return _ID.sub(r"\1", escape_line(text)).replace(_FACT, r"\u21b3")
+
+
+def escape_lines(text: str) -> str:
+    """Escape a text whose lines stand among those of a result: none of them begins a passage, or is a fact of one."""
+    return _ID.sub(r"\1", escape_passage(escape_unseen(text))).replace(_FACT, r"\u21b3")
+
+
+def format_result(number: int, title: str, passage_id: str, chain: Sequence[Sequence[str]] = (), text: str = "") -> str:
+    """Format a passage for a model that asked for it.
+
+    The first line has its number, title and id. A line for each fact that leads to it begins with `↳`, and each of its
+    own with `| `. Nothing that a passage says can look like one of the first two.
+    """
+    facts = [f"   {_FACT} {' — '.join(map(escape_name, slots))}" for slots in chain]
+    lines = [_MARGIN + line for line in escape_lines(text).splitlines()]
+    return "\n".join([f"[{number}] {escape_name(title)} (id: {escape_id(passage_id)})", *facts, *lines])
 
 
 def split_citations(text: str) -> Iterator[tuple[str, int]]:
