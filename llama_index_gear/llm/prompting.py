@@ -21,7 +21,7 @@ _BREAKS = "\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
 _MAX_DIGITS = 9  # of a number; a longer one is of no passage
 _CITATION = re.compile(r"[\[［【]\s*(\d+)\s*[\]］】]")
 _MARKER = re.compile(
-    rf"((?:\A|[{_BREAKS}])[^\w\[［【{_BREAKS}]*)(?:[\[［【]\s*(\d+)\s*[\]］】]|(Passage\s+)(\d+)(?=\s*[.:]))",
+    rf"((?:\A|[{_BREAKS}])[^\w{_BREAKS}]*)(?:[\[［【]\s*(\d+)\s*[\]］】]|(Passage\s+)(\d+)(?=\s*[.:]))",
     re.IGNORECASE,
 )
 _ID = re.compile(r"([(（]\s*ids?)\s*[:：]", re.IGNORECASE)
@@ -59,7 +59,8 @@ def escape_id(text: str) -> str:
 
 def escape_lines(text: str) -> str:
     """Escape a text whose lines stand among those of a result: none of them begins a passage, or is a fact of one."""
-    return _ID.sub(r"\1", escape_passage(escape_unseen(text))).replace(_FACT, r"\u21b3")
+    seen = escape_unseen(text.replace("\r\n", "\n"))
+    return _ID.sub(r"\1", escape_passage(seen)).replace(_FACT, r"\u21b3")
 
 
 def format_result(number: int, title: str, passage_id: str, chain: Sequence[Sequence[str]] = (), text: str = "") -> str:
