@@ -114,7 +114,7 @@ class Explanation(BaseModel):
     def format(self) -> str:
         """Return the explanation as text."""
         place = "Neither search nor graph found it for this question." if self.rank is None else f"Rank {self.rank}."
-        reasons = [f"- {escape_name(reason)}" for reason in self.reasons]
+        reasons = [f"- {escape_lines(escape_line(reason))}" for reason in self.reasons]
         return "\n".join([place, *reasons, "", self.passage.format(self.rank or 0)])
 
 

@@ -27,7 +27,9 @@ def read(folder: Path) -> dict[str, tuple[str | None, str | None, str]]:
     """Return the document, the file and the text of each passage, by id; the store must be in order."""
     with GeARVectorStore.from_path(folder, embed_model=WordEmbedding()) as store:
         assert store.check().ok
-        return {node.node_id: (node.ref_doc_id, node.metadata.get("file"), node.text) for node in store.get_nodes()}
+        return {
+            node.node_id: (node.ref_doc_id, node.metadata.get("file"), node.get_content()) for node in store.get_nodes()
+        }
 
 
 def write(folder: Path, node_id: str, document: str | None, text: str = "Eve has a diary.", **metadata: Any) -> None:

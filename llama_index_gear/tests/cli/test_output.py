@@ -79,7 +79,7 @@ def show(request: pytest.FixtureRequest, embedding: Any, tmp_path: Path, monkeyp
                     code = main(arguments)
                 except RuntimeError:
                     code = None
-                    sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]  # there is one
+                    sys.excepthook(*sys.exc_info())
         finally:
             said = Run(code, out.read(), err.read())
         for text in said[1:]:
@@ -154,7 +154,10 @@ def test_an_agent_s_steps_answer_and_faults(filled: Path, show: Runner, monkeypa
 
 def test_compare_graph_check_and_repair(filled: Path, show: Runner, tmp_path: Path) -> None:
     ids = sorted(read_texts(filled))
-    rows = [{"question": QUESTION}, {"question": f"Who led{EVIL} Los Alamos?", "gold_ids": ids[:1]}]
+    rows: list[dict[str, Any]] = [
+        {"question": QUESTION},
+        {"question": f"Who led{EVIL} Los Alamos?", "gold_ids": ids[:1]},
+    ]
     (tmp_path / "q.json").write_text(json.dumps(rows))
     said = show("compare", "q.json", "--store", "s")
     assert said.code == 0 and "GraphRetriever" in said.out
