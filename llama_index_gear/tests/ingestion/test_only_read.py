@@ -195,7 +195,9 @@ def test_an_alias_that_is_moved_while_a_page_is_stored_changes_nothing(client: Q
                 lead(client, "current_triples", "docs")
             return super()._get_text_embeddings(texts)
 
-    report = ExistingCollection("docs", client).extract_to(GeARVectorStore("current", client, embed_model=Moving(dimension=64)))
+    report = ExistingCollection("docs", client).extract_to(
+        GeARVectorStore("current", client, embed_model=Moving(dimension=64))
+    )
     assert report.written == 1 and read_all(client) == theirs
     assert len(make_store(client, "docs_gear").get_nodes()) == 4 and make_store(client, "docs_gear").check().ok
 
