@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -765,15 +766,16 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
                 raise ArgumentError("ImportedPassages are read whole: pass no filters, or call get_nodes(filters=…)")
             return reads.imported_flow(request, self._tenancy.own_filters)
         filters = self.scope_filters(filters)
-        if isinstance(request, FetchTriples | ChainSimilarities) and not self._tenancy.field:
-            filters = None  # these triples passed the filters when they were found; a tenant's are checked again
+        are_known = not self._tenancy.field  # found under the filters; a tenant's are checked again
+        if isinstance(request, ChainSimilarities) and are_known:
+            filters = None
         flows: dict[type, Callable[[Any, MetadataFilters | None], Flow[Any]]] = {
             LinkTriples: triples.link_flow,
             SearchTriples: triples.search_flow,
             PassageTriples: triples.passage_triples_flow,
             NeighborTriples: triples.neighbors_flow,
             IncidentTriples: triples.incident_flow,
-            FetchTriples: triples.fetch_flow,
+            FetchTriples: partial(triples.fetch_flow, are_known=are_known),
             ChainSimilarities: triples.similarities_flow,
             FetchPassages: reads.fetch_flow,
             SearchLists: reads.lists_flow,
