@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
 if TYPE_CHECKING:
     from llama_index.llms.openai import OpenAI
@@ -118,6 +119,9 @@ class OpenAIServer:
 
         self.ends_batches = False
         """Whether batches end as soon as they are made, for a caller that only waits."""
+
+        self.pages_batches = True
+        """Whether the list of batches goes on at `after`; if not, each page is the first."""
 
         self._lock = threading.Lock()
         self._nothing_sending = threading.Condition(self._lock)
@@ -427,9 +431,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send_batches(self) -> None:
         """Send one batch, or a page of all."""
-        owner, path = self.server.owner, self.path.partition("?")[0]
+        owner, (path, _, query) = self.server.owner, self.path.partition("?")
         if path == "/v1/batches":
-            self._send_json(200, {"object": "list", "data": owner.batches, "has_more": False})
+            asked, listed = dict(parse_qsl(query)), owner.batches
+            is_next = "after" in asked and owner.pages_batches
+            start = [batch["id"] for batch in listed].index(asked["after"]) + 1 if is_next else 0
+            page = listed[start : start + int(asked["limit"])]
+            self._send_json(200, {"object": "list", "data": page, "has_more": start + len(page) < len(listed)})
         elif (batch := owner._batches.get(path.rpartition("/")[2])) is not None:
             self._send_json(200, batch)
         else:

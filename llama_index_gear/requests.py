@@ -242,6 +242,14 @@ class ImportedPassages(Request[tuple[list[BaseNode], Any]]):
 
 
 @dataclass(frozen=True)
+class ResolveCollections(Request[dict[str, Any]]):
+    """Find the collections that the store's two names lead to now.
+
+    Answer: name → `NamedCollection`, for the names that lead to one.
+    """
+
+
+@dataclass(frozen=True)
 class AlignPassages(Request[list[list[NodeWithScore]]]):
     """Find, for each text, the `top_k` passages that BM25 ranks first: online alignment (Millions of GeAR-s, Eq. 4).
 

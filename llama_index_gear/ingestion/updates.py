@@ -11,7 +11,7 @@ from llama_index.core.ingestion.pipeline import remove_unstable_values
 from llama_index.core.schema import BaseNode, TransformComponent
 from llama_index.core.vector_stores.types import FilterCondition, MetadataFilter, MetadataFilters
 
-from llama_index_gear.errors import ArgumentError, TenantError
+from llama_index_gear.errors import ArgumentError
 from llama_index_gear.extraction.accounting import ExtractionEstimate
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.serialization import drop_handling
@@ -40,21 +40,6 @@ class EstimateExtraction(Request[ExtractionEstimate]):
 
     extractor: GeARTripleExtractor
     nodes: Sequence[BaseNode]
-
-
-@dataclass(frozen=True)
-class AddPassages(Request[list[str]]):
-    """Store passages. Answer: their ids."""
-
-    nodes: Sequence[BaseNode]
-
-
-@dataclass(frozen=True)
-class DeletePassages(Request[None]):
-    """Delete passages from the store, or from a tenant's. Answer: nothing."""
-
-    ids: Sequence[str]
-    tenant: str | None
 
 
 def scope_filters(tenancy: Tenancy, filters: MetadataFilters | None) -> MetadataFilters | None:
@@ -172,24 +157,3 @@ def keep_triples(node: BaseNode, stored: Mapping[str, BaseNode]) -> BaseNode | N
     fingerprint = (before.metadata.get(SOURCE_KEY) or {}).get("fingerprint", "")
     source = {**node.metadata[SOURCE_KEY], "fingerprint": fingerprint}
     return with_metadata(node, {**kept, SOURCE_KEY: source}, drop=(TRIPLES_KEY, EXTRACTION_KEY))
-
-
-def delete_flow(store: GeARVectorStore, nodes: Sequence[BaseNode]) -> Flow[None]:
-    """Delete passages, tenant by tenant.
-
-    Raises:
-        TenantError: the store has tenants, and a passage has none; nothing is deleted.
-
-    """
-    tenancy = store.tenancy
-    by_tenant: dict[str | None, list[str]] = {}
-    for node in nodes:
-        if not tenancy.is_owned(node):
-            raise TenantError(
-                f"the stored passage {node.node_id!r} is to be deleted and has no tenant under {tenancy.field!r}: "
-                "delete it through a store made without tenant_field, or add it again with its tenant"
-            )
-        tenant = None if tenancy.field is None else node.metadata[tenancy.field]
-        by_tenant.setdefault(tenant, []).append(node.node_id)
-    for tenant, ids in by_tenant.items():
-        yield from ask(DeletePassages(ids, tenant))

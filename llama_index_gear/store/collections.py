@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from qdrant_client.http import models
 
 from llama_index_gear.errors import (
+    ArgumentError,
     EmbeddingError,
     StoreError,
     check_vector,
@@ -30,6 +31,36 @@ _FORMAT_KEY = "gear_format"
 _INDEXING_THRESHOLD = 20_000  # kilobytes: Qdrant's own default
 
 
+class NamedCollection(NamedTuple):
+    """The collection that a name leads to.
+
+    Attributes:
+        name: its own name; an alias is another one.
+        is_marked: True if its metadata name a format: a `GeARVectorStore` made it.
+
+    """
+
+    name: str
+    is_marked: bool
+
+
+def resolve_flow(names: Sequence[str]) -> Flow[dict[str, NamedCollection]]:
+    """Return name → the collection that it leads to now. Names that lead to none are left out."""
+    listed = yield from ask(QdrantCall("get_aliases"))
+    aliases = {alias.alias_name: alias.collection_name for alias in listed.aliases}
+    found = {}
+    for name in names:
+        arguments = {"collection_name": aliases.get(name, name)}
+        if (yield from ask(QdrantCall("collection_exists", arguments))):
+            info = yield from ask(QdrantCall("get_collection", arguments))
+            found[name] = NamedCollection(arguments["collection_name"], _is_marked(info))
+    return found
+
+
+def _is_marked(info: models.CollectionInfo) -> bool:
+    return _FORMAT_KEY in (info.config.metadata or {})
+
+
 @dataclass
 class Collections:
     """The two collections of a store: their names, settings and what is known of them.
@@ -45,6 +76,7 @@ class Collections:
         search_params: settings of dense queries.
         is_loading: True while collections are created without vector indexes, which are built later.
         place: where the collections are, for messages: a folder; empty if they are on a server.
+        requires_mark: True if nothing is written into a collection that no `GeARVectorStore` made.
         clear_count: returns how often both collections were deleted, through any store in this process.
         dimension: dimension of the dense vectors; None until the collections are found.
         has_triples: True once the triples' collection is found.
@@ -61,6 +93,7 @@ class Collections:
     search_params: models.SearchParams | None = None
     is_loading: bool = False
     place: str = ""
+    requires_mark: bool = False
     clear_count: Callable[[], int] = lambda: 0
     dimension: int | None = field(default=None)
     has_triples: bool = field(default=False)
@@ -142,6 +175,10 @@ class Collections:
         """Create a collection and its payload indexes where they are missing.
 
         Repeating it is safe, also at the same time as other writers.
+
+        Raises:
+            ArgumentError: no `GeARVectorStore` made it, and `requires_mark` is True.
+
         """
         exists = yield from ask(QdrantCall("collection_exists", {"collection_name": name}))
         if not exists:
@@ -156,6 +193,8 @@ class Collections:
                 if not exists:  # otherwise another writer was faster
                     raise
         info = yield from ask(QdrantCall("get_collection", {"collection_name": name}))
+        if self.requires_mark and not _is_marked(info):
+            raise ArgumentError(f"no GeARVectorStore made the collection {name!r}: nothing is written into it")
         for field_, schema in fields:
             if field_ not in (info.payload_schema or {}):
                 arguments = {"collection_name": name, "field_name": field_, "field_schema": schema}

@@ -17,6 +17,7 @@ from llama_index_gear.nodes import read_triples
 from llama_index_gear.requests import QdrantCall, RunFunction
 from llama_index_gear.store.average_length import get_embedded_text, get_word_weights
 from llama_index_gear.store.bm25 import WordEncoder
+from llama_index_gear.store.collections import Collections, resolve_flow
 from llama_index_gear.store.commits import Draft
 from llama_index_gear.store.filters import build_conditions
 from llama_index_gear.store.locks import AcquirePassages, Claim
@@ -43,8 +44,8 @@ class StoreRequest(Request[Answer_co]):
     request: Request[Answer_co]
 
 
-def copy(flow: Flow[int], answer_source: Callable[[Any], Any], answer_target: Callable[[Any], Any]) -> int:
-    """Run `copy_flow`: each store answers its own requests."""
+def copy(flow: Flow[Result], answer_source: Callable[[Any], Any], answer_target: Callable[[Any], Any]) -> Result:
+    """Run a flow of two stores: each answers its own requests."""
 
     def answer(request: Any) -> Any:
         if isinstance(request, RunFlows):
@@ -55,8 +56,8 @@ def copy(flow: Flow[int], answer_source: Callable[[Any], Any], answer_target: Ca
 
 
 async def acopy(
-    flow: Flow[int], answer_source: Callable[[Any], Awaitable[Any]], answer_target: Callable[[Any], Awaitable[Any]]
-) -> int:
+    flow: Flow[Result], answer_source: Callable[[Any], Awaitable[Any]], answer_target: Callable[[Any], Awaitable[Any]]
+) -> Result:
     """`copy`, without blocking the event loop."""
 
     async def answer(request: Any) -> Any:
@@ -261,10 +262,10 @@ def _weigh(points: Sequence[Any], nodes: Sequence[BaseNode], encoder: WordEncode
 
 
 def check_compatible(source: Any, target: Any) -> None:
-    """Refuse a target of another language, or that is the source.
+    """Refuse a target of another language.
 
     Raises:
-        ArgumentError: the target is one of these.
+        ArgumentError: the target has another one.
 
     """
     if source.language != target.language:
@@ -272,8 +273,26 @@ def check_compatible(source: Any, target: Any) -> None:
             f"the stores' language differ ({source.language!r} and {target.language!r}): BM25 weights would mean two "
             "things"
         )
-    if source.client is target.client and source.collection_name == target.collection_name:
-        raise ArgumentError("a store cannot be copied into itself")
+
+
+def check_apart_flow(source: Collections, target: Collections) -> Flow[None]:
+    """Refuse a target of the same engine one of whose names leads to a collection of the source.
+
+    Raises:
+        ArgumentError: the target is one.
+
+    """
+    read = yield from route_flow(_list_names_flow(source), to_target=False)
+    written = yield from route_flow(_list_names_flow(target), to_target=True)
+    if shared := read & written:
+        raise ArgumentError(f"a store cannot be copied into itself: both stores have the collection {min(shared)!r}")
+
+
+def _list_names_flow(collections: Collections) -> Flow[set[str]]:
+    """List the own names of a store's collections."""
+    names = [collections.passages, collections.triples]
+    found = yield from resolve_flow(names)
+    return {found[name].name if name in found else name for name in names}
 
 
 def _read_dimension_flow(store: StoreWrites, *, to_target: bool) -> Flow[int | None]:

@@ -157,6 +157,13 @@ def read_aliases(payload: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     return tuple((link["entity"], link["alias"]) for link in links) if links else ()  # most triples have none
 
 
+def drop_links(payload: Mapping[str, Any], hidden: Collection[str]) -> dict[str, Any]:
+    """Return the payload of a triple without its links with some keys."""
+    links = [link for link in payload[ALIASES] if link["alias"] not in hidden]
+    dropped = {alias for _, alias in read_aliases(payload)} & set(hidden)
+    return {**payload, "entities": [key for key in payload["entities"] if key not in dropped], ALIASES: links}
+
+
 def own_entities(payload: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the entities at a triple's ends, without those that are linked with them."""
     if not payload.get(ALIASES):  # most triples have none

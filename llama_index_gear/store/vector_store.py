@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from llama_index_gear.requests import (
     LinkTriples,
     NeighborTriples,
     PassageTriples,
+    ResolveCollections,
     RunFunction,
     SearchLists,
     SearchTriples,
@@ -43,10 +45,10 @@ from llama_index_gear.store.aliases import AliasPair, StoreAliases
 from llama_index_gear.store.average_length import AverageLength
 from llama_index_gear.store.bm25 import LEAST_AVG_LEN, TRIPLE_AVG_LEN, WordEncoder, make_encoder
 from llama_index_gear.store.closing import ClosedByWith
-from llama_index_gear.store.collections import Collections
+from llama_index_gear.store.collections import Collections, NamedCollection, resolve_flow
 from llama_index_gear.store.connection import NAME_FIRST, RETRY_SECONDS, Connection, make_embedded_client
 from llama_index_gear.store.consistency import Consistency
-from llama_index_gear.store.copy import acopy, check_compatible, copy, copy_flow, route_flow
+from llama_index_gear.store.copy import acopy, check_apart_flow, check_compatible, copy, copy_flow, route_flow
 from llama_index_gear.store.deletes import StoreDeletes
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.locks import PassageLocks
@@ -243,6 +245,24 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         bound._bind_to(Tenancy(self._tenancy.field, tenant))
         return bound
 
+    def name_collections(self, found: Mapping[str, NamedCollection]) -> GeARVectorStore:
+        """Return this store under its collections' own names, which no alias can take from them.
+
+        It writes into no collection that no `GeARVectorStore` made.
+
+        Args:
+            found: name → the collection that it leads to (`ResolveCollections`). Others are still to be made.
+
+        """
+        names = (self.collection_name, self.triple_collection_name)
+        passages, triples = (found[name].name if name in found else name for name in names)
+        bound = self.model_copy(update={"collection_name": passages})
+        bound._collections = replace(
+            self._collections, passages=passages, triples=triples, requires_mark=True, dimension=None, has_triples=False
+        )
+        bound._bind_to(self._tenancy)
+        return bound
+
     def scope_filters(self, filters: MetadataFilters | None) -> MetadataFilters | None:
         """Return these filters together with the tenant's; None if there are neither.
 
@@ -293,6 +313,11 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
     def engine(self) -> Hashable:
         """The identity of the engine: a server's address, or the client's own."""
         return self._connection.engine
+
+    @property
+    def place(self) -> str:
+        """Where the collections are: a server's host and port, or a folder; else "memory"."""
+        return self._connection.place
 
     @property
     def triple_collection_name(self) -> str:
@@ -672,28 +697,34 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
             The number of passages that were copied.
 
         Raises:
-            ArgumentError: the target has another `language` or `tenant_field`, or is this store.
+            ArgumentError: the target has another `language` or `tenant_field`, or is this store, by whatever name.
             TenantError: another tenant of the target has a passage with the same id, or the target is bound to a
                 tenant.
             EmbeddingError: the target has vectors of another dimension.
 
         """
         self._check_copy(target)
-        answer = target._connection.answer
+        answer_source, answer = self._connection.answer, target._connection.answer
+        copy(self._check_apart_flow(target), answer_source, answer)
         with target.bulk_load() if run(target._needs_loading_flow(), answer) else nullcontext():
-            return copy(self._copy_flow(target, filters), self._connection.answer, answer)
+            return copy(self._copy_flow(target, filters), answer_source, answer)
 
     async def acopy_to(self, target: GeARVectorStore, *, filters: MetadataFilters | None = None) -> int:
         """`copy_to`, without blocking the event loop."""
         self._check_copy(target)
-        answer = target._connection.aanswer
+        answer_source, answer = self._connection.aanswer, target._connection.aanswer
+        await acopy(self._check_apart_flow(target), answer_source, answer)
         async with target.abulk_load() if await arun(target._needs_loading_flow(), answer) else nullcontext():
-            return await acopy(self._copy_flow(target, filters), self._connection.aanswer, answer)
+            return await acopy(self._copy_flow(target, filters), answer_source, answer)
 
     def _check_copy(self, target: GeARVectorStore) -> None:
         check_kind(GeARVectorStore, hint="write GeARVectorStore(url=…), or from_path(folder)", target=target)
         check_compatible(self, target)
         target._tenancy.require_unscoped("copy_to")
+
+    def _check_apart_flow(self, target: GeARVectorStore) -> Flow[None]:
+        if self.engine == target.engine or self.place == target.place != "memory":
+            yield from check_apart_flow(self._collections, target._collections)
 
     def _copy_flow(self, target: GeARVectorStore, filters: MetadataFilters | None) -> Flow[int]:
         if self._tenancy.tenant is not None:  # the whole store copies all tenants
@@ -709,8 +740,8 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         Args:
             request: `LinkTriples`, `SearchTriples`, `PassageTriples`, `NeighborTriples`, `IncidentTriples`,
                 `FetchTriples`, `ChainSimilarities`, `FetchPassages`, `SearchLists`, `ExtractionCallIds`,
-                `ImportedPassages`, `AlignPassages`, `EmbedQuery`, `EmbedTexts` or `RunFunction`. Its docstring
-                describes the answer.
+                `ImportedPassages`, `ResolveCollections`, `AlignPassages`, `EmbedQuery`, `EmbedTexts` or `RunFunction`.
+                Its docstring describes the answer.
             filters: conditions on what is returned; for triples, on the metadata of their passage.
 
         Raises:
@@ -727,21 +758,24 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
     def _answer_flow(self, request: Request[Any], filters: MetadataFilters | None) -> Flow[Any]:
         if isinstance(request, EmbedQuery | EmbedTexts | RunFunction):
             return ask(request)
+        if isinstance(request, ResolveCollections):
+            return resolve_flow([self.collection_name, self.triple_collection_name])
         reads, triples = self._reads, self._reads.triples
         if isinstance(request, ImportedPassages):
             if filters is not None:
                 raise ArgumentError("ImportedPassages are read whole: pass no filters, or call get_nodes(filters=…)")
             return reads.imported_flow(request, self._tenancy.own_filters)
         filters = self.scope_filters(filters)
-        if isinstance(request, FetchTriples | ChainSimilarities) and not self._tenancy.field:
-            filters = None  # these triples passed the filters when they were found; a tenant's are checked again
+        are_known = not self._tenancy.field  # found under the filters; a tenant's are checked again
+        if isinstance(request, ChainSimilarities) and are_known:
+            filters = None
         flows: dict[type, Callable[[Any, MetadataFilters | None], Flow[Any]]] = {
             LinkTriples: triples.link_flow,
             SearchTriples: triples.search_flow,
             PassageTriples: triples.passage_triples_flow,
             NeighborTriples: triples.neighbors_flow,
             IncidentTriples: triples.incident_flow,
-            FetchTriples: triples.fetch_flow,
+            FetchTriples: partial(triples.fetch_flow, are_known=are_known),
             ChainSimilarities: triples.similarities_flow,
             FetchPassages: reads.fetch_flow,
             SearchLists: reads.lists_flow,

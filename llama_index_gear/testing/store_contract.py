@@ -1290,6 +1290,37 @@ class StoreContract:
             (incidences,) = do.answer(IncidentTriples([(["dell curry"], [])], [10]), filters)
             assert {incidence.id for incidence in incidences} == expected
 
+    def test_filters_hide_the_names_that_are_linked(self, make_store: Any, mode: str) -> None:
+        """A link shows a name of other triples: nobody sees it who sees none of these."""
+        do = self.drive(make_store(), mode)
+        do.add(_aliased())
+        do.link([("Dell Curry", "Wardell Curry"), ("Wardell Curry", "W. Curry")])
+        vector, ids = _EMBED.get_query_embedding("Curry"), ["p-son", "p-drafted", "p-other"]
+        facts = [Triple(*fact) for fact in (_SON, _DRAFTED, _OTHER_DELL)]
+        requests: list[Any] = [
+            LinkTriples([fact.text for fact in facts], 3, vector),
+            SearchTriples([fact.text for fact in facts], 3),
+            PassageTriples(ids, vector, None),
+            IncidentTriples([(["dell curry", "w curry"], ids)], [10]),
+        ]
+        both = {("dell curry", "wardell curry"), ("wardell curry", "dell curry")}
+        every = both | {("wardell curry", "w curry"), ("w curry", "wardell curry")}
+        for filters, expected in (
+            (None, every),
+            (_and(_is("year", 2009.5, _O.LTE)), every),
+            (_and(_is("year", 2009, _O.LTE)), both),
+            (_and(_is("year", 2009, _O.GTE)), set()),
+            (_and(_is("year", 1986)), set()),
+        ):
+            for request in requests:
+                answer = do.answer(request, filters)
+                found = [one for part in answer for one in (part if isinstance(part, list) else [part])]
+                assert found and {link for one in found for link in one.aliases} == expected, (request, filters)
+        son = facts[0].id("p-son")
+        fetched = do.answer(FetchTriples([son]), _and(_is("year", 2009, _O.GTE)))[son]
+        assert fetched.aliases == () and fetched.entities == facts[0].entities
+        assert do.answer(FetchTriples([son]))[son].aliases == (("dell curry", "wardell curry"),)
+
     def test_tenants_have_links_of_their_own(self, make_store: Any, mode: str) -> None:
         """A link of one tenant is none of another, neither in what is stored nor in what is added."""
         store = make_store(tenant_field="who")

@@ -92,6 +92,10 @@ class EdgeClient(BoundToProcess):
                 edge_folder.finish_removing(folder)
         return is_there
 
+    def get_aliases(self) -> models.CollectionsAliasesResponse:
+        """Return no alias: collections have one name here."""
+        return models.CollectionsAliasesResponse(aliases=[])
+
     def get_collection(self, collection_name: str) -> models.CollectionInfo:
         """Return its vectors' names, sizes and distances, its payload indexes and its number of points."""
         with self._shards.lock:
