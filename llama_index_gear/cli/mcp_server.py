@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, redirect_stdout
+from functools import partial
 from typing import Annotated, Any
 
 from llama_index.core.bridge.pydantic import Field, ValidationError
@@ -47,10 +48,13 @@ class _Server(MCPServer[Any]):
 
 
 @asynccontextmanager
-async def _keep_stdout_free(_: MCPServer[Any]) -> AsyncIterator[None]:
-    """Send what a library prints to stderr while the server runs: stdout is the protocol's."""
+async def _serve(tools: StoreTools, _: MCPServer[Any]) -> AsyncIterator[None]:
+    """Send what a library prints to stderr while the server runs: stdout is the protocol's. At its end, end writes."""
     with redirect_stdout(sys.stderr):
-        yield
+        try:
+            yield
+        finally:
+            await tools.finish()
 
 
 def build_server(tools: StoreTools, *, write: bool) -> MCPServer[Any]:
@@ -62,7 +66,7 @@ def build_server(tools: StoreTools, *, write: bool) -> MCPServer[Any]:
 
     """
     server: MCPServer[Any] = _Server(
-        "llama-index-gear", instructions=_INSTRUCTIONS, log_level="WARNING", lifespan=_keep_stdout_free
+        "llama-index-gear", instructions=_INSTRUCTIONS, log_level="WARNING", lifespan=partial(_serve, tools)
     )
 
     @server.tool(annotations=_READS)

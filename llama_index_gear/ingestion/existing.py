@@ -40,7 +40,7 @@ from llama_index_gear.ingestion.updates import (
 )
 from llama_index_gear.nodes import SOURCE_KEY
 from llama_index_gear.records import record_of
-from llama_index_gear.requests import EmbedTexts, ImportedPassages, QdrantCall
+from llama_index_gear.requests import EmbedTexts, FinishWrites, ImportedPassages, QdrantCall
 from llama_index_gear.store.closing import ClosedByWith
 from llama_index_gear.store.existing import SourceCollection, make_local_client
 from llama_index_gear.store.vector_store import GeARVectorStore
@@ -314,6 +314,7 @@ class ExistingCollection(ClosedByWith):
         vector = yield from source.open_flow()
         points = yield from source.count_flow(filters)
         settings = describe_extractor(extractor)
+        yield from ask(FinishWrites())
         yield from follow_flow(store, source, moved=moved)
         place = self.place
         passages, written, ledger, offset, is_probed = 0, 0, ExtractionLedger(), None, False
