@@ -34,6 +34,14 @@ class EmbedTexts(Request[list[list[float]]]):
 
 
 @dataclass(frozen=True)
+class FinishWrites(Request[None]):
+    """Finish or undo what calls that ended early left in a store. Answer: None.
+
+    Afterwards each triple is one that its passage states. On a store that is in order it costs one query.
+    """
+
+
+@dataclass(frozen=True)
 class RetrievePassages(Request[list[NodeWithScore]]):
     """Base retrieval over passages, h(q, C) of GeAR §3. Answer: `list[NodeWithScore]`, best first."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, redirect_stdout
+from functools import partial
 from typing import Annotated, Any
 
 from llama_index.core.bridge.pydantic import Field, ValidationError
@@ -60,10 +61,13 @@ def _shorten_error(message: str) -> str:
 
 
 @asynccontextmanager
-async def _keep_stdout_free(_: MCPServer[Any]) -> AsyncIterator[None]:
-    """Send what a library prints to stderr while the server runs: stdout is the protocol's."""
+async def _serve(tools: StoreTools, _: MCPServer[Any]) -> AsyncIterator[None]:
+    """Send what a library prints to stderr while the server runs: stdout is the protocol's. At its end, end writes."""
     with redirect_stdout(sys.stderr):
-        yield
+        try:
+            yield
+        finally:
+            await tools.finish()
 
 
 def build_server(tools: StoreTools, *, write: bool) -> MCPServer[Any]:
@@ -75,7 +79,7 @@ def build_server(tools: StoreTools, *, write: bool) -> MCPServer[Any]:
 
     """
     server: MCPServer[Any] = _Server(
-        "llama-index-gear", instructions=_INSTRUCTIONS, log_level="WARNING", lifespan=_keep_stdout_free
+        "llama-index-gear", instructions=_INSTRUCTIONS, log_level="WARNING", lifespan=partial(_serve, tools)
     )
 
     @server.tool(annotations=_READS)

@@ -7,10 +7,11 @@ turns with `index`, `ask` and other servers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import BaseModel, Field
@@ -37,6 +38,7 @@ from llama_index_gear.counts import count
 from llama_index_gear.errors import ArgumentError, TenantError, check_counts
 from llama_index_gear.llm.prompting import escape_id, escape_lines, escape_name, format_result
 from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, name_passage, read_title, shorten
+from llama_index_gear.requests import FinishWrites
 from llama_index_gear.retrievers.base import new_trace
 from llama_index_gear.trace.trace import stream_trace
 
@@ -155,6 +157,7 @@ class StoreTools:
     _users: int = 0
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     _writes: asyncio.Lock = field(default_factory=asyncio.Lock)  # held from what a tool reads to what it writes
+    _begun: set[asyncio.Task[Written]] = field(default_factory=set)  # writes that have not ended
 
     async def search(self, question: str, top_k: int = 5) -> Passages:
         """Return the passages that answer a question, best first, each with the facts that lead to it."""
@@ -219,7 +222,11 @@ class StoreTools:
             raise ArgumentError(f"id holds characters that can't be seen ({escape_line(id)}): leave them out")
         splitter = SentenceSplitter(chunk_size=PASSAGE_TOKENS, chunk_overlap=OVERLAP_TOKENS, id_func=passage_id)
         document = Document(text=text, id_=id, metadata={"title": title})
-        async with self._writes, self._open() as store:
+        return await self._complete(self._add(document, splitter))
+
+    async def _add(self, document: Document, splitter: SentenceSplitter) -> Written:
+        id = document.id_
+        async with self._write() as store:
             earlier = await _find_document(store, id)
             origin = find_origin(earlier) or (OF_FILE if await _has_file(store, id) else None)
             if origin is not None:
@@ -244,7 +251,10 @@ class StoreTools:
 
     async def delete(self, id: str) -> Written:
         """Delete a document, or a single passage."""
-        async with self._writes, self._open() as store:
+        return await self._complete(self._delete(id))
+
+    async def _delete(self, id: str) -> Written:
+        async with self._write() as store:
             passage = await store.aget_nodes([id], with_embeddings=False)
             document = await _find_document(store, id)
             if passage and document and passage[0].ref_doc_id != id:
@@ -259,6 +269,25 @@ class StoreTools:
             await store.adelete_nodes([node.node_id for node in gone])
         origin = find_origin(gone)
         return Written(document=id, deleted=len(gone), note=origin.comes_back if origin else "")
+
+    async def _complete(self, work: Coroutine[Any, Any, Written]) -> Written:
+        """Return the result of a write. If the client cancels it, it is done to its end all the same."""
+        task = asyncio.create_task(work)
+        self._begun.add(task)
+        task.add_done_callback(self._begun.discard)
+        return await asyncio.shield(task)
+
+    async def finish(self) -> None:
+        """Wait for the end of writes that clients cancelled."""
+        while self._begun:
+            await asyncio.wait(self._begun)
+
+    @asynccontextmanager
+    async def _write(self) -> AsyncIterator[GeARVectorStore]:
+        """Open the store to one writer at a time, after what an earlier one left is finished or undone."""
+        async with self._writes, self._open() as store:
+            await store.aanswer(FinishWrites())
+            yield store
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[GeARVectorStore]:

@@ -40,7 +40,7 @@ from llama_index_gear.llm.client import offers_functions
 from llama_index_gear.llm.tool_support import ToolSupport
 from llama_index_gear.nodes import ONE_NODE
 from llama_index_gear.records import must_stay
-from llama_index_gear.requests import ExtractionCallIds
+from llama_index_gear.requests import ExtractionCallIds, FinishWrites
 from llama_index_gear.tenancy import Tenancy
 
 _PAGE = 1024
@@ -364,6 +364,7 @@ class GeARTripleExtractor(TransformComponent):
         answer = getattr(vector_store, "aanswer", None)
         if answer is None:
             raise ArgumentError(f"retry_failed needs a GeARVectorStore, not {type(vector_store).__name__}")
+        await answer(FinishWrites())
         failed = await answer(ExtractionCallIds(), FAILED_EXTRACTIONS)
         self._ledger = ExtractionLedger()
         self._cost_budget.forget_refusals()  # whoever asks for a retry may have raised the quota

@@ -38,7 +38,7 @@ from llama_index_gear.ingestion.updates import (
 )
 from llama_index_gear.nodes import SOURCE_KEY
 from llama_index_gear.records import record_of
-from llama_index_gear.requests import EmbedTexts, ImportedPassages, QdrantCall
+from llama_index_gear.requests import EmbedTexts, FinishWrites, ImportedPassages, QdrantCall
 from llama_index_gear.store.closing import ClosedByWith
 from llama_index_gear.store.existing import SourceCollection, make_local_client
 from llama_index_gear.store.vector_store import GeARVectorStore
@@ -314,6 +314,7 @@ class ExistingCollection(ClosedByWith):
         settings = describe_extractor(extractor)
         target = Target(store, source)
         yield from target.open_flow()
+        yield from ask(FinishWrites())
         yield from follow_flow(target, moved=moved)
         place = self.place
         passages, written, ledger, offset, is_probed = 0, 0, ExtractionLedger(), None, False

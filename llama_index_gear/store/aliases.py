@@ -19,7 +19,7 @@ from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, check_characters, check_kinds, format_value
 from llama_index_gear.flow import Flow, ask
-from llama_index_gear.requests import EmbedTexts, QdrantCall, RunFunction
+from llama_index_gear.requests import EmbedTexts, RunFunction
 from llama_index_gear.store.alias_rules import (
     Candidate,
     Evidence,
@@ -136,8 +136,7 @@ class LinkChanges:
         """Write the changes, if there are any. Triples that were deleted meanwhile are no error."""
         operations = [operation for change in self._changes.values() for operation in _build_operations(*change)]
         if operations:
-            arguments = {"collection_name": collections.triples, "update_operations": operations}
-            yield from ask(QdrantCall("batch_update_points", {**arguments, "wait": True}))
+            yield from collections.update_flow(collections.triples, operations)
 
 
 def list_tenant_fields(tenancy: Tenancy) -> list[str]:

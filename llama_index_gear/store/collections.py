@@ -301,8 +301,13 @@ class Collections:
                 break
         return points
 
+    def update_flow(self, name: str, operations: Sequence[Any]) -> Flow[None]:
+        """Change points in one call, by one operation after the other."""
+        arguments = {"collection_name": name, "update_operations": operations, "wait": True}
+        yield from ask(QdrantCall("batch_update_points", arguments))
+
     def delete_flow(self, name: str, selection: models.Filter | models.PointIdsList) -> Flow[None]:
-        """Delete the points that match, or those with these ids. Every deletion of points goes through here.
+        """Delete the points that match, or those with these ids.
 
         Raises:
             StoreError: every point matches.

@@ -36,6 +36,7 @@ from llama_index_gear.store.schema import (
     read_passages,
     to_stored_triple,
 )
+from llama_index_gear.store.unfinished import UnfinishedWrites
 from llama_index_gear.store.writes import StoreWrites
 
 SAMPLE = 16
@@ -140,6 +141,7 @@ class StoreChecks:
     writes: StoreWrites
     deletes: StoreDeletes
     aliases: StoreAliases
+    unfinished: UnfinishedWrites
     show_progress: bool
 
     def check_flow(self, sample_size: int) -> Flow[StoreReport]:
@@ -197,6 +199,7 @@ class StoreChecks:
                 yield from self._weigh_flow(report.passages, average)
         for passage_ids in _split(report.orphaned, _PAGE):
             yield from self.deletes.delete_triples_flow(passage_ids)
+        yield from self.unfinished.finish_flow()
         yield from self.aliases.repair_flow()
         return (yield from self.check_flow(SAMPLE))
 

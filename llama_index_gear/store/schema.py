@@ -45,7 +45,11 @@ REPLACED = "gear_replaced"
 """The field of a passage's payload that names the write that its own replaced."""
 DELETED = "gear_deleted"
 """The field of a triple's payload that is True once its passage is being deleted."""
-WRITE_FIELDS = (WRITE, REPLACED, DELETED)
+UNFINISHED = "gear_unfinished"
+"""The field of a triple's payload that says which call is at work on it: a list of `ANY_CALL` and the call's name."""
+ANY_CALL = "call"
+"""The member of `UNFINISHED` that is the same for all calls: by it the index finds all such triples at once."""
+WRITE_FIELDS = (WRITE, REPLACED, DELETED, UNFINISHED)
 """The fields by which writers of several processes know each other's points."""
 TRIPLE_FIELDS = ["passage_id", "subject", "predicate", "object", "entities", "names", ALIASES]
 """Payload fields that are read to make a triple."""

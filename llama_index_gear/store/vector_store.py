@@ -31,6 +31,7 @@ from llama_index_gear.requests import (
     ExtractionCallIds,
     FetchPassages,
     FetchTriples,
+    FinishWrites,
     ImportedPassages,
     IncidentTriples,
     LinkTriples,
@@ -60,6 +61,7 @@ from llama_index_gear.store.side_by_side import SERVER_LIMIT
 from llama_index_gear.store.text_indexes import TextIndexes
 from llama_index_gear.store.triples import TripleReads
 from llama_index_gear.store.truncation import TruncationCheck
+from llama_index_gear.store.unfinished import UnfinishedWrites
 from llama_index_gear.store.writes import StoreWrites
 from llama_index_gear.tenancy import Tenancy
 
@@ -145,6 +147,7 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
     _writes: StoreWrites = PrivateAttr()
     _deletes: StoreDeletes = PrivateAttr()
     _aliases: StoreAliases = PrivateAttr()
+    _unfinished: UnfinishedWrites = PrivateAttr()
     _checks: StoreChecks = PrivateAttr()
     _tenancy: Tenancy = PrivateAttr()
     _connection: Connection = PrivateAttr()
@@ -208,7 +211,9 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         self._connection = Connection(
             "GeARVectorStore", client, aclient, url, api_key, embed_model, retry_seconds, consistency
         )
-        self._locks = locks = PassageLocks.for_collection(self._connection.engine, collection_name)
+        self._locks = locks = PassageLocks.for_collection(
+            self._connection.engine, collection_name, is_alone=not self._connection.is_server
+        )
         self._collections.clear_count = lambda: locks.clear_count  # not `self`: in a cycle the store would close late
         self._truncation = TruncationCheck(self._connection.get_known_model)
         self._text_indexes = TextIndexes(self._collections, self._connection.is_server)
@@ -223,8 +228,17 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         self._writes = StoreWrites(*parts, self.batch_size, limit, self.show_progress)
         self._deletes = StoreDeletes(self._collections, tenancy, self._locks)
         self._aliases = StoreAliases(self._collections, tenancy, self._locks)
+        self._unfinished = UnfinishedWrites(
+            self._collections, self._reads, self._writes, self._deletes, tenancy, self._locks
+        )
         self._checks = StoreChecks(
-            self._collections, self._reads, self._writes, self._deletes, self._aliases, self.show_progress
+            self._collections,
+            self._reads,
+            self._writes,
+            self._deletes,
+            self._aliases,
+            self._unfinished,
+            self.show_progress,
         )
 
     def for_tenant(self, tenant: str) -> GeARVectorStore:
@@ -730,23 +744,24 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         if self._tenancy.tenant is not None:  # the whole store copies all tenants
             filters = self.scope_filters(filters)
         yield from route_flow(self._text_indexes.check_flow(filters), to_target=False)
+        yield from route_flow(target._unfinished.finish_flow(), to_target=True)
         return (yield from copy_flow(self._writes, target._writes, filters, self.show_progress))
 
     # -- the graph side: requests of `flow` ------------------------------------------------------------------
 
     def answer(self, request: Request[Answer], filters: MetadataFilters | None = None) -> Answer:
-        """Answer one of the `requests` for triples, passages, embeddings or a function's result.
+        """Answer one of the `requests` for triples, passages, embeddings, a function's result, or `FinishWrites`.
 
         Args:
             request: `LinkTriples`, `SearchTriples`, `PassageTriples`, `NeighborTriples`, `IncidentTriples`,
                 `FetchTriples`, `ChainSimilarities`, `FetchPassages`, `SearchLists`, `ExtractionCallIds`,
-                `ImportedPassages`, `ResolveCollections`, `AlignPassages`, `EmbedQuery`, `EmbedTexts` or `RunFunction`.
-                Its docstring describes the answer.
+                `ImportedPassages`, `ResolveCollections`, `AlignPassages`, `EmbedQuery`, `EmbedTexts`, `RunFunction` or
+                `FinishWrites`. Its docstring describes the answer.
             filters: conditions on what is returned; for triples, on the metadata of their passage.
 
         Raises:
             StoreError: the request is none of these.
-            ArgumentError: filters are given with `ImportedPassages`.
+            ArgumentError: filters are given with `ImportedPassages` or `FinishWrites`.
 
         """
         return run(self._answer_flow(request, filters), self._connection.answer)  # type: ignore[no-any-return]
@@ -761,6 +776,10 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         if isinstance(request, ResolveCollections):
             return resolve_flow([self.collection_name, self.triple_collection_name])
         reads, triples = self._reads, self._reads.triples
+        if isinstance(request, FinishWrites):
+            if filters is not None:
+                raise ArgumentError("FinishWrites concerns all passages of the store: pass no filters")
+            return self._unfinished.finish_flow()
         if isinstance(request, ImportedPassages):
             if filters is not None:
                 raise ArgumentError("ImportedPassages are read whole: pass no filters, or call get_nodes(filters=…)")

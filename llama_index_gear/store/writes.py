@@ -43,6 +43,7 @@ from llama_index_gear.store.schema import (
     DENSE,
     DOC_ID,
     SPARSE,
+    UNFINISHED,
     WRITE,
     build_alias_payload,
     build_passage_payload,
@@ -116,7 +117,7 @@ class StoreWrites:
     def prepare_flow(self, dimension: int) -> Flow[None]:
         """Create the collections and indexes that are missing; repeating it is safe."""
         keyword = models.PayloadSchemaType.KEYWORD
-        keywords = ("entities", "passage_id", DOC_ID, f"{ALIASES}[].alias")
+        keywords = ("entities", "passage_id", DOC_ID, f"{ALIASES}[].alias", UNFINISHED)
         fields: dict[str, list[tuple[str, Any]]] = {
             self.collections.passages: [(DOC_ID, keyword)],
             self.collections.triples: [(key, keyword) for key in keywords],
@@ -177,14 +178,15 @@ class StoreWrites:
         bar.update(len(batch))
         return written
 
-    def rewrite_flow(self, nodes: Sequence[BaseNode], *, embed_triples: bool) -> Flow[None]:
+    def rewrite_flow(self, nodes: Sequence[BaseNode], *, embed_triples: bool, is_repair: bool = True) -> Flow[None]:
         """Write stored passages once more, if they are unchanged since they were read.
 
-        With `embed_triples` every triple is embedded again; otherwise stored vectors are kept.
+        With `embed_triples` every triple is embedded again; otherwise stored vectors are kept. Beside a repair nobody
+        else writes.
         """
         checked = yield from ask(RunFunction(lambda: self._check_passages(nodes)))
         read_hashes = {node.node_id: node.hash for node in nodes}
-        yield from self._write_flow(nodes, checked, embed_triples, is_repair=True, read_hashes=read_hashes)
+        yield from self._write_flow(nodes, checked, embed_triples, is_repair=is_repair, read_hashes=read_hashes)
 
     def _write_flow(
         self,

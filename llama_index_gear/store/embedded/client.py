@@ -250,12 +250,19 @@ class EdgeClient(BoundToProcess):
         self._update(collection_name, operation)
 
     def batch_update_points(self, collection_name: str, update_operations: Sequence[Any], **options: Any) -> None:
-        """Set or delete fields of the payloads of points, by ids or by filter, one operation after the other."""
+        """Insert points, delete them, or set or delete fields of their payloads, one operation after the other."""
         refuse("batch_update_points", options, "wait")
         update = edge.UpdateOperation
         for given in update_operations:
             by_ids: Callable[[list[Any]], Any]
             by_filter: Callable[[Any], Any]
+            if isinstance(given, models.UpsertOperation) and isinstance(given.upsert, models.PointsList):
+                refuse("batch_update_points", given.upsert.model_dump(exclude={"points"}, exclude_none=True))
+                self.upsert(collection_name, given.upsert.points)
+                continue
+            if isinstance(given, models.DeleteOperation):
+                self.delete(collection_name, given.delete)
+                continue
             if isinstance(given, models.SetPayloadOperation):
                 change: Any = given.set_payload
                 by_ids = partial(update.set_payload, payload=change.payload)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from llama_index.core.llms import LLM
@@ -15,6 +16,8 @@ from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
 from llama_index_gear import GeARVectorStore, MentionTripleExtractor
 from llama_index_gear.cli import serving
 from llama_index_gear.cli.store_note import StoreNote, write_note
+from llama_index_gear.store import connection
+from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 mcp = pytest.importorskip("mcp.server.mcpserver", reason="needs the extra mcp") and pytest.importorskip("mcp")
@@ -355,3 +358,66 @@ def test_what_is_wrong_is_said_before_anything_is_served(
     refused = run("mcp", *arguments)
     assert (refused.code, refused.out) == (code, "") and words in refused.err and refused.err.count("\n") == 1
     assert not (folder.parent / "storr").exists()
+
+
+class SlowClient(EdgeClient):
+    """An embedded engine that says when it has written, and lets the event loop go on meanwhile."""
+
+    written: ClassVar[Callable[[], object]] = lambda: None
+
+    def _update(self, *arguments: Any) -> None:
+        super()._update(*arguments)
+        type(self).written()
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("tool", ["add", "delete"])
+async def test_a_write_that_a_client_cancels_is_done_to_its_end(
+    notes: Path, monkeypatch: pytest.MonkeyPatch, tool: str
+) -> None:
+    """The same call again is answered afterwards, and the store is closed."""
+    monkeypatch.setattr(connection, "EdgeClient", SlowClient)
+    first = {"text": "Ada Orr secretly met Bob Ray in Ulm.", "title": "Ada Orr", "id": "ada"}
+    edited = {**first, "text": "Ada Orr likes tea from Wales."}
+    for write_number in range(1, 9):
+        async with Session(notes, write=True) as session:
+            await session.call("add", **first)
+            loop, count = asyncio.get_running_loop(), 0
+            arguments = edited if tool == "add" else {"id": "ada"}
+            task = asyncio.ensure_future(session._client.call_tool(tool, arguments))
+
+            def cancel() -> None:
+                nonlocal count
+                count += 1
+                if count == write_number:  # noqa: B023 - called within this round
+                    loop.call_soon_threadsafe(task.cancel)  # noqa: B023
+
+            monkeypatch.setattr(SlowClient, "written", staticmethod(cancel))
+            with suppress(asyncio.CancelledError):
+                await task
+            monkeypatch.setattr(SlowClient, "written", staticmethod(lambda: None))
+            if tool == "add":
+                await session.call("add", **edited)
+            elif task.cancelled():
+                assert "no document" in await session.fail("delete", id="ada")
+        with GeARVectorStore.from_path(notes, embed_model=WordEmbedding()) as store:
+            assert store.check().ok and len(store.get_nodes()) == 1 + (tool == "add")
+        if not task.cancelled():
+            break
+    assert write_number > 2, "some writes were cancelled"
+
+
+async def test_a_server_that_ends_waits_for_the_writes_that_were_cancelled(
+    notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "EdgeClient", SlowClient)
+    async with Session(notes, write=True) as session:
+        await session.call("add", text="Ada Orr met Bob Ray in Ulm.", title="Ada Orr", id="ada")
+        loop = asyncio.get_running_loop()
+        task = asyncio.ensure_future(session._client.call_tool("delete", {"id": "ada"}))
+        monkeypatch.setattr(SlowClient, "written", staticmethod(lambda: loop.call_soon_threadsafe(task.cancel)))
+        with suppress(asyncio.CancelledError):
+            await task
+    assert task.cancelled() and read(notes).keys() == {"note-0"}
+    with GeARVectorStore.from_path(notes, embed_model=WordEmbedding()) as store:
+        assert store.check().ok
