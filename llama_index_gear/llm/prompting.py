@@ -69,7 +69,7 @@ def format_result(number: int, title: str, passage_id: str, chain: Sequence[Sequ
     The first line has its number, title and id. A line for each fact that leads to it begins with `↳`, and each of its
     own with `| `. Nothing that a passage says can look like one of the first two.
     """
-    facts = [f"   {_FACT} {' — '.join(map(escape_name, slots))}" for slots in chain]
+    facts = [escape_passage(f"   {_FACT} {' — '.join(map(escape_name, slots))}") for slots in chain]
     lines = [_MARGIN + line for line in escape_lines(text).splitlines()]
     return "\n".join([f"[{number}] {escape_name(title)} (id: {escape_id(passage_id)})", *facts, *lines])
 
