@@ -260,8 +260,8 @@ class StoreAliases:
     def list_flow(self) -> Flow[list[AliasPair]]:
         """The flow of `list_aliases`."""
         filters = self.tenancy.scope_filters(None)
-        links = yield from self._read_links_flow(filters)
-        names = yield from self._read_names_flow(links, filters)
+        links = yield from self.read_links_flow(filters)
+        names = yield from self.read_names_flow(links, filters)
         return _to_pairs(links, names)
 
     def link_flow(self, pairs: Sequence[Any] | None) -> Flow[list[AliasPair]]:
@@ -270,52 +270,54 @@ class StoreAliases:
             found = yield from self.find_flow()
             pairs = [pair for pair in found if pair.is_sure]
         new = {self._to_link(pair) for pair in _read_pairs(pairs)}
-        before, after, names = yield from self._relink_flow(lambda links: links | new)
+        before, after, names = yield from self.relink_flow(lambda links: links | new)
         return _to_pairs(after - before, names)
 
     def unlink_flow(self, pairs: Sequence[Any] | None) -> Flow[list[AliasPair]]:
         """The flow of `unlink_aliases`."""
         gone = None if pairs is None else {self._to_link(pair) for pair in _read_pairs(pairs)}
-        before, after, names = yield from self._relink_flow(lambda links: set() if gone is None else links - gone)
+        before, after, names = yield from self.relink_flow(lambda links: set() if gone is None else links - gone)
         return _to_pairs(before - after, names)
 
     def find_outdated_flow(self) -> Flow[list[str]]:
         """Find the passages, of all tenants, with a triple whose links are not those of its entities."""
-        links = yield from self._read_links_flow(None)
-        names = yield from self._read_names_flow(links, None)
+        links = yield from self.read_links_flow(None)
+        names = yield from self.read_names_flow(links, None)
         keys = _list_keys(links)
-        return (yield from self._rewrite_flow(keys, _keep_present(links, names), None, is_dry=True))
+        return (yield from self._rewrite_flow(keys, keep_present(links, names), None, is_dry=True))
 
     def repair_flow(self) -> Flow[None]:
         """Give all triples, of all tenants, the links of their entities; links of names that are gone go too."""
-        yield from self._relink_flow(lambda links: links, is_scoped=False)
+        yield from self.relink_flow(lambda links: links, is_scoped=False)
 
     def _to_link(self, pair: AliasPair) -> Link:
         return Link(self.tenancy.tenant, *pair.keys)
 
-    def _relink_flow(
+    def relink_flow(
         self, change: Callable[[set[Link]], set[Link]], *, is_scoped: bool = True
     ) -> Flow[tuple[set[Link], set[Link], dict[tuple[str | None, str], str]]]:
         """Change the links, while nobody else writes. Return them before and after, and the names by tenant and key.
 
-        Links of names that no triple has are left out.
+        Links of names that no triple has are left out. Links are returned as they are stored: no triple holds one of
+        two names that stand together in each of their triples.
         """
         filters = self.tenancy.scope_filters(None) if is_scoped else None
         claim = self.locks.claim(None)
         try:
             yield from ask(AcquirePassages(claim))
-            before = yield from self._read_links_flow(filters)
-            after = change(before)
-            names = yield from self._read_names_flow(before | after, filters)
-            after = _keep_present(after, names)
+            before = yield from self.read_links_flow(filters)
+            wanted = change(before)
+            names = yield from self.read_names_flow(before | wanted, filters)
+            wanted = keep_present(wanted, names)
             # Repeated until nothing is left: another process may have stored triples meanwhile, without these links.
-            while (yield from self._rewrite_flow(_list_keys(before | after), after, filters, is_dry=False)):
+            while (yield from self._rewrite_flow(_list_keys(before | wanted), wanted, filters, is_dry=False)):
                 pass
+            after = yield from self.read_links_flow(filters)
         finally:
             claim.release()
         return before, after, names
 
-    def _read_links_flow(self, filters: MetadataFilters | None) -> Flow[set[Link]]:
+    def read_links_flow(self, filters: MetadataFilters | None) -> Flow[set[Link]]:
         """Read the links of all triples that match."""
         links: set[Link] = set()
         if not (yield from self.collections.triples_exist_flow()):
@@ -333,12 +335,14 @@ class StoreAliases:
             if offset is None:
                 return links
 
-    def _read_names_flow(
+    def read_names_flow(
         self, links: Iterable[Link], filters: MetadataFilters | None
     ) -> Flow[dict[tuple[str | None, str], str]]:
         """Read a name, as written, of each key that some triple has at an end."""
         wanted = {(link.tenant, key) for link in links for key in link[1:]}
         names: dict[tuple[str | None, str], str] = {}
+        if not wanted or not (yield from self.collections.triples_exist_flow()):
+            return names
         for points in self._page_flows(_list_keys(links), filters):
             for point in (yield from points):
                 triple, tenant = to_stored_triple(point, 0.0).triple, read_tenant(self.tenancy, point.payload)
@@ -398,7 +402,7 @@ def _list_keys(links: Iterable[Link]) -> list[str]:
     return sorted({key for link in links for key in link[1:]})
 
 
-def _keep_present(links: Iterable[Link], names: Mapping[tuple[str | None, str], str]) -> set[Link]:
+def keep_present(links: Iterable[Link], names: Mapping[tuple[str | None, str], str]) -> set[Link]:
     """Return the links both of whose names some triple has."""
     return {link for link in links if all((link.tenant, key) in names for key in link[1:])}
 
@@ -406,7 +410,7 @@ def _keep_present(links: Iterable[Link], names: Mapping[tuple[str | None, str], 
 def _to_pairs(links: Iterable[Link], names: Mapping[tuple[str | None, str], str]) -> list[AliasPair]:
     """Return links as pairs of names, ordered by key; those of names that are gone are left out."""
     pairs = []
-    for link in sorted(_keep_present(links, names), key=lambda link: link[1:]):
+    for link in sorted(keep_present(links, names), key=lambda link: link[1:]):
         texts = [names[link.tenant, key] for key in link[1:]]
         alias, name = sorted(texts, key=lambda text: (len(entity_key(text)), text))
         likeness = compare_names(parse_name(name), parse_name(alias))

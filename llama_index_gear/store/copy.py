@@ -15,6 +15,7 @@ from llama_index_gear.errors import ArgumentError
 from llama_index_gear.flow import Answer_co, Flow, Request, arun, ask, ask_all, relay, run
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.requests import QdrantCall, RunFunction
+from llama_index_gear.store.aliases import StoreAliases, keep_present
 from llama_index_gear.store.average_length import get_embedded_text, get_word_weights
 from llama_index_gear.store.bm25 import WordEncoder
 from llama_index_gear.store.collections import Collections, resolve_flow
@@ -121,6 +122,21 @@ def copy_flow(
             copied += sum(counts)
             if offset is None:
                 return copied
+
+
+def copy_links_flow(source: StoreAliases, target: StoreAliases) -> Flow[None]:
+    """Make the links of the target whole after a copy: each stands in all triples of its names, or in none.
+
+    The target has the links that were copied, and those of its own. A link that the source has not, though it has both
+    names, was undone there: it is undone here too.
+    """
+    links = yield from route_flow(target.read_links_flow(None), to_target=True)
+    if not links:
+        return
+    scope = source.tenancy.own_filters
+    others = links - (yield from route_flow(source.read_links_flow(scope), to_target=False))
+    undone = keep_present(others, (yield from route_flow(source.read_names_flow(others, scope), to_target=False)))
+    yield from route_flow(target.relink_flow(lambda stored: stored - undone, is_scoped=False), to_target=True)
 
 
 def _copy_page_flow(

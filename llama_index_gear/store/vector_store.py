@@ -49,7 +49,15 @@ from llama_index_gear.store.closing import ClosedByWith
 from llama_index_gear.store.collections import Collections, NamedCollection, resolve_flow
 from llama_index_gear.store.connection import NAME_FIRST, RETRY_SECONDS, Connection, make_embedded_client
 from llama_index_gear.store.consistency import Consistency
-from llama_index_gear.store.copy import acopy, check_apart_flow, check_compatible, copy, copy_flow, route_flow
+from llama_index_gear.store.copy import (
+    acopy,
+    check_apart_flow,
+    check_compatible,
+    copy,
+    copy_flow,
+    copy_links_flow,
+    route_flow,
+)
 from llama_index_gear.store.deletes import StoreDeletes
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.locks import PassageLocks
@@ -534,8 +542,8 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
             pairs: pairs of names, of your own or from `find_aliases`. Default: those that are sure.
 
         Returns:
-            The pairs that were linked. Those that were before, and those one of whose names is in no triple, are left
-            out.
+            The pairs that were linked. Those that were before, those one of whose names is in no triple, and those
+            whose names stand together in each of their triples, are left out.
 
         Raises:
             ArgumentError: before anything is written, if a pair is none, if its names are one entity already, or if one
@@ -698,6 +706,7 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
 
         Use it, for example, to move from an embedded store to a server: `store.copy_to(GeARVectorStore(url=…))`. A
         passage that both stores have is replaced in the target, with its triples. The target keeps everything else.
+        Links of aliases are copied too; of two names that this store has and does not link, a link ends in the target.
         Repeating it after a kill is safe. `show_progress` of this store shows a bar. A server's collections that the
         copy makes get their vector index at its end, as after `bulk_load`.
 
@@ -745,7 +754,9 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
             filters = self.scope_filters(filters)
         yield from route_flow(self._text_indexes.check_flow(filters), to_target=False)
         yield from route_flow(target._unfinished.finish_flow(), to_target=True)
-        return (yield from copy_flow(self._writes, target._writes, filters, self.show_progress))
+        copied = yield from copy_flow(self._writes, target._writes, filters, self.show_progress)
+        yield from copy_links_flow(self._aliases, target._aliases)
+        return copied
 
     # -- the graph side: requests of `flow` ------------------------------------------------------------------
 

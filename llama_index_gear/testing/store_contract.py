@@ -1351,6 +1351,53 @@ class StoreContract:
         target = self.drive(make_store(), mode)
         assert do.copy_to(target.store) == 3 and target.list_aliases() == do.list_aliases() != []
 
+    def test_links_are_reported_as_they_are_stored(self, make_store: Any, mode: str) -> None:
+        """Two names that stand together in all of their triples have nothing to link; an empty store has no names."""
+        do = self.drive(make_store(), mode)
+        pair = AliasPair("Wardell Curry", "Dell Curry")
+        for _ in range(2):
+            assert do.link() == do.link([pair]) == do.list_aliases() == do.unlink([pair]) == do.unlink() == []
+            do.add([passage("p", "Text.", [("Dell Curry", "is also known as", "Wardell Curry")])])
+            before = _payloads(do.store)
+            assert do.link([pair]) == do.list_aliases() == do.link() == [] and do.check().ok
+            assert _payloads(do.store) == before
+            do.add([passage("q", "Text.", [_JOINED])])
+            assert do.link([pair]) == [pair] == do.list_aliases() and do.link([pair]) == []
+            assert do.unlink([pair]) == [pair] and do.list_aliases() == [] and do.check().ok
+            do.clear()
+
+    def test_a_copy_leaves_no_half_link(self, make_store: Any, mode: str) -> None:
+        """A link stands in all triples of its names in the target, also in those that were there; undone, in none."""
+        source, target = self.drive(make_store(), mode), self.drive(make_store(), mode)
+        names, known = ("Dell Curry", "Wardell Curry"), AliasPair("Wardell Curry", "Dell Curry")
+        source.add(_aliased())
+        source.link([names])
+        target.add([passage("own", "Text.", [_JOINED], document="d-own"), *_aliased("own-")])
+        assert source.copy_to(target.store) == 3 and target.list_aliases() == [known] and target.check().ok
+        own = [("W. Curry", "Steph"), ("Dell Curry", "W. Curry")]
+        target.add([passage("steph", "Text.", [("Steph", "sings in", "Elon")])])
+        assert len(target.link(own)) == 2
+        source.unlink([names])
+        assert source.copy_to(target.store, filters=_and(_is("year", 2009))) == 1
+        assert target.list_aliases() == [AliasPair("W. Curry", "Steph")] and target.check().ok
+        before = _payloads(target.store)
+        assert target.repair().ok and _payloads(target.store) == before
+        assert source.copy_to(target.store) == 3 and target.check().ok
+        assert target.list_aliases() == [AliasPair("W. Curry", "Steph")]  # of names that the source has not both
+        source.link([names])
+        target.unlink()
+        assert source.copy_to(target.store) == 3 and target.list_aliases() == [known] and target.check().ok
+
+    def test_part_of_a_store_is_copied_without_links_to_the_rest(self, make_store: Any, mode: str) -> None:
+        """No name comes along that only passages have that were not copied."""
+        source, target = self.drive(make_store(), mode), self.drive(make_store(), mode)
+        source.add(_aliased())
+        source.link([("Dell Curry", "Wardell Curry")])
+        for year, number in ((2009, 0), (1986, 1)):
+            assert source.copy_to(target.store, filters=_and(_is("year", year))) == 1 and target.check().ok
+            assert len(target.list_aliases()) == number
+            assert ("wardell" in str(_payloads(target.store))) == bool(number)
+
     # -- looking after it ----------------------------------------------------------------------------------------
 
     def test_an_undisturbed_store_is_in_order(self, make_store: Any, mode: str) -> None:
