@@ -74,7 +74,17 @@ class TenantError(StoreError):
 
 
 class StoreLockedError(StoreError):
-    """Another process has the embedded store open."""
+    """Another process has the embedded store open. The call can be repeated.
+
+    Attributes:
+        details: who has it, where the system tells, and how long it was waited for: "process 4711, python, waited for
+            2 s".
+
+    """
+
+    def __init__(self, message: str, *, details: str = "") -> None:
+        super().__init__(message)
+        self.details = details
 
 
 class StoreUnavailable(StoreError):

@@ -111,7 +111,8 @@ def explain_error(error: BaseException) -> str | None:
     elif isinstance(error, ClickException):
         message = error.format_message()
     elif isinstance(error, StoreLockedError):
-        message = "another process has the store open: repeat it when that has ended"
+        details = error.details and f" ({error.details})"
+        message = f"another process has the store open: repeat it when that has ended{details}"
     elif isinstance(error, GeARError):
         message = str(error)
     elif isinstance(error, OSError):

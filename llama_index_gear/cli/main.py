@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import shlex
 import sys
+from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,14 +126,17 @@ def index(folder: Path, store_folder: Path, embed: str | None, **extraction: Any
     from llama_index_gear.cli.store_folder import check_files, check_llm, fill_store, open_store
 
     extractor = make_extractor(options)
-    check_files(store_folder, folder)
-    check_llm(store_folder, options.llm)
-    name = choose_embedding(store_folder, embed)
+
+    def check_store() -> None:
+        check_files(store_folder, folder)
+        check_llm(store_folder, options.llm)
+
     if options.estimate:
-        with open_store(store_folder, name, must_exist=False, embeds=False) as store:
+        with open_store(store_folder, embed, check=check_store, embeds=False) as store:
             click.echo(plan_index(store, folder, store_folder, extractor).estimate)
         return 0
-    with fill_store(store_folder, StoreNote(name, str(folder.resolve()), llm=options.model)) as store:
+    make_note = partial(StoreNote, files=str(folder.resolve()), llm=options.model)
+    with fill_store(store_folder, embed, check_store, make_note) as store:
         plan = plan_index(store, folder, store_folder, extractor)
         if (expected := plan.estimate) is not None:
             click.echo(f"to extract: {expected}", err=True)
@@ -362,7 +367,7 @@ def mcp(store_folder: Path, embed: str | None, llm: str | None, write: bool, ten
         server = _prepare_server(store_folder, embed, llm, write=write, tenant=tenant)
     if sys.stdin.isatty():
         click.echo("serving over stdin and stdout, for a program that starts this command; Ctrl-C ends it", err=True)
-    with suppress(KeyboardInterrupt), lend_stdout():
+    with suppress(KeyboardInterrupt, CancelledError), lend_stdout():
         server.run()
 
 

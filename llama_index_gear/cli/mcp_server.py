@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 import sys
+import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, redirect_stdout
+from contextlib import asynccontextmanager, redirect_stdout, suppress
 from functools import partial
 from typing import Annotated, Any
 
 from llama_index.core.bridge.pydantic import Field, ValidationError
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
+from mcp.server.stdio import stdio_server
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
 
 from llama_index_gear.characters import escape_line
@@ -34,7 +39,18 @@ PassageId = Annotated[str, Field(description="a passage's id, as search returns 
 
 
 class _Server(MCPServer[Any]):
-    """The SDK's server; its errors are one line that says what to do."""
+    """The SDK's server. Its errors are one line that says what to do; signals end it, also while it waits for stdin."""
+
+    async def run_stdio_async(self) -> None:
+        """Serve over stdin and stdout, until stdin ends, or this task is cancelled: by Ctrl-C, or by SIGTERM."""
+        task = asyncio.current_task()
+        assert task is not None
+        with suppress(NotImplementedError):  # Windows
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        lines: Any = _read_lines()  # the SDK only iterates over it
+        async with stdio_server(stdin=lines) as (received, sent):
+            server = self._lowlevel_server
+            await server.run(received, sent, server.create_initialization_options())
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
         """Call a tool."""
@@ -58,6 +74,28 @@ def _shorten_error(message: str) -> str:
     """Return an error as one line of bounded length, without what lies between its two ends."""
     line = escape_line(" ".join(message.split()))
     return line if len(line) <= _ERROR else f"{line[: _ERROR - _END]} … {line[-_END:]}"
+
+
+async def _read_lines() -> AsyncIterator[str]:
+    """Yield the lines of stdin, and leave nothing of it to children of the process.
+
+    A daemon reads them: the SDK's own thread would have to end before the server does, and waits for the next line.
+    """
+    wire = os.dup(0)
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    loop = asyncio.get_running_loop()
+    lines: asyncio.Queue[str | None] = asyncio.Queue(1)
+
+    def read() -> None:
+        with open(wire, "rb", closefd=False) as stdin:
+            for line in stdin:
+                asyncio.run_coroutine_threadsafe(lines.put(line.decode("utf-8", "replace")), loop).result()
+        asyncio.run_coroutine_threadsafe(lines.put(None), loop)
+
+    threading.Thread(target=read, daemon=True).start()
+    while (line := await lines.get()) is not None:
+        yield line
 
 
 @asynccontextmanager

@@ -1,7 +1,8 @@
 """The tools that `mcp` serves: search, ask, explain, add and delete over a store, with results of bounded length.
 
-The store is open only while a tool works: so an embedded store, which serves one process at a time, can be shared by
-turns with `index`, `ask` and other servers.
+The store is open only while a tool works: so an embedded store, which serves one process at a time, is shared by turns
+with `index`, `ask`, other servers and programs. Tools that are called together share a turn. Once another process
+waits, those that work end, and the next ones wait for their own turn, half a minute at most.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from llama_index_gear.llm.prompting import escape_id, escape_lines, escape_name,
 from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, name_passage, read_title, shorten
 from llama_index_gear.requests import FinishWrites
 from llama_index_gear.retrievers.base import new_trace
+from llama_index_gear.store.embedded.folder_lock import POLL_SECONDS, FolderLock, alock_folder, is_awaited
 from llama_index_gear.trace.trace import stream_trace
 
 MAX_PASSAGES = 20
@@ -52,6 +54,7 @@ _SLOT = 200  # characters shown of a title, or of a slot of a triple
 _FACTS = 20  # facts shown of an answer
 _ADDED = 1_000_000  # characters of a document that is added
 _NAME = 1_000  # characters of its title, and of its id
+_WAIT = 30.0  # seconds for which a tool waits for a process that has the store open; clients often wait a minute
 
 Report = Callable[[int, str], Awaitable[None]]
 """Is told the number of an agent's step, and what it searches."""
@@ -154,6 +157,7 @@ class StoreTools:
     _embed_model: BaseEmbedding | None = None
     _loaded: str = ""  # its name
     _store: GeARVectorStore | None = None
+    _folder_lock: FolderLock | None = None  # held while the store is open
     _users: int = 0
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     _writes: asyncio.Lock = field(default_factory=asyncio.Lock)  # held from what a tool reads to what it writes
@@ -291,10 +295,17 @@ class StoreTools:
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[GeARVectorStore]:
-        """Open the store, unless another tool has it open; the last of them closes it."""
+        """Open the store, unless another tool has it open and no process waits for it; the last tool closes it."""
         async with self._turn:
+            while self._store is not None and is_awaited(self.folder):
+                await asyncio.sleep(POLL_SECONDS)
             if self._store is None:
-                self._store = await asyncio.to_thread(self._open_store)
+                self._folder_lock = await alock_folder(self.folder, _WAIT)
+                try:
+                    self._store = await asyncio.to_thread(self._open_store)
+                finally:
+                    if self._store is None:
+                        self._folder_lock = None
             store = self._store
             self._users += 1
         try:
@@ -304,6 +315,7 @@ class StoreTools:
             if self._users == 0:
                 self._store = None
                 store.close()
+                self._folder_lock = None
 
     def _open_store(self) -> GeARVectorStore:
         folder = self.folder

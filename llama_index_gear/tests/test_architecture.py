@@ -32,7 +32,7 @@ FOLDERS = {
     "query_engines": "llm store knowledge_graph trace agents retrievers",
     "postprocessors": "llm store knowledge_graph extraction ranking expansion",
     "testing": "store",
-    "cli": "llm extraction ranking retrievers trace",
+    "cli": "llm store extraction ranking retrievers trace",
 }
 QDRANT = {"store", "knowledge_graph", "testing"}
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] != "tests")
