@@ -82,8 +82,9 @@ async def _read_lines() -> AsyncIterator[str]:
     A daemon reads them: the SDK's own thread would have to end before the server does, and waits for the next line.
     """
     wire = os.dup(0)
-    with open(os.devnull, "rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[str | None] = asyncio.Queue(1)
 

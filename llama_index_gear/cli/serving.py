@@ -297,7 +297,7 @@ class StoreTools:
     async def _open(self) -> AsyncIterator[GeARVectorStore]:
         """Open the store, unless another tool has it open and no process waits for it; the last tool closes it."""
         async with self._turn:
-            while self._store is not None and is_awaited(self.folder):
+            while self._store is not None and is_awaited(self.folder):  # noqa: ASYNC110 - by another process
                 await asyncio.sleep(POLL_SECONDS)
             if self._store is None:
                 self._folder_lock = await alock_folder(self.folder, _WAIT)

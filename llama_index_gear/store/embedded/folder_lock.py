@@ -83,8 +83,9 @@ class _SystemLock:
 
 
 def _release(descriptor: int, process: int) -> None:
-    if os.getpid() == process and sys.platform != "win32":  # at once, though a child may have the descriptor too
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    if os.getpid() == process and sys.platform != "win32":
+        with suppress(OSError):  # the file system has no locks
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # at once, though a child may have the descriptor too
     os.close(descriptor)
 
 

@@ -1,0 +1,279 @@
+"""The lock of a store's folder: processes take turns, each from before it reads files until it has written them."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from qdrant_client.http import models
+
+from llama_index_gear.errors import StoreError, StoreLockedError
+from llama_index_gear.knowledge_graph.store import ExternalTripleStore
+from llama_index_gear.store.embedded import folder_lock
+from llama_index_gear.store.embedded.client import EdgeClient
+from llama_index_gear.store.vector_store import GeARVectorStore
+from llama_index_gear.testing import WordEmbedding
+from llama_index_gear.testing.store_contract import passage
+from llama_index_gear.triple import Triple
+
+fcntl = pytest.importorskip("fcntl", reason="Windows locks no folders")
+pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+
+EMBED = WordEmbedding(16)
+PROCESSES = multiprocessing.get_context("fork")
+NAME = "points"
+TURNS = 12
+LIMIT = 120  # seconds; a process that takes so long hangs
+
+
+def create(client: EdgeClient) -> bool:
+    return client.create_collection(NAME, models.VectorParams(size=2, distance=models.Distance.COSINE))
+
+
+def is_locked(folder: Path) -> bool:
+    """Return True if somebody has the folder locked: seen from an open file of its own, as another process has it."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+@contextmanager
+def lock_outside(place: Path) -> Iterator[None]:
+    """Lock a folder or file as another process does."""
+    descriptor = os.open(place, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    yield
+    os.close(descriptor)
+
+
+def list_files(folder: Path) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+def take_turns(folder: Path, writer: int, sent: Connection) -> None:
+    """Open the store, add a passage and close it, again and again; a store that is locked for too long is an error."""
+    try:
+        for turn in range(TURNS):
+            node = passage(f"{writer}-{turn}", f"turn {turn} " * (turn + 1), [("A", "is", "B")], embed_model=EMBED)
+            with GeARVectorStore.from_path(folder, embed_model=EMBED) as store:
+                store.add([node])
+                store.get_nodes()
+        sent.send("done")
+    except BaseException as error:  # noqa: BLE001 - the parent tells
+        sent.send(repr(error))
+
+
+def hold(folder: Path, sent: Connection) -> None:
+    """Open the store and keep it open."""
+    client = EdgeClient(folder)
+    client.count(NAME)
+    sent.send("open")
+    time.sleep(LIMIT)
+    client.close()
+
+
+def start(work: Any, *arguments: Any) -> tuple[Any, Connection]:
+    received, sent = PROCESSES.Pipe(duplex=False)
+    process = PROCESSES.Process(target=work, args=(*arguments, sent))
+    process.start()
+    sent.close()
+    return process, received
+
+
+def test_processes_that_take_turns_wait_for_each_other_and_tear_nothing(tmp_path: Path) -> None:
+    workers = [start(take_turns, tmp_path, writer) for writer in (1, 2)]
+    for process, received in workers:
+        assert received.poll(LIMIT) and received.recv() == "done"
+        process.join()
+    with GeARVectorStore.from_path(tmp_path, embed_model=EMBED) as store:
+        assert {node.node_id for node in store.get_nodes()} == {f"{w}-{t}" for w in (1, 2) for t in range(TURNS)}
+        assert store.check().ok
+
+
+def test_a_folder_is_locked_before_a_shard_is_loaded_and_until_it_is_closed(tmp_path: Path) -> None:
+    """The engine's own lock begins after the files are read and ends before they are written."""
+    seen: list[tuple[str, bool]] = []
+
+    def look(_frame: object, event: str, called: Any) -> None:
+        if event.startswith("c_") and "EdgeShard" in getattr(called, "__qualname__", ""):
+            seen.append((f"{event} {called.__name__}", is_locked(tmp_path)))
+
+    client = EdgeClient(tmp_path)
+    sys.setprofile(look)
+    try:
+        create(client)
+        assert is_locked(tmp_path)
+        client.close()
+        client.count(NAME)
+        client.delete_collection(NAME)
+    finally:
+        sys.setprofile(None)
+    assert {called for called, _ in seen} >= {"c_call load", "c_return load", "c_call close", "c_return close"}
+    assert all(locked for _, locked in seen) and not is_locked(tmp_path)
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_another_process_has_locked_is_not_even_read(tmp_path: Path) -> None:
+    with EdgeClient(tmp_path) as client:
+        create(client)
+    before = list_files(tmp_path)
+    calls = (
+        lambda: client.collection_exists(NAME),
+        lambda: client.count(NAME),
+        lambda: client.delete_collection(NAME),
+        lambda: client.create_collection("other", models.VectorParams(size=2, distance=models.Distance.COSINE)),
+    )
+    with lock_outside(tmp_path):
+        for call in calls:
+            with pytest.raises(StoreLockedError, match=r"is open in another process or client .*waited for 2 s"):
+                call()
+        queue = tmp_path / ".queue"
+        assert list_files(tmp_path) == {**before, queue: queue.stat().st_mtime_ns}
+    assert client.count(NAME).count == 0
+    client.close()
+
+
+def test_a_call_waits_for_a_turn_that_ends_soon(tmp_path: Path) -> None:
+    with EdgeClient(tmp_path) as client:
+        create(client)
+    ending = threading.Event()
+
+    def hold_shortly() -> None:
+        with lock_outside(tmp_path):
+            ending.set()
+            time.sleep(0.3)
+
+    thread = threading.Thread(target=hold_shortly)
+    thread.start()
+    ending.wait()
+    assert client.count(NAME).count == 0
+    client.close()
+    thread.join()
+
+
+def test_the_error_names_the_process_and_its_death_frees_the_folder(tmp_path: Path) -> None:
+    with EdgeClient(tmp_path) as client:
+        create(client)
+    process, received = start(hold, tmp_path)
+    assert received.poll(LIMIT) and received.recv() == "open"
+    with pytest.raises(StoreLockedError) as refused:
+        client.count(NAME)
+    assert not Path("/proc/locks").exists() or f"process {process.pid}, " in str(refused.value)
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    assert client.count(NAME).count == 0  # though the error, with its traceback, still stands
+    client.close()
+
+
+def test_a_child_neither_holds_nor_frees_its_parent_s_lock(tmp_path: Path) -> None:
+    client = EdgeClient(tmp_path)
+    create(client)
+    begun, begin = os.pipe()
+    end, ended = os.pipe()
+    if (child := os.fork()) == 0:
+        os.close(ended)
+        client.close()
+        del client
+        os.write(begin, b"x")
+        os.read(end, 1)
+        os._exit(0)
+    os.read(begun, 1)
+    assert is_locked(tmp_path)  # the child has closed its client
+    client.close()
+    assert not is_locked(tmp_path)  # the child lives
+    create_again = client.count(NAME)
+    os.close(ended)
+    os.waitpid(child, 0)
+    assert create_again.count == 0 and is_locked(tmp_path)  # the child has ended
+    client.close()
+    for descriptor in (begun, begin, end):
+        os.close(descriptor)
+
+
+def test_clients_of_a_process_share_a_folder_but_no_collection(tmp_path: Path) -> None:
+    store = GeARVectorStore.from_path(tmp_path, embed_model=EMBED)
+    store.add([passage("p", "x", [("A", "is", "B")], embed_model=EMBED)])
+    graph = ExternalTripleStore.from_path(tmp_path, embed_model=EMBED)
+    graph.load([Triple("A", "is", "B")])
+    other = EdgeClient(tmp_path)
+    with pytest.raises(StoreLockedError, match="another client of this process"):
+        other.count("graph")
+    store.close()
+    assert is_locked(tmp_path)
+    graph.close()
+    assert not is_locked(tmp_path)
+    assert other.count("graph").count == 1
+    other.close()
+
+
+def test_who_waits_goes_before_one_that_comes_again(tmp_path: Path) -> None:
+    """A process that opens a store again and again, without a pause, leaves turns to others."""
+    turns, seen = threading.Event(), []
+
+    def wait() -> None:
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0 if folder_lock.lock_folder(tmp_path, 30) is not None else 1)
+        seen.append(os.waitpid(pid, 0)[1])
+        turns.set()
+
+    (tmp_path / ".queue").touch()
+    held = [folder_lock.lock_folder(tmp_path)]
+    thread = threading.Thread(target=wait)
+    thread.start()
+    rounds = 0
+    while not turns.is_set():
+        time.sleep(0.05)
+        rounds += folder_lock.is_awaited(tmp_path)
+        held.clear()
+        held.append(folder_lock.lock_folder(tmp_path, 30))
+    thread.join()
+    assert seen == [0] and rounds <= 3
+
+
+def test_who_waits_for_a_folder_that_is_replaced_gets_the_new_one(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    lock = folder_lock.lock_folder(folder, make=True)
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(EdgeClient(folder).collection_exists(NAME)))
+    waiting = os.fork()
+    if waiting == 0:
+        held = folder_lock.lock_folder(folder, 30)
+        os._exit(0 if held is not None and held.place[1] == folder.stat().st_ino else 1)
+    while not folder_lock.is_awaited(folder):
+        time.sleep(0.01)
+    shutil.rmtree(folder)
+    folder.mkdir()
+    del lock
+    assert os.waitpid(waiting, 0)[1] == 0
+    thread.start()
+    thread.join()
+    assert found == [False]
+
+
+def test_a_file_system_without_locks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(StoreError, match="cannot be locked .No locks available.*local disk, or a Qdrant server"):
+        create(EdgeClient(tmp_path))
+    monkeypatch.undo()
+    assert os.listdir(tmp_path) == []
