@@ -90,9 +90,9 @@ class StoreDeletes:
                 points, offset = yield from self.collections.page_flow(
                     passages, passage_filter, payload=True, vectors=False, offset=offset
                 )
-                if points:
-                    call = self.locks.name_write(claim)
-                    yield from self._delete_passages_flow(points, passage_filter, has_triples, call)
+                call = self.locks.name_write(claim)
+                while points:
+                    points = yield from self._delete_passages_flow(points, passage_filter, has_triples, call)
                 if offset is None:
                     break
             while has_triples:
@@ -116,15 +116,16 @@ class StoreDeletes:
 
     def _delete_passages_flow(
         self, points: Sequence[Any], match_: models.Filter, has_triples: bool, call: str
-    ) -> Flow[None]:
+    ) -> Flow[list[Any]]:
         """Delete passages that were read, and their triples, unless another writer replaces them meanwhile.
 
         The marks tell a later call which triples are left over if this one, named `call`, dies after it deleted the
-        passages.
+        passages. Return the passages that are there once more, as they were: `unfinished` wrote them.
         """
         triples = self.collections.triples
         writes = {point.payload[WRITE] for point in points if (point.payload or {}).get(WRITE)}
-        passage_ids = [node.node_id for node, _ in read_passages(points)[0]]
+        hashes = {node.node_id: node.hash for node, _ in read_passages(points)[0]}
+        passage_ids = list(hashes)
         of_passages = match_any("passage_id", passage_ids)
         if passage_ids and has_triples:
             mark = models.SetPayload(
@@ -136,12 +137,22 @@ class StoreDeletes:
         yield from self.collections.delete_flow(
             self.collections.passages, models.Filter(must=[match_, has_id, match_writes(writes)])
         )
+        again: list[Any] = []
         if passage_ids and has_triples:
             stored = yield from self.collections.scroll_flow(
                 triples, models.Filter(must=[of_passages]), payload=["passage_id", WRITE, DELETED], vectors=False
             )
             if left_over := match_left_over(stored, self.locks, writes):
                 yield from self.collections.delete_flow(triples, left_over)
+            named = {
+                point.payload["passage_id"] for point in stored if point.payload.get(WRITE, "") not in {*writes, ""}
+            }
+            if named:
+                has_id = models.HasIdCondition(has_id=[point_id_of(node_id) for node_id in named])
+                again = yield from self.collections.scroll_flow(
+                    self.collections.passages, models.Filter(must=[match_, has_id]), payload=True, vectors=False
+                )
+        return [point for node, point in read_passages(again)[0] if node.hash == hashes[node.node_id]]
 
     def _delete_flow(self, passage_filter: models.Filter | None, triple_filter: models.Filter) -> Flow[None]:
         """Delete the passages that match (None: no passage) and the triples that match."""

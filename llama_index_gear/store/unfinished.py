@@ -66,11 +66,12 @@ class UnfinishedWrites:
         try:
             yield from ask(AcquirePassages(claim))
             triples = yield from self.collections.scroll_flow(
-                self.collections.triples, match_, payload=["passage_id", WRITE, DELETED], vectors=False
+                self.collections.triples, match_, payload=["passage_id", WRITE, DELETED, UNFINISHED], vectors=False
             )
             present = yield from self.deletes.delete_left_over_flow(triples, has_passages)
         finally:
             claim.release()
+        present -= {point.payload["passage_id"] for point in triples if self._is_being_deleted(point.payload)}
         nodes = yield from self.reads.get_flow(sorted(present), self.tenancy.own_filters, None)
         if nodes:
             yield from self.writes.rewrite_flow(nodes, embed_triples=False, is_repair=False)
@@ -78,6 +79,10 @@ class UnfinishedWrites:
     def _is_left(self, payload: Mapping[str, Any]) -> bool:
         """Return True for a triple that no call of this process is at work on."""
         return bool(payload.get("passage_id")) and not any(map(self.locks.is_ours, payload.get(UNFINISHED, ())))
+
+    def _is_being_deleted(self, payload: Mapping[str, Any]) -> bool:
+        """Return True for a triple of a passage that another process may be about to delete."""
+        return bool(payload.get(DELETED)) and not all(map(self.locks.has_ended, payload.get(UNFINISHED, ())))
 
     def _match(self, conditions: Sequence[models.FieldCondition]) -> models.Filter:
         return models.Filter(must=[*conditions, *build_conditions(self.tenancy.own_filters, under=METADATA)])

@@ -18,11 +18,12 @@ from qdrant_client import QdrantClient
 
 from llama_index_gear import GeARVectorStore
 from llama_index_gear.errors import ArgumentError
+from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.requests import FinishWrites
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.locks import PassageLocks
 from llama_index_gear.store.schema import UNFINISHED, point_id_of
-from llama_index_gear.testing import WordEmbedding
+from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 from llama_index_gear.testing.store_contract import Contents, contents, passage
 
 EMBED = WordEmbedding(16)
@@ -165,6 +166,23 @@ def test_what_was_cut_in_two_is_finished_or_undone(tmp_path: Path, name: str, is
             assert split(read_whole(store)) == after, f"write {last}"
         last += 1
     assert met, "some end leaves something"
+
+
+def test_a_copy_and_a_retry_of_what_failed_finish_it_first(tmp_path: Path) -> None:
+    """Neither looks at the passage that is gone."""
+    source = GeARVectorStore(client=QdrantClient(":memory:"), embed_model=EMBED)
+    source.add([make_node("r", "new", "Eve")])
+    works: dict[str, Callable[[GeARVectorStore], object]] = {
+        "copy_to": source.copy_to,
+        "retry_failed": lambda store: GeARTripleExtractor(ScriptedLLM([])).retry_failed(store),
+    }
+    for name, work in works.items():
+        fill(tmp_path / name, links=False)
+        assert cut(tmp_path / name, CALLS["delete"], 2, is_done=True)
+        with open_store(tmp_path / name) as store:
+            assert store.check().orphaned == ("p",)
+            work(store)
+            read_whole(store)
 
 
 def test_an_async_call_finishes_what_another_left(tmp_path: Path) -> None:
