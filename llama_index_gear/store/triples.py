@@ -32,6 +32,7 @@ from llama_index_gear.store.schema import (
     DENSE,
     TRIPLE_FIELDS,
     build_query,
+    make_foreign_error,
     match_any,
     own_entities,
     read_aliases,
@@ -245,4 +246,7 @@ def _merge_hits(answers: Sequence[Sequence[Any]], passages: int) -> tuple[list[S
 
 def _to_incidence(point: Any) -> Incidence:
     payload = point.payload
-    return Incidence(str(point.id), own_entities(payload), payload["passage_id"], read_aliases(payload))
+    try:
+        return Incidence(str(point.id), own_entities(payload), payload["passage_id"], read_aliases(payload))
+    except (TypeError, KeyError) as error:
+        raise make_foreign_error(point, "triple", error) from error
