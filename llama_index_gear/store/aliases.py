@@ -41,9 +41,10 @@ from llama_index_gear.store.schema import (
     match_any,
     own_entities,
     read_aliases,
+    read_sound_aliases,
     to_stored_triple,
 )
-from llama_index_gear.tenancy import Tenancy
+from llama_index_gear.tenancy import Tenancy, is_name
 from llama_index_gear.triple import entity_key
 
 _KEYS = 200
@@ -114,7 +115,7 @@ def find_partners_flow(collections: Collections, tenancy: Tenancy, keys: Sequenc
         fields = [ALIASES, *list_tenant_fields(tenancy)]
         points = yield from collections.scroll_flow(collections.triples, match_, payload=fields, vectors=False)
         for point in points:
-            for entity, alias in read_aliases(point.payload):
+            for entity, alias in read_sound_aliases(point.payload):
                 partners.setdefault((read_tenant(tenancy, point.payload), alias), set()).add(entity)
     return partners
 
@@ -146,7 +147,9 @@ def list_tenant_fields(tenancy: Tenancy) -> list[str]:
 
 def read_tenant(tenancy: Tenancy, payload: Mapping[str, Any]) -> str | None:
     """Return the tenant of a triple; None if it has none."""
-    return None if tenancy.field is None else payload.get("metadata", {}).get(tenancy.field)
+    metadata = payload.get("metadata")
+    tenant = metadata.get(tenancy.field) if tenancy.field is not None and isinstance(metadata, dict) else None
+    return tenant if is_name(tenant) else None
 
 
 @dataclass
@@ -329,7 +332,7 @@ class StoreAliases:
             points, offset = yield from self.collections.page_flow(
                 self.collections.triples, match_, payload=self._fields, vectors=False, offset=offset
             )
-            for point in points:
+            for point in filter(is_triple, points):
                 tenant = read_tenant(self.tenancy, point.payload)
                 links.update(Link(tenant, min(pair), max(pair)) for pair in read_aliases(point.payload))
             if offset is None:
@@ -378,11 +381,11 @@ class StoreAliases:
                     break
 
     def _page_flow(self, match_: models.Filter | None, cursor: list[Any]) -> Flow[list[Any]]:
-        """Read the page at the cursor, and move it."""
+        """Read the page at the cursor, without what is no triple, and move it."""
         points, cursor[0] = yield from self.collections.page_flow(
             self.collections.triples, match_, payload=self._fields, vectors=False, offset=cursor[0]
         )
-        return points
+        return list(filter(is_triple, points))
 
     @property
     def _fields(self) -> list[str]:

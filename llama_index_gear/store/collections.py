@@ -27,7 +27,8 @@ PAGE = 1000
 """Points a page, when all points that match are wanted."""
 FORMAT = 1
 """The format of collections, in their metadata. Those without one were made before there was a number, in format 1."""
-_FORMAT_KEY = "gear_format"
+FORMAT_KEY = "gear_format"
+"""The key of the format in a collection's metadata."""
 _INDEXING_THRESHOLD = 20_000  # kilobytes: Qdrant's own default
 
 
@@ -58,7 +59,7 @@ def resolve_flow(names: Sequence[str]) -> Flow[dict[str, NamedCollection]]:
 
 
 def _is_marked(info: models.CollectionInfo) -> bool:
-    return _FORMAT_KEY in (info.config.metadata or {})
+    return FORMAT_KEY in (info.config.metadata or {})
 
 
 @dataclass
@@ -124,7 +125,7 @@ class Collections:
         return self.dimension is not None
 
     def _check_format(self, info: models.CollectionInfo) -> None:
-        found = (info.config.metadata or {}).get(_FORMAT_KEY, FORMAT)
+        found = (info.config.metadata or {}).get(FORMAT_KEY, FORMAT)
         if found != FORMAT:
             raise StoreError(
                 f"collection {self.passages!r}{self.place and f' in {self.place}'} has format {found}, and this "
@@ -183,7 +184,7 @@ class Collections:
         exists = yield from ask(QdrantCall("collection_exists", {"collection_name": name}))
         if not exists:
             config = {**config, **self.options}
-            config["metadata"] = {**(config.get("metadata") or {}), _FORMAT_KEY: FORMAT}
+            config["metadata"] = {**(config.get("metadata") or {}), FORMAT_KEY: FORMAT}
             if self.is_loading:
                 config["optimizers_config"] = self._build_optimizers(0)
             try:

@@ -33,6 +33,7 @@ from llama_index_gear.store.schema import (
     TRIPLE_FIELDS,
     build_query,
     drop_links,
+    make_foreign_error,
     match_any,
     own_entities,
     read_aliases,
@@ -272,4 +273,7 @@ def _merge_hits(answers: Sequence[Sequence[Any]], passages: int) -> tuple[list[S
 
 def _to_incidence(point: Any) -> Incidence:
     payload = point.payload
-    return Incidence(str(point.id), own_entities(payload), payload["passage_id"], read_aliases(payload))
+    try:
+        return Incidence(str(point.id), own_entities(payload), payload["passage_id"], read_aliases(payload))
+    except (TypeError, KeyError) as error:
+        raise make_foreign_error(point, "triple", error) from error

@@ -623,12 +623,14 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
     def check(self, sample_size: int = SAMPLE) -> StoreReport:
         """Look for what killed calls, other programs or another embedding model left behind. Nothing is changed.
 
-        The call reads every passage and every triple once. Nothing else should write meanwhile.
+        The call reads every passage and every triple once, and looks at all that searches rely on: fields, links,
+        indexes, and that no vector is missing. What is in the vectors is compared for a sample. Nothing else should
+        write meanwhile.
 
         Args:
             sample_size: number of passages, and of triples, that are embedded again, to compare their stored vectors
-                with those of `embed_model`; the passages' BM25 weights are compared too. Default 16; with 0 nothing is
-                compared.
+                with those of `embed_model`; where texts are short, up to 16 times as many. BM25 weights are compared
+                too. Default 16; with 0 nothing is compared.
 
         Returns:
             The counts and the faults. `report.ok` is True if there are none; `print(report)` lists them.
@@ -645,7 +647,8 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
     def repair(self, *, reembed: bool = False) -> StoreReport:
         """Repair what `check` finds: add missing triples; delete outdated ones, and those of deleted passages.
 
-        BM25 weights that were made with another average length than the store's are made anew.
+        Fields follow the passage's own text and metadata. Embeddings and BM25 weights that are missing are made, and
+        those of another text or average length are made anew. What the report still names can't be mended.
 
         Repeating it after a kill is safe. Nothing else should write meanwhile.
 

@@ -52,6 +52,7 @@ from llama_index_gear.store.schema import (
     match_any,
     point_id_of,
     read_aliases,
+    read_sound_aliases,
 )
 from llama_index_gear.store.side_by_side import run_all_flow
 from llama_index_gear.store.truncation import TruncationCheck
@@ -116,6 +117,14 @@ class StoreWrites:
 
     def prepare_flow(self, dimension: int) -> Flow[None]:
         """Create the collections and indexes that are missing; repeating it is safe."""
+        fields = self.list_fields()
+        for name in (self.collections.triples, self.collections.passages):
+            yield from self.collections.prepare_flow(
+                name, build_vectors_config(dimension, self.collections.vector_options), fields[name]
+            )
+
+    def list_fields(self) -> dict[str, list[tuple[str, Any]]]:
+        """List the payload indexes of both collections: name → fields with their schemas."""
         keyword = models.PayloadSchemaType.KEYWORD
         keywords = ("entities", "passage_id", DOC_ID, f"{ALIASES}[].alias", UNFINISHED)
         fields: dict[str, list[tuple[str, Any]]] = {
@@ -129,10 +138,7 @@ class StoreWrites:
         for path, schema in list_indexed_fields(self.collections.payload_indexes):
             fields[self.collections.passages].append((path, schema))
             fields[self.collections.triples].append((f"{METADATA}{path}", schema))
-        for name in (self.collections.triples, self.collections.passages):
-            yield from self.collections.prepare_flow(
-                name, build_vectors_config(dimension, self.collections.vector_options), fields[name]
-            )
+        return fields
 
     def _prepare_dimension_flow(self, dimension: int) -> Flow[None]:
         yield from self.prepare_flow(dimension)
@@ -327,8 +333,8 @@ class StoreWrites:
         self, wanted: dict[str, tuple[Triple, BaseNode]], stored: Sequence[Any], embed_all: bool
     ) -> Flow[list[models.PointStruct]]:
         """Build the points of passages' triples. Stored triples keep their vectors and links."""
-        vectors = {str(point.id): point.vector[DENSE] for point in stored}
-        aliases = {str(point.id): read_aliases(point.payload or {}) for point in stored}
+        vectors = {str(point.id): point.vector[DENSE] for point in stored if DENSE in (point.vector or {})}
+        aliases = {str(point.id): read_sound_aliases(point.payload or {}) for point in stored}
         new = sorted(
             {triple.text for point_id, (triple, _) in wanted.items() if embed_all or point_id not in vectors}, key=len
         )
