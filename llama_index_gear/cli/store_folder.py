@@ -13,6 +13,7 @@ from llama_index.core.schema import BaseNode
 
 from llama_index_gear import FAILED_EXTRACTIONS, ExistingCollection, GeARVectorStore, read_triples
 from llama_index_gear.cli.models import load_embedding
+from llama_index_gear.cli.probe import add_probe, check_probe
 from llama_index_gear.cli.store_note import (
     NOTE,
     StoreNote,
@@ -196,7 +197,7 @@ def open_store(
         embeds: load the embedding model, which takes seconds. Default True.
 
     Raises:
-        ClickException: there is no store; or its model is another one, or can't be loaded.
+        ClickException: there is no store; or its model is another one, or can't be loaded, or makes other vectors.
 
     """
     folder = folder.expanduser()
@@ -206,7 +207,10 @@ def open_store(
     name = choose_embedding(folder, embed_name)
     if exists and embed_name is None and read_note(folder) is None:
         echo(f"{folder} does not say which embedding model filled it: taking {name} (--embed names another)", err=True)
-    with NotedStore.from_path(folder, embed_model=load_embedding(name) if embeds else None) as store:
+    model = load_embedding(name) if embeds else None
+    if model is not None and exists:
+        check_probe(folder, model)
+    with NotedStore.from_path(folder, embed_model=model) as store:
         yield store  # type: ignore[misc]  # from_path makes one of its class
 
 
@@ -227,7 +231,7 @@ def fill_store(folder: Path, note: StoreNote) -> Iterator[GeARVectorStore]:
     """
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     with open_store(folder, note.embed_model, must_exist=False) as store:
-        store.take_note(folder, note)
+        store.take_note(folder, add_probe(note, store.embed_model))
         try:
             yield store
             store.write_note()

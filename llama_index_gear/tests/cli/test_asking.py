@@ -13,6 +13,7 @@ import pytest
 
 from llama_index_gear import RankingWeights
 from llama_index_gear.cli import models, store_folder
+from llama_index_gear.cli.any_openai import AnyOpenAI
 from llama_index_gear.testing import ScriptedLLM
 
 Runner = Callable[..., Any]
@@ -99,7 +100,7 @@ def test_the_environment_names_the_model(monkeypatch: pytest.MonkeyPatch, run: R
     assert refused.code == 1 and "Set OPENAI_API_KEY, or OPENAI_BASE_URL" in refused.err
     monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:1/v1")
     local = models.open_llm("some-model")
-    assert isinstance(local, models.AnyOpenAI) and local.api_base == "http://localhost:1/v1"
+    assert isinstance(local, AnyOpenAI) and local.api_base == "http://localhost:1/v1"
     assert local.metadata.model_name == "some-model" and models.open_llm("none") is None
     monkeypatch.setenv("OPENAI_MODEL", "named")
     chosen = models.open_llm()
