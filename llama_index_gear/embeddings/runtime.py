@@ -31,7 +31,7 @@ def import_openvino() -> ModuleType:
         MissingPackage: it is not installed.
 
     """
-    if "openvino" not in sys.modules:
+    if sys.modules.get("openvino") is None:
         known = sys.modules.get(_TELEMETRY)
         sys.modules[_TELEMETRY] = None  # type: ignore[assignment]  # so that it takes its own stub
         try:
