@@ -3,6 +3,7 @@
     GeARError
     ├── TripleError             (ValueError)           a triple with an empty slot
     ├── ArgumentError           (ValueError)           an argument outside its range
+    ├── MissingPackage          (ImportError)          a package that an extra brings is not installed
     ├── GraphFileError                                 a graph's file that breaks off
     ├── ReplyError                                     an LLM's reply that holds nothing readable
     ├── OutOfTime           (TimeoutError)             an LLM did not reply within its time limit
@@ -26,7 +27,7 @@ import reprlib
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from numbers import Integral, Number, Rational, Real
-from typing import Any
+from typing import Any, Self
 
 
 class GeARError(Exception):
@@ -39,6 +40,21 @@ class TripleError(GeARError, ValueError):
 
 class ArgumentError(GeARError, ValueError):
     """An argument of the wrong kind or outside its range; raised before any work is done."""
+
+
+class MissingPackage(GeARError, ImportError):
+    """A package that an extra brings is not installed."""
+
+    @classmethod
+    def of_extra(cls, package: str, extra: str) -> Self:
+        """Return the error of a missing package, with the command that installs it.
+
+        Args:
+            package: its name, or what it is for.
+            extra: of this package.
+
+        """
+        return cls(f"{package} is not installed: pip install 'llama-index-gear[{extra}]'")
 
 
 class GraphFileError(GeARError):

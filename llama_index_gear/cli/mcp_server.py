@@ -7,20 +7,23 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, redirect_stdout, suppress
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from llama_index.core.bridge.pydantic import Field, ValidationError
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.server.stdio import stdio_server
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
+from pydantic import Field, ValidationError
 
 from llama_index_gear.characters import escape_line
 from llama_index_gear.cli.failures import explain_error
-from llama_index_gear.cli.serving import MAX_PASSAGES, Answer, Explanation, Passages, StoreTools, Written
+from llama_index_gear.cli.results import MAX_PASSAGES, Answer, Explanation, Passages, Written
+
+if TYPE_CHECKING:
+    from llama_index_gear.cli.serving import StoreTools
 
 _INSTRUCTIONS = (
     "Searches a collection of documents for what a question needs, also if it takes several facts from different "
@@ -100,7 +103,7 @@ async def _read_lines() -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def _serve(tools: StoreTools, _: MCPServer[Any]) -> AsyncIterator[None]:
+async def _serve(tools: _Tools, _: MCPServer[Any]) -> AsyncIterator[None]:
     """Send what a library prints to stderr while the server runs: stdout is the protocol's. At its end, end writes."""
     with redirect_stdout(sys.stderr):
         try:
@@ -109,14 +112,37 @@ async def _serve(tools: StoreTools, _: MCPServer[Any]) -> AsyncIterator[None]:
             await tools.finish()
 
 
-def build_server(tools: StoreTools, *, write: bool) -> MCPServer[Any]:
-    """Return a server of the tools.
+class _Tools:
+    """The tools over a store, made when the first of them is called: to import them takes seconds."""
+
+    def __init__(self, make: Callable[[], StoreTools]) -> None:
+        self._make = make
+        self._turn = asyncio.Lock()
+        self._made: StoreTools | None = None
+
+    async def get(self) -> StoreTools:
+        """Return them."""
+        async with self._turn:
+            if self._made is None:
+                self._made = await asyncio.to_thread(self._make)
+            return self._made
+
+    async def finish(self) -> None:
+        """Wait for the end of writes that clients cancelled."""
+        if self._made is not None:
+            await self._made.finish()
+
+
+def build_server(make_tools: Callable[[], StoreTools], *, asks: bool, write: bool) -> MCPServer[Any]:
+    """Return a server of the tools over a store.
 
     Args:
-        tools: over a store. `ask` is served if they have a language model.
+        make_tools: returns them. It is called when a client first calls a tool.
+        asks: True serves `ask` too, which needs tools with a language model.
         write: True serves `add` and `delete` too.
 
     """
+    tools = _Tools(make_tools)
     server: MCPServer[Any] = _Server(
         "llama-index-gear", instructions=_INSTRUCTIONS, log_level="WARNING", lifespan=partial(_serve, tools)
     )
@@ -130,7 +156,7 @@ def build_server(tools: StoreTools, *, write: bool) -> MCPServer[Any]:
 
         Takes questions whose answer is spread over several documents. No language model is asked.
         """
-        return _show(await tools.search(question, top_k))
+        return _show(await (await tools.get()).search(question, top_k))
 
     @server.tool(annotations=_READS)
     async def explain(question: Question, id: PassageId) -> Annotated[CallToolResult, Explanation]:
@@ -138,9 +164,9 @@ def build_server(tools: StoreTools, *, write: bool) -> MCPServer[Any]:
 
         It shows more of the passage's text than search does.
         """
-        return _show(await tools.explain(question, id))
+        return _show(await (await tools.get()).explain(question, id))
 
-    if tools.llm is not None:
+    if asks:
 
         @server.tool(annotations=_READS)
         async def ask(question: Question, context: Context[Any, Any]) -> Annotated[CallToolResult, Answer]:
@@ -152,7 +178,7 @@ def build_server(tools: StoreTools, *, write: bool) -> MCPServer[Any]:
             async def report(step: int, message: str) -> None:
                 await context.report_progress(step, message=message)
 
-            return _show(await tools.ask(question, report))
+            return _show(await (await tools.get()).ask(question, report))
 
     if write:
 
@@ -163,14 +189,14 @@ def build_server(tools: StoreTools, *, write: bool) -> MCPServer[Any]:
             id: Annotated[str, Field(description="the document's id; an earlier document with it is replaced")],
         ) -> Annotated[CallToolResult, Written]:
             """Add a document to the collection, or replace one. It can be found at once."""
-            return _show(await tools.add(text, title, id))
+            return _show(await (await tools.get()).add(text, title, id))
 
         @server.tool(annotations=_DELETES)
         async def delete(
             id: Annotated[str, Field(description="id of a document, or of a single passage")],
         ) -> Annotated[CallToolResult, Written]:
             """Delete a document, or a single passage, from the collection."""
-            return _show(await tools.delete(id))
+            return _show(await (await tools.get()).delete(id))
 
     return server
 

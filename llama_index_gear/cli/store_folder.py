@@ -15,6 +15,7 @@ from llama_index.core.schema import BaseNode
 from llama_index_gear import FAILED_EXTRACTIONS, ExistingCollection, GeARVectorStore, read_triples
 from llama_index_gear.cli.messages import show_line
 from llama_index_gear.cli.models import load_embedding
+from llama_index_gear.cli.probe import add_probe, check_probe
 from llama_index_gear.cli.store_note import (
     NOTE,
     StoreNote,
@@ -234,7 +235,8 @@ def open_store(
         embeds: load the embedding model. Default True.
 
     Raises:
-        ClickException: there is no store; or its model is another one, or can't be loaded.
+        ClickException: there is no store; or its model is another one, or can't be loaded, or makes other
+            vectors.
         StoreLockedError: another process works in the folder for too long.
 
     """
@@ -254,6 +256,8 @@ def open_store(
                 f"{folder} does not say which embedding model filled it: taking {chosen} (--embed names another)",
                 err=True,
             )
+        if embed_model is not None and _holds_store(folder):
+            check_probe(folder, embed_model)
         with NotedStore.from_path(folder, embed_model=embed_model) as store:
             yield store  # type: ignore[misc]  # from_path makes one of its class
 
@@ -280,7 +284,7 @@ def fill_store(
     """
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     with open_store(folder, embed_name, check=check, make=True) as store:
-        store.take_note(folder, make_note(choose_embedding(folder, embed_name)))
+        store.take_note(folder, add_probe(make_note(choose_embedding(folder, embed_name)), store.embed_model))
         try:
             yield store
             store.write_note()

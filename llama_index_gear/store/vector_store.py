@@ -374,8 +374,8 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         If a model could not extract it (see `GeARTripleExtractor`), it keeps the triples that the store has of its
         text: they were paid for.
 
-        It warns, once a store, if passages are longer than what a local `HuggingFaceEmbedding` reads. On a server up to
-        four batches are under way at once.
+        It warns, once a store, if passages are longer than what a local model reads, `LightEmbedding`, say. On a server
+        up to four batches are under way at once.
 
         Args:
             nodes: passages with embeddings (an ingestion pipeline makes them).

@@ -14,7 +14,7 @@ from llama_index.core.llms import LLM
 from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
 
 from llama_index_gear import GeARVectorStore, MentionTripleExtractor
-from llama_index_gear.cli import serving
+from llama_index_gear.cli import results, serving
 from llama_index_gear.cli.store_note import StoreNote, write_note
 from llama_index_gear.store import connection
 from llama_index_gear.store.embedded.client import EdgeClient
@@ -39,7 +39,7 @@ class Session:
         from llama_index_gear.cli.mcp_server import build_server
 
         self.tools = serving.StoreTools(folder, llm=llm, tenant=tenant)
-        self._client = mcp.Client(build_server(self.tools, write=write))
+        self._client = mcp.Client(build_server(lambda: self.tools, asks=llm is not None, write=write))
 
     async def __aenter__(self) -> Session:
         await self._client.__aenter__()
@@ -230,7 +230,7 @@ async def test_a_fault_inside_a_tool_is_logged_and_not_taken_for_wrong_arguments
     notes: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Session(notes) as session:
-        monkeypatch.setattr(session.tools, "search", lambda *_: asyncio.to_thread(serving.Passages.model_validate, {}))
+        monkeypatch.setattr(session.tools, "search", lambda *_: asyncio.to_thread(results.Passages.model_validate, {}))
         assert await session.fail("search", question=QUESTION) == "Error executing tool search"
     assert "ValidationError" in caplog.text
 
