@@ -160,7 +160,12 @@ class OpenAIBatch:
         try:
             self._acquire(lock)
             while part := self._find_unsent_part() or self._assign_part():
-                batch_id = self._send_part(part)
+                try:
+                    batch_id = self._send_part(part)
+                except openai.BadRequestError:  # no batch was made: the requests wait for another part
+                    with self._lock, self._database as database:
+                        database.execute("UPDATE request SET batch = NULL WHERE batch = ?", (part,))
+                    raise
                 with self._lock, self._database as database:
                     database.execute("INSERT OR REPLACE INTO batch VALUES (?, 'validating', NULL)", (batch_id,))
                     database.execute("UPDATE request SET batch = ? WHERE batch = ?", (batch_id, part))
@@ -235,12 +240,16 @@ class OpenAIBatch:
         return None if row is None else str(row[0])
 
     def _assign_part(self) -> str | None:
-        """Assign to a new part as many waiting requests as a batch may hold; return None if none waits."""
+        """Assign to a new part as many waiting requests of one model as a batch may hold; return None if none waits."""
         max_requests, max_bytes = self._limits
         keys: list[str] = []
         size = 0
         with self._lock, self._database as database:
-            waiting = "SELECT key, body FROM request WHERE batch IS NULL AND reply IS NULL ORDER BY key LIMIT ?"
+            waiting = (
+                "WITH waiting AS (SELECT key, body, json_extract(body, '$.model') AS model FROM request WHERE batch IS "
+                "NULL AND reply IS NULL) SELECT key, body FROM waiting WHERE model IS (SELECT model FROM waiting ORDER "
+                "BY key LIMIT 1) ORDER BY key LIMIT ?"
+            )
             for key, body in database.execute(waiting, (max_requests,)):
                 size += len(_format_line(key, body))
                 if keys and size > max_bytes:
