@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, redirect_stdout
+from importlib.metadata import version
 from typing import Annotated, Any
 
 from llama_index.core.bridge.pydantic import Field, ValidationError
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
+from pydantic import BeforeValidator
 
 from llama_index_gear.cli.failures import explain_error
 from llama_index_gear.cli.serving import MAX_PASSAGES, Answer, Explanation, Passages, StoreTools, Written
@@ -24,6 +26,13 @@ _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
 _DELETES = ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=False)
 
+_TOP_K = 5
+
+TopK = Annotated[
+    int,
+    Field(ge=1, le=MAX_PASSAGES, description="passages to return"),
+    BeforeValidator(lambda value: _TOP_K if value is None else value),  # many clients send null for what is optional
+]
 Question = Annotated[str, Field(description="the whole question, in one sentence")]
 PassageId = Annotated[str, Field(description="a passage's id, as search returns it")]
 
@@ -62,13 +71,17 @@ def build_server(tools: StoreTools, *, write: bool) -> MCPServer[Any]:
 
     """
     server: MCPServer[Any] = _Server(
-        "llama-index-gear", instructions=_INSTRUCTIONS, log_level="WARNING", lifespan=_keep_stdout_free
+        "llama-index-gear",
+        version=version("llama-index-gear"),
+        instructions=_INSTRUCTIONS,
+        log_level="WARNING",
+        lifespan=_keep_stdout_free,
     )
 
     @server.tool(annotations=_READS)
     async def search(
         question: Question,
-        top_k: Annotated[int, Field(ge=1, le=MAX_PASSAGES, description="passages to return")] = 5,
+        top_k: TopK = _TOP_K,
     ) -> Annotated[CallToolResult, Passages]:
         """Find the passages that answer a question, best first, each with the chain of facts that leads to it.
 

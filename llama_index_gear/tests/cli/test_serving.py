@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,16 @@ async def test_search_gives_passages_with_chains_as_text_and_as_data(folder: Pat
         assert "] Olivia (id: people/Olivia.txt-0)\n   ↳ J. Robert Oppenheimer — " in text
         _, few = await session.call("search", question=QUESTION, top_k=1)
         assert few["passages"] == data["passages"][:1]
+        _, usual = await session.call("search", question=QUESTION, top_k=None)
+        assert usual == data
+
+
+async def test_the_server_tells_the_package_s_version_and_top_k_stays_a_number(folder: Path) -> None:
+    async with Session(folder) as session:
+        assert session._client.server_info.version == version("llama-index-gear")
+        (search,) = [tool for tool in await session.list_tools() if tool.name == "search"]
+    assert search.input_schema["properties"]["top_k"]["type"] == "integer"
+    assert search.input_schema["properties"]["top_k"]["default"] == 5
 
 
 async def test_explain_says_why_a_passage_was_found(folder: Path) -> None:
