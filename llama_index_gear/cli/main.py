@@ -236,7 +236,7 @@ def ask(
     llm: str | None,
     as_json: bool,
     page: Path | None,
-) -> None:
+) -> int:
     """Find the passages that answer QUESTION, and the triples that lead to each.
 
     With a language model an agent searches, notes facts, searches again, and answers with citations.
@@ -273,6 +273,7 @@ def ask(
         asking.show_answer(answer)
     if page is not None and answer.trace is not None:
         click.echo(f"The search as a page: {answer.trace.to_html(page)}", err=as_json)
+    return 1 if answer.is_missing else 0
 
 
 @commands.command()
