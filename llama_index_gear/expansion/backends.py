@@ -99,8 +99,11 @@ class Backends:
                 return Handler(partial(self._search, request), partial(self._asearch, request))
             case CallLLM():
                 call = (self._required_llm, request.prompt, request.variables)
-                limits = {"within": request.timeout, "max_calls": request.max_calls}
-                return Handler(partial(ask_llm, *call, **limits), partial(aask_llm, *call, **limits))
+                within, most = request.timeout, request.max_calls
+                return Handler(
+                    partial(ask_llm, *call, within=within, max_calls=most),
+                    partial(aask_llm, *call, within=within, max_calls=most),
+                )
             case GraphRequest() if self.graph is not None:
                 return Handler(partial(self.graph.answer, request), partial(self.graph.aanswer, request))
         store, filters = self.vector_store, self.filters

@@ -223,8 +223,9 @@ async def test_of_two_documents_with_one_id_the_later_is_stored_whole(
     assert stored == texts[1:] or "Victoria" not in " ".join(stored)
 
 
-async def test_half_a_character_ends_no_server(notes: Path) -> None:
+async def test_half_a_character_ends_no_server(notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Models write them, and no protocol can send them."""
+    monkeypatch.setattr("llama_index_gear.llm.retries.MAX_RETRIES", 0)
     steps = ['{"needed": [1], "facts": [], "answerable": true, "answer": ""}', "Basel \ud83d [1]"]
     async with Session(notes, llm=ScriptedLLM(steps)) as session:
         _, data = await session.call("ask", question="Where does it begin?")
@@ -318,7 +319,8 @@ async def test_errors_are_one_line_and_the_server_goes_on(folder: Path, tmp_path
     assert not (tmp_path / "gone").exists()
 
 
-async def test_a_fault_of_the_model_is_one_line(folder: Path) -> None:
+async def test_a_fault_of_the_model_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llama_index_gear.llm.retries.MAX_RETRIES", 0)
     llm = ScriptedLLM([ConnectionError("Failed to connect to the model\nat port 1")])
     async with Session(folder, llm=llm) as session:
         assert "Failed to connect to the model at port 1" in await session.fail("ask", question=QUESTION)

@@ -216,17 +216,17 @@ class Roomy(ScriptedLLM):
 
 @MODES
 async def test_a_reply_that_is_cut_off_in_its_thoughts_is_asked_for_once_more_with_more_room(mode: str) -> None:
-    llm = Roomy(["<think>hm", "<think>hm</think>yes"], limits=[])  # type: ignore[call-arg]  # pydantic's plugin is not at work
+    llm = Roomy(["<think>hm", "<think>hm</think>yes"], limits=[])  # type: ignore[call-arg, arg-type]  # pydantic's plugin is not at work
     reply = await ask(mode, llm)
     assert (reply.text, reply.calls, llm.limits) == ("yes", 2, [100, 400]) and not reply.is_thought
     assert reply.completion_tokens == sum(count_tokens(text) for text in ("<think>hm", "<think>hm</think>yes"))
-    llm = Roomy(["<think>hm"] * 2, limits=[])  # type: ignore[call-arg]  # pydantic's plugin is not at work
+    llm = Roomy(["<think>hm"] * 2, limits=[])  # type: ignore[call-arg, arg-type]  # pydantic's plugin is not at work
     reply = await ask(mode, llm)
     assert (reply.text, reply.calls, reply.is_thought) == ("", 2, True)
-    llm = Roomy(["<think>hm", ValueError("context too small")], limits=[])  # type: ignore[call-arg]  # see above
+    llm = Roomy(["<think>hm", ValueError("context too small")], limits=[])  # type: ignore[call-arg, arg-type]  # see above
     reply = await ask(mode, llm)
     assert (reply.text, reply.calls, reply.is_thought, reply.error) == ("", 2, True, None)
-    llm = Roomy(["<think>hm"], limits=[])  # type: ignore[call-arg]  # pydantic's plugin is not at work
+    llm = Roomy(["<think>hm"], limits=[])  # type: ignore[call-arg, arg-type]  # pydantic's plugin is not at work
     reply = await ask(mode, llm, max_calls=1)
     assert (reply.calls, reply.is_thought) == (1, True)
     reply = await ask(mode, ScriptedLLM(["<think>hm"]))  # nothing tells how to give it more room
