@@ -89,6 +89,12 @@ class Reply:
     cut: bool = False
     """Close the connection in the middle of the body: half of it is sent, the rest was promised."""
 
+    reasoning: str | None = None
+    """Thoughts that the server sends beside the text, as `message.reasoning_content`."""
+
+    body: Mapping[str, Any] | None = None
+    """The whole answer, sent as is with the status: an error that a server writes into an answer of status 200."""
+
     error_code: str | None = None
     """For an error status: `error.code`, such as "context_length_exceeded"; by default one that fits the status."""
 
@@ -421,8 +427,8 @@ class _Handler(BaseHTTPRequestHandler):
         if owner._closing.wait(reply.delay) or self._has_client_left():
             self.close_connection = True
             return
-        if reply.status >= 400:
-            content = _build_error(reply.status, reply.text, reply.error_code)
+        if reply.body is not None or reply.status >= 400:
+            content = dict(reply.body or _build_error(reply.status, reply.text, reply.error_code))
             self._send_json(reply.status, content, reply)
         elif body.get("stream"):
             self._send_stream(_build_chunks(body, reply), reply, _count_tokens(body, reply))
@@ -560,6 +566,8 @@ def _build_completion(body: Mapping[str, Any], reply: Reply) -> dict[str, Any]:
         "content": None if silent else reply.text,
         "refusal": reply.refusal,
     }
+    if reply.reasoning is not None:
+        message["reasoning_content"] = reply.reasoning
     if reply.arguments is not None:
         message["tool_calls"] = [_build_tool_call(body, reply.arguments)]
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _get_finish_reason(body, reply)}

@@ -7,6 +7,7 @@
     ├── GraphFileError                                 a graph's file that breaks off
     ├── ReplyError                                     an LLM's reply that holds nothing readable
     ├── OutOfTime           (TimeoutError)             an LLM did not reply within its time limit
+    ├── ModelServerError                               an LLM's server wrote an error into an answer of status 200
     ├── BatchError                                     a batch's answers that contradict what was sent
     ├── ExtractionError                                passages failed and `raise_on_error` was asked for
     └── StoreError
@@ -69,6 +70,20 @@ class OutOfTime(GeARError, TimeoutError):
     """An LLM did not reply within its time limit. Time-outs of the LLM's own client pass through unchanged."""
 
 
+class ModelServerError(GeARError):
+    """An LLM's server wrote an error into an answer of status 200.
+
+    Args:
+        message: in the server's words.
+        status_code: the HTTP status that says the same; None: none does.
+
+    """
+
+    def __init__(self, message: str, status_code: int | None = None) -> None:
+        super().__init__(message)
+        self.status_code = status_code
+
+
 class BatchError(GeARError):
     """A batch's answers contradict what was sent, or another call has held the batch for too long."""
 
@@ -114,6 +129,9 @@ class UnsupportedFilter(StoreError, NotImplementedError):
 class UnsupportedCall(StoreError, NotImplementedError):
     """The embedded engine cannot answer a `QdrantClient` call, or an option of one."""
 
+
+THOUGHT_PROBLEM = "the reply was cut off in the model's thoughts: raise its max_tokens, or have it think less"
+"""The problem of a passage whose reply was cut off before the model said anything."""
 
 MAX_COUNT = 1_000_000
 """Upper limit of a top-k and the like: engines reserve memory for as many results."""

@@ -357,6 +357,45 @@ def test_a_batch_is_no_larger_than_it_may_be(server: OpenAIServer, tmp_path: Pat
     small.close()
 
 
+def test_a_batch_has_one_model(server: OpenAIServer, tmp_path: Path) -> None:
+    batches = [OpenAIBatch(server.llm(model=name), tmp_path) for name in ("gpt-4o-mini", "gpt-4o")]
+    for batch in batches:
+        make_extractor(batch)(make_passages(3))
+    assert batches[0].submit().under_way == 6
+    models = [{line["body"]["model"] for line in server.batch_requests(made["id"])} for made in server.batches]
+    assert sorted(map(sorted, models)) == [["gpt-4o"], ["gpt-4o-mini"]]
+    server.answer = state_fact
+    server.end_batches()
+    assert batches[0].collect().answered == 6
+    for batch in batches:
+        assert all(list_subjects(make_extractor(batch)(make_passages(3))))
+        batch.close()
+
+
+def test_requests_that_the_server_refused_as_a_batch_wait_again(
+    server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So do those of two models that an earlier version put into one batch."""
+    batches = [OpenAIBatch(server.llm(model=name), tmp_path) for name in ("gpt-4o-mini", "gpt-4o")]
+    for batch in batches:
+        make_extractor(batch)(make_passages(2))
+    with batches[0]._database as database:
+        database.execute("UPDATE request SET batch = 'part of two models'")
+    response = httpx.Response(400, request=httpx.Request("POST", "http://localhost"))
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise openai.BadRequestError("one model a batch", response=response, body=None)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(openai.resources.Batches, "create", refuse)
+        with pytest.raises(openai.BadRequestError):
+            batches[0].submit()
+    assert batches[0].status.waiting == 4
+    assert batches[0].submit().under_way == 4 and len(server.batches) == 2
+    for batch in batches:
+        batch.close()
+
+
 def test_what_fails_waits_again_and_says_why(server: OpenAIServer, tmp_path: Path) -> None:
     batch = OpenAIBatch(server.llm(), tmp_path)
     extract = make_extractor(batch)

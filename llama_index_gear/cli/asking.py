@@ -43,12 +43,17 @@ class Answer:
     text: str = ""
     trace: Trace | None = None
 
+    @property
+    def is_missing(self) -> bool:
+        """True if the model gave no answer, and the passages stand in its place."""
+        return self.trace is not None and self.trace.unanswered
+
     def to_json(self, indent: int | None = 2) -> str:
         """Return all of it as JSON; in one line if `indent` is None."""
         values: dict[str, Any] = {"question": self.question}
         if self.trace is not None:
             values |= {"answer": self.text, "citations": self.trace.citations, "stopped": self.trace.stopped}
-            values |= {"model_calls": self.trace.llm_calls}
+            values |= {"model_calls": self.trace.llm_calls, "warning": self.trace.warning}
         values["passages"] = [_describe(result) for result in self.passages]
         return json.dumps(values, ensure_ascii=False, indent=indent)
 

@@ -33,7 +33,8 @@ _RETRIES = 5  # over half a minute or more, by the extractor alone: a model's cl
 class WatchedExtractor(GeARTripleExtractor):
     """An extractor that ends a run whose model's server is away, refuses the key, or has no such model.
 
-    The first passage is extracted alone, and first without retries: its failure says so, before hundreds are tried.
+    It also ends the run of a model that thinks beyond the room that it is given. The first passage is extracted alone,
+    and first without retries: its failure says so, before hundreds are tried.
     """
 
     _has_answered: bool = PrivateAttr(default=False)
@@ -42,7 +43,7 @@ class WatchedExtractor(GeARTripleExtractor):
         """Return copies of the nodes with their triples, in order.
 
         Raises:
-            ClickException: the server fails.
+            ClickException: the server fails, or the model thinks beyond its room.
 
         """
         done: list[BaseNode] = []
@@ -90,7 +91,7 @@ def make_extractor(options: ExtractionOptions) -> MentionTripleExtractor | Watch
         ArgumentError: a price, a ceiling, or a name of the schema is none.
 
     """
-    llm = models.open_llm(options.llm or "none", is_called=not options.estimate, retries=0)
+    llm = models.open_llm(options.llm or "none", is_called=not options.estimate)
     if llm is None:
         return MentionTripleExtractor()
     return WatchedExtractor(  # type: ignore[call-arg]  # GeARTripleExtractor's constructor; pydantic's plugin isn't at work

@@ -305,7 +305,7 @@ def ask(
         asking.show_answer(answered)
     if page is not None and answered.trace is not None:
         click.echo(f"The search as a page: {answered.trace.to_html(page)}", err=as_json)
-    return 0
+    return 1 if answered.is_missing else 0
 
 
 def _answer_each(answer: Callable[[str], Answer], *, as_json: bool) -> int:
@@ -328,6 +328,7 @@ def _answer_each(answer: Callable[[str], Answer], *, as_json: bool) -> int:
             click.echo(answered.to_json(indent=None))
         else:
             show_answer(answered)
+        code = 1 if answered.is_missing else code
     return code
 
 

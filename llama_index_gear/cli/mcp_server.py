@@ -10,13 +10,14 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, redirect_stdout, suppress
 from functools import partial
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.server.stdio import stdio_server
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from llama_index_gear.characters import escape_line
 from llama_index_gear.cli.failures import explain_error
@@ -37,6 +38,13 @@ _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
 _DELETES = ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=False)
 
+_TOP_K = 5
+
+TopK = Annotated[
+    int,
+    Field(ge=1, le=MAX_PASSAGES, description="passages to return"),
+    BeforeValidator(lambda value: _TOP_K if value is None else value),  # many clients send null for what is optional
+]
 Question = Annotated[str, Field(description="the whole question, in one sentence")]
 PassageId = Annotated[str, Field(description="a passage's id, as search returns it")]
 
@@ -144,13 +152,17 @@ def build_server(make_tools: Callable[[], StoreTools], *, asks: bool, write: boo
     """
     tools = _Tools(make_tools)
     server: MCPServer[Any] = _Server(
-        "llama-index-gear", instructions=_INSTRUCTIONS, log_level="WARNING", lifespan=partial(_serve, tools)
+        "llama-index-gear",
+        version=version("llama-index-gear"),
+        instructions=_INSTRUCTIONS,
+        log_level="WARNING",
+        lifespan=partial(_serve, tools),
     )
 
     @server.tool(annotations=_READS)
     async def search(
         question: Question,
-        top_k: Annotated[int, Field(ge=1, le=MAX_PASSAGES, description="passages to return")] = 5,
+        top_k: TopK = _TOP_K,
     ) -> Annotated[CallToolResult, Passages]:
         """Find the passages that answer a question, best first, each with the chain of facts that leads to it.
 

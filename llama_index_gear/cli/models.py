@@ -25,9 +25,8 @@ _HUGGINGFACE = "llama_index.embeddings.huggingface"
 _OLLAMA = "ollama/"
 _EMBED_BATCH = 32
 _TIMEOUT = 900.0  # seconds: a local model may take minutes for a page
-_RETRIES = 3
 _OLLAMA_WINDOW = 16_384  # tokens: an agent's longest prompt shows forty passages
-_OLLAMA_REPLY = 4_096  # tokens, those in which a model thinks included
+_OPENAI_REPLY, _OLLAMA_REPLY = 2_048, 4_096  # tokens, those in which a model thinks included
 
 
 def load_embedding(name: str) -> BaseEmbedding:
@@ -79,27 +78,25 @@ def _is_installed(*modules: str) -> bool:
         return False
 
 
-def open_llm(name: str | None = None, *, is_called: bool = True, retries: int | None = None) -> LLM | None:
+def open_llm(name: str | None = None, *, is_called: bool = True) -> LLM | None:
     """Return the language model that a name or the environment chooses; None if neither does.
 
     Its arguments and errors are those of `choose_llm`.
     """
-    make = choose_llm(name, is_called=is_called, retries=retries)
+    make = choose_llm(name, is_called=is_called)
     return None if make is None else make()
 
 
-def choose_llm(
-    name: str | None = None, *, is_called: bool = True, retries: int | None = None
-) -> Callable[[], LLM] | None:
+def choose_llm(name: str | None = None, *, is_called: bool = True) -> Callable[[], LLM] | None:
     """Return a maker of the language model that a name or the environment chooses; None if neither does.
 
-    Nothing that takes long is imported before it makes the model.
+    Nothing that takes long is imported before it makes the model. The model's client repeats no call: the calls are
+    repeated where they are made.
 
     Args:
         name: of a model with OpenAI's protocol, "ollama/…" for one of Ollama, or "none". Default: OLLAMA_MODEL, a
             model of Ollama; else OPENAI_MODEL, or gpt-4o-mini, if OPENAI_API_KEY or OPENAI_BASE_URL is set.
         is_called: False for a model that is only asked how it counts, which needs no key. Default True.
-        retries: of the client of a model with OpenAI's protocol; 0 where an extractor retries. Default None: 3.
 
     Raises:
         ClickException: a model is named, and the environment doesn't say where it is, or what it says is no address;
@@ -108,7 +105,6 @@ def choose_llm(
     """
     if name == "none":
         return None
-    retries = _RETRIES if retries is None else retries
     if name is None and os.environ.get("OLLAMA_MODEL"):
         return _choose_ollama(os.environ["OLLAMA_MODEL"])
     if name is not None and name.startswith(_OLLAMA):
@@ -118,17 +114,17 @@ def choose_llm(
         if name is None:
             return None
         if not is_called:
-            return partial(_open_openai, name, "none", None, retries)
+            return partial(_open_openai, name, "none", None)
         raise ClickException(
             f"where is the model {name!r}? Set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own; for "
             f"Ollama write --llm {_OLLAMA}{name}"
         )
     if base:
         _check_address("OPENAI_BASE_URL", base, base, "http://localhost:8000/v1")
-    return partial(_open_openai, name or os.environ.get("OPENAI_MODEL") or "gpt-4o-mini", key or "none", base, retries)
+    return partial(_open_openai, name or os.environ.get("OPENAI_MODEL") or "gpt-4o-mini", key or "none", base)
 
 
-def _open_openai(name: str, key: str, address: str | None, retries: int) -> LLM:
+def _open_openai(name: str, key: str, address: str | None) -> LLM:
     """Return a model with OpenAI's protocol.
 
     The limit of tokens ends a reply that repeats itself.
@@ -140,9 +136,9 @@ def _open_openai(name: str, key: str, address: str | None, retries: int) -> LLM:
         api_key=key,
         api_base=address,
         temperature=0.0,
-        max_tokens=2048,
+        max_tokens=_read_limit("OPENAI_MAX_TOKENS", _OPENAI_REPLY),
         timeout=_TIMEOUT,
-        max_retries=retries,
+        max_retries=0,
     )
 
 
@@ -165,10 +161,23 @@ def _open_ollama(name: str, address: str) -> LLM:
         base_url=address,
         temperature=0.0,
         context_window=_OLLAMA_WINDOW,
-        additional_kwargs={"num_predict": _OLLAMA_REPLY},
+        additional_kwargs={"num_predict": _read_limit("OLLAMA_MAX_TOKENS", _OLLAMA_REPLY)},
         request_timeout=_TIMEOUT,
     )
     return llm
+
+
+def _read_limit(variable: str, usual: int) -> int:
+    """Return the highest number of tokens of a reply that the environment names.
+
+    Raises:
+        ClickException: what it says is no whole number above 0.
+
+    """
+    given = os.environ.get(variable) or str(usual)
+    if not given.isascii() or not given.isdigit() or int(given) == 0:
+        raise ClickException(f"{variable} is no number of tokens: {given!r}; write {usual}, say")
+    return int(given)
 
 
 def _check_address(variable: str, given: str, url: str, example: str) -> None:

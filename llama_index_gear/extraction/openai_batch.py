@@ -161,9 +161,9 @@ class OpenAIBatch:
             self._acquire(lock)
             while True:
                 if part := self._find_unsent_part():
-                    batch_id = self._find_batch(part) or self._send_part(part)
+                    batch_id = self._find_batch(part) or self._submit_part(part)
                 elif part := self._assign_part():
-                    batch_id = self._send_part(part)
+                    batch_id = self._submit_part(part)
                 else:
                     break
                 with self._lock, self._database as database:
@@ -240,12 +240,16 @@ class OpenAIBatch:
         return None if row is None else str(row[0])
 
     def _assign_part(self) -> str | None:
-        """Assign to a new part as many waiting requests as a batch may hold; return None if none waits."""
+        """Assign to a new part as many waiting requests of one model as a batch may hold; return None if none waits."""
         max_requests, max_bytes = self._limits
         keys: list[str] = []
         size = 0
         with self._lock, self._database as database:
-            waiting = "SELECT key, body FROM request WHERE batch IS NULL AND reply IS NULL ORDER BY key LIMIT ?"
+            waiting = (
+                "WITH waiting AS (SELECT key, body, json_extract(body, '$.model') AS model FROM request WHERE batch IS "
+                "NULL AND reply IS NULL) SELECT key, body FROM waiting WHERE model IS (SELECT model FROM waiting ORDER "
+                "BY key LIMIT 1) ORDER BY key LIMIT ?"
+            )
             for key, body in database.execute(waiting, (max_requests,)):
                 size += len(_format_line(key, body))
                 if keys and size > max_bytes:
@@ -277,6 +281,15 @@ class OpenAIBatch:
                 break
             seen |= ids
         return None
+
+    def _submit_part(self, part: str) -> str:
+        """Make the part's batch, and return its id. If the server refuses it, its requests wait for another part."""
+        try:
+            return self._send_part(part)
+        except openai.BadRequestError:
+            with self._lock, self._database as database:
+                database.execute("UPDATE request SET batch = NULL WHERE batch = ?", (part,))
+            raise
 
     def _send_part(self, part: str) -> str:
         """Make the part's batch, and return its id."""

@@ -11,6 +11,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from click import ClickException
 
 from llama_index_gear import RankingWeights
 from llama_index_gear.cli import models, store_folder
@@ -87,6 +88,29 @@ def test_with_a_model_the_agent_works_aloud_and_cites(
     values = json.loads(run("ask", QUESTION, "--store", "s", "--json").out)
     assert values["answer"] == "Cambridge [1]" and values["model_calls"] == 2 and values["stopped"] == "answered"
     assert values["citations"]["1"] == values["passages"][0]["id"]
+
+
+def test_a_model_without_an_answer_is_told_of_beside_the_passages(
+    run: Runner, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("index", "docs", "--store", "s")
+    monkeypatch.setattr(models, "open_llm", lambda name: ScriptedLLM(otherwise=lambda _: "<think>hm</think>"))
+    asked = run("ask", QUESTION, "--store", "s")
+    assert asked.code == 1 and "The language model gave no answer. The passages that were found: [1] " in asked.out
+    assert "people/Olivia.txt" in asked.out
+    told = run("ask", QUESTION, "--store", "s", "--json")
+    values = json.loads(told.out)
+    assert told.code == 1 and values["warning"] and values["citations"]["1"] == values["passages"][0]["id"]
+
+
+def test_the_environment_limits_a_reply(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    assert models.open_llm("any").max_tokens == 2_048  # type: ignore[union-attr]
+    monkeypatch.setenv("OPENAI_MAX_TOKENS", "9000")
+    assert models.open_llm("any").max_tokens == 9_000  # type: ignore[union-attr]
+    monkeypatch.setenv("OPENAI_MAX_TOKENS", "many")
+    with pytest.raises(ClickException, match="OPENAI_MAX_TOKENS is no number of tokens: 'many'"):
+        models.open_llm("any")
 
 
 def test_a_page_needs_a_model(run: Runner, docs: Path) -> None:
@@ -180,7 +204,7 @@ def test_a_model_s_server_is_named_with_what_names_it(
         address = f"http://{address}/v1"
         monkeypatch.setenv("OPENAI_API_KEY", "a key")
     run("index", "docs", "--store", "s")
-    monkeypatch.setattr(models, "_RETRIES", 0)
+    monkeypatch.setattr("llama_index_gear.llm.retries.MAX_RETRIES", 0)
     monkeypatch.setenv(variable, address)
     failed = run("ask", QUESTION, "--store", "s")
     assert failed.code == 1 and failed.err.count("\n") == 1 and failed.err.startswith(said.format(address))

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -107,6 +108,16 @@ async def test_search_gives_passages_with_chains_as_text_and_as_data(folder: Pat
         assert "] Olivia (id: people/Olivia.txt-0)\n   ↳ J. Robert Oppenheimer — " in text
         _, few = await session.call("search", question=QUESTION, top_k=1)
         assert few["passages"] == data["passages"][:1]
+        _, usual = await session.call("search", question=QUESTION, top_k=None)
+        assert usual == data
+
+
+async def test_the_server_tells_the_package_s_version_and_top_k_stays_a_number(folder: Path) -> None:
+    async with Session(folder) as session:
+        assert session._client.server_info.version == version("llama-index-gear")
+        (search,) = [tool for tool in await session.list_tools() if tool.name == "search"]
+    assert search.input_schema["properties"]["top_k"]["type"] == "integer"
+    assert search.input_schema["properties"]["top_k"]["default"] == 5
 
 
 async def test_explain_says_why_a_passage_was_found(folder: Path) -> None:
@@ -215,8 +226,9 @@ async def test_of_two_documents_with_one_id_the_later_is_stored_whole(
     assert stored == texts[1:] or "Victoria" not in " ".join(stored)
 
 
-async def test_half_a_character_ends_no_server(notes: Path) -> None:
+async def test_half_a_character_ends_no_server(notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Models write them, and no protocol can send them."""
+    monkeypatch.setattr("llama_index_gear.llm.retries.MAX_RETRIES", 0)
     steps = ['{"needed": [1], "facts": [], "answerable": true, "answer": ""}', "Basel \ud83d [1]"]
     async with Session(notes, llm=ScriptedLLM(steps)) as session:
         _, data = await session.call("ask", question="Where does it begin?")
@@ -310,7 +322,8 @@ async def test_errors_are_one_line_and_the_server_goes_on(folder: Path, tmp_path
     assert not (tmp_path / "gone").exists()
 
 
-async def test_a_fault_of_the_model_is_one_line(folder: Path) -> None:
+async def test_a_fault_of_the_model_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llama_index_gear.llm.retries.MAX_RETRIES", 0)
     llm = ScriptedLLM([ConnectionError("Failed to connect to the model\nat port 1")])
     async with Session(folder, llm=llm) as session:
         assert "Failed to connect to the model at port 1" in await session.fail("ask", question=QUESTION)
