@@ -11,13 +11,13 @@ from llama_index.core.schema import NodeWithScore
 from llama_index_gear.agents.loop import Budget, Clock, describe_failure, within_budget_flow
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.flow import Flow
-from llama_index_gear.llm.prompting import (
-    ask_and_parse_flow,
+from llama_index_gear.llm.escaping import (
     escape_citations,
     escape_fences,
     number_passages,
     split_citations,
 )
+from llama_index_gear.llm.prompting import ask_and_parse_flow
 from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.llm.verdicts import parse_yes_or_no, require_one
 from llama_index_gear.nodes import llm_texts

@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 from llama_index_gear.characters import escape_line
 from llama_index_gear.counts import count
-from llama_index_gear.llm.prompting import escape_id, escape_lines, format_result
+from llama_index_gear.llm.escaping import escape_id, escape_lines, format_result
 
 MAX_PASSAGES = 20
 """Upper limit of the passages that a search returns."""

@@ -37,7 +37,7 @@ from llama_index_gear.cli.results import MAX_PASSAGES, Answer, Citation, Explana
 from llama_index_gear.cli.store_folder import require_store
 from llama_index_gear.cli.store_note import choose_embedding
 from llama_index_gear.errors import ArgumentError, TenantError, check_counts
-from llama_index_gear.llm.prompting import escape_name
+from llama_index_gear.llm.escaping import escape_name
 from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, name_passage, read_title, shorten
 from llama_index_gear.requests import FinishWrites
 from llama_index_gear.retrievers.base import new_trace

@@ -34,8 +34,9 @@ from llama_index_gear.llm.client import (
 )
 from llama_index_gear.llm.echoes import ECHO_PROBLEM, drop_echoes
 from llama_index_gear.llm.entity_types import read_numbered_types, read_types
+from llama_index_gear.llm.escaping import escape_fences
 from llama_index_gear.llm.parsing import parse_numbered, parse_triples
-from llama_index_gear.llm.prompting import escape_fences, format_problem
+from llama_index_gear.llm.prompting import format_problem
 from llama_index_gear.llm.responses import give_room
 from llama_index_gear.llm.retries import Retries
 from llama_index_gear.llm.tool_support import ReplyRoom, ToolSupport

@@ -10,8 +10,9 @@ from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.flow import Flow
+from llama_index_gear.llm.escaping import number_passages
 from llama_index_gear.llm.json_scan import find_texts
-from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow, number_passages
+from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow
 from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.llm.verdicts import find_forms_and_prose
 

@@ -33,14 +33,13 @@ from llama_index_gear.errors import ArgumentError, check_counts, check_kind, rep
 from llama_index_gear.flow import Flow, arun, run
 from llama_index_gear.llm.answering import AnsweringLLM, aclean_stream, clean_stream
 from llama_index_gear.llm.client import aask_llm, ask_llm
-from llama_index_gear.llm.prompting import (
-    Prompts,
-    check_prompt,
+from llama_index_gear.llm.escaping import (
     escape_citations,
     escape_fences,
     escape_passage,
     split_citations,
 )
+from llama_index_gear.llm.prompting import Prompts, check_prompt
 from llama_index_gear.llm.replies import read_said
 from llama_index_gear.nodes import llm_texts, name_passage, shorten
 from llama_index_gear.query_engines.tool import TOOL_DESCRIPTION, TOOL_NAME, AgentQueryTool, make_tool

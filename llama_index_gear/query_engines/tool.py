@@ -15,7 +15,7 @@ from llama_index.core.schema import QueryType
 from llama_index.core.tools import QueryEngineTool, ToolMetadata, ToolOutput
 
 from llama_index_gear.errors import ArgumentError
-from llama_index_gear.llm.prompting import escape_lines, escape_name
+from llama_index_gear.llm.escaping import escape_lines, escape_name
 from llama_index_gear.nodes import name_passage, shorten
 from llama_index_gear.trace.trace import Trace
 

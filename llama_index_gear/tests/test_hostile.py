@@ -23,7 +23,8 @@ from llama_index_gear.extraction.calls import parse_extraction
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
 from llama_index_gear.extraction.prompts import format_passages
-from llama_index_gear.llm.prompting import escape_citations, escape_passage, format_problem, number_passages
+from llama_index_gear.llm.escaping import escape_citations, escape_passage, number_passages
+from llama_index_gear.llm.prompting import format_problem
 from llama_index_gear.query_engines.gear import GeARQueryEngine
 from llama_index_gear.query_engines.t2rag import T2RAGQueryEngine
 from llama_index_gear.requests import Reply

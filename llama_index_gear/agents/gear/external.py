@@ -17,7 +17,8 @@ from llama_index_gear.errors import ArgumentError, ReplyError
 from llama_index_gear.expansion.external import ExternalGraphExpansion
 from llama_index_gear.expansion.reader import READ_PROMPT
 from llama_index_gear.flow import Flow
-from llama_index_gear.llm.prompting import ParsedReply, Prompts, ask_and_parse_flow, escape_fences, number_passages
+from llama_index_gear.llm.escaping import escape_fences, number_passages
+from llama_index_gear.llm.prompting import ParsedReply, Prompts, ask_and_parse_flow
 from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.llm.verdicts import parse_yes_or_no
 from llama_index_gear.nodes import llm_texts

@@ -21,8 +21,9 @@ from llama_index_gear.expansion.backends import link_triples_flow
 from llama_index_gear.expansion.pool_retrieval import PoolRetrieval
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.llm.echoes import require_own
+from llama_index_gear.llm.escaping import escape_fences, number_passages
 from llama_index_gear.llm.fitting import FittedPassages, count_room, fit_passages
-from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow, escape_fences, number_passages
+from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow
 from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.llm.selection import read_needed
 from llama_index_gear.llm.verdicts import find_forms_and_prose

@@ -46,7 +46,7 @@ from llama_index_gear.agents.gear.reasoning import GIST_PROMPT, READ_AND_REASON_
 from llama_index_gear.agents.loop import Budget, agent_flow
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.flow import arun, run
-from llama_index_gear.llm.prompting import escape_passage
+from llama_index_gear.llm.escaping import escape_passage
 from llama_index_gear.retrievers.base import GeAREvent
 from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
 from llama_index_gear.trace.trace import TraceEvent
