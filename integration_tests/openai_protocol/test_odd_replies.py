@@ -13,8 +13,8 @@ from openai_server import OpenAIServer, Reply
 
 from llama_index_gear import GeARQueryEngine, GeARTripleExtractor, GeARVectorStore, Triple, attach_triples
 from llama_index_gear.cli import models
+from llama_index_gear.cli.any_openai import AnyOpenAI
 from llama_index_gear.cli.main import main
-from llama_index_gear.cli.models import AnyOpenAI
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.testing import WordEmbedding
 

@@ -265,7 +265,7 @@ def open_store(
 @contextmanager
 def fill_store(
     folder: Path, embed_name: str | None, check: Callable[[], object], make_note: Callable[[str], StoreNote]
-) -> Iterator[GeARVectorStore]:
+) -> Iterator[NotedStore]:
     """Open the store in a folder to be filled, and write its note.
 
     A run that ends early leaves the earlier note, unless it has stored something. If the store is empty, the note goes,

@@ -232,7 +232,7 @@ def _read_named_slots(value: Mapping[str, Any]) -> tuple[Any, ...] | None:
     lowered = {key.lower(): entry for key, entry in value.items()}
     link = next((link for link in _LINKS if link in lowered), "")
     for first, last in _ENDS:
-        named = sum(name in lowered for name in (first, link, last))
+        named = (first in lowered) + (link in lowered) + (last in lowered)
         is_usual = link in _LINKS[:_USUAL] or (not link and (first, last) in _ENDS[:_USUAL])
         if named == 3 or (named == 2 and is_usual and not any(map(_is_nested, lowered.values()))):
             return tuple(lowered.get(name) for name in (first, link, last))

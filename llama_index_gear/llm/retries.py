@@ -73,9 +73,7 @@ class Retries:
     def _policy(self) -> dict[str, Any]:
         return {
             "retry": retry_if_exception(self._note_failure),
-            "stop": lambda _: (
-                self.failures > self.most or (self.remaining is not None and self.remaining <= self._wait)
-            ),
+            "stop": self._is_over,
             "wait": lambda _: self._wait,
             "reraise": True,
         }

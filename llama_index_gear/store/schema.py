@@ -182,6 +182,11 @@ def read_sound_aliases(payload: Mapping[str, Any]) -> tuple[tuple[str, str], ...
         return ()
 
 
+def has_sound_links(payload: Mapping[str, Any]) -> bool:
+    """Return True for the payload of a triple with links that can be read; most triples have none."""
+    return bool(payload.get(ALIASES) and read_sound_aliases(payload)) and isinstance(payload.get("entities"), list)
+
+
 def drop_links(payload: Mapping[str, Any], hidden: Collection[str]) -> dict[str, Any]:
     """Return the payload of a triple without its links with some keys."""
     links = [link for link in payload[ALIASES] if link["alias"] not in hidden]

@@ -33,6 +33,7 @@ from llama_index_gear.store.schema import (
     TRIPLE_FIELDS,
     build_query,
     drop_links,
+    has_sound_links,
     make_foreign_error,
     match_any,
     own_entities,
@@ -61,11 +62,12 @@ class TripleReads:
     def _hide_links_flow(self, points: Sequence[Any], filters: MetadataFilters | None) -> Flow[None]:
         """Drop from triples that were read the links with names that the filters hide.
 
-        A link shows a name of other triples. It stays if the filters let one of these through.
+        A link shows a name of other triples. It stays if the filters let one of these through. Points that are no
+        triples are left to who reads them, and refuses them.
         """
         if filters is None:
             return
-        linked = [point for point in points if (point.payload or {}).get(ALIASES)]  # most triples have none
+        linked = [point for point in points if has_sound_links(point.payload or {})]
         keys = sorted({alias for point in linked for _, alias in read_aliases(point.payload)})
         must, queries = build_conditions(filters, under=METADATA), []
         for key in keys:  # a triple that has the name at an end has no link with it

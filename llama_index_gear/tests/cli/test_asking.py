@@ -275,7 +275,12 @@ def test_questions_are_typed_at_a_prompt_and_the_model_is_loaded_once(
 ) -> None:
     run("index", "docs", "--store", "s")
     loaded: list[str] = []
-    monkeypatch.setattr(store_folder, "load_embedding", lambda name: loaded.append(name) or embedding)
+
+    def load(name: str) -> WordEmbedding:
+        loaded.append(name)
+        return embedding
+
+    monkeypatch.setattr(store_folder, "load_embedding", load)
     monkeypatch.setattr("sys.stdin", Keyboard(f"{QUESTION}\n\nWho makes toys?\n"))
     typed = run("ask", "--store", "s")
     assert typed.code == 0 and typed.out.count("? 1. ") == 2 and len(loaded) == 1

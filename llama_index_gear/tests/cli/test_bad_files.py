@@ -106,13 +106,14 @@ def test_no_process_is_started_for_text_and_one_for_all_else(
     assert process is not None and process.returncode is not None
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_call_leaves_no_answer_behind(tmp_path: Path, parser: str) -> None:
     """What the process still does for an interrupted call is not taken for the answer of the next."""
     (tmp_path / "slow").write_text("sleep")
     (tmp_path / "fast").write_text("Ada.")
     with ReadingProcess(parser) as process:
         assert process.read(tmp_path / "fast", "fast") == ["", ["Ada."]]
-        timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
+        timer = threading.Timer(0.5, lambda: signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT))
         timer.start()
         with pytest.raises(KeyboardInterrupt):
             process.read(tmp_path / "slow", "slow")

@@ -105,7 +105,7 @@ async def test_a_file_with_pages_and_a_file_or_a_document_that_is_named_like_one
 ) -> None:
     from llama_index_gear.cli.files import FolderReader
 
-    def read_texts(self: FolderReader, path: Path) -> tuple[str, list[str]]:
+    def read_texts(self: FolderReader, path: Path, name: str) -> tuple[str, list[str]]:
         return "", ["Ann met Bob.", "Bob met Eve."] if path.suffix == ".pdf" else [path.read_text()]
 
     monkeypatch.setattr(FolderReader, "_read_texts", read_texts)

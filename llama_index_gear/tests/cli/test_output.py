@@ -148,7 +148,7 @@ def test_an_agent_s_steps_answer_and_faults(filled: Path, show: Runner, monkeypa
         said = show("ask", QUESTION, "--store", "s", "--html", "page.html", *options)
         assert said.code == 0 and r"\u009b31m" in said.out
         assert options or "noted: " in said.out
-        script(ConnectionError(f"no{EVIL}"))
+        script(PermissionError(f"no{EVIL}"))
         assert r"\u009b31m" in show("ask", QUESTION, "--store", "s", *options).err
 
 

@@ -211,7 +211,7 @@ def test_an_alias_that_is_made_when_the_store_makes_its_collections_is_seen(clie
     def make_alias(name: str, options: dict[str, Any]) -> None:
         if name == method and options["collection_name"] == "current_triples":
             asked.append(name)
-            if method == "create_collection" or len(asked) == 3:  # the third time, the store is about to write
+            if method == "create_collection" or len(asked) == 4:  # the fourth time, the store is about to write
                 lead(client, "current_triples", "docs")
 
     with pytest.raises(ArgumentError, match="nothing is written into it"):

@@ -259,7 +259,6 @@ def test_dates_and_phrases_and_null_filter(tmp_path: Path) -> None:
 GEO = models.GeoRadius(center=models.GeoPoint(lon=1, lat=1), radius=1)
 UNSUPPORTED_CONDITIONS: dict[str, Any] = {
     "geo_radius": models.FieldCondition(key="at", geo_radius=GEO),
-    "HasVectorCondition": models.HasVectorCondition(has_vector="text-dense"),
     "MatchTextAny": models.FieldCondition(key="text", match=models.MatchTextAny(text_any="red")),
     "true and false": models.FieldCondition(key="flag", match=models.MatchValue(value=True)),
 }
@@ -650,6 +649,7 @@ SUPPORTED = {
     "create_payload_index",
     "delete",
     "delete_collection",
+    "get_aliases",
     "get_collection",
     "query_batch_points",
     "query_points",
