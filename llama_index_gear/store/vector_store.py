@@ -130,7 +130,7 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
     Raises:
         ArgumentError: neither a client nor a url is given, or both are, or an argument has the wrong type.
         StoreUnavailable: (from any call) the server is away, and was waited for. The call can be repeated.
-        StoreLockedError: (from any call) another process has the embedded store open.
+        StoreLockedError: (from any call) another process has the embedded store open, and was waited for.
         EmbeddingError: (from `add` and queries) an embedding is missing or has another dimension than the collection.
         UnsupportedFilter: (from any call with filters) a filter has no condition, or Qdrant cannot express it, or a
             server has no text index for TEXT_MATCH.

@@ -223,49 +223,45 @@ def test_clients_of_a_process_share_a_folder_but_no_collection(tmp_path: Path) -
     other.close()
 
 
+def wait_until_awaited(folder: Path) -> None:
+    """Return once another process waits for the folder."""
+    end = time.monotonic() + LIMIT
+    while not folder_lock.is_awaited(folder):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def lock_in_child(folder: Path, mark: Path) -> int:
+    """Fork a child that waits for the folder, makes a file in it, and then ends; return the child's id."""
+    if (child := os.fork()) == 0:
+        lock = folder_lock.lock_folder(folder, LIMIT)
+        mark.touch()
+        os._exit(0 if lock is not None and lock.place[1] == folder.stat().st_ino else 1)
+    return child
+
+
 def test_who_waits_goes_before_one_that_comes_again(tmp_path: Path) -> None:
     """A process that opens a store again and again, without a pause, leaves turns to others."""
-    turns, seen = threading.Event(), []
-
-    def wait() -> None:
-        pid = os.fork()
-        if pid == 0:
-            os._exit(0 if folder_lock.lock_folder(tmp_path, 30) is not None else 1)
-        seen.append(os.waitpid(pid, 0)[1])
-        turns.set()
-
-    (tmp_path / ".queue").touch()
-    held = [folder_lock.lock_folder(tmp_path)]
-    thread = threading.Thread(target=wait)
-    thread.start()
-    rounds = 0
-    while not turns.is_set():
-        time.sleep(0.05)
-        rounds += folder_lock.is_awaited(tmp_path)
-        held.clear()
-        held.append(folder_lock.lock_folder(tmp_path, 30))
-    thread.join()
-    assert seen == [0] and rounds <= 3
+    for turn in range(5):
+        lock = folder_lock.lock_folder(tmp_path)
+        child = lock_in_child(tmp_path, tmp_path / f"{turn}")
+        wait_until_awaited(tmp_path)
+        del lock
+        lock = folder_lock.lock_folder(tmp_path, LIMIT)
+        assert (tmp_path / f"{turn}").exists()
+        assert os.waitpid(child, 0)[1] == 0
+        del lock
 
 
 def test_who_waits_for_a_folder_that_is_replaced_gets_the_new_one(tmp_path: Path) -> None:
     folder = tmp_path / "store"
     lock = folder_lock.lock_folder(folder, make=True)
-    found: list[Any] = []
-    thread = threading.Thread(target=lambda: found.append(EdgeClient(folder).collection_exists(NAME)))
-    waiting = os.fork()
-    if waiting == 0:
-        held = folder_lock.lock_folder(folder, 30)
-        os._exit(0 if held is not None and held.place[1] == folder.stat().st_ino else 1)
-    while not folder_lock.is_awaited(folder):
-        time.sleep(0.01)
+    child = lock_in_child(folder, folder / "mark")
+    wait_until_awaited(folder)
     shutil.rmtree(folder)
     folder.mkdir()
     del lock
-    assert os.waitpid(waiting, 0)[1] == 0
-    thread.start()
-    thread.join()
-    assert found == [False]
+    assert os.waitpid(child, 0)[1] == 0 and (folder / "mark").exists()
 
 
 def test_a_file_system_without_locks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
