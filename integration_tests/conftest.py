@@ -35,10 +35,10 @@ def each_text_is_embedded_once() -> Iterator[None]:
     def keep(kind: type[HuggingFaceEmbedding] | type[LightEmbedding]) -> Callable[..., list[list[float]]]:
         embed: Callable[..., list[list[float]]] = kind._embed
 
-        def embed_new(model: Any, inputs: list[str], prompt: str | None = None) -> list[list[float]]:
-            keys = [(kind, model.model_name, prompt, text) for text in inputs]
+        def embed_new(model: Any, inputs: list[str], prompt_name: str | None = None) -> list[list[float]]:
+            keys = [(kind, model.model_name, prompt_name, text) for text in inputs]
             new = [key for key in dict.fromkeys(keys) if key not in kept]
-            kept.update(zip(new, embed(model, [key[-1] for key in new], prompt) if new else [], strict=True))
+            kept.update(zip(new, embed(model, [key[-1] for key in new], prompt_name) if new else [], strict=True))
             return [list(kept[key]) for key in keys]
 
         return embed_new

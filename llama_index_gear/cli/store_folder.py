@@ -27,7 +27,7 @@ from llama_index_gear.cli.store_note import (
     write_note,
 )
 from llama_index_gear.errors import StoreError, StoreLockedError
-from llama_index_gear.extraction.accounting import PAID_EXTRACTIONS
+from llama_index_gear.extraction.accounting import EXTRACTIONS, PAID_EXTRACTIONS
 from llama_index_gear.store.embedded.folder_lock import lock_folder
 
 _WAIT = 60.0  # seconds for which a command waits for a process that has the store open
@@ -148,6 +148,8 @@ def check_llm(folder: Path, name: str | None) -> None:
 def _holds_extractions(folder: Path) -> bool:
     """Return True if a model has extracted a passage of the store, or a part of it."""
     with GeARVectorStore.from_path(folder) as store:
+        if not store.get_nodes(None, EXTRACTIONS, 1, with_embeddings=False):  # most stores have none
+            return False
         if store.get_nodes(None, PAID_EXTRACTIONS, 1, with_embeddings=False):
             return True
         return any(map(read_triples, store.get_nodes(None, FAILED_EXTRACTIONS, with_embeddings=False)))

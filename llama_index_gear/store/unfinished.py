@@ -52,9 +52,9 @@ class UnfinishedWrites:
         offset = None
         while has_triples:
             points, offset = yield from self.collections.page_flow(
-                name, self._match(conditions), payload=["passage_id", UNFINISHED], vectors=False, offset=offset
+                name, self._match(conditions), payload=["passage_id", WRITE, UNFINISHED], vectors=False, offset=offset
             )
-            ids = list({point.payload["passage_id"]: None for point in points if self._is_left(point.payload)})
+            ids = list({point.payload["passage_id"]: None for point in points if self._is_left(point.payload or {})})
             for start in range(0, len(ids), self.writes.batch_size):
                 yield from self._finish_passages_flow(ids[start : start + self.writes.batch_size], has_passages)
             has_triples = offset is not None
@@ -77,8 +77,9 @@ class UnfinishedWrites:
             yield from self.writes.rewrite_flow(nodes, embed_triples=False, is_repair=False)
 
     def _is_left(self, payload: Mapping[str, Any]) -> bool:
-        """Return True for a triple that no call of this process is at work on."""
-        return bool(payload.get("passage_id")) and not any(map(self.locks.is_ours, payload.get(UNFINISHED, ())))
+        """Return True for a triple that a call stored, and that none of this process is at work on."""
+        is_triple = bool(payload.get("passage_id") and (payload.get(WRITE) or payload.get(UNFINISHED)))
+        return is_triple and not any(map(self.locks.is_ours, payload.get(UNFINISHED, ())))
 
     def _is_being_deleted(self, payload: Mapping[str, Any]) -> bool:
         """Return True for a triple of a passage that another process may be about to delete."""

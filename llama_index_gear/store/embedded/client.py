@@ -245,16 +245,12 @@ class EdgeClient(BoundToProcess):
         self._update(collection_name, operation)
 
     def batch_update_points(self, collection_name: str, update_operations: Sequence[Any], **options: Any) -> None:
-        """Insert points, delete them, or set or delete fields of their payloads, one operation after the other."""
+        """Delete points, or set or delete fields of their payloads, one operation after the other."""
         refuse("batch_update_points", options, "wait")
         update = edge.UpdateOperation
         for given in update_operations:
             by_ids: Callable[[list[Any]], Any]
             by_filter: Callable[[Any], Any]
-            if isinstance(given, models.UpsertOperation) and isinstance(given.upsert, models.PointsList):
-                refuse("batch_update_points", given.upsert.model_dump(exclude={"points"}, exclude_none=True))
-                self.upsert(collection_name, given.upsert.points)
-                continue
             if isinstance(given, models.DeleteOperation):
                 self.delete(collection_name, given.delete)
                 continue

@@ -218,7 +218,7 @@ def test_a_run_that_stores_nothing_leaves_no_folder(
     with monkeypatch.context() as patched:
         patched.setattr(store_folder, "load_embedding", load_embedding)
         failed = run("index", "docs", "--store", "s", "--embed", str(tmp_path / "no-model"))
-    assert failed.code == 1 and "cannot be loaded" in failed.err and not (tmp_path / "s").exists()
+    assert failed.code == 1 and "error: the embedding model" in failed.err and not (tmp_path / "s").exists()
     assert run("index", "docs", "--store", "s").code == 0
 
 
