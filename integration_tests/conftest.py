@@ -49,6 +49,14 @@ def each_text_is_embedded_once() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def calls_are_retried_at_once() -> Iterator[None]:
+    """Spare the tests the seconds before a call of a model is made again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("llama_index_gear.llm.retries.RETRY_BACKOFF", 0.001)
+        yield
+
+
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """Run a script of the examples with the given arguments and return what it printed.

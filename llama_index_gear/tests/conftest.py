@@ -25,6 +25,14 @@ settings.load_profile("unhurried")
 LongestPause: TypeAlias = Callable[[Callable[[], Awaitable[Any]]], Awaitable[float]]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def calls_are_retried_at_once() -> Iterator[None]:
+    """Spare the tests the seconds before a call of a model is made again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("llama_index_gear.llm.retries.RETRY_BACKOFF", 0.001)
+        yield
+
+
 @pytest.fixture
 def interruptible() -> Iterator[None]:
     """Have an interrupt raise KeyboardInterrupt, also in a process in the background, which ignores it."""

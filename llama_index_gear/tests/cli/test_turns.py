@@ -48,18 +48,19 @@ def read_ids(folder: Path) -> set[str]:
         return {node.node_id for node in store.get_nodes()}
 
 
-def run_meanwhile(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> list[int]:
-    """Have another command run, once, while the next one loads its embedding model; return its exit codes."""
-    codes: list[int] = []
+class Meanwhile:
+    """Loads embedding models by name. Another command runs, once, while the first is loaded."""
 
-    def load(_name: str) -> WordEmbedding:
-        if not codes:
-            codes.append(-1)
-            codes[0] = main(arguments)
+    def __init__(self, *arguments: str) -> None:
+        self.names: list[str] = []
+        self.code: int | None = None
+        self._arguments = arguments
+
+    def load(self, name: str) -> WordEmbedding:
+        self.names.append(name)
+        if len(self.names) == 1:
+            self.code = main(self._arguments)
         return WordEmbedding()
-
-    monkeypatch.setattr(store_folder, "load_embedding", load)
-    return codes
 
 
 def test_a_store_that_was_filled_from_another_folder_while_the_model_was_loaded_is_refused(
@@ -68,9 +69,10 @@ def test_a_store_that_was_filled_from_another_folder_while_the_model_was_loaded_
     other = tmp_path / "other"
     other.mkdir()
     (other / "Ann.txt").write_text("Ann Lee met Bob Smith.")
-    codes = run_meanwhile(monkeypatch, "index", "other", "--store", "s")
+    meanwhile = Meanwhile("index", "other", "--store", "s")
+    monkeypatch.setattr(store_folder, "load_embedding", meanwhile.load)
     refused = run("index", "docs", "--store", "s")
-    assert codes == [0] and refused.code == 1 and f"holds the files of {other}" in refused.err
+    assert meanwhile.code == 0 and refused.code == 1 and f"holds the files of {other}" in refused.err
     assert read_ids(tmp_path / "s") == {"Ann.txt-0"}
 
 
@@ -78,9 +80,10 @@ def test_a_store_that_was_filled_from_another_folder_while_the_model_was_loaded_
 def test_a_store_that_was_filled_with_another_model_meanwhile_keeps_it(
     run: Runner, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embed: list[str]
 ) -> None:
-    codes = run_meanwhile(monkeypatch, "index", "docs", "--store", "s", "--embed", "another")
+    meanwhile = Meanwhile("index", "docs", "--store", "s", "--embed", "another")
+    monkeypatch.setattr(store_folder, "load_embedding", meanwhile.load)
     done = run("index", "docs", "--store", "s", *embed)
-    assert codes == [0] and done.code == bool(embed)
+    assert meanwhile.code == 0 and done.code == bool(embed) and meanwhile.names[-1] == "another"
     assert not embed or "was filled with the embedding model 'another'" in done.err
     note = read_note(tmp_path / "s")
     assert note is not None and note.embed_model == "another"

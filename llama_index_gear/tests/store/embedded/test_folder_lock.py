@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import multiprocessing
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -207,6 +209,54 @@ def test_a_child_neither_holds_nor_frees_its_parent_s_lock(tmp_path: Path) -> No
         os.close(descriptor)
 
 
+def test_a_child_that_outlives_its_parent_does_not_hold_the_folder(tmp_path: Path) -> None:
+    end, ended = os.pipe()
+    if (parent := os.fork()) == 0:
+        lock = folder_lock.lock_folder(tmp_path)
+        if os.fork() == 0:
+            os.close(ended)
+            os.read(end, 1)
+        os._exit(lock is None)
+    assert os.waitpid(parent, 0)[1] == 0 and not is_locked(tmp_path)
+    os.close(ended)
+    os.close(end)
+
+
+def test_a_child_that_python_does_not_know_of_does_not_hold_the_folder(tmp_path: Path) -> None:
+    """So `subprocess` makes them: until they are another program, they have what their parent has open."""
+    lock = folder_lock.lock_folder(tmp_path)
+    end, ended = os.pipe()
+    if (child := ctypes.PyDLL(None).fork()) == 0:
+        os.close(ended)
+        os.read(end, 1)
+        os._exit(0)
+    del lock
+    assert not is_locked(tmp_path)
+    os.close(ended)
+    os.waitpid(child, 0)
+    os.close(end)
+
+
+def test_a_store_that_is_open_at_the_exit_is_closed_before_its_folder_is_free(tmp_path: Path) -> None:
+    script = f"""
+import os, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from pathlib import Path
+from {Path(__file__).stem} import create, is_locked
+from llama_index_gear.store.embedded.client import EdgeClient
+
+def look(_frame, event, called):
+    if event == "c_return" and getattr(called, "__qualname__", "") == "EdgeShard.close":
+        os.write(1, str(is_locked(Path({str(tmp_path)!r}))).encode())
+
+client = EdgeClient({str(tmp_path)!r})
+create(client)
+sys.setprofile(look)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=LIMIT)
+    assert done.stdout == "True" and not is_locked(tmp_path)
+
+
 def test_clients_of_a_process_share_a_folder_but_no_collection(tmp_path: Path) -> None:
     store = GeARVectorStore.from_path(tmp_path, embed_model=EMBED)
     store.add([passage("p", "x", [("A", "is", "B")], embed_model=EMBED)])
@@ -262,6 +312,23 @@ def test_who_waits_for_a_folder_that_is_replaced_gets_the_new_one(tmp_path: Path
     folder.mkdir()
     del lock
     assert os.waitpid(child, 0)[1] == 0 and (folder / "mark").exists()
+
+
+def test_a_folder_that_is_replaced_as_it_is_locked_is_not_taken_for_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, flock = tmp_path / "store", fcntl.flock
+    folder.mkdir()
+
+    def lock_late(descriptor: int, operation: int) -> None:
+        monkeypatch.undo()
+        folder.rename(tmp_path / "earlier")
+        folder.mkdir()
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", lock_late)
+    lock = folder_lock.lock_folder(folder)
+    assert lock is not None and is_locked(folder) and not is_locked(tmp_path / "earlier")
 
 
 def test_a_file_system_without_locks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
