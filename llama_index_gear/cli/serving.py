@@ -198,8 +198,14 @@ class StoreTools:
         """Return the result of a write. If the client cancels it, it is done to its end all the same."""
         task = asyncio.create_task(work)
         self._begun.add(task)
-        task.add_done_callback(self._begun.discard)
+        task.add_done_callback(self._end)
         return await asyncio.shield(task)
+
+    def _end(self, task: asyncio.Task[Written]) -> None:
+        """Forget a write. What is wrong with one that its client cancelled, nobody asks."""
+        self._begun.discard(task)
+        if not task.cancelled():
+            task.exception()
 
     async def finish(self) -> None:
         """Wait for the end of writes that clients cancelled."""

@@ -73,6 +73,11 @@ class AnsweringLLM(CustomLLM):
 
         with served_errors():
             first, rest = Retries().call(open_stream)
+        return self._clean(first, rest, prompt, prompt_args)
+
+    def _clean(
+        self, first: str, rest: Iterator[str], prompt: BasePromptTemplate, prompt_args: dict[str, Any]
+    ) -> TokenGen:
         said = ""
         for piece in clean_stream(chain([first], rest), self.metadata.model_name):
             said += piece

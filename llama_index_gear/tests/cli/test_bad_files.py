@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,11 +25,13 @@ Runner = Callable[..., Any]
 
 # A parser for the process: what it does stands in the file.
 PARSER = """
-import os, sys, time
+import os, signal, sys, time
 from llama_index_gear.cli.regular_files import NoText
 
 def parse(path, only_title=False):
     text = path.read_text()
+    if "interrupt" in text:
+        os.kill(os.getppid(), signal.SIGINT)
     if "sleep" in text:
         time.sleep(600)
     if "leave" in text:
@@ -109,12 +109,10 @@ def test_no_process_is_started_for_text_and_one_for_all_else(
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_call_leaves_no_answer_behind(tmp_path: Path, parser: str) -> None:
     """What the process still does for an interrupted call is not taken for the answer of the next."""
-    (tmp_path / "slow").write_text("sleep")
+    (tmp_path / "slow").write_text("interrupt, then sleep")
     (tmp_path / "fast").write_text("Ada.")
     with ReadingProcess(parser) as process:
         assert process.read(tmp_path / "fast", "fast") == ["", ["Ada."]]
-        timer = threading.Timer(0.5, lambda: signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT))
-        timer.start()
         with pytest.raises(KeyboardInterrupt):
             process.read(tmp_path / "slow", "slow")
         assert process.read(tmp_path / "fast", "fast") == ["", ["Ada."]]
