@@ -396,6 +396,8 @@ def test_nothing_is_evaluated_or_unpickled(path: Path) -> None:
     forbidden = {"pickle", "marshal", "shelve", "dill", "joblib", "subprocess", "ctypes", "yaml"}
     if path.stem == "shards":  # which counts a reference up, to keep what must never be written out
         forbidden -= {"ctypes"}
+    if path.stem == "reading_process":  # which reads files that are no plain text in a process that can be ended
+        forbidden -= {"subprocess"}
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = {alias.name for alias in node.names} | {getattr(node, "module", None) or ""}
