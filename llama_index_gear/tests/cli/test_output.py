@@ -208,6 +208,8 @@ def test_extract(show: Runner, tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_command_line(show: Runner, arguments: list[str]) -> None:
+    if arguments[0] == "mcp":
+        pytest.importorskip("mcp.server.mcpserver", reason="needs the extra mcp")
     said = show(*arguments)
     assert said.code in (1, 2) and said.err.count("\n") == 1 and "\\u" in said.err + "\\u" * ("\udcff" in arguments[-1])
 
