@@ -29,6 +29,15 @@ _OLLAMA_WINDOW = 16_384  # tokens: an agent's longest prompt shows forty passage
 _OPENAI_REPLY, _OLLAMA_REPLY = 2_048, 4_096  # tokens, those in which a model thinks included
 
 
+def __getattr__(name: str) -> type[LLM]:
+    """Import the client of OpenAI once it is asked for."""
+    if name == "AnyOpenAI":
+        from llama_index_gear.cli.any_openai import AnyOpenAI  # takes seconds
+
+        return AnyOpenAI
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def load_embedding(name: str) -> BaseEmbedding:
     """Load the default model, a folder's, or one of Hugging Face.
 
@@ -129,7 +138,7 @@ def _open_openai(name: str, key: str, address: str | None) -> LLM:
 
     The limit of tokens ends a reply that repeats itself.
     """
-    from llama_index_gear.cli.any_openai import AnyOpenAI  # takes seconds
+    from llama_index_gear.cli.any_openai import AnyOpenAI
 
     return AnyOpenAI(
         model=name,
