@@ -15,8 +15,9 @@ from pathlib import Path
 
 SERVER = """
 import json, os, socket, sys
-import llama_index.embeddings.huggingface, llama_index.readers.file
+import llama_index.readers.file
 from llama_index_gear.cli import asking, comparing, indexing, main
+from llama_index_gear.embeddings import light
 
 with socket.socket(socket.AF_UNIX) as server:
     server.bind(sys.argv[1])

@@ -4,17 +4,17 @@ import os
 import runpy
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 sys.path.insert(0, str(Path(__file__).parent))
 
+from kept_vectors import keep_vectors
 from openai_server import OpenAIServer
 from repository import BENCHMARKS, EXAMPLES
 
@@ -22,30 +22,37 @@ from llama_index_gear import LightEmbedding
 
 sys.path[:0] = [str(BENCHMARKS), str(EXAMPLES)]
 
+LONG = {
+    "benchmarks": "sentence_transformers",
+    "browser": "selenium",
+    "models": "sentence_transformers",
+    "notebook": "nbclient",
+    "workers": "ray",
+}
+"""Folders of long tests, and of the extra `long` what they import."""
+collect_ignore = [folder for folder, module in LONG.items() if find_spec(module) is None]
+
 # No test depends on how fast the machine is.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.markexpr == "long" and collect_ignore:
+        raise pytest.UsageError(f"no packages for {', '.join(collect_ignore)}: pip install -e '.[long]'")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent.parent == Path(__file__).parent and item.path.parent.name in LONG:
+            item.add_marker("long")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def each_text_is_embedded_once() -> Iterator[None]:
-    """Keep the vectors of embedding models for the tests that follow: nearly all of them embed the sample data."""
-    kept = dict[tuple[Any, ...], list[float]]()
-
-    def keep(kind: type[HuggingFaceEmbedding] | type[LightEmbedding]) -> Callable[..., list[list[float]]]:
-        embed: Callable[..., list[list[float]]] = kind._embed
-
-        def embed_new(model: Any, inputs: list[str], prompt_name: str | None = None) -> list[list[float]]:
-            keys = [(kind, model.model_name, prompt_name, text) for text in inputs]
-            new = [key for key in dict.fromkeys(keys) if key not in kept]
-            kept.update(zip(new, embed(model, [key[-1] for key in new], prompt_name) if new else [], strict=True))
-            return [list(kept[key]) for key in keys]
-
-        return embed_new
-
-    with pytest.MonkeyPatch.context() as patch:
-        for kind in (HuggingFaceEmbedding, LightEmbedding):
-            patch.setattr(kind, "_embed", keep(kind))
+    """Keep the vectors for the tests that follow: nearly all of them embed the sample data."""
+    with keep_vectors(LightEmbedding):
         yield
 
 

@@ -17,7 +17,6 @@ from llama_index_gear import GeARVectorStore
 from llama_index_gear.cli import file_texts
 from llama_index_gear.cli import files as cli_files
 from llama_index_gear.cli.files import FolderReader
-from llama_index_gear.cli.reading_process import ReadingProcess
 from llama_index_gear.cli.regular_files import UnreadableFile, read_file
 from llama_index_gear.testing import WordEmbedding
 
@@ -106,16 +105,30 @@ def test_no_process_is_started_for_text_and_one_for_all_else(
     assert process is not None and process.returncode is not None
 
 
-@pytest.mark.usefixtures("interruptible")
-def test_an_interrupted_call_leaves_no_answer_behind(tmp_path: Path, parser: str) -> None:
+INTERRUPTED = """
+import signal, sys
+from pathlib import Path
+from llama_index_gear.cli.reading_process import ReadingProcess
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+with ReadingProcess("gear_test_parser:parse") as process:
+    for name in ("fast", "slow", "fast"):
+        try:
+            print(process.read(Path(name), name), flush=True)
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+"""
+
+
+@pytest.mark.usefixtures("parser")
+def test_an_interrupted_call_leaves_no_answer_behind(tmp_path: Path) -> None:
     """What the process still does for an interrupted call is not taken for the answer of the next."""
     (tmp_path / "slow").write_text("interrupt, then sleep")
     (tmp_path / "fast").write_text("Ada.")
-    with ReadingProcess(parser) as process:
-        assert process.read(tmp_path / "fast", "fast") == ["", ["Ada."]]
-        with pytest.raises(KeyboardInterrupt):
-            process.read(tmp_path / "slow", "slow")
-        assert process.read(tmp_path / "fast", "fast") == ["", ["Ada."]]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-X", "faulthandler", "-c", INTERRUPTED]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "['', ['Ada.']]\ninterrupted\n['', ['Ada.']]\n"), done.stderr
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
