@@ -32,6 +32,7 @@ def run_quickstart(store: Path) -> str:
     return run.stdout
 
 
+@pytest.mark.long
 def test_without_a_key_and_a_second_time_nothing_is_ingested(script: Script, tmp_path: Path) -> None:
     first = run_quickstart(tmp_path)
     assert "101 of them new or changed" in first
