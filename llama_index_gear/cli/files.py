@@ -18,6 +18,8 @@ from llama_index.core.schema import Document
 
 from llama_index_gear.cli.html_text import read_html
 from llama_index_gear.cli.messages import name_file
+from llama_index_gear.cli.prose import explain_no_prose
+from llama_index_gear.cli.records_of_json import JSON, read_json
 from llama_index_gear.cli.store_note import NOTE, is_collection
 from llama_index_gear.cli.tables import TABLES, read_table
 from llama_index_gear.cli.titles import find_shared, find_title
@@ -88,7 +90,7 @@ class FolderReader:
         name = path.relative_to(self.folder).as_posix()
         try:
             with name_file(name):
-                stated, texts = self._read_texts(path)
+                stated, texts, titles = self._read_texts(path)
         except _NoTextError as error:
             self.skipped[name] = str(error)
             return []
@@ -98,12 +100,12 @@ class FolderReader:
         if not any(text.strip() for text in texts):
             self.skipped[name] = "there is no text in it"
         shared = self._find_shared() if stated and path.suffix.lower() in _HTML else frozenset()
-        metadata = {"title": find_title(name, texts[0] if texts else "", stated, shared), "file": name}
+        title = find_title(name, texts[0] if texts else "", stated, shared)
         return [
             Document(
                 text=text,
                 id_=name if len(texts) == 1 else f"{name}#{number}",
-                metadata=metadata,
+                metadata={"title": titles[number - 1] if titles else title, "file": name},
                 excluded_embed_metadata_keys=_HIDDEN_KEYS,
                 excluded_llm_metadata_keys=_HIDDEN_KEYS,
             )
@@ -122,10 +124,13 @@ class FolderReader:
             self._shared = find_shared(titles)
         return self._shared
 
-    def _read_texts(self, path: Path) -> tuple[str, list[str]]:
-        """Return the title that a file states of itself ("" without one), and its text, or that of each page."""
+    def _read_texts(self, path: Path) -> tuple[str, list[str], list[str]]:
+        """Return the title that a file states of itself ("" without one), its text, or that of each page or record.
+
+        Records with titles have these in a third list.
+        """
         if path.suffix.lower() in _WITH_READER:
-            return self._read_by_reader(path)
+            return *self._read_by_reader(path), []
         return _read_text(path)
 
     def _read_by_reader(self, path: Path) -> tuple[str, list[str]]:
@@ -157,8 +162,8 @@ class _ReaderError(Exception):
     """A reader failed on a file."""
 
 
-def _read_text(path: Path) -> tuple[str, list[str]]:
-    """Read a file that is text: the title that it states of itself, if it is HTML, and its text."""
+def _read_text(path: Path) -> tuple[str, list[str], list[str]]:
+    """Read a file that is text: the title that it states of itself, its text, and the titles of its records."""
     ending, data = path.suffix.lower(), path.read_bytes()
     try:
         text = data.decode("utf-8-sig")
@@ -166,15 +171,24 @@ def _read_text(path: Path) -> tuple[str, list[str]]:
         text = "\0"
     if "\0" in text:
         raise _NoTextError("no UTF-8 text; if it is text, save it as UTF-8")
+    if reason := explain_no_prose(path.name, text):
+        raise _NoTextError(reason)
     if ending in _HTML:
         page = read_html(text)
-        return page.title, [page.text]
+        return page.title, [page.text], []
     if ending in TABLES:
         try:
-            return "", [read_table(text, ending)]
+            return "", [read_table(text, ending)], []
         except ValueError as error:
             raise _ReaderError(str(error)) from error
-    return "", [text]
+    if ending in JSON:
+        try:
+            records = read_json(text, ending)
+        except ValueError as error:
+            raise _ReaderError(str(error)) from error
+        titles = [record.title for record in records] if len(records) > 1 else []
+        return records[0].title if len(records) == 1 else "", [record.text for record in records], titles
+    return "", [text], []
 
 
 def _read_pdf_title(path: Path) -> str:

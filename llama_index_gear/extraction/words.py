@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
+
 FUNCTION_WORDS = frozenset(
     "a about above according after again all along also although among an and another any are as at be"
     " because before being below besides between both but by can currently despite did do does during each"
@@ -220,3 +222,14 @@ OFFICE_WORDS = frozenset(
     " voltage warehouse warranty weight whereas width wiring yours".split()
 )
 """Words of letters, contracts and data sheets, which open sentences and cells of tables."""
+
+_ENTRIES = [
+    entry
+    for line in files(__package__).joinpath("english_words.txt").read_text(encoding="utf-8").splitlines()
+    if line[0] != "#"
+    for entry in line.split()
+]
+ENGLISH_WORDS = frozenset(entry.removesuffix("*") for entry in _ENTRIES)
+"""English words that are small inside a sentence."""
+IMPERATIVES = frozenset(entry[:-1] for entry in _ENTRIES if entry[-1] == "*")
+"""Those of them, adverbs and imperatives, that begin no name ("Recently Nora Blum")."""

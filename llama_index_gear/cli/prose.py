@@ -1,0 +1,32 @@
+"""Tells files of text that nobody reads: what a program wrote for programs."""
+
+from __future__ import annotations
+
+import re
+
+_LOCK = re.compile(r".*\.lock|.*[-.]lock\.(?:json|yaml|yml|hcl)|go\.sum|npm-shrinkwrap\.json", re.IGNORECASE)
+_MINIFIED = re.compile(r".*[-.]min\.(?:js|css|mjs)", re.IGNORECASE)
+_MAP = re.compile(r'\s*\{[^{}]{0,2000}"mappings"\s*:')
+_UNBROKEN = re.compile(r"[!-~]{160,}")
+"""Matches a run of ASCII characters that no word or address is as long as."""
+_MOST_UNBROKEN = 0.3
+"""Share of a text in such runs, at most."""
+
+
+def explain_no_prose(file: str, text: str) -> str:
+    """Return why a file has no text for readers; "" if it has."""
+    if text.startswith("{\\rtf"):
+        return "rich text (RTF): save it as .docx, .md or .txt"
+    if file.lower().endswith(".svg") or re.match(r"\s*(?:<\?xml[^>]*>\s*)?(?:<!DOCTYPE svg[^>]*>\s*)?<svg\b", text):
+        return "a drawing (SVG)"
+    name = file.rsplit("/", 1)[-1]
+    if _LOCK.fullmatch(name):
+        return "a lock file, which a program wrote"
+    if _MINIFIED.fullmatch(name):
+        return "minified code"
+    if _MAP.match(text):
+        return "a source map"
+    unbroken = sum(len(run) for run in _UNBROKEN.findall(text))
+    if unbroken > _MOST_UNBROKEN * len(text):
+        return "no running text: minified code, base64 or the like"
+    return ""
