@@ -10,7 +10,9 @@ _MAP = re.compile(r'\s*\{[^{}]{0,2000}"mappings"\s*:')
 _UNBROKEN = re.compile(r"[!-~]{160,}")
 """Matches a run of ASCII characters that no word or address is as long as."""
 _MOST_UNBROKEN = 0.3
-"""Share of a text in such runs, at most."""
+"""Share of a text in such runs, or in lines like those of minified code, at most."""
+_LONG_LINE = 400  # characters
+_LEAST_SPACES = 0.06  # share of a line's characters
 
 
 def explain_no_prose(file: str, text: str) -> str:
@@ -27,6 +29,11 @@ def explain_no_prose(file: str, text: str) -> str:
     if _MAP.match(text):
         return "a source map"
     unbroken = sum(len(run) for run in _UNBROKEN.findall(text))
-    if unbroken > _MOST_UNBROKEN * len(text):
+    crowded = sum(len(line) for line in text.split("\n") if _is_crowded(line))
+    if max(unbroken, crowded) > _MOST_UNBROKEN * len(text):
         return "no running text: minified code, base64 or the like"
     return ""
+
+
+def _is_crowded(line: str) -> bool:
+    return len(line) > _LONG_LINE and line.isascii() and line.count(" ") < _LEAST_SPACES * len(line)

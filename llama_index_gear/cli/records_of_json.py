@@ -72,15 +72,12 @@ def _read_record(entry: Any) -> Record:
         return Record("", "; ".join(value for _, value in _flatten(entry)))
     own = {str(key).casefold(): value for key, value in entry.items()}
     key = next((key for key in _TITLES if _is_title(own.get(key))), "")
-    bodies = [str(own[name]) for name in own if name in _TEXTS and isinstance(own[name], str) and own[name].strip()]
-    rest = {
-        name: value for name, value in own.items() if name != key and not (name in _TEXTS and isinstance(value, str))
-    }
+    bodies = {name: value for name, value in own.items() if name in _TEXTS and isinstance(value, str)}
+    rest = {name: value for name, value in own.items() if name != key and name not in bodies}
     fields = "; ".join(f"{name}: {value}" for name, value in _flatten(rest))
     sentence = [f"{fields}." if fields[-1] not in ".!?" else fields] if fields else []
-    return Record(
-        " ".join(str(own[key]).split()) if key else "", "\n\n".join([*filter(str.strip, bodies.values()), *sentence])
-    )
+    title = " ".join(str(own[key]).split()) if key else ""
+    return Record(title, "\n\n".join([*filter(str.strip, bodies.values()), *sentence]))
 
 
 def _is_title(value: Any) -> bool:

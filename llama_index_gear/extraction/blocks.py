@@ -28,6 +28,8 @@ _CODE = set(
 _FILE_KEYS = ("file_name", "file_path", "file", "filename", "source", "path")
 _PARSED = re.compile(r"[\n#<>*+•|`~_\[\\&:{-]|^\s")
 """Matches what a text has that isn't a single paragraph of plain words."""
+_LINE = re.compile(r"[^\W\d][^\n]*\n?")
+"""Matches a text of one line that has no mark of a block in front."""
 _CELL = re.compile(r"(?<!\\)\|")
 _HTML_HEADING = re.compile(r"\s*<h([1-6])\b[^\n<>]{0,300}>(.*)</h\1>\s*", re.IGNORECASE | re.DOTALL)
 _TASK = re.compile(r"\[[ xX]\][ \t]")
@@ -100,7 +102,8 @@ def read_blocks(text: str, *, is_markdown: bool | None = None) -> list[Block]:
     """
     if not _PARSED.search(text):
         return [Block(Kind.PARAGRAPH, 0, len(text), text)] if text.strip() else []
-    return _Reader(text, is_markdown).read()
+    reader = _Reader(text, is_markdown)
+    return list(reader.read_line() if _LINE.fullmatch(text) else reader.read())
 
 
 class _Reader:
@@ -121,16 +124,20 @@ class _Reader:
         self.references: dict[str, Any] = {}
         self.open: list[tuple[int, str]] = []
 
-    def read(self) -> list[Block]:
+    def read_line(self) -> Iterator[Block]:
+        """Read a line that can be nothing but a paragraph."""
+        return self._read_prose(Kind.PARAGRAPH, 0, self.parsed)
+
+    def read(self) -> Iterator[Block]:
         """Read the blocks."""
         if self.known is False:
-            return [*self._read_paragraph(0, len(self.parsed))]
+            return self._read_paragraph(0, len(self.parsed))
         env: dict[str, Any] = {}
         parser = _MARKDOWN_PARSER if self.known else _CAREFUL_PARSER
         tokens: list[Token] = []
         parser.block.parse("\n".join(self.parsed), parser, env, tokens)
         self.references = env.get("references", {})
-        return [*self._walk(tokens)]
+        return self._walk(tokens)
 
     def _walk(self, tokens: Sequence[Token]) -> Iterator[Block]:
         items, head, is_head = 0, (), False
@@ -220,7 +227,7 @@ class _Reader:
         row = self.parsed[number].strip().removeprefix("|")
         if not row.endswith("\\|"):
             row = row.removesuffix("|")
-        start = place = self._start(number) + self.lines[number].rindex(row)
+        start = place = self._start(number) + self._shift(number) + self.parsed[number].rindex(row)
         for cell in _CELL.split(row):
             inline = read_inline(cell, self.references, is_markdown=self.known is not False)
             self.plain[place : place + len(cell)] = inline.plain
@@ -236,12 +243,13 @@ class _Reader:
         """Write the plain words of lines to their places. A line of the content is the end of its source's line."""
         targets: list[int] = []
         for number, line in enumerate(content.split("\n"), start=first):
-            source = self.lines[number].rstrip() if number < last else ""
+            source = self.parsed[number].rstrip() if number < last else ""
             kept = line.rstrip()
             offset = len(source) - len(kept)
             if offset < 0 or source[offset:] != kept:
                 offset = max(source.find(kept.strip()), 0)
-            targets.append(self._start(min(number, len(self.lines) - 1)) + offset)
+            number = min(number, len(self.lines) - 1)
+            targets.append(self._start(number) + self._shift(number) + offset)
         inline = read_inline(content, self.references, is_markdown=self.known is not False)
         begins = [0]
         for target, line in zip(targets, inline.plain.split("\n"), strict=True):
@@ -263,6 +271,10 @@ class _Reader:
         path = tuple(text for depth, text in self.open if not level or depth < level)
         links, self.links = tuple(self.links), []
         return [Block(kind, start, end, plain, level, path, head, links)] if plain.strip(" \n\0\t\r|") else []
+
+    def _shift(self, number: int) -> int:
+        """Return how many characters of a line stand in front of the parser's."""
+        return len(self.lines[number].rstrip("\r")) - len(self.parsed[number].rstrip("\r"))
 
     def _start(self, number: int) -> int:
         return self.starts[number]

@@ -14,7 +14,8 @@ _FRONT_MATTER = re.compile(
     r"|\s*\+\+\+[ \t]*\r?\n(?:(?:[A-Za-z_][\w .-]*[ \t]*=|[ \t]|#|\[|\])[^\n]*\n|\r?\n)*\+\+\+[ \t]*\r?(?:\n|$)"
 )
 """Matches the YAML or TOML before a Markdown text."""
-_HIDDEN = re.compile(r"<!--.*?-->|<(script|style)\b[^<>]*>.*?</\1>", re.DOTALL | re.IGNORECASE)
+_HIDDEN = (("<!--", "-->"), ("<script", "</script>"), ("<style", "</style>"))
+"""Where what a reader does not see begins and ends."""
 _CODE_FENCE = "~~~~~~"
 _FENCE = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)*(`{3,}|~{3,})([^`]*)$")
 _ORG = re.compile(r"[ \t]*#\+(?:begin|end)_(?:src|example)\b", re.IGNORECASE)
@@ -91,8 +92,8 @@ def prepare_lines(text: str, *, is_known: bool) -> tuple[list[str], int]:
     """
     if matter := _FRONT_MATTER.match(text):
         text = re.sub(r"[^\n]", " ", matter[0]) + text[matter.end() :]
-    if "<!--" in text or "<s" in text.lower():
-        text = _HIDDEN.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+    if "<" in text:
+        text = _hide(text)
     lines = [_CODE_FENCE if _ORG.match(line) else line.rstrip("\r") for line in text.split("\n")]
     before = _open_code(lines)
     lines = [*before, *lines]
@@ -107,6 +108,22 @@ def prepare_lines(text: str, *, is_known: bool) -> tuple[list[str], int]:
     if not is_known and any(line.lstrip().startswith("#") for line in lines):
         _take_comments(lines, fenced)
     return lines, len(before)
+
+
+def _hide(text: str) -> str:
+    """Put spaces in place of comments, scripts and styles."""
+    small = text.lower()
+    if len(small) != len(text):  # letters whose small form is longer
+        small = text
+    for opening, closing in _HIDDEN:
+        parts, last = [], 0
+        start = small.find(opening)
+        while start >= 0 and (end := small.find(closing, start)) >= 0:
+            parts += [text[last:start], re.sub(r"[^\n]", " ", text[start : end + len(closing)])]
+            last = end + len(closing)
+            start = small.find(opening, last)
+        text = "".join([*parts, text[last:]])
+    return text
 
 
 def _prepare(line: str) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Self
 
 from llama_index.core.bridge.pydantic import Field, PrivateAttr, field_validator
@@ -230,7 +230,10 @@ class MentionTripleExtractor(TransformComponent):
         return list(triples)
 
     def _triples(self, text: str, title: str, path: Sequence[str], is_markdown: bool | None) -> Iterator[Triple]:
-        is_german = german.is_german({word for word in text.split() if word.islower()})
+        small_words = {word for word in text.split() if word.islower()}
+        is_german = german.is_german(small_words)
+        if self.recognizer is None:
+            self._count_passage(text, small_words)
         sections = Sections(title, path, has_case_evidence=not is_german)
         first = ""
         for sentence, names in self._find_names(text, title, is_markdown):
@@ -239,9 +242,18 @@ class MentionTripleExtractor(TransformComponent):
             subject = sections.subject or first  # of a heading itself: that of the section around it
             sections.open(sentence, is_named=bool(names))
             own = entity_key(subject)
+            is_short = len(sentence.words) <= _MAX_PREDICATE_WORDS
+            said = sentence.join(0, len(sentence.words)) if names and is_short else ""
             for start, end, name in names:
                 if entity_key(name) != own:
-                    yield Triple(subject, _cut_window(sentence, start, end), name)
+                    yield Triple(subject, said or _cut_window(sentence, start, end), name)
+
+    def _count_passage(self, text: str, small_words: Collection[str]) -> None:
+        """Count a passage for which there are no rules."""
+        if is_caseless(text):
+            self._caseless_passages += 1
+        elif foreign := find_foreign(small_words):
+            self._foreign_passages[foreign] += 1
 
     def _find_names(self, text: str, title: str, is_markdown: bool | None) -> Iterator[tuple[Sentence, list[Name]]]:
         """Find the names in each sentence of a passage: by the recognizer if there is one, else by their form."""
@@ -249,10 +261,6 @@ class MentionTripleExtractor(TransformComponent):
         if self.recognizer is not None:
             names = recognize_names(self.recognizer, text, sentences)
         else:
-            if is_caseless(text):
-                self._caseless_passages += 1
-            elif foreign := find_foreign({word for word in text.split() if word.islower()}):
-                self._foreign_passages[foreign] += 1
             names = find_names(text, title, sentences)
         return zip(sentences, names, strict=True)
 

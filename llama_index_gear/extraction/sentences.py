@@ -139,9 +139,9 @@ def split_pieces(text: str) -> list[str]:
     """
     cuts = [0]
     for sentence in split_sentences(text):
-        line = text.rfind("\n", 0, sentence.start) + 1
+        line = max(text.rfind("\n", cuts[-1], sentence.start) + 1, cuts[-1])
         if sentence.form is Form.CODE:  # with its fence
-            line = max(text.rfind("\n", 0, max(line - 1, 0)) + 1, 0) if line else 0
+            line = max(text.rfind("\n", cuts[-1], max(line - 1, 0)) + 1, cuts[-1])
         is_first = sentence.form is Form.CODE or not text[line : sentence.start].strip(_BEFORE_SENTENCES)
         cuts.append(max(line if is_first else sentence.start, cuts[-1]))
     return [text[start:end] for start, end in pairwise([*cuts, len(text)]) if start < end]
@@ -214,31 +214,33 @@ def _goes_on(lines: Sequence[str], following: str) -> bool:
 def _find_words(plain: str, start: int, marks: re.Pattern[str], *, has_cells: bool = False) -> list[_Word]:
     """Find the words of a piece of plain text, with their punctuation. Inline code and addresses are one word each."""
     pattern = _CELL_WORD if has_cells else _CODE_OR_WORD if "`" in plain else _WORD
-    is_divided = marks.search(plain) is not None
-    words = []
-    for match in pattern.finditer(plain):
-        word, place = match[0], start + match.start()
-        if GAP in word:
-            inner = word.strip(GAP)
-            place += len(word) - len(word.lstrip(GAP))
-            if not inner:
-                continue
-            word, end = inner.replace(GAP, ""), place + len(inner)
-        else:
-            end = start + match.end()
-        if is_divided and end - place == len(word):
-            words += _split_at_marks(word, place, marks)
-        else:
-            words.append(_Word(word[:MAX_WORD_LETTERS], place, end))
+    words = [
+        _Word(match[0][:MAX_WORD_LETTERS], start + match.start(), start + match.end())
+        for match in pattern.finditer(plain)
+    ]
+    if GAP in plain:
+        words = [_close_gaps(word) for word in words if word.text.strip(GAP)]
+    if marks.search(plain):
+        words = [part for word in words for part in _split_at_marks(word, marks)]
     return words
 
 
-def _split_at_marks(word: str, place: int, marks: re.Pattern[str]) -> Iterator[_Word]:
-    is_whole = word.isalnum() and word.isascii() or is_code(word) or find_identifier(word)
-    ends = [] if is_whole else [end for match in marks.finditer(word) for end in match.span()]
-    for start, end in pairwise([0, *ends, len(word)]):
-        if start < end:
-            yield _Word(word[start:end][:MAX_WORD_LETTERS], place + start, place + end)
+def _close_gaps(word: _Word) -> _Word:
+    start = word.start + len(word.text) - len(word.text.lstrip(GAP))
+    end = word.end - len(word.text) + len(word.text.rstrip(GAP))
+    return _Word(word.text.replace(GAP, ""), start, end)
+
+
+def _split_at_marks(word: _Word, marks: re.Pattern[str]) -> Iterator[_Word]:
+    text, place, end = word
+    is_whole = (text.isalnum() and text.isascii()) or end - place != len(text) or is_code(text) or find_identifier(text)
+    matches = [] if is_whole else [match.span() for match in marks.finditer(text)]
+    if not matches:
+        yield word
+        return
+    for first, last in pairwise([0, *(border for span in matches for border in span), len(text)]):
+        if first < last:
+            yield _Word(text[first:last], place + first, place + last)
 
 
 def _cut(words: list[_Word]) -> Iterator[list[_Word]]:

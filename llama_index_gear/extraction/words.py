@@ -225,7 +225,7 @@ OFFICE_WORDS = frozenset(
 
 _ENTRIES = [
     entry
-    for line in files(__package__).joinpath("english_words.txt").read_text(encoding="utf-8").splitlines()
+    for line in files("llama_index_gear.extraction").joinpath("english_words.txt").read_text(encoding="utf-8").splitlines()
     if line[0] != "#"
     for entry in line.split()
 ]

@@ -100,6 +100,7 @@ def test_every_word_has_its_place_in_the_passage(is_markdown: bool | None) -> No
         ("Nora {#n .Big} is {{% ref %}} here[^1] and [Paul][p]", "Nora is here and Paul"),
         ("`[[x]] {#a}` stays", "`[[x]] {#a}` stays"),
         ("ends here](https://a.example/b) and goes on", "ends here and goes on"),
+        ("| a <!-- x --> b |", "a b"),
     ],
 )
 def test_markup_is_no_word(text: str, plain: str) -> None:
