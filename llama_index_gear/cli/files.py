@@ -186,8 +186,8 @@ def _read_text(path: Path) -> tuple[str, list[str], list[str]]:
             records = read_json(text, ending)
         except ValueError as error:
             raise _ReaderError(str(error)) from error
-        titles = [record.title for record in records] if len(records) > 1 else []
-        return records[0].title if len(records) == 1 else "", [record.text for record in records], titles
+        titles = [record.title for record in records if record.title]
+        return "", [record.text for record in records], titles if len(titles) == len(records) else []
     return "", [text], []
 
 

@@ -182,8 +182,8 @@ def _read_front_matter(text: str) -> tuple[str, str]:
     if named := _PROPERTY.match(text):
         return named[1].strip(), text
     if toml := _TOML.match(text):
-        title = _TOML_TITLE.search(toml[1] or "")
-        return title[2] if title else "", text[toml.end() :]
+        stated = _TOML_TITLE.search(toml[1] or "")
+        return stated[2] if stated else "", text[toml.end() :]
     lines = text.split("\n")
     end = next((place for place, line in enumerate(lines) if place and line.rstrip() in ("---", "...")), 0)
     said = [line for line in lines[1:end] if line.strip() and not line.lstrip().startswith("#")]

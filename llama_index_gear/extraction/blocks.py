@@ -140,7 +140,8 @@ class _Reader:
         return self._walk(tokens)
 
     def _walk(self, tokens: Sequence[Token]) -> Iterator[Block]:
-        items, head, is_head = 0, (), False
+        items, is_head = 0, False
+        head: tuple[str, ...] = ()
         for place, token in enumerate(tokens):
             kind, lines = token.type, token.map
             if kind in ("list_item_open", "list_item_close"):
@@ -161,7 +162,7 @@ class _Reader:
             elif kind == "heading_open":
                 yield from self._read_heading(token, tokens[place + 1].content, lines)
             elif kind == "paragraph_open":
-                yield from self._read_paragraph(*lines, content=tokens[place + 1].content, is_item=items > 0)
+                yield from self._read_paragraph(lines[0], lines[1], tokens[place + 1].content, is_item=items > 0)
 
     def _read_code(self, first: int, last: int, *, is_open: bool) -> Iterator[Block]:
         if is_open and last < len(self.lines) and not re.match(r"[ \t>]*(?:[`~]{3}|[-.+]{2}|#\+)", self.lines[last]):

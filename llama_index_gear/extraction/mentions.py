@@ -40,8 +40,9 @@ class MentionTripleExtractor(TransformComponent):
     (novel)" becomes "Song of Solomon"). A passage without a title takes its first name as title. A name is
 
     - a run of capitalized words ("Republic of Austria", "J. K. Rowling", "Boeing 747"). One word alone is none if it is
-      the adjective of a nation or faith ("British"), a month or a day; nor if it opens a sentence, and is a common
-      English word that the passage has nowhere else with a capital letter ("Ten", "Born", "Restart").
+      the adjective of a nation or faith ("British"), a month or a day; nor if it opens a sentence, and is a word that
+      English writes small, which the passage has nowhere else with a capital letter ("Ten", "Press"). An adverb or
+      imperative at the start of a sentence is no part of the name behind it ("Recently Nora Blum").
     - an identifier, as it is written: an address (URL, e-mail, IP), a host, a file or path, a ticket (`OPS-1432`), a
       version (`v2.3.1`), a word with underscores, and inline code of at most six words.
     - a small word with hyphens (`ledger-sync`) that English does not make of its parts, if it opens a sentence, recurs,
@@ -53,9 +54,11 @@ class MentionTripleExtractor(TransformComponent):
     sentences, in place of the title. So is, above the first heading, the last such part of `header_path`, which
     LlamaIndex's `MarkdownNodeParser` writes.
 
-    Markdown is read as such. The lines of letters and chats are sentences. A list's items and a table's rows are
-    sentences. A block of code is one sentence, in which
-    only identifiers are names. A heading or the head of a table in title case is no evidence for a name.
+    Markdown is read as such: a list's items and a table's rows are sentences. A block of code is one sentence, in which
+    only identifiers are names. A heading or the head of a table in title case is no evidence for a name. A wikilink
+    names its page ("[[people/nora-blum|Nora Blum]]"). The lines of letters, chats and logs are sentences. If the
+    metadata don't say by a file's name or type that a passage is Markdown, a "#" in front of settings or code is a
+    comment, and a line above a rule is a heading only if it looks like a title.
 
     In German passages (told by their small words) one noun alone is a name only if no article, numeral or adjective
     stands in front of it, and it is common by neither its ending nor a list of frequent nouns; or if it has two capital
@@ -68,8 +71,9 @@ class MentionTripleExtractor(TransformComponent):
 
     Limits: no relation is understood, no pronoun resolved, and "Curry" and "Stephen Curry" are two entities. The rules
     are made for English. In French, Spanish, Portuguese, Italian, Dutch and Russian they know the function words that
-    open sentences; in other languages of European scripts such words count as names. Names stay inflected ("Москве" is
-    not "Москва"). For other languages, or better names, pass a `recognizer`:
+    open sentences. Other languages are told by their frequent words, and named in a warning: there, what opens a
+    sentence is a name only if the passage has it inside a sentence too. Names stay inflected ("Москве" is not
+    "Москва"). For other languages, or better names, pass a `recognizer`:
 
         nlp = spacy.load("de_core_news_sm")
         extractor = MentionTripleExtractor(recognizer=nlp)

@@ -196,8 +196,8 @@ class _Passage:
         if kinds[0] not in "NB" or len(kinds) < 2 or kinds[1] not in "NE":
             return False
         following = cores[1].lower()
-        if self.foreign:  # "Igår Nora Blum": the others are names elsewhere
-            return following in self._meant
+        if self.foreign:  # "Igår Nora Blum": Nora stands elsewhere, too
+            return self._meant[following] > 1
         return self.is_english and word in IMPERATIVES and following not in ENGLISH_WORDS
 
     def _strip_elisions(self, sentence: _Encoded) -> None:
@@ -223,7 +223,7 @@ class _Passage:
         if (
             sentence.form is Form.HEADING
             and sentence.is_title_case
-            and not self._meant.issuperset(map(str.lower, cores))
+            and not all(core.lower() in self._meant for core in cores)
         ):
             return ""
         if self.is_german:
@@ -297,15 +297,15 @@ class _Passage:
         return parts - CALENDAR
 
     @cached_property
-    def _meant(self) -> set[str]:
-        """Words that have their capital letter inside a sentence too."""
-        return {
+    def _meant(self) -> Counter[str]:
+        """Words that have their capital letter inside a sentence too, and how often."""
+        return Counter(
             sentence.cores[place].lower()
             for sentence in self.sentences
             if sentence.form is Form.PROSE
             for place, kind in enumerate(sentence.kinds)
             if kind in _CAPITALISED and not sentence.is_opening(place)
-        }
+        )
 
     @cached_property
     def _recurring_quotations(self) -> Collection[str]:

@@ -223,12 +223,8 @@ OFFICE_WORDS = frozenset(
 )
 """Words of letters, contracts and data sheets, which open sentences and cells of tables."""
 
-_ENTRIES = [
-    entry
-    for line in files("llama_index_gear.extraction").joinpath("english_words.txt").read_text(encoding="utf-8").splitlines()
-    if line[0] != "#"
-    for entry in line.split()
-]
+_LIST = files("llama_index_gear.extraction").joinpath("english_words.txt").read_text(encoding="utf-8")
+_ENTRIES = [entry for line in _LIST.splitlines() if line[0] != "#" for entry in line.split()]
 ENGLISH_WORDS = frozenset(entry.removesuffix("*") for entry in _ENTRIES)
 """English words that are small inside a sentence."""
 IMPERATIVES = frozenset(entry[:-1] for entry in _ENTRIES if entry[-1] == "*")
