@@ -7,6 +7,7 @@ import re
 _LOCK = re.compile(r".*\.lock|.*[-.]lock\.(?:json|yaml|yml|hcl)|go\.sum|npm-shrinkwrap\.json", re.IGNORECASE)
 _MINIFIED = re.compile(r".*[-.]min\.(?:js|css|mjs)", re.IGNORECASE)
 _MAP = re.compile(r'\s*\{[^{}]{0,2000}"mappings"\s*:')
+_ROFF = re.compile(r"(?:[.'](?:\\\"|\\}|ie|if|el|de|ds|nr|so|hy|ad|nh)[^\n]*\n|\s*\n)*\.(?:TH|Dd|so)\s")
 _UNBROKEN = re.compile(r"[!-~]{160,}")
 """Matches a run of ASCII characters that no word or address is as long as."""
 _MOST_UNBROKEN = 0.3
@@ -21,6 +22,8 @@ def explain_no_prose(file: str, text: str) -> str:
         return "rich text (RTF): save it as .docx, .md or .txt"
     if file.lower().endswith(".svg") or re.match(r"\s*(?:<\?xml[^>]*>\s*)?(?:<!DOCTYPE svg[^>]*>\s*)?<svg\b", text):
         return "a drawing (SVG)"
+    if _ROFF.match(text):
+        return "the source of a manual's page (roff): save what `man` shows of it as .txt"
     name = file.rsplit("/", 1)[-1]
     if _LOCK.fullmatch(name):
         return "a lock file, which a program wrote"

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Container, Iterable
+from html import unescape
 from itertools import pairwise
 from pathlib import PurePosixPath
 
@@ -51,6 +52,7 @@ _SITE = re.compile(r"\s+[|–—·•»-]\s+|\s+::\s+")
 _MARKUP = [
     (re.compile(r"!\[[^\]]*\]\([^)]*\)|<[^<>]*>|\{#[^}]*\}"), ""),
     (re.compile(r"\[([^\]]*)\]\([^)]*\)"), r"\1"),
+    (re.compile(r"(?:\{[\w:+.-]{1,40}\}|:[\w:+.-]{1,40}:)`~?([^`]*)`"), r"\1"),
     (re.compile(r"(?<!\w)([*_]{1,3}|`+)(\S(?:.*?\S)?)\1(?!\w)"), r"\2"),
 ]
 _NO_PROSE = re.compile(r"[:;=<>{}|·@#\\\[\]]|\s/\s|://|^\W*[-*+>]\s")
@@ -171,7 +173,7 @@ def _clean(candidate: str) -> str:
         return ""
     for pattern, text in _MARKUP:
         candidate = pattern.sub(text, candidate)
-    title = " ".join(candidate.split()).rstrip(":")
+    title = " ".join(unescape(candidate).split()).rstrip(":")
     is_short = len(title) <= _MAX_CHARACTERS and len(title.split()) <= _MAX_WORDS
     is_named = not _is_generic(title) and not _UNNAMED.fullmatch(unicodedata.normalize("NFC", title))
     return title if is_short and is_named else ""

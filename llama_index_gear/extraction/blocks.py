@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from llama_index_gear.extraction.inline import Link, read_inline, tidy
-from llama_index_gear.extraction.lines import prepare_lines
+from llama_index_gear.extraction.lines import DIRECTIVE, prepare_lines
 
 _MARKDOWN = {".md", ".markdown", ".mdx", ".mdown", ".mkd", ".qmd", ".rmd"}
 _CODE = set(
@@ -168,7 +168,8 @@ class _Reader:
         if is_open and last < len(self.lines) and not re.match(r"[ \t>]*(?:[`~]{3}|[-.+]{2}|#\+)", self.lines[last]):
             last += 1  # the passage ends inside
         for number in range(max(first, self.before), last):
-            self.plain[self._start(number) : self._end(number)] = self.lines[number]
+            if not DIRECTIVE.fullmatch(self.lines[number]):
+                self.plain[self._start(number) : self._end(number)] = self.lines[number]
         yield from self._make(Kind.CODE, max(first, self.before), last)
 
     def _read_heading(self, token: Token, content: str, lines: Sequence[int]) -> Iterator[Block]:

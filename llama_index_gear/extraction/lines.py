@@ -27,6 +27,7 @@ _FURNITURE = re.compile(
     r"|(?:include|image|video|audio|toc)::\S*\[.*\]"
     r"|\.\. _.*:|\.\. [\w:-]+::.*"  # reStructuredText: a target, a directive
     r"|#\+\w+(?:[: ].*)?"  # Org
+    r"|Classifier: .* :: .*"  # metadata of a Python package
     r"|:{3,}.*|!{3}[ ].*|\?{3}\+?[ ].*"  # containers
     r"|</?[A-Z]\w*(?:\s[^<>]*)?/?>"  # JSX
     r"|(?:import|export)\s.{1,300}(?:from\s+['\"].*|=>.*|\{|;)"
@@ -34,6 +35,8 @@ _FURNITURE = re.compile(
     r"|\{[%:#{].*\}"
 )
 """Matches a line that says nothing to a reader."""
+DIRECTIVE = re.compile(r"\s*\.\. (?:_.*:|[\w:-]+::.*)")
+"""Matches a line of reStructuredText that is none of its text, in a block of code too."""
 _NOTE = re.compile(r"[ \t]*\[\^[^\]\s]{1,40}\]:[ \t]*")
 _BULLET = re.compile(r"([ \t]*)[•‣◦▪●–](?=[ \t])")
 _NEUTRAL = re.compile(r"[#>|;%]|//|--|[*+] |- (?![\"']?[a-z_][\w.-]*[\"']?:)|\d+[.)] ")

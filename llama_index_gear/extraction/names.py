@@ -26,6 +26,7 @@ from llama_index_gear.extraction.words import (
     FUNCTION_WORDS,
     IMPERATIVES,
     LEGAL_FORMS,
+    LITERALS,
     OFFICE_WORDS,
     OPENERS,
     OTHER_LANGUAGES,
@@ -36,7 +37,7 @@ _NAME = re.compile("[NB](?:c{0,2}N|d){0,7}(?:c{0,2}E|D)?|[EXT]")
 it, B before it, X both; c a connector; d a number, D one with punctuation behind it; T an identifier; h a small word
 with hyphens; - anything else."""
 _CAPITALISED = frozenset("NBEX")
-_NO_NAMES = FUNCTION_WORDS | CONNECTORS | DEMONYMS | CALENDAR | LEGAL_FORMS
+_NO_NAMES = FUNCTION_WORDS | CONNECTORS | DEMONYMS | CALENDAR | LEGAL_FORMS | LITERALS
 """Words that are no name alone."""
 _NO_OPENINGS = OPENERS | COMMON_WORDS | OFFICE_WORDS | OTHER_LANGUAGES
 """Words that are no name alone at the start of a sentence, if the passage has them nowhere else with a capital."""
@@ -109,8 +110,9 @@ class _Encoded:
         self.first = next((n for n, core in enumerate(self.cores) if core and n >= sentence.stamp), 0)
 
     def is_opening(self, place: int) -> bool:
-        """Return True at the start of the sentence, behind a colon or semicolon, and in a new cell of a table."""
-        return place <= self.first or self.words[place - 1][-1] in ":;|"
+        """Return True at the start of a sentence or cell, and behind a colon, a semicolon or a mark in brackets."""
+        before = self.words[place - 1]
+        return place <= self.first or before[-1] in ":;|" or (before[0] == "[" and before[-1] == "]")
 
     @cached_property
     def cores_with_gaps(self) -> list[str]:
@@ -231,6 +233,8 @@ class _Passage:
         if len(cores) == 1 and self._is_no_name(sentence, start, cores[0]):
             return ""
         name = " ".join(cores)
+        if any(name.count(opening) != name.count(closing) for opening, closing in ("()", "[]")):
+            return ""  # a piece of code: "Sequence[str"
         # A single full stop may end the sentence ("World War I."); an abbreviation with several keeps them ("U.S.").
         return name if name.count(".") != 1 else name.removesuffix(".")
 

@@ -166,6 +166,8 @@ OTHER_LANGUAGES = frozenset(
     " lo los met na no op os para por pour ses sie son su sur sus uma una une voor wij wir zij".split()
 )
 """Words that open sentences in other languages, and are no names alone."""
+LITERALS = frozenset("false fixme nan nil none null todo true undefined".split())
+"""Values and marks in code, which are no names."""
 HYPHENATED = frozenset(
     "air all anti art auto aware away back bas best bi box brother center centre chief city class co counter"
     " cross cyber daughter day days de dis down driven dual east eastern eco editor eight end ever ex extra"
