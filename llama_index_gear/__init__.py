@@ -6,23 +6,55 @@ if TYPE_CHECKING:
     from llama_index_gear.public import *  # noqa: F403
     from llama_index_gear.public import __all__ as __all__
 else:
+    _MODULES = {
+        "agents.loop": "Budget",
+        "embeddings.light": "LightEmbedding",
+        "errors": "GeARError",
+        "expansion.beam_search": "BeamSearch",
+        "expansion.pagerank": "LocalPageRank",
+        "extraction.accounting": "ExtractionEstimate ExtractionLedger FAILED_EXTRACTIONS",
+        "extraction.extractor": "GeARTripleExtractor",
+        "extraction.mentions": "MentionTripleExtractor",
+        "ingestion.existing": "CollectionReport ExistingCollection",
+        "ingestion.property_graph": "from_property_graph",
+        "knowledge_graph.files": "TriplesFile",
+        "knowledge_graph.store": "ExternalTripleStore",
+        "knowledge_graph.wikidata": "WikidataDump",
+        "nodes": "ToPropertyGraph attach_triples passage_id read_triples",
+        "postprocessors.beam_search": "DiverseTripleBeamSearch",
+        "postprocessors.passage_ranker": "PassageRanker",
+        "postprocessors.passage_selector": "PassageSelector",
+        "query_engines.gear": "GeARQueryEngine",
+        "query_engines.t2rag": "T2RAGQueryEngine",
+        "ranking.fitting": "RankingFit fit_ranking",
+        "ranking.weights": "RankingWeights",
+        "retrievers.external": "ExternalGeARRetriever",
+        "retrievers.gear": "GeARRetriever",
+        "retrievers.graph": "GraphRetriever",
+        "retrievers.graph_expansion": "NaiveGERetriever SyncGERetriever",
+        "retrievers.rank_bm25": "RankBM25Retriever",
+        "retrievers.t2rag": "T2RAGRetriever",
+        "store.aliases": "AliasPair",
+        "store.maintenance": "StoreReport",
+        "store.vector_store": "GeARVectorStore",
+        "trace.trace": "Trace TraceEvent",
+        "triple": "GraphTriple Triple",
+    }
+    _PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
+    __all__ = sorted(_PLACES)
 
     def __getattr__(name: str) -> object:
-        """Import all public names when the first of them is asked for.
+        """Import a public name, and no other: some need LlamaIndex and Qdrant, which take seconds."""
+        if name not in _PLACES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
 
-        They load LlamaIndex and Qdrant, which takes seconds: the command line says so before.
-        """
-        if name == "__all__" or not name.startswith("__"):
-            from importlib import import_module
-
-            try:
-                public = import_module(f"{__name__}.public")
-            except AttributeError as error:  # of a dependency; as it is, it would say that we lack the name
-                raise ImportError(f"{__name__} cannot be imported: {error}") from error
-            globals().update({known: getattr(public, known) for known in ("__all__", *public.__all__)})
-            if name in globals():
-                return globals()[name]
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        try:
+            module = import_module(f"{__name__}.{_PLACES[name]}")
+        except AttributeError as error:  # of a dependency; as it is, it would say that we lack the name
+            raise ImportError(f"{__name__} cannot be imported: {error}") from error
+        globals()[name] = getattr(module, name)
+        return globals()[name]
 
     def __dir__() -> list[str]:
-        return sorted({*__getattr__("__all__"), *globals()})
+        return sorted({*__all__, *globals()})

@@ -3,9 +3,11 @@
     GeARError
     ├── TripleError             (ValueError)           a triple with an empty slot
     ├── ArgumentError           (ValueError)           an argument outside its range
+    ├── MissingPackage          (ImportError)          a package that an extra brings is not installed
     ├── GraphFileError                                 a graph's file that breaks off
     ├── ReplyError                                     an LLM's reply that holds nothing readable
     ├── OutOfTime           (TimeoutError)             an LLM did not reply within its time limit
+    ├── ModelServerError                               an LLM's server wrote an error into an answer of status 200
     ├── BatchError                                     a batch's answers that contradict what was sent
     ├── ExtractionError                                passages failed and `raise_on_error` was asked for
     └── StoreError
@@ -26,7 +28,7 @@ import reprlib
 from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from numbers import Integral, Number, Rational, Real
-from typing import Any
+from typing import Any, Self
 
 
 class GeARError(Exception):
@@ -41,6 +43,21 @@ class ArgumentError(GeARError, ValueError):
     """An argument of the wrong kind or outside its range; raised before any work is done."""
 
 
+class MissingPackage(GeARError, ImportError):
+    """A package that an extra brings is not installed."""
+
+    @classmethod
+    def of_extra(cls, package: str, extra: str) -> Self:
+        """Return the error of a missing package, with the command that installs it.
+
+        Args:
+            package: its name, or what it is for.
+            extra: of this package.
+
+        """
+        return cls(f"{package} is not installed: pip install 'llama-index-gear[{extra}]'")
+
+
 class GraphFileError(GeARError):
     """A graph's file breaks off, or cannot be decompressed any further. What was read before is kept."""
 
@@ -51,6 +68,20 @@ class ReplyError(GeARError):
 
 class OutOfTime(GeARError, TimeoutError):
     """An LLM did not reply within its time limit. Time-outs of the LLM's own client pass through unchanged."""
+
+
+class ModelServerError(GeARError):
+    """An LLM's server wrote an error into an answer of status 200.
+
+    Args:
+        message: in the server's words.
+        status_code: the HTTP status that says the same; None: none does.
+
+    """
+
+    def __init__(self, message: str, status_code: int | None = None) -> None:
+        super().__init__(message)
+        self.status_code = status_code
 
 
 class BatchError(GeARError):
@@ -74,7 +105,17 @@ class TenantError(StoreError):
 
 
 class StoreLockedError(StoreError):
-    """Another process has the embedded store open."""
+    """Another process has the embedded store open. The call can be repeated.
+
+    Attributes:
+        details: who has it, where the system tells, and how long it was waited for: "process 4711, python, waited for
+            2 s".
+
+    """
+
+    def __init__(self, message: str, *, details: str = "") -> None:
+        super().__init__(message)
+        self.details = details
 
 
 class StoreUnavailable(StoreError):
@@ -88,6 +129,9 @@ class UnsupportedFilter(StoreError, NotImplementedError):
 class UnsupportedCall(StoreError, NotImplementedError):
     """The embedded engine cannot answer a `QdrantClient` call, or an option of one."""
 
+
+THOUGHT_PROBLEM = "the reply was cut off in the model's thoughts: raise its max_tokens, or have it think less"
+"""The problem of a passage whose reply was cut off before the model said anything."""
 
 MAX_COUNT = 1_000_000
 """Upper limit of a top-k and the like: engines reserve memory for as many results."""

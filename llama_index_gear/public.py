@@ -1,6 +1,7 @@
-"""The public names, which `llama_index_gear` has."""
+"""The public names, which `llama_index_gear` has, for type checkers."""
 
 from llama_index_gear.agents.loop import Budget
+from llama_index_gear.embeddings.light import LightEmbedding
 from llama_index_gear.errors import GeARError
 from llama_index_gear.expansion.beam_search import BeamSearch
 from llama_index_gear.expansion.pagerank import LocalPageRank
@@ -51,6 +52,7 @@ __all__ = [
     "GeARVectorStore",
     "GraphRetriever",
     "GraphTriple",
+    "LightEmbedding",
     "LocalPageRank",
     "MentionTripleExtractor",
     "NaiveGERetriever",

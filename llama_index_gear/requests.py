@@ -34,6 +34,14 @@ class EmbedTexts(Request[list[list[float]]]):
 
 
 @dataclass(frozen=True)
+class FinishWrites(Request[None]):
+    """Finish or undo what calls that ended early left in a store. Answer: None.
+
+    Afterwards each triple is one that its passage states. On a store that is in order it costs one query.
+    """
+
+
+@dataclass(frozen=True)
 class RetrievePassages(Request[list[NodeWithScore]]):
     """Base retrieval over passages, h(q, C) of GeAR §3. Answer: `list[NodeWithScore]`, best first."""
 
@@ -59,15 +67,17 @@ class Reply:
     """The result of one LLM call.
 
     Attributes:
-        text: the reply: text, or the structured output as JSON. If the model refused, its words of refusal. Lone
-            surrogates are replaced, since neither a trace nor a store can keep them.
+        text: the reply without thoughts: text, or the structured output as JSON. If the model refused, its words of
+            refusal. Lone surrogates are replaced, since neither a trace nor a store can keep them.
         refused: True if the model, or its provider's filter, refused.
         truncated: True if the reply was cut off at the model's limit.
+        is_thought: True if it was cut off in the model's thoughts, so that there is no text.
         error: the exception that ended the last try; None if there is a reply.
         calls: calls made, retries included.
-        prompt_tokens: tokens of the answered call's prompt, as the LLM's client counts them, else by LlamaIndex's
-            tokenizer; for more than 500,000 characters, a quarter of their number.
-        completion_tokens: tokens of the reply, counted likewise.
+        prompt_tokens: tokens of the answered calls' prompts, as the LLM's client counts them, else by LlamaIndex's
+            tokenizer; for more than 500,000 characters, a quarter of their number. Two calls are answered if the first
+            reply was cut off in its thoughts, and asked for again.
+        completion_tokens: tokens of the replies, counted likewise.
         ms: duration in milliseconds, retries included.
 
     """
@@ -75,6 +85,7 @@ class Reply:
     text: str = ""
     refused: bool = False
     truncated: bool = False
+    is_thought: bool = False
     error: Exception | None = None
     calls: int = 1
     prompt_tokens: int = 0
@@ -90,12 +101,14 @@ class CallLLM(Request[Reply]):
     """Call the language model. Answer: a `Reply`, which holds the error if the call failed.
 
     `purpose` names the call in a trace. `timeout` is the time limit of the reply in seconds (None: no limit).
+    `max_calls` limits the calls that are made for it, retries included (None: no further limit).
     """
 
     prompt: BasePromptTemplate
     variables: Mapping[str, str]
     purpose: str = ""
     timeout: float | None = None
+    max_calls: int | None = None
 
 
 class GraphRequest(Request[Answer_co]):
@@ -239,6 +252,14 @@ class ImportedPassages(Request[tuple[list[BaseNode], Any]]):
     collection: str = ""
     place: str = ""
     offset: Any = None
+
+
+@dataclass(frozen=True)
+class ResolveCollections(Request[dict[str, Any]]):
+    """Find the collections that the store's two names lead to now.
+
+    Answer: name → `NamedCollection`, for the names that lead to one.
+    """
 
 
 @dataclass(frozen=True)

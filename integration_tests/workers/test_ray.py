@@ -11,7 +11,7 @@ from llama_index.core.ingestion import IngestionPipeline
 from llama_index.core.schema import TextNode
 from repository import EXAMPLES
 
-from llama_index_gear import GeARVectorStore, MentionTripleExtractor
+from llama_index_gear import GeARVectorStore, LightEmbedding, MentionTripleExtractor
 from llama_index_gear.testing.store_contract import contents
 
 
@@ -20,9 +20,9 @@ def test_two_workers_do_what_one_process_does(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, timeout=300)
     assert done.returncode == 0, done.stderr.decode()[-2000:]
-    from ray_extraction import load_embedding_model, read_sample
+    from ray_extraction import read_sample
 
-    embed_model = load_embedding_model()
+    embed_model = LightEmbedding()
     with_ray = GeARVectorStore.from_path(tmp_path / "ray", embed_model=embed_model)
     alone = GeARVectorStore.from_path(tmp_path / "alone", embed_model=embed_model)
     nodes: list[TextNode] = read_sample()

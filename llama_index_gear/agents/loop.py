@@ -31,7 +31,7 @@ class Budget:
     """The limits of a question's cost. When one is reached, the best ranking so far is the result.
 
     Args:
-        max_llm_calls: maximum number of calls of the language model. Default None: no limit.
+        max_llm_calls: maximum number of calls of the language model, retries included. Default None: no limit.
         max_tokens: prompt and completion tokens of all calls. No call begins once so many are spent; the last call may
             exceed the limit. Default None: no limit.
         timeout: seconds, at most 1,000,000. A call that is under way then is given up: in async mode it is cancelled,
@@ -216,10 +216,11 @@ class _Meter:
         if limit := self._exceeded_limit(batch):
             raise StepEnded(limit)
         self.has_begun = True
+        most = self._calls_of_each(batch)
         try:
             remaining = self._remaining_seconds()
             with limit_waiting(remaining):
-                answers = yield [_with_timeout(request, remaining) for request in batch]
+                answers = yield [_with_limits(request, remaining, most) for request in batch]
         except Exception as error:
             self.failure = error
             raise
@@ -248,6 +249,13 @@ class _Meter:
             return "max_tokens"
         return ""
 
+    def _calls_of_each(self, batch: Sequence[Request[Any]]) -> int | None:
+        """Return how many calls each request of a batch may take, retries included; None: no limit."""
+        if self.budget.max_llm_calls is None:
+            return None
+        requests = sum(isinstance(request, CallLLM) for request in batch)
+        return (self.budget.max_llm_calls - self.trace.llm_calls) // max(1, requests)
+
     def _remaining_seconds(self) -> float | None:
         """Return the seconds until the timeout; None without one."""
         if self.budget.timeout is None:
@@ -265,6 +273,7 @@ class _Meter:
                 Call(
                     step=step,
                     purpose=request.purpose,
+                    tries=reply.calls,
                     prompt_tokens=reply.prompt_tokens,
                     completion_tokens=reply.completion_tokens,
                     ms=round(reply.ms, 1),
@@ -280,11 +289,12 @@ class _Meter:
         return ended
 
 
-def _with_timeout(request: Request[Any], remaining: float | None) -> Request[Any]:
-    """Return the request; a call of the language model with the remaining seconds as its timeout."""
-    if not isinstance(request, CallLLM) or remaining is None:
+def _with_limits(request: Request[Any], remaining: float | None, most: int | None) -> Request[Any]:
+    """Return the request; a call of the language model with the remaining seconds and calls as its limits."""
+    if not isinstance(request, CallLLM) or (remaining is None and most is None):
         return request
-    return replace(request, timeout=remaining if request.timeout is None else min(remaining, request.timeout))
+    timeouts = [seconds for seconds in (remaining, request.timeout) if seconds is not None]
+    return replace(request, timeout=min(timeouts, default=None), max_calls=most)
 
 
 def describe_failure(error: Exception) -> str:

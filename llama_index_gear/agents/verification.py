@@ -11,14 +11,14 @@ from llama_index.core.schema import NodeWithScore
 from llama_index_gear.agents.loop import Budget, Clock, describe_failure, within_budget_flow
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.flow import Flow
-from llama_index_gear.llm.parsing import strip_thoughts
-from llama_index_gear.llm.prompting import (
-    ask_and_parse_flow,
+from llama_index_gear.llm.escaping import (
     escape_citations,
     escape_fences,
     number_passages,
     split_citations,
 )
+from llama_index_gear.llm.prompting import ask_and_parse_flow
+from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.llm.verdicts import parse_yes_or_no, require_one
 from llama_index_gear.nodes import llm_texts
 from llama_index_gear.spans import span_flow
@@ -148,7 +148,7 @@ def parse_check(reply: str) -> tuple[bool, str]:
         ReplyError: the reply gives no verdict, or two that differ.
 
     """
-    text = strip_thoughts(reply)
+    text = clean_reply(reply)
     follows, forms = parse_yes_or_no(text, "follows", "verdict")
     values = (value for form in forms for value in form.get("missing", ()) if isinstance(value, str))
     return (True, "") if follows else (False, require_one(values, text))

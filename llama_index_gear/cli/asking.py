@@ -14,7 +14,7 @@ from click import echo
 from llama_index.core.llms import LLM
 from llama_index.core.schema import NodeWithScore
 
-from llama_index_gear import GeARQueryEngine, GeARVectorStore, GraphRetriever, RankingWeights, Trace, TraceEvent
+from llama_index_gear import GeARVectorStore, GraphRetriever, RankingWeights, Trace, TraceEvent
 from llama_index_gear.counts import count
 from llama_index_gear.extraction.sentences import Form, split_sentences
 from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, read_title, shorten
@@ -48,14 +48,19 @@ class Answer:
     text: str = ""
     trace: Trace | None = None
 
-    def to_json(self) -> str:
-        """Return all of it as JSON."""
+    @property
+    def is_missing(self) -> bool:
+        """True if the model gave no answer, and the passages stand in its place."""
+        return self.trace is not None and self.trace.unanswered
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """Return all of it as JSON; in one line if `indent` is None."""
         values: dict[str, Any] = {"question": self.question}
         if self.trace is not None:
             values |= {"answer": self.text, "citations": self.trace.citations, "stopped": self.trace.stopped}
-            values |= {"model_calls": self.trace.llm_calls}
+            values |= {"model_calls": self.trace.llm_calls, "warning": self.trace.warning}
         values["passages"] = [_describe(result) for result in self.passages]
-        return json.dumps(values, ensure_ascii=False, indent=2)
+        return json.dumps(values, ensure_ascii=False, indent=indent)
 
 
 def find_passages(store: GeARVectorStore, question: str, top_k: int, weights: RankingWeights | None) -> Answer:
@@ -73,6 +78,8 @@ def ask_agent(
     show: Callable[[str], None],
 ) -> Answer:
     """Let the agent search and answer; `show` is given a line for each thing that it does."""
+    from llama_index_gear import GeARQueryEngine
+
     engine = GeARQueryEngine.from_vector_store(store, llm=llm, similarity_top_k=top_k, weights=weights)
     trace = new_trace(question)
     with trace.subscribe(lambda event: _show_event(event, show)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from llama_index_gear.cli.extraction_options import ExtractionOptions
 from llama_index_gear.cli.failures import find_server, is_of_server
 from llama_index_gear.cli.messages import show_line
 from llama_index_gear.cli.store_folder import check_collection, check_llm, fill_store, open_store
-from llama_index_gear.cli.store_note import StoreNote, choose_embedding, describe_collection
+from llama_index_gear.cli.store_note import StoreNote, describe_collection
 
 _RETRIES = 5  # over half a minute or more, by the extractor alone: a model's client retries a used-up quota too
 
@@ -32,7 +33,8 @@ _RETRIES = 5  # over half a minute or more, by the extractor alone: a model's cl
 class WatchedExtractor(GeARTripleExtractor):
     """An extractor that ends a run whose model's server is away, refuses the key, or has no such model.
 
-    The first passage is extracted alone, and first without retries: its failure says so, before hundreds are tried.
+    It also ends the run of a model that thinks beyond the room that it is given. The first passage is extracted alone,
+    and first without retries: its failure says so, before hundreds are tried.
     """
 
     _has_answered: bool = PrivateAttr(default=False)
@@ -41,7 +43,7 @@ class WatchedExtractor(GeARTripleExtractor):
         """Return copies of the nodes with their triples, in order.
 
         Raises:
-            ClickException: the server fails.
+            ClickException: the server fails, or the model thinks beyond its room.
 
         """
         done: list[BaseNode] = []
@@ -89,7 +91,7 @@ def make_extractor(options: ExtractionOptions) -> MentionTripleExtractor | Watch
         ArgumentError: a price, a ceiling, or a name of the schema is none.
 
     """
-    llm = models.open_llm(options.llm or "none", is_called=not options.estimate, retries=0)
+    llm = models.open_llm(options.llm or "none", is_called=not options.estimate)
     if llm is None:
         return MentionTripleExtractor()
     return WatchedExtractor(  # type: ignore[call-arg]  # GeARTripleExtractor's constructor; pydantic's plugin isn't at work
@@ -138,11 +140,9 @@ def extract_collection(
 
     """
     extractor = make_extractor(options)
-    check_collection(folder, theirs, name, moved=moved)
-    check_llm(folder, options.llm)
-    embed = choose_embedding(folder, embed_name)
-    note = StoreNote(embed, collection=describe_collection(name, theirs.place), llm=options.model)
-    with fill_store(folder, note) as store:
+    check_store = partial(_check_store, folder, theirs, name, options, moved=moved)
+    make_note = partial(StoreNote, collection=describe_collection(name, theirs.place), llm=options.model)
+    with fill_store(folder, embed_name, check_store, make_note) as store:
         if isinstance(extractor, WatchedExtractor):
             echo(f"to extract: {theirs.estimate(store, extractor, moved=moved)}", err=True)
         with tell_paid(extractor):
@@ -165,7 +165,13 @@ def estimate_collection(
 
     """
     extractor = make_extractor(options)
+    check_store = partial(_check_store, folder, theirs, name, options, moved=moved)
+    with open_store(folder, embed_name, check=check_store, embeds=False) as store:
+        return theirs.estimate(store, extractor, moved=moved)  # type: ignore[arg-type]  # a model is named
+
+
+def _check_store(
+    folder: Path, theirs: ExistingCollection, name: str, options: ExtractionOptions, *, moved: bool
+) -> None:
     check_collection(folder, theirs, name, moved=moved)
     check_llm(folder, options.llm)
-    with open_store(folder, choose_embedding(folder, embed_name), must_exist=False, embeds=False) as store:
-        return theirs.estimate(store, extractor, moved=moved)  # type: ignore[arg-type]  # a model is named

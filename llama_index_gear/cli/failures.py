@@ -8,7 +8,14 @@ from typing import NamedTuple
 
 from click import ClickException
 
-from llama_index_gear.errors import GeARError, StoreLockedError, describe_error, is_of_quota, repair_surrogates
+from llama_index_gear.errors import (
+    THOUGHT_PROBLEM,
+    GeARError,
+    StoreLockedError,
+    describe_error,
+    is_of_quota,
+    repair_surrogates,
+)
 
 OLLAMA_ADDRESS = "http://localhost:11434"
 """Where Ollama is, if OLLAMA_HOST doesn't say so."""
@@ -20,6 +27,7 @@ _AWAY = (
     *("APIConnectionError", "ConnectionError", "ConnectError"),
     *("APITimeoutError", "ConnectTimeout", "ReadTimeout", "TimeoutError"),
 )
+_REFUSED_STATUS = re.compile(r"^ModelServerError: .*\(status code: 40[13]\b", re.DOTALL)
 _NO_MODEL = re.compile(
     r"model_not_found|(unknown|invalid|no such|not a valid) model|model\b.{0,80}?\bnot (found|exist|a valid|valid)\b",
     re.IGNORECASE | re.DOTALL,
@@ -33,6 +41,7 @@ class ModelServer(NamedTuple):
     origin: str
     key: str = ""
     hint: str = ""
+    limit: str = ""
 
     def explain(self, failure: str) -> str:
         """Return what to tell a user of a failed call.
@@ -41,6 +50,11 @@ class ModelServer(NamedTuple):
             failure: class and message of the error, as `describe_error` writes them.
 
         """
+        if failure == THOUGHT_PROBLEM:
+            return (
+                "the model thinks until its reply is cut off, with four times the room too: take a model that thinks "
+                f"less, or raise {self.limit}, the tokens of a reply"
+            )
         kind = failure.partition(":")[0]
         place = f"{hide_password(self.address)} ({self.origin})"
         if kind in _AWAY:
@@ -64,6 +78,7 @@ def find_openai() -> ModelServer:
         name or "OPENAI_BASE_URL names no other",
         "OPENAI_API_KEY",
         "the address mostly ends in /v1, and --llm or OPENAI_MODEL names the model",
+        "OPENAI_MAX_TOKENS",
     )
 
 
@@ -71,7 +86,8 @@ def find_ollama() -> ModelServer:
     """Return the Ollama that the environment names."""
     address = os.environ.get("OLLAMA_HOST")
     hint = "`ollama list` shows the models, and `ollama pull` brings one"
-    return ModelServer(address or OLLAMA_ADDRESS, "OLLAMA_HOST" if address else "OLLAMA_HOST names no other", "", hint)
+    origin = "OLLAMA_HOST" if address else "OLLAMA_HOST names no other"
+    return ModelServer(address or OLLAMA_ADDRESS, origin, "", hint, "OLLAMA_MAX_TOKENS")
 
 
 def find_server(module: str) -> ModelServer:
@@ -82,11 +98,14 @@ def find_server(module: str) -> ModelServer:
 def is_of_server(failure: str) -> bool:
     """Return True if every call would fail so: the server is away, refuses the key, or has no quota or no such model.
 
+    So it is if the model thinks beyond its room.
+
     Args:
         failure: class and message of the error, as `describe_error` writes them.
 
     """
-    return failure.partition(":")[0] in (*_AWAY, *_REFUSED) or is_of_quota(failure) or _is_of_model(failure)
+    is_refused = failure.partition(":")[0] in (*_AWAY, *_REFUSED) or bool(_REFUSED_STATUS.search(failure))
+    return is_refused or is_of_quota(failure) or _is_of_model(failure) or failure == THOUGHT_PROBLEM
 
 
 def hide_password(address: str) -> str:
@@ -111,7 +130,8 @@ def explain_error(error: BaseException) -> str | None:
     elif isinstance(error, ClickException):
         message = error.format_message()
     elif isinstance(error, StoreLockedError):
-        message = "another process has the store open: repeat it when that has ended"
+        details = error.details and f" ({error.details})"
+        message = f"another process has the store open: repeat it when that has ended{details}"
     elif isinstance(error, GeARError):
         message = str(error)
     elif isinstance(error, OSError):

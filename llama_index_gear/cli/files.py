@@ -1,35 +1,32 @@
 """The files of a folder as LlamaIndex documents.
 
-Text is as it is; HTML is its text; rows of a table are sentences; LlamaIndex's readers read other formats.
+Text is as it is; HTML is its text; rows of a table are sentences; a record of JSON is a document; LlamaIndex's readers
+read other formats.
 """
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import os
-from contextlib import suppress
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import Any
 
-from llama_index.core.readers import SimpleDirectoryReader
-from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document
 
-from llama_index_gear.cli.html_text import read_html
-from llama_index_gear.cli.messages import name_file
-from llama_index_gear.cli.prose import explain_no_prose
-from llama_index_gear.cli.records_of_json import JSON, read_json
+from llama_index_gear.cli.file_texts import HTML, MOST, WITH_READER, read_text
+from llama_index_gear.cli.reading_process import SECONDS, ReadingProcess
+from llama_index_gear.cli.records_of_json import JSON
+from llama_index_gear.cli.regular_files import NoText, UnreadableFile, check_file
 from llama_index_gear.cli.store_note import NOTE, is_collection
-from llama_index_gear.cli.tables import TABLES, read_table
+from llama_index_gear.cli.tables import TABLES
 from llama_index_gear.cli.titles import find_shared, find_title
-from llama_index_gear.errors import repair_surrogates
+from llama_index_gear.errors import is_whole
 
 _READERS = "llama_index.readers.file"
-_WITH_READER = {".docx", ".epub", ".hwp", ".pdf", ".ppt", ".pptx", ".xls", ".xlsx"}
-"""Formats that are not text. Every other file is read as text, whatever readers are installed."""
-_HTML = {".htm", ".html", ".xhtml"}
-_HEAD = 20_000  # characters of an HTML file in which its title is looked for
+PARSER = "llama_index_gear.cli.file_texts:parse_file"
+"""The function that reads what is not plain text, in a process of its own."""
 _HIDDEN_KEYS = ["file"]
 
 
@@ -38,22 +35,32 @@ class FolderReader:
     """Reads the files below a folder.
 
     A file's document has the file's path below the folder as its id and in its metadata (`file`), and what it is about
-    as `title`. A format with pages gives a document a page. Hidden files and folders are left out, and stores.
+    as `title`. A format with pages gives a document a page; JSON gives one a record, if all records have titles. Hidden
+    files and folders are left out, and stores. Close the reader after use.
 
     Attributes:
         folder: the folder.
         without: a folder below it that is left out: that of the store, which may be empty yet.
+        seconds: how long a file may take, if it is not plain text.
         skipped: path below the folder → why, of the files so far that have no text, or a format without a reader.
         failed: path below the folder → why, of the files and folders so far that could not be read.
+        unread: paths below the folder of the files that an interrupt kept from being read.
 
     """
 
     folder: Path
     without: Path
+    seconds: float = SECONDS
     skipped: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
-    _readers: dict[str, BaseReader] = field(default_factory=dict)
+    unread: set[str] = field(default_factory=set)
     _shared: frozenset[str] | None = None
+    _process: ReadingProcess | None = None
+
+    def close(self) -> None:
+        """End the process that parses files, if there is one."""
+        if self._process is not None:
+            self._process.close()
 
     def list_files(self) -> list[Path]:
         """Return the files, by path; note the folders below that can't be read.
@@ -77,29 +84,38 @@ class FolderReader:
 
     def keeps(self, file: str) -> bool:
         """Return True if a file, by its path below the folder, may still be as it was: it could not be read."""
-        return any(name in self.skipped or name in self.failed for name in (file, *_list_folders(file)))
+        missed = (self.skipped, self.failed, self.unread)
+        return any(name in names for name in (file, *_list_folders(file)) for names in missed)
+
+    def leave(self, paths: Iterable[Path]) -> None:
+        """Note the files that an interrupt keeps from being read."""
+        self.unread.update(map(self._name, paths))
+
+    def fail(self, name: str, reason: str) -> None:
+        """Note that a file whose text was read can't be used."""
+        self.failed[name] = reason
 
     def _note_folder(self, error: OSError) -> None:
         folder = Path(error.filename)
         if folder == self.folder:
             raise error
-        self.failed[folder.relative_to(self.folder).as_posix()] = str(error.strerror)
+        self.failed[self._name(folder)] = str(error.strerror)
 
     def read(self, path: Path) -> list[Document]:
         """Read a file. If it has no text or can't be read, note why and return []."""
-        name = path.relative_to(self.folder).as_posix()
-        try:
-            with name_file(name):
-                stated, texts, titles = self._read_texts(path)
-        except _NoTextError as error:
-            self.skipped[name] = str(error)
+        name = self._name(path)
+        if name in self.failed:
             return []
-        except (OSError, _ReaderError) as error:
-            self.failed[name] = " ".join(str(error.strerror if isinstance(error, OSError) else error).split())
+        try:
+            if not is_whole(path.relative_to(self.folder).as_posix()):
+                raise UnreadableFile("its name is no UTF-8: rename it")
+            stated, texts, titles = self._read_texts(path, name)
+        except (OSError, UnreadableFile) as error:
+            self._note(name, error)
             return []
         if not any(text.strip() for text in texts):
             self.skipped[name] = "there is no text in it"
-        shared = self._find_shared() if stated and path.suffix.lower() in _HTML else frozenset()
+        shared = self._find_shared() if stated and path.suffix.lower() in HTML else frozenset()
         title = find_title(name, texts[0] if texts else "", stated, shared)
         return [
             Document(
@@ -114,89 +130,53 @@ class FolderReader:
         ]
 
     def _find_shared(self) -> frozenset[str]:
-        """Return what titles of several HTML files of the folder begin with."""
+        """Return what titles of several HTML files of the folder begin with; note those that can't be read."""
         if self._shared is None:
             titles = []
             for path in self.list_files():
-                if path.suffix.lower() in _HTML:
-                    with suppress(OSError), path.open(encoding="utf-8-sig", errors="replace") as file:
-                        titles.append(read_html(file.read(_HEAD)).title)
+                name = self._name(path)
+                if path.suffix.lower() in HTML and name not in self.failed:
+                    try:
+                        check_file(path, MOST)
+                        titles.append(self._ask(path, name, only_title=True)[0])
+                    except (OSError, UnreadableFile) as error:
+                        self._note(name, error)
             self._shared = find_shared(titles)
         return self._shared
 
-    def _read_texts(self, path: Path) -> tuple[str, list[str], list[str]]:
-        """Return the title that a file states of itself ("" without one), its text, or that of each page or record.
+    def _read_texts(self, path: Path, name: str) -> tuple[str, list[str], list[str]]:
+        """Return the title that a file states of itself ("" without one), and its text, or that of each page or record.
 
         Records with titles have these in a third list.
         """
-        if path.suffix.lower() in _WITH_READER:
-            return *self._read_by_reader(path), []
-        return _read_text(path)
+        ending = path.suffix.lower()
+        check_file(path, MOST)
+        if ending in WITH_READER and not _are_readers_installed():
+            raise NoText("needs: pip install llama-index-readers-file")
+        if ending in WITH_READER | HTML | JSON | TABLES.keys():
+            return self._ask(path, name)
+        return "", [read_text(path)], []
 
-    def _read_by_reader(self, path: Path) -> tuple[str, list[str]]:
-        """Read a file by the reader of LlamaIndex that its format needs."""
-        if not _are_readers_installed():
-            raise _NoTextError("needs: pip install llama-index-readers-file")
-        try:
-            documents = SimpleDirectoryReader.load_file(path, lambda _: {}, self._readers, raise_on_error=True)
-        except ImportError as error:
-            raise _NoTextError(" ".join(str(error).split())) from error
-        except Exception as error:  # the reader's own, of any kind, is its first cause
-            cause: BaseException = error
-            while cause.__cause__ is not None:
-                cause = cause.__cause__
-            raise _ReaderError(f"{type(cause).__name__}: {cause}") from error
-        stated = _read_pdf_title(path) if path.suffix.lower() == ".pdf" else ""
-        return stated, [repair_surrogates(document.get_content()) for document in documents]
+    def _ask(self, path: Path, name: str, **options: Any) -> tuple[str, list[str], list[str]]:
+        """Have a file parsed in another process."""
+        if self._process is None:
+            self._process = ReadingProcess(PARSER, self.seconds)
+        title, texts, *titles = self._process.read(path, name, **options)
+        return title, texts, titles[0] if titles else []
+
+    def _name(self, path: Path) -> str:
+        """Return the path of a file below the folder, as text that can be written: bytes that are no UTF-8 escaped."""
+        name = path.relative_to(self.folder).as_posix()
+        return name if is_whole(name) else os.fsencode(name).decode("utf-8", "backslashreplace")
+
+    def _note(self, name: str, error: OSError | UnreadableFile) -> None:
+        """Note why a file can't be read."""
+        reason = " ".join(str(error.strerror if isinstance(error, OSError) else error).split())
+        (self.skipped if isinstance(error, NoText) else self.failed)[name] = reason
 
 
 def _list_folders(file: str) -> list[str]:
     return [folder.as_posix() for folder in PurePosixPath(file).parents]
-
-
-class _NoTextError(Exception):
-    """A file is no text, and no reader for its format is installed."""
-
-
-class _ReaderError(Exception):
-    """A reader failed on a file."""
-
-
-def _read_text(path: Path) -> tuple[str, list[str], list[str]]:
-    """Read a file that is text: the title that it states of itself, its text, and the titles of its records."""
-    ending, data = path.suffix.lower(), path.read_bytes()
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = "\0"
-    if "\0" in text:
-        raise _NoTextError("no UTF-8 text; if it is text, save it as UTF-8")
-    if reason := explain_no_prose(path.name, text):
-        raise _NoTextError(reason)
-    if ending in _HTML:
-        page = read_html(text)
-        return page.title, [page.text], []
-    if ending in TABLES:
-        try:
-            return "", [read_table(text, ending)], []
-        except ValueError as error:
-            raise _ReaderError(str(error)) from error
-    if ending in JSON:
-        try:
-            records = read_json(text, ending)
-        except ValueError as error:
-            raise _ReaderError(str(error)) from error
-        titles = [record.title for record in records if record.title]
-        return "", [record.text for record in records], titles if len(titles) == len(records) else []
-    return "", [text], []
-
-
-def _read_pdf_title(path: Path) -> str:
-    """Return the title in the metadata of a PDF that was read before; "" without one."""
-    pypdf = importlib.import_module("pypdf")  # LlamaIndex's reader reads with it
-    with suppress(Exception):  # damaged metadata, of a file whose text was read, are no title
-        return repair_surrogates(str((pypdf.PdfReader(path).metadata or {}).get("/Title") or ""))
-    return ""
 
 
 def _are_readers_installed() -> bool:

@@ -1,12 +1,15 @@
 """`index`: brings a store to what the files of a folder say now.
 
 The store itself is compared with the files: each passage that a file has now, and the store has not or has with another
-text, is written; each that its file no longer has is deleted; what was stored without a file stays. So nothing else
+text, is written; each that its file no longer has is deleted; what was stored without a file stays, and a file that
+would overwrite it fails. So nothing else
 must be remembered, and a run after one that was killed does what is left.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,10 +29,14 @@ from llama_index_gear import (
     read_triples,
 )
 from llama_index_gear.cli.files import FolderReader
+from llama_index_gear.cli.messages import show_line
+from llama_index_gear.cli.origins import read_file, refuse_meeting
+from llama_index_gear.cli.reading_process import SECONDS
 from llama_index_gear.counts import count
 from llama_index_gear.extraction.sentences import split_pieces
 from llama_index_gear.nodes import EXTRACTION_KEY
 from llama_index_gear.records import has_failed, must_stay
+from llama_index_gear.requests import FinishWrites
 
 PASSAGE_TOKENS = 224
 """Size of a passage. The default embedding model reads 256 tokens, of its own tokenizer."""
@@ -54,6 +61,7 @@ class IndexReport:
         deleted: number of stored passages that no file has any more.
         skipped: path of a file → why it has no text that can be read. What the store has of it is kept.
         failed: path of a file, or of a folder → why it could not be read. What the store has of it is kept.
+        unread: number of files that an interrupt kept from being read. What the store has of them is kept.
         ledger: the account of a model's extraction; empty if rules extracted.
 
     """
@@ -64,6 +72,7 @@ class IndexReport:
     deleted: int
     skipped: dict[str, str]
     failed: dict[str, str]
+    unread: int
     ledger: ExtractionLedger
 
 
@@ -97,7 +106,8 @@ class IndexPlan:
         return extractor.estimate(self.candidates) if isinstance(extractor, GeARTripleExtractor) else None
 
     def run(self) -> IndexReport:
-        """Do it: delete, extract, embed and store, a batch at a time."""
+        """Do it: finish what a killed run left, delete, extract, embed and store, a batch at a time."""
+        self.store.answer(FinishWrites())
         for start in range(0, len(self.gone), _DELETED_AT_ONCE):
             self.store.delete_nodes(self.gone[start : start + _DELETED_AT_ONCE])
         written, ledger = 0, ExtractionLedger()
@@ -115,7 +125,8 @@ class IndexPlan:
                 bar.update(len(nodes))
         files = {node.metadata["file"] for node in self.wanted.values()}
         skipped, failed = self.reader.skipped, self.reader.failed
-        return IndexReport(len(files), len(self.wanted), written, len(self.gone), skipped, failed, ledger)
+        unread = len(self.reader.unread)
+        return IndexReport(len(files), len(self.wanted), written, len(self.gone), skipped, failed, unread, ledger)
 
     def _may_stay(self, node: BaseNode) -> bool:
         """Return True if the store has a passage with these triples, or with others that must stay."""
@@ -131,8 +142,12 @@ def plan_index(
     folder: Path,
     store_folder: Path,
     extractor: MentionTripleExtractor | GeARTripleExtractor,
+    seconds: float = SECONDS,
 ) -> IndexPlan:
     """Compare a store with what a folder's files say now.
+
+    An interrupt while files are read ends the reading: the plan is of those that were read. If a model is to extract,
+    which costs money, it ends the call.
 
     Args:
         store: the store.
@@ -140,24 +155,17 @@ def plan_index(
         store_folder: the store's folder, which is left out of the files.
         extractor: extracts the triples. Passages that another one extracted are extracted anew, but for those that
             rules extracted, by rules.
+        seconds: how long a file may take that is not plain text. Default 60.
 
     Raises:
         ClickException: there is no text in the folder; nothing is changed.
 
     """
-    reader = FolderReader(folder, store_folder)
-    wanted: dict[str, BaseNode] = {}
-    splitter = SentenceSplitter(
-        chunk_size=PASSAGE_TOKENS,
-        chunk_overlap=OVERLAP_TOKENS,
-        chunking_tokenizer_fn=split_pieces,
-        secondary_chunking_regex=_PHRASES,
-        id_func=passage_id,
-    )
+    reader = FolderReader(folder, store_folder, seconds)
+    is_model = isinstance(extractor, GeARTripleExtractor)
     paths = reader.list_files()
-    with tqdm(paths, desc="Reading files", unit="file", disable=not paths) as bar:
-        for path in bar:
-            wanted |= {node.node_id: node for node in splitter.get_nodes_from_documents(reader.read(path))}
+    with closing(reader):
+        wanted = _read_passages(reader, paths, is_stoppable=not is_model)
     if not paths and not reader.failed:
         raise ClickException(
             f"there is no file in {folder}: put texts, Markdown or PDFs into it, or name another folder; hidden files "
@@ -168,8 +176,10 @@ def plan_index(
         number = count(len(paths), "file")
         raise ClickException(f"no text in the {number} of {folder}{first}: the store was left as it is")
     stored = {node.node_id: node for node in store.get_nodes(with_embeddings=False)}
+    refused = refuse_meeting(wanted, stored.values(), reader.keeps)
+    reader.failed |= refused
+    wanted = {id_: node for id_, node in wanted.items() if node.metadata["file"] not in refused}
     kept = {id_: stored[id_] for id_, node in wanted.items() if _read_content(node) == _read_content(stored.get(id_))}
-    is_model = isinstance(extractor, GeARTripleExtractor)
     candidates = [
         kept[id_] if id_ in kept and _read_record(kept[id_]) and is_model else node
         for id_, node in wanted.items()
@@ -178,9 +188,53 @@ def plan_index(
     gone = [
         id_
         for id_, node in stored.items()
-        if id_ not in wanted and "file" in node.metadata and not reader.keeps(node.metadata["file"])
+        if id_ not in wanted and (file := read_file(node)) is not None and not reader.keeps(file)
     ]
     return IndexPlan(store, extractor, reader, wanted, kept, candidates, gone)
+
+
+def _read_passages(reader: FolderReader, paths: Sequence[Path], *, is_stoppable: bool) -> dict[str, BaseNode]:
+    """Read the passages of files, by id; note the files that can't be read.
+
+    Args:
+        reader: of the folder.
+        paths: of the files.
+        is_stoppable: an interrupt leaves the other files unread, if there are passages.
+
+    """
+    passages: dict[str, BaseNode] = {}
+    splitter = SentenceSplitter(
+        chunk_size=PASSAGE_TOKENS,
+        chunk_overlap=OVERLAP_TOKENS,
+        chunking_tokenizer_fn=split_pieces,
+        secondary_chunking_regex=_PHRASES,
+        id_func=passage_id,
+    )
+    read = 0
+    try:
+        with tqdm(paths, desc="Reading files", unit="file", disable=not paths) as bar:
+            for path in bar:
+                _take(passages, splitter.get_nodes_from_documents(reader.read(path)), reader)
+                read += 1
+    except KeyboardInterrupt:
+        if not (is_stoppable and passages):
+            raise
+        reader.leave(paths[read:])
+        left = count(len(reader.unread), "file")
+        show_line(f"stopped: {left} not read; what was read is stored now. Ctrl-C once more ends that too")
+    return passages
+
+
+def _take(passages: dict[str, BaseNode], nodes: list[BaseNode], reader: FolderReader) -> None:
+    """Take the passages of a file, unless another has one of the same id: "a.pdf#1" is the first page of "a.pdf"."""
+    taken = next((passages[node.node_id] for node in nodes if node.node_id in passages), None)
+    if taken is None:
+        passages.update((node.node_id, node) for node in nodes)
+    else:
+        reader.fail(
+            nodes[0].metadata["file"],
+            f"its passages have ids of {taken.metadata['file']!r}: rename one of the two files",
+        )
 
 
 def _read_record(node: BaseNode) -> dict[str, Any]:

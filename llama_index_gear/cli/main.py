@@ -5,10 +5,13 @@ Exit codes: 0, it is done; 1, it could not be done, or `check` found faults; 2, 
 
 from __future__ import annotations
 
+import gc
 import shlex
 import sys
+from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +19,15 @@ import click
 
 from llama_index_gear.cli.extraction_options import ExtractionOptions, read_model, with_extraction
 from llama_index_gear.cli.failures import explain_error
-from llama_index_gear.cli.messages import show_line, show_messages
+from llama_index_gear.cli.messages import escape_output, lend_stdout, show_fault, show_line, show_messages
+from llama_index_gear.cli.questions import read_questions
+from llama_index_gear.cli.reading_process import SECONDS
 from llama_index_gear.cli.store_note import (
     EMBEDDING,
     StoreNote,
     choose_embedding,
     explain_no_store,
+    holds_collections,
     read_note,
 )
 from llama_index_gear.counts import count
@@ -29,6 +35,8 @@ from llama_index_gear.errors import GeARError
 
 if TYPE_CHECKING:
     from llama_index_gear import ExtractionLedger
+    from llama_index_gear.cli.asking import Answer
+    from llama_index_gear.cli.serving import StoreTools
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 _READ_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -36,6 +44,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 _READ_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 _SHOWN_FAILURES = 3
+_NEW_OBJECTS = 100_000  # between two collections: imports make a million objects that stay, a tenth of a start's time
 
 Command = Callable[..., Any]
 
@@ -77,13 +86,15 @@ def _announce(store_folder: Path, embed: str | None, *, must_exist: bool = True,
     return folder
 
 
-def _join_words(context: click.Context, argument: click.Parameter, words: tuple[str, ...]) -> str:
-    """Return a text of one argument.
+def _join_words(context: click.Context, argument: click.Parameter, words: tuple[str, ...]) -> str | None:
+    """Return a text of one argument; None if there is none.
 
     Raises:
         UsageError: it is empty, or was written without quotes.
 
     """
+    if not words:
+        return None
     text = " ".join(words)
     if not text.strip():
         raise click.MissingParameter(ctx=context, param=argument)
@@ -93,7 +104,8 @@ def _join_words(context: click.Context, argument: click.Parameter, words: tuple[
     return text
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
+# "color" keeps click from taking escape sequences out of a text where there is no terminal: all are escaped.
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "color": True}, invoke_without_command=True)
 @click.version_option(package_name="llama-index-gear", message="%(version)s")
 @click.pass_context
 def commands(context: click.Context) -> None:
@@ -105,8 +117,15 @@ def commands(context: click.Context) -> None:
 @commands.command()
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @_with_store
+@click.option(
+    "--file-timeout",
+    type=click.FloatRange(0, min_open=True),
+    default=SECONDS,
+    show_default=True,
+    help="Seconds that a file may take to be read, if it is not plain text.",
+)
 @with_extraction
-def index(folder: Path, store_folder: Path, embed: str | None, **extraction: Any) -> int:
+def index(folder: Path, store_folder: Path, embed: str | None, file_timeout: float, **extraction: Any) -> int:
     """Bring the store to what the files of DIR say now.
 
     Text and Markdown are read; PDF, Word and others with `pip install llama-index-readers-file`. A second run does only
@@ -123,15 +142,18 @@ def index(folder: Path, store_folder: Path, embed: str | None, **extraction: Any
     from llama_index_gear.cli.store_folder import check_files, check_llm, fill_store, open_store
 
     extractor = make_extractor(options)
-    check_files(store_folder, folder)
-    check_llm(store_folder, options.llm)
-    name = choose_embedding(store_folder, embed)
+
+    def check_store() -> None:
+        check_files(store_folder, folder)
+        check_llm(store_folder, options.llm)
+
     if options.estimate:
-        with open_store(store_folder, name, must_exist=False, embeds=False) as store:
-            click.echo(plan_index(store, folder, store_folder, extractor).estimate)
+        with open_store(store_folder, embed, check=check_store, embeds=False) as store:
+            click.echo(plan_index(store, folder, store_folder, extractor, file_timeout).estimate)
         return 0
-    with fill_store(store_folder, StoreNote(name, str(folder.resolve()), llm=options.model)) as store:
-        plan = plan_index(store, folder, store_folder, extractor)
+    make_note = partial(StoreNote, files=str(folder.resolve()), llm=options.model)
+    with fill_store(store_folder, embed, check_store, make_note) as store:
+        plan = plan_index(store, folder, store_folder, extractor, file_timeout)
         if (expected := plan.estimate) is not None:
             click.echo(f"to extract: {expected}", err=True)
         with tell_paid(extractor):
@@ -145,6 +167,8 @@ def index(folder: Path, store_folder: Path, embed: str | None, **extraction: Any
         click.echo(f"skipped: {name}: {reason}", err=True)
     for name, reason in report.failed.items():
         click.echo(f"failed: {name}: {reason}", err=True)
+    if report.unread:
+        raise click.Abort
     return _report_extraction(report.ledger, options) or (1 if report.failed else 0)
 
 
@@ -215,7 +239,7 @@ def _report_extraction(ledger: ExtractionLedger, options: ExtractionOptions) -> 
 
 
 @commands.command()
-@click.argument("question", nargs=-1, required=True, metavar="QUESTION", callback=_join_words)
+@click.argument("question", nargs=-1, metavar="QUESTION", callback=_join_words)
 @_with_store
 @click.option("--top-k", type=click.IntRange(1), default=5, show_default=True, help="Passages to return.")
 @click.option("--weights", "weights_file", type=_READ_FILE, help="Weights of the ranking, from `compare --fit`.")
@@ -228,7 +252,7 @@ def _report_extraction(ledger: ExtractionLedger, options: ExtractionOptions) -> 
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--html", "page", type=_FILE, help="Write the agent's search as a page. Needs a model.")
 def ask(
-    question: str,
+    question: str | None,
     store_folder: Path,
     embed: str | None,
     top_k: int,
@@ -236,11 +260,14 @@ def ask(
     llm: str | None,
     as_json: bool,
     page: Path | None,
-) -> None:
+) -> int:
     """Find the passages that answer QUESTION, and the triples that lead to each.
 
-    With a language model an agent searches, notes facts, searches again, and answers with citations.
+    With a language model an agent searches, notes facts, searches again, and answers with citations. Without QUESTION,
+    questions are read from the keyboard, or a line each from a pipe: the model is loaded once.
     """
+    if question is None and page is not None:
+        raise click.UsageError("--html shows the search of one question: give it on the command line")
     store_folder = _announce(store_folder, embed, must_exist=page is None)
     from llama_index_gear import RankingWeights
     from llama_index_gear.cli import asking
@@ -261,18 +288,48 @@ def ask(
             raise click.ClickException(
                 f"--weights takes a file from `compare --fit`; {weights_file}: {error}"
             ) from error
-    with open_store(store_folder, embed) as store:
+
+    def answer(asked: str) -> asking.Answer:
         if model is None:
-            answer = asking.find_passages(store, question, top_k, weights)
-        else:
-            show = (lambda line: None) if as_json else click.echo
-            answer = asking.ask_agent(store, question, model, top_k=top_k, weights=weights, show=show)
+            return asking.find_passages(store, asked, top_k, weights)
+        show = (lambda line: None) if as_json else click.echo
+        return asking.ask_agent(store, asked, model, top_k=top_k, weights=weights, show=show)
+
+    with open_store(store_folder, embed) as store:
+        if question is None:
+            return _answer_each(answer, as_json=as_json)
+        answered = answer(question)
     if as_json:
-        click.echo(answer.to_json())
+        click.echo(answered.to_json())
     else:
-        asking.show_answer(answer)
-    if page is not None and answer.trace is not None:
-        click.echo(f"The search as a page: {answer.trace.to_html(page)}", err=as_json)
+        asking.show_answer(answered)
+    if page is not None and answered.trace is not None:
+        click.echo(f"The search as a page: {answered.trace.to_html(page)}", err=as_json)
+    return 1 if answered.is_missing else 0
+
+
+def _answer_each(answer: Callable[[str], Answer], *, as_json: bool) -> int:
+    """Answer the questions that are typed or piped in; return 1 if one could not be answered, else 0."""
+    from llama_index_gear.cli.asking import show_answer
+
+    code = 0
+    for question in read_questions():
+        if not as_json and not sys.stdin.isatty():
+            click.echo(f"? {question}")
+        try:
+            answered = answer(question)
+        except Exception as error:
+            message = explain_error(error)
+            if message is None:
+                raise
+            code = _fail(message)
+            continue
+        if as_json:
+            click.echo(answered.to_json(indent=None))
+        else:
+            show_answer(answered)
+        code = 1 if answered.is_missing else code
+    return code
 
 
 @commands.command()
@@ -361,7 +418,7 @@ def mcp(store_folder: Path, embed: str | None, llm: str | None, write: bool, ten
         server = _prepare_server(store_folder, embed, llm, write=write, tenant=tenant)
     if sys.stdin.isatty():
         click.echo("serving over stdin and stdout, for a program that starts this command; Ctrl-C ends it", err=True)
-    with suppress(KeyboardInterrupt):
+    with suppress(KeyboardInterrupt, CancelledError), lend_stdout():
         server.run()
 
 
@@ -380,22 +437,24 @@ def _prepare_server(store_folder: Path, embed: str | None, llm: str | None, *, w
         if (error.name or "").split(".")[0] != "mcp":
             raise
         raise GeARError("the server needs the MCP SDK 2: pip install 'llama-index-gear[mcp]'") from error
-    from llama_index_gear.cli.models import open_llm
-    from llama_index_gear.cli.serving import StoreTools
-    from llama_index_gear.cli.store_folder import require_store
-    from llama_index_gear.errors import StoreLockedError
+    from llama_index_gear.cli.models import choose_llm
 
     field, _, name = (tenant or "").partition("=")
     if tenant is not None and not (field and name):
         raise click.UsageError(f"--tenant {tenant}: write the metadata field and the tenant's name, customer=acme")
     store_folder = store_folder.expanduser()
-    try:
-        require_store(store_folder)
-    except StoreLockedError as error:  # by a command that may end before a tool is called; else each call says so
-        click.echo(f"warning: {error}", err=True)
+    if not holds_collections(store_folder):
+        raise explain_no_store(store_folder)
     choose_embedding(store_folder, embed)
-    tools = StoreTools(store_folder, embed, open_llm(llm), (field, name) if tenant else None)
-    return build_server(tools, write=write)
+    make_llm = choose_llm(llm)
+
+    def make_tools() -> StoreTools:
+        from llama_index_gear.cli.serving import StoreTools
+
+        model = None if make_llm is None else make_llm()
+        return StoreTools(store_folder, embed, model, (field, name) if tenant else None)
+
+    return build_server(make_tools, asks=make_llm is not None, write=write)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -405,7 +464,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: of the command line. Default: those of the process.
 
     """
-    with show_messages():
+    if arguments is None:  # this process is the command's
+        gc.set_threshold(_NEW_OBJECTS)
+    with escape_output(), show_messages():
         try:
             return commands.main(arguments and list(arguments), "llama-index-gear", standalone_mode=False) or 0
         except click.UsageError as error:
@@ -415,6 +476,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except Exception as error:
             message = explain_error(error)
             if message is None:
+                sys.excepthook = show_fault
                 raise
             return _fail(message)
 

@@ -1,16 +1,20 @@
-"""Lines on stderr that leave progress bars whole: what the command line, Python and libraries have to say."""
+"""Everything that the commands print: without characters that mislead, and in lines that leave progress bars whole."""
 
 from __future__ import annotations
 
 import logging
 import sys
+import traceback
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from contextvars import ContextVar
+from types import TracebackType
+from typing import Any, TextIO, cast
 
 from tqdm import tqdm
 
+from llama_index_gear.characters import escape_unseen, escape_unwritable
 from llama_index_gear.counts import count
 
 _OWN_REPORT = "llama_index_gear.extraction.reporting"
@@ -18,6 +22,59 @@ _OWN_REPORT = "llama_index_gear.extraction.reporting"
 
 
 _said_of_file: ContextVar[dict[str, None] | None] = ContextVar("said_of_file", default=None)
+
+
+class EscapedStream:
+    """Stdout or stderr, for text that others wrote: what can't be seen is escaped, and what can't be written.
+
+    A progress bar's return to the start of its line is let through. There is no `buffer`, since bytes would pass as
+    they are.
+
+    Attributes:
+        stream: the stream itself.
+
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "buffer":
+            raise AttributeError(name)
+        return getattr(self.stream, name)
+
+    def write(self, text: str) -> int:
+        """Write a text, escaped."""
+        start = "\r" if text.startswith("\r") and not text.endswith("\n") else ""
+        shown = escape_unwritable(escape_unseen(text[len(start) :]), self.stream.encoding or "utf-8")
+        self.stream.write(start + shown)
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write texts, escaped."""
+        for line in lines:
+            self.write(line)
+
+
+@contextmanager
+def escape_output() -> Iterator[None]:
+    """Escape what is written to stdout and stderr: by the commands, by Python and by libraries."""
+    out, err = cast(TextIO, EscapedStream(sys.stdout)), cast(TextIO, EscapedStream(sys.stderr))
+    with redirect_stdout(out), redirect_stderr(err):
+        yield
+
+
+@contextmanager
+def lend_stdout() -> Iterator[None]:
+    """Give stdout to a protocol, as it is."""
+    with redirect_stdout(sys.stdout.stream if isinstance(sys.stdout, EscapedStream) else sys.stdout):
+        yield
+
+
+def show_fault(kind: type[BaseException], fault: BaseException, trace: TracebackType | None) -> None:
+    """Print a fault of this program with its traceback, escaped, as `sys.excepthook`."""
+    with escape_output():
+        traceback.print_exception(kind, fault, trace)
 
 
 def show_line(text: str) -> None:

@@ -17,7 +17,7 @@ _LEAST_SPACES = 0.06  # share of a line's characters
 
 
 def explain_no_prose(file: str, text: str) -> str:
-    """Return why a file has no text for readers; "" if it has."""
+    """Return why a file has no text for readers, by its name and how it begins; "" if it may have."""
     if text.startswith("{\\rtf"):
         return "rich text (RTF): save it as .docx, .md or .txt"
     if file.lower().endswith(".svg") or re.match(r"\s*(?:<\?xml[^>]*>\s*)?(?:<!DOCTYPE svg[^>]*>\s*)?<svg\b", text):
@@ -31,6 +31,11 @@ def explain_no_prose(file: str, text: str) -> str:
         return "minified code"
     if _MAP.match(text):
         return "a source map"
+    return ""
+
+
+def explain_no_sentences(text: str) -> str:
+    """Return why a text, without its markup, is none for readers; "" if it is."""
     unbroken = sum(len(run) for run in _UNBROKEN.findall(text))
     crowded = sum(len(line) for line in text.split("\n") if _is_crowded(line))
     if max(unbroken, crowded) > _MOST_UNBROKEN * len(text):

@@ -1,20 +1,20 @@
 """The tools that `mcp` serves: search, ask, explain, add and delete over a store, with results of bounded length.
 
-The store is open only while a tool works: so an embedded store, which serves one process at a time, can be shared by
-turns with `index`, `ask` and other servers.
+The store is open only while a tool works: so an embedded store, which serves one process at a time, is shared by turns
+with `index`, `ask`, other servers and programs. Tools that are called together share a turn. Once another process
+waits, those that work end, and the next ones wait for their own turn, half a minute at most.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
-from llama_index.core.bridge.pydantic import BaseModel, Field
 from llama_index.core.llms import LLM
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import BaseNode, Document, NodeWithScore
@@ -28,18 +28,22 @@ from llama_index_gear import (
     TraceEvent,
     passage_id,
 )
+from llama_index_gear.characters import escape_line
 from llama_index_gear.cli.indexing import OVERLAP_TOKENS, PASSAGE_TOKENS
 from llama_index_gear.cli.models import load_embedding
+from llama_index_gear.cli.origins import OF_FILE, find_origin, read_file
+from llama_index_gear.cli.probe import check_probe
+from llama_index_gear.cli.results import MAX_PASSAGES, Answer, Citation, Explanation, Passage, Passages, Written
 from llama_index_gear.cli.store_folder import require_store
 from llama_index_gear.cli.store_note import choose_embedding
-from llama_index_gear.counts import count
 from llama_index_gear.errors import ArgumentError, TenantError, check_counts
-from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, SOURCE_KEY, name_passage, read_title, shorten
+from llama_index_gear.llm.escaping import escape_name
+from llama_index_gear.nodes import CHAIN_KEY, RANKS_KEY, REASONS_KEY, name_passage, read_title, shorten
+from llama_index_gear.requests import FinishWrites
 from llama_index_gear.retrievers.base import new_trace
+from llama_index_gear.store.embedded.folder_lock import POLL_SECONDS, FolderLock, alock_folder, is_awaited
 from llama_index_gear.trace.trace import stream_trace
 
-MAX_PASSAGES = 20
-"""Upper limit of the passages that a search returns."""
 _POOL = 1_000  # more than the pool of a question ever has
 _PASSAGE = 1_500  # characters shown of a passage
 _WHOLE_PASSAGE = 8_000  # characters shown of a passage that is explained
@@ -48,88 +52,10 @@ _SLOT = 200  # characters shown of a title, or of a slot of a triple
 _FACTS = 20  # facts shown of an answer
 _ADDED = 1_000_000  # characters of a document that is added
 _NAME = 1_000  # characters of its title, and of its id
+_WAIT = 30.0  # seconds for which a tool waits for a process that has the store open; clients often wait a minute
 
 Report = Callable[[int, str], Awaitable[None]]
 """Is told the number of an agent's step, and what it searches."""
-
-
-class Passage(BaseModel):
-    """A passage that was found."""
-
-    id: str = Field(description="the passage's id, for explain and delete")
-    document: str = Field(description="the id of the document that it is of")
-    title: str
-    text: str = Field(description="ends in … if it was shortened; explain shows more of it")
-    chain: list[list[str]] = Field(description="the facts that lead to it: subject, predicate, object; [] if none")
-
-    def format(self, number: int) -> str:
-        """Return the passage as text, under its number."""
-        facts = [f"   ↳ {' — '.join(slots)}" for slots in self.chain]
-        return "\n".join([f"[{number}] {self.title or self.document} (id: {self.id})", *facts, self.text])
-
-
-class Passages(BaseModel):
-    """The passages that a search found, best first."""
-
-    passages: list[Passage]
-
-    def format(self) -> str:
-        """Return the passages as text."""
-        shown = [passage.format(number) for number, passage in enumerate(self.passages, start=1)]
-        return "\n\n".join(shown) or "Nothing was found."
-
-
-class Citation(BaseModel):
-    """A passage that an answer cites."""
-
-    number: int
-    id: str
-    title: str
-
-
-class Answer(BaseModel):
-    """An agent's answer."""
-
-    answer: str = Field(description="[1] in it cites the citation of that number")
-    citations: list[Citation]
-    facts: list[list[str]] = Field(description="facts that the agent noted: subject, predicate, object")
-    stopped: str = Field(description="why the search ended; 'answered' if it found what it needs")
-    model_calls: int
-
-    def format(self) -> str:
-        """Return the answer as text, with the passages that it cites."""
-        cited = [f"[{citation.number}] {citation.title} (id: {citation.id})" for citation in self.citations]
-        return "\n".join([self.answer, *cited])
-
-
-class Explanation(BaseModel):
-    """Why a passage stands where it does among those that were found for a question."""
-
-    rank: int | None = Field(description="its place, from 1; null: neither search nor graph found it")
-    passage: Passage
-    lists: dict[str, int] = Field(description="its rank in each list that has it: dense, bm25, pagerank")
-    reasons: list[str] = Field(description="what placed it, most important first")
-
-    def format(self) -> str:
-        """Return the explanation as text."""
-        place = "Neither search nor graph found it for this question." if self.rank is None else f"Rank {self.rank}."
-        reasons = [f"- {reason}" for reason in self.reasons]
-        return "\n".join([place, *reasons, "", self.passage.format(self.rank or 0)])
-
-
-class Written(BaseModel):
-    """What a tool wrote into the store, or deleted from it."""
-
-    document: str
-    added: int = Field(default=0, description="passages that were written")
-    deleted: int = Field(default=0, description="passages that were deleted")
-    note: str = ""
-
-    def format(self) -> str:
-        """Return what was done as text."""
-        passages = {"added": self.added, "deleted": self.deleted}
-        done = [f"{count(number, 'passage')} {verb}" for verb, number in passages.items() if number]
-        return f"{self.document}: {', '.join(done)}." + (f" {self.note}" if self.note else "")
 
 
 @dataclass
@@ -151,9 +77,11 @@ class StoreTools:
     _embed_model: BaseEmbedding | None = None
     _loaded: str = ""  # its name
     _store: GeARVectorStore | None = None
+    _folder_lock: FolderLock | None = None  # held while the store is open
     _users: int = 0
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     _writes: asyncio.Lock = field(default_factory=asyncio.Lock)  # held from what a tool reads to what it writes
+    _begun: set[asyncio.Task[Written]] = field(default_factory=set)  # writes that have not ended
 
     async def search(self, question: str, top_k: int = 5) -> Passages:
         """Return the passages that answer a question, best first, each with the facts that lead to it."""
@@ -173,7 +101,7 @@ class StoreTools:
                     if not isinstance(event, TraceEvent):
                         response = event
                     elif event.kind == "query":
-                        await report(event.step, f"searches: {_shorten(str(event.value), _SLOT)}")
+                        await report(event.step, f"searches: {escape_name(shorten(str(event.value), _SLOT))}")
         titles = {result.node.node_id: shorten(name_passage(result.node), _SLOT) for result in response.source_nodes}
         citations = [
             Citation(number=int(number), id=node_id, title=titles.get(node_id) or node_id)
@@ -197,7 +125,7 @@ class StoreTools:
         for rank, result in enumerate(found, start=1):
             if result.node.node_id == id:
                 given = result.metadata.get(REASONS_KEY) or []
-                reasons = [_shorten(str(reason["reason"]), 2 * _SLOT) for reason in given]
+                reasons = [shorten(str(reason["reason"]), 2 * _SLOT) for reason in given]
                 return Explanation(
                     rank=rank,
                     passage=_describe(result.node, _WHOLE_PASSAGE),
@@ -214,16 +142,23 @@ class StoreTools:
                 raise ArgumentError(f"{name} must not be empty")
             if len(value) > most:
                 raise ArgumentError(f"{name} has {len(value):,} characters, more than {most:,}: shorten or divide it")
+        if escape_line(id) != id:
+            raise ArgumentError(f"id holds characters that can't be seen ({escape_line(id)}): leave them out")
         splitter = SentenceSplitter(chunk_size=PASSAGE_TOKENS, chunk_overlap=OVERLAP_TOKENS, id_func=passage_id)
         document = Document(text=text, id_=id, metadata={"title": title})
-        async with self._writes, self._open() as store:
+        return await self._complete(self._add(document, splitter))
+
+    async def _add(self, document: Document, splitter: SentenceSplitter) -> Written:
+        id = document.id_
+        async with self._write() as store:
             earlier = await _find_document(store, id)
-            if origin := _find_origin(earlier):
+            origin = find_origin(earlier) or (OF_FILE if await _has_file(store, id) else None)
+            if origin is not None:
                 raise ArgumentError(f"{id!r} is {origin.to_change}, or take another id")
             nodes = await asyncio.to_thread(
                 lambda: store.embed_model(MentionTripleExtractor()(splitter.get_nodes_from_documents([document])))
             )
-            taken = await store.aget_nodes([node.node_id for node in nodes], with_embeddings=False)
+            taken = await store.aget_nodes([id, *(node.node_id for node in nodes)], with_embeddings=False)
             for node in taken:
                 if node.ref_doc_id != id:
                     raise ArgumentError(
@@ -240,7 +175,10 @@ class StoreTools:
 
     async def delete(self, id: str) -> Written:
         """Delete a document, or a single passage."""
-        async with self._writes, self._open() as store:
+        return await self._complete(self._delete(id))
+
+    async def _delete(self, id: str) -> Written:
+        async with self._write() as store:
             passage = await store.aget_nodes([id], with_embeddings=False)
             document = await _find_document(store, id)
             if passage and document and passage[0].ref_doc_id != id:
@@ -253,15 +191,47 @@ class StoreTools:
             if not gone:
                 raise ArgumentError(f"there is no document and no passage {id!r}: take an id that search returned")
             await store.adelete_nodes([node.node_id for node in gone])
-        origin = _find_origin(gone)
+        origin = find_origin(gone)
         return Written(document=id, deleted=len(gone), note=origin.comes_back if origin else "")
+
+    async def _complete(self, work: Coroutine[Any, Any, Written]) -> Written:
+        """Return the result of a write. If the client cancels it, it is done to its end all the same."""
+        task = asyncio.create_task(work)
+        self._begun.add(task)
+        task.add_done_callback(self._end)
+        return await asyncio.shield(task)
+
+    def _end(self, task: asyncio.Task[Written]) -> None:
+        """Forget a write. What is wrong with one that its client cancelled, nobody asks."""
+        self._begun.discard(task)
+        if not task.cancelled():
+            task.exception()
+
+    async def finish(self) -> None:
+        """Wait for the end of writes that clients cancelled."""
+        while self._begun:
+            await asyncio.wait(self._begun)
+
+    @asynccontextmanager
+    async def _write(self) -> AsyncIterator[GeARVectorStore]:
+        """Open the store to one writer at a time, after what an earlier one left is finished or undone."""
+        async with self._writes, self._open() as store:
+            await store.aanswer(FinishWrites())
+            yield store
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[GeARVectorStore]:
-        """Open the store, unless another tool has it open; the last of them closes it."""
+        """Open the store, unless another tool has it open and no process waits for it; the last tool closes it."""
         async with self._turn:
+            while self._store is not None and is_awaited(self.folder):  # noqa: ASYNC110 - by another process
+                await asyncio.sleep(POLL_SECONDS)
             if self._store is None:
-                self._store = await asyncio.to_thread(self._open_store)
+                self._folder_lock = await alock_folder(self.folder, _WAIT)
+                try:
+                    self._store = await asyncio.to_thread(self._open_store)
+                finally:
+                    if self._store is None:
+                        self._folder_lock = None
             store = self._store
             self._users += 1
         try:
@@ -271,13 +241,16 @@ class StoreTools:
             if self._users == 0:
                 self._store = None
                 store.close()
+                self._folder_lock = None
 
     def _open_store(self) -> GeARVectorStore:
         folder = self.folder
         require_store(folder)
         name = choose_embedding(folder, self.embed_name)
         if self._embed_model is None or name != self._loaded:
-            self._embed_model, self._loaded = load_embedding(name), name
+            model = load_embedding(name)
+            check_probe(folder, model)
+            self._embed_model, self._loaded = model, name
         if self.tenant is None:
             return GeARVectorStore.from_path(folder, embed_model=self._embed_model)
         field_name, name = self.tenant
@@ -285,34 +258,16 @@ class StoreTools:
         return whole.for_tenant(name)
 
 
+async def _has_file(store: GeARVectorStore, name: str) -> bool:
+    """Return True if a file has this path: one with pages has them as its documents."""
+    of_file = MetadataFilters(filters=[MetadataFilter(key="file", value=name)])
+    return any(map(read_file, await store.aget_nodes(filters=of_file, with_embeddings=False)))
+
+
 async def _find_document(store: GeARVectorStore, document_id: str) -> list[BaseNode]:
     """Return the passages of a document."""
     of_document = MetadataFilters(filters=[MetadataFilter(key="doc_id", value=document_id)])
     return await store.aget_nodes(filters=of_document, with_embeddings=False)
-
-
-class _Origin(NamedTuple):
-    """Where a command takes passages from, and will again: how to change it, and what to know if they are deleted."""
-
-    to_change: str
-    comes_back: str
-
-
-_ORIGINS = {
-    SOURCE_KEY: _Origin(
-        "of a collection: change it there and run `extract`",
-        "It is still in its collection: the next `extract` brings it back.",
-    ),
-    "file": _Origin(
-        "a file: change the file and run `index`", "Its file is still there: the next `index` brings it back."
-    ),
-}
-"""Metadata key that the command leaves → the origin."""
-
-
-def _find_origin(nodes: Sequence[BaseNode]) -> _Origin | None:
-    """Return where passages were taken from; None if a client added them."""
-    return next((origin for key, origin in _ORIGINS.items() if any(key in node.metadata for node in nodes)), None)
 
 
 def _describe(node: BaseNode, length: int = _PASSAGE) -> Passage:

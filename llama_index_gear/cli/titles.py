@@ -286,6 +286,8 @@ def _capitalize(word: str) -> str:
 
 def _fold(text: str) -> tuple[str, list[int]]:
     """Return a text in small letters without accents, and the place in the text of each of its characters."""
+    if text.isascii():
+        return text.casefold(), list(range(len(text) + 1))
     folded: list[str] = []
     places: list[int] = []
     for place, character in enumerate(text):

@@ -98,8 +98,12 @@ class Backends:
             case RetrievePassages():
                 return Handler(partial(self._search, request), partial(self._asearch, request))
             case CallLLM():
-                call, within = (self._required_llm, request.prompt, request.variables), request.timeout
-                return Handler(partial(ask_llm, *call, within=within), partial(aask_llm, *call, within=within))
+                call = (self._required_llm, request.prompt, request.variables)
+                within, most = request.timeout, request.max_calls
+                return Handler(
+                    partial(ask_llm, *call, within=within, max_calls=most),
+                    partial(aask_llm, *call, within=within, max_calls=most),
+                )
             case GraphRequest() if self.graph is not None:
                 return Handler(partial(self.graph.answer, request), partial(self.graph.aanswer, request))
         store, filters = self.vector_store, self.filters

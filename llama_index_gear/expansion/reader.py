@@ -9,8 +9,9 @@ from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 
 from llama_index_gear.flow import Flow
 from llama_index_gear.llm.echoes import require_own
+from llama_index_gear.llm.escaping import number_passages
 from llama_index_gear.llm.parsing import parse_triples
-from llama_index_gear.llm.prompting import ask_and_parse_flow, number_passages
+from llama_index_gear.llm.prompting import ask_and_parse_flow
 from llama_index_gear.triple import Triple
 
 READ_PROMPT = PromptTemplate(

@@ -103,6 +103,9 @@ def _filter(outcomes: Iterable[Outcome]) -> MetadataFilters:
     return MetadataFilters(filters=[MetadataFilter(key=key, operator=FilterOperator.IN, value=names)])
 
 
+EXTRACTIONS = _filter(Outcome)
+"""Passages of a store that a model was asked to extract."""
+
 FAILED_EXTRACTIONS = _filter(outcome for outcome in Outcome if outcome.failure)
 """Passages of a store whose extraction failed; `GeARTripleExtractor.retry_failed(store)` extracts them again."""
 

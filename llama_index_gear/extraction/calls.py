@@ -15,7 +15,7 @@ from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.schema import BaseNode, MetadataMode
 
 from llama_index_gear.counts import count
-from llama_index_gear.errors import ReplyError, describe_error
+from llama_index_gear.errors import THOUGHT_PROBLEM, ReplyError, describe_error
 from llama_index_gear.extraction.accounting import CostBudget, expected_tokens
 from llama_index_gear.extraction.prompts import (
     EXTRACT_SEVERAL_PROMPT,
@@ -24,12 +24,22 @@ from llama_index_gear.extraction.prompts import (
     format_title,
 )
 from llama_index_gear.extraction.schema import ExtractionSchema, Selected
-from llama_index_gear.llm.client import ask_for_facts, has_timed_out, is_out_of_quota, is_repeatable, offers_functions
+from llama_index_gear.llm.client import (
+    ask_for_facts,
+    has_timed_out,
+    is_out_of_quota,
+    is_repeatable,
+    join_replies,
+    offers_functions,
+)
 from llama_index_gear.llm.echoes import ECHO_PROBLEM, drop_echoes
 from llama_index_gear.llm.entity_types import read_numbered_types, read_types
+from llama_index_gear.llm.escaping import escape_fences
 from llama_index_gear.llm.parsing import parse_numbered, parse_triples
-from llama_index_gear.llm.prompting import escape_fences, format_problem
-from llama_index_gear.llm.tool_support import ToolSupport
+from llama_index_gear.llm.prompting import format_problem
+from llama_index_gear.llm.responses import give_room
+from llama_index_gear.llm.retries import Retries
+from llama_index_gear.llm.tool_support import ReplyRoom, ToolSupport
 from llama_index_gear.records import ExtractionRecord, Outcome
 from llama_index_gear.requests import Reply
 from llama_index_gear.triple import Triple, contains_entity, entity_key
@@ -61,6 +71,8 @@ def parse_extraction(reply: Reply, schema: ExtractionSchema = _ANY) -> Extractio
         return Extraction((), outcome, describe_error(reply.error))
     if reply.refused:
         return Extraction((), Outcome.REFUSED, reply.text or "the model refused")
+    if reply.is_thought:
+        return Extraction((), Outcome.TRUNCATED, THOUGHT_PROBLEM)
     try:
         stated = parse_triples(reply.text).triples
         triples, refused, note = schema.select(stated, read_types(reply.text) if schema.entity_types else {})
@@ -211,7 +223,7 @@ _FORM = "1"  # version of the data read from a reply: a new one makes earlier ex
 class PassageCalls:
     """The LLM calls of a `GeARTripleExtractor`, with its settings.
 
-    `cost_budget` counts their cost, and `tools` keeps whether the model takes tools.
+    `cost_budget` counts their cost, `tools` keeps whether the model takes tools, and `room` how much room it needs.
     """
 
     llm: LLM
@@ -223,6 +235,7 @@ class PassageCalls:
     retry_backoff: float
     cost_budget: CostBudget
     tools: ToolSupport
+    room: ReplyRoom
     schema: ExtractionSchema
 
     def fingerprint(self, *, with_address: bool = False) -> str:
@@ -297,19 +310,32 @@ class PassageCalls:
         return said._replace(triples=own, problem="; ".join(filter(None, [said.problem, left_out])))
 
     async def _call_llm(self, nodes: Sequence[BaseNode], problem: str = "") -> Reply | None:
-        """Make one call and return the reply; None if it would cost more than is left, or no quota is."""
+        """Call the model and return the reply; None if it would cost more than is left, or no quota is.
+
+        A reply that is cut off in its thoughts is asked for once more, with more room. Later calls have this room too.
+        """
+        llm = self.room.llm or self.llm
+        reply = await self._call_once(llm, nodes, problem)
+        roomy = None if reply is None or llm is not self.llm else give_room(llm, reply)
+        again = None if roomy is None else await self._call_once(roomy, nodes, problem)
+        if reply is None or again is None:
+            return reply
+        if again.error is None:
+            self.room.llm = roomy
+        return join_replies(reply, again)
+
+    async def _call_once(self, llm: LLM, nodes: Sequence[BaseNode], problem: str) -> Reply | None:
         expected = (0, 0) if self.cost_budget.ceiling is None else self.expected_tokens(nodes)
         call = object()
         try:
             if not self.cost_budget.reserve(call, *expected):
                 return None
             reply = await ask_for_facts(
-                self.llm,
+                llm,
                 self._messages(nodes, problem),
                 output_cls=self._form(nodes),
                 tools=self.tools,
-                max_retries=self.max_retries,
-                retry_backoff=self.retry_backoff,
+                retries=Retries(self.max_retries, self.retry_backoff),
             )
             self.cost_budget.spend(reply.calls, reply.prompt_tokens, reply.completion_tokens)
             self.cost_budget.note_call(is_out_of_quota=is_out_of_quota(reply))

@@ -37,10 +37,10 @@ from llama_index_gear.extraction.serialization import (
 )
 from llama_index_gear.flow import run_coroutine
 from llama_index_gear.llm.client import offers_functions
-from llama_index_gear.llm.tool_support import ToolSupport
+from llama_index_gear.llm.tool_support import ReplyRoom, ToolSupport
 from llama_index_gear.nodes import ONE_NODE
 from llama_index_gear.records import must_stay
-from llama_index_gear.requests import ExtractionCallIds
+from llama_index_gear.requests import ExtractionCallIds, FinishWrites
 from llama_index_gear.tenancy import Tenancy
 
 _PAGE = 1024
@@ -147,6 +147,7 @@ class GeARTripleExtractor(TransformComponent):
     _ledger: ExtractionLedger = PrivateAttr(default_factory=ExtractionLedger)
     _cost_budget: CostBudget = PrivateAttr()
     _tools: ToolSupport = PrivateAttr(default_factory=ToolSupport)
+    _room: ReplyRoom = PrivateAttr(default_factory=ReplyRoom)
     _tenancy: Tenancy = PrivateAttr()
     _extraction_cache: ExtractionCache = PrivateAttr()
 
@@ -364,6 +365,7 @@ class GeARTripleExtractor(TransformComponent):
         answer = getattr(vector_store, "aanswer", None)
         if answer is None:
             raise ArgumentError(f"retry_failed needs a GeARVectorStore, not {type(vector_store).__name__}")
+        await answer(FinishWrites())
         failed = await answer(ExtractionCallIds(), FAILED_EXTRACTIONS)
         self._ledger = ExtractionLedger()
         self._cost_budget.forget_refusals()  # whoever asks for a retry may have raised the quota
@@ -391,6 +393,7 @@ class GeARTripleExtractor(TransformComponent):
             self.retry_backoff,
             self._cost_budget,
             self._tools,
+            self._room,
             ExtractionSchema.of(self.allowed_entity_types, self.allowed_relation_types, self.domain),
         )
 

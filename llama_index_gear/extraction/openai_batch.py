@@ -26,7 +26,7 @@ _ENDPOINT: Final = "/v1/chat/completions"
 _ENDED = ("completed", "failed", "expired", "cancelled")
 _PART_KEY = "gear_part"  # key in a batch's metadata: the name of the part, the group of requests that it answers
 _PART_PREFIX = "part "  # of a part's name, which a request has in place of its batch until that is known
-_RECENT_BATCHES = 100  # batches searched for one that a killed call made
+_LISTED_BATCHES = 100  # batches a page of those that the server lists, its limit
 _LOCK_TIMEOUT = 600.0  # seconds to wait for another call to submit or collect
 _TABLES = """
 CREATE TABLE IF NOT EXISTS request (key TEXT PRIMARY KEY, body TEXT NOT NULL, batch TEXT, reply TEXT, problem TEXT);
@@ -77,8 +77,8 @@ class OpenAIBatch:
     before. Where passages share calls (`passages_per_call`), go on with `retry_failed`, which knows the shared calls.
 
     A reply that can't be read is asked for again by a new request: submit and collect once more, or finish with `llm`.
-    All state is in the folder. A killed call is repeated without submitting anything twice. Calls of several threads or
-    processes wait for one another.
+    All state is in the folder. A killed call is repeated without submitting anything twice: its batch is looked for
+    among all batches of the account. Calls of several threads or processes wait for one another.
 
     Args:
         llm: LlamaIndex's `OpenAI` (or a subclass) for a server with `/v1/files` and `/v1/batches`.
@@ -159,8 +159,13 @@ class OpenAIBatch:
         lock = self._open_lock()
         try:
             self._acquire(lock)
-            while part := self._find_unsent_part() or self._assign_part():
-                batch_id = self._send_part(part)
+            while True:
+                if part := self._find_unsent_part():
+                    batch_id = self._find_batch(part) or self._submit_part(part)
+                elif part := self._assign_part():
+                    batch_id = self._submit_part(part)
+                else:
+                    break
                 with self._lock, self._database as database:
                     database.execute("INSERT OR REPLACE INTO batch VALUES (?, 'validating', NULL)", (batch_id,))
                     database.execute("UPDATE request SET batch = ? WHERE batch = ?", (batch_id, part))
@@ -235,12 +240,16 @@ class OpenAIBatch:
         return None if row is None else str(row[0])
 
     def _assign_part(self) -> str | None:
-        """Assign to a new part as many waiting requests as a batch may hold; return None if none waits."""
+        """Assign to a new part as many waiting requests of one model as a batch may hold; return None if none waits."""
         max_requests, max_bytes = self._limits
         keys: list[str] = []
         size = 0
         with self._lock, self._database as database:
-            waiting = "SELECT key, body FROM request WHERE batch IS NULL AND reply IS NULL ORDER BY key LIMIT ?"
+            waiting = (
+                "WITH waiting AS (SELECT key, body, json_extract(body, '$.model') AS model FROM request WHERE batch IS "
+                "NULL AND reply IS NULL) SELECT key, body FROM waiting WHERE model IS (SELECT model FROM waiting ORDER "
+                "BY key LIMIT 1) ORDER BY key LIMIT ?"
+            )
             for key, body in database.execute(waiting, (max_requests,)):
                 size += len(_format_line(key, body))
                 if keys and size > max_bytes:
@@ -250,13 +259,40 @@ class OpenAIBatch:
             database.executemany("UPDATE request SET batch = ? WHERE key = ?", [(part, key) for key in keys])
         return part if keys else None
 
-    def _send_part(self, part: str) -> str:
-        """Return the id of the part's batch: one that a killed call made, or a new one."""
-        for number, batch in enumerate(self._client.batches.list(limit=_RECENT_BATCHES)):
-            if (batch.metadata or {}).get(_PART_KEY) == part:
-                return batch.id
-            if number + 1 >= _RECENT_BATCHES:
+    def _find_batch(self, part: str) -> str | None:
+        """Return the id of the batch that a killed call made of a part, among all of the account; None: it made none.
+
+        Raises:
+            BatchError: the server lists the same batches again and again, and says that there are more.
+
+        """
+        seen: set[str] = set()
+        for page in self._client.batches.list(limit=_LISTED_BATCHES).iter_pages():
+            for batch in page.data:
+                if (batch.metadata or {}).get(_PART_KEY) == part:
+                    return batch.id
+            ids = {batch.id for batch in page.data}
+            if ids <= seen:
+                if page.has_more:
+                    raise BatchError(
+                        f"the server lists the same {len(seen)} batches again and says that there are more: whether it "
+                        "has the requests of a call that was killed cannot be told, and they might be paid for twice"
+                    )
                 break
+            seen |= ids
+        return None
+
+    def _submit_part(self, part: str) -> str:
+        """Make the part's batch, and return its id. If the server refuses it, its requests wait for another part."""
+        try:
+            return self._send_part(part)
+        except openai.BadRequestError:
+            with self._lock, self._database as database:
+                database.execute("UPDATE request SET batch = NULL WHERE batch = ?", (part,))
+            raise
+
+    def _send_part(self, part: str) -> str:
+        """Make the part's batch, and return its id."""
         with self._lock, self._database as database:
             requests = database.execute(
                 "SELECT key, body FROM request WHERE batch = ? ORDER BY key", (part,)

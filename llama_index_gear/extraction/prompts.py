@@ -9,7 +9,8 @@ from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.extraction.schema import ExtractionSchema
-from llama_index_gear.llm.prompting import check_prompt, escape_fences, escape_passage
+from llama_index_gear.llm.escaping import escape_fences, escape_passage
+from llama_index_gear.llm.prompting import check_prompt
 
 EXTRACT_PROMPT = PromptTemplate(
     """You turn a passage into facts for a knowledge graph. Its title and the passage stand between the lines of \

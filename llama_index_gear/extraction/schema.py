@@ -13,7 +13,7 @@ from llama_index.core.bridge.pydantic import BaseModel, Field, create_model
 from llama_index_gear.counts import count
 from llama_index_gear.errors import ArgumentError, ReplyError, check_kind, check_kinds, format_value
 from llama_index_gear.llm.client import Fact, NumberedFacts, PassageFacts, PassagesFacts
-from llama_index_gear.llm.prompting import escape_fences
+from llama_index_gear.llm.escaping import escape_fences
 from llama_index_gear.triple import Triple, entity_key
 
 _SEPARATORS = re.compile(r"[\W_]+")

@@ -8,7 +8,6 @@ from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.llms import LLM
-from llama_index.core.llms.loading import RECOGNIZED_LLMS, load_llm
 from llama_index.core.prompts import BasePromptTemplate, ChatPromptTemplate, PromptTemplate, RichPromptTemplate
 from llama_index.core.schema import BaseComponent
 
@@ -52,6 +51,8 @@ def check_nothing_lost(component: BaseComponent, settings: dict[str, Any], advic
 
 def llm_to_dict(llm: LLM) -> dict[str, Any]:
     """Return LlamaIndex's form of an LLM that LlamaIndex can load, without secrets; of any other LLM only its class."""
+    from llama_index.core.llms.loading import RECOGNIZED_LLMS  # imports the clients of all models that are installed
+
     if RECOGNIZED_LLMS.get(llm.class_name()) is not type(llm):
         return {"class_name": type(llm).__qualname__}
     return _without_access(llm.to_dict())  # type: ignore[no-any-return]
@@ -90,6 +91,8 @@ def llm_from_dict(data: Any) -> LLM:
     if isinstance(data, LLM):
         return data
     check_kind(Mapping, hint="pass what to_dict gave, or a model", llm=data)
+    from llama_index.core.llms.loading import RECOGNIZED_LLMS, load_llm
+
     name = data.get("class_name")
     problem = f"LlamaIndex can't load a model of class {format_value(name)}"
     if not isinstance(name, str) or name not in RECOGNIZED_LLMS:

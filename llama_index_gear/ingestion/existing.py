@@ -15,7 +15,7 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from tqdm.auto import tqdm
 
 from llama_index_gear.counts import count
-from llama_index_gear.errors import ArgumentError, EmbeddingError, check_kind
+from llama_index_gear.errors import EmbeddingError, check_kind
 from llama_index_gear.extraction.accounting import ExtractionEstimate, ExtractionLedger
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.mentions import MentionTripleExtractor
@@ -27,12 +27,10 @@ from llama_index_gear.ingestion.moves import (
     follow_flow,
     place_passages,
 )
+from llama_index_gear.ingestion.targets import AddPassages, DeletePassages, Target
 from llama_index_gear.ingestion.updates import (
-    AddPassages,
-    DeletePassages,
     EstimateExtraction,
     ExtractTriples,
-    delete_flow,
     describe_extractor,
     keep_triples,
     scope_filters,
@@ -40,7 +38,7 @@ from llama_index_gear.ingestion.updates import (
 )
 from llama_index_gear.nodes import SOURCE_KEY
 from llama_index_gear.records import record_of
-from llama_index_gear.requests import EmbedTexts, ImportedPassages, QdrantCall
+from llama_index_gear.requests import EmbedTexts, FinishWrites, ImportedPassages, QdrantCall
 from llama_index_gear.store.closing import ClosedByWith
 from llama_index_gear.store.existing import SourceCollection, make_local_client
 from llama_index_gear.store.vector_store import GeARVectorStore
@@ -175,7 +173,7 @@ class ExistingCollection(ClosedByWith):
         Raises:
             StoreError: there is no such collection.
             ArgumentError: it has several dense vectors, and none is named; or no point has text; or the store is the
-                collection itself, or has a passage of the same id from another one.
+                collection itself, or has a passage of the same id from elsewhere.
             EmbeddingError: before anything is extracted, if the store's `embed_model` did not make the vectors.
             TenantError: before a page's passages are extracted, if the store has tenants, and one has none.
 
@@ -283,13 +281,13 @@ class ExistingCollection(ClosedByWith):
                 nodes = list(request.nodes)
                 return Handler(partial(request.extractor.estimate, nodes), partial(request.extractor.aestimate, nodes))
             case AddPassages():
-                return Handler(partial(store.add, request.nodes), partial(store.async_add, request.nodes))
+                add, async_add = request.store.add, request.store.async_add
+                return Handler(partial(add, request.nodes), partial(async_add, request.nodes))
             case DeletePassages():
-                owner = store if request.tenant is None else store.for_tenant(request.tenant)
-                ids = list(request.ids)
-                return Handler(partial(owner.delete_nodes, ids), partial(owner.adelete_nodes, ids))
+                delete, adelete = request.store.delete_nodes, request.store.adelete_nodes
+                return Handler(partial(delete, list(request.ids)), partial(adelete, list(request.ids)))
             case PlacePassages():
-                return Handler(partial(place_passages, store, request), partial(aplace_passages, store, request))
+                return Handler(partial(place_passages, request), partial(aplace_passages, request))
         return Handler(partial(store.answer, request), partial(store.aanswer, request))
 
     def _is_in_flow(self, store: GeARVectorStore, moved: bool) -> Flow[bool]:
@@ -314,7 +312,10 @@ class ExistingCollection(ClosedByWith):
         vector = yield from source.open_flow()
         points = yield from source.count_flow(filters)
         settings = describe_extractor(extractor)
-        yield from follow_flow(store, source, moved=moved)
+        target = Target(store, source)
+        yield from target.open_flow()
+        yield from ask(FinishWrites())
+        yield from follow_flow(target, moved=moved)
         place = self.place
         passages, written, ledger, offset, is_probed = 0, 0, ExtractionLedger(), None, False
         skipped: dict[Any, str] = {}
@@ -336,19 +337,19 @@ class ExistingCollection(ClosedByWith):
                     embeddings = {node.node_id: node.embedding for node in page.passages}
                     nodes = [node.model_copy(update={"embedding": embeddings[node.node_id]}) for node in extracted]
                     kept = {node.node_id: old for node in nodes if (old := keep_triples(node, stored)) is not None}
-                    yield from delete_flow(store, left)
-                    yield from ask(AddPassages([kept.get(node.node_id, node) for node in nodes]))
+                    yield from target.delete_flow(left)
+                    yield from target.add_flow([kept.get(node.node_id, node) for node in nodes])
                     written += len(nodes) - len(kept)
                     ledger += ExtractionLedger.of([node for node in nodes if record_of(node) is not None])
                 if outdated:
-                    yield from ask(AddPassages(outdated))
+                    yield from target.add_flow(outdated)
                 bar.update(len(page.passages) + len(page.skipped))
                 offset = page.offset
                 if offset is None:
                     break
         if skipped and not passages:
             raise source.explain_no_passage(skipped, fields)
-        deleted = yield from self._delete_gone_flow(store, filters, set(skipped), current, place)
+        deleted = yield from self._delete_gone_flow(target, filters, set(skipped), current, place)
         return CollectionReport(passages, written, deleted, dict(Counter(skipped.values())), ledger)
 
     def _estimate_flow(
@@ -365,6 +366,7 @@ class ExistingCollection(ClosedByWith):
         self._check_other(store)
         source, filters = self._source, scope_filters(store.tenancy, filters)
         vector = yield from source.open_flow()
+        yield from Target(store, source).open_flow()
         places = yield from find_stored_flow(store, source, moved=moved, has_own=False)
         settings, offset = describe_extractor(extractor), None
         skipped: dict[Any, str] = {}
@@ -391,12 +393,7 @@ class ExistingCollection(ClosedByWith):
             ArgumentError: one of the store's collections is the one that is read.
 
         """
-        names = (store.collection_name, store.triple_collection_name)
-        if self._source.name in names and store.engine == self._source.connection.engine:
-            raise ArgumentError(
-                f"the store would write into the collection {self._source.name!r} that is read: give it another name, "
-                f"GeARVectorStore({self._source.name + '_gear'!r}, …)"
-            )
+        Target(store, self._source).check_names()
 
     def _probe_flow(self, nodes: Sequence[BaseNode]) -> Flow[None]:
         """Embed a few passages, and compare: triples must be embedded by the model that made the vectors.
@@ -424,7 +421,7 @@ class ExistingCollection(ClosedByWith):
 
     def _delete_gone_flow(
         self,
-        store: GeARVectorStore,
+        target: Target,
         filters: MetadataFilters | None,
         skipped: set[Any],
         current: dict[Any, str],
@@ -443,7 +440,7 @@ class ExistingCollection(ClosedByWith):
                     for point, node in pairs
                     if point in without or current.get(point, node.node_id) != node.node_id
                 ]
-                yield from delete_flow(store, gone)
+                yield from target.delete_flow(gone)
                 deleted += len(gone)
             if offset is None:
                 return deleted

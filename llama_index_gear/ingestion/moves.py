@@ -9,6 +9,7 @@ from pathlib import Path
 from llama_index.core.schema import BaseNode, MetadataMode
 
 from llama_index_gear.flow import Flow, Request, ask
+from llama_index_gear.ingestion.targets import Target
 from llama_index_gear.nodes import SOURCE_KEY, with_metadata
 from llama_index_gear.requests import ImportedPassages
 from llama_index_gear.store.existing import SourceCollection
@@ -22,8 +23,8 @@ _FOLDERS = ("collection", "")  # of collections, in a folder of Qdrant's client 
 class PlacePassages(Request[None]):
     """Write into stored passages where their collection is. Answer: nothing."""
 
+    store: GeARVectorStore
     ids: Sequence[str]
-    tenant: str | None
     place: str
 
 
@@ -80,12 +81,13 @@ def find_stored_flow(
             return {place: passages for place, passages in found.items() if passages.are_known}
 
 
-def follow_flow(store: GeARVectorStore, source: SourceCollection, *, moved: bool) -> Flow[None]:
+def follow_flow(target: Target, *, moved: bool) -> Flow[None]:
     """Write into the passages that the store has from an earlier place of the collection where that is now.
 
     Those whose texts differ come first: if the call is killed, the others are known all the more.
     """
-    earlier = yield from find_stored_flow(store, source, moved=moved, has_own=False)
+    source = target.source
+    earlier = yield from find_stored_flow(target.store, source, moved=moved, has_own=False)
     for passages in earlier.values():
         for part in (passages.other, passages.same):
             by_tenant: dict[str | None, list[str]] = {}
@@ -93,21 +95,20 @@ def follow_flow(store: GeARVectorStore, source: SourceCollection, *, moved: bool
                 by_tenant.setdefault(tenant, []).append(node_id)
             for tenant, ids in by_tenant.items():
                 for start in range(0, len(ids), _BATCH):
-                    yield from ask(PlacePassages(ids[start : start + _BATCH], tenant, source.connection.place))
+                    store = yield from target.open_flow(tenant)
+                    yield from ask(PlacePassages(store, ids[start : start + _BATCH], source.connection.place))
 
 
-def place_passages(store: GeARVectorStore, request: PlacePassages) -> None:
+def place_passages(request: PlacePassages) -> None:
     """Answer `PlacePassages`."""
-    owner = store if request.tenant is None else store.for_tenant(request.tenant)
-    nodes = owner.get_nodes(list(request.ids))
-    owner.add(_place(nodes, request.place), if_unchanged_since=nodes)
+    nodes = request.store.get_nodes(list(request.ids))
+    request.store.add(_place(nodes, request.place), if_unchanged_since=nodes)
 
 
-async def aplace_passages(store: GeARVectorStore, request: PlacePassages) -> None:
+async def aplace_passages(request: PlacePassages) -> None:
     """Answer `PlacePassages`, without blocking the event loop."""
-    owner = store if request.tenant is None else store.for_tenant(request.tenant)
-    nodes = await owner.aget_nodes(list(request.ids))
-    await owner.async_add(_place(nodes, request.place), if_unchanged_since=nodes)
+    nodes = await request.store.aget_nodes(list(request.ids))
+    await request.store.async_add(_place(nodes, request.place), if_unchanged_since=nodes)
 
 
 def _place(nodes: Sequence[BaseNode], place: str) -> list[BaseNode]:

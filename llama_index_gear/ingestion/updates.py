@@ -11,7 +11,7 @@ from llama_index.core.ingestion.pipeline import remove_unstable_values
 from llama_index.core.schema import BaseNode, TransformComponent
 from llama_index.core.vector_stores.types import FilterCondition, MetadataFilter, MetadataFilters
 
-from llama_index_gear.errors import ArgumentError, TenantError
+from llama_index_gear.errors import ArgumentError
 from llama_index_gear.extraction.accounting import ExtractionEstimate
 from llama_index_gear.extraction.extractor import GeARTripleExtractor
 from llama_index_gear.extraction.serialization import drop_handling
@@ -40,21 +40,6 @@ class EstimateExtraction(Request[ExtractionEstimate]):
 
     extractor: GeARTripleExtractor
     nodes: Sequence[BaseNode]
-
-
-@dataclass(frozen=True)
-class AddPassages(Request[list[str]]):
-    """Store passages. Answer: their ids."""
-
-    nodes: Sequence[BaseNode]
-
-
-@dataclass(frozen=True)
-class DeletePassages(Request[None]):
-    """Delete passages from the store, or from a tenant's. Answer: nothing."""
-
-    ids: Sequence[str]
-    tenant: str | None
 
 
 def scope_filters(tenancy: Tenancy, filters: MetadataFilters | None) -> MetadataFilters | None:
@@ -110,7 +95,7 @@ def select_flow(store: GeARVectorStore, page: SourcePage, earlier_places: Collec
         earlier_places: where the collection was before, and stored passages say that it is. Default: nowhere.
 
     Raises:
-        ArgumentError: another collection gave the store a passage of the same id.
+        ArgumentError: another collection gave the store a passage of the same id, or something else did.
         TenantError: the store has tenants, and a passage has none.
 
     """
@@ -130,6 +115,11 @@ def select_flow(store: GeARVectorStore, page: SourcePage, earlier_places: Collec
         earlier = None if before is None else before.metadata.get(SOURCE_KEY)
         if earlier is not None and earlier.get("place") in earlier_places:
             earlier = {**earlier, "place": source["place"]}
+        if before is not None and earlier is None:
+            raise ArgumentError(
+                f"the store has a passage {node.node_id!r} that no collection gave: a file, a client or a program did. "
+                "It was left as it is: take another store, or delete that passage first"
+            )
         if earlier is not None and any(earlier.get(key) != source[key] for key in ("collection", "place")):
             raise ArgumentError(
                 f"the store has the passage {node.node_id!r} from collection {earlier['collection']!r} at "
@@ -167,24 +157,3 @@ def keep_triples(node: BaseNode, stored: Mapping[str, BaseNode]) -> BaseNode | N
     fingerprint = (before.metadata.get(SOURCE_KEY) or {}).get("fingerprint", "")
     source = {**node.metadata[SOURCE_KEY], "fingerprint": fingerprint}
     return with_metadata(node, {**kept, SOURCE_KEY: source}, drop=(TRIPLES_KEY, EXTRACTION_KEY))
-
-
-def delete_flow(store: GeARVectorStore, nodes: Sequence[BaseNode]) -> Flow[None]:
-    """Delete passages, tenant by tenant.
-
-    Raises:
-        TenantError: the store has tenants, and a passage has none; nothing is deleted.
-
-    """
-    tenancy = store.tenancy
-    by_tenant: dict[str | None, list[str]] = {}
-    for node in nodes:
-        if not tenancy.is_owned(node):
-            raise TenantError(
-                f"the stored passage {node.node_id!r} is to be deleted and has no tenant under {tenancy.field!r}: "
-                "delete it through a store made without tenant_field, or add it again with its tenant"
-            )
-        tenant = None if tenancy.field is None else node.metadata[tenancy.field]
-        by_tenant.setdefault(tenant, []).append(node.node_id)
-    for tenant, ids in by_tenant.items():
-        yield from ask(DeletePassages(ids, tenant))

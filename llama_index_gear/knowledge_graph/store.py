@@ -82,7 +82,7 @@ class ExternalTripleStore(ClosedByWith, BoundToProcess):
     Raises:
         ArgumentError: neither a client nor a url is given, or both are, or an argument has the wrong type.
         StoreUnavailable: (from any call) the server is away, and was waited for. The call can be repeated.
-        StoreLockedError: (from any call) another process has the embedded graph open.
+        StoreLockedError: (from any call) another process has the embedded graph open, and was waited for.
         StoreError: (from any call) there is no graph yet, or it was loaded with another value of `dense`.
         EmbeddingError: (from a query) the embedding model has another dimension than the passages' model.
 

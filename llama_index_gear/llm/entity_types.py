@@ -7,7 +7,8 @@ from typing import Any
 
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.llm.json_scan import find_objects, scan
-from llama_index_gear.llm.parsing import find_numbered, is_entity_list, strip_thoughts
+from llama_index_gear.llm.parsing import find_numbered, is_entity_list
+from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.triple import entity_key
 
 _NAMES = ("name", "entity", "text")
@@ -21,7 +22,7 @@ def read_types(reply: str) -> dict[str, str]:
     "person"]`, or objects, `{"name": "Ada", "type": "person"}`. It is read also in a reply that was cut off behind it.
     """
     try:
-        text = strip_thoughts(reply)
+        text = clean_reply(reply)
     except ReplyError:
         return {}
     types: dict[str, str] = {}
@@ -38,7 +39,7 @@ def read_types(reply: str) -> dict[str, str]:
 def read_numbered_types(reply: str) -> dict[int, dict[str, str]]:
     """Return the types of a reply with one object a passage: passage number → key of an entity → type. Never raises."""
     try:
-        text = strip_thoughts(reply)
+        text = clean_reply(reply)
     except ReplyError:
         return {}
     types: dict[int, dict[str, str]] = {}

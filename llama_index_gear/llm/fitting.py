@@ -10,7 +10,7 @@ from llama_index.core.indices.prompt_helper import PromptHelper
 from llama_index.core.llms import LLM
 from llama_index.core.prompts import BasePromptTemplate
 
-from llama_index_gear.llm.client import count_tokens
+from llama_index_gear.llm.responses import count_tokens
 from llama_index_gear.word_weights import sum_weights, weigh_words
 
 _NUMBER_TOKENS = 6  # of a passage's number and the blank line before it

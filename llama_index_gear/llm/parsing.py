@@ -14,26 +14,39 @@ from typing import Any
 
 from llama_index_gear.errors import ReplyError, TripleError, repair_surrogates
 from llama_index_gear.llm.json_scan import Number, scan
+from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.triple import Triple
 
-_ENDS = (("subject", "object"), ("head", "tail"), ("source", "target"))
+_ENDS = (
+    *(("subject", "object"), ("head", "tail"), ("source", "target"), ("from", "to")),
+    *(("entity1", "entity2"), ("node_1", "node_2"), ("s", "o"), ("h", "t")),
+)
+_LABEL = 100  # characters: how far before a list its label is looked for
 _MAX_FACT_LENGTH = 10_000  # characters; no honest fact is longer, and a fact becomes a query of the index
-_LINKS = ("predicate", "relation", "relationship")
+_LINKS = ("predicate", "relation", "relationship", "relation_type", "type", "label", "edge", "verb", "p", "r")
+_USUAL = 3  # of both: one of these names alone shows that a triple was meant
 _HEADINGS = [[first, link, last] for first, last in _ENDS for link in _LINKS]
 _ROLES = {*_LINKS, *(end for ends in _ENDS for end in ends)}
 
-MAX_REPLY_LENGTH = 500_000
-"""Maximum length of a reply that is parsed, in characters; none that was asked for is longer."""
-
-_THOUGHTS_OPEN = re.compile(r"\s*<think(?:ing)?>([ \t\r]*\n)?", re.IGNORECASE)
-_THOUGHTS_CLOSE = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
-_THOUGHTS_CLOSE_LINE = re.compile(r"^[^|\[\](){}\"“<\n]*</think(?:ing)?>[ \t\r]*$", re.IGNORECASE | re.MULTILINE)
 _NOTHING = re.compile(
     r"^\W*(?:none|n/?a|nothing|empty|(?:there (?:are|is) )?no (?:\w+ ){0,3}(?:facts?|triples?|information)\b.*)\W*$",
     re.IGNORECASE | re.DOTALL,
 )
+_CONFIDENCE = re.compile(
+    r"\W*(?:confidence|score)?\W*(?:0?\.\d+|[01](?:\.0+)?|\d{1,3}(?:\.\d+)? ?%|high|medium|low|certain)\W*",
+    re.IGNORECASE,
+)
 _EMPTY = re.compile(r"[\"']?(?:triples|facts)[\"']?\s*[:=]\s*[\[(]\s*[\])]", re.IGNORECASE)
-_ENTITIES = re.compile(r"entit\w*[\"'”]?\s*[:=]\s*\Z", re.IGNORECASE)  # before a list of entities
+_ENTITY_WORD = r"(?:entit\w*|nodes?|names?|people|persons?|places?|organi[sz]ations?|keywords?|concepts?)"
+_ENTITY_KEY = re.compile(rf"\w*entit\w*|{_ENTITY_WORD}", re.IGNORECASE)
+_ENTITIES = re.compile(
+    rf"(?:entit\w*|^\W*{_ENTITY_WORD}(?=\W*[:=\n]))(?!\w)(?:(?!triple|fact|relation|[.!?]\s)[^\[\]{{}}|]){{0,60}}\Z",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""Is found before a list of entities."""
+_ENTITY_NAMES = ("name", "text", "label", "title", "value", "entity", "id")
+_ENTITY_ROW = re.compile(r"\W*(?:\w+ )?entit\w*:", re.IGNORECASE)
+_SECTION = re.compile(r"\s*(?:#|\*\*|\d+[.)] ).*|.*:\W*", re.DOTALL)
 _BULLET = re.compile(r"^\s*(?:[-*•]|\(\d{1,2}\)|\d{1,3}[.)])\s+")
 _TOKEN = re.compile(r"[(\[{]|[)\]}]|[,:]|[\"'“]|[^\s()\[\]{},:\"'“]+")
 _BEFORE_SLOT = ("(", "[", "{", ",", ":")
@@ -63,7 +76,7 @@ def parse_triples(reply: str) -> ParsedTriples:
         ReplyError: the reply is empty, or has neither triples nor a word that there are none.
 
     """
-    text = strip_thoughts(reply)
+    text = clean_reply(reply)
     if not text:
         raise ReplyError("the reply is empty")
     for read in (_read_json, _read_groups, _read_lines):
@@ -97,7 +110,7 @@ def parse_numbered(reply: str, passages: int) -> dict[int, tuple[Triple, ...]]:
 
     """
     try:
-        text = strip_thoughts(reply)
+        text = clean_reply(reply)
     except ReplyError:
         return {}
     read: dict[int, tuple[Triple, ...] | None] = {}
@@ -129,7 +142,7 @@ def _build_triples(entries: Iterable[tuple[Any, ...]]) -> tuple[tuple[Triple, ..
     malformed = 0
     for slots in entries:
         try:
-            triple = Triple(*map(_to_text, slots))
+            triple = Triple(*map(_to_text, _drop_confidence(slots)))
         except (TripleError, TypeError, AttributeError):
             malformed += 1
             continue
@@ -140,50 +153,28 @@ def _build_triples(entries: Iterable[tuple[Any, ...]]) -> tuple[tuple[Triple, ..
     return tuple(triples), malformed
 
 
-def strip_thoughts(reply: str) -> str:
-    """Remove what the model thought aloud (`<think>…</think>`) from the beginning of a reply.
-
-    Thoughts end with the first closing tag that ends a line of prose: no statement ends with one, while a text in JSON
-    may contain one. Thoughts that are opened and have no such line end with the first closing tag; without any, they
-    are the whole reply.
-
-    Raises:
-        ReplyError: the reply is longer than `MAX_REPLY_LENGTH`.
-
-    """
-    if len(reply) > MAX_REPLY_LENGTH:
-        raise ReplyError(f"the reply has {len(reply)} characters; none of more than {MAX_REPLY_LENGTH} is read")
-    text = repair_surrogates(reply)
-    position = 0 if _THOUGHTS_OPEN.match(text) else _find_end_of_thoughts(text)
-    last_line = max((match.end() for match in _THOUGHTS_CLOSE_LINE.finditer(text)), default=0)
-    while opened := _THOUGHTS_OPEN.match(text, position):
-        line = _THOUGHTS_CLOSE_LINE.search(text, opened.end()) if opened[1] and opened.end() < last_line else None
-        closed = line or _THOUGHTS_CLOSE.search(text, opened.end())
-        position = len(text) if closed is None else closed.end()
-    return text[position:].strip()
-
-
-def _find_end_of_thoughts(text: str) -> int:
-    """Find the end of thoughts whose opening tag was in the prompt; 0 if there are none."""
-    if _THOUGHTS_CLOSE.search(text) is None:
-        return 0
-    values = (span for span in scan(text) if span.is_read)
-    value = next(values, None)
-    for closed in _THOUGHTS_CLOSE_LINE.finditer(text):
-        while value is not None and value.end <= closed.start():
-            value = next(values, None)
-        if value is None or closed.end() <= value.start:
-            return closed.end()
-    return 0
-
-
 def _shorten(text: str) -> str:
     return text if len(text) <= 200 else f"{text[:150]} … {text[-40:]}"
 
 
 def _to_text(slot: Any) -> Any:
-    """Return a text or a number as plain text, anything else as it is."""
+    """Return a text or a number as plain text, an object as its name, anything else as it is."""
+    slot = _find_name(slot) if isinstance(slot, dict) else slot
     return str(slot) if isinstance(slot, str) else slot
+
+
+def _find_name(fields: Mapping[str, Any]) -> Any:
+    """Return the name in an object that stands for an entity; None if it has none."""
+    return next((fields[key] for key in _ENTITY_NAMES if isinstance(fields.get(key), str)), None)
+
+
+def _drop_confidence(slots: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the slots without a fourth one that says how sure the model is."""
+    if len(slots) != 4:
+        return slots
+    last = slots[3]
+    is_confidence = last is None or isinstance(last, Number) or (isinstance(last, str) and _CONFIDENCE.fullmatch(last))
+    return slots[:3] if is_confidence else slots
 
 
 def _read_json(text: str) -> list[tuple[Any, ...]] | None:
@@ -192,7 +183,7 @@ def _read_json(text: str) -> list[tuple[Any, ...]] | None:
     From the first unreadable value on, `_read_groups` reads the rest.
     """
     entries: list[tuple[Any, ...]] = []
-    is_found = False
+    is_found = is_flat = False
     end = 0
     for span in scan(text):
         if not span.is_read:
@@ -201,6 +192,9 @@ def _read_json(text: str) -> list[tuple[Any, ...]] | None:
         if is_entity_list(text, span.start):
             continue
         in_value = list(_find_entries(span.value))
+        was_flat, is_flat = is_flat, _is_flat(span.value) and (is_flat or not entries)
+        if was_flat and in_value and not is_flat:
+            entries.clear()  # texts before a list of lists are its entities
         is_found = is_found or bool(in_value) or span.value == [] or _says_none(span.value)
         entries.extend(in_value)
     return entries if is_found else None
@@ -208,7 +202,7 @@ def _read_json(text: str) -> list[tuple[Any, ...]] | None:
 
 def is_entity_list(text: str, opening: int) -> bool:
     """Return True if the value that opens there is a list of entities."""
-    return bool(_ENTITIES.search(text, max(0, opening - 40), opening))
+    return bool(_ENTITIES.search(text, max(0, opening - _LABEL), opening))
 
 
 def _says_none(value: Any) -> bool:
@@ -238,15 +232,27 @@ def _read_named_slots(value: Mapping[str, Any]) -> tuple[Any, ...] | None:
     lowered = {key.lower(): entry for key, entry in value.items()}
     link = next((link for link in _LINKS if link in lowered), "")
     for first, last in _ENDS:
-        named = sum(name in lowered for name in (first, link, last))
-        if named == 3 or (named == 2 and not any(map(_is_nested, lowered.values()))):
+        named = (first in lowered) + (link in lowered) + (last in lowered)
+        is_usual = link in _LINKS[:_USUAL] or (not link and (first, last) in _ENDS[:_USUAL])
+        if named == 3 or (named == 2 and is_usual and not any(map(_is_nested, lowered.values()))):
             return tuple(lowered.get(name) for name in (first, link, last))
     return None
 
 
 def _select_members(value: dict[str, Any]) -> list[Any]:
-    """Return the values of an object that may hold triples: no lists of entities."""
-    return [entry for key, entry in value.items() if "entit" not in key.lower() and _is_nested(entry)]
+    """Return the values of an object that may hold triples: no lists of entities, and what a text holds as JSON."""
+    members = [_decode(entry) for key, entry in value.items() if not _ENTITY_KEY.fullmatch(key)]
+    members = [entry for entry in members if _is_nested(entry)]
+    has_lists = any(isinstance(entry, list) and any(map(_is_nested, entry)) for entry in members)
+    return [entry for entry in members if not (has_lists and _is_flat(entry))]
+
+
+def _decode(value: Any) -> Any:
+    """Return the list or object that a text holds as JSON; another value stays."""
+    if not isinstance(value, str) or value.lstrip()[:1] not in ("[", "{"):
+        return value
+    span = next(scan(value.strip()), None)
+    return span.value if span is not None and span.is_read and span.end == len(value.strip()) else value
 
 
 def _select_elements(value: list[Any]) -> list[Any]:
@@ -254,12 +260,30 @@ def _select_elements(value: list[Any]) -> list[Any]:
     nested = [_is_nested(element) for element in value]
     if nested == [False, False, True]:  # three slots, the last a list by mistake
         return [tuple(value)]
+    if slots := _read_loose_slots(value):
+        return [slots]
     if any(nested):
         return [
             tuple(element) if isinstance(element, list) and not any(map(_is_nested, element)) else element
             for element in value
         ]
     return value if all(isinstance(line, str) and _read_lines(line) for line in value) else [tuple(value)]
+
+
+def _read_loose_slots(value: list[Any]) -> tuple[Any, ...] | None:
+    """Return the slots of a triple with objects as ends, with a list around each slot, or with an object behind."""
+    if len(value) not in (3, 4) or not any(map(_is_nested, value)) or any(isinstance(slot, list) for slot in value[3:]):
+        return None
+    slots = [slot[0] if isinstance(slot, list) and len(slot) == 1 else slot for slot in value[:3]]
+    texts = [_find_name(slot) if isinstance(slot, dict) and _read_named_slots(slot) is None else slot for slot in slots]
+    are_triples = any(isinstance(slot, dict) and _read_named_slots(slot) for slot in value)
+    is_read = isinstance(slots[1], str) and all(isinstance(text, str) for text in texts) and not are_triples
+    return tuple(texts) if is_read else None
+
+
+def _is_flat(value: Any) -> bool:
+    """Return True for a list of nothing but texts."""
+    return isinstance(value, list) and bool(value) and not any(map(_is_nested, value))
 
 
 def _is_nested(value: Any) -> bool:
@@ -272,27 +296,29 @@ class _Group:
 
     Attributes:
         opening: its bracket: "(", "[" or "{".
-        is_ignored: it holds no triple: a list of entities, or a group that stands in a slot by mistake.
+        is_ignored: it holds no triple: a list of entities, or a group that stands in a slot.
+        is_slot: it stands in a slot: an object that may have a name.
         slots: the texts and numbers read so far; None for null, true, false, and a group in their place.
 
     """
 
     opening: str
     is_ignored: bool
+    is_slot: bool = False
     slots: list[Any] = field(default_factory=list)
 
     def open_group(self, opening: str) -> _Group:
         """Open a group inside this one.
 
-        If it takes the place of a slot, it is a mistake, and ignored. Otherwise this group is no triple itself, and
-        its slots are dropped.
+        If it takes the place of a slot, it is ignored, but for a name in it. Otherwise this group is no triple itself,
+        and its slots are dropped.
         """
         is_slot = str(*self.slots[-1:]).lower() in _ROLES if self.opening == "{" else len(self.slots) == 2
         if is_slot:
             self.slots.append(None)
         else:
             self.slots.clear()
-        return _Group(opening, self.is_ignored or is_slot)
+        return _Group(opening, self.is_ignored or is_slot, is_slot)
 
     def to_entry(self) -> tuple[Any, ...] | None:
         """Return the slots of the group if it is, or was meant as, a triple, else None."""
@@ -300,7 +326,11 @@ class _Group:
             return None
         if self.opening != "{":
             return tuple(self.slots)
-        return _read_named_slots(dict(zip(map(str, self.slots[::2]), self.slots[1::2], strict=False)))
+        return _read_named_slots(self.to_fields())
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return the slots as the fields of an object."""
+        return dict(zip(map(str, self.slots[::2]), self.slots[1::2], strict=False))
 
 
 def _read_groups(text: str) -> list[tuple[Any, ...]] | None:
@@ -323,12 +353,14 @@ def _scan_groups(text: str) -> Iterator[tuple[Any, ...]]:
         may_be_slot = bool(stack) and before in _BEFORE_SLOT
         if mark in "([{":
             group = stack[-1].open_group(mark) if stack else _Group(mark, False)
-            group.is_ignored |= before[-1:] in (":", "=") and is_entity_list(text, start)
+            group.is_ignored |= (not stack or before[-1:] in (":", "=")) and is_entity_list(text, start)
             stack.append(group)
         elif mark in ")]}":
-            entry = stack.pop().to_entry() if stack else None
-            if entry:
+            group = stack.pop() if stack else _Group(mark, True)
+            if entry := group.to_entry():
                 yield entry
+            elif group.is_slot and group.opening == "{" and stack:
+                stack[-1].slots[-1] = _find_name(group.to_fields())
         elif may_be_slot and mark in "\"'“" and mark not in unclosed:
             end = _find_closing_quote(text, start)
             if end is None:
@@ -368,8 +400,10 @@ def _read_lines(text: str) -> list[tuple[Any, ...]] | None:
     Return None if there are none.
     """
     rows: list[tuple[Any, ...]] = []
-    follows_row = False
+    follows_row = is_of_entities = False
     for raw in text.splitlines():
+        if "|" not in raw and _SECTION.fullmatch(raw):
+            is_of_entities = is_entity_list(raw, len(raw))
         line = _BULLET.sub("", raw).strip().rstrip(",;")
         inner = _strip_brackets(line.rstrip("."))
         row = _split_row(line if inner is None else inner)
@@ -379,7 +413,8 @@ def _read_lines(text: str) -> list[tuple[Any, ...]] | None:
             row = []
         elif not row and inner is not None:
             row = [part.strip() for part in inner.split(",")]
-        follows_row = bool(row) and [slot.lower() for slot in row] not in _HEADINGS
+        is_fact = not is_of_entities and not (row and _ENTITY_ROW.match(row[0]))
+        follows_row = is_fact and bool(row) and [slot.lower() for slot in row] not in _HEADINGS
         if follows_row:
             rows.append(tuple(row))
     return rows or None

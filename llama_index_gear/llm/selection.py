@@ -10,9 +10,10 @@ from llama_index.core.prompts import BasePromptTemplate, PromptTemplate
 
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.flow import Flow
+from llama_index_gear.llm.escaping import number_passages
 from llama_index_gear.llm.json_scan import find_texts
-from llama_index_gear.llm.parsing import strip_thoughts
-from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow, number_passages
+from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow
+from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.llm.verdicts import find_forms_and_prose
 
 SHOW_TOKENS = 8_000
@@ -59,7 +60,7 @@ def parse_selection(reply: str, count: int) -> list[int]:
         ReplyError: the reply neither names a passage nor says that none is needed, or it gives two lists that differ.
 
     """
-    text = strip_thoughts(reply)
+    text = clean_reply(reply)
     forms, _ = find_forms_and_prose(text, "needed")
     if not forms and _BARE.fullmatch(text):
         return _to_positions(re.findall(r"[0-9]+", text), count, text)

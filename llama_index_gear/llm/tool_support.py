@@ -1,4 +1,4 @@
-"""Whether a model takes tools, as its server says in answer to calls."""
+"""What earlier calls said of a model: that it takes tools or not, and that it needs more room for its thoughts."""
 
 from __future__ import annotations
 
@@ -38,6 +38,18 @@ class ToolSupport:
             "the server of %s takes no tools (%s, status %s): the model is asked for text from now on",
             *(llm.metadata.model_name, type(error).__name__, getattr(error, "status_code", None)),
         )
+
+
+@dataclass
+class ReplyRoom:
+    """The room that a model's replies need.
+
+    Attributes:
+        llm: the model with more room, once a reply of it was cut off in its thoughts; None: none was.
+
+    """
+
+    llm: LLM | None = None
 
 
 def refuses_tools(error: Exception) -> bool:

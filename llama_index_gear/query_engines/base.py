@@ -31,16 +31,17 @@ from llama_index_instrumentation import get_dispatcher
 from llama_index_gear.agents.verification import PROMPTS, verify_flow
 from llama_index_gear.errors import ArgumentError, check_counts, check_kind, repair_surrogates
 from llama_index_gear.flow import Flow, arun, run
+from llama_index_gear.llm.answering import AnsweringLLM, aclean_stream, clean_stream
 from llama_index_gear.llm.client import aask_llm, ask_llm
-from llama_index_gear.llm.prompting import (
-    Prompts,
-    check_prompt,
+from llama_index_gear.llm.escaping import (
     escape_citations,
     escape_fences,
     escape_passage,
     split_citations,
 )
-from llama_index_gear.nodes import llm_texts
+from llama_index_gear.llm.prompting import Prompts, check_prompt
+from llama_index_gear.llm.replies import read_said
+from llama_index_gear.nodes import llm_texts, name_passage, shorten
 from llama_index_gear.query_engines.tool import TOOL_DESCRIPTION, TOOL_NAME, AgentQueryTool, make_tool
 from llama_index_gear.requests import CallLLM, Reply
 from llama_index_gear.retrievers.base import AgentRetriever, new_trace
@@ -49,6 +50,9 @@ from llama_index_gear.trace.trace import Trace, TraceEvent, run_traced, stream_t
 
 dispatcher = get_dispatcher(__name__)
 logger = logging.getLogger(__name__)
+
+_EMPTY = ("", "Empty Response")  # what LlamaIndex says of an answer without a word
+_TITLE = 100  # characters shown of a title
 
 REFINE_PROMPT = PromptTemplate(
     """A question was answered from what was found out so far; now there is more. Between the lines of ##### stand \
@@ -141,7 +145,7 @@ class AgentQueryEngine(BaseQueryEngine):
         self._verify = verify
         self._prompts = Prompts(PROMPTS if verify else {}, where="" if verify else "without verify=True")
         self._response_synthesizer = response_synthesizer or get_response_synthesizer(
-            llm=retriever.llm,
+            llm=AnsweringLLM(llm=self._llm),
             response_mode=ResponseMode.COMPACT,
             text_qa_template=self.answer_prompt,
             refine_template=REFINE_PROMPT,
@@ -301,7 +305,7 @@ class AgentQueryEngine(BaseQueryEngine):
             else:
                 response = self._response_synthesizer.synthesize(query_bundle, context)
             response = _set_sources(response, nodes)
-            self._note_response(response, answer, context, trace)
+            self._finish_response(response, answer, context, trace)
             if self._verify:
                 run(self._verify_flow(nodes, trace, start), self._call_llm)
             self._add_description(response, trace)
@@ -322,7 +326,7 @@ class AgentQueryEngine(BaseQueryEngine):
             else:
                 response = await self._write_answer(query_bundle, context)
             response = _set_sources(response, nodes)
-            self._note_response(response, answer, context, trace)
+            self._finish_response(response, answer, context, trace)
             if self._verify:
                 await arun(self._verify_flow(nodes, trace, start), self._acall_llm)
             self._add_description(response, trace)
@@ -336,10 +340,13 @@ class AgentQueryEngine(BaseQueryEngine):
         except NotImplementedError:
             return await asyncio.to_thread(self._response_synthesizer.synthesize, query_bundle, context)
 
-    def _note_response(
+    def _finish_response(
         self, response: RESPONSE_TYPE, answer: str, context: Sequence[NodeWithScore], trace: Trace
     ) -> None:
         """Write the response into the trace, with the passages that it cites; a stream, when it has ended.
+
+        What a synthesizer of the user's lets its model think is taken off; it may also write nothing. In place of an
+        empty answer of the model the passages are named.
 
         Args:
             response: with the passages as its sources.
@@ -361,18 +368,30 @@ class AgentQueryEngine(BaseQueryEngine):
             note(text)
             self._add_description(response, trace)
 
+        def fall_back() -> str:
+            """Return what stands in place of an answer: nothing, if there are no passages."""
+            first = sources[: self._answer_top_k] if context else []
+            trace.note(unanswered=bool(first))
+            numbers.update(range(1, len(first) + 1))
+            return _name_passages(first) if first else ""
+
         if answer:
             note(answer)
         elif isinstance(response, StreamingResponse):
-            response.response_gen = _watch(response.response_gen, note_at_end)
+            pieces = response.response_gen if self._has_own_prompt else clean_stream(response.response_gen)
+            response.response_gen = _watch(pieces, fall_back, note_at_end)
         elif isinstance(response, AsyncStreamingResponse):
-            response.response_gen = _awatch(response.response_gen, note_at_end)
+            apieces = response.response_gen if self._has_own_prompt else aclean_stream(response.response_gen)
+            response.response_gen = _awatch(apieces, fall_back, note_at_end)
         else:
+            if isinstance(response, Response) and (response.response or self._has_own_prompt):
+                said = read_said(response.response or "").text
+                response.response = (fall_back() if said in _EMPTY else "") or said
             note(str(response) if response.response else "")  # LlamaIndex writes "None" for an empty one
 
     def _verify_flow(self, nodes: Sequence[NodeWithScore], trace: Trace, start: float) -> Flow[None]:
         """Check the response in the trace. It may rest on what the agent needed, else on what it was written from."""
-        if self._abstention(trace):
+        if self._abstention(trace) or trace.unanswered:
             trace.note(verification="no answer")
             return
         needed = self._needed_ids(trace)
@@ -385,10 +404,12 @@ class AgentQueryEngine(BaseQueryEngine):
             logger.debug("the answer to %r could not be verified: %s", trace.question, trace.verification)
 
     def _call_llm(self, request: CallLLM) -> Reply:
-        return ask_llm(self._llm, request.prompt, request.variables, within=request.timeout)
+        within, most = request.timeout, request.max_calls
+        return ask_llm(self._llm, request.prompt, request.variables, within=within, max_calls=most)
 
     async def _acall_llm(self, request: CallLLM) -> Reply:
-        return await aask_llm(self._llm, request.prompt, request.variables, within=request.timeout)
+        within, most = request.timeout, request.max_calls
+        return await aask_llm(self._llm, request.prompt, request.variables, within=within, max_calls=most)
 
     @property
     def _llm(self) -> LLM:
@@ -413,8 +434,13 @@ class AgentQueryEngine(BaseQueryEngine):
         return {"retriever": self._retriever, "response_synthesizer": self._response_synthesizer}
 
 
-def _watch(parts: Iterable[str], note: Callable[[str], None]) -> Generator[str, None, None]:
-    """Yield the parts of a stream, and hand over the whole text at its end. Closed early, it closes the stream."""
+def _watch(
+    parts: Iterable[str], fall_back: Callable[[], str], note: Callable[[str], None]
+) -> Generator[str, None, None]:
+    """Yield the parts of a stream, or what stands in place of an empty one, and hand over the whole text at its end.
+
+    Closed early, it closes the stream.
+    """
     text = ""
     try:
         for part in parts:
@@ -423,10 +449,15 @@ def _watch(parts: Iterable[str], note: Callable[[str], None]) -> Generator[str, 
     finally:
         if hasattr(parts, "close"):
             parts.close()
+    if not text.strip() and (rest := fall_back()):
+        text += rest
+        yield rest
     note(text)
 
 
-async def _awatch(parts: AsyncIterable[str], note: Callable[[str], None]) -> AsyncGenerator[str, None]:
+async def _awatch(
+    parts: AsyncIterable[str], fall_back: Callable[[], str], note: Callable[[str], None]
+) -> AsyncGenerator[str, None]:
     """`_watch` for an async stream."""
     text = ""
     try:
@@ -436,7 +467,17 @@ async def _awatch(parts: AsyncIterable[str], note: Callable[[str], None]) -> Asy
     finally:
         if hasattr(parts, "aclose"):
             await parts.aclose()
+    if not text.strip() and (rest := fall_back()):
+        text += rest
+        yield rest
     note(text)
+
+
+def _name_passages(results: Sequence[NodeWithScore]) -> str:
+    """Return what a response says in place of an empty answer: the passages that were found, as citations."""
+    names = (escape_citations(shorten(" ".join(name_passage(result.node).split()), _TITLE)) for result in results)
+    listed = "; ".join(f"[{number}] {name}" for number, name in enumerate(names, start=1))
+    return f"The language model gave no answer. The passages that were found: {listed}"
 
 
 def _set_sources(response: RESPONSE_TYPE, nodes: Sequence[NodeWithScore]) -> RESPONSE_TYPE:

@@ -12,7 +12,7 @@ from llama_index.core.response_synthesizers import BaseSynthesizer
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from llama_index_gear.errors import check_kind
-from llama_index_gear.llm.prompting import escape_citations, escape_fences
+from llama_index_gear.llm.escaping import escape_citations, escape_fences
 from llama_index_gear.query_engines.base import AgentQueryEngine
 from llama_index_gear.retrievers.t2rag import T2RAGRetriever
 from llama_index_gear.store.vector_store import GeARVectorStore

@@ -15,6 +15,7 @@ from llama_index.core.schema import QueryType
 from llama_index.core.tools import QueryEngineTool, ToolMetadata, ToolOutput
 
 from llama_index_gear.errors import ArgumentError
+from llama_index_gear.llm.escaping import escape_lines, escape_name
 from llama_index_gear.nodes import name_passage, shorten
 from llama_index_gear.trace.trace import Trace
 
@@ -54,8 +55,8 @@ class AgentQueryTool(QueryEngineTool):
     """A LlamaIndex tool over one of this package's query engines; `engine.as_tool()` makes it.
 
     The agent that calls it reads the answer, and below it the number and title of each passage that it cites: numbers
-    alone would mean nothing to it. A stream is read to its end. The output's `raw_output` is the `Response` with its
-    sources, metadata and `trace`.
+    alone would mean nothing to it. Neither answer nor title can look like the line of another passage. A stream is read
+    to its end. The output's `raw_output` is the `Response` with its sources, metadata and `trace`.
     """
 
     def call(self, *args: Any, **kwargs: Any) -> ToolOutput:
@@ -80,7 +81,7 @@ class AgentQueryTool(QueryEngineTool):
 
     def _build_output(self, question: str, response: RESPONSE_TYPE, trace: Trace) -> ToolOutput:
         return ToolOutput(
-            content="\n".join([trace.response, *_list_citations(response, trace)]),
+            content="\n".join([escape_lines(trace.response), *_list_citations(response, trace)]),
             tool_name=self.metadata.get_name(),
             raw_input={"input": question},
             raw_output=TracedResponse(trace.response, response.source_nodes, response.metadata, trace=trace),
@@ -105,5 +106,5 @@ def _list_citations(response: RESPONSE_TYPE, trace: Trace) -> list[str]:
     names = {result.node.node_id: name_passage(result.node) for result in response.source_nodes}
     lines = []
     for number, node_id in trace.citations.items():
-        lines.append(f"[{number}] {shorten(names.get(node_id) or node_id, _TITLE)}")
+        lines.append(f"[{number}] {escape_name(shorten(names.get(node_id) or node_id, _TITLE))}")
     return lines

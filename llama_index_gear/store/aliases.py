@@ -19,7 +19,7 @@ from qdrant_client.http import models
 
 from llama_index_gear.errors import ArgumentError, check_characters, check_kinds, format_value
 from llama_index_gear.flow import Flow, ask
-from llama_index_gear.requests import EmbedTexts, QdrantCall, RunFunction
+from llama_index_gear.requests import EmbedTexts, RunFunction
 from llama_index_gear.store.alias_rules import (
     Candidate,
     Evidence,
@@ -41,9 +41,10 @@ from llama_index_gear.store.schema import (
     match_any,
     own_entities,
     read_aliases,
+    read_sound_aliases,
     to_stored_triple,
 )
-from llama_index_gear.tenancy import Tenancy
+from llama_index_gear.tenancy import Tenancy, is_name
 from llama_index_gear.triple import entity_key
 
 _KEYS = 200
@@ -114,7 +115,7 @@ def find_partners_flow(collections: Collections, tenancy: Tenancy, keys: Sequenc
         fields = [ALIASES, *list_tenant_fields(tenancy)]
         points = yield from collections.scroll_flow(collections.triples, match_, payload=fields, vectors=False)
         for point in points:
-            for entity, alias in read_aliases(point.payload):
+            for entity, alias in read_sound_aliases(point.payload):
                 partners.setdefault((read_tenant(tenancy, point.payload), alias), set()).add(entity)
     return partners
 
@@ -136,8 +137,7 @@ class LinkChanges:
         """Write the changes, if there are any. Triples that were deleted meanwhile are no error."""
         operations = [operation for change in self._changes.values() for operation in _build_operations(*change)]
         if operations:
-            arguments = {"collection_name": collections.triples, "update_operations": operations}
-            yield from ask(QdrantCall("batch_update_points", {**arguments, "wait": True}))
+            yield from collections.update_flow(collections.triples, operations)
 
 
 def list_tenant_fields(tenancy: Tenancy) -> list[str]:
@@ -147,7 +147,9 @@ def list_tenant_fields(tenancy: Tenancy) -> list[str]:
 
 def read_tenant(tenancy: Tenancy, payload: Mapping[str, Any]) -> str | None:
     """Return the tenant of a triple; None if it has none."""
-    return None if tenancy.field is None else payload.get("metadata", {}).get(tenancy.field)
+    metadata = payload.get("metadata")
+    tenant = metadata.get(tenancy.field) if tenancy.field is not None and isinstance(metadata, dict) else None
+    return tenant if is_name(tenant) else None
 
 
 @dataclass
@@ -261,8 +263,8 @@ class StoreAliases:
     def list_flow(self) -> Flow[list[AliasPair]]:
         """The flow of `list_aliases`."""
         filters = self.tenancy.scope_filters(None)
-        links = yield from self._read_links_flow(filters)
-        names = yield from self._read_names_flow(links, filters)
+        links = yield from self.read_links_flow(filters)
+        names = yield from self.read_names_flow(links, filters)
         return _to_pairs(links, names)
 
     def link_flow(self, pairs: Sequence[Any] | None) -> Flow[list[AliasPair]]:
@@ -271,52 +273,54 @@ class StoreAliases:
             found = yield from self.find_flow()
             pairs = [pair for pair in found if pair.is_sure]
         new = {self._to_link(pair) for pair in _read_pairs(pairs)}
-        before, after, names = yield from self._relink_flow(lambda links: links | new)
+        before, after, names = yield from self.relink_flow(lambda links: links | new)
         return _to_pairs(after - before, names)
 
     def unlink_flow(self, pairs: Sequence[Any] | None) -> Flow[list[AliasPair]]:
         """The flow of `unlink_aliases`."""
         gone = None if pairs is None else {self._to_link(pair) for pair in _read_pairs(pairs)}
-        before, after, names = yield from self._relink_flow(lambda links: set() if gone is None else links - gone)
+        before, after, names = yield from self.relink_flow(lambda links: set() if gone is None else links - gone)
         return _to_pairs(before - after, names)
 
     def find_outdated_flow(self) -> Flow[list[str]]:
         """Find the passages, of all tenants, with a triple whose links are not those of its entities."""
-        links = yield from self._read_links_flow(None)
-        names = yield from self._read_names_flow(links, None)
+        links = yield from self.read_links_flow(None)
+        names = yield from self.read_names_flow(links, None)
         keys = _list_keys(links)
-        return (yield from self._rewrite_flow(keys, _keep_present(links, names), None, is_dry=True))
+        return (yield from self._rewrite_flow(keys, keep_present(links, names), None, is_dry=True))
 
     def repair_flow(self) -> Flow[None]:
         """Give all triples, of all tenants, the links of their entities; links of names that are gone go too."""
-        yield from self._relink_flow(lambda links: links, is_scoped=False)
+        yield from self.relink_flow(lambda links: links, is_scoped=False)
 
     def _to_link(self, pair: AliasPair) -> Link:
         return Link(self.tenancy.tenant, *pair.keys)
 
-    def _relink_flow(
+    def relink_flow(
         self, change: Callable[[set[Link]], set[Link]], *, is_scoped: bool = True
     ) -> Flow[tuple[set[Link], set[Link], dict[tuple[str | None, str], str]]]:
         """Change the links, while nobody else writes. Return them before and after, and the names by tenant and key.
 
-        Links of names that no triple has are left out.
+        Links of names that no triple has are left out. Links are returned as they are stored: no triple holds one of
+        two names that stand together in each of their triples.
         """
         filters = self.tenancy.scope_filters(None) if is_scoped else None
         claim = self.locks.claim(None)
         try:
             yield from ask(AcquirePassages(claim))
-            before = yield from self._read_links_flow(filters)
-            after = change(before)
-            names = yield from self._read_names_flow(before | after, filters)
-            after = _keep_present(after, names)
+            before = yield from self.read_links_flow(filters)
+            wanted = change(before)
+            names = yield from self.read_names_flow(before | wanted, filters)
+            wanted = keep_present(wanted, names)
             # Repeated until nothing is left: another process may have stored triples meanwhile, without these links.
-            while (yield from self._rewrite_flow(_list_keys(before | after), after, filters, is_dry=False)):
+            while (yield from self._rewrite_flow(_list_keys(before | wanted), wanted, filters, is_dry=False)):
                 pass
+            after = yield from self.read_links_flow(filters)
         finally:
             claim.release()
         return before, after, names
 
-    def _read_links_flow(self, filters: MetadataFilters | None) -> Flow[set[Link]]:
+    def read_links_flow(self, filters: MetadataFilters | None) -> Flow[set[Link]]:
         """Read the links of all triples that match."""
         links: set[Link] = set()
         if not (yield from self.collections.triples_exist_flow()):
@@ -328,18 +332,20 @@ class StoreAliases:
             points, offset = yield from self.collections.page_flow(
                 self.collections.triples, match_, payload=self._fields, vectors=False, offset=offset
             )
-            for point in points:
+            for point in filter(is_triple, points):
                 tenant = read_tenant(self.tenancy, point.payload)
                 links.update(Link(tenant, min(pair), max(pair)) for pair in read_aliases(point.payload))
             if offset is None:
                 return links
 
-    def _read_names_flow(
+    def read_names_flow(
         self, links: Iterable[Link], filters: MetadataFilters | None
     ) -> Flow[dict[tuple[str | None, str], str]]:
         """Read a name, as written, of each key that some triple has at an end."""
         wanted = {(link.tenant, key) for link in links for key in link[1:]}
         names: dict[tuple[str | None, str], str] = {}
+        if not wanted or not (yield from self.collections.triples_exist_flow()):
+            return names
         for points in self._page_flows(_list_keys(links), filters):
             for point in (yield from points):
                 triple, tenant = to_stored_triple(point, 0.0).triple, read_tenant(self.tenancy, point.payload)
@@ -375,11 +381,11 @@ class StoreAliases:
                     break
 
     def _page_flow(self, match_: models.Filter | None, cursor: list[Any]) -> Flow[list[Any]]:
-        """Read the page at the cursor, and move it."""
+        """Read the page at the cursor, without what is no triple, and move it."""
         points, cursor[0] = yield from self.collections.page_flow(
             self.collections.triples, match_, payload=self._fields, vectors=False, offset=cursor[0]
         )
-        return points
+        return list(filter(is_triple, points))
 
     @property
     def _fields(self) -> list[str]:
@@ -399,7 +405,7 @@ def _list_keys(links: Iterable[Link]) -> list[str]:
     return sorted({key for link in links for key in link[1:]})
 
 
-def _keep_present(links: Iterable[Link], names: Mapping[tuple[str | None, str], str]) -> set[Link]:
+def keep_present(links: Iterable[Link], names: Mapping[tuple[str | None, str], str]) -> set[Link]:
     """Return the links both of whose names some triple has."""
     return {link for link in links if all((link.tenant, key) in names for key in link[1:])}
 
@@ -407,7 +413,7 @@ def _keep_present(links: Iterable[Link], names: Mapping[tuple[str | None, str], 
 def _to_pairs(links: Iterable[Link], names: Mapping[tuple[str | None, str], str]) -> list[AliasPair]:
     """Return links as pairs of names, ordered by key; those of names that are gone are left out."""
     pairs = []
-    for link in sorted(_keep_present(links, names), key=lambda link: link[1:]):
+    for link in sorted(keep_present(links, names), key=lambda link: link[1:]):
         texts = [names[link.tenant, key] for key in link[1:]]
         alias, name = sorted(texts, key=lambda text: (len(entity_key(text)), text))
         likeness = compare_names(parse_name(name), parse_name(alias))

@@ -76,8 +76,9 @@ class AverageLength:
         """Return the length that stored passages were weighed with; None if none tells it."""
         if not (yield from self.collections.exists_flow()):
             return None
+        weighed = models.Filter(must=[models.HasVectorCondition(has_vector=SPARSE)])
         points, _ = yield from self.collections.page_flow(
-            self.collections.passages, None, payload=NODE_FIELDS, vectors=True, limit=_READ
+            self.collections.passages, weighed, payload=NODE_FIELDS, vectors=True, limit=_READ
         )
         texts = [(get_embedded_text(node), get_word_weights(point)) for node, point in read_passages(points)[0]]
         for text, weights in sorted(texts, key=lambda pair: -len(pair[0])):

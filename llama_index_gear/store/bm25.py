@@ -108,6 +108,10 @@ class WordEncoder:
             return True
         return all(abs(weight - weights[word]) <= _TOLERANCE for word, weight in expected.items())
 
+    def has_words(self, text: str, stored: models.SparseVector) -> bool:
+        """Return True if the stored weights are of this encoder's words."""
+        return set(self.embed_document(text).indices) == set(stored.indices)
+
     def measure(self, text: str) -> int:
         """Return the length of a text in words, without stop words."""
         return sum(self.count_words(text).values())

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from qdrant_client.http import models
 
 from llama_index_gear.errors import (
+    ArgumentError,
     EmbeddingError,
     StoreError,
     check_vector,
@@ -26,8 +27,39 @@ PAGE = 1000
 """Points a page, when all points that match are wanted."""
 FORMAT = 1
 """The format of collections, in their metadata. Those without one were made before there was a number, in format 1."""
-_FORMAT_KEY = "gear_format"
+FORMAT_KEY = "gear_format"
+"""The key of the format in a collection's metadata."""
 _INDEXING_THRESHOLD = 20_000  # kilobytes: Qdrant's own default
+
+
+class NamedCollection(NamedTuple):
+    """The collection that a name leads to.
+
+    Attributes:
+        name: its own name; an alias is another one.
+        is_marked: True if its metadata name a format: a `GeARVectorStore` made it.
+
+    """
+
+    name: str
+    is_marked: bool
+
+
+def resolve_flow(names: Sequence[str]) -> Flow[dict[str, NamedCollection]]:
+    """Return name → the collection that it leads to now. Names that lead to none are left out."""
+    listed = yield from ask(QdrantCall("get_aliases"))
+    aliases = {alias.alias_name: alias.collection_name for alias in listed.aliases}
+    found = {}
+    for name in names:
+        arguments = {"collection_name": aliases.get(name, name)}
+        if (yield from ask(QdrantCall("collection_exists", arguments))):
+            info = yield from ask(QdrantCall("get_collection", arguments))
+            found[name] = NamedCollection(arguments["collection_name"], _is_marked(info))
+    return found
+
+
+def _is_marked(info: models.CollectionInfo) -> bool:
+    return FORMAT_KEY in (info.config.metadata or {})
 
 
 @dataclass
@@ -45,6 +77,7 @@ class Collections:
         search_params: settings of dense queries.
         is_loading: True while collections are created without vector indexes, which are built later.
         place: where the collections are, for messages: a folder; empty if they are on a server.
+        requires_mark: True if nothing is written into a collection that no `GeARVectorStore` made.
         clear_count: returns how often both collections were deleted, through any store in this process.
         dimension: dimension of the dense vectors; None until the collections are found.
         has_triples: True once the triples' collection is found.
@@ -61,6 +94,7 @@ class Collections:
     search_params: models.SearchParams | None = None
     is_loading: bool = False
     place: str = ""
+    requires_mark: bool = False
     clear_count: Callable[[], int] = lambda: 0
     dimension: int | None = field(default=None)
     has_triples: bool = field(default=False)
@@ -91,7 +125,7 @@ class Collections:
         return self.dimension is not None
 
     def _check_format(self, info: models.CollectionInfo) -> None:
-        found = (info.config.metadata or {}).get(_FORMAT_KEY, FORMAT)
+        found = (info.config.metadata or {}).get(FORMAT_KEY, FORMAT)
         if found != FORMAT:
             raise StoreError(
                 f"collection {self.passages!r}{self.place and f' in {self.place}'} has format {found}, and this "
@@ -142,11 +176,15 @@ class Collections:
         """Create a collection and its payload indexes where they are missing.
 
         Repeating it is safe, also at the same time as other writers.
+
+        Raises:
+            ArgumentError: no `GeARVectorStore` made it, and `requires_mark` is True.
+
         """
         exists = yield from ask(QdrantCall("collection_exists", {"collection_name": name}))
         if not exists:
             config = {**config, **self.options}
-            config["metadata"] = {**(config.get("metadata") or {}), _FORMAT_KEY: FORMAT}
+            config["metadata"] = {**(config.get("metadata") or {}), FORMAT_KEY: FORMAT}
             if self.is_loading:
                 config["optimizers_config"] = self._build_optimizers(0)
             try:
@@ -156,6 +194,8 @@ class Collections:
                 if not exists:  # otherwise another writer was faster
                     raise
         info = yield from ask(QdrantCall("get_collection", {"collection_name": name}))
+        if self.requires_mark and not _is_marked(info):
+            raise ArgumentError(f"no GeARVectorStore made the collection {name!r}: nothing is written into it")
         for field_, schema in fields:
             if field_ not in (info.payload_schema or {}):
                 arguments = {"collection_name": name, "field_name": field_, "field_schema": schema}
@@ -262,8 +302,13 @@ class Collections:
                 break
         return points
 
+    def update_flow(self, name: str, operations: Sequence[Any]) -> Flow[None]:
+        """Change points in one call, by one operation after the other."""
+        arguments = {"collection_name": name, "update_operations": operations, "wait": True}
+        yield from ask(QdrantCall("batch_update_points", arguments))
+
     def delete_flow(self, name: str, selection: models.Filter | models.PointIdsList) -> Flow[None]:
-        """Delete the points that match, or those with these ids. Every deletion of points goes through here.
+        """Delete the points that match, or those with these ids.
 
         Raises:
             StoreError: every point matches.

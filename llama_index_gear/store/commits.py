@@ -10,6 +10,9 @@ A passage with triples names the write that stored it, and so do its triples. A 
    them, stored its passage and have had that deleted, all since step 1.
 4. It deletes the triples that it read before step 1, and that the passage doesn't state.
 
+From step 1 to step 4 these triples say that a call is at work on them (`UNFINISHED`), and which one. So do those that
+are deleted with their passage. By them `unfinished` finds a call that ended early, and finishes or undoes it.
+
 Each start anew follows the success of another writer, so all come to an end. The last one to store the passage wins.
 
 A deletion marks the triples of the write that the passage names, deletes the passage if it still names that write, and
@@ -17,7 +20,8 @@ then deletes the marked triples. Where there is no passage, it spares triples in
 passage may be about to be stored.
 
 So a stored passage has all its triples, whatever call dies and at whatever moment. What a call leaves behind when it
-dies is triples without a passage, or that their passage doesn't state. Repeating the call removes them.
+dies is triples without a passage, or that their passage doesn't state. Repeating the call removes them; so does
+`unfinished`.
 
 A passage without triples names no write: nothing of it can be incomplete. Nor do passages and triples of a store that
 was filled before writes had names. They are replaced and deleted in the same way.
@@ -35,8 +39,18 @@ from qdrant_client.http import models
 from llama_index_gear.flow import Flow, Request, ask
 from llama_index_gear.requests import QdrantCall
 from llama_index_gear.store.collections import PAGE, Collections
+from llama_index_gear.store.filters import require_conditions
 from llama_index_gear.store.locks import Claim, PassageLocks
-from llama_index_gear.store.schema import DELETED, REPLACED, WRITE, match_any, match_writes, point_id_of
+from llama_index_gear.store.schema import (
+    ANY_CALL,
+    DELETED,
+    REPLACED,
+    UNFINISHED,
+    WRITE,
+    match_any,
+    match_writes,
+    point_id_of,
+)
 
 
 class Draft(NamedTuple):
@@ -88,7 +102,8 @@ class PassageCommits:
         left over.
         """
         writes = {node_id: self.locks.name_write(claim) if draft.triples else None for node_id, draft in drafts.items()}
-        return Commit(self.collections, self.locks, drafts, writes, stored, lost_writes, is_repair)
+        call = self.locks.name_write(claim)
+        return Commit(self.collections, self.locks, call, drafts, writes, stored, lost_writes, is_repair)
 
     def read_stored_flow(
         self,
@@ -104,7 +119,7 @@ class PassageCommits:
         passage is read, and then the triples once more: a call that is just ending may have added some.
         """
         match_ = models.Filter(must=[match_any("passage_id", node_ids)])
-        payload = [*fields, "passage_id", WRITE, DELETED]
+        payload = [*fields, "passage_id", WRITE, DELETED, UNFINISHED]
         triples = yield from self.collections.scroll_flow(
             self.collections.triples, match_, payload=payload, vectors=vectors
         )
@@ -120,15 +135,15 @@ class PassageCommits:
 
     def _guess_named(self, node_ids: Iterable[str], triples: Iterable[Any]) -> dict[str, str | None]:
         writes: dict[str, set[str | None]] = {node_id: set() for node_id in node_ids}
-        marked = set()
+        unfinished = set()
         for point in triples:
             writes[point.payload["passage_id"]].add(point.payload.get(WRITE))
-            if point.payload.get(DELETED):
-                marked.add(point.payload["passage_id"])
+            if point.payload.get(UNFINISHED):
+                unfinished.add(point.payload["passage_id"])
         guessed: dict[str, str | None] = {}
         for node_id, names in writes.items():
             write = next(iter(names), None)
-            if len(names) < 2 and node_id not in marked and (write is None or self.locks.has_ended(write)):
+            if len(names) < 2 and node_id not in unfinished and (write is None or self.locks.has_ended(write)):
                 guessed[node_id] = write
         return guessed
 
@@ -140,6 +155,7 @@ class Commit:
     Attributes:
         collections: the store's collections.
         locks: the locks of the passages' collection.
+        call: its name, which triples bear while it is at work on them.
         drafts: the passages, by id.
         writes: the name of each passage's write; None for a passage without triples.
         stored: what was stored before.
@@ -150,6 +166,7 @@ class Commit:
 
     collections: Collections
     locks: PassageLocks
+    call: str
     drafts: Mapping[str, Draft]
     writes: Mapping[str, str | None]
     stored: Stored
@@ -157,12 +174,22 @@ class Commit:
     is_repair: bool
 
     def store_triples_flow(self) -> Flow[None]:
-        """Store the triples of all passages."""
+        """Store the triples of all passages, which say that this call is at work on them.
+
+        Those that will be outdated say it where their passage gets no triple that could.
+        """
         points = []
         for node_id, draft in self.drafts.items():
             for point in draft.triples:
-                point.payload = {**(point.payload or {}), WRITE: self.writes[node_id]}
+                names = {WRITE: self.writes[node_id], UNFINISHED: [ANY_CALL, self.call]}
+                point.payload = {**(point.payload or {}), **names}
                 points.append(point)
+        if outdated := self._match_outdated([node_id for node_id, draft in self.drafts.items() if draft.triples]):
+            match_ = models.Filter(must=[outdated], must_not=[match_any(UNFINISHED, [ANY_CALL])])
+            mark = models.SetPayload(payload={UNFINISHED: [ANY_CALL, self.call]}, filter=match_)
+            yield from self.collections.update_flow(
+                self.collections.triples, [models.SetPayloadOperation(set_payload=mark)]
+            )
         for start in range(0, len(points), PAGE):
             page = points[start : start + PAGE]
             yield from ask(
@@ -177,23 +204,40 @@ class Commit:
             }:
                 yield from ask(self._build_upsert(part))
         lost = yield from self._find_lost_flow()
-        outdated = [point for point in self.stored.triples if self._is_outdated(point, lost)]
-        if outdated:
-            writes = {point.payload[WRITE] for point in outdated if point.payload.get(WRITE)}
-            has_id = models.HasIdCondition(has_id=[point.id for point in outdated])
-            yield from self.collections.delete_flow(
-                self.collections.triples, models.Filter(must=[has_id, match_writes(writes)])
-            )
+        if self._triple_ids or self.stored.triples:
+            yield from self._finish_flow(lost)
         return lost
 
-    def _is_outdated(self, point: Any, lost: Collection[str]) -> bool:
+    def _finish_flow(self, lost: Collection[str]) -> Flow[None]:
+        """Delete the outdated triples; then say of the others no longer that this call is at work on them."""
+        operations: list[Any] = []
+        if outdated := self._match_outdated(lost):
+            selector = models.FilterSelector(filter=require_conditions(outdated))
+            operations.append(models.DeleteOperation(delete=selector))
+        of_lost: list[Any] = [match_any("passage_id", lost)] if lost else []
+        done = models.DeletePayload(
+            keys=[UNFINISHED], filter=models.Filter(must=[match_any(UNFINISHED, [self.call])], must_not=of_lost)
+        )
+        operations.append(models.DeletePayloadOperation(delete_payload=done))
+        yield from self.collections.update_flow(self.collections.triples, operations)
+
+    def _match_outdated(self, spared: Collection[str]) -> models.Filter | None:
+        """Build the filter of the outdated triples, but for those of some passages; None if there are none."""
+        outdated = [point for point in self.stored.triples if self._is_outdated(point, spared)]
+        if not outdated:
+            return None
+        writes = {point.payload[WRITE] for point in outdated if point.payload.get(WRITE)}
+        has_id = models.HasIdCondition(has_id=[point.id for point in outdated])
+        return models.Filter(must=[has_id, match_writes(writes)])
+
+    def _is_outdated(self, point: Any, spared: Collection[str]) -> bool:
         """Return True for a triple that its passage doesn't state, and that no other call can still need.
 
         A passage that names a write keeps every other writer from storing its own in its place. One that names none
         does not: triples of a call under way stay.
         """
         node_id, write = point.payload["passage_id"], point.payload.get(WRITE)
-        if node_id in lost or str(point.id) in self._triple_ids:
+        if node_id in spared or str(point.id) in self._triple_ids:
             return False
         if self.writes[node_id] or self.is_repair or not write or point.payload.get(DELETED):
             return True

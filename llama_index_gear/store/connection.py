@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from contextvars import copy_context
 from functools import partial
 from inspect import iscoroutinefunction
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -29,9 +30,10 @@ from llama_index_gear.store.embedded.client import EdgeClient, check_process
 from llama_index_gear.store.locks import AcquirePassages
 from llama_index_gear.store.side_by_side import RunFlows, arun_flows, run_flows
 
-_READ_METHODS = frozenset({"collection_exists", "get_collection", "count", "retrieve", "scroll", "query_batch_points"})
+_READ_METHODS = frozenset(
+    {"collection_exists", "get_aliases", "get_collection", "count", "retrieve", "scroll", "query_batch_points"}
+)
 _CLIENTS = (QdrantClient, AsyncQdrantClient)
-_LOOPBACK = ("127.0.0.1", "::1")
 RETRY_SECONDS = 30.0
 """Seconds for which a server that is away is waited for, by default: it may be starting anew."""
 NAME_FIRST = "the name comes first, as in LlamaIndex's QdrantVectorStore: write client=… for a client"
@@ -114,11 +116,11 @@ class Connection:
     @property
     def place(self) -> str:
         """Where the collections are, the same in every process: a server's address, or a folder; else "memory"."""
+        if isinstance(self.client, EdgeClient):
+            return str(self.client.path.resolve())
         inner = getattr(self.client, "_client", None)
         if isinstance(inner, QdrantLocal | AsyncQdrantLocal) and inner.persistent:
             return str(Path(inner.location).resolve())
-        if isinstance(self.client, EdgeClient):
-            return str(self.client.path.resolve())
         return self._find_address() or "memory"
 
     def _find_address(self) -> str:
@@ -131,7 +133,7 @@ class Connection:
         host = (parts.hostname or "").lower()
         prefix = (parts.path or options.get("prefix") or "").strip("/")
         port = parts.port or options.get("port") or 6333
-        return f"{'localhost' if host in _LOOPBACK else host}:{port}{prefix and f'/{prefix}'}"
+        return f"{'localhost' if _is_this_machine(host) else host}:{port}{prefix and f'/{prefix}'}"
 
     @property
     def is_server(self) -> bool:
@@ -292,6 +294,15 @@ def _make_clients(url: str, api_key: str | None) -> tuple[QdrantClient, AsyncQdr
             "url must be a server's address like 'http://localhost:6333' (a folder: from_path), "
             f"got {format_value(url)}: {error}"
         ) from error
+
+
+def _is_this_machine(host: str) -> bool:
+    """Return True for an address by which this machine reaches itself."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return address.is_loopback or address.is_unspecified
 
 
 async def _await_to_end(work: Awaitable[Any]) -> Any:

@@ -15,8 +15,10 @@ from llama_index_gear.errors import ArgumentError
 from llama_index_gear.flow import Answer_co, Flow, Request, arun, ask, ask_all, relay, run
 from llama_index_gear.nodes import read_triples
 from llama_index_gear.requests import QdrantCall, RunFunction
+from llama_index_gear.store.aliases import StoreAliases, keep_present
 from llama_index_gear.store.average_length import get_embedded_text, get_word_weights
 from llama_index_gear.store.bm25 import WordEncoder
+from llama_index_gear.store.collections import Collections, resolve_flow
 from llama_index_gear.store.commits import Draft
 from llama_index_gear.store.filters import build_conditions
 from llama_index_gear.store.locks import AcquirePassages, Claim
@@ -43,8 +45,8 @@ class StoreRequest(Request[Answer_co]):
     request: Request[Answer_co]
 
 
-def copy(flow: Flow[int], answer_source: Callable[[Any], Any], answer_target: Callable[[Any], Any]) -> int:
-    """Run `copy_flow`: each store answers its own requests."""
+def copy(flow: Flow[Result], answer_source: Callable[[Any], Any], answer_target: Callable[[Any], Any]) -> Result:
+    """Run a flow of two stores: each answers its own requests."""
 
     def answer(request: Any) -> Any:
         if isinstance(request, RunFlows):
@@ -55,8 +57,8 @@ def copy(flow: Flow[int], answer_source: Callable[[Any], Any], answer_target: Ca
 
 
 async def acopy(
-    flow: Flow[int], answer_source: Callable[[Any], Awaitable[Any]], answer_target: Callable[[Any], Awaitable[Any]]
-) -> int:
+    flow: Flow[Result], answer_source: Callable[[Any], Awaitable[Any]], answer_target: Callable[[Any], Awaitable[Any]]
+) -> Result:
     """`copy`, without blocking the event loop."""
 
     async def answer(request: Any) -> Any:
@@ -120,6 +122,21 @@ def copy_flow(
             copied += sum(counts)
             if offset is None:
                 return copied
+
+
+def copy_links_flow(source: StoreAliases, target: StoreAliases) -> Flow[None]:
+    """Make the links of the target whole after a copy: each stands in all triples of its names, or in none.
+
+    The target has the links that were copied, and those of its own. A link that the source has not, though it has both
+    names, was undone there: it is undone here too.
+    """
+    links = yield from route_flow(target.read_links_flow(None), to_target=True)
+    if not links:
+        return
+    scope = source.tenancy.own_filters
+    others = links - (yield from route_flow(source.read_links_flow(scope), to_target=False))
+    undone = keep_present(others, (yield from route_flow(source.read_names_flow(others, scope), to_target=False)))
+    yield from route_flow(target.relink_flow(lambda stored: stored - undone, is_scoped=False), to_target=True)
 
 
 def _copy_page_flow(
@@ -261,10 +278,10 @@ def _weigh(points: Sequence[Any], nodes: Sequence[BaseNode], encoder: WordEncode
 
 
 def check_compatible(source: Any, target: Any) -> None:
-    """Refuse a target of another language, or that is the source.
+    """Refuse a target of another language.
 
     Raises:
-        ArgumentError: the target is one of these.
+        ArgumentError: the target has another one.
 
     """
     if source.language != target.language:
@@ -272,8 +289,26 @@ def check_compatible(source: Any, target: Any) -> None:
             f"the stores' language differ ({source.language!r} and {target.language!r}): BM25 weights would mean two "
             "things"
         )
-    if source.client is target.client and source.collection_name == target.collection_name:
-        raise ArgumentError("a store cannot be copied into itself")
+
+
+def check_apart_flow(source: Collections, target: Collections) -> Flow[None]:
+    """Refuse a target of the same engine one of whose names leads to a collection of the source.
+
+    Raises:
+        ArgumentError: the target is one.
+
+    """
+    read = yield from route_flow(_list_names_flow(source), to_target=False)
+    written = yield from route_flow(_list_names_flow(target), to_target=True)
+    if shared := read & written:
+        raise ArgumentError(f"a store cannot be copied into itself: both stores have the collection {min(shared)!r}")
+
+
+def _list_names_flow(collections: Collections) -> Flow[set[str]]:
+    """List the own names of a store's collections."""
+    names = [collections.passages, collections.triples]
+    found = yield from resolve_flow(names)
+    return {found[name].name if name in found else name for name in names}
 
 
 def _read_dimension_flow(store: StoreWrites, *, to_target: bool) -> Flow[int | None]:

@@ -18,8 +18,10 @@ from llama_index_gear.store.filters import METADATA, build_conditions, require_c
 from llama_index_gear.store.locks import AcquirePassages, PassageLocks
 from llama_index_gear.store.passages import ONE_ID
 from llama_index_gear.store.schema import (
+    ANY_CALL,
     DELETED,
     DOC_ID,
+    UNFINISHED,
     WRITE,
     match_any,
     match_writes,
@@ -88,54 +90,69 @@ class StoreDeletes:
                 points, offset = yield from self.collections.page_flow(
                     passages, passage_filter, payload=True, vectors=False, offset=offset
                 )
-                if points:
-                    yield from self._delete_passages_flow(points, passage_filter, has_triples)
+                call = self.locks.name_write(claim)
+                while points:
+                    points = yield from self._delete_passages_flow(points, passage_filter, has_triples, call)
                 if offset is None:
                     break
             while has_triples:
                 points, offset = yield from self.collections.page_flow(
                     triples, triple_filter, payload=["passage_id", WRITE, DELETED], vectors=False, offset=offset
                 )
-                passage_ids = list({point.payload["passage_id"]: None for point in points})
-                present = (yield from self.collections.find_present_flow(passage_ids)) if has_passages else set()
-                missing = [point for point in points if point.payload["passage_id"] not in present]
-                if left_over := match_left_over(missing, self.locks):
-                    yield from self.collections.delete_flow(triples, left_over)
+                yield from self.delete_left_over_flow(points, has_passages)
                 if offset is None:
                     break
         finally:
             claim.release()
 
-    def _delete_passages_flow(self, points: Sequence[Any], match_: models.Filter, has_triples: bool) -> Flow[None]:
+    def delete_left_over_flow(self, triples: Sequence[Any], has_passages: bool) -> Flow[set[str]]:
+        """Delete those of these triples that are left over, without a passage; return the passages that are stored."""
+        passage_ids = list({point.payload["passage_id"]: None for point in triples})
+        present = (yield from self.collections.find_present_flow(passage_ids)) if has_passages else set()
+        missing = [point for point in triples if point.payload["passage_id"] not in present]
+        if left_over := match_left_over(missing, self.locks):
+            yield from self.collections.delete_flow(self.collections.triples, left_over)
+        return present
+
+    def _delete_passages_flow(
+        self, points: Sequence[Any], match_: models.Filter, has_triples: bool, call: str
+    ) -> Flow[list[Any]]:
         """Delete passages that were read, and their triples, unless another writer replaces them meanwhile.
 
-        The marks tell a repeated call which triples are left over if this one dies after it deleted the passages.
+        The marks tell a later call which triples are left over if this one, named `call`, dies after it deleted the
+        passages. Return the passages that are there once more, as they were: `unfinished` wrote them.
         """
         triples = self.collections.triples
         writes = {point.payload[WRITE] for point in points if (point.payload or {}).get(WRITE)}
-        passage_ids = [node.node_id for node, _ in read_passages(points)[0]]
+        hashes = {node.node_id: node.hash for node, _ in read_passages(points)[0]}
+        passage_ids = list(hashes)
         of_passages = match_any("passage_id", passage_ids)
-        if writes and has_triples:
+        if passage_ids and has_triples:
             mark = models.SetPayload(
-                payload={DELETED: True}, filter=models.Filter(must=[of_passages, match_any(WRITE, writes)])
+                payload={DELETED: True, UNFINISHED: [ANY_CALL, call]},
+                filter=models.Filter(must=[of_passages, match_writes(writes)]),
             )
-            operations = [models.SetPayloadOperation(set_payload=mark)]
-            yield from ask(
-                QdrantCall(
-                    "batch_update_points",
-                    {"collection_name": triples, "update_operations": operations, "wait": True},
-                )
-            )
+            yield from self.collections.update_flow(triples, [models.SetPayloadOperation(set_payload=mark)])
         has_id = models.HasIdCondition(has_id=[point.id for point in points])
         yield from self.collections.delete_flow(
             self.collections.passages, models.Filter(must=[match_, has_id, match_writes(writes)])
         )
+        again: list[Any] = []
         if passage_ids and has_triples:
             stored = yield from self.collections.scroll_flow(
                 triples, models.Filter(must=[of_passages]), payload=["passage_id", WRITE, DELETED], vectors=False
             )
             if left_over := match_left_over(stored, self.locks, writes):
                 yield from self.collections.delete_flow(triples, left_over)
+            named = {
+                point.payload["passage_id"] for point in stored if point.payload.get(WRITE, "") not in {*writes, ""}
+            }
+            if named:
+                has_id = models.HasIdCondition(has_id=[point_id_of(node_id) for node_id in named])
+                again = yield from self.collections.scroll_flow(
+                    self.collections.passages, models.Filter(must=[match_, has_id]), payload=True, vectors=False
+                )
+        return [point for node, point in read_passages(again)[0] if node.hash == hashes[node.node_id]]
 
     def _delete_flow(self, passage_filter: models.Filter | None, triple_filter: models.Filter) -> Flow[None]:
         """Delete the passages that match (None: no passage) and the triples that match."""

@@ -23,13 +23,14 @@ from llama_index_gear.flow import Flow, Request, ask
 from llama_index_gear.nodes import DOC_KEYS, SOURCE_KEY, with_metadata
 from llama_index_gear.paths import read_path
 from llama_index_gear.requests import QdrantCall
+from llama_index_gear.store.collections import NamedCollection, resolve_flow
 from llama_index_gear.store.connection import RETRY_SECONDS, Connection
 from llama_index_gear.store.filters import build_conditions
 from llama_index_gear.store.schema import DENSE
 
 logger = logging.getLogger(__name__)
 
-_READ_METHODS = frozenset({"collection_exists", "get_collection", "count", "scroll"})
+_READ_METHODS = frozenset({"collection_exists", "get_aliases", "get_collection", "count", "scroll"})
 _NODE = "_node_content"  # payload field of LlamaIndex's nodes
 _FILES = ("file_name", "file_path")  # titles without the ending of a file
 
@@ -148,6 +149,10 @@ class SourceCollection:
                 vectors[name].distance.value,
             )
         return str(name)
+
+    def resolve_flow(self) -> Flow[NamedCollection | None]:
+        """Return the collection that the name leads to now; None: it leads to none."""
+        return (yield from resolve_flow([self.name])).get(self.name)
 
     def count_flow(self, filters: MetadataFilters | None) -> Flow[int]:
         """Count the points that match."""

@@ -107,12 +107,14 @@ class PassageLocks:
     for no other.
 
     Attributes:
+        is_alone: True if no other process can write the collections while this one has them open.
         clear_count: number of times that all passages were cleared, collections included.
         average_words: average length of the passages that their writers agree on; None: they have not yet.
 
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_alone: bool = False) -> None:
+        self.is_alone = is_alone
         self.clear_count = 0
         self.average_words: float | None = None
         self._tickets = itertools.count()
@@ -123,11 +125,11 @@ class PassageLocks:
         free_in_child(self)
 
     @classmethod
-    def for_collection(cls, engine: Hashable, collection_name: str) -> PassageLocks:
+    def for_collection(cls, engine: Hashable, collection_name: str, *, is_alone: bool) -> PassageLocks:
         """Return a collection's locks, which all its stores in this process share."""
         with _LOCK:
             if (locks := _SHARED.get((engine, collection_name))) is None:
-                locks = _SHARED[engine, collection_name] = cls()
+                locks = _SHARED[engine, collection_name] = cls(is_alone=is_alone)
             return locks
 
     def claim(self, ids: Set[str] | None) -> Claim:
@@ -168,16 +170,20 @@ class PassageLocks:
         """Return True if the call that made a write has ended.
 
         The calls of this process are known. One of another process is taken for dead ten minutes after its write began:
-        a write takes seconds.
+        a write takes seconds. An engine that serves one process at a time has no such call under way.
         """
         try:
             second, process, ticket, _ = write.split("-")
             if process == self._process:
                 claim = self._claims.get(int(ticket, 16))
                 return claim is None or not self.is_active(claim)
-            return time.time() - int(second, 16) > _LONGEST_WRITE
+            return self.is_alone or time.time() - int(second, 16) > _LONGEST_WRITE
         except ValueError:  # another program's
             return True
+
+    def is_ours(self, write: str) -> bool:
+        """Return True if a call of this process made a write, and has not ended."""
+        return self._process in write.split("-") and not self.has_ended(write)
 
     def is_active(self, claim: Claim) -> bool:
         """Return True if a claim is not yet released; a lost one is released here."""

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import statistics
-import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from llama_index.core.schema import BaseNode
 from qdrant_client.http import models
 from tqdm.auto import tqdm
@@ -17,33 +13,36 @@ from tqdm.auto import tqdm
 from llama_index_gear.counts import count
 from llama_index_gear.errors import EmbeddingError, check_counts, check_kind
 from llama_index_gear.flow import Flow, ask
-from llama_index_gear.nodes import DOC_KEYS, read_triples
 from llama_index_gear.requests import EmbedTexts, QdrantCall
 from llama_index_gear.store.aliases import StoreAliases
 from llama_index_gear.store.average_length import get_embedded_text
 from llama_index_gear.store.collections import Collections
 from llama_index_gear.store.deletes import StoreDeletes
-from llama_index_gear.store.filters import bound_float
 from llama_index_gear.store.passages import StoreReads
 from llama_index_gear.store.schema import (
     DENSE,
+    SPARSE,
     TRIPLE_FIELDS,
-    WRITE_FIELDS,
-    build_passage_payload,
-    build_triple_payload,
     is_triple,
     match_any,
-    read_passages,
-    to_stored_triple,
+    point_id_of,
 )
+from llama_index_gear.store.soundness import (
+    Owner,
+    find_settings_faults,
+    has_sound_marks,
+    is_incomplete,
+    is_outdated,
+    make_writable,
+    read_owners,
+)
+from llama_index_gear.store.unfinished import UnfinishedWrites
+from llama_index_gear.store.vector_checks import MIN_PASSAGE_COSINE, MIN_TRIPLE_COSINE, Agreement, VectorChecks
 from llama_index_gear.store.writes import StoreWrites
 
 SAMPLE = 16
-"""Number of passages, and of triples, that `check` embeds again to compare the vectors."""
+"""Number of passages, and of triples, that `check` embeds again to compare the vectors: more, if they are short."""
 _PAGE = 256  # passages a page
-# If a stored vector's cosine with the model's is below these, another model made it. A triple's text is known; a
-# passage may have been embedded with another text than LlamaIndex's (with other metadata, say).
-_MIN_PASSAGE_COSINE, _MIN_TRIPLE_COSINE = 0.5, 0.9
 
 
 @dataclass(frozen=True)
@@ -54,8 +53,9 @@ class StoreReport:
         passages: number of passages.
         triples: number of triples.
         incomplete: ids of passages with a triple that is not stored. `repair` stores it.
-        outdated: ids of passages with a stored triple that they no longer state, or with metadata that differs from
-            what filters see of them or of their triples. `repair` makes all follow the passage itself.
+        outdated: ids of passages with a stored triple that they no longer state, or with a field, of theirs or of their
+            triples, that is not what the passage itself says: metadata that filters see, an entity, a link of another
+            form. `repair` makes all follow the passage itself.
         without_tenant: ids of passages without a tenant, in a store with a `tenant_field`: no tenant sees them. Add
             them again with their tenant, through the whole store (a tenant's store may not take them).
         orphaned: ids of deleted passages whose triples are still stored. `repair` deletes these.
@@ -69,6 +69,10 @@ class StoreReport:
         bm25_drift: number of passages of a sample whose BM25 weights were made with another average length than the
             store's. If passages have become longer or shorter by half since the store learned it, these are all:
             `repair` learns it anew. It makes the weights of all such passages again.
+        without_vectors: ids of passages that have no embedding or no BM25 weights, or a triple of which has none; or
+            that have, in a sample, those of another text. `repair` makes them.
+        settings: what searches lack in the collections' settings, a sentence each. `repair` makes an index that is
+            missing. Vectors of another kind stay as they are: copy the store (`copy_to`) into a new one.
 
     """
 
@@ -83,18 +87,21 @@ class StoreReport:
     passage_agreement: float | None = None
     triple_agreement: float | None = None
     bm25_drift: int = 0
+    without_vectors: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
 
     @property
     def wrong_embedder(self) -> bool:
         """True if another model embedded the passages (agreement below 0.5) or the triples (below 0.9)."""
-        cosines = ((self.passage_agreement, _MIN_PASSAGE_COSINE), (self.triple_agreement, _MIN_TRIPLE_COSINE))
+        cosines = ((self.passage_agreement, MIN_PASSAGE_COSINE), (self.triple_agreement, MIN_TRIPLE_COSINE))
         return any(agreement is not None and agreement < minimum for agreement, minimum in cosines)
 
     @property
     def ok(self) -> bool:
         """True if nothing is wrong."""
         faults = (self.incomplete, self.outdated, self.orphaned, self.without_tenant, self.foreign, self.unlinked)
-        return not (any(faults) or self.wrong_embedder or self.bm25_drift)
+        more = (self.without_vectors, self.settings)
+        return not (any(faults) or any(more) or self.wrong_embedder or self.bm25_drift)
 
     def __str__(self) -> str:
         """Format the counts and the faults as one line."""
@@ -102,14 +109,16 @@ class StoreReport:
             f"{count(len(ids), noun)} {fault} ({', '.join(ids[:3])}{', …' if len(ids) > 3 else ''})"
             for ids, noun, fault in (
                 (self.incomplete, "passage", "with missing triples"),
-                (self.outdated, "passage", "with outdated triples or metadata"),
+                (self.outdated, "passage", "with outdated or damaged triples or metadata"),
                 (self.orphaned, "passage", "gone, whose triples are left"),
                 (self.without_tenant, "passage", "that no tenant has"),
                 (self.foreign, "point", "of another program"),
                 (self.unlinked, "passage", "whose triples lack links of aliases, or have outdated ones"),
+                (self.without_vectors, "passage", "with vectors that are missing or of another text"),
             )
             if ids
         ]
+        faults += self.settings
         if self.wrong_embedder:
             faults.append(
                 f"embedded by another model (cosines: passages {self.passage_agreement}, triples "
@@ -140,10 +149,20 @@ class StoreChecks:
     writes: StoreWrites
     deletes: StoreDeletes
     aliases: StoreAliases
+    unfinished: UnfinishedWrites
     show_progress: bool
+
+    @property
+    def _vectors(self) -> VectorChecks:
+        return VectorChecks(self.collections, self.writes.average)
 
     def check_flow(self, sample_size: int) -> Flow[StoreReport]:
         """The flow of `check`."""
+        report, _ = yield from self._examine_flow(sample_size)
+        return report
+
+    def _examine_flow(self, sample_size: int) -> Flow[tuple[StoreReport, Agreement]]:
+        """Return the report of a check, and how far the vectors agree."""
         check_counts(least=0, sample_size=sample_size)
         passages, has_passages = yield from self._count_flow(self.collections.passages)
         triples, has_triples = yield from self._count_flow(self.collections.triples)
@@ -154,10 +173,18 @@ class StoreChecks:
         orphaned = (
             (yield from self._find_orphans_flow(has_passages, triples, findings)) if findings.owned < triples else []
         )
-        sample: list[Any] = []
-        if sample_size and has_passages:
-            sample = yield from self._read_sample_flow(self.collections.passages, sample_size)
-        return StoreReport(
+        unlinked = (yield from self.aliases.find_outdated_flow()) if has_passages and has_triples else []
+        searched = [self.collections.passages, *([self.collections.triples] if has_triples else [])]
+        settings: list[str] = []
+        without_vectors: dict[str, None] = {}
+        for name in searched if has_passages else ():
+            info = yield from ask(QdrantCall("get_collection", {"collection_name": name}))
+            settings += find_settings_faults(name, info, self.writes.list_fields()[name])
+            for vector in (DENSE, SPARSE) if SPARSE in (info.config.params.sparse_vectors or {}) else (DENSE,):
+                missing = yield from self._vectors.find_missing_flow(name, vector)
+                without_vectors.update(dict.fromkeys(missing))
+        agreement = yield from self._vectors.compare_flow(searched if has_passages else (), sample_size)
+        report = StoreReport(
             passages,
             triples,
             tuple(findings.incomplete),
@@ -165,17 +192,20 @@ class StoreChecks:
             tuple(orphaned),
             tuple(findings.without_tenant),
             tuple(findings.foreign),
-            tuple((yield from self.aliases.find_outdated_flow()) if has_passages and has_triples else ()),
-            (yield from self._compare_passages_flow(sample)),
-            (yield from self._compare_triples_flow(sample_size)) if sample_size and has_triples else None,
-            (yield from self._count_drift_flow(sample)),
+            tuple(unlinked),
+            agreement.passages,
+            agreement.triples,
+            agreement.bm25_drift,
+            tuple(without_vectors | agreement.other),
+            tuple(settings),
         )
+        return report, agreement
 
     def repair_flow(self, reembed: bool) -> Flow[StoreReport]:
         """The flow of `repair`."""
         check_kind(bool, reembed=reembed)
-        report = yield from self.check_flow(SAMPLE)
-        if report.wrong_embedder and not reembed:
+        report, agreement = yield from self._examine_flow(SAMPLE)
+        if report.wrong_embedder and not reembed and not agreement.is_single:
             raise EmbeddingError(
                 f"the store was filled with another embedding model than the one that it has now ({report}): give it "
                 "the model that it was filled with, or call repair(reembed=True)"
@@ -190,15 +220,53 @@ class StoreChecks:
         if reembed:
             yield from self._reembed_flow(report.passages)
         else:
-            for passage_ids in _split(sorted({*report.incomplete, *report.outdated}), _PAGE):
-                nodes = yield from self.reads.get_flow(list(passage_ids), None, None)
-                yield from self.writes.rewrite_flow(nodes, embed_triples=False)
+            yield from self._rewrite_flow(report)
             if average is not None:
                 yield from self._weigh_flow(report.passages, average)
         for passage_ids in _split(report.orphaned, _PAGE):
             yield from self.deletes.delete_triples_flow(passage_ids)
+        yield from self.unfinished.finish_flow()
         yield from self.aliases.repair_flow()
         return (yield from self.check_flow(SAMPLE))
+
+    def _rewrite_flow(self, report: StoreReport) -> Flow[None]:
+        """Write the passages with faults once more, a page at a time. Those without vectors get them."""
+        faulty = {*report.incomplete, *report.outdated} - {*report.without_vectors}
+        for passage_ids in _split(sorted(faulty), _PAGE):
+            points = yield from self._read_points_flow(passage_ids)
+            nodes = yield from self._make_writable_flow(points)
+            if nodes:
+                yield from self.writes.rewrite_flow(nodes, embed_triples=False)
+        for passage_ids in _split(report.without_vectors, self.writes.batch_size):
+            points = yield from self._read_points_flow(passage_ids)
+            nodes = yield from self._make_writable_flow(points)
+            unembedded = yield from self._vectors.find_unembedded_flow(points, report.passage_agreement)
+            yield from _embed_flow([node for node in nodes if node.node_id in unembedded])
+            if nodes:
+                yield from self.writes.rewrite_flow(nodes, embed_triples=True)
+
+    def _read_points_flow(self, passage_ids: Sequence[str]) -> Flow[list[Any]]:
+        """Read the points of passages, with their embeddings."""
+        options = {"ids": [point_id_of(id_) for id_ in passage_ids], "with_payload": True, "with_vectors": [DENSE]}
+        points = yield from ask(QdrantCall("retrieve", {"collection_name": self.collections.passages, **options}))
+        return list(points)
+
+    def _make_writable_flow(self, points: Sequence[Any]) -> Flow[list[BaseNode]]:
+        """Return the passages of points, after everything that would keep a write from reading them is gone."""
+        owners, _ = read_owners(points)
+        stored = (yield from self._scroll_triples_flow(owners)) if owners else []
+        if damaged := [point.id for point in stored if not _can_be_replaced(point)]:
+            has_id = models.Filter(must=[models.HasIdCondition(has_id=damaged)])
+            yield from self.collections.delete_flow(self.collections.triples, has_id)
+        nodes, operations = [], []
+        for owner in owners:
+            node, changes = make_writable(owner, [point for point in stored if _get_owner(point) == owner.node.node_id])
+            nodes.append(node)
+            operations += changes
+        if operations:
+            arguments = {"collection_name": self.collections.passages, "update_operations": operations}
+            yield from ask(QdrantCall("batch_update_points", {**arguments, "wait": True}))
+        return nodes
 
     def _count_flow(self, name: str) -> Flow[tuple[int, bool]]:
         """Count the points of a collection; return also True if it exists."""
@@ -216,45 +284,39 @@ class StoreChecks:
                 points, offset = yield from self.collections.page_flow(
                     self.collections.passages, None, payload=True, vectors=False, limit=_PAGE, offset=offset
                 )
-                entries, foreign = read_passages(points)
+                owners, foreign = read_owners(points)
                 findings.foreign += foreign
-                stored = (
-                    (yield from self._read_triples_flow([node for node, _ in entries]))
-                    if has_triples and entries
-                    else {}
-                )
-                for node, point in entries:
-                    payloads = stored.get(node.node_id, {})
-                    wanted = {triple.id(node.node_id) for triple in read_triples(node)}
-                    shared = _round_trip(build_triple_payload(node))
-                    findings.owned += len(payloads)
-                    if not wanted <= payloads.keys():
-                        findings.incomplete.append(node.node_id)
-                    if (
-                        not payloads.keys() <= wanted
-                        or any(_differs(payload, shared) for payload in payloads.values())
-                        or _is_payload_outdated(point.payload, _round_trip(build_passage_payload(node)))
-                    ):
-                        findings.outdated.append(node.node_id)
-                    if not self.writes.tenancy.is_owned(node):
-                        findings.without_tenant.append(node.node_id)
+                stored = (yield from self._read_triples_flow(owners)) if has_triples and owners else {}
+                for owner in owners:
+                    node_id = owner.node.node_id
+                    triples = stored.get(node_id, {})
+                    findings.owned += len(triples)
+                    if is_incomplete(owner, triples):
+                        findings.incomplete.append(node_id)
+                    if is_outdated(owner, triples):
+                        findings.outdated.append(node_id)
+                    if not self.writes.tenancy.is_owned(owner.node):
+                        findings.without_tenant.append(node_id)
                 bar.update(len(points))
                 if offset is None:
                     return findings
 
-    def _read_triples_flow(self, nodes: Sequence[BaseNode]) -> Flow[dict[str, dict[str, dict[str, Any]]]]:
-        """Read the payloads of the passages' triples: passage id → triple id → payload."""
-        match_ = models.Filter(must=[match_any("passage_id", [node.node_id for node in nodes])])
-        points = yield from self.collections.scroll_flow(self.collections.triples, match_, payload=True, vectors=False)
-        payloads: dict[str, dict[str, dict[str, Any]]] = {}
-        for point in points:
-            payloads.setdefault(point.payload["passage_id"], {})[str(point.id)] = point.payload
-        return payloads
+    def _read_triples_flow(self, owners: Sequence[Owner]) -> Flow[dict[str, dict[str, Any]]]:
+        """Read the points of the passages' triples: passage id → triple id → point."""
+        triples: dict[str, dict[str, Any]] = {}
+        for point in (yield from self._scroll_triples_flow(owners)):
+            if passage_id := _get_owner(point):
+                triples.setdefault(passage_id, {})[str(point.id)] = point
+        return triples
+
+    def _scroll_triples_flow(self, owners: Sequence[Owner]) -> Flow[list[Any]]:
+        match_ = models.Filter(must=[match_any("passage_id", [owner.node.node_id for owner in owners])])
+        return self.collections.scroll_flow(self.collections.triples, match_, payload=True, vectors=False)
 
     def _find_orphans_flow(self, has_passages: bool, triples: int, findings: _Findings) -> Flow[list[str]]:
         """Find the passage ids that triples name and that are not stored.
 
-        Points that hold no triple are added to the foreign ones.
+        Points that hold no triple, and name no passage that is stored, are added to the foreign ones.
         """
         missing: dict[str, None] = {}
         offset = None
@@ -263,54 +325,18 @@ class StoreChecks:
                 points, offset = yield from self.collections.page_flow(
                     self.collections.triples, None, payload=TRIPLE_FIELDS, vectors=False, offset=offset
                 )
-                findings.foreign += [str(point.id) for point in points if not is_triple(point)]
-                passage_ids = list({point.payload["passage_id"]: None for point in points if is_triple(point)})
+                named = [_get_owner(point) for point in points]
+                passage_ids = list(dict.fromkeys(filter(None, named)))
                 present = (yield from self.collections.find_present_flow(passage_ids)) if has_passages else set()
-                missing.update(dict.fromkeys(passage_id for passage_id in passage_ids if passage_id not in present))
+                for point, passage_id in zip(points, named, strict=True):
+                    if passage_id not in present:
+                        if is_triple(point):
+                            missing[passage_id] = None
+                        else:
+                            findings.foreign.append(str(point.id))
                 bar.update(len(points))
                 if offset is None:
                     return list(missing)
-
-    def _compare_passages_flow(self, sample: Sequence[Any]) -> Flow[float | None]:
-        passages, _ = read_passages(sample)
-        texts = [get_embedded_text(node) for node, _ in passages]
-        cosines = yield from self._compute_cosines_flow([point for _, point in passages], texts)
-        return round(statistics.median(cosines), 4) if cosines else None
-
-    def _compare_triples_flow(self, sample_size: int) -> Flow[float | None]:
-        points = list(filter(is_triple, (yield from self._read_sample_flow(self.collections.triples, sample_size))))
-        cosines = yield from self._compute_cosines_flow(
-            points, [to_stored_triple(point, 0.0).triple.text for point in points]
-        )
-        return round(min(cosines), 4) if cosines else None
-
-    def _count_drift_flow(self, sample: Sequence[Any]) -> Flow[int]:
-        average = (yield from self.writes.average.expect_flow()) if sample else None
-        return len((yield from self.writes.average.find_drift_flow(sample, average)))
-
-    def _read_sample_flow(self, name: str, sample_size: int) -> Flow[list[Any]]:
-        """Read points spread evenly over all ids.
-
-        Ids are hashes, so a sample also has points that a killed repair did not reach.
-        """
-        sample = {}
-        for number in range(sample_size):
-            points, _ = yield from self.collections.page_flow(
-                name,
-                None,
-                payload=True,
-                vectors=True,
-                limit=1,
-                offset=str(uuid.UUID(int=number * 2**128 // sample_size)),
-            )
-            sample.update({str(point.id): point for point in points})
-        return [point for point in sample.values() if DENSE in (point.vector or {})]
-
-    def _compute_cosines_flow(self, points: Sequence[Any], texts: Sequence[str]) -> Flow[list[float]]:
-        if not points:
-            return []
-        vectors = yield from ask(EmbedTexts(texts))
-        return [_compute_cosine(point.vector[DENSE], vector) for point, vector in zip(points, vectors, strict=True)]
 
     def _reembed_flow(self, passages: int) -> Flow[None]:
         """Embed all passages and triples again with the store's model; their ids stay, and so does their order."""
@@ -325,12 +351,9 @@ class StoreChecks:
                     limit=self.writes.batch_size,
                     offset=offset,
                 )
-                nodes = [node for node, _ in read_passages(points)[0]]
+                nodes = yield from self._make_writable_flow(points)
                 if nodes:
-                    texts = [get_embedded_text(node) for node in nodes]
-                    vectors = yield from ask(EmbedTexts(texts))
-                    for node, vector in zip(nodes, vectors, strict=True):
-                        node.embedding = vector
+                    yield from _embed_flow(nodes)
                     yield from self.writes.rewrite_flow(nodes, embed_triples=True)
                 bar.update(len(points))
                 if offset is None:
@@ -357,43 +380,22 @@ class StoreChecks:
                     return
 
 
-def _round_trip(payload: dict[str, Any]) -> dict[str, Any]:
-    """Return the payload as an engine returns it."""
-    return json.loads(json.dumps(payload))  # type: ignore[no-any-return]
+def _get_owner(point: Any) -> str:
+    """Return the id of the passage that a triple's point names; "" if it names none."""
+    passage_id = (point.payload or {}).get("passage_id")
+    return passage_id if isinstance(passage_id, str) else ""
 
 
-def _is_payload_outdated(payload: dict[str, Any], expected: dict[str, Any]) -> bool:
-    """Return True if filters see another value than the passage has.
-
-    LlamaIndex's own store writes "None" where a passage has no document; that is no fault.
-    """
-    keys = (payload.keys() | expected.keys()) - {"_node_content", "_node_type", *WRITE_FIELDS}
-    keys -= {key for key in DOC_KEYS if payload.get(key) == "None"}
-    return any(not _is_equal(payload.get(key), expected.get(key)) for key in keys)
+def _can_be_replaced(point: Any) -> bool:
+    """Return True if a write can read which passage and which write a triple's point names."""
+    return bool(_get_owner(point)) and has_sound_marks(point.payload)
 
 
-def _differs(payload: dict[str, Any], shared: dict[str, Any]) -> bool:
-    return any(not _is_equal(payload.get(key), value) for key, value in shared.items())
-
-
-def _is_equal(stored: Any, expected: Any) -> bool:
-    """Return True if the stored value is the expected one; floats may differ in the last places."""
-    match stored, expected:
-        case dict(), dict():
-            return stored.keys() == expected.keys() and all(_is_equal(stored[key], expected[key]) for key in expected)
-        case list(), list():
-            return len(stored) == len(expected) and all(map(_is_equal, stored, expected))
-        case (float(), int() | float()) | (int(), float()):
-            low, high = bound_float(float(expected))
-            return low <= float(stored) <= high
-    return bool(stored == expected)
-
-
-def _compute_cosine(one: Sequence[float], other: Sequence[float]) -> float:
-    if len(one) != len(other):
-        return 0.0
-    a, b = np.asarray(one), np.asarray(other)
-    return float(a @ b / max(float(np.linalg.norm(a) * np.linalg.norm(b)), 1e-12))
+def _embed_flow(nodes: Sequence[BaseNode]) -> Flow[None]:
+    """Give passages the embeddings of their texts."""
+    vectors = (yield from ask(EmbedTexts([get_embedded_text(node) for node in nodes]))) if nodes else []
+    for node, vector in zip(nodes, vectors, strict=True):
+        node.embedding = vector
 
 
 def _split(ids: Sequence[str], size: int) -> Iterable[Sequence[str]]:

@@ -45,7 +45,11 @@ REPLACED = "gear_replaced"
 """The field of a passage's payload that names the write that its own replaced."""
 DELETED = "gear_deleted"
 """The field of a triple's payload that is True once its passage is being deleted."""
-WRITE_FIELDS = (WRITE, REPLACED, DELETED)
+UNFINISHED = "gear_unfinished"
+"""The field of a triple's payload that says which call is at work on it: a list of `ANY_CALL` and the call's name."""
+ANY_CALL = "call"
+"""The member of `UNFINISHED` that is the same for all calls: by it the index finds all such triples at once."""
+WRITE_FIELDS = (WRITE, REPLACED, DELETED, UNFINISHED)
 """The fields by which writers of several processes know each other's points."""
 TRIPLE_FIELDS = ["passage_id", "subject", "predicate", "object", "entities", "names", ALIASES]
 """Payload fields that are read to make a triple."""
@@ -103,7 +107,7 @@ def to_node(point: Any) -> BaseNode:
     try:
         node = metadata_dict_to_node(point.payload or {})
     except (TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
-        raise _make_foreign_error(point, "passage", error) from error
+        raise make_foreign_error(point, "passage", error) from error
     if isinstance(point.vector, dict):
         node.embedding = point.vector.get(DENSE)
     return node
@@ -120,12 +124,13 @@ def read_passages(points: Sequence[Any]) -> tuple[list[tuple[BaseNode, Any]], li
     return read, foreign
 
 
-def _make_foreign_error(point: Any, kind: str, error: Exception) -> StoreError:
+def make_foreign_error(point: Any, kind: str, error: Exception) -> StoreError:
+    """Make the error of a point that cannot be read."""
     reason = str(error).partition("\n")[0]
     return StoreError(
         f"point {str(point.id)!r} holds no {kind} ({type(error).__name__}: {reason}): another program wrote it. "
-        "check() names all such points: delete them with the store's client, or choose another collection_name and "
-        "ingest into it"
+        "repair() makes the triples of stored passages anew. check() names all such points: delete them with the "
+        "store's client, or choose another collection_name and ingest into it"
     )
 
 
@@ -146,15 +151,47 @@ def to_stored_triple(point: Any, score: float) -> StoredTriple:
     try:
         triple = Triple(payload["subject"], payload["predicate"], payload["object"])
         entities = own_entities(payload) or tuple(payload.get("names", ()))
+        aliases = read_aliases(payload)
     except (TripleError, TypeError, KeyError) as error:
-        raise _make_foreign_error(point, "triple", error) from error
-    return StoredTriple(str(point.id), triple, payload.get("passage_id", ""), score, entities, read_aliases(payload))
+        raise make_foreign_error(point, "triple", error) from error
+    return StoredTriple(str(point.id), triple, payload.get("passage_id", ""), score, entities, aliases)
 
 
 def read_aliases(payload: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return the links of a triple: the key of one of its ends, and a key that means the same."""
+    """Return the links of a triple: the key of one of its ends, and a key that means the same.
+
+    Raises:
+        TypeError: they have another form.
+        KeyError: one of them lacks a key.
+
+    """
     links = payload.get(ALIASES)
-    return tuple((link["entity"], link["alias"]) for link in links) if links else ()  # most triples have none
+    if not links:  # most triples have none
+        return ()
+    aliases = tuple((link["entity"], link["alias"]) for link in links)
+    if not all(isinstance(key, str) for pair in aliases for key in pair):
+        raise TypeError("a link joins two texts")
+    return aliases
+
+
+def read_sound_aliases(payload: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return the links of a triple; none if they have another form."""
+    try:
+        return read_aliases(payload)
+    except (TypeError, KeyError):
+        return ()
+
+
+def has_sound_links(payload: Mapping[str, Any]) -> bool:
+    """Return True for the payload of a triple with links that can be read; most triples have none."""
+    return bool(payload.get(ALIASES) and read_sound_aliases(payload)) and isinstance(payload.get("entities"), list)
+
+
+def drop_links(payload: Mapping[str, Any], hidden: Collection[str]) -> dict[str, Any]:
+    """Return the payload of a triple without its links with some keys."""
+    links = [link for link in payload[ALIASES] if link["alias"] not in hidden]
+    dropped = {alias for _, alias in read_aliases(payload)} & set(hidden)
+    return {**payload, "entities": [key for key in payload["entities"] if key not in dropped], ALIASES: links}
 
 
 def own_entities(payload: Mapping[str, Any]) -> tuple[str, ...]:

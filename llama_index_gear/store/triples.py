@@ -32,6 +32,9 @@ from llama_index_gear.store.schema import (
     DENSE,
     TRIPLE_FIELDS,
     build_query,
+    drop_links,
+    has_sound_links,
+    make_foreign_error,
     match_any,
     own_entities,
     read_aliases,
@@ -56,6 +59,27 @@ class TripleReads:
             yield from self.collections.look_for_triples_flow()
         return exists
 
+    def _hide_links_flow(self, points: Sequence[Any], filters: MetadataFilters | None) -> Flow[None]:
+        """Drop from triples that were read the links with names that the filters hide.
+
+        A link shows a name of other triples. It stays if the filters let one of these through. Points that are no
+        triples are left to who reads them, and refuses them.
+        """
+        if filters is None:
+            return
+        linked = [point for point in points if has_sound_links(point.payload or {})]
+        keys = sorted({alias for point in linked for _, alias in read_aliases(point.payload)})
+        must, queries = build_conditions(filters, under=METADATA), []
+        for key in keys:  # a triple that has the name at an end has no link with it
+            match_ = models.Filter(
+                must=[match_any("entities", [key]), *must], must_not=[match_any(f"{ALIASES}[].alias", [key])]
+            )
+            queries.append(build_query(None, 1, match_, payload=False))
+        answers = yield from self.collections.batch_flow(self.collections.triples, queries)
+        hidden = {key for key, answer in zip(keys, answers, strict=True) if not answer}
+        for point in linked if hidden else ():
+            point.payload = drop_links(point.payload, hidden)
+
     def link_flow(self, link: LinkTriples, filters: MetadataFilters | None = None) -> Flow[list[list[StoredTriple]]]:
         """Answer `LinkTriples`."""
         check_counts(top_k=link.top_k)
@@ -76,6 +100,7 @@ class TripleReads:
         (points,) = yield from self.collections.batch_flow(
             self.collections.triples, [build_query(link.query, len(triple_ids), id_filter, payload=TRIPLE_FIELDS)]
         )
+        yield from self._hide_links_flow(points, filters)
         triples = {str(point.id): to_stored_triple(point, float(point.score)) for point in points}
         # A triple that was deleted between the two calls is left out.
         return [[triples[str(point.id)] for point in answer if str(point.id) in triples] for answer in answers]
@@ -99,6 +124,7 @@ class TripleReads:
         while True:
             requests = [build_query(vector, limit, match_, payload=TRIPLE_FIELDS) for vector in vectors]
             answers = yield from self.collections.batch_flow(self.collections.triples, requests)
+            yield from self._hide_links_flow([point for answer in answers for point in answer], filters)
             hits, is_complete = _merge_hits(answers, request.passages)
             last_scores = [answer[-1].score for answer in answers if len(answer) == limit]
             if not last_scores or (is_complete and round(max(last_scores), 6) <= round(hits[-1].score, 6)):
@@ -130,6 +156,7 @@ class TripleReads:
         )
         if not answer:
             yield from self.collections.look_for_triples_flow()
+        yield from self._hide_links_flow(answer, filters)
         return [to_stored_triple(point, float(point.score)) for point in answer]
 
     def neighbors_flow(
@@ -168,17 +195,20 @@ class TripleReads:
                 asked.append(number)
         answers: list[list[Incidence]] = [[] for _ in request.groups]
         found = yield from self.collections.batch_flow(self.collections.triples, requests)
+        yield from self._hide_links_flow([point for points in found for point in points], filters)
         for number, points in zip(asked, found, strict=True):
             answers[number] = [_to_incidence(point) for point in points]
         return answers
 
     def fetch_flow(
-        self, request: FetchTriples, filters: MetadataFilters | None = None
+        self, request: FetchTriples, filters: MetadataFilters | None = None, *, are_known: bool = False
     ) -> Flow[dict[str, StoredTriple]]:
-        """Answer `FetchTriples`."""
+        """Answer `FetchTriples`. Triples that are known to match the filters are not compared with them again."""
         if not request.ids or not (yield from self.collections.triples_exist_flow()):
             return {}
-        records = yield from self._records_flow(request.ids, filters, payload=TRIPLE_FIELDS, vectors=False)
+        known = None if are_known else filters
+        records = yield from self._records_flow(request.ids, known, payload=TRIPLE_FIELDS, vectors=False)
+        yield from self._hide_links_flow(records, filters)
         return {str(record.id): to_stored_triple(record, 0.0) for record in records}
 
     def _records_flow(
@@ -245,4 +275,7 @@ def _merge_hits(answers: Sequence[Sequence[Any]], passages: int) -> tuple[list[S
 
 def _to_incidence(point: Any) -> Incidence:
     payload = point.payload
-    return Incidence(str(point.id), own_entities(payload), payload["passage_id"], read_aliases(payload))
+    try:
+        return Incidence(str(point.id), own_entities(payload), payload["passage_id"], read_aliases(payload))
+    except (TypeError, KeyError) as error:
+        raise make_foreign_error(point, "triple", error) from error

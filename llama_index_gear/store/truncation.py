@@ -6,6 +6,7 @@ import copy
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -23,8 +24,9 @@ _MARKS = 8  # tokens, at most, that a model adds to a text
 class TruncationCheck:
     """Warns once where passages are longer than what the embedding model reads.
 
-    It knows the limit of models that run in this process and have LlamaIndex's `HuggingFaceEmbedding`'s parts:
-    `max_length`, and a tokenizer at `_model.tokenizer`. Of other models it says nothing.
+    It knows the limit of models that run in this process: of `LightEmbedding`, and of those that have the parts of
+    LlamaIndex's `HuggingFaceEmbedding`, `max_length` and a tokenizer at `_model.tokenizer`. Of other models it says
+    nothing.
 
     Attributes:
         get_model: returns the embedding model; None if none is set.
@@ -41,12 +43,16 @@ class TruncationCheck:
         model = None if self.has_warned else self.get_model()
         limit = getattr(model, "max_length", None)
         tokenizer = getattr(getattr(model, "_model", None), "tokenizer", None)
-        if not isinstance(limit, int) or limit < 1 or not callable(tokenizer):
+        count_tokens = getattr(model, "count_tokens", None)
+        if not callable(count_tokens) and callable(tokenizer):
+            count_tokens = partial(self._count_tokens, tokenizer)
+        if not isinstance(limit, int) or limit < 1 or not callable(count_tokens):
             return
         prefix = getattr(model, "text_instruction", None) or ""
         texts = [prefix + get_embedded_text(node) for node in nodes]
         texts = [text for text in texts if len(text.encode()) + _MARKS > limit]  # a token has a byte or more
-        too_long = yield from ask(RunFunction(lambda: self._count_longer(texts, limit, tokenizer)))
+        numbers: Sequence[int] = (yield from ask(RunFunction(partial(count_tokens, texts)))) if texts else []
+        too_long = sum(number > limit for number in numbers)
         if too_long and not self.has_warned:
             self.has_warned = True
             size = 3 * limit // 4
@@ -59,12 +65,10 @@ class TruncationCheck:
                 stacklevel=2,
             )
 
-    def _count_longer(self, texts: Sequence[str], limit: int, tokenizer: Any) -> int:
-        """Count the texts of more tokens than the limit."""
-        if not texts:
-            return 0
+    def _count_tokens(self, tokenizer: Any, texts: Sequence[str]) -> list[int]:
+        """Return the number of tokens of each text."""
         if not self._tokenizers or self._tokenizers[0][0] is not tokenizer:
             # A copy: a tokenizer that is at work in another thread may not be told not to truncate.
             self._tokenizers[:] = [(tokenizer, copy.deepcopy(tokenizer))]
         tokens = self._tokenizers[0][1](list(texts), truncation=False, padding=False, verbose=False)["input_ids"]
-        return sum(len(ids) > limit for ids in tokens)
+        return [len(ids) for ids in tokens]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,13 @@ from llama_index_gear.requests import (
     ExtractionCallIds,
     FetchPassages,
     FetchTriples,
+    FinishWrites,
     ImportedPassages,
     IncidentTriples,
     LinkTriples,
     NeighborTriples,
     PassageTriples,
+    ResolveCollections,
     RunFunction,
     SearchLists,
     SearchTriples,
@@ -43,10 +46,18 @@ from llama_index_gear.store.aliases import AliasPair, StoreAliases
 from llama_index_gear.store.average_length import AverageLength
 from llama_index_gear.store.bm25 import LEAST_AVG_LEN, TRIPLE_AVG_LEN, WordEncoder, make_encoder
 from llama_index_gear.store.closing import ClosedByWith
-from llama_index_gear.store.collections import Collections
+from llama_index_gear.store.collections import Collections, NamedCollection, resolve_flow
 from llama_index_gear.store.connection import NAME_FIRST, RETRY_SECONDS, Connection, make_embedded_client
 from llama_index_gear.store.consistency import Consistency
-from llama_index_gear.store.copy import acopy, check_compatible, copy, copy_flow, route_flow
+from llama_index_gear.store.copy import (
+    acopy,
+    check_apart_flow,
+    check_compatible,
+    copy,
+    copy_flow,
+    copy_links_flow,
+    route_flow,
+)
 from llama_index_gear.store.deletes import StoreDeletes
 from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.store.locks import PassageLocks
@@ -58,6 +69,7 @@ from llama_index_gear.store.side_by_side import SERVER_LIMIT
 from llama_index_gear.store.text_indexes import TextIndexes
 from llama_index_gear.store.triples import TripleReads
 from llama_index_gear.store.truncation import TruncationCheck
+from llama_index_gear.store.unfinished import UnfinishedWrites
 from llama_index_gear.store.writes import StoreWrites
 from llama_index_gear.tenancy import Tenancy
 
@@ -118,7 +130,7 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
     Raises:
         ArgumentError: neither a client nor a url is given, or both are, or an argument has the wrong type.
         StoreUnavailable: (from any call) the server is away, and was waited for. The call can be repeated.
-        StoreLockedError: (from any call) another process has the embedded store open.
+        StoreLockedError: (from any call) another process has the embedded store open, and was waited for.
         EmbeddingError: (from `add` and queries) an embedding is missing or has another dimension than the collection.
         UnsupportedFilter: (from any call with filters) a filter has no condition, or Qdrant cannot express it, or a
             server has no text index for TEXT_MATCH.
@@ -143,6 +155,7 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
     _writes: StoreWrites = PrivateAttr()
     _deletes: StoreDeletes = PrivateAttr()
     _aliases: StoreAliases = PrivateAttr()
+    _unfinished: UnfinishedWrites = PrivateAttr()
     _checks: StoreChecks = PrivateAttr()
     _tenancy: Tenancy = PrivateAttr()
     _connection: Connection = PrivateAttr()
@@ -206,7 +219,9 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         self._connection = Connection(
             "GeARVectorStore", client, aclient, url, api_key, embed_model, retry_seconds, consistency
         )
-        self._locks = locks = PassageLocks.for_collection(self._connection.engine, collection_name)
+        self._locks = locks = PassageLocks.for_collection(
+            self._connection.engine, collection_name, is_alone=not self._connection.is_server
+        )
         self._collections.clear_count = lambda: locks.clear_count  # not `self`: in a cycle the store would close late
         self._truncation = TruncationCheck(self._connection.get_known_model)
         self._text_indexes = TextIndexes(self._collections, self._connection.is_server)
@@ -221,8 +236,17 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         self._writes = StoreWrites(*parts, self.batch_size, limit, self.show_progress)
         self._deletes = StoreDeletes(self._collections, tenancy, self._locks)
         self._aliases = StoreAliases(self._collections, tenancy, self._locks)
+        self._unfinished = UnfinishedWrites(
+            self._collections, self._reads, self._writes, self._deletes, tenancy, self._locks
+        )
         self._checks = StoreChecks(
-            self._collections, self._reads, self._writes, self._deletes, self._aliases, self.show_progress
+            self._collections,
+            self._reads,
+            self._writes,
+            self._deletes,
+            self._aliases,
+            self._unfinished,
+            self.show_progress,
         )
 
     def for_tenant(self, tenant: str) -> GeARVectorStore:
@@ -241,6 +265,24 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         check_kind(str, hint="write the tenant's name", tenant=tenant)
         bound = self.model_copy()
         bound._bind_to(Tenancy(self._tenancy.field, tenant))
+        return bound
+
+    def name_collections(self, found: Mapping[str, NamedCollection]) -> GeARVectorStore:
+        """Return this store under its collections' own names, which no alias can take from them.
+
+        It writes into no collection that no `GeARVectorStore` made.
+
+        Args:
+            found: name → the collection that it leads to (`ResolveCollections`). Others are still to be made.
+
+        """
+        names = (self.collection_name, self.triple_collection_name)
+        passages, triples = (found[name].name if name in found else name for name in names)
+        bound = self.model_copy(update={"collection_name": passages})
+        bound._collections = replace(
+            self._collections, passages=passages, triples=triples, requires_mark=True, dimension=None, has_triples=False
+        )
+        bound._bind_to(self._tenancy)
         return bound
 
     def scope_filters(self, filters: MetadataFilters | None) -> MetadataFilters | None:
@@ -295,6 +337,11 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         return self._connection.engine
 
     @property
+    def place(self) -> str:
+        """Where the collections are: a server's host and port, or a folder; else "memory"."""
+        return self._connection.place
+
+    @property
     def triple_collection_name(self) -> str:
         """The name of the triples' collection."""
         return self._collections.triples
@@ -327,8 +374,8 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         If a model could not extract it (see `GeARTripleExtractor`), it keeps the triples that the store has of its
         text: they were paid for.
 
-        It warns, once a store, if passages are longer than what a local `HuggingFaceEmbedding` reads. On a server up to
-        four batches are under way at once.
+        It warns, once a store, if passages are longer than what a local model reads, `LightEmbedding`, say. On a server
+        up to four batches are under way at once.
 
         Args:
             nodes: passages with embeddings (an ingestion pipeline makes them).
@@ -495,8 +542,8 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
             pairs: pairs of names, of your own or from `find_aliases`. Default: those that are sure.
 
         Returns:
-            The pairs that were linked. Those that were before, and those one of whose names is in no triple, are left
-            out.
+            The pairs that were linked. Those that were before, those one of whose names is in no triple, and those
+            whose names stand together in each of their triples, are left out.
 
         Raises:
             ArgumentError: before anything is written, if a pair is none, if its names are one entity already, or if one
@@ -576,12 +623,14 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
     def check(self, sample_size: int = SAMPLE) -> StoreReport:
         """Look for what killed calls, other programs or another embedding model left behind. Nothing is changed.
 
-        The call reads every passage and every triple once. Nothing else should write meanwhile.
+        The call reads every passage and every triple once, and looks at all that searches rely on: fields, links,
+        indexes, and that no vector is missing. What is in the vectors is compared for a sample. Nothing else should
+        write meanwhile.
 
         Args:
             sample_size: number of passages, and of triples, that are embedded again, to compare their stored vectors
-                with those of `embed_model`; the passages' BM25 weights are compared too. Default 16; with 0 nothing is
-                compared.
+                with those of `embed_model`; where texts are short, up to 16 times as many. BM25 weights are compared
+                too. Default 16; with 0 nothing is compared.
 
         Returns:
             The counts and the faults. `report.ok` is True if there are none; `print(report)` lists them.
@@ -598,7 +647,8 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
     def repair(self, *, reembed: bool = False) -> StoreReport:
         """Repair what `check` finds: add missing triples; delete outdated ones, and those of deleted passages.
 
-        BM25 weights that were made with another average length than the store's are made anew.
+        Fields follow the passage's own text and metadata. Embeddings and BM25 weights that are missing are made, and
+        those of another text or average length are made anew. What the report still names can't be mended.
 
         Repeating it after a kill is safe. Nothing else should write meanwhile.
 
@@ -659,6 +709,7 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
 
         Use it, for example, to move from an embedded store to a server: `store.copy_to(GeARVectorStore(url=…))`. A
         passage that both stores have is replaced in the target, with its triples. The target keeps everything else.
+        Links of aliases are copied too; of two names that this store has and does not link, a link ends in the target.
         Repeating it after a kill is safe. `show_progress` of this store shows a bar. A server's collections that the
         copy makes get their vector index at its end, as after `bulk_load`.
 
@@ -672,50 +723,59 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
             The number of passages that were copied.
 
         Raises:
-            ArgumentError: the target has another `language` or `tenant_field`, or is this store.
+            ArgumentError: the target has another `language` or `tenant_field`, or is this store, by whatever name.
             TenantError: another tenant of the target has a passage with the same id, or the target is bound to a
                 tenant.
             EmbeddingError: the target has vectors of another dimension.
 
         """
         self._check_copy(target)
-        answer = target._connection.answer
+        answer_source, answer = self._connection.answer, target._connection.answer
+        copy(self._check_apart_flow(target), answer_source, answer)
         with target.bulk_load() if run(target._needs_loading_flow(), answer) else nullcontext():
-            return copy(self._copy_flow(target, filters), self._connection.answer, answer)
+            return copy(self._copy_flow(target, filters), answer_source, answer)
 
     async def acopy_to(self, target: GeARVectorStore, *, filters: MetadataFilters | None = None) -> int:
         """`copy_to`, without blocking the event loop."""
         self._check_copy(target)
-        answer = target._connection.aanswer
+        answer_source, answer = self._connection.aanswer, target._connection.aanswer
+        await acopy(self._check_apart_flow(target), answer_source, answer)
         async with target.abulk_load() if await arun(target._needs_loading_flow(), answer) else nullcontext():
-            return await acopy(self._copy_flow(target, filters), self._connection.aanswer, answer)
+            return await acopy(self._copy_flow(target, filters), answer_source, answer)
 
     def _check_copy(self, target: GeARVectorStore) -> None:
         check_kind(GeARVectorStore, hint="write GeARVectorStore(url=…), or from_path(folder)", target=target)
         check_compatible(self, target)
         target._tenancy.require_unscoped("copy_to")
 
+    def _check_apart_flow(self, target: GeARVectorStore) -> Flow[None]:
+        if self.engine == target.engine or self.place == target.place != "memory":
+            yield from check_apart_flow(self._collections, target._collections)
+
     def _copy_flow(self, target: GeARVectorStore, filters: MetadataFilters | None) -> Flow[int]:
         if self._tenancy.tenant is not None:  # the whole store copies all tenants
             filters = self.scope_filters(filters)
         yield from route_flow(self._text_indexes.check_flow(filters), to_target=False)
-        return (yield from copy_flow(self._writes, target._writes, filters, self.show_progress))
+        yield from route_flow(target._unfinished.finish_flow(), to_target=True)
+        copied = yield from copy_flow(self._writes, target._writes, filters, self.show_progress)
+        yield from copy_links_flow(self._aliases, target._aliases)
+        return copied
 
     # -- the graph side: requests of `flow` ------------------------------------------------------------------
 
     def answer(self, request: Request[Answer], filters: MetadataFilters | None = None) -> Answer:
-        """Answer one of the `requests` for triples, passages, embeddings or a function's result.
+        """Answer one of the `requests` for triples, passages, embeddings, a function's result, or `FinishWrites`.
 
         Args:
             request: `LinkTriples`, `SearchTriples`, `PassageTriples`, `NeighborTriples`, `IncidentTriples`,
                 `FetchTriples`, `ChainSimilarities`, `FetchPassages`, `SearchLists`, `ExtractionCallIds`,
-                `ImportedPassages`, `AlignPassages`, `EmbedQuery`, `EmbedTexts` or `RunFunction`. Its docstring
-                describes the answer.
+                `ImportedPassages`, `ResolveCollections`, `AlignPassages`, `EmbedQuery`, `EmbedTexts`, `RunFunction` or
+                `FinishWrites`. Its docstring describes the answer.
             filters: conditions on what is returned; for triples, on the metadata of their passage.
 
         Raises:
             StoreError: the request is none of these.
-            ArgumentError: filters are given with `ImportedPassages`.
+            ArgumentError: filters are given with `ImportedPassages` or `FinishWrites`.
 
         """
         return run(self._answer_flow(request, filters), self._connection.answer)  # type: ignore[no-any-return]
@@ -727,21 +787,28 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
     def _answer_flow(self, request: Request[Any], filters: MetadataFilters | None) -> Flow[Any]:
         if isinstance(request, EmbedQuery | EmbedTexts | RunFunction):
             return ask(request)
+        if isinstance(request, ResolveCollections):
+            return resolve_flow([self.collection_name, self.triple_collection_name])
         reads, triples = self._reads, self._reads.triples
+        if isinstance(request, FinishWrites):
+            if filters is not None:
+                raise ArgumentError("FinishWrites concerns all passages of the store: pass no filters")
+            return self._unfinished.finish_flow()
         if isinstance(request, ImportedPassages):
             if filters is not None:
                 raise ArgumentError("ImportedPassages are read whole: pass no filters, or call get_nodes(filters=…)")
             return reads.imported_flow(request, self._tenancy.own_filters)
         filters = self.scope_filters(filters)
-        if isinstance(request, FetchTriples | ChainSimilarities) and not self._tenancy.field:
-            filters = None  # these triples passed the filters when they were found; a tenant's are checked again
+        are_known = not self._tenancy.field  # found under the filters; a tenant's are checked again
+        if isinstance(request, ChainSimilarities) and are_known:
+            filters = None
         flows: dict[type, Callable[[Any, MetadataFilters | None], Flow[Any]]] = {
             LinkTriples: triples.link_flow,
             SearchTriples: triples.search_flow,
             PassageTriples: triples.passage_triples_flow,
             NeighborTriples: triples.neighbors_flow,
             IncidentTriples: triples.incident_flow,
-            FetchTriples: triples.fetch_flow,
+            FetchTriples: partial(triples.fetch_flow, are_known=are_known),
             ChainSimilarities: triples.similarities_flow,
             FetchPassages: reads.fetch_flow,
             SearchLists: reads.lists_flow,

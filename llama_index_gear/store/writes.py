@@ -43,6 +43,7 @@ from llama_index_gear.store.schema import (
     DENSE,
     DOC_ID,
     SPARSE,
+    UNFINISHED,
     WRITE,
     build_alias_payload,
     build_passage_payload,
@@ -51,6 +52,7 @@ from llama_index_gear.store.schema import (
     match_any,
     point_id_of,
     read_aliases,
+    read_sound_aliases,
 )
 from llama_index_gear.store.side_by_side import run_all_flow
 from llama_index_gear.store.truncation import TruncationCheck
@@ -115,8 +117,16 @@ class StoreWrites:
 
     def prepare_flow(self, dimension: int) -> Flow[None]:
         """Create the collections and indexes that are missing; repeating it is safe."""
+        fields = self.list_fields()
+        for name in (self.collections.triples, self.collections.passages):
+            yield from self.collections.prepare_flow(
+                name, build_vectors_config(dimension, self.collections.vector_options), fields[name]
+            )
+
+    def list_fields(self) -> dict[str, list[tuple[str, Any]]]:
+        """List the payload indexes of both collections: name → fields with their schemas."""
         keyword = models.PayloadSchemaType.KEYWORD
-        keywords = ("entities", "passage_id", DOC_ID, f"{ALIASES}[].alias")
+        keywords = ("entities", "passage_id", DOC_ID, f"{ALIASES}[].alias", UNFINISHED)
         fields: dict[str, list[tuple[str, Any]]] = {
             self.collections.passages: [(DOC_ID, keyword)],
             self.collections.triples: [(key, keyword) for key in keywords],
@@ -128,10 +138,7 @@ class StoreWrites:
         for path, schema in list_indexed_fields(self.collections.payload_indexes):
             fields[self.collections.passages].append((path, schema))
             fields[self.collections.triples].append((f"{METADATA}{path}", schema))
-        for name in (self.collections.triples, self.collections.passages):
-            yield from self.collections.prepare_flow(
-                name, build_vectors_config(dimension, self.collections.vector_options), fields[name]
-            )
+        return fields
 
     def _prepare_dimension_flow(self, dimension: int) -> Flow[None]:
         yield from self.prepare_flow(dimension)
@@ -177,14 +184,15 @@ class StoreWrites:
         bar.update(len(batch))
         return written
 
-    def rewrite_flow(self, nodes: Sequence[BaseNode], *, embed_triples: bool) -> Flow[None]:
+    def rewrite_flow(self, nodes: Sequence[BaseNode], *, embed_triples: bool, is_repair: bool = True) -> Flow[None]:
         """Write stored passages once more, if they are unchanged since they were read.
 
-        With `embed_triples` every triple is embedded again; otherwise stored vectors are kept.
+        With `embed_triples` every triple is embedded again; otherwise stored vectors are kept. Beside a repair nobody
+        else writes.
         """
         checked = yield from ask(RunFunction(lambda: self._check_passages(nodes)))
         read_hashes = {node.node_id: node.hash for node in nodes}
-        yield from self._write_flow(nodes, checked, embed_triples, is_repair=True, read_hashes=read_hashes)
+        yield from self._write_flow(nodes, checked, embed_triples, is_repair=is_repair, read_hashes=read_hashes)
 
     def _write_flow(
         self,
@@ -325,8 +333,8 @@ class StoreWrites:
         self, wanted: dict[str, tuple[Triple, BaseNode]], stored: Sequence[Any], embed_all: bool
     ) -> Flow[list[models.PointStruct]]:
         """Build the points of passages' triples. Stored triples keep their vectors and links."""
-        vectors = {str(point.id): point.vector[DENSE] for point in stored}
-        aliases = {str(point.id): read_aliases(point.payload or {}) for point in stored}
+        vectors = {str(point.id): point.vector[DENSE] for point in stored if DENSE in (point.vector or {})}
+        aliases = {str(point.id): read_sound_aliases(point.payload or {}) for point in stored}
         new = sorted(
             {triple.text for point_id, (triple, _) in wanted.items() if embed_all or point_id not in vectors}, key=len
         )

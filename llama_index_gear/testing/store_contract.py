@@ -1290,6 +1290,37 @@ class StoreContract:
             (incidences,) = do.answer(IncidentTriples([(["dell curry"], [])], [10]), filters)
             assert {incidence.id for incidence in incidences} == expected
 
+    def test_filters_hide_the_names_that_are_linked(self, make_store: Any, mode: str) -> None:
+        """A link shows a name of other triples: nobody sees it who sees none of these."""
+        do = self.drive(make_store(), mode)
+        do.add(_aliased())
+        do.link([("Dell Curry", "Wardell Curry"), ("Wardell Curry", "W. Curry")])
+        vector, ids = _EMBED.get_query_embedding("Curry"), ["p-son", "p-drafted", "p-other"]
+        facts = [Triple(*fact) for fact in (_SON, _DRAFTED, _OTHER_DELL)]
+        requests: list[Any] = [
+            LinkTriples([fact.text for fact in facts], 3, vector),
+            SearchTriples([fact.text for fact in facts], 3),
+            PassageTriples(ids, vector, None),
+            IncidentTriples([(["dell curry", "w curry"], ids)], [10]),
+        ]
+        both = {("dell curry", "wardell curry"), ("wardell curry", "dell curry")}
+        every = both | {("wardell curry", "w curry"), ("w curry", "wardell curry")}
+        for filters, expected in (
+            (None, every),
+            (_and(_is("year", 2009.5, _O.LTE)), every),
+            (_and(_is("year", 2009, _O.LTE)), both),
+            (_and(_is("year", 2009, _O.GTE)), set()),
+            (_and(_is("year", 1986)), set()),
+        ):
+            for request in requests:
+                answer = do.answer(request, filters)
+                found = [one for part in answer for one in (part if isinstance(part, list) else [part])]
+                assert found and {link for one in found for link in one.aliases} == expected, (request, filters)
+        son = facts[0].id("p-son")
+        fetched = do.answer(FetchTriples([son]), _and(_is("year", 2009, _O.GTE)))[son]
+        assert fetched.aliases == () and fetched.entities == facts[0].entities
+        assert do.answer(FetchTriples([son]))[son].aliases == (("dell curry", "wardell curry"),)
+
     def test_tenants_have_links_of_their_own(self, make_store: Any, mode: str) -> None:
         """A link of one tenant is none of another, neither in what is stored nor in what is added."""
         store = make_store(tenant_field="who")
@@ -1319,6 +1350,53 @@ class StoreContract:
         do.link([("Dell Curry", "Wardell Curry")])
         target = self.drive(make_store(), mode)
         assert do.copy_to(target.store) == 3 and target.list_aliases() == do.list_aliases() != []
+
+    def test_links_are_reported_as_they_are_stored(self, make_store: Any, mode: str) -> None:
+        """Two names that stand together in all of their triples have nothing to link; an empty store has no names."""
+        do = self.drive(make_store(), mode)
+        pair = AliasPair("Wardell Curry", "Dell Curry")
+        for _ in range(2):
+            assert do.link() == do.link([pair]) == do.list_aliases() == do.unlink([pair]) == do.unlink() == []
+            do.add([passage("p", "Text.", [("Dell Curry", "is also known as", "Wardell Curry")])])
+            before = _payloads(do.store)
+            assert do.link([pair]) == do.list_aliases() == do.link() == [] and do.check().ok
+            assert _payloads(do.store) == before
+            do.add([passage("q", "Text.", [_JOINED])])
+            assert do.link([pair]) == [pair] == do.list_aliases() and do.link([pair]) == []
+            assert do.unlink([pair]) == [pair] and do.list_aliases() == [] and do.check().ok
+            do.clear()
+
+    def test_a_copy_leaves_no_half_link(self, make_store: Any, mode: str) -> None:
+        """A link stands in all triples of its names in the target, also in those that were there; undone, in none."""
+        source, target = self.drive(make_store(), mode), self.drive(make_store(), mode)
+        names, known = ("Dell Curry", "Wardell Curry"), AliasPair("Wardell Curry", "Dell Curry")
+        source.add(_aliased())
+        source.link([names])
+        target.add([passage("own", "Text.", [_JOINED], document="d-own"), *_aliased("own-")])
+        assert source.copy_to(target.store) == 3 and target.list_aliases() == [known] and target.check().ok
+        own = [("W. Curry", "Steph"), ("Dell Curry", "W. Curry")]
+        target.add([passage("steph", "Text.", [("Steph", "sings in", "Elon")])])
+        assert len(target.link(own)) == 2
+        source.unlink([names])
+        assert source.copy_to(target.store, filters=_and(_is("year", 2009))) == 1
+        assert target.list_aliases() == [AliasPair("W. Curry", "Steph")] and target.check().ok
+        before = _payloads(target.store)
+        assert target.repair().ok and _payloads(target.store) == before
+        assert source.copy_to(target.store) == 3 and target.check().ok
+        assert target.list_aliases() == [AliasPair("W. Curry", "Steph")]  # of names that the source has not both
+        source.link([names])
+        target.unlink()
+        assert source.copy_to(target.store) == 3 and target.list_aliases() == [known] and target.check().ok
+
+    def test_part_of_a_store_is_copied_without_links_to_the_rest(self, make_store: Any, mode: str) -> None:
+        """No name comes along that only passages have that were not copied."""
+        source, target = self.drive(make_store(), mode), self.drive(make_store(), mode)
+        source.add(_aliased())
+        source.link([("Dell Curry", "Wardell Curry")])
+        for year, number in ((2009, 0), (1986, 1)):
+            assert source.copy_to(target.store, filters=_and(_is("year", year))) == 1 and target.check().ok
+            assert len(target.list_aliases()) == number
+            assert ("wardell" in str(_payloads(target.store))) == bool(number)
 
     # -- looking after it ----------------------------------------------------------------------------------------
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, TypeAlias
 
 import pytest
@@ -22,6 +23,22 @@ settings.register_profile("unhurried", deadline=None, suppress_health_check=[Hea
 settings.load_profile("unhurried")
 
 LongestPause: TypeAlias = Callable[[Callable[[], Awaitable[Any]]], Awaitable[float]]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def calls_are_retried_at_once() -> Iterator[None]:
+    """Spare the tests the seconds before a call of a model is made again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("llama_index_gear.llm.retries.RETRY_BACKOFF", 0.001)
+        yield
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Have an interrupt raise KeyboardInterrupt, also in a process in the background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ PACKAGE = Path(llama_index_gear.__file__).parent
 FOLDERS = {
     "": "",
     "llm": "",
+    "embeddings": "",
     "pages": "",
     "store": "pages",
     "knowledge_graph": "store",
@@ -32,7 +33,7 @@ FOLDERS = {
     "query_engines": "llm store knowledge_graph trace agents retrievers",
     "postprocessors": "llm store knowledge_graph extraction ranking expansion",
     "testing": "store",
-    "cli": "extraction ranking retrievers trace",
+    "cli": "llm embeddings store extraction ranking retrievers trace",
 }
 QDRANT = {"store", "knowledge_graph", "testing"}
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] != "tests")

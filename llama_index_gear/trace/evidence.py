@@ -19,6 +19,7 @@ class Call(BaseModel):
     Attributes:
         step: number of its step, from 1; 0 if it checks the answer after the steps.
         purpose: "read", "gist", "reason", "rewrite", "verify", …
+        tries: how often it was made: again after an error that may pass, and with more room for thoughts.
         prompt_tokens: as the model's client counts them, else by LlamaIndex's tokenizer.
         completion_tokens: likewise.
         ms: duration in milliseconds.
@@ -29,6 +30,7 @@ class Call(BaseModel):
 
     step: int
     purpose: str
+    tries: int = 1
     prompt_tokens: int = 0
     completion_tokens: int = 0
     ms: float = 0.0
@@ -265,6 +267,7 @@ class Evidence(BaseModel):
         response: the query engine's, with its citations, such as `[2]`; empty if only a retriever was asked, and until
             a stream of the engine's synthesizer is read to its end.
         citations: the response's: number → id of the cited passage.
+        unanswered: True if the model's answer was empty, and the response names the passages in its place.
         checks: the questions of the response's verification, in order.
         supporting: ids of the passages from which alone the response still follows, most needed first; empty if no such
             passages are known.
@@ -286,6 +289,7 @@ class Evidence(BaseModel):
     answer: str = ""
     response: str = ""
     citations: dict[str, str] = Field(default_factory=dict)
+    unanswered: bool = False
     checks: list[Check] = Field(default_factory=list)
     supporting: list[str] = Field(default_factory=list)
     verification: str = ""
@@ -293,8 +297,8 @@ class Evidence(BaseModel):
 
     @property
     def llm_calls(self) -> int:
-        """The number of calls of the language model, failed ones included."""
-        return len(self.calls)
+        """The number of calls of the language model, failed ones and retries included."""
+        return sum(call.tries for call in self.calls)
 
     @property
     def prompt_tokens(self) -> int:
@@ -308,14 +312,14 @@ class Evidence(BaseModel):
 
     @property
     def warning(self) -> str:
-        """A warning that no reply of the language model could be read; else empty.
+        """A warning that no reply of the language model could be read, or that it gave no answer; else empty.
 
         Rewritten queries don't count, since any line of prose is read as one; nor do checks of the answer, which find
         no passage.
         """
         replies = [call for call in self.calls if not call.error and call.purpose not in ("rewrite", VERIFY)]
         if not replies or not all(call.unreadable for call in replies):
-            return ""
+            return "the language model gave no answer: the passages stand in its place" if self.unanswered else ""
         return (
             f"none of the language model's replies ({len(replies)}) could be read: the passages were found without "
             "them; the problems of the steps say why"

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from llama_index_gear.llm.prompting import split_citations
+from llama_index_gear.llm.escaping import split_citations
 from llama_index_gear.trace.evidence import Evidence, Slots, Step
 from llama_index_gear.triple import contains_entity, entity_key
 

@@ -7,7 +7,7 @@ from html import escape
 from importlib.resources import files
 
 from llama_index_gear.counts import count
-from llama_index_gear.llm.prompting import split_citations
+from llama_index_gear.llm.escaping import split_citations
 from llama_index_gear.pages.page import fill_page
 from llama_index_gear.trace.evidence import Evidence, Slots, Source, Step
 from llama_index_gear.trace.fact_graph import Fact, collect_facts, render_graph

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from rich import markup
@@ -11,8 +10,8 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
+from llama_index_gear.characters import escape_unseen
 from llama_index_gear.counts import count
-from llama_index_gear.pages.page import BIDI_CONTROLS
 from llama_index_gear.trace.evidence import Evidence, Slots, Step
 from llama_index_gear.trace.path import find_answer_path, list_facts
 from llama_index_gear.trace.wording import (
@@ -28,7 +27,6 @@ from llama_index_gear.trace.wording import (
     name_needed,
 )
 
-_CONTROL = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{BIDI_CONTROLS}]")
 _PATH = "path: "
 _MAX_SHOWN = 10  # passages, and facts of a kind, of a step
 MAX_LINES = 25
@@ -85,8 +83,8 @@ def _fit_fact(slots: Slots, width: int) -> str:
 
 
 def _to_text(line: str, style: str) -> Text:
-    """Return a line of text: white space collapsed, no markup, no control characters."""
-    return Text(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", " ".join(line.split())), style)
+    """Return a line of text: white space collapsed, no markup, and escaped what can't be seen."""
+    return Text(escape_unseen(" ".join(line.split())), style)
 
 
 def _wrap(text: str, style: str, most: int, console: Console) -> list[Text]:
@@ -135,8 +133,8 @@ def _add_verification(branch: Tree, trace: Evidence) -> None:
 
 
 def _escape_markup(text: str) -> str:
-    """Escape text of passages and models for the terminal: no markup, no control characters."""
-    return markup.escape(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", text))
+    """Escape text of passages and models for the terminal: markup, and what can't be seen."""
+    return markup.escape(escape_unseen(text))
 
 
 def _add_walk(branch: Tree, step: Step, titles: dict[str, str]) -> None:

@@ -17,8 +17,9 @@ from llama_index_gear.errors import ArgumentError, ReplyError
 from llama_index_gear.expansion.external import ExternalGraphExpansion
 from llama_index_gear.expansion.reader import READ_PROMPT
 from llama_index_gear.flow import Flow
-from llama_index_gear.llm.parsing import strip_thoughts
-from llama_index_gear.llm.prompting import ParsedReply, Prompts, ask_and_parse_flow, escape_fences, number_passages
+from llama_index_gear.llm.escaping import escape_fences, number_passages
+from llama_index_gear.llm.prompting import ParsedReply, Prompts, ask_and_parse_flow
+from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.llm.verdicts import parse_yes_or_no
 from llama_index_gear.nodes import llm_texts
 from llama_index_gear.trace.evidence import Step
@@ -224,7 +225,7 @@ def parse_decision(reply: str) -> Decision:
             several queries.
 
     """
-    text = strip_thoughts(reply)
+    text = clean_reply(reply)
     sufficient, forms = parse_yes_or_no(text, "sufficient", "decision")
     if not sufficient and not forms:
         raise ReplyError(f"the facts don't suffice, and no query can be read, in the reply {text[:200]!r}")
@@ -244,7 +245,7 @@ def parse_ranking(reply: str, count: int) -> list[int]:
         ReplyError: the reply neither names a passage nor says that none helps, or it has two different rankings.
 
     """
-    text = strip_thoughts(reply)
+    text = clean_reply(reply)
     bracketed = _BRACKETED.findall(text)
     if _BARE.fullmatch(text):
         bracketed = [text]

@@ -17,9 +17,11 @@ from llama_index_gear.errors import ReplyError
 from llama_index_gear.expansion.reader import parse_reply_triples
 from llama_index_gear.flow import Flow
 from llama_index_gear.llm.echoes import require_own
+from llama_index_gear.llm.escaping import escape_fences, number_passages
 from llama_index_gear.llm.json_scan import find_texts
-from llama_index_gear.llm.parsing import collect_triples, strip_thoughts
-from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow, escape_fences, number_passages
+from llama_index_gear.llm.parsing import collect_triples
+from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow
+from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.llm.verdicts import find_forms_and_prose, parse_yes_or_no, require_one
 from llama_index_gear.triple import Triple
 
@@ -188,7 +190,7 @@ def parse_facts_and_verdict(reply: str) -> tuple[tuple[Triple, ...], Verdict]:
 
     """
     verdict = parse_verdict(reply)
-    text = strip_thoughts(reply)
+    text = clean_reply(reply)
     forms, _ = find_forms_and_prose(text, "triples")
     if not forms:
         return parse_reply_triples(reply), verdict
@@ -222,7 +224,7 @@ def parse_verdict(reply: str) -> Verdict:
             gives several answers or reasons.
 
     """
-    text = strip_thoughts(reply)
+    text = clean_reply(reply)
     answerable, forms = parse_yes_or_no(text, "answerable", "verdict")
     name = "answer" if answerable else "reason"
     value = require_one((_join_texts(value) for form in forms for value in form.get(name, ())), text)
@@ -236,7 +238,7 @@ def parse_query(reply: str) -> str:
         ReplyError: the reply has no query, or several.
 
     """
-    text = strip_thoughts(reply)
+    text = clean_reply(reply)
     forms, _ = find_forms_and_prose(text, "query")
     if forms:
         query = require_one((value for form in forms for value in form["query"] if isinstance(value, str)), text)

@@ -21,9 +21,10 @@ from llama_index_gear.expansion.backends import link_triples_flow
 from llama_index_gear.expansion.pool_retrieval import PoolRetrieval
 from llama_index_gear.flow import Flow, ask
 from llama_index_gear.llm.echoes import require_own
+from llama_index_gear.llm.escaping import escape_fences, number_passages
 from llama_index_gear.llm.fitting import FittedPassages, count_room, fit_passages
-from llama_index_gear.llm.parsing import strip_thoughts
-from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow, escape_fences, number_passages
+from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow
+from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.llm.selection import read_needed
 from llama_index_gear.llm.verdicts import find_forms_and_prose
 from llama_index_gear.nodes import CHAIN_KEY, llm_texts
@@ -115,7 +116,7 @@ def parse_step(reply: str, count: int) -> Selection:
             or has facts or a query that can't be read.
 
     """
-    text = strip_thoughts(reply)
+    text = clean_reply(reply)
     verdict = parse_verdict(reply)
     forms, _ = find_forms_and_prose(text, "needed")
     needed = read_needed(forms, count, text)

@@ -16,15 +16,11 @@ from llama_index_gear.agents.t2rag.resolution import Statement
 from llama_index_gear.errors import ReplyError, TripleError
 from llama_index_gear.flow import Flow
 from llama_index_gear.llm.echoes import ECHO_PROBLEM, require_own
+from llama_index_gear.llm.escaping import escape_citations, escape_fences, number_passages
 from llama_index_gear.llm.json_scan import Number, find_forms, find_objects, find_texts, scan
-from llama_index_gear.llm.parsing import collect_triples, parse_triples, strip_thoughts
-from llama_index_gear.llm.prompting import (
-    ParsedReply,
-    ask_and_parse_flow,
-    escape_citations,
-    escape_fences,
-    number_passages,
-)
+from llama_index_gear.llm.parsing import collect_triples, parse_triples
+from llama_index_gear.llm.prompting import ParsedReply, ask_and_parse_flow
+from llama_index_gear.llm.replies import clean_reply
 from llama_index_gear.triple import StoredTriple, Triple, contains_entity, entity_key
 
 DECOMPOSE_PROMPT = PromptTemplate(
@@ -196,7 +192,7 @@ def parse_decomposition(reply: str, prompt: str = "", question: str = "") -> tup
         raise ReplyError(ECHO_PROBLEM)
     if not own:
         raise ReplyError("the reply holds no triple; at least one is needed to search by")
-    listed = find_forms((span.value for span in scan(strip_thoughts(reply))), "triples")
+    listed = find_forms((span.value for span in scan(clean_reply(reply))), "triples")
     decompositions = {frozenset(collect_triples(form["triples"])) for form in listed}
     if len(decompositions - {frozenset(), *echoes}) > 1:
         raise ReplyError("the reply takes the question apart in more than one way")
@@ -228,7 +224,7 @@ def parse_statements(reply: str) -> tuple[Statement, ...]:
             lines, state different things about the same clue.
 
     """
-    text = strip_thoughts(reply)
+    text = clean_reply(reply)
     groups = [
         [statement for value in find_objects([span.value]) for statement in _parse_object(value)] for span in scan(text)
     ]

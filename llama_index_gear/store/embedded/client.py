@@ -2,8 +2,8 @@
 
 Arguments and results are Qdrant models, so `GeARVectorStore` and LlamaIndex's own `QdrantVectorStore` work on it
 unchanged. An argument that Edge does not support raises `UnsupportedCall` or `UnsupportedFilter`, which names it; none
-is ignored. Each collection has its own folder (see `store.embedded.folder`). One process at a time can open it: Edge
-locks its write-ahead log.
+is ignored. Each collection has its own folder (see `store.embedded.folder`). One process at a time has collections open
+(see `store.embedded.folder_lock`); its clients may have several open, each of them other ones.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class EdgeClient(BoundToProcess):
         path: the folder that holds the collections; made with the first collection.
 
     Raises:
-        StoreLockedError: (from any call) another process or client has a collection open, or this process was forked
-            from one that had.
+        StoreLockedError: (from any call) another process has a collection of the folder open, or another client this
+            one, and was waited for (2 s); or this process was forked from one that had.
         StoreError: (from any call) a collection's folder is not whole, or something else stands there; it was moved or
             deleted while it was open; it is read-only; or the disk has too little room. Files beside the parts of a
             collection are never removed.
@@ -84,17 +84,16 @@ class EdgeClient(BoundToProcess):
 
     def collection_exists(self, collection_name: str) -> bool:
         """Return True if there is such a collection; otherwise finish an interrupted deletion of it."""
-        folder = self._folder(collection_name)
-        with self._shards.lock:
-            self._shards.check()
-            is_there = collection_name in self._shards or edge_folder.holds_collection(folder)
-            if not is_there:
-                edge_folder.finish_removing(folder)
-        return is_there
+        with self._shards.hold():
+            return self._exists(collection_name)
+
+    def get_aliases(self) -> models.CollectionsAliasesResponse:
+        """Return no alias: collections have one name here."""
+        return models.CollectionsAliasesResponse(aliases=[])
 
     def get_collection(self, collection_name: str) -> models.CollectionInfo:
         """Return its vectors' names, sizes and distances, its payload indexes and its number of points."""
-        with self._shards.lock:
+        with self._shards.hold():
             info = self._shard(collection_name).info()
             config = edge_folder.read_config(self._folder(collection_name))
             metadata = edge_folder.read_metadata(self._folder(collection_name))
@@ -162,8 +161,8 @@ class EdgeClient(BoundToProcess):
             },
         )
         folder = self._folder(collection_name)
-        with self._shards.lock:
-            if self.collection_exists(collection_name):
+        with self._shards.hold(make=True):
+            if self._exists(collection_name):
                 raise StoreError(f"collection {collection_name!r} already exists")
 
             def build(draft: str) -> None:
@@ -178,11 +177,11 @@ class EdgeClient(BoundToProcess):
     def delete_collection(self, collection_name: str, **options: Any) -> bool:
         """Delete the collection and all its points; return False if there is none."""
         refuse("delete_collection", options)
-        with self._shards.lock:
-            if not self.collection_exists(collection_name):
+        with self._shards.hold():
+            if not self._exists(collection_name):
                 return False
             edge_folder.check_own(self._folder(collection_name))
-            self._shard(collection_name)  # opened first: another process's lock must hold
+            self._shard(collection_name)  # opened first: the lock of a program that knows only the engine's must hold
             self._shards.close(collection_name)
             edge_folder.remove(self._folder(collection_name))
         return True
@@ -246,12 +245,15 @@ class EdgeClient(BoundToProcess):
         self._update(collection_name, operation)
 
     def batch_update_points(self, collection_name: str, update_operations: Sequence[Any], **options: Any) -> None:
-        """Set or delete fields of the payloads of points, by ids or by filter, one operation after the other."""
+        """Delete points, or set or delete fields of their payloads, one operation after the other."""
         refuse("batch_update_points", options, "wait")
         update = edge.UpdateOperation
         for given in update_operations:
             by_ids: Callable[[list[Any]], Any]
             by_filter: Callable[[Any], Any]
+            if isinstance(given, models.DeleteOperation):
+                self.delete(collection_name, given.delete)
+                continue
             if isinstance(given, models.SetPayloadOperation):
                 change: Any = given.set_payload
                 by_ids = partial(update.set_payload, payload=change.payload)
@@ -280,7 +282,7 @@ class EdgeClient(BoundToProcess):
     ) -> list[models.Record]:
         """Return the points with these ids that exist, in the order of the ids."""
         refuse("retrieve", options)
-        with self._shards.lock:
+        with self._shards.hold():
             records = self._shard(collection_name).retrieve(list(ids), with_payload, with_vectors)
         by_id = {record.id: record for record in map(from_record, records)}
         return [by_id[point_id] for point_id in dict.fromkeys(ids) if point_id in by_id]
@@ -304,7 +306,7 @@ class EdgeClient(BoundToProcess):
             with_payload=with_payload,
             with_vector=with_vectors,
         )
-        with self._shards.lock:
+        with self._shards.hold():
             records, next_offset = self._shard(collection_name).scroll(request)
         return [from_record(record) for record in records], None if next_offset is None else from_id(next_offset)
 
@@ -313,7 +315,7 @@ class EdgeClient(BoundToProcess):
     ) -> models.CountResult:
         """Count the points that match."""
         refuse("count", options)
-        with self._shards.lock:
+        with self._shards.hold():
             request = edge.CountRequest(filter=None if count_filter is None else to_filter(count_filter), exact=exact)
             return models.CountResult(count=self._shard(collection_name).count(request))
 
@@ -331,7 +333,7 @@ class EdgeClient(BoundToProcess):
         """Return the points nearest to each dense or sparse query vector, best first; without a vector, by id."""
         refuse("query_batch_points", options)
         batch = edge.QueryBatchRequest([to_query(request) for request in requests])
-        with self._shards.lock:
+        with self._shards.hold():
             answers = self._shard(collection_name).query_batch(batch)
         return [
             models.QueryResponse.model_construct(points=from_scored(points, request))
@@ -345,8 +347,19 @@ class EdgeClient(BoundToProcess):
             raise StoreError(f"{collection_name!r} cannot name a collection of the embedded engine: it names a folder")
         return self.path / collection_name
 
+    def _exists(self, collection_name: str) -> bool:
+        """Return True if there is such a collection. The caller holds the folder; there may be none."""
+        folder = self._folder(collection_name)
+        if not self._shards.has_folder:
+            return False
+        is_there = collection_name in self._shards or edge_folder.holds_collection(folder)
+        if not is_there:
+            edge_folder.finish_removing(folder)
+        return is_there
+
     def _shard(self, collection_name: str) -> edge.EdgeShard:
-        if not self.collection_exists(collection_name):
+        """Return the collection's shard. The caller holds the folder."""
+        if not self._exists(collection_name):
             raise StoreError(f"collection {collection_name!r} not found in {self.path}")
         return self._shards.open(collection_name, self._folder(collection_name))
 
@@ -364,7 +377,7 @@ class EdgeClient(BoundToProcess):
         self._update(collection_name, operation, lambda: sum(map(estimate_size, points)))
 
     def _update(self, collection_name: str, operation: edge.UpdateOperation, size: Callable[[], int] = int) -> None:
-        with self._shards.lock:
+        with self._shards.hold():
             shard = self._shard(collection_name)
             edge_folder.check_room(self.path, size)
             shard.update(operation)

@@ -214,7 +214,6 @@ def make(folder: Path, build: Callable[[str], object]) -> None:
 
     """
     with raise_store_errors(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
         check_writable(folder.parent)
         _remove_leftovers(folder, _UNFINISHED, _DELETED)
         check_room(folder.parent)

@@ -229,6 +229,8 @@ def _to_condition(condition: Any) -> Any:
             return to_filter(condition)
         case models.HasIdCondition():
             return edge.HasIdCondition(set(condition.has_id))
+        case models.HasVectorCondition():
+            return edge.HasVectorCondition(condition.has_vector)
         case models.IsEmptyCondition():
             return edge.IsEmptyCondition(condition.is_empty.key)
         case models.IsNullCondition():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 from weakref import finalize
@@ -15,6 +16,7 @@ import qdrant_edge as edge
 from llama_index_gear.errors import StoreError, StoreLockedError
 from llama_index_gear.fork_safety import free_in_child
 from llama_index_gear.store.embedded import folder as edge_folder
+from llama_index_gear.store.embedded.folder_lock import Claim, FolderLock, lock_folder, make_locked_error
 
 Result = TypeVar("Result")
 
@@ -33,7 +35,9 @@ class OpenShards:
     They are closed when the last reference to this object goes. A forked process leaves them to its parent: two
     processes must not write one shard, and even closing it writes its files.
 
-    No variable here holds a shard: the traceback of an interrupt would keep it, with its lock.
+    A claim to each shard keeps the folder locked from before it is opened until after it is closed.
+
+    No variable here holds a shard or a claim: the traceback of an interrupt would keep it, with its lock.
 
     Attributes:
         lock: held by every caller. A forked process has a new one, since nobody would release the parent's there.
@@ -44,9 +48,36 @@ class OpenShards:
         self.lock = threading.RLock()
         self._path = path
         self._open_shards: dict[str, _OpenShard] = {}
+        self._claims: dict[str, Claim] = {}
+        self._folder_lock: FolderLock | None = None  # while a caller works
         self._is_inherited = False
-        finalize(self, _close_all, self._open_shards)
+        finalize(self, _close_all, self._open_shards, self._claims)
         free_in_child(self)
+
+    @contextmanager
+    def hold(self, *, make: bool = False) -> Iterator[None]:
+        """Keep other threads and processes out of the block. What it leaves open keeps processes out on.
+
+        Args:
+            make: True makes the folder of the collections if there is none. Default False.
+
+        Raises:
+            StoreLockedError: another process works in the folder; or this one was forked from one that had a shard
+                open.
+            StoreError: the folder can't be used, or a shard's was moved, deleted or replaced, or lost a part.
+
+        """
+        with self.lock:
+            self.check()
+            self._folder_lock = next((claim.lock for claim in self._claims.values()), None)
+            if self._folder_lock is None:
+                self._folder_lock = lock_folder(self._path, make=make)
+            try:
+                yield
+            finally:
+                self._folder_lock = None
+                for name in self._claims.keys() - self._open_shards.keys():
+                    del self._claims[name]
 
     def check_process(self) -> None:
         """Refuse to work in a forked process; no lock is taken.
@@ -73,11 +104,19 @@ class OpenShards:
         for entry in self._open_shards.values():
             edge_folder.check_in_place(entry.folder, entry.place)
 
+    @property
+    def has_folder(self) -> bool:
+        """True if the caller holds the folder; False if there is none."""
+        return self._folder_lock is not None
+
     def __contains__(self, name: str) -> bool:
-        return name in self._open_shards
+        """Return True if a client of this process has the collection open."""
+        if name in self._claims or self._folder_lock is None:
+            return name in self._open_shards
+        return self._folder_lock.is_claimed(name)
 
     def open(self, name: str, folder: Path) -> edge.EdgeShard:
-        """Return the collection's shard; open it if it is not open.
+        """Return the collection's shard; open it if it is not open. The caller holds the folder.
 
         Raises:
             StoreLockedError: another process or client has it open.
@@ -85,6 +124,7 @@ class OpenShards:
 
         """
         if name not in self._open_shards:
+            self._claim(name)
             edge_folder.check_writable(folder)
             edge_folder.check_room(folder)
             place = edge_folder.get_place(folder)
@@ -94,13 +134,20 @@ class OpenShards:
         return self._open_shards[name].shard
 
     def close(self, name: str) -> None:
-        """Close a shard. It is forgotten first, so that an interrupt never leaves a closed shard here."""
+        """Close a shard. It is forgotten first, so that an interrupt never leaves a closed shard here.
+
+        The claim to it lasts until the caller ends.
+        """
         self._open_shards.pop(name).shard.close()
 
     def close_all(self) -> None:
         """Close all shards; forget those of the parent process."""
         self._is_inherited = False
-        _close_all(self._open_shards)
+        _close_all(self._open_shards, self._claims)
+
+    def _claim(self, name: str) -> None:
+        if self._folder_lock is not None and name not in self._claims:
+            self._claims[name] = self._folder_lock.claim(name, self._path)
 
     def _at_fork_reinit(self) -> None:
         """Reset the state in a forked child; see `fork_safety`."""
@@ -110,6 +157,8 @@ class OpenShards:
             shard, _, place = self._open_shards.popitem()[1]
             _leak_shard(shard)
             _close_lock(place)
+        self._claims.clear()
+        self._folder_lock = None
 
 
 def call_engine(work: Callable[[], Result], folder: Path) -> Result:
@@ -124,10 +173,7 @@ def call_engine(work: Callable[[], Result], folder: Path) -> Result:
         return work()
     except BaseException as error:  # the engine raises plain Exception, and panics, which are not an Exception
         if "WouldBlock" in str(error):
-            raise StoreLockedError(
-                f"{folder.parent} is open in another process or client, and the embedded engine serves one at a time: "
-                "close it there, or use a Qdrant server (GeARVectorStore(url=…))"
-            ) from error
+            raise make_locked_error(folder.parent) from error  # to a program that knows no lock but the engine's
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":
             raise StoreError(
                 f"the embedded engine cannot open {folder}, whose files are damaged or not this user's: restore them "
@@ -136,7 +182,7 @@ def call_engine(work: Callable[[], Result], folder: Path) -> Result:
         raise
 
 
-def _close_all(open_shards: dict[str, _OpenShard]) -> None:
+def _close_all(open_shards: dict[str, _OpenShard], claims: dict[str, Claim]) -> None:
     while open_shards:
         name = next(iter(open_shards))
         if edge_folder.get_place(open_shards[name].folder) in (open_shards[name].place, None):
@@ -145,6 +191,7 @@ def _close_all(open_shards: dict[str, _OpenShard]) -> None:
             shard, _, place = open_shards.pop(name)
             _leak_shard(shard)
             _close_lock(place)
+    claims.clear()
 
 
 def _leak_shard(shard: edge.EdgeShard) -> None:

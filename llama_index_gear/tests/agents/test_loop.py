@@ -161,7 +161,7 @@ def test_requests_and_answers_go_through_unchanged() -> None:
     flow = agent_flow(Plan([[[SEARCH, ASK, LAST]]]), _make_trace(), Budget(max_llm_calls=9, max_tokens=9))
     search, ask, last = next(flow)
     assert search is SEARCH and last is LAST
-    assert ask == ASK
+    assert ask == replace(ASK, max_calls=9)
     answers: list[Any] = [object(), Reply("yes"), object()]
     flow.send(answers)
     for got, sent in zip(_get_result(flow, ["z"]), [*answers, "z"], strict=True):
@@ -237,9 +237,19 @@ def test_a_batch_of_two_calls_is_not_begun_when_one_is_left() -> None:
 def test_a_batch_of_two_calls_is_begun_when_two_are_left() -> None:
     trace = _make_trace()
     flow = agent_flow(Plan([[[ASK, ASK]]]), trace, Budget(max_llm_calls=2))
-    assert next(flow) == [ASK, ASK]
+    assert next(flow) == [replace(ASK, max_calls=1)] * 2
     assert flow.send([Reply(), Reply()]) == [LAST]
     assert (trace.stopped, trace.llm_calls) == ("max_steps", 2)
+
+
+def test_retries_count_and_each_call_is_told_how_many_it_may_take() -> None:
+    trace = _make_trace()
+    flow = agent_flow(Plan([[[ASK, SEARCH, ASK], [ASK]], [[ASK]]]), trace, Budget(max_llm_calls=7))
+    asked = replace(ASK, max_calls=3)
+    assert next(flow) == [asked, SEARCH, asked]
+    assert flow.send([Reply(calls=3), "found", Reply(calls=2)]) == [replace(ASK, max_calls=2)]
+    assert flow.send([Reply(calls=2)]) == [LAST]
+    assert (trace.stopped, trace.llm_calls, len(trace.calls)) == ("max_llm_calls", 7, 3)
 
 
 def test_no_call_is_begun_once_max_tokens_are_spent() -> None:
@@ -303,7 +313,7 @@ def test_a_step_may_tidy_up_when_the_budget_ends_it_but_not_beyond_the_budget() 
 
     trace = _make_trace()
     flow = agent_flow(Tidy([[]]), trace, Budget(max_llm_calls=1))
-    assert next(flow) == [ASK]
+    assert next(flow) == [replace(ASK, max_calls=1)]
     assert flow.send([Reply("1")]) == [SEARCH]
     assert flow.send(["tidied up"]) == [LAST]
     assert (_get_result(flow, ["z"]), trace.stopped) == (["tidied up", "z"], "max_llm_calls")

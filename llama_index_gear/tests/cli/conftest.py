@@ -33,9 +33,12 @@ Runner = Callable[..., Run]
 
 
 class CountingEmbedding(WordEmbedding):
-    """The test's embedding model; it counts the texts that it embeds."""
+    """The test's embedding model; it counts the texts that it embeds, but for the known one of a store's note."""
 
     embedded: int = 0
+
+    def _get_query_embedding(self, query: str) -> list[float]:
+        return super()._get_text_embedding(query)
 
     def _get_text_embedding(self, text: str) -> list[float]:
         self.embedded += 1

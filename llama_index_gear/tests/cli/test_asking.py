@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,10 +11,12 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from click import ClickException
 
 from llama_index_gear import RankingWeights
 from llama_index_gear.cli import models, store_folder
-from llama_index_gear.testing import ScriptedLLM
+from llama_index_gear.cli.any_openai import AnyOpenAI
+from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 Runner = Callable[..., Any]
 QUESTION = "Where was the granddaughter of Oppenheimer's adviser born?"
@@ -98,6 +101,29 @@ def test_with_a_model_the_agent_works_aloud_and_cites(
     assert values["citations"]["1"] == values["passages"][0]["id"]
 
 
+def test_a_model_without_an_answer_is_told_of_beside_the_passages(
+    run: Runner, docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("index", "docs", "--store", "s")
+    monkeypatch.setattr(models, "open_llm", lambda name: ScriptedLLM(otherwise=lambda _: "<think>hm</think>"))
+    asked = run("ask", QUESTION, "--store", "s")
+    assert asked.code == 1 and "The language model gave no answer. The passages that were found: [1] " in asked.out
+    assert "people/Olivia.txt" in asked.out
+    told = run("ask", QUESTION, "--store", "s", "--json")
+    values = json.loads(told.out)
+    assert told.code == 1 and values["warning"] and values["citations"]["1"] == values["passages"][0]["id"]
+
+
+def test_the_environment_limits_a_reply(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    assert models.open_llm("any").max_tokens == 2_048  # type: ignore[union-attr]
+    monkeypatch.setenv("OPENAI_MAX_TOKENS", "9000")
+    assert models.open_llm("any").max_tokens == 9_000  # type: ignore[union-attr]
+    monkeypatch.setenv("OPENAI_MAX_TOKENS", "many")
+    with pytest.raises(ClickException, match="OPENAI_MAX_TOKENS is no number of tokens: 'many'"):
+        models.open_llm("any")
+
+
 def test_a_page_needs_a_model(run: Runner, docs: Path) -> None:
     refused = run("ask", QUESTION, "--html", "t.html")
     assert refused.code == 2 and "needs a model" in refused.err and refused.err.count("\n") == 1
@@ -110,7 +136,7 @@ def test_the_environment_names_the_model(monkeypatch: pytest.MonkeyPatch, run: R
     assert refused.code == 1 and "Set OPENAI_API_KEY, or OPENAI_BASE_URL" in refused.err
     monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:1/v1")
     local = models.open_llm("some-model")
-    assert isinstance(local, models.AnyOpenAI) and local.api_base == "http://localhost:1/v1"
+    assert isinstance(local, AnyOpenAI) and local.api_base == "http://localhost:1/v1"
     assert local.metadata.model_name == "some-model" and models.open_llm("none") is None
     monkeypatch.setenv("OPENAI_MODEL", "named")
     chosen = models.open_llm()
@@ -189,7 +215,7 @@ def test_a_model_s_server_is_named_with_what_names_it(
         address = f"http://{address}/v1"
         monkeypatch.setenv("OPENAI_API_KEY", "a key")
     run("index", "docs", "--store", "s")
-    monkeypatch.setattr(models, "_RETRIES", 0)
+    monkeypatch.setattr("llama_index_gear.llm.retries.MAX_RETRIES", 0)
     monkeypatch.setenv(variable, address)
     failed = run("ask", QUESTION, "--store", "s")
     assert failed.code == 1 and failed.err.count("\n") == 1 and failed.err.startswith(said.format(address))
@@ -230,3 +256,47 @@ def test_the_graph_around_a_name_is_a_page(
     assert "The graph around Max Born" in (tmp_path / "g.html").read_text("utf-8")
     wrong = run("graph", "Max Bron", "--store", "s", "--html", "g.html")
     assert wrong.code == 1 and "near it are 'Max Born'" in wrong.err
+
+
+class Keyboard(io.StringIO):
+    """A terminal's input."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_questions_are_read_from_a_pipe_line_by_line(run: Runner, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question that cannot be answered does not end the others; the exit code tells of it."""
+    run("index", "docs", "--store", "s")
+    alone = [run("ask", question, "--store", "s") for question in (QUESTION, "Who makes toys?")]
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{QUESTION}\n\n  Who makes toys? \n"))
+    piped = run("ask", "--store", "s")
+    assert (piped.code, piped.err) == (0, "")
+    assert piped.out == f"? {QUESTION}\n{alone[0].out}? Who makes toys?\n{alone[1].out}"
+    monkeypatch.setattr("sys.stdin", io.StringIO("a" * 100_001 + "\nWho makes toys?"))
+    piped = run("ask", "--store", "s", "--json")
+    assert piped.code == 1 and piped.err.startswith("error: ") and piped.err.count("\n") == 1
+    assert [json.loads(line)["question"] for line in piped.out.splitlines()] == ["Who makes toys?"]
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert run("ask", "--store", "s") == (0, "", "")
+
+
+def test_questions_are_typed_at_a_prompt_and_the_model_is_loaded_once(
+    run: Runner, docs: Path, embedding: WordEmbedding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("index", "docs", "--store", "s")
+    loaded: list[str] = []
+
+    def load(name: str) -> WordEmbedding:
+        loaded.append(name)
+        return embedding
+
+    monkeypatch.setattr(store_folder, "load_embedding", load)
+    monkeypatch.setattr("sys.stdin", Keyboard(f"{QUESTION}\n\nWho makes toys?\n"))
+    typed = run("ask", "--store", "s")
+    assert typed.code == 0 and typed.out.count("? 1. ") == 2 and len(loaded) == 1
+
+
+def test_a_page_is_of_one_question(run: Runner, docs: Path) -> None:
+    refused = run("ask", "--html", "t.html")
+    assert refused.code == 2 and "give it on the command line" in refused.err

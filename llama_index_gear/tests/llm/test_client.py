@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from llama_index.core.base.llms.types import ChatResponse
 from llama_index.core.llms import LLMMetadata
 from llama_index.core.prompts import PromptTemplate
@@ -18,7 +19,9 @@ from llama_index.core.schema import TextNode
 
 from llama_index_gear import GeARTripleExtractor, GeARVectorStore, T2RAGQueryEngine, Triple, read_triples
 from llama_index_gear.errors import OutOfTime
-from llama_index_gear.llm.client import aask_llm
+from llama_index_gear.llm import retries
+from llama_index_gear.llm.client import aask_llm, ask_llm
+from llama_index_gear.llm.responses import count_tokens
 from llama_index_gear.testing import ScriptedLLM, WordEmbedding
 
 PROMPT = PromptTemplate("Say {word}")
@@ -160,3 +163,73 @@ async def test_connections_of_an_ended_event_loop_are_passed_over() -> None:
     assert (await aask_llm(llm, PROMPT, {"word": "x"})).text == "yes"
     llm.stale = 21
     assert str((await aask_llm(llm, PROMPT, {"word": "x"})).error) == "Event loop is closed"
+
+
+class Overloaded(Exception):
+    """An error of a client, with the status of a server that has too much to do."""
+
+    status_code = 529
+
+
+async def ask(mode: str, llm: ScriptedLLM, **limits: Any) -> Any:
+    return (
+        ask_llm(llm, PROMPT, {"word": "x"}, **limits)
+        if mode == "sync"
+        else await aask_llm(llm, PROMPT, {"word": "x"}, **limits)
+    )
+
+
+MODES = pytest.mark.parametrize("mode", ["sync", "async"])
+
+
+@MODES
+@pytest.mark.parametrize("error", [Overloaded("full"), TimeoutError("late"), ConnectionError("lost")])
+async def test_an_error_that_may_pass_is_retried_as_often_as_allowed(
+    mode: str, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llama_index_gear.llm.retries.RETRY_BACKOFF", 0.001)
+    reply = await ask(mode, ScriptedLLM([error, error, "yes"]))
+    assert (reply.text, reply.calls, reply.error) == ("yes", 3, None)
+    reply = await ask(mode, ScriptedLLM([error] * 4))
+    assert (reply.error, reply.calls) == (error, 4)
+    reply = await ask(mode, ScriptedLLM([error] * 2), max_calls=2)
+    assert (reply.error, reply.calls) == (error, 2)
+    reply = await ask(mode, ScriptedLLM([ValueError("no")]))
+    assert (str(reply.error), reply.calls) == ("no", 1)
+
+
+@MODES
+async def test_no_retry_begins_that_would_be_late(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retries, "RETRY_BACKOFF", 600.0)
+    reply = await ask(mode, ScriptedLLM([Overloaded("full")]), within=300.0)
+    assert isinstance(reply.error, Overloaded) and reply.calls == 1
+
+
+class Roomy(ScriptedLLM):
+    """A model with a limit of its replies."""
+
+    max_tokens: int = 100
+    limits: list[int] = []
+
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
+        self.limits.append(self.max_tokens)
+        return super().complete(prompt, formatted, **kwargs)
+
+
+@MODES
+async def test_a_reply_that_is_cut_off_in_its_thoughts_is_asked_for_once_more_with_more_room(mode: str) -> None:
+    llm = Roomy(["<think>hm", "<think>hm</think>yes"], limits=[])  # type: ignore[call-arg, arg-type]  # pydantic's plugin is not at work
+    reply = await ask(mode, llm)
+    assert (reply.text, reply.calls, llm.limits) == ("yes", 2, [100, 400]) and not reply.is_thought
+    assert reply.completion_tokens == sum(count_tokens(text) for text in ("<think>hm", "<think>hm</think>yes"))
+    llm = Roomy(["<think>hm"] * 2, limits=[])  # type: ignore[call-arg, arg-type]  # pydantic's plugin is not at work
+    reply = await ask(mode, llm)
+    assert (reply.text, reply.calls, reply.is_thought) == ("", 2, True)
+    llm = Roomy(["<think>hm", ValueError("context too small")], limits=[])  # type: ignore[call-arg, arg-type]  # see above
+    reply = await ask(mode, llm)
+    assert (reply.text, reply.calls, reply.is_thought, reply.error) == ("", 2, True, None)
+    llm = Roomy(["<think>hm"], limits=[])  # type: ignore[call-arg, arg-type]  # pydantic's plugin is not at work
+    reply = await ask(mode, llm, max_calls=1)
+    assert (reply.calls, reply.is_thought) == (1, True)
+    reply = await ask(mode, ScriptedLLM(["<think>hm"]))  # nothing tells how to give it more room
+    assert (reply.calls, reply.is_thought) == (1, True)

@@ -20,7 +20,8 @@ from llama_index_gear.errors import ReplyError
 from llama_index_gear.extraction.calls import parse_extraction, parse_shared_extraction
 from llama_index_gear.extraction.schema import ExtractionSchema
 from llama_index_gear.llm.entity_types import read_numbered_types, read_types
-from llama_index_gear.llm.parsing import MAX_REPLY_LENGTH, parse_numbered, parse_triples
+from llama_index_gear.llm.parsing import parse_numbered, parse_triples
+from llama_index_gear.llm.replies import MAX_REPLY_LENGTH
 from llama_index_gear.llm.selection import parse_selection
 from llama_index_gear.requests import Reply
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from llama_index_gear import word_weights
 from llama_index_gear.llm import fitting
-from llama_index_gear.llm.client import count_tokens
 from llama_index_gear.llm.fitting import fit_passages
+from llama_index_gear.llm.responses import count_tokens
 from llama_index_gear.triple import entity_key
 
 SHORT = ["Ann knows Bob.", "Bob lives in Rome.", "Rome lies in Italy."]

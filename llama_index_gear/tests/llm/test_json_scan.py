@@ -16,7 +16,8 @@ from llama_index_gear.agents.gear.reasoning import parse_facts_and_verdict, pars
 from llama_index_gear.agents.t2rag.prompts import parse_decomposition, parse_statements
 from llama_index_gear.errors import ReplyError
 from llama_index_gear.llm.json_scan import UNSEARCHED, Fields, Number, find_forms, find_objects, find_texts, scan
-from llama_index_gear.llm.parsing import MAX_REPLY_LENGTH, parse_numbered, parse_triples
+from llama_index_gear.llm.parsing import parse_numbered, parse_triples
+from llama_index_gear.llm.replies import MAX_REPLY_LENGTH
 
 PARSERS: dict[str, Callable[[str], Any]] = {
     "triples": parse_triples,

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llama_index_gear.errors import ReplyError
-from llama_index_gear.llm.parsing import MAX_REPLY_LENGTH, parse_triples, strip_thoughts
+from llama_index_gear.llm.parsing import parse_triples
+from llama_index_gear.llm.replies import MAX_REPLY_LENGTH, clean_reply
 from llama_index_gear.triple import Triple
 
 REPLIES = Path(__file__).parent / "replies"
@@ -44,12 +45,13 @@ FACT = "A | x | B"
         (f"<think>\n{FACT}\n", ""),
         ("<think>one</think><think>two", ""),
         ("</think>", ""),
+        (f"{FACT}\n<think>late</think>\n{FACT}", f"{FACT}\n\n{FACT}"),
         # No thought: a statement
         (f"{FACT}\nA | x | </think>", f"{FACT}\nA | x | </think>"),
         (f"{FACT}\nA | x | </think>\n{FACT}", f"{FACT}\nA | x | </think>\n{FACT}"),
         (f'{FACT}\n("A", "x", "</think>', f'{FACT}\n("A", "x", "</think>'),
         (f"{FACT}\nno tag </think> at the end", f"{FACT}\nno tag </think> at the end"),
-        (f"{FACT}\n<think>late</think>\n{FACT}", f"{FACT}\n<think>late</think>\n{FACT}"),
+        (f"{FACT}\nbut <think>late</think>\n{FACT}", f"{FACT}\nbut <think>late</think>\n{FACT}"),
         (f"<think>hm</think>\n{FACT}\n</think>\n{FACT}", f"{FACT}\n</think>\n{FACT}"),
         (f"hm\n</think>\n{FACT}\n</think>\n{FACT}", f"{FACT}\n</think>\n{FACT}"),
         (f"<think>\nhm\n</think>\n{FACT}\n</think>\n{FACT}", f"{FACT}\n</think>\n{FACT}"),
@@ -59,16 +61,93 @@ FACT = "A | x | B"
     ],
 )
 def test_what_was_thought_and_what_is_said(reply: str, left: str) -> None:
-    assert strip_thoughts(reply) == left
+    assert clean_reply(reply) == left
 
 
 @given(st.lists(st.sampled_from(["<think>", "</think>", "\n", FACT, '["A", "y", "C"]', '"', "[", " ", "hm."])))
 def test_thoughts_are_a_beginning(pieces: list[str]) -> None:
     reply = "".join(pieces)
-    left = strip_thoughts(reply)
-    assert reply.rstrip().endswith(left)
+    left = clean_reply(reply)
+    assert reply.rstrip().endswith(left) or "\n<think>" in reply or "\n <think>" in reply
     if "</think>" not in reply and not reply.lstrip().startswith("<think>"):
         assert left == reply.strip()
+
+
+WHOLE = ("Nora Blum", "founded", "Osthafen")
+FACTS = json.dumps([WHOLE])
+SHAPES = {
+    "type": '[{"head": "Nora Blum", "type": "founded", "tail": "Osthafen"}]',
+    "types of ends": '[{"head": "Nora Blum", "head_type": "person", "relation": "founded", "tail": "Osthafen"}]',
+    "short names": '[{"s": "Nora Blum", "p": "founded", "o": "Osthafen"}]',
+    "edges of nodes": '[{"node_1": "Nora Blum", "node_2": "Osthafen", "edge": "founded"}]',
+    "from and to": '{"edges": [{"from": "Nora Blum", "to": "Osthafen", "label": "founded"}]}',
+    "objects as ends": '[{"subject": {"name": "Nora Blum", "type": "person"}, "predicate": "founded", "object": '
+    '{"name": "Osthafen"}}]',
+    "ids as ends": '{"nodes": ["Nora Blum", "Osthafen", "Bremen"], "relationships": [{"source": {"id": "Nora Blum"}, '
+    '"target": {"id": "Osthafen", "type": "Yard"}, "type": "founded"}]}',
+    "objects in a list": '[[{"name": "Nora Blum"}, "founded", {"name": "Osthafen"}]]',
+    "objects in Python": "[{'head': {'name': 'Nora Blum'}, 'type': 'founded', 'tail': {'name': 'Osthafen'}}]",
+    "a confidence": '[["Nora Blum", "founded", "Osthafen", 0.93]]',
+    "a confidence in words": '[["Nora Blum", "founded", "Osthafen", "high"]]',
+    "a confidence in an object": '[["Nora Blum", "founded", "Osthafen", {"confidence": 0.9}]]',
+    "a confidence in a row": "Nora Blum | founded | Osthafen | 95%",
+    "a confidence in a tuple": "('Nora Blum', 'founded', 'Osthafen', 0.9)",
+    "lists of lists": f"[{FACTS}]",
+    "lists around slots": '[[["Nora Blum"], ["founded"], ["Osthafen"]]]',
+    "a call": f'<tool_call>\n{{"name": "f", "arguments": {{"triples": {FACTS}}}}}\n</tool_call>',
+    "a call as text": json.dumps({"name": "f", "arguments": json.dumps({"triples": [WHOLE]})}),
+    "a call in Python": f"PassageFacts(entities=['Nora Blum', 'Osthafen', 'Bremen'], triples=[{WHOLE}])",
+    "a list as text": json.dumps({"triples": FACTS}),
+    "JSON in a JSON text": json.dumps(json.dumps({"triples": [WHOLE]})),
+}
+THREE = '["Nora Blum", "Osthafen", "Bremen"]'
+ENTITIES = {
+    "bold": f"**Named entities:**\n{THREE}\n\n**Triples:**\n{FACTS}",
+    "heading": f"### Entities\n{THREE}\n\n### Triples\n{FACTS}",
+    "counted": f"1. Named entities (3):\n{THREE}\n2. Triples:\n{FACTS}",
+    "words": f"The entities are {THREE}. The triples are {FACTS}.",
+    "fences": f"Entities:\n```json\n{THREE}\n```\nTriples:\n```json\n{FACTS}\n```",
+    "tags": f"<entities>{THREE}</entities>\n<triples>{FACTS}</triples>",
+    "Python": f"**Entities**\n('Nora Blum', 'Osthafen', 'Bremen')\n**Triples**\n{WHOLE}",
+    "people": f"People: {THREE}\nTriples: {FACTS}",
+    "no label": f"{THREE}\n{FACTS}",
+    "behind": f"Triples:\n{FACTS}\n\nNamed entities found:\n{THREE}",
+    "a flat fact": f"**Entities**\n{THREE}\n**Triple**\n{json.dumps(WHOLE)}",
+    "a row": "Entities: Nora Blum | Osthafen | Bremen\nTriples:\nNora Blum | founded | Osthafen",
+    "a table": "### Entities\n| name | type | note |\n|---|---|---|\n| Nora Blum | person | founder |\n\n### Triples\n"
+    "| subject | predicate | object |\n|---|---|---|\n| Nora Blum | founded | Osthafen |",
+    "another key": f'{{"people": {THREE}, "facts": {FACTS}}}',
+}
+BEHIND = {
+    "ChatML": f'{{"triples": {FACTS}}}<|im_end|>\n<|im_start|>user\n["Paul Kern", "sold", "Osthafen"]',
+    "Llama 2": f'{FACTS}</s>\n\n[INST] ["Paul Kern", "sold", "Osthafen"]',
+    "DeepSeek": f'{FACTS}<｜end▁of▁sentence｜><｜User｜>["Paul Kern", "sold", "Osthafen"]',
+    "Gemma": "Nora Blum | founded | Osthafen<end_of_turn>\n<start_of_turn>user\nPaul Kern | sold | Osthafen",
+    "a made-up turn": f'{FACTS}\n\nUser: ["Paul Kern", "sold", "Osthafen"]',
+}
+
+
+@pytest.mark.parametrize(
+    "reply", [*SHAPES.values(), *ENTITIES.values(), *BEHIND.values()], ids=[*SHAPES, *ENTITIES, *BEHIND]
+)
+def test_a_fact_in_every_shape_and_nothing_beside_it(reply: str) -> None:
+    assert parse_triples(reply).triples == (Triple(*WHOLE),)
+
+
+@pytest.mark.parametrize(
+    ("reply", "facts"),
+    [
+        ('[1] says that (as far as I see) [["a", "b", "c"]]', [("a", "b", "c")]),
+        ('["a", "b", "c"]\n["d", "e", "f"]', [("a", "b", "c"), ("d", "e", "f")]),
+        ('Facts about these entities. The list: [["a", "b", "c"]]', [("a", "b", "c")]),
+        ('[["a", "b", "c"]]\n["d", "e", "f"]', [("a", "b", "c"), ("d", "e", "f")]),
+        ('{"triple": ["a", "b", "c"], "sources": [[1, 2]]}', [("a", "b", "c")]),
+        ('[["a", "cites", "[1]"], ["b", "has", "{x}"]]', [("a", "cites", "[1]"), ("b", "has", "{x}")]),
+        ('[{"source": "Wikipedia", "type": "article"}, ["a", "b", "c"]]', [("a", "b", "c")]),
+    ],
+)
+def test_what_looks_like_entities_and_is_none(reply: str, facts: list[tuple[str, str, str]]) -> None:
+    assert parse_triples(reply).triples == tuple(Triple(*slots) for slots in facts)
 
 
 def test_half_characters_are_none() -> None:

@@ -123,10 +123,10 @@ async def test_a_model_that_repeats_its_prompt_changes_nothing(caplog: pytest.Lo
 
 
 async def test_an_error_of_the_client_is_raised() -> None:
-    selector = PassageSelector(llm=ScriptedLLM([ConnectionError("down"), ConnectionError("down")]))
-    with pytest.raises(ConnectionError):
+    selector = PassageSelector(llm=ScriptedLLM([PermissionError("down"), PermissionError("down")]))
+    with pytest.raises(PermissionError):
         selector.postprocess_nodes(RESULTS, query_str=QUESTION)
-    with pytest.raises(ConnectionError):
+    with pytest.raises(PermissionError):
         await selector.apostprocess_nodes(RESULTS, query_str=QUESTION)
 
 

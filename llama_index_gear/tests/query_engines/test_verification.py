@@ -318,14 +318,14 @@ async def test_the_timeout_counts_from_the_question_and_ends_a_check(store: GeAR
 async def test_a_failing_call_does_not_lose_the_answer(
     store: GeARVectorStore, mode: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    replies: list[Reply] = [select_and_answer("ann", "bob", "tea"), '{"follows": true}', ConnectionError("down: Ann")]
+    replies: list[Reply] = [select_and_answer("ann", "bob", "tea"), '{"follows": true}', PermissionError("down: Ann")]
     engine, _ = make_engine(store, replies)
     response, trace = await query(mode, engine)
     assert str(response) == "Rome [1][2][3]" and set(trace.supporting) == set(TEXTS)
-    assert response.metadata["gear_verification"] == trace.verification == "failed: ConnectionError: down: Ann"
-    assert trace.calls[-1].error == "ConnectionError: down: Ann" and trace.stopped == "answered"
+    assert response.metadata["gear_verification"] == trace.verification == "failed: PermissionError: down: Ann"
+    assert trace.calls[-1].error == "PermissionError: down: Ann" and trace.stopped == "answered"
     (record,) = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert "could not be verified: failed: ConnectionError" in record.getMessage()
+    assert "could not be verified: failed: PermissionError" in record.getMessage()
     assert "Ann" not in record.getMessage()  # it may quote a passage
 
 

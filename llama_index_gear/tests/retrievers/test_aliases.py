@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from llama_index.core import VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 from qdrant_client import QdrantClient
 
 from llama_index_gear.expansion.beam_search import BeamSearch
@@ -17,6 +19,7 @@ from llama_index_gear.store.vector_store import GeARVectorStore
 from llama_index_gear.testing import WordEmbedding
 from llama_index_gear.testing.store_contract import passage
 
+OPEN = MetadataFilters(filters=[MetadataFilter(key="read_by", value="all")])
 QUESTION = "Which club drafted the father of Stephen?"
 SON = ("Stephen", "is a son of", "Dell Curry")
 DRAFTED = ("Wardell Curry", "joined", "Utah Jazz")
@@ -38,9 +41,10 @@ def store() -> GeARVectorStore:
     return made
 
 
-def first_of(store: GeARVectorStore) -> BaseRetriever:
+def first_of(store: GeARVectorStore, **options: Any) -> BaseRetriever:
     """Make a base retriever that finds one passage."""
-    return VectorStoreIndex.from_vector_store(store, embed_model=store.embed_model).as_retriever(similarity_top_k=1)
+    index = VectorStoreIndex.from_vector_store(store, embed_model=store.embed_model)
+    return index.as_retriever(similarity_top_k=1, **options)
 
 
 @pytest.mark.parametrize(
@@ -67,3 +71,40 @@ def test_a_walk_goes_through_a_link(store: GeARVectorStore, make: Any) -> None:
         assert found["drafted"]["gear_chain"] == [list(SON), list(DRAFTED)]
     store.unlink_aliases()
     assert find() == before
+
+
+def fill(store: GeARVectorStore, *, is_linked: bool) -> GeARVectorStore:
+    """Fill a store with open passages, and with one that is not, whose name may be linked."""
+    open_ = {"read_by": "all", "who": "a"}
+    nodes = [
+        passage("son", "The father of Stephen is Dell Curry.", [SON], metadata=open_),
+        passage("plays", "Dell Curry plays golf.", [("Dell Curry", "plays", "golf")], metadata=open_),
+    ]
+    secret = passage("drafted", "Wardell joined in summer.", [DRAFTED], metadata={"read_by": "some", "who": "a"})
+    store.add([*nodes, secret])
+    if is_linked:
+        assert store.for_tenant("a").link_aliases([("Dell Curry", "Wardell Curry")])
+    return store.for_tenant("a")
+
+
+async def test_no_name_leaves_what_a_filter_allows(tmp_path: Path) -> None:
+    """The pool, its ranking, a walk and a page are what they are without the link to a forbidden name."""
+    stores = [
+        fill(
+            GeARVectorStore(client=QdrantClient(":memory:"), embed_model=WordEmbedding(), tenant_field="who"),
+            is_linked=is_linked,
+        )
+        for is_linked in (True, False)
+    ]
+    pools, found, pages = [], [], []
+    for store in stores:
+        retriever = GraphRetriever(store, filters=OPEN)
+        pools.append((retriever.gather_pool(QUESTION), await retriever.agather_pool(QUESTION)))
+        walk = NaiveGERetriever(store, first_of(store, filters=OPEN), filters=OPEN, pagerank=LocalPageRank())
+        results = [*retriever.retrieve(QUESTION), *walk.retrieve(QUESTION)]
+        found.append([(result.score, result.node.dict()) for result in results])
+        pages.append(store.to_html(tmp_path / "page.html", "Dell Curry", filters=OPEN).read_text("utf-8"))
+    assert all("wardell" not in f"{pool.aliases} {pool.passages}" for pair in pools for pool in pair)
+    assert [(pool.aliases, pool.lists) for pool in pools[0]] == [(pool.aliases, pool.lists) for pool in pools[1]]
+    assert found[0] == found[1] and pages[0] == pages[1] and "wardell" not in pages[0].lower()
+    assert ("dell curry", "wardell curry") in GraphRetriever(stores[0]).gather_pool(QUESTION).aliases

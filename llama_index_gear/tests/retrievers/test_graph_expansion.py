@@ -211,8 +211,8 @@ def test_a_reader_without_facts_falls_back_to_naive_and_says_so(
 
 
 def test_a_reader_that_fails_raises(store: GeARVectorStore) -> None:
-    with pytest.raises(ConnectionError, match="down"):
-        SyncGERetriever(store, llm=ScriptedLLM([ConnectionError("down")])).retrieve(QUESTION)
+    with pytest.raises(PermissionError, match="down"):
+        SyncGERetriever(store, llm=ScriptedLLM([PermissionError("down")])).retrieve(QUESTION)
 
 
 def test_prompts_are_visible_and_replaceable(store: GeARVectorStore) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -90,14 +90,6 @@ ALONE_EMBED = AloneEmbedding(dimension=8)
 
 def make_store(client: Any, **arguments: Any) -> GeARVectorStore:
     return GeARVectorStore(client=client, embed_model=ALONE_EMBED, batch_size=2, **arguments)
-
-
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Have an interrupt raise KeyboardInterrupt, also in a process in the background, which ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 def make_nodes(word: str = "met") -> list[BaseNode]:

@@ -322,6 +322,10 @@ class Awaited(QdrantClient):
         self.waits.append(("delete", options["collection_name"], options.get("wait", True)))
         return super().delete(*arguments, **options)
 
+    def batch_update_points(self, *arguments: Any, **options: Any) -> Any:
+        self.waits.append(("update", options["collection_name"], options.get("wait", True)))
+        return super().batch_update_points(*arguments, **options)
+
 
 def test_what_was_written_can_be_found_at_once() -> None:
     """A server is asked to answer when a write is over, not when it is queued."""
@@ -335,9 +339,9 @@ def test_what_was_written_can_be_found_at_once() -> None:
     store.copy_to(target)
     store.delete_nodes(["p"])
     store.delete("d")
-    written = {(call, name, True) for call in ("upsert", "delete") for name in ("gear", "gear_triples")}
-    assert set(client.waits) == written
-    assert set(copy.waits) == written - {("delete", "gear", True)}
+    written = {("upsert", "gear", True), *((call, "gear_triples", True) for call in ("upsert", "update"))}
+    assert set(copy.waits) == written
+    assert set(client.waits) == written | {("delete", name, True) for name in ("gear", "gear_triples")}
 
 
 def test_the_embedded_engine_refuses_what_it_cannot_do(tmp_path: Path) -> None:
@@ -747,7 +751,7 @@ def test_payload_indexes_are_made_on_both_collections(tmp_path: Path) -> None:
         for name in (store.collection_name, store.triple_collection_name)
     )
     assert passages == {"doc_id", "year"}
-    assert triples == {"entities", "passage_id", "doc_id", "aliases[].alias", "metadata.year"}
+    assert triples == {"entities", "passage_id", "doc_id", "aliases[].alias", "gear_unfinished", "metadata.year"}
     above = MetadataFilters(filters=[MetadataFilter(key="year", value=2, operator=FilterOperator.GT)])
     assert [node.node_id for node in store.get_nodes(filters=above)] == ["p"]
     assert len(store.answer(PassageTriples(["p"], EMBED.get_query_embedding("A"), None), above)) == 1

@@ -143,6 +143,7 @@ DELETE = write(lambda store: store._deletes.delete_document_flow("d"))
 DELETE_NODES = write(lambda store: store._deletes.delete_nodes_flow(["p"], None))
 DELETE_OLD = write(lambda store: store._deletes.delete_nodes_flow(None, VERSION))
 LINK = write(lambda store: store._aliases.link_flow([("Shared", "Annie")]))
+FINISH = write(lambda store: store._unfinished.finish_flow())
 UNCHANGED = write(lambda store: store._writes.add_flow([TWO], [OLD]))
 
 
@@ -178,6 +179,10 @@ CASES = {
     "add beside link_aliases": Case([add(ONE), LINK], [OLD, BESIDE], [ONE]),
     "add beside link_aliases, nothing stored": Case([add(ONE), LINK], [BESIDE], [ONE]),
     "delete beside link_aliases": Case([DELETE_NODES, LINK], [OLD, BESIDE], [None]),
+    "FinishWrites beside add": Case([add(ONE), FINISH], [OLD], [ONE]),
+    "FinishWrites beside add, nothing stored": Case([add(ONE), FINISH], [], [ONE]),
+    "FinishWrites beside add without triples": Case([add(BARE), FINISH], [OLD], [BARE]),
+    "FinishWrites beside delete": Case([DELETE, FINISH], [OLD], [None]),
     "copy_to beside add to its target": Case([copy(from_source=True), add(ONE)], [OLD], [ONE, TWO], [TWO]),
     "copy_to beside add to its target, nothing stored": Case([copy(from_source=True), add(ONE)], [], [ONE, TWO], [TWO]),
     "copy_to beside delete from its target": Case([copy(from_source=True), DELETE], [OLD], [TWO, None], [TWO]),
@@ -303,7 +308,8 @@ def test_two_writers_end_whole_in_every_order_of_their_steps(name: str) -> None:
 
 def draw_case(rng: random.Random, number: int) -> Case:
     """Draw writers, and what is stored before them."""
-    writers = [add(ONE), add(TWO), add(BARE), DELETE, DELETE_NODES, DELETE_OLD, UNCHANGED, copy(from_source=True)]
+    writers = [add(ONE), add(TWO), add(BARE), DELETE, DELETE_NODES, DELETE_OLD, UNCHANGED, FINISH]
+    writers.append(copy(from_source=True))
     ends = [OLD, ONE, TWO, BARE, None]
     stored = rng.choice(([], [OLD], [BARE]))
     return Case(rng.choices(writers, k=number), stored, ends, [TWO])

@@ -60,6 +60,7 @@ def _make_full() -> Trace:
         stopped="answered",
         answer="Hornets",
         response="Hornets [1]",
+        unanswered=True,
         citations={"1": "p1"},
         checks=[Check(passages=["p1"], without="p3", follows=False, missing="the year", problem="none")],
         supporting=["p1", "p3"],
@@ -107,6 +108,7 @@ def test_a_new_trace_knows_the_question_and_nothing_else() -> None:
         "stopped": "",
         "answer": "",
         "response": "",
+        "unanswered": False,
         "citations": {},
         "checks": [],
         "supporting": [],
@@ -132,7 +134,7 @@ def test_sums_are_over_all_calls_and_all_steps() -> None:
 def test_compact_is_flat_json_with_the_right_sums() -> None:
     compact = _make_full().compact()
     assert compact == {
-        "gear_warning": "",
+        "gear_warning": "the language model gave no answer: the passages stand in its place",
         "gear_stopped": "answered",
         "gear_answer": "Hornets",
         "gear_cited": ["p1"],
@@ -235,7 +237,7 @@ def test_a_call_is_added_and_told() -> None:
     trace.add_call(call)
     assert trace.calls == [call]
     fields = {"step": 2, "purpose": "reason", "prompt_tokens": 4, "completion_tokens": 1, "ms": 2.5, "error": ""}
-    fields["unreadable"] = False
+    fields |= {"tries": 1, "unreadable": False}
     assert first == second == [(2, "call", fields)]
 
 

@@ -339,17 +339,17 @@ async def test_a_later_call_that_fails_loses_nothing(
     store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode, call: int
 ) -> None:
     replies: list[Any] = [write_facts(JAWS), ask_next(WHERE), write_facts(BORN), "[1]"]
-    replies[call - 1] = ConnectionError("gone")
+    replies[call - 1] = PermissionError("gone")
     retriever = ExternalGeARRetriever(store, graph, Told(), llm=ScriptedLLM(replies))
     found, trace = await retrieve(mode, retriever)
-    assert trace.stopped == "failed: ConnectionError: gone" and {"jaws", "milk"} <= set(found)
+    assert trace.stopped == "failed: PermissionError: gone" and {"jaws", "milk"} <= set(found)
     assert ("river" in found) == (call == 4)
 
 
 @MODES
 async def test_a_first_call_that_fails_raises(store: GeARVectorStore, graph: ExternalTripleStore, mode: Mode) -> None:
-    with pytest.raises(ConnectionError):
-        await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=ScriptedLLM([ConnectionError("gone")])))
+    with pytest.raises(PermissionError):
+        await retrieve(mode, ExternalGeARRetriever(store, graph, Told(), llm=ScriptedLLM([PermissionError("gone")])))
 
 
 @MODES

@@ -46,7 +46,7 @@ from llama_index_gear.agents.gear.reasoning import GIST_PROMPT, READ_AND_REASON_
 from llama_index_gear.agents.loop import Budget, agent_flow
 from llama_index_gear.errors import ArgumentError
 from llama_index_gear.flow import arun, run
-from llama_index_gear.llm.prompting import escape_passage
+from llama_index_gear.llm.escaping import escape_passage
 from llama_index_gear.retrievers.base import GeAREvent
 from llama_index_gear.testing import Reply, ScriptedLLM, WordEmbedding
 from llama_index_gear.trace.trace import TraceEvent
@@ -448,8 +448,8 @@ async def test_a_step_that_finds_nothing_ends_the_search_and_keeps_the_steps_bef
 
 @MODES
 async def test_a_first_call_that_fails_raises_its_own_error(store: GeARVectorStore, mode: Mode) -> None:
-    retriever, _ = make_gear(store, [ConnectionError("down")])
-    with pytest.raises(ConnectionError, match="^down$"):
+    retriever, _ = make_gear(store, [PermissionError("down")])
+    with pytest.raises(PermissionError, match="^down$"):
         await retrieve(mode, retriever)
 
 
@@ -459,11 +459,11 @@ async def test_a_later_call_that_fails_loses_nothing(
     store: GeARVectorStore, mode: Mode, call: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     whole = [*STEP_1, ask_next(WHERE_BOB), *STEP_2, ask_next(WHERE_ROME)]
-    retriever, llm = make_gear(store, [*whole[:call], ConnectionError("down")])
+    retriever, llm = make_gear(store, [*whole[:call], PermissionError("down")])
     found, trace = await retrieve(mode, retriever)
-    assert trace.stopped == "failed: ConnectionError: down"
-    assert "ended early, with what it had found: failed: ConnectionError; its trace" in caplog.text
-    assert [logged_call.error for logged_call in trace.calls] == [""] * call + ["ConnectionError: down"]
+    assert trace.stopped == "failed: PermissionError: down"
+    assert "ended early, with what it had found: failed: PermissionError; its trace" in caplog.text
+    assert [logged_call.error for logged_call in trace.calls] == [""] * call + ["PermissionError: down"]
     assert list_purposes(trace) == [*FOUR, *FOUR][: call + 1]
     # The gist is noted in calls 2 and 6.
     assert trace.gist == [] if call < 2 else trace.gist == [FATHER] if call < 6 else trace.gist == [FATHER, LIVES]
@@ -477,7 +477,7 @@ async def test_a_later_call_that_fails_loses_nothing(
     "replies",
     [
         ONE_STEP, FOUR_STEPS, UNANSWERABLE, [*STEP_1, ask_next(QUESTION)], [*STEP_1, "?\n?", "?\n?"],
-        [*STEP_1, ask_next(WHERE_BOB), write_facts(LIVES), ConnectionError("down")],
+        [*STEP_1, ask_next(WHERE_BOB), write_facts(LIVES), PermissionError("down")],
     ],
     ids=["one step", "four steps", "unanswerable", "repeated", "unreadable", "failing"],
 )  # fmt: skip
@@ -852,11 +852,16 @@ async def test_no_call_begins_after_the_time_is_over(store: GeARVectorStore, mod
 
 
 @MODES
-async def test_the_model_s_own_time_out_is_a_failure(store: GeARVectorStore, mode: Mode) -> None:
+async def test_the_model_s_own_time_out_is_a_failure_once_it_was_asked_again(
+    store: GeARVectorStore, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llama_index_gear.llm.retries.RETRY_BACKOFF", 0.001)
     for timeout in (None, 60):
-        retriever, _ = make_gear(store, [write_facts(FATHER), TimeoutError("late")], budget=Budget(timeout=timeout))
+        late = [TimeoutError("late")] * 4
+        retriever, llm = make_gear(store, [write_facts(FATHER), *late], budget=Budget(timeout=timeout))
         _, trace = await retrieve(mode, retriever)
         assert trace.stopped == "failed: TimeoutError: late"
+        assert llm.remaining == 0 and [call.tries for call in trace.calls] == [1, 4] and trace.llm_calls == 5
 
 
 # -- cancelling, streaming, watching ----------------------------------------------------------------------------------
@@ -952,8 +957,8 @@ async def test_a_stream_that_nobody_reads_leaves_nothing_behind(store: GeARVecto
 
 async def test_an_error_comes_out_of_the_stream(store: GeARVectorStore) -> None:
     kinds = []
-    with pytest.raises(ConnectionError, match="down"):
-        async for item in make_gear(store, [ConnectionError("down")])[0].astream_events(QUESTION):
+    with pytest.raises(PermissionError, match="down"):
+        async for item in make_gear(store, [PermissionError("down")])[0].astream_events(QUESTION):
             kinds.append(item.kind if isinstance(item, TraceEvent) else "result")
     assert kinds == ["query", "base", "call", "stopped", "ms"]
 

@@ -198,7 +198,7 @@ async def test_weights_of_one_s_own_rank_the_pool(store: GeARVectorStore, mode: 
         (["nothing", "at all"], "no further query", 2),
         (["nothing", say_answer("ann")], "answered", 2),
         ([say_next("ann", query=WHERE_BOB), say_next("bob", query="And then")], "max_steps", 2),
-        ([say_next("ann", query=WHERE_BOB), ConnectionError("down")], "failed: ConnectionError: down", 2),
+        ([say_next("ann", query=WHERE_BOB), PermissionError("down")], "failed: PermissionError: down", 2),
     ],
 )
 async def test_how_it_ends(store: GeARVectorStore, mode: str, replies: list[Reply], stopped: str, calls: int) -> None:
@@ -220,8 +220,8 @@ async def test_unreadable_replies_leave_the_ranking_and_say_so(store: GeARVector
 
 @MODES
 async def test_an_error_of_the_first_call_is_raised(store: GeARVectorStore, mode: str) -> None:
-    with pytest.raises(ConnectionError):
-        await retrieve(mode, store, [ConnectionError("down")])
+    with pytest.raises(PermissionError):
+        await retrieve(mode, store, [PermissionError("down")])
 
 
 @MODES

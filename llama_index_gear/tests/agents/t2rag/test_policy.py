@@ -593,12 +593,12 @@ async def test_an_expansion_that_finds_nothing_fresh_asks_nobody(store: GeARVect
 
 @MODES
 async def test_a_call_that_fails(store: GeARVectorStore, mode: Mode) -> None:
-    with pytest.raises(ConnectionError):
-        await search(mode, T2RAGRetriever(store, llm=ScriptedLLM([ConnectionError("refused")])))
-    llm = ScriptedLLM([*TWO_FILMS[:2], ConnectionError("refused"), "Gift"])
+    with pytest.raises(PermissionError):
+        await search(mode, T2RAGRetriever(store, llm=ScriptedLLM([PermissionError("refused")])))
+    llm = ScriptedLLM([*TWO_FILMS[:2], PermissionError("refused"), "Gift"])
     engine = T2RAGQueryEngine.from_vector_store(store, llm=llm, passages_per_round=3)
     response, trace = await ask(mode, engine)
-    assert trace.stopped == "failed: ConnectionError: refused" and len(trace.gist) == 3
+    assert trace.stopped == "failed: PermissionError: refused" and len(trace.gist) == 3
     assert response.metadata["gear_open"] == ["?yearA"]  # of the last round that got so far
     assert "Curtiz" in llm.history[-1] and str(response) == "Gift"
 

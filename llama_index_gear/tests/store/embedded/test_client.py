@@ -259,7 +259,6 @@ def test_dates_and_phrases_and_null_filter(tmp_path: Path) -> None:
 GEO = models.GeoRadius(center=models.GeoPoint(lon=1, lat=1), radius=1)
 UNSUPPORTED_CONDITIONS: dict[str, Any] = {
     "geo_radius": models.FieldCondition(key="at", geo_radius=GEO),
-    "HasVectorCondition": models.HasVectorCondition(has_vector="text-dense"),
     "MatchTextAny": models.FieldCondition(key="text", match=models.MatchTextAny(text_any="red")),
     "true and false": models.FieldCondition(key="flag", match=models.MatchValue(value=True)),
 }
@@ -500,20 +499,24 @@ def test_upsert_under_a_condition_is_the_same(
     assert len(changed[0]) < len(new)
 
 
-def test_payloads_change_by_filter_in_the_same_way(both: tuple[Any, Any], points: list[models.PointStruct]) -> None:
+def test_points_and_payloads_change_by_filter_in_the_same_way(
+    both: tuple[Any, Any], points: list[models.PointStruct]
+) -> None:
     match_ = make_selectors(points)["Filter"]
     gone = models.Filter(must=[models.HasIdCondition(has_id=[points[0].id, 4_000])])
+    last = models.Filter(must=[models.HasIdCondition(has_id=[points[-1].id])])
     for client in both:
         client.batch_update_points(
             NAME,
             update_operations=[
                 models.SetPayloadOperation(set_payload=models.SetPayload(payload={"mark": 1}, filter=match_)),
                 models.DeletePayloadOperation(delete_payload=models.DeletePayload(keys=["kind"], filter=gone)),
+                models.DeleteOperation(delete=models.FilterSelector(filter=last)),
             ],
         )
     one, other = ({key: value[0] for key, value in read_all_points(client).items()} for client in both)
     assert one == other and sum("mark" in payload for payload in one.values()) > 1
-    assert "kind" not in one[str(points[0].id)]
+    assert "kind" not in one[str(points[0].id)] and str(points[-1].id) not in one
 
 
 def test_uploading_in_batches_is_upserting(both: tuple[Any, Any]) -> None:
@@ -650,6 +653,7 @@ SUPPORTED = {
     "create_payload_index",
     "delete",
     "delete_collection",
+    "get_aliases",
     "get_collection",
     "query_batch_points",
     "query_points",

@@ -1,0 +1,51 @@
+r"""Characters that can't be seen, or change what is seen: shown as JSON writes them, such as `\u202e`.
+
+They move a terminal's cursor, turn the direction of writing, end a line, or make two names look alike.
+"""
+
+from __future__ import annotations
+
+import re
+
+_ALWAYS = (
+    r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # control characters, but for tab and line feed
+    r"\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    r"\ufff0-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"  # of format
+    r"\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\uffa0\U000e0000-\U000e00ff\U000e01f0-\U000e0fff"  # empty
+    r"\ud800-\udfff"  # half characters
+)
+_JOINED = r"\u0620-\u109f\u1780-\u17ff\u2190-\u2bff\ufe0f\U0001f000-\U0001faff"
+"""Letters and pictures that joiners belong to: of Arabic, of India's scripts, of emoji."""
+_VARIED = r"#*0-9\xa9\xae\u203c-\u3299\u3400-\u9fff\uf900-\ufaff\U0001f000-\U0003ffff"
+"""Signs that a variation selector may follow."""
+_UNSEEN = re.compile(
+    rf"[{_ALWAYS}]|\r(?!\n)|(?<![{_JOINED}])[\u200c\u200d]|[\u200c\u200d](?![{_JOINED}])"
+    rf"|(?<![{_VARIED}])[\ufe00-\ufe0f\U000e0100-\U000e01ef]"
+)
+
+
+def escape_unseen(text: str) -> str:
+    r"""Escape what can't be seen; line breaks and tabs stay.
+
+    What JSON's strings hold is the same JSON afterwards: `\u009b` means the character.
+    """
+    return text if text.isprintable() and text.isascii() else _UNSEEN.sub(lambda match: _escape(match[0]), text)
+
+
+def escape_line(text: str) -> str:
+    """Escape what can't be seen, line breaks and tabs too."""
+    return re.sub(r"[\t\r\n]", lambda match: _escape(match[0]), escape_unseen(text))
+
+
+def escape_unwritable(text: str, encoding: str) -> str:
+    """Escape the characters that an encoding doesn't have."""
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return "".join(each if each.encode(encoding, "ignore") else _escape(each) for each in text)
+    return text
+
+
+def _escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))

@@ -1,0 +1,64 @@
+"""The vector of a known text, by which a store's note tells one embedding model from another."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from click import ClickException
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from numpy.typing import NDArray
+
+from llama_index_gear.cli.store_note import StoreNote, read_note
+
+_TEXT = "Marie Curie, born in Warsaw, discovered polonium together with her husband Pierre."
+_AGREE = 0.99  # cosine: weights in whole numbers, and sums in half precision, reach 0.999
+
+
+def add_probe(note: StoreNote, model: BaseEmbedding) -> StoreNote:
+    """Return a note that tells the model's vector of the known text, and its limit."""
+    return replace(note, probe=base64.b85encode(_embed(model).tobytes()).decode(), limit=_read_limit(model))
+
+
+def check_probe(folder: Path, model: BaseEmbedding) -> None:
+    """Refuse a model whose vectors differ from those of the model that filled a store.
+
+    Vectors differ by weights and pooling; long texts' vectors by the limit too. An older note does not tell them.
+
+    Raises:
+        ClickException: they differ.
+
+    """
+    note = read_note(folder)
+    if note is None or not note.probe:
+        return
+    stored = np.frombuffer(base64.b85decode(note.probe), np.int8)
+    made = _embed(model)
+    if (
+        stored.shape != made.shape
+        or _compare(stored, made) < _AGREE
+        or (note.limit and note.limit != (_read_limit(model) or note.limit))
+    ):
+        raise ClickException(
+            f"{note.embed_model!r} now makes other vectors than when it filled {folder}: its weights, pooling or limit "
+            "have changed. Take the former model, or fill another --store"
+        )
+
+
+def _embed(model: BaseEmbedding) -> NDArray[np.int8]:
+    vector = np.asarray(model.get_query_embedding(_TEXT))
+    return np.round(vector / (np.abs(vector).max() or 1) * 127).astype(np.int8)
+
+
+def _read_limit(model: BaseEmbedding) -> int:
+    """Return the number of tokens that a model reads; 0 if it does not tell."""
+    limit = getattr(model, "max_length", None)
+    return limit if isinstance(limit, int) else 0
+
+
+def _compare(one: NDArray[np.int8], other: NDArray[np.int8]) -> float:
+    """Return the cosine of two vectors."""
+    left, right = one.astype(float), other.astype(float)
+    return float(left @ right / (np.linalg.norm(left) * np.linalg.norm(right) or 1))

@@ -1,0 +1,1 @@
+"""Embedding models that run in this process, without PyTorch."""

@@ -1,0 +1,276 @@
+"""The words of a reply that are meant for the reader: without thoughts, and without what follows the end of the turn.
+
+Every reply passes here. A mark inside a JSON value, in quotes or in a cell of a row is a name that the model writes
+down, and stays: a passage may tell of `<think>`, of `</s>` or of chat templates. Time grows linearly with the reply.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cached_property
+from typing import NamedTuple
+
+from llama_index_gear.errors import ReplyError, repair_surrogates
+from llama_index_gear.llm.json_scan import scan
+from llama_index_gear.llm.marks import (
+    BARE_ANALYSIS,
+    BARE_FINAL,
+    BEHIND_TURN_END,
+    CHANNEL,
+    FAMILIES,
+    MAY_HAVE_MARKS,
+    MESSAGE_END,
+    NEXT_TURN,
+    TURN_BEGINS,
+    TURN_END,
+    UNDECIDED,
+    UNDECIDED_BEGINNING,
+    WRAPPED,
+    Family,
+)
+
+MAX_REPLY_LENGTH = 500_000
+"""Maximum length of a reply that is parsed, in characters; none that was asked for is longer."""
+
+_NAMED = tuple("|\"'`“‘(")  # before a mark: it is a name in a cell, in quotes or in brackets
+_NEAR, _LINE = 20, 1_000  # characters: how far before a mark is looked
+
+
+class Said(NamedTuple):
+    """The words of a reply.
+
+    Attributes:
+        text: without thoughts, and without what follows the end of the turn; stripped.
+        is_cut_off: True if the reply ends in its thoughts, and nothing is said.
+        is_unopened: True if thoughts are closed that no mark opens: the prompt did.
+
+    """
+
+    text: str
+    is_cut_off: bool = False
+    is_unopened: bool = False
+
+
+def clean_reply(reply: str) -> str:
+    """Return the words of a reply, for a parser. A reply that is JSON in a JSON text is decoded.
+
+    Raises:
+        ReplyError: the reply is longer than `MAX_REPLY_LENGTH`.
+
+    """
+    if len(reply) > MAX_REPLY_LENGTH:
+        raise ReplyError(f"the reply has {len(reply)} characters; none of more than {MAX_REPLY_LENGTH} is read")
+    text = read_said(reply).text
+    if text[:1] == text[-1:] == '"':
+        with suppress(ValueError, RecursionError):
+            inner = json.loads(text)
+            return str(inner) if inner.lstrip()[:1] in ("[", "{") else text
+    return text
+
+
+def read_said(reply: str) -> Said:
+    """Take thoughts off a reply, and cut it at the end of its turn.
+
+    Thoughts that a mark opens, at the beginning or at the beginning of a line, end with the first closing mark that
+    ends a line of prose: no statement ends with one. Without such a line they end with the first closing mark; without
+    any, they are the rest of the reply. Thoughts that no mark opens are what stands before the first closing mark.
+    """
+    text = repair_surrogates(reply)
+    if not MAY_HAVE_MARKS.search(text):
+        return Said(text.strip())
+    channels = _read_channels(text)
+    return _strip_thoughts(_cut_turn(text)) if channels is None else channels
+
+
+class _Text:
+    """A text with the places of its JSON values and its last marks, each found when it is first asked for."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._last: dict[re.Pattern[str], int] = {}
+
+    @cached_property
+    def _values(self) -> list[tuple[int, int]]:
+        return [(span.start, span.end) for span in scan(self.text) if span.is_read]
+
+    def end_of_value_before(self, position: int) -> int:
+        """Return the end of the last value that begins before a position; 0 if there is none."""
+        number = bisect_right(self._values, (position, 0))
+        return self._values[number - 1][1] if number else 0
+
+    def is_name(self, mark: re.Match[str]) -> bool:
+        """Return True if a mark is written down as a name: inside a JSON value, in quotes, or in a cell."""
+        start = mark.start()
+        near = self.text[max(0, start - _NEAR) : start].rstrip(" \t")
+        return near.endswith(_NAMED) or self.end_of_value_before(start) > start
+
+    def search(self, pattern: re.Pattern[str], position: int) -> re.Match[str] | None:
+        """Search a pattern from a position on; if there is none, without reading the text again each time."""
+        if pattern not in self._last:
+            self._last[pattern] = max((match.start() for match in pattern.finditer(self.text)), default=-1)
+        return pattern.search(self.text, position) if position <= self._last[pattern] else None
+
+
+def _read_channels(text: str) -> Said | None:
+    """Read a reply in Harmony's channels; None if it has none.
+
+    The final channel is what is said. Without one, it is the arguments of a function, or else the commentary.
+    """
+    if bare := BARE_ANALYSIS.match(text):
+        final = BARE_FINAL.search(text, bare.end())
+        return Said("", is_cut_off=True) if final is None else Said(_cut_turn(text[final.end() :]).strip())
+    headers = list(CHANNEL.finditer(text))
+    if not headers or _Text(text).is_name(headers[0]):
+        return None
+    bodies: dict[str, list[str]] = {}
+    for header in headers:
+        end = MESSAGE_END.search(text, header.end())
+        kind = "call" if "to=" in header["to"] else header["name"].lower()
+        bodies.setdefault(kind, []).append(text[header.end() : len(text) if end is None else end.start()].strip())
+    said = bodies.get("final", [])[:1] or bodies.get("call") or bodies.get("commentary") or []
+    is_unopened = bool(text[: headers[0].start()].strip())
+    return Said("\n".join(said), is_cut_off=not said, is_unopened=is_unopened)
+
+
+def _cut_turn(text: str) -> str:
+    """Return a text without the marks of its turn's beginning, and without the turn's end and what follows it."""
+    begins = TURN_BEGINS.match(text)
+    whole = _Text(text if begins is None else text[begins.end() :])
+    return whole.text[: min(_find_turn_ends(whole), default=len(whole.text))]
+
+
+def _find_turn_ends(whole: _Text) -> Iterator[int]:
+    """Find where the turn ends: at a mark, and where a made-up turn of the other's begins."""
+    text = whole.text
+    strikes = text.find("<s>")  # HTML has </s> too
+    for mark in TURN_END.finditer(text):
+        start = mark.start()
+        is_html = mark[0] == "</s>" and 0 <= strikes < start
+        is_glued = start == 0 or text[start - 1] == "\n" or (not text[start - 1].isspace() and mark[0] != "</s>")
+        if not is_html and (is_glued or BEHIND_TURN_END.match(text, mark.end())) and not whole.is_name(mark):
+            yield start
+            break
+    first = len(text) - len(text.lstrip())
+    for mark in NEXT_TURN.finditer(text, first + 1):
+        if not whole.is_name(mark):
+            yield mark.start()
+            break
+
+
+def _strip_thoughts(text: str) -> Said:
+    """Take off the thoughts at the beginning, and the ones that are opened and closed in lines of their own."""
+    whole = _Text(text)
+    position = start = _find_end_of_unopened(whole)
+    is_closed = True
+    while opened := _match_opening(text, position):
+        family, mark = opened
+        closed = _find_closing(whole, family, mark)
+        is_closed = closed is not None
+        position = len(text) if closed is None else closed.end()
+    said = _unwrap(_strip_late_thoughts(text[position:]), is_sure=position > 0)
+    return Said(said, is_cut_off=not is_closed and not said, is_unopened=start > 0)
+
+
+def _match_opening(text: str, position: int) -> tuple[Family, re.Match[str]] | None:
+    """Return the mark that opens thoughts at a position, behind white space."""
+    while text[position : position + 1].isspace():
+        position += 1
+    marks = ((family, family.opening.match(text, position)) for family in FAMILIES)
+    return next(((family, mark) for family, mark in marks if mark is not None), None)
+
+
+def _find_closing(whole: _Text, family: Family, opened: re.Match[str]) -> re.Match[str] | None:
+    """Find the mark that closes thoughts."""
+    line = whole.search(family.closing_line, opened.end()) if opened["line"] else None
+    return line or whole.search(family.closing, opened.end())
+
+
+def _find_end_of_unopened(whole: _Text) -> int:
+    """Find the end of thoughts whose opening mark was in the prompt; 0 if there are none."""
+    text = whole.text
+    for family in FAMILIES:
+        if whole.search(family.closing, 0) is None or _match_opening(text, 0) is not None:
+            continue
+        opening = next((mark.start() for mark in family.opening.finditer(text) if not whole.is_name(mark)), len(text))
+        for closed in family.unopened_closing.finditer(text, 0, opening):
+            before = text[max(0, closed.start() - _LINE) : closed.start()].rpartition("\n")[2]
+            if "|" not in before and not whole.is_name(closed):
+                return closed.end()
+    return 0
+
+
+def _strip_late_thoughts(text: str) -> str:
+    """Take off thoughts behind the first words: they begin a line and end one, or nothing closes them."""
+    whole = _Text(text)
+    thoughts: list[tuple[int, int]] = []
+    for family in FAMILIES:
+        position = 0
+        while opened := whole.search(family.late_opening, position):
+            position = opened.end()
+            if whole.is_name(opened):
+                continue
+            closed = whole.search(family.late_closing, position)
+            if closed is not None or opened["line"] is not None:
+                position = len(text) if closed is None else closed.end()
+                thoughts.append((opened.start(), position))
+    kept, end = [], 0
+    for start, position in sorted(thoughts):
+        kept.append(text[end : max(start, end)])
+        end = max(end, position)
+    return "".join([*kept, text[end:]])
+
+
+def _unwrap(text: str, *, is_sure: bool) -> str:
+    """Return the inside of an answer that is marked as one; if not sure, only if the marks are around the whole."""
+    text = text.strip()
+    wrapped = WRAPPED.match(text)
+    if wrapped is None or not (is_sure or (wrapped.end() == len(text) and wrapped.end("inside") < len(text))):
+        return text
+    return wrapped["inside"].strip()
+
+
+class ReplyStream:
+    """Hands on the words of a reply that comes in pieces, as soon as it is known that they are no thoughts.
+
+    Args:
+        waits: True hands on nothing before the end: the model's thoughts have no opening mark.
+
+    """
+
+    def __init__(self, *, waits: bool = False) -> None:
+        self._waits = waits
+        self._text = self._shown = ""
+
+    @property
+    def text(self) -> str:
+        """The reply so far, as it came."""
+        return self._text
+
+    def add(self, piece: str) -> str:
+        """Take the next piece, and return the words that can be handed on."""
+        self._text += piece
+        if self._waits:
+            return ""
+        said = read_said(self._text).text
+        if UNDECIDED_BEGINNING.match(said) or UNDECIDED_BEGINNING.match(self._text):
+            return ""
+        line = said.rfind("\n") + 1
+        patterns = [UNDECIDED, *(family.late_opening for family in FAMILIES)]
+        marks = (pattern.search(said, max(0, line - 1)) for pattern in patterns)
+        known = min((mark.start() for mark in marks if mark is not None), default=len(said))
+        return self._hand_on(said[:known].rstrip())
+
+    def end(self) -> str:
+        """Return the rest of the words."""
+        return self._hand_on(read_said(self._text).text)
+
+    def _hand_on(self, said: str) -> str:
+        if not said.startswith(self._shown):  # thoughts that no mark had opened were handed on, or a mark came late
+            rest, self._shown = ("", self._shown) if self._shown.startswith(said) else (f"\n{said}", said)
+            return rest
+        rest, self._shown = said[len(self._shown) :], said
+        return rest

@@ -1,0 +1,158 @@
+"""Commands and the MCP server's tools take turns on a store with other processes, and check it when theirs has come."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llama_index_gear import GeARVectorStore
+from llama_index_gear.cli import serving, store_folder
+from llama_index_gear.cli.main import main
+from llama_index_gear.cli.store_note import read_note
+from llama_index_gear.errors import StoreLockedError
+from llama_index_gear.testing import WordEmbedding
+
+fcntl = pytest.importorskip("fcntl", reason="Windows locks no folders")
+
+Runner = Callable[..., Any]
+QUESTION = "Where was Max Born born?"
+
+
+@contextmanager
+def lock_outside(*places: Path) -> Iterator[Callable[[], None]]:
+    """Lock folders or files as another process does, until the block ends or what it gets is called."""
+    descriptors = [os.open(place, os.O_RDONLY) for place in places]
+    for descriptor in descriptors:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+    def unlock() -> None:
+        while descriptors:
+            os.close(descriptors.pop())
+
+    try:
+        yield unlock
+    finally:
+        unlock()
+
+
+def read_ids(folder: Path) -> set[str]:
+    with GeARVectorStore.from_path(folder, embed_model=WordEmbedding()) as store:
+        return {node.node_id for node in store.get_nodes()}
+
+
+class Meanwhile:
+    """Loads embedding models by name. Another command runs, once, while the first is loaded."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.names: list[str] = []
+        self.code: int | None = None
+        self._arguments = arguments
+
+    def load(self, name: str) -> WordEmbedding:
+        self.names.append(name)
+        if len(self.names) == 1:
+            self.code = main(self._arguments)
+        return WordEmbedding()
+
+
+def test_a_store_that_was_filled_from_another_folder_while_the_model_was_loaded_is_refused(
+    run: Runner, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "Ann.txt").write_text("Ann Lee met Bob Smith.")
+    meanwhile = Meanwhile("index", "other", "--store", "s")
+    monkeypatch.setattr(store_folder, "load_embedding", meanwhile.load)
+    refused = run("index", "docs", "--store", "s")
+    assert meanwhile.code == 0 and refused.code == 1 and f"holds the files of {other}" in refused.err
+    assert read_ids(tmp_path / "s") == {"Ann.txt-0"}
+
+
+@pytest.mark.parametrize("embed", [[], ["--embed", "mine"]])
+def test_a_store_that_was_filled_with_another_model_meanwhile_keeps_it(
+    run: Runner, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embed: list[str]
+) -> None:
+    meanwhile = Meanwhile("index", "docs", "--store", "s", "--embed", "another")
+    monkeypatch.setattr(store_folder, "load_embedding", meanwhile.load)
+    done = run("index", "docs", "--store", "s", *embed)
+    assert meanwhile.code == 0 and done.code == bool(embed) and meanwhile.names[-1] == "another"
+    assert not embed or "was filled with the embedding model 'another'" in done.err
+    note = read_note(tmp_path / "s")
+    assert note is not None and note.embed_model == "another"
+
+
+def test_a_command_waits_for_its_turn_and_says_so(run: Runner, docs: Path, tmp_path: Path) -> None:
+    run("index", "docs", "--store", "s")
+    with lock_outside(tmp_path / "s") as unlock:
+        timer = threading.Timer(2, unlock)
+        timer.start()
+        done = run("index", "docs", "--store", "s")
+        timer.join()
+    assert done.code == 0 and "0 new or changed" in done.out
+    assert "waiting for another process that has the store open (process " in done.err
+
+
+def test_a_command_does_not_wait_for_ever(
+    run: Runner, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("index", "docs", "--store", "s")
+    monkeypatch.setattr(store_folder, "_WAIT", 0.2)
+    with lock_outside(tmp_path / "s"):
+        refused = run("ask", QUESTION, "--store", "s", "--llm", "none")
+    assert refused.code == 1 and "repeat it when that has ended (process " in refused.err
+    assert "waited for 0.2 s)" in refused.err
+
+
+@pytest.fixture
+def tools(run: Runner, docs: Path, tmp_path: Path, embedding: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(serving, "load_embedding", lambda name: embedding)
+    run("index", "docs", "--store", "s")
+    return serving.StoreTools(tmp_path / "s")
+
+
+async def test_a_tool_waits_for_its_turn(tools: serving.StoreTools) -> None:
+    with lock_outside(tools.folder) as unlock:
+        search = asyncio.create_task(tools.search(QUESTION))
+        await asyncio.sleep(0.5)
+        assert not search.done()
+        unlock()
+        assert (await search).passages
+
+
+async def test_a_tool_that_is_cancelled_waits_no_longer_and_holds_nothing(tools: serving.StoreTools) -> None:
+    with lock_outside(tools.folder):
+        search = asyncio.create_task(tools.search(QUESTION))
+        await asyncio.sleep(0.1)
+        search.cancel()
+        start = time.monotonic()
+        await asyncio.wait([search])
+        assert search.cancelled() and time.monotonic() - start < 10
+    with lock_outside(tools.folder):  # it has no lock, and nobody is in the queue
+        assert not tools._turn.locked()
+
+
+async def test_a_tool_waits_half_a_minute_at_most(tools: serving.StoreTools, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "_WAIT", 0.1)
+    with lock_outside(tools.folder), pytest.raises(StoreLockedError, match="waited for 0.1 s"):
+        await tools.search(QUESTION)
+
+
+async def test_tools_that_follow_each_other_without_end_leave_a_turn_to_who_waits(tools: serving.StoreTools) -> None:
+    """While another process waits, no tool joins those that have the store open."""
+    queue = tools.folder / ".queue"
+    queue.touch()
+    async with tools._open():
+        with lock_outside(queue) as unlock:
+            late = asyncio.create_task(tools.search(QUESTION))
+            await asyncio.sleep(0.3)
+            assert tools._users == 1 and not late.done()
+            unlock()
+            assert (await late).passages

@@ -1,0 +1,58 @@
+"""What can't be seen is escaped as JSON escapes it, and what people write in their languages stays as it is."""
+
+from __future__ import annotations
+
+import json
+import sys
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llama_index_gear.characters import escape_line, escape_unseen, escape_unwritable
+
+UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+"""Categories of control and format characters, half characters, and separators of lines."""
+
+
+def test_every_character_that_can_not_be_seen_is_escaped_wherever_it_stands() -> None:
+    for number in range(sys.maxunicode + 1):
+        character = chr(number)
+        if unicodedata.category(character) in UNSEEN and character not in "\n\t":
+            shown = escape_unseen(f"a{character}b")
+            assert character not in shown and json.loads(f'"{shown}"') == f"a{character}b", hex(number)
+            assert escape_line(character) == escape_unseen(character)
+    assert escape_line("a\tb\r\nc") == r"a\u0009b\u000d\u000ac"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Max Born, born in Breslau:\n\t“naïve” – 5 µm²\u00a0…",
+        "line\r\nline",
+        "نمی\u200cخواهم",  # Persian, with a joiner that belongs to its spelling
+        "क्\u200dष",
+        "👩\u200d🔬 ❤\ufe0f 1\ufe0f\u20e3 葛\U000e0100",
+        "שלום 東京 สวัสดี",
+    ],
+)
+def test_what_people_write_stays_as_it_is(text: str) -> None:
+    assert escape_unseen(text) == text
+
+
+@pytest.mark.parametrize("text", ["Max\u200dBorn", "a\ufe0f", "\u200c", "ab\U000e0041", "\u3164", "пер\u200cвый"])
+def test_names_that_look_alike_do_not(text: str) -> None:
+    assert escape_unseen(text).isprintable() and "\\u" in escape_unseen(text)
+
+
+@given(
+    st.text(st.characters(codec=None, exclude_categories=["N", "P"]), max_size=20),
+    st.sampled_from(["ascii", "latin-1", "utf-8"]),
+)
+def test_json_means_what_it_meant(text: str, encoding: str) -> None:
+    for ascii_only in (True, False):
+        written = json.dumps({"text": text, "n": 1}, ensure_ascii=ascii_only, indent=2)
+        shown = escape_unwritable(escape_unseen(written), encoding)
+        read = json.loads(shown.encode(encoding).decode(encoding))["text"]  # two halves in a row are read as the whole
+        assert read.encode("utf-16", "surrogatepass") == text.encode("utf-16", "surrogatepass")
