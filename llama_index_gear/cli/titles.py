@@ -55,6 +55,8 @@ _MARKUP = [
     (re.compile(r"(?:\{[\w:+.-]{1,40}\}|:[\w:+.-]{1,40}:)`~?([^`]*)`"), r"\1"),
     (re.compile(r"(?<!\w)([*_]{1,3}|`+)(\S(?:.*?\S)?)\1(?!\w)"), r"\2"),
 ]
+_UNRESOLVED = re.compile(r"(?<![\\$])\{\{?[ ]?[a-z][\w.-]*[ ]?\}")
+"""Matches the place of a word that a program puts in ("What's New in {version}")."""
 _NO_PROSE = re.compile(r"[:;=<>{}|·@#\\\[\]]|\s/\s|://|^\W*[-*+>]\s")
 _OF_A_PROGRAM = re.compile(
     r"^Microsoft (?:Office )?(?:Word|PowerPoint|Excel) [-–] "
@@ -173,6 +175,8 @@ def _clean(candidate: str) -> str:
         return ""
     for pattern, text in _MARKUP:
         candidate = pattern.sub(text, candidate)
+    if _UNRESOLVED.search(candidate):
+        return ""
     title = " ".join(unescape(candidate).split()).rstrip(":")
     is_short = len(title) <= _MAX_CHARACTERS and len(title.split()) <= _MAX_WORDS
     is_named = not _is_generic(title) and not _UNNAMED.fullmatch(unicodedata.normalize("NFC", title))

@@ -32,6 +32,8 @@ _LINE = re.compile(r"[^\W\d][^\n]*\n?")
 """Matches a text of one line that has no mark of a block in front."""
 _CELL = re.compile(r"(?<!\\)\|")
 _HTML_HEADING = re.compile(r"\s*<h([1-6])\b[^\n<>]{0,300}>(.*)</h\1>\s*", re.IGNORECASE | re.DOTALL)
+_BOLD_LINE = re.compile(r"\s*(\*\*|__)(?!\s)[^*\n]{1,100}[^*\n\s.!?]\1:?\s*")
+"""Matches a line in bold that stands alone, as a heading below all others."""
 _TASK = re.compile(r"\[[ xX]\][ \t]")
 _RULE = re.compile(r"[\s|=:+-]*")
 
@@ -57,7 +59,7 @@ class Block(NamedTuple):
         end: the place behind it.
         plain: the passage from `start` to `end`, without markup: a space, or NUL inside a word, stands for each of its
             characters.
-        level: the level of a heading, from 1; else 0.
+        level: the level of a heading, from 1; 0 of a line in bold, and of all else.
         path: the headings that it stands under, outermost first.
         head: the names of the columns, of a row.
         links: its links, by their places in the passage.
@@ -219,7 +221,8 @@ class _Reader:
             content = content[task.end() :]
         self._write(first, first + len(own), content)
         if heading is None:
-            yield from self._make(kind, first, first + len(own))
+            is_bold = kind is Kind.PARAGRAPH and _BOLD_LINE.fullmatch(content) is not None
+            yield from self._make(Kind.HEADING if is_bold else kind, first, first + len(own))
             return
         for block in self._make(Kind.HEADING, first, first + len(own), int(heading[1])):
             self._open(int(heading[1]), block.text)

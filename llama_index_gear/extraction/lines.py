@@ -23,8 +23,8 @@ _DELIMITER = re.compile(r"-{4,}|\.{4,}|--|\+{4,}")
 """Matches the lines around a block of code in AsciiDoc."""
 _FURNITURE = re.compile(
     r"\[(?:[a-z]+(?:[,%.#=][^\[\]]*)?|(?:NOTE|TIP|WARNING|CAUTION|IMPORTANT)|[.#%][^\[\]]*|[a-z]+=[^\[\]]*|\[[\w:.-]+\])\]"
-    r"|:!?[\w-]+!?:(?: [\w./-]*)?"  # AsciiDoc: attributes of a block, of a document
-    r"|(?:include|image|video|audio|toc)::\S*\[.*\]"
+    r"|:!?[\w-]+!?:(?: [\w./-]*)?|:(?:[a-z]+(?:-\w+)+|rev(?:date|number|remark)|keywords): .*"
+    r"|(?:include|image|video|audio|toc|ifn?def|ifeval|endif)::\S*\[.*\]"  # AsciiDoc: attributes, macros
     r"|\.\. _.*:|\.\. [\w:-]+::.*"  # reStructuredText: a target, a directive
     r"|#\+\w+(?:[: ].*)?"  # Org
     r"|Classifier: .* :: .*"  # metadata of a Python package

@@ -44,6 +44,8 @@ _NO_OPENINGS = OPENERS | COMMON_WORDS | OFFICE_WORDS | OTHER_LANGUAGES
 _DROPPED = OPENERS | frozenset("dear hello hey hi regards cc re fwd notwithstanding".split())
 """Words that begin no name at the start of a sentence, either ("Hi Tom")."""
 _ORDINARY = _NO_OPENINGS | _NO_NAMES
+_PARTING = frozenset("-→>")
+"""Words that part what is said of a thing, or the entries of a menu, from what stands in front."""
 _PARTICIPLE = re.compile("[a-z]{3,}(?:ed|ing)")
 _CONTRACTION = re.compile(r"(?:i|you|he|she|it|we|they|that|there|who|what|where|how|here)'\w{1,2}|\w+n't")
 _BEHIND_PARTICIPLES = frozenset(
@@ -94,7 +96,7 @@ def find_names(text: str, title: str, sentences: Sequence[Sentence]) -> list[lis
 class _Encoded:
     """A sentence whose words have kinds, as letters of `_NAME`, and cores without the punctuation around them."""
 
-    def __init__(self, sentence: Sentence) -> None:
+    def __init__(self, sentence: Sentence, text: str) -> None:
         self.words, self.form = sentence.words, sentence.form
         self.linked = list(_find_linked(sentence)) if sentence.links else []
         classified = [_classify_word(word) for word in self.words]
@@ -108,11 +110,19 @@ class _Encoded:
                 self.kinds[name.start : name.end] = "-" * (name.end - name.start)
         self.kinds[: sentence.stamp] = "-" * sentence.stamp
         self.first = next((n for n, core in enumerate(self.cores) if core and n >= sentence.stamp), 0)
+        self.bold = {
+            place
+            for place, (start, _) in enumerate(sentence.places if "**" in text else ())
+            if text[start - 2 : start] == "**" and self.cores[place].lower() in IMPERATIVES
+        }
+        """Where bold text begins with an imperative, as the label of a button ("select **Open folder**")."""
 
     def is_opening(self, place: int) -> bool:
-        """Return True at the start of a sentence or cell, and behind a colon, a semicolon or a mark in brackets."""
+        """Return True at the start of a sentence, cell or label, and behind a colon, a semicolon or a mark."""
         before = self.words[place - 1]
-        return place <= self.first or before[-1] in ":;|" or (before[0] == "[" and before[-1] == "]")
+        if place <= self.first or place in self.bold or before[-1] in ":;|" or before in _PARTING:
+            return True
+        return before[0] + before[-1] == "[]" or (place == self.first + 1 and before[0] + before[-1] == "()")
 
     @cached_property
     def cores_with_gaps(self) -> list[str]:
@@ -147,7 +157,7 @@ class _Passage:
         self.function_words: Collection[str] = FUNCTION_WORDS
         if self.is_german or self.language is not None:
             self.function_words = german.FUNCTION_WORDS if self.language is None else self.language.openers
-        self.sentences = list(map(_Encoded, sentences))
+        self.sentences = [_Encoded(sentence, text) for sentence in sentences]
         for sentence in self.sentences:
             if sentence.form is Form.CODE:
                 sentence.kinds = [
@@ -170,7 +180,8 @@ class _Passage:
         for match in _NAME.finditer("".join(sentence.kinds)):
             start, end = match.span()
             if sentence.kinds[start] == "T":
-                names.append(Name(start, end, sentence.cores[start]))
+                if sentence.cores[start].lower() not in LITERALS:
+                    names.append(Name(start, end, sentence.cores[start]))
             elif name := self._name_of(sentence, start, end):
                 names.append(Name(start, end, name))
         if self.is_caseless and sentence.form is not Form.CODE:
@@ -249,13 +260,15 @@ class _Passage:
             return True
         following = sentence.cores[start + 1] if start + 1 < len(sentence.cores) else ""
         is_label = sentence.words[start].rstrip("*_").endswith(":")
-        is_ordinary = word in _NO_OPENINGS or (self.is_english and word in ENGLISH_WORDS and not core.isupper())
+        is_ordinary = word in _NO_OPENINGS or (self.is_english and _is_english(core))
         if self.foreign:
             is_verb = word not in self.title_words
         elif self.language is not None:
             is_verb = following in self.language.particles and word not in self.title_words
         else:
-            is_verb = following in _BEHIND_PARTICIPLES and _PARTICIPLE.fullmatch(word) is not None
+            is_verb = following in _BEHIND_PARTICIPLES and (
+                _PARTICIPLE.fullmatch(word) is not None or word.removesuffix("s") in IMPERATIVES
+            )
         is_alone = (
             sentence.form is Form.PROSE and len(sentence.cores) == 1 and sentence.words[0].endswith((".", "!", "?"))
         )
@@ -375,6 +388,12 @@ def _find_linked(sentence: Sentence) -> Iterator[tuple[Name, bool]]:
             yield Name(first, max(last, first + 1), link.target), True
         elif span := find_identifier(link.target):
             yield Name(first, max(last, first + 1), link.target[slice(*span)]), False
+
+
+def _is_english(core: str) -> bool:
+    """Return True for a word, or several with hyphens, that English writes small inside a sentence."""
+    word = core.lower()
+    return not core.isupper() and (word in ENGLISH_WORDS or ("-" in word and ENGLISH_WORDS.issuperset(word.split("-"))))
 
 
 def _divide_at(sentence: _Encoded, dividers: Collection[str]) -> None:

@@ -218,6 +218,8 @@ def test_titles_are_subjects_of_facts(run: Callable[..., Any], docs: Path, tmp_p
     ("file", "text", "title"),
     [
         ("a.adoc", ":toc:\n= Pump Manual\n\nx", "Pump Manual"),
+        ("whats-new.adoc", "= What's New in {version}\n\nx", "Whats New"),
+        ("a.md", "# The {py:mod}`pump` &amp; :ref:`its yard`\n\nx", "The pump & its yard"),
         ("a.rst", ".. _x:\n\n=======\n Pump A\n=======\n\ntext", "Pump A"),
         ("guide.rst", "Pump Guide\n==========\n\ntext", "Pump Guide"),
         ("sort-page.txt", "SORT(1)        User Commands        SORT(1)\n\nNAME\n  sort - x", "sort"),

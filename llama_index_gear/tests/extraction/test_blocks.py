@@ -266,3 +266,26 @@ def test_an_item_and_a_fence_begin_a_piece() -> None:
 def test_a_link_knows_its_text_and_target() -> None:
     (block,) = read_blocks("See [the *old* yard](<yard plan.md> 'x').")
     assert block.links == (Link("the old yard", "yard plan.md", 5, 19),)
+
+
+def test_a_line_in_bold_is_a_heading() -> None:
+    assert names("**Bugfixes**\n\n- Nora Blum came.\n\n__Api Changes:__\n\nIda Falk came.") == ["Nora Blum", "Ida Falk"]
+    assert names("**Nora Blum**: leads.\n\n**Ida Falk came.**\n\n- **Paul Kern**") == [
+        "Nora Blum",
+        "Ida Falk",
+        "Paul Kern",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Press ![[crane.svg#icon]] in ![[Osthafen]] or ![[Yard.PNG|Nora]].", ["Osthafen"]),
+        ('The {{< img src="a.jpg"\nalt="Nora Blum" >}} of {{% ref "Ida" %}} Bremen.', ["Bremen"]),
+        (":page-tags: [crane, Nora]\n:revdate: May 2013, Nora\nifndef::x[:y: Nora]\n\nIda Falk came.", ["Ida Falk"]),
+        (":Author: Nora Blum\n:returns: the crane of Ida Falk", ["Nora Blum", "Ida Falk"]),
+        ("::\n\n    .. py:function:: Nora\n\n    pump_id = 1", ["pump_id"]),
+    ],
+)
+def test_what_a_program_puts_in_is_no_name(text: str, expected: list[str]) -> None:
+    assert names(text) == expected

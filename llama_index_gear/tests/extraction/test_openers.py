@@ -22,6 +22,12 @@ def names(text: str, title: str = "T") -> list[str]:
         ("Press the button. Stir the soup. Absolutely right. Sounds good.", []),
         ("| state | level |\n|---|---|\n| Current | High |\n| Passed | Low |", []),
         ("- Press\n- Stir\n- Nora", ["Nora"]),
+        ("Converts the text. Right-click a cell. Generate pages. Resolves issue 5.", []),
+        ("Select **Manage**, then **Open folder**, then **Osthafen**.", ["Osthafen"]),
+        ("(`pump`) Returns the town.\n\nOsthafen → Open it.\n\nOsthafen - Get it.", ["pump", "Osthafen", "Osthafen"]),
+        # names like them
+        ("Banks founded it. Bed-Stuy is far. It is **Osthafen**.", ["Banks", "Bed-Stuy", "Osthafen"]),
+        ("Select **Press**. We know Press.", ["Press", "Press"]),
         # parts of names
         ("Golden Gate Bridge is old. Press Association wrote it.", ["Golden Gate Bridge", "Press Association"]),
         (
@@ -36,6 +42,11 @@ def names(text: str, title: str = "T") -> list[str]:
 )
 def test_english(text: str, expected: list[str]) -> None:
     assert names(text) == expected
+
+
+def test_values_types_and_pieces_of_code_are_no_names() -> None:
+    assert names("It is `true`, a `string` or None, in `pump_id`. True is none.") == ["pump_id"]
+    assert names("It takes Sequence[str and Pump(a.") == []
 
 
 FOREIGN = [
