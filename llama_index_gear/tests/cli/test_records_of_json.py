@@ -90,8 +90,8 @@ def test_prose_is_kept(text: str) -> None:
     ("name", "text"),
     [
         ("a.html", "<p>Nora Blum founded Osthafen.</p><img src='data:image/png;base64," + "iVBORw0KGgo" * 60 + "'>"),
-        ("a.json", json.dumps([{"town": town, "river": "Weser"} for town in "ABCDEFGHIJKLMNO"], separators=",:")),
-        ("a.json", json.dumps({"deep": [[[["Nora Blum founded Osthafen."]]]]}, separators=",:")),
+        ("a.json", json.dumps([{"town": town, "river": "Weser"} for town in "ABCDEFGHIJKLMNO"], separators=(",", ":"))),
+        ("a.json", json.dumps({"deep": [[[["Nora Blum founded Osthafen."]]]]}, separators=(",", ":"))),
     ],
 )
 def test_markup_around_a_text_does_not_make_it_one_of_a_program(tmp_path: Path, name: str, text: str) -> None:
