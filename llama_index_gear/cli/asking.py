@@ -6,6 +6,7 @@ import json
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -24,6 +25,10 @@ from llama_index_gear.word_weights import sum_weights, weigh_words
 
 _LINE = 110  # characters
 _TEXT = 400  # characters shown of a passage
+_WRAPPER = textwrap.TextWrapper(
+    _LINE, initial_indent="   ", subsequent_indent="   ", break_long_words=False, break_on_hyphens=False
+)
+"""Breaks lines between words alone, so that what is shown can be found in its file."""
 
 
 @dataclass(frozen=True)
@@ -119,19 +124,24 @@ def _show_passages(matter: str, passages: Mapping[str, NodeWithScore]) -> None:
         for slots in result.metadata.get(CHAIN_KEY) or []:
             echo(f"   ↳ {format_fact(slots)}")
         excerpt = _make_excerpt(result.node.get_content(), title, weights)
-        echo(textwrap.fill(excerpt, _LINE, initial_indent="   ", subsequent_indent="   "))
+        echo(_WRAPPER.fill(excerpt))
 
 
 def _make_excerpt(text: str, title: str, weights: Mapping[str, float]) -> str:
-    """Return the sentence that weighs most with the one before it and what follows, as far as there is room."""
-    said = (" ".join(sentence.words) for sentence in split_sentences(text) if sentence.form in (Form.PROSE, Form.ROW))
-    sentences = [sentence for sentence in said if sentence != title] or [" ".join(text.split())]  # nothing but code
-    best = first = max(range(len(sentences)), key=lambda place: sum_weights(sentences[place], weights))
-    if first and len(" ".join(sentences[best - 1 : best + 1])) <= _TEXT // 2:
+    """Return the part of a passage that begins with the sentence that weighs most.
+
+    The sentences before it are part of it, as far as there is room.
+    """
+    prose = [sentence for sentence in split_sentences(text) if sentence.form in (Form.PROSE, Form.ROW)]
+    said = {sentence.start: " ".join(sentence.words) for sentence in prose}
+    starts = [start for start, sentence in said.items() if sentence != title] or [0]  # nothing but code
+    parts = {start: text[start:end] for start, end in pairwise([*starts, len(text)])}
+    best = first = max(range(len(starts)), key=lambda place: sum_weights(parts[starts[place]], weights))
+    if first and len(text[starts[best - 1] : starts[best]] + said.get(starts[best], "")) <= _TEXT // 2:
         first -= 1
-    while first and len(" ".join(sentences[first - 1 :])) <= _TEXT:
+    while first and len(" ".join(text[starts[first - 1] :].split())) <= _TEXT:
         first -= 1
-    return ("… " if first else "") + shorten(" ".join(sentences[first:]), _TEXT)
+    return ("… " if first else "") + shorten(text[starts[first] :], _TEXT)
 
 
 def _describe(result: NodeWithScore) -> dict[str, Any]:

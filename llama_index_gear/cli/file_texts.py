@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from llama_index_gear.cli.html_text import read_html
+from llama_index_gear.cli.prose import explain_no_prose, explain_no_sentences
+from llama_index_gear.cli.records_of_json import JSON, read_json
 from llama_index_gear.cli.regular_files import NoText, UnreadableFile, read_file
 from llama_index_gear.cli.tables import TABLES, read_table
 from llama_index_gear.errors import repair_surrogates
@@ -19,29 +20,26 @@ HTML = {".htm", ".html", ".xhtml"}
 MOST = 100 * 10**6
 """Bytes that a file may have."""
 _HEAD = 20_000  # characters of an HTML file in which its title is looked for
-_LOUD = re.compile(r"([!?]{100})[!?]+")
-"""Matches more marks than a splitter of sentences takes: it calls itself for each of them."""
 
 
 def read_text(path: Path) -> str:
     """Read a file that is text.
 
     Raises:
-        NoText: it is no UTF-8.
+        NoText: it is no UTF-8, or a program wrote it for programs.
         UnreadableFile: it is no regular file, or too large.
 
     """
-    try:
-        text = read_file(path, MOST).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = "\0"
-    if "\0" in text:
-        raise NoText("no UTF-8 text; if it is text, save it as UTF-8")
-    return _calm(text)
+    text = _read_source(path)
+    if reason := explain_no_sentences(text):
+        raise NoText(reason)
+    return text
 
 
-def parse_file(path: Path, only_title: bool = False) -> tuple[str, list[str]]:
+def parse_file(path: Path, only_title: bool = False) -> tuple[str, list[str], list[str]]:
     """Read a file that is no plain text: the title that it states of itself ("" without one), and its pages' texts.
+
+    The records of JSON are such pages; if all have titles, these stand in a third list.
 
     Args:
         path: of the file.
@@ -53,27 +51,49 @@ def parse_file(path: Path, only_title: bool = False) -> tuple[str, list[str]]:
 
     """
     ending = path.suffix.lower()
+    titles: list[str] = []
     if ending in WITH_READER:
         title, texts = _read_by_reader(path)
     elif ending in TABLES:
         title, texts = "", [_read_table(path, ending)]
+    elif ending in JSON:
+        title, (texts, titles) = "", _read_records(path, ending)
     else:
-        text = read_text(path)
+        text = _read_source(path)
         page = read_html(text[:_HEAD] if only_title else text)
         title, texts = page.title, [] if only_title else [page.text]
-    return title, list(map(_calm, texts))
+    if ending not in WITH_READER and (reason := explain_no_sentences("\n\n".join(texts))):
+        raise NoText(reason)
+    return title, texts, titles
 
 
-def _calm(text: str) -> str:
-    """Return a text with no more than a hundred marks of exclamation or question together."""
-    return _LOUD.sub(r"\1", text)
+def _read_source(path: Path) -> str:
+    """Read a file of characters, unless its name or form says that no reader is meant."""
+    try:
+        text = read_file(path, MOST).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise NoText("no UTF-8 text; if it is text, save it as UTF-8")
+    if reason := explain_no_prose(path.name, text):
+        raise NoText(reason)
+    return text
 
 
 def _read_table(path: Path, ending: str) -> str:
     try:
-        return read_table(read_text(path), ending)
+        return read_table(_read_source(path), ending)
     except ValueError as error:
         raise UnreadableFile(str(error)) from error
+
+
+def _read_records(path: Path, ending: str) -> tuple[list[str], list[str]]:
+    try:
+        records = read_json(_read_source(path), ending)
+    except ValueError as error:
+        raise UnreadableFile(str(error)) from error
+    titles = [repair_surrogates(record.title) for record in records if record.title]
+    return [repair_surrogates(record.text) for record in records], titles if len(titles) == len(records) else []
 
 
 def _read_by_reader(path: Path) -> tuple[str, list[str]]:

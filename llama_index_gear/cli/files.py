@@ -1,6 +1,7 @@
 """The files of a folder as LlamaIndex documents.
 
-Text is as it is; HTML is its text; rows of a table are sentences; LlamaIndex's readers read other formats.
+Text is as it is; HTML is its text; rows of a table are sentences; a record of JSON is a document; LlamaIndex's readers
+read other formats.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from llama_index.core.schema import Document
 
 from llama_index_gear.cli.file_texts import HTML, MOST, WITH_READER, read_text
 from llama_index_gear.cli.reading_process import SECONDS, ReadingProcess
+from llama_index_gear.cli.records_of_json import JSON
 from llama_index_gear.cli.regular_files import NoText, UnreadableFile, check_file
 from llama_index_gear.cli.store_note import NOTE, is_collection
 from llama_index_gear.cli.tables import TABLES
@@ -33,8 +35,8 @@ class FolderReader:
     """Reads the files below a folder.
 
     A file's document has the file's path below the folder as its id and in its metadata (`file`), and what it is about
-    as `title`. A format with pages gives a document a page. Hidden files and folders are left out, and stores. Close
-    the reader after use.
+    as `title`. A format with pages gives a document a page; JSON gives one a record, if all records have titles. Hidden
+    files and folders are left out, and stores. Close the reader after use.
 
     Attributes:
         folder: the folder.
@@ -107,19 +109,19 @@ class FolderReader:
         try:
             if not is_whole(path.relative_to(self.folder).as_posix()):
                 raise UnreadableFile("its name is no UTF-8: rename it")
-            stated, texts = self._read_texts(path, name)
+            stated, texts, titles = self._read_texts(path, name)
         except (OSError, UnreadableFile) as error:
             self._note(name, error)
             return []
         if not any(text.strip() for text in texts):
             self.skipped[name] = "there is no text in it"
         shared = self._find_shared() if stated and path.suffix.lower() in HTML else frozenset()
-        metadata = {"title": find_title(name, texts[0] if texts else "", stated, shared), "file": name}
+        title = find_title(name, texts[0] if texts else "", stated, shared)
         return [
             Document(
                 text=text,
                 id_=name if len(texts) == 1 else f"{name}#{number}",
-                metadata=metadata,
+                metadata={"title": titles[number - 1] if titles else title, "file": name},
                 excluded_embed_metadata_keys=_HIDDEN_KEYS,
                 excluded_llm_metadata_keys=_HIDDEN_KEYS,
             )
@@ -142,22 +144,25 @@ class FolderReader:
             self._shared = find_shared(titles)
         return self._shared
 
-    def _read_texts(self, path: Path, name: str) -> tuple[str, list[str]]:
-        """Return the title that a file states of itself ("" without one), and its text, or that of each page."""
+    def _read_texts(self, path: Path, name: str) -> tuple[str, list[str], list[str]]:
+        """Return the title that a file states of itself ("" without one), and its text, or that of each page or record.
+
+        Records with titles have these in a third list.
+        """
         ending = path.suffix.lower()
         check_file(path, MOST)
         if ending in WITH_READER and not _are_readers_installed():
             raise NoText("needs: pip install llama-index-readers-file")
-        if ending in WITH_READER | HTML | TABLES.keys():
+        if ending in WITH_READER | HTML | JSON | TABLES.keys():
             return self._ask(path, name)
-        return "", [read_text(path)]
+        return "", [read_text(path)], []
 
-    def _ask(self, path: Path, name: str, **options: Any) -> tuple[str, list[str]]:
+    def _ask(self, path: Path, name: str, **options: Any) -> tuple[str, list[str], list[str]]:
         """Have a file parsed in another process."""
         if self._process is None:
             self._process = ReadingProcess(PARSER, self.seconds)
-        title, texts = self._process.read(path, name, **options)
-        return title, texts
+        title, texts, *titles = self._process.read(path, name, **options)
+        return title, texts, titles[0] if titles else []
 
     def _name(self, path: Path) -> str:
         """Return the path of a file below the folder, as text that can be written: bytes that are no UTF-8 escaped."""

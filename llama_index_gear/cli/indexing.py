@@ -33,6 +33,7 @@ from llama_index_gear.cli.messages import show_line
 from llama_index_gear.cli.origins import read_file, refuse_meeting
 from llama_index_gear.cli.reading_process import SECONDS
 from llama_index_gear.counts import count
+from llama_index_gear.extraction.sentences import split_pieces
 from llama_index_gear.nodes import EXTRACTION_KEY
 from llama_index_gear.records import has_failed, must_stay
 from llama_index_gear.requests import FinishWrites
@@ -41,6 +42,8 @@ PASSAGE_TOKENS = 224
 """Size of a passage. The default embedding model reads 256 tokens, of its own tokenizer."""
 OVERLAP_TOKENS = 20
 """Tokens that a passage shares with the one before. LlamaIndex's default, 200, would start one at every sentence."""
+_PHRASES = r"[^\n]+?(?:[,.;:](?=\s)|[。？！；，]|\n|\Z)\s*|\s+"
+"""Matches parts of a sentence that is too long for a passage. No address is cut."""
 _BATCH = 32  # passages between two states of the progress bar, and those that a kill can cost
 _DELETED_AT_ONCE = 1_000
 _OWN_PREFIX = "gear_"  # of the metadata that the extractor adds
@@ -200,16 +203,18 @@ def _read_passages(reader: FolderReader, paths: Sequence[Path], *, is_stoppable:
 
     """
     passages: dict[str, BaseNode] = {}
-    splitter = SentenceSplitter(chunk_size=PASSAGE_TOKENS, chunk_overlap=OVERLAP_TOKENS, id_func=passage_id)
+    splitter = SentenceSplitter(
+        chunk_size=PASSAGE_TOKENS,
+        chunk_overlap=OVERLAP_TOKENS,
+        chunking_tokenizer_fn=split_pieces,
+        secondary_chunking_regex=_PHRASES,
+        id_func=passage_id,
+    )
     read = 0
     try:
         with tqdm(paths, desc="Reading files", unit="file", disable=not paths) as bar:
             for path in bar:
-                documents = reader.read(path)
-                try:
-                    _take(passages, splitter.get_nodes_from_documents(documents), reader)
-                except RecursionError:
-                    reader.fail(documents[0].metadata["file"], "no text of sentences: it can't be cut into passages")
+                _take(passages, splitter.get_nodes_from_documents(reader.read(path)), reader)
                 read += 1
     except KeyboardInterrupt:
         if not (is_stoppable and passages):

@@ -6,33 +6,57 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Container, Iterable
+from html import unescape
 from itertools import pairwise
 from pathlib import PurePosixPath
 
 _MARKDOWN = {".md", ".markdown", ".mdx"}
 _HTML = {".htm", ".html", ".xhtml"}
-_PROSE = {"", ".adoc", ".asciidoc", ".docx", ".epub", ".hwp", ".org", ".pdf", ".rst", ".text", ".txt"}
+_PROSE = {"", ".adoc", ".asciidoc", ".docx", ".epub", ".hwp", ".org", ".pdf", ".rst", ".tex", ".text", ".txt"}
+_PROSE |= {f".{number}" for number in range(1, 10)}  # pages of manuals
 """Endings, beside those of Markdown and HTML, of files whose first line may be a title. Code keeps its file's name."""
 _MAX_WORDS, _MAX_FIRST_LINE, _MAX_CHARACTERS = 14, 10, 120
 _MAX_LINE = 500  # characters of a title before its marks of Markdown are taken off
 _READ = 20_000  # characters of a text in which the words of its file's name are looked for
 _GENERIC = frozenset(
     "abstract about contents content chapter copy cover default doc docs document draft dsc export file final foreword"
-    " home image img index intro introduction main new note notes output overview page part preface readme scan section"
-    " seite summary table text title toc untitled unnamed version welcome of".split()
+    " home image img index intro introduction main metadata new note notes output overview page part preface readme"
+    " scan section seite summary table text title toc untitled unnamed version welcome of".split()
 )
 """Words that name no file: a name of these and numbers alone is none."""
 _SMALL = frozenset("a an and as at but by for from in of on or the to und der die das des vs with".split())
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _HEADING = re.compile(r" {0,3}#[ \t]+(.+?)[ \t]*#*[ \t]*")
+_STATED = re.compile(
+    r"\A(?:(?://|:|\.\.|\[)[^\n]*\n|\s)*(?:"
+    r"= (?P<asciidoc>\S[^\n]*)"
+    r"|(?P<over>[=\-~*#^\"'+])(?P=over){2,}[ \t]*\n[ \t]*(?P<rst>\S[^\n]{0,300}?)[ \t]*\n(?P=over){3,}[ \t]*(?:\n|\Z)"
+    r"|(?P<line>\S[^\n]{0,300}?)[ \t]*\n(?P<under>[=\-~*#^\"'+])(?P=under){2,}[ \t]*(?:\n|\Z)"
+    r"|(?P<man>[\w.:+-]+)\((?P<part>\d\w*)\)[ \t].*?(?P=man)\((?P=part)\)[ \t]*(?:\n|\Z))"
+    r"|^#\+title:[ \t]*(?P<org>\S[^\n]*)"
+    r"|^[ \t]*\\title(?:\[[^\]\n]*\])?\{(?P<tex>[^{}\n]+)\}"
+    r"|^\.T[Hh][ \t]+\"?(?P<roff>[\w.:+-]+)"
+    r"|\AMetadata-Version:[^\n]*\n(?:[^\n]+\n)*?Name:[ \t]*(?P<package>\S[^\n]*)",
+    re.MULTILINE | re.IGNORECASE,
+)
+"""Matches a title as a format writes it: AsciiDoc, reStructuredText, a manual's page, Org, TeX, roff, a package."""
+_EXPORTED = re.compile(r"(\S.*?)[ \t]+[0-9a-f]{32}")
+"""Matches the name of a file that Notion exports."""
+_PROPERTY = re.compile(r"\s*(?:-[ \t]+)?(?:[\w-]+::[^\n]*\n\s*)*?title::[ \t]*(\S[^\n]*)")
+"""Matches the title among the properties at the start of a page of Logseq."""
+_TOML = re.compile(r"\s*\+\+\+[ \t]*\n(.*?\n)?\+\+\+[ \t]*(?:\n|$)", re.DOTALL)
+_TOML_TITLE = re.compile(r"^title[ \t]*=[ \t]*([\"'])(.*)\1[ \t]*$", re.MULTILINE)
 _UNDERLINE = re.compile(r"([=\-~*^\"])\1{2,}\s*")
 _DATE = re.compile(r"(?<!\d)(\d{4})[-_](\d{2})[-_](\d{2})(?!\d)")
 _SITE = re.compile(r"\s+[|–—·•»-]\s+|\s+::\s+")
 _MARKUP = [
     (re.compile(r"!\[[^\]]*\]\([^)]*\)|<[^<>]*>|\{#[^}]*\}"), ""),
     (re.compile(r"\[([^\]]*)\]\([^)]*\)"), r"\1"),
+    (re.compile(r"(?:\{[\w:+.-]{1,40}\}|:[\w:+.-]{1,40}:)`~?([^`]*)`"), r"\1"),
     (re.compile(r"(?<!\w)([*_]{1,3}|`+)(\S(?:.*?\S)?)\1(?!\w)"), r"\2"),
 ]
+_UNRESOLVED = re.compile(r"(?<![\\$])\{\{?[ ]?[a-z][\w.-]*[ ]?\}")
+"""Matches the place of a word that a program puts in ("What's New in {version}")."""
 _NO_PROSE = re.compile(r"[:;=<>{}|·@#\\\[\]]|\s/\s|://|^\W*[-*+>]\s")
 _OF_A_PROGRAM = re.compile(
     r"^Microsoft (?:Office )?(?:Word|PowerPoint|Excel) [-–] "
@@ -85,6 +109,8 @@ def find_title(file: str, text: str, stated: str = "", shared: Container[str] = 
     """
     path = PurePosixPath(file)
     ending, stem = path.suffix.lower(), path.stem.strip()
+    if exported := _EXPORTED.fullmatch(stem):
+        path, stem = path.with_stem(exported[1]), exported[1]
     is_marked = ending in _MARKDOWN | _HTML
     if stem and (_is_name(stem) or not (is_marked or ending in _PROSE)):
         return stem
@@ -96,12 +122,28 @@ def find_title(file: str, text: str, stated: str = "", shared: Container[str] = 
         stated, heading = stated or front, _find_heading(text)
     elif ending in _HTML:
         stated = _choose_of_page(stated, _find_heading(text), shared)
-    elif _OF_A_PROGRAM.search(stated):
-        stated = ""
+    elif _OF_A_PROGRAM.search(stated) or not stated:
+        stated = _find_stated(text)
     for candidate in (stated, heading, "" if is_marked else _find_first_line(text)):
         if title := _clean(candidate):
             return title
     return _name_by_path(path, text)
+
+
+def _find_stated(text: str) -> str:
+    """Return the title that a text states in the form of its format; "" without one."""
+    match = _STATED.search(text[:_READ])
+    if match is None:
+        return ""
+    kind = str(match.lastgroup)
+    if kind in ("man", "part"):
+        return match["man"].lower()
+    if kind == "under":
+        line = match["line"]
+        return (
+            line if len(line) <= len(match[0].rstrip().rsplit("\n", 1)[-1].rstrip()) and line[-1] not in ".,;]" else ""
+        )
+    return match["roff"].lower() if kind == "roff" else match[kind].strip()
 
 
 def find_shared(titles: Iterable[str]) -> frozenset[str]:
@@ -133,14 +175,21 @@ def _clean(candidate: str) -> str:
         return ""
     for pattern, text in _MARKUP:
         candidate = pattern.sub(text, candidate)
-    title = " ".join(candidate.split()).rstrip(":")
+    if _UNRESOLVED.search(candidate):
+        return ""
+    title = " ".join(unescape(candidate).split()).rstrip(":")
     is_short = len(title) <= _MAX_CHARACTERS and len(title.split()) <= _MAX_WORDS
     is_named = not _is_generic(title) and not _UNNAMED.fullmatch(unicodedata.normalize("NFC", title))
     return title if is_short and is_named else ""
 
 
 def _read_front_matter(text: str) -> tuple[str, str]:
-    """Return the title in the YAML before a Markdown text ("" without one), and the text after it."""
+    """Return the title in the YAML, TOML or properties before a Markdown text, and the text after it."""
+    if named := _PROPERTY.match(text):
+        return named[1].strip(), text
+    if toml := _TOML.match(text):
+        stated = _TOML_TITLE.search(toml[1] or "")
+        return stated[2] if stated else "", text[toml.end() :]
     lines = text.split("\n")
     end = next((place for place, line in enumerate(lines) if place and line.rstrip() in ("---", "...")), 0)
     said = [line for line in lines[1:end] if line.strip() and not line.lstrip().startswith("#")]

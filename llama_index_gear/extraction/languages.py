@@ -6,6 +6,8 @@ import re
 from collections.abc import Collection
 from typing import NamedTuple
 
+from llama_index_gear.extraction.words import FUNCTION_WORDS
+
 _ENGLISH = frozenset(
     "the of and to is was with for on by as at from that which his her their are were it this be an or not has have"
     " had but they we you he she its in a as do no so me more than over after later want our when who into".split()
@@ -104,6 +106,59 @@ _ELISION = re.compile(
     r"(?:[ldjmnstc]|qu|lorsqu|puisqu|jusqu|(?:d|n|s)?[aeou]ll|nell|un)['’](?=\w)",
     re.IGNORECASE,
 )
+
+
+_FOREIGN = {
+    name: frozenset(words.split()) - FUNCTION_WORDS - _ENGLISH
+    for name, words in {
+        "Swedish": "och att det som en på är av för med till inte om ett han hon var jag från den har vid sig när hade",
+        "Norwegian or Danish": "og det som en på er av for med til ikke om et han hun var jeg fra den har ved"
+        " seg sig når blev ble også efter etter",
+        "Finnish": "ja on ei että se oli hän mutta kun niin myös joka ovat sen kanssa jälkeen vuonna"
+        " olla tai kuin mitä",
+        "Estonian": "ja on ei et see oli ta aga kui ka mis kes oma ning või siis välja pärast aastal nii",
+        "Icelandic": "og að það sem er á í var ekki við um en til með hann hún fyrir frá hefur",
+        "Polish": "i w na z się do nie jest że to o jak po co od za przez dla był była są ale oraz"
+        " który która przy tym jego",
+        "Czech or Slovak": "a v na se že je to s z do o k i jak po který která byl byla jsou ale nebo od pro"
+        " při jako by sa som nie ako aj bol bola",
+        "Slovenian": "in je na se da za v ki so z pa po iz tudi kot bil bila ni ali pri od",
+        "Croatian or Serbian": "i je u na se da za od su s koji koja kao iz bio bila nije ali ili po do što sa",
+        "Hungarian": "a az és hogy nem is egy van volt meg de ez csak már mint vagy ki azt még után aki amely",
+        "Romanian": "și şi în de la cu pe nu că este a din un o pentru care mai au fost sau după dar lui prin",
+        "Turkish": "ve bir bu da de için ile olarak çok daha olan gibi sonra kadar ne ya değil var ama o en yılında",
+        "Greek": "και το να του η την της με τον που στο στη από για ο οι τα είναι δεν θα σε στην των ήταν ως",
+        "Ukrainian": "і та в у на що не з до як за це він вона але від або є був була про його їх після також",
+        "Bulgarian": "и на в да се от за не с по са като е че това той тя но до към след който при",
+        "Lithuanian": "ir yra kad į iš su tai ne bet kaip buvo jis ji nuo per po apie dar jau",
+        "Latvian": "un ir ka ar no uz par bet kā arī tika bija viņš viņa pēc tas kas gan vai",
+        "Catalan": "i de la el que els en les per amb és un una va no del al és però com més també seva aquest",
+        "Vietnamese": "và của là có được trong cho một những người này với các đã không ở về từ khi để",
+        "Indonesian or Malay": "dan yang di itu dengan untuk dari dalam tidak ini pada akan ke oleh adalah juga"
+        " telah karena sebagai tahun saya dia",
+        "Tagalog": "ang ng sa na mga ay at ito para siya hindi niya ni kay nang isang",
+        "Swahili": "na ya wa kwa ni katika la za cha kuwa hii lakini alikuwa yake huo",
+        "Albanian": "dhe në të e një për me që është si nga ka u por ishte më edhe",
+        "Welsh": "yn y yr a i ar o mae ei oedd am fel gan wedi ac bod nid",
+        "Basque": "eta da bat ez zen izan du hau ere baina dira baino edo",
+    }.items()
+}
+"""Frequent words of languages that have no rules here."""
+_LEAST_FOREIGN = 3
+"""Different frequent words that a passage of such a language has at least."""
+
+_CERTAIN = 6
+"""Different English function words that make a passage English."""
+
+
+def find_foreign(small_words: Collection[str]) -> str:
+    """Return the language without rules that most of a passage's small words are frequent in; "" if there is none."""
+    if len(_ENGLISH.intersection(small_words)) >= _CERTAIN:
+        return ""
+    counts = {name: len(words.intersection(small_words)) for name, words in _FOREIGN.items()}
+    name = max(counts, key=counts.__getitem__)
+    known = max(len(words.intersection(small_words)) for words in (_ENGLISH, *(each.openers for each in _LANGUAGES)))
+    return name if counts[name] >= _LEAST_FOREIGN and counts[name] > known else ""
 
 
 def find_language(small_words: Collection[str]) -> Language | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Self
 
 from llama_index.core.bridge.pydantic import Field, PrivateAttr, field_validator
@@ -14,10 +15,12 @@ from llama_index.core.utils import get_tqdm_iterable
 
 from llama_index_gear.errors import ArgumentError, check_kind, check_kinds, format_value
 from llama_index_gear.extraction import german
+from llama_index_gear.extraction.blocks import tell_markdown
 from llama_index_gear.extraction.headings import Sections
+from llama_index_gear.extraction.languages import find_foreign
 from llama_index_gear.extraction.names import Name, find_names
 from llama_index_gear.extraction.recognizer import describe_recognizer, recognize_names
-from llama_index_gear.extraction.scripts import is_caseless, space_scripts
+from llama_index_gear.extraction.scripts import is_caseless
 from llama_index_gear.extraction.sentences import Sentence, split_sentences
 from llama_index_gear.extraction.serialization import check_nothing_lost
 from llama_index_gear.nodes import ONE_NODE, attach_triples
@@ -37,8 +40,9 @@ class MentionTripleExtractor(TransformComponent):
     (novel)" becomes "Song of Solomon"). A passage without a title takes its first name as title. A name is
 
     - a run of capitalized words ("Republic of Austria", "J. K. Rowling", "Boeing 747"). One word alone is none if it is
-      the adjective of a nation or faith ("British"), a month or a day; nor if it opens a sentence, and is a common
-      English word that the passage has nowhere else with a capital letter ("Ten", "Born", "Restart").
+      the adjective of a nation or faith ("British"), a month or a day; nor if it opens a sentence, and is a word that
+      English writes small, which the passage has nowhere else with a capital letter ("Ten", "Press"). An adverb or
+      imperative at the start of a sentence is no part of the name behind it ("Recently Nora Blum").
     - an identifier, as it is written: an address (URL, e-mail, IP), a host, a file or path, a ticket (`OPS-1432`), a
       version (`v2.3.1`), a word with underscores, and inline code of at most six words.
     - a small word with hyphens (`ledger-sync`) that English does not make of its parts, if it opens a sentence, recurs,
@@ -50,9 +54,11 @@ class MentionTripleExtractor(TransformComponent):
     sentences, in place of the title. So is, above the first heading, the last such part of `header_path`, which
     LlamaIndex's `MarkdownNodeParser` writes.
 
-    Markdown is read as such. The lines of letters and chats are sentences. A list's items and a table's rows are
-    sentences. A block of code is one sentence, in which
-    only identifiers are names. A heading or the head of a table in title case is no evidence for a name.
+    Markdown is read as such: a list's items and a table's rows are sentences. A block of code is one sentence, in which
+    only identifiers are names. A heading or the head of a table in title case is no evidence for a name. A wikilink
+    names its page ("[[people/nora-blum|Nora Blum]]"). The lines of letters, chats and logs are sentences. If the
+    metadata don't say by a file's name or type that a passage is Markdown, a "#" in front of settings or code is a
+    comment, and a line above a rule is a heading only if it looks like a title.
 
     In German passages (told by their small words) one noun alone is a name only if no article, numeral or adjective
     stands in front of it, and it is common by neither its ending nor a list of frequent nouns; or if it has two capital
@@ -65,8 +71,9 @@ class MentionTripleExtractor(TransformComponent):
 
     Limits: no relation is understood, no pronoun resolved, and "Curry" and "Stephen Curry" are two entities. The rules
     are made for English. In French, Spanish, Portuguese, Italian, Dutch and Russian they know the function words that
-    open sentences; in other languages of European scripts such words count as names. Names stay inflected ("Москве" is
-    not "Москва"). For other languages, or better names, pass a `recognizer`:
+    open sentences. Other languages are told by their frequent words, and named in a warning: there, what opens a
+    sentence is a name only if the passage has it inside a sentence too. Names stay inflected ("Москве" is not
+    "Москва"). For other languages, or better names, pass a `recognizer`:
 
         nlp = spacy.load("de_core_news_sm")
         extractor = MentionTripleExtractor(recognizer=nlp)
@@ -99,6 +106,8 @@ class MentionTripleExtractor(TransformComponent):
     )
     _caseless_passages: int = PrivateAttr(default=0)
     _has_warned: bool = PrivateAttr(default=False)
+    _foreign_passages: Counter[str] = PrivateAttr(default_factory=Counter)
+    _has_named_languages: bool = PrivateAttr(default=False)
 
     @field_validator("recognizer")
     @classmethod
@@ -119,6 +128,14 @@ class MentionTripleExtractor(TransformComponent):
     def caseless_passages(self) -> int:
         """Number of passages so far in this process, in scripts without capital letters, that the rules were put to."""
         return self._caseless_passages
+
+    @property
+    def foreign_passages(self) -> dict[str, int]:
+        """Number of passages so far in this process that the rules were put to, by language, if they know none of it.
+
+        A word that opens a sentence is a name there only if it has its capital letter inside a sentence too.
+        """
+        return dict(self._foreign_passages)
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """Return the serialized form; of a recognizer it holds only the name, for the pipeline's cache."""
@@ -162,12 +179,12 @@ class MentionTripleExtractor(TransformComponent):
             path = node.metadata.get(_PATH_KEY)
             text = node.get_content(metadata_mode=MetadataMode.NONE)
             headings = list(filter(None, path.split("/"))) if isinstance(path, str) else []
-            triples = self._extract(text, "" if title is None else str(title), headings)
+            triples = self._extract(text, "" if title is None else str(title), headings, tell_markdown(node.metadata))
             extracted.append(attach_triples(node, triples))
             count += len(triples)
         seconds = time.perf_counter() - start_time
         logger.info("%d triples found in %d passages in %.1f s", count, len(extracted), seconds)
-        self._warn_of_scripts()
+        self._warn()
         return extracted
 
     async def acall(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
@@ -188,10 +205,18 @@ class MentionTripleExtractor(TransformComponent):
         check_kind(str, text=text)
         check_kind(str, optional=True, title=title)
         triples = self._extract(text, title or "", [])
-        self._warn_of_scripts()
+        self._warn()
         return triples
 
-    def _warn_of_scripts(self) -> None:
+    def _warn(self) -> None:
+        if self._foreign_passages and not self._has_named_languages:
+            self._has_named_languages = True
+            logger.warning(
+                "passages in %s: %s so far. The rules know no word of it, and miss names that open a sentence: pass "
+                "recognizer=…, a function that returns a text's names or a spaCy pipeline, or extract with a model",
+                " and ".join(self._foreign_passages),
+                self._foreign_passages.total(),
+            )
         if self._caseless_passages and not self._has_warned:
             self._has_warned = True
             logger.warning(
@@ -200,43 +225,52 @@ class MentionTripleExtractor(TransformComponent):
                 self._caseless_passages,
             )
 
-    def _extract(self, text: str, title: str, path: Sequence[str]) -> list[Triple]:
+    def _extract(self, text: str, title: str, path: Sequence[str], is_markdown: bool | None = None) -> list[Triple]:
         triples: dict[Triple, None] = {}
-        for triple in self._triples(text, drop_parenthesis(title.strip()), path):
+        for triple in self._triples(text, drop_parenthesis(title.strip()), path, is_markdown):
             triples[triple] = None
             if len(triples) == self.max_triples_per_passage:
                 break
         return list(triples)
 
-    def _triples(self, text: str, title: str, path: Sequence[str]) -> Iterator[Triple]:
-        is_german = german.is_german({word for word in text.split() if word.islower()})
+    def _triples(self, text: str, title: str, path: Sequence[str], is_markdown: bool | None) -> Iterator[Triple]:
+        small_words = {word for word in text.split() if word.islower()}
+        is_german = german.is_german(small_words)
+        if self.recognizer is None:
+            self._count_passage(text, small_words)
         sections = Sections(title, path, has_case_evidence=not is_german)
         first = ""
-        for sentence, names in self._find_names(text, title):
+        for sentence, names in self._find_names(text, title, is_markdown):
             first = first or (names[0].text if names else "")
             sections.close(sentence.level)
             subject = sections.subject or first  # of a heading itself: that of the section around it
             sections.open(sentence, is_named=bool(names))
             own = entity_key(subject)
+            is_short = len(sentence.words) <= _MAX_PREDICATE_WORDS
+            said = sentence.join(0, len(sentence.words)) if names and is_short else ""
             for start, end, name in names:
                 if entity_key(name) != own:
-                    yield Triple(subject, _cut_window(sentence.words, start, end), name)
+                    yield Triple(subject, said or _cut_window(sentence, start, end), name)
 
-    def _find_names(self, text: str, title: str) -> Iterator[tuple[Sentence, list[Name]]]:
+    def _count_passage(self, text: str, small_words: Collection[str]) -> None:
+        """Count a passage for which there are no rules."""
+        if is_caseless(text):
+            self._caseless_passages += 1
+        elif foreign := find_foreign(small_words):
+            self._foreign_passages[foreign] += 1
+
+    def _find_names(self, text: str, title: str, is_markdown: bool | None) -> Iterator[tuple[Sentence, list[Name]]]:
         """Find the names in each sentence of a passage: by the recognizer if there is one, else by their form."""
+        sentences = list(split_sentences(text, is_markdown=is_markdown))
         if self.recognizer is not None:
-            sentences = list(split_sentences(text))
             names = recognize_names(self.recognizer, text, sentences)
         else:
-            if is_caseless(text):
-                self._caseless_passages += 1
-                text = space_scripts(text)
-            sentences = list(split_sentences(text))
             names = find_names(text, title, sentences)
         return zip(sentences, names, strict=True)
 
 
-def _cut_window(words: Sequence[str], start: int, end: int) -> str:
+def _cut_window(sentence: Sentence, start: int, end: int) -> str:
     """Return up to `_MAX_PREDICATE_WORDS` words of the sentence, around the name from `start` to `end`."""
-    first = max(0, min((start + end - _MAX_PREDICATE_WORDS + 1) // 2, len(words) - _MAX_PREDICATE_WORDS))
-    return " ".join(words[first : first + _MAX_PREDICATE_WORDS])
+    count = len(sentence.words)
+    first = max(0, min((start + end - _MAX_PREDICATE_WORDS + 1) // 2, count - _MAX_PREDICATE_WORDS))
+    return sentence.join(first, first + _MAX_PREDICATE_WORDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
@@ -12,7 +13,7 @@ from typing import NamedTuple
 
 from llama_index_gear.extraction import german
 from llama_index_gear.extraction.identifiers import find_identifier, has_common_part, is_code, is_hyphenated_name
-from llama_index_gear.extraction.languages import find_language, strip_elision
+from llama_index_gear.extraction.languages import find_foreign, find_language, strip_elision
 from llama_index_gear.extraction.scripts import find_marked_names, find_recurring_quotations, is_caseless
 from llama_index_gear.extraction.sentences import Form, Sentence
 from llama_index_gear.extraction.words import (
@@ -21,8 +22,11 @@ from llama_index_gear.extraction.words import (
     COMMON_WORDS,
     CONNECTORS,
     DEMONYMS,
+    ENGLISH_WORDS,
     FUNCTION_WORDS,
+    IMPERATIVES,
     LEGAL_FORMS,
+    LITERALS,
     OFFICE_WORDS,
     OPENERS,
     OTHER_LANGUAGES,
@@ -33,13 +37,15 @@ _NAME = re.compile("[NB](?:c{0,2}N|d){0,7}(?:c{0,2}E|D)?|[EXT]")
 it, B before it, X both; c a connector; d a number, D one with punctuation behind it; T an identifier; h a small word
 with hyphens; - anything else."""
 _CAPITALISED = frozenset("NBEX")
-_NO_NAMES = FUNCTION_WORDS | CONNECTORS | DEMONYMS | CALENDAR | LEGAL_FORMS
+_NO_NAMES = FUNCTION_WORDS | CONNECTORS | DEMONYMS | CALENDAR | LEGAL_FORMS | LITERALS
 """Words that are no name alone."""
 _NO_OPENINGS = OPENERS | COMMON_WORDS | OFFICE_WORDS | OTHER_LANGUAGES
 """Words that are no name alone at the start of a sentence, if the passage has them nowhere else with a capital."""
 _DROPPED = OPENERS | frozenset("dear hello hey hi regards cc re fwd notwithstanding".split())
 """Words that begin no name at the start of a sentence, either ("Hi Tom")."""
 _ORDINARY = _NO_OPENINGS | _NO_NAMES
+_PARTING = frozenset("-→>")
+"""Words that part what is said of a thing, or the entries of a menu, from what stands in front."""
 _PARTICIPLE = re.compile("[a-z]{3,}(?:ed|ing)")
 _CONTRACTION = re.compile(r"(?:i|you|he|she|it|we|they|that|there|who|what|where|how|here)'\w{1,2}|\w+n't")
 _BEHIND_PARTICIPLES = frozenset(
@@ -53,7 +59,11 @@ _INSTALLED = re.compile(
 _IMPORTED = re.compile(
     r"^[ \t]*(?:>>>[ \t]*)?(?:from[ \t]+([a-z]\w+)[\w.]*[ \t]+import|import[ \t]+([a-z]\w+))\b", re.M
 )
-_SPEAKER = re.compile(r"^\[?\d{1,2}:\d\d(?::\d\d)?\]?[ \t]+<?([^\W\d_][\w-]{0,30})(?:>|:)(?=\s)", re.MULTILINE)
+_SPEAKER = re.compile(
+    r"^\[?(?:[\w./-]{6,11},?[ T])?\d{1,2}:\d\d(?::\d\d)?(?: ?[AP]M)?\]?[ \t]+(?:- )?"
+    r"<?([^\W\d_][\w-]{0,30})(?:>|:)(?=\s)",
+    re.MULTILINE,
+)
 """Matches who says a line of a chat ("[09:02] keeva: …")."""
 _HOURS = frozenset(("AM", "PM"))
 _PACKAGE_MANAGER = re.compile(r"\b(?:pip|PyPI|npm|conda|crates\.io|RubyGems|Maven)\b")
@@ -86,19 +96,33 @@ def find_names(text: str, title: str, sentences: Sequence[Sentence]) -> list[lis
 class _Encoded:
     """A sentence whose words have kinds, as letters of `_NAME`, and cores without the punctuation around them."""
 
-    def __init__(self, sentence: Sentence) -> None:
+    def __init__(self, sentence: Sentence, text: str) -> None:
         self.words, self.form = sentence.words, sentence.form
+        self.linked = list(_find_linked(sentence)) if sentence.links else []
         classified = [_classify_word(word) for word in self.words]
         self.kinds = [kind for kind, _ in classified]
         self.cores = [core for _, core in classified]
         for place in range(1, len(self.cores)):
             if self.cores[place] in _HOURS and self.cores[place - 1][-1:].isdecimal():
                 self.kinds[place] = "-"
-        self.first = next((n for n, core in enumerate(self.cores) if core), 0)
+        for name, is_page in self.linked:
+            if is_page:
+                self.kinds[name.start : name.end] = "-" * (name.end - name.start)
+        self.kinds[: sentence.stamp] = "-" * sentence.stamp
+        self.first = next((n for n, core in enumerate(self.cores) if core and n >= sentence.stamp), 0)
+        self.bold = {
+            place
+            for place, (start, _) in enumerate(sentence.places if "**" in text else ())
+            if text[start - 2 : start] == "**" and self.cores[place].lower() in IMPERATIVES
+        }
+        """Where bold text begins with an imperative, as the label of a button ("select **Open folder**")."""
 
     def is_opening(self, place: int) -> bool:
-        """Return True at the start of the sentence, behind a colon or semicolon, and in a new cell of a table."""
-        return place <= self.first or self.words[place - 1][-1] in ":;|"
+        """Return True at the start of a sentence, cell or label, and behind a colon, a semicolon or a mark."""
+        before = self.words[place - 1]
+        if place <= self.first or place in self.bold or before[-1] in ":;|" or before in _PARTING:
+            return True
+        return before[0] + before[-1] == "[]" or (place == self.first + 1 and before[0] + before[-1] == "()")
 
     @cached_property
     def cores_with_gaps(self) -> list[str]:
@@ -126,12 +150,14 @@ class _Passage:
         self.title = title
         self.title_words = set(title.lower().split())
         self.is_german = german.is_german(self.small)
-        self.language = None if self.is_german else find_language(self.small)
+        self.foreign = "" if self.is_german else find_foreign(self.small)
+        self.language = None if self.is_german or self.foreign else find_language(self.small)
+        self.is_english = not (self.is_german or self.foreign or self.language)
         self.is_caseless = is_caseless(text)
         self.function_words: Collection[str] = FUNCTION_WORDS
         if self.is_german or self.language is not None:
             self.function_words = german.FUNCTION_WORDS if self.language is None else self.language.openers
-        self.sentences = list(map(_Encoded, sentences))
+        self.sentences = [_Encoded(sentence, text) for sentence in sentences]
         for sentence in self.sentences:
             if sentence.form is Form.CODE:
                 sentence.kinds = [
@@ -150,11 +176,12 @@ class _Passage:
 
     def find_names(self, sentence: _Encoded) -> list[Name]:
         """Find the names in a sentence of the passage."""
-        names = []
+        names = [name for name, _ in sentence.linked]
         for match in _NAME.finditer("".join(sentence.kinds)):
             start, end = match.span()
             if sentence.kinds[start] == "T":
-                names.append(Name(start, end, sentence.cores[start]))
+                if sentence.cores[start].lower() not in LITERALS:
+                    names.append(Name(start, end, sentence.cores[start]))
             elif name := self._name_of(sentence, start, end):
                 names.append(Name(start, end, name))
         if self.is_caseless and sentence.form is not Form.CODE:
@@ -162,8 +189,7 @@ class _Passage:
             for place, name in find_marked_names(whole, self._recurring_quotations):
                 index = whole.count(" ", 0, place)
                 names.append(Name(index, index + 1, name))
-            names.sort()
-        return names
+        return sorted(names)
 
     def _drop_opening(self, sentence: _Encoded) -> None:
         """Take a word for small if only the start of a sentence, or a colon, gives it its capital letter."""
@@ -173,8 +199,19 @@ class _Passage:
             word = sentence.cores[place].lower()
             # Behind a colon, "The" may begin a title.
             is_small = word in self.function_words and (place == sentence.first or self.is_german)
-            if is_small or (word in _DROPPED and word not in self._meant and word not in self.title_words):
+            is_known = word in self._meant or word in self.title_words
+            if is_small or (not is_known and (word in _DROPPED or self._begins_no_name(sentence, place, word))):
                 sentence.kinds[place] = "-"
+
+    def _begins_no_name(self, sentence: _Encoded, place: int, word: str) -> bool:
+        """Return True for a word with a capital letter for its place alone, in front of a name."""
+        kinds, cores = sentence.kinds[place : place + 2], sentence.cores[place : place + 2]
+        if kinds[0] not in "NB" or len(kinds) < 2 or kinds[1] not in "NE":
+            return False
+        following = cores[1].lower()
+        if self.foreign:  # "Igår Nora Blum": Nora stands elsewhere, too
+            return self._meant[following] > 1
+        return self.is_english and word in IMPERATIVES and following not in ENGLISH_WORDS
 
     def _strip_elisions(self, sentence: _Encoded) -> None:
         """Drop "l'" and "dell'" in front of names, but not of "Jeanne d'Arc", nor of a "L'Oréal" inside a sentence."""
@@ -199,7 +236,7 @@ class _Passage:
         if (
             sentence.form is Form.HEADING
             and sentence.is_title_case
-            and not self._meant.issuperset(map(str.lower, cores))
+            and not all(core.lower() in self._meant for core in cores)
         ):
             return ""
         if self.is_german:
@@ -207,6 +244,8 @@ class _Passage:
         if len(cores) == 1 and self._is_no_name(sentence, start, cores[0]):
             return ""
         name = " ".join(cores)
+        if any(name.count(opening) != name.count(closing) for opening, closing in ("()", "[]")):
+            return ""  # a piece of code: "Sequence[str"
         # A single full stop may end the sentence ("World War I."); an abbreviation with several keeps them ("U.S.").
         return name if name.count(".") != 1 else name.removesuffix(".")
 
@@ -221,14 +260,19 @@ class _Passage:
             return True
         following = sentence.cores[start + 1] if start + 1 < len(sentence.cores) else ""
         is_label = sentence.words[start].rstrip("*_").endswith(":")
-        if self.language is not None:
+        is_ordinary = word in _NO_OPENINGS or (self.is_english and _is_english(core))
+        if self.foreign:
+            is_verb = word not in self.title_words
+        elif self.language is not None:
             is_verb = following in self.language.particles and word not in self.title_words
         else:
-            is_verb = following in _BEHIND_PARTICIPLES and _PARTICIPLE.fullmatch(word) is not None
+            is_verb = following in _BEHIND_PARTICIPLES and (
+                _PARTICIPLE.fullmatch(word) is not None or word.removesuffix("s") in IMPERATIVES
+            )
         is_alone = (
             sentence.form is Form.PROSE and len(sentence.cores) == 1 and sentence.words[0].endswith((".", "!", "?"))
         )
-        return (is_label or is_verb or is_alone or word in _NO_OPENINGS) and word not in self._meant
+        return (is_label or is_verb or is_alone or is_ordinary) and word not in self._meant
 
     def _german_name(self, sentence: _Encoded, start: int, cores: list[str]) -> list[str]:
         """Return the part of a run of capitalized German words that is a name."""
@@ -270,15 +314,15 @@ class _Passage:
         return parts - CALENDAR
 
     @cached_property
-    def _meant(self) -> set[str]:
-        """Words that have their capital letter inside a sentence too."""
-        return {
+    def _meant(self) -> Counter[str]:
+        """Words that have their capital letter inside a sentence too, and how often."""
+        return Counter(
             sentence.cores[place].lower()
             for sentence in self.sentences
             if sentence.form is Form.PROSE
             for place, kind in enumerate(sentence.kinds)
             if kind in _CAPITALISED and not sentence.is_opening(place)
-        }
+        )
 
     @cached_property
     def _recurring_quotations(self) -> Collection[str]:
@@ -330,6 +374,26 @@ class _Passage:
                 word = match[match.lastindex or 0]
                 if word not in _ORDINARY and counts[word] > 1:
                     yield word
+
+
+def _find_linked(sentence: Sentence) -> Iterator[tuple[Name, bool]]:
+    """Find what the links of a sentence lead to: pages, told by True, and addresses and files."""
+    starts = [start for start, _ in sentence.places]
+    for link in sentence.links:
+        first, last = bisect_left(starts, link.start), bisect_left(starts, link.end)
+        first = max(first - (first == last), 0)  # the text begins inside a word
+        if not starts or not starts[0] <= link.end or link.start > sentence.places[-1][1]:
+            continue
+        if link.is_page:
+            yield Name(first, max(last, first + 1), link.target), True
+        elif span := find_identifier(link.target):
+            yield Name(first, max(last, first + 1), link.target[slice(*span)]), False
+
+
+def _is_english(core: str) -> bool:
+    """Return True for a word, or several with hyphens, that English writes small inside a sentence."""
+    word = core.lower()
+    return not core.isupper() and (word in ENGLISH_WORDS or ("-" in word and ENGLISH_WORDS.issuperset(word.split("-"))))
 
 
 def _divide_at(sentence: _Encoded, dividers: Collection[str]) -> None:

@@ -33,7 +33,7 @@ def recognize_names(recognizer: Callable[[str], Any], text: str, sentences: Sequ
     """
     found: list[list[Name]] = [[] for _ in sentences]
     places = [(number, index) for number, sentence in enumerate(sentences) for index in range(len(sentence.words))]
-    starts = list(_word_starts(text, sentences))
+    starts = [start for sentence in sentences for start, _ in sentence.places]
     for start, end in sorted(set(_spans(recognizer(text), text))):
         first, last = (max(0, bisect_right(starts, place) - 1) for place in (start, end - 1))
         name = text[start:end].strip()
@@ -43,15 +43,6 @@ def recognize_names(recognizer: Callable[[str], Any], text: str, sentences: Sequ
         length = last - first + 1 if places[last][0] == number else 1
         found[number].append(Name(index, index + length, name))
     return found
-
-
-def _word_starts(text: str, sentences: Sequence[Sentence]) -> Iterator[int]:
-    place = 0
-    for sentence in sentences:
-        for word in sentence.words:
-            place = max(place, text.find(word, place))
-            yield place
-            place += len(word)
 
 
 def _spans(returned: Any, text: str) -> Iterator[tuple[int, int]]:

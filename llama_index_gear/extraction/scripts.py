@@ -12,7 +12,8 @@ _CASELESS = "\u0590-\u109f\u10d0-\u10ff\u1100-\u139f\u1700-\u18af\u3040-\ua4cf\u
 _WIDE = f"{_CASELESS}\u3000-\u303f\uff00-\uff0f\uff1a-\uff20"  # with the punctuation that stands without a space
 
 _CASELESS_LETTER = re.compile(f"[{_CASELESS}\U00020000-\U0003ffff]")
-_BORDER = re.compile(f"(?<=[{_WIDE}])(?=[A-Za-z0-9À-ɏ])|(?<=[A-Za-z0-9À-ɏ])(?=[{_WIDE}])")
+BORDER = re.compile(f"(?<=[{_WIDE}])(?=[A-Za-z0-9À-ɏ])|(?<=[A-Za-z0-9À-ɏ])(?=[{_WIDE}])")
+"""Matches the border between Latin letters and others: Chinese and Japanese write none."""
 _INNER = "[^《》〈〉『』「」“”«»。！？!?，,、：:；;؟،]"
 _TITLE = re.compile(f"《({_INNER}{{1,40}})》|〈({_INNER}{{1,40}})〉|『({_INNER}{{1,40}})』")
 _QUOTED = re.compile(f"「({_INNER}{{1,20}})」|“({_INNER}{{1,20}})”|«({_INNER}{{1,20}})»")
@@ -25,11 +26,6 @@ def is_caseless(text: str) -> bool:
         return False
     found = len(_CASELESS_LETTER.findall(text))
     return found > 0 and 3 * found >= sum(map(str.isalpha, text))
-
-
-def space_scripts(text: str) -> str:
-    """Put a space between Latin letters and others: Chinese and Japanese write names in Latin letters without one."""
-    return _BORDER.sub(" ", text)
 
 
 def find_recurring_quotations(text: str) -> set[str]:

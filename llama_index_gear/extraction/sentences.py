@@ -1,14 +1,18 @@
-"""Sentences of a passage, as people write it: plain text or Markdown, with code left whole."""
+"""Sentences of a passage, from its blocks: as people write them, with code left whole."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from itertools import islice, pairwise
 from typing import NamedTuple
 
+from llama_index_gear.extraction.blocks import Block, Kind, read_blocks
 from llama_index_gear.extraction.identifiers import MAX_WORD_LETTERS, find_identifier, is_code
+from llama_index_gear.extraction.inline import GAP, Link
+from llama_index_gear.extraction.scripts import BORDER, is_caseless
 from llama_index_gear.extraction.words import ABBREVIATIONS, CALENDAR, FUNCTION_WORDS, NAME_TITLES
 
 _MAX_SENTENCE_WORDS = 200  # a longer sentence is cut
@@ -17,12 +21,20 @@ _OPENING = "\"'“‘«([{*_"
 _CLOSING = "\"'”’»)]}*_"
 _ENDING = tuple(".!?…。！？।؟")
 
-_SPACED = re.compile(r"([–—]|(?<=[^\W\d_]{3})/(?=[^\W\d_]{3}))|(?<=[。！？])")
+_SPACED = re.compile(r"[–—]|(?<=[^\W\d_]{3})/(?=[^\W\d_]{3})|(?<=[。！？])")
 """Word boundaries without a space; no stroke of "CI/CD" or "km/h"."""
-_IMAGE = re.compile(r"!\[([^\]\n]{0,200})\]\([^()\s]{1,500}\)")
-"""Matches a picture: it counts as its description."""
+_BEFORE_SENTENCES = "-+*•#>|[](){}_`~0123456789. \t\r"
+"""Marks that belong to the sentence behind them."""
 _LABEL = re.compile(r"\[?\d{1,2}:\d\d(?::\d\d)?\]?[ \t]|<?[^\W\d_a-z][\w .-]{0,30}>?:[ \t]")
 """Matches the start of a line that begins something new: a time, or a name or key with a colon behind it."""
+_MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+_STAMP = re.compile(
+    r"\s*[\[(<]?(?:\d{1,4}[-./]\d{1,2}[-./]\d{1,4}(?:[T,_ ]{0,2}\d{1,2}[:.h]\d\d[\d:.,]*)?|\d{1,2}[:.h]\d\d[\d:.,]*"
+    rf"|(?:[A-Z][a-z]{{2}},? )?(?:{_MONTH} {{1,2}}\d{{1,2}}|\d{{1,2}}[ /-]{_MONTH})[ ,:/\d-]*\d\d:\d\d[\d:.]*"
+    r"|(?:\d{1,3}\.){3}\d{1,3}|\d{9,13}(?:\.\d+)?|(?=[a-f]*\d)[0-9a-f]{7,40})(?=[\s:\]),>Z+-])"
+    r"\S*(?:\s+[\[(]?(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL)\b\S*)?"
+)
+"""Matches the date, time or number that begins a line of a log, a journal or a chat, and the level behind it."""
 _KEY = re.compile(r"(?:^|; )(?=[^\n:;]*[^\W\d_])[^\s:;@/A-Z]{1,40}(?: [^\s:;@/A-Z]{1,40}){0,5}: ")
 """Matches a key in small letters with a colon behind it, at the start of a line or behind a semicolon."""
 _MAX_CELL_WORDS = 12
@@ -35,23 +47,10 @@ _CLASSES = frozenset(
     " line option page part phase plan point room rule schedule section stage step table type unit vitamin".split()
 )
 """Words in front of a letter that is no initial ("Exhibit A.")."""
-_FRONT_MATTER = re.compile(
-    r"\s*---[ \t]*\r?\n(?:(?:[A-Za-z_][\w .-]*:|[ \t]|#|-[ \t])[^\n]*\n|\r?\n)*(?:---|\.\.\.)[ \t]*\r?(?:\n|$)"
-)
-"""Matches the YAML before a Markdown text."""
-_FOOTNOTE = re.compile(r"\[\^[\w-]{1,40}\]:?")
-_TAG = re.compile(
-    r"</?(?:a|b|br|center|code|details|div|em|h[1-6]|hr|i|img|kbd|li|ol|p|pre|small|span|strong|sub|summary|sup|table|td"
-    r"|th|tr|u|ul)(?:\s[^<>]{0,300})?/?>",
-    re.IGNORECASE,
-)
-_CODE_OR_WORD = re.compile(r"[(\[{\"'“‘«*_~]*(`{1,3})(?![`\s])(?:(?!''|`).){1,160}(?<!\s)\1(?!`)[^\w\s`]*|\S+")
+_CODE_OR_WORD = re.compile(r"[(\[{\"'“‘«*_~\0]*(`{1,3})(?![`\s])(?:(?!''|`).){1,160}(?<!\s)\1(?!`)[^\w\s`]*|\S+")
 """Matches inline code with the punctuation around it, or a word."""
-_HEADING = re.compile(r"(#{1,6})(?:[ \t]+|$)|(?=<h([1-6])\b[^\n]{0,300}</h\2>$)", re.IGNORECASE)
-_MARKS = re.compile(r"(?:>[ \t]?|(?:[-*+•–]|\d{1,3}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?)+")
-"""Matches the marks at the start of a line: of a list, a task, a quotation."""
-_FENCE = re.compile(r"(`{3,}|~{3,})[^`]*$")
-_CELL = re.compile(r"(?<!\\)\|")
+_WORD = re.compile(r"\S+")
+_CELL_WORD = re.compile(r"\||[^\s|]+")
 
 
 class Form(Enum):
@@ -61,159 +60,205 @@ class Form(Enum):
     HEADING = "heading"
     ROW = "row"
     CODE = "code"
-    RULE = "rule"
-    """A line that only divides: a blank one, "---", a table's under its head. No sentence has this form."""
+
+
+_FORMS = {
+    Kind.PARAGRAPH: Form.PROSE,
+    Kind.ITEM: Form.PROSE,
+    Kind.HEADING: Form.HEADING,
+    Kind.HEAD: Form.HEADING,
+    Kind.ROW: Form.ROW,
+    Kind.CODE: Form.CODE,
+}
+
+
+class _Word(NamedTuple):
+    """A word with its punctuation, and its place in the passage."""
+
+    text: str
+    start: int
+    end: int
 
 
 class Sentence(NamedTuple):
     """A sentence, heading, row of a table or block of code.
 
     Attributes:
-        words: its words, with their punctuation.
+        words: its words, with their punctuation, without markup.
         form: its place in the passage.
-        level: the level of a heading, from 1, as in Markdown; 0 for everything else.
+        level: the level of a heading, from 1; 0 for everything else.
+        places: where each word starts and ends in the passage.
+        links: the links of its block, by their places in the passage.
+        stamp: how many of the words, in front, are a date, time or number that lines begin with.
 
     """
 
     words: list[str]
     form: Form
     level: int = 0
+    places: Sequence[tuple[int, int]] = ()
+    links: Sequence[Link] = ()
+    stamp: int = 0
+
+    @property
+    def start(self) -> int:
+        """The place in the passage where it starts."""
+        return self.places[0][0]
+
+    def join(self, first: int, last: int) -> str:
+        """Return words as the passage writes them, without the spaces that stand for no space there."""
+        parts = [self.words[first]]
+        for place in range(first + 1, min(last, len(self.words))):
+            is_apart = not self.places or self.places[place - 1][1] < self.places[place][0]
+            parts.append(f" {self.words[place]}" if is_apart else self.words[place])
+        return "".join(parts)
 
 
-def split_sentences(text: str) -> Iterator[Sentence]:
-    """Split a passage into sentences. A blank line ends a sentence, too; a block of code is one sentence.
+def split_sentences(text: str, *, is_markdown: bool | None = None) -> Iterator[Sentence]:
+    """Split a passage into sentences. A block ends a sentence, too; a block of code is one sentence.
 
-    Front matter is left out.
+    Args:
+        text: the passage.
+        is_markdown: True if it is known to be Markdown, False if code; None if its own lines have to tell.
+
     """
-    if matter := _FRONT_MATTER.match(text):
-        text = text[matter.end() :]
-    for form, level, block in _split_blocks(text):
-        if form is Form.PROSE:
-            parts = _split_prose(_split_words(block), is_record=_is_record(block))
-        elif form is Form.CODE:
-            parts = iter([[word[:MAX_WORD_LETTERS] for word in block.split()]])
-        else:
-            parts = _cut(_split_cells(block) if "|" in block else _split_words(block))
-        yield from (Sentence(words, form, level) for words in parts if words)
+    marks = re.compile(f"{_SPACED.pattern}|{BORDER.pattern}") if is_caseless(text) else _SPACED
+    for block in read_blocks(text, is_markdown=is_markdown):
+        form = _FORMS[block.kind]
+        for words, stamp_end in _split_block(block, form, marks):
+            if words:
+                places = [(word.start, word.end) for word in words]
+                stamp = sum(word.start < stamp_end for word in words) if stamp_end else 0
+                yield Sentence([word.text for word in words], form, block.level, places, block.links, stamp)
 
 
-class _Line(NamedTuple):
-    """A line of Markdown without its marks, or a block of code: `continues` if it may go on with the line before."""
+def split_pieces(text: str) -> list[str]:
+    """Cut a text in front of its sentences, items, rows and blocks; the pieces together are the text.
 
-    form: Form
-    text: str
-    continues: bool = False
-    level: int = 0
+    It is a `chunking_tokenizer_fn` of LlamaIndex's `SentenceSplitter`.
+    """
+    cuts = [0]
+    for sentence in split_sentences(text):
+        line = max(text.rfind("\n", cuts[-1], sentence.start) + 1, cuts[-1])
+        if sentence.form is Form.CODE:  # with its fence
+            line = max(text.rfind("\n", cuts[-1], max(line - 1, 0)) + 1, cuts[-1])
+        is_first = sentence.form is Form.CODE or not text[line : sentence.start].strip(_BEFORE_SENTENCES)
+        cuts.append(max(line if is_first else sentence.start, cuts[-1]))
+    return [text[start:end] for start, end in pairwise([*cuts, len(text)]) if start < end]
 
 
-def _split_blocks(text: str) -> Iterator[tuple[Form, int, str]]:
-    if "\n" not in text and text[:1] not in "#<>-*+•|`~":
-        yield Form.PROSE, 0, text
+def _split_block(block: Block, form: Form, marks: re.Pattern[str]) -> Iterator[tuple[list[_Word], int]]:
+    """Split a block into sentences; yield the words of each, and where the stamp ends that its line begins with."""
+    if form is Form.PROSE:
+        for part, start, stamp_end in _join_lines(block):
+            words = _find_words(part, start, marks)
+            yield from ((sentence, stamp_end) for sentence in _split_prose(words, is_record=_is_record(part)))
+    elif form is Form.CODE:
+        words = [
+            _Word(match[0][:MAX_WORD_LETTERS], block.start + match.start(), block.start + match.end())
+            for match in _WORD.finditer(block.plain)
+        ]
+        yield words, 0
+    else:
+        yield from (
+            (each, 0) for each in _cut(_find_words(block.plain, block.start, marks, has_cells="|" in block.plain))
+        )
+
+
+def _join_lines(block: Block) -> Iterator[tuple[str, int, int]]:
+    """Join the lines of a block that go on with the line before, as in text that is wrapped.
+
+    Yields:
+        The joined lines, where they start in the passage, and where a stamp ends that they and others begin with.
+
+    """
+    if "\n" not in block.plain:
+        yield block.plain, block.start, 0
         return
-    block: list[_Line] = []
-    for line in _read_lines(text):
-        if block and not _goes_on(block, line):
-            yield _join_lines(block, line)
-            block = []
-        if line.form is not Form.RULE:
-            block.append(line)
-    if block:
-        yield _join_lines(block, None)
+    lines = block.plain.split("\n")
+    stamps = [_read_stamp(line) for line in lines]
+    forms = Counter(form for form, _ in stamps)
+    joined: list[str] = []
+    start = place = block.start
+    stamp_end = 0
+    for line, (form, length) in zip(lines, stamps, strict=True):
+        begins = bool(form) and forms[form] > 1
+        if joined and (begins or not _goes_on(joined, line)):
+            yield "\n".join(joined), start, stamp_end
+            joined = []
+        if not joined:
+            start, stamp_end = place, place + length if begins else 0
+        joined.append(line)
+        place += len(line) + 1
+    yield "\n".join(joined), start, stamp_end
 
 
-def _goes_on(block: Sequence[_Line], following: _Line) -> bool:
-    """Return True if a line of prose goes on with the line in front of it, as in text that is wrapped."""
-    last = block[-1].text
-    if not following.continues or not following.form is block[-1].form is Form.PROSE or not last:
-        return False
-    if _LABEL.match(following.text):
-        return False
-    width = max(_LEAST_WIDTH, max(len(line.text) for line in block[-20:]), len(following.text))
-    first = following.text.split(maxsplit=1)[0]
+def _read_stamp(line: str) -> tuple[str, int]:
+    """Return the form of the date, time or number that a line begins with, and where it ends; "" without one."""
+    match = _STAMP.match(line) if any(map(str.isdecimal, line[:20])) else None
+    if match is None:
+        return "", 0
+    return "#" if match[0].split()[0].isalnum() else re.sub(r"\d+|[A-Za-z]+", "0", match[0].split()[0]), match.end()
+
+
+def _goes_on(lines: Sequence[str], following: str) -> bool:
+    """Return True if a line of prose goes on with the lines in front of it."""
+    last, content = lines[-1].strip(), following.strip()
+    if not content or not last or _LABEL.match(content):
+        return not content
+    width = max(_LEAST_WIDTH, max(len(line.strip()) for line in lines[-20:]), len(content))
+    first = content.split(maxsplit=1)[0]
     return first[:1].islower() or len(last) + 1 + len(first) > _ROOM * width
 
 
-def _join_lines(block: Sequence[_Line], following: _Line | None) -> tuple[Form, int, str]:
-    """Join the lines of a block. A rule below makes prose a heading, and a table's first row its head."""
-    form, level, text = block[0].form, block[0].level, "\n".join(line.text for line in block)
-    if following is not None and following.form is Form.RULE and following.text:
-        if form is Form.PROSE and len(block) == 1:
-            return Form.HEADING, 1 if following.text[0] == "=" else 2, text
-        if "|" in following.text:
-            return Form.HEADING, 0, text
-    return form, level, text
+def _find_words(plain: str, start: int, marks: re.Pattern[str], *, has_cells: bool = False) -> list[_Word]:
+    """Find the words of a piece of plain text, with their punctuation. Inline code and addresses are one word each."""
+    pattern = _CELL_WORD if has_cells else _CODE_OR_WORD if "`" in plain else _WORD
+    words = [
+        _Word(match[0][:MAX_WORD_LETTERS], start + match.start(), start + match.end())
+        for match in pattern.finditer(plain)
+    ]
+    if GAP in plain:
+        words = [_close_gaps(word) for word in words if word.text.strip(GAP)]
+    if marks.search(plain):
+        words = [part for word in words for part in _split_at_marks(word, marks)]
+    return words
 
 
-def _read_lines(text: str) -> Iterator[_Line]:
-    code: list[str] = []
-    fence, in_table = "", False
-    for line in text.split("\n"):
-        content = line.strip()
-        if fence:
-            if content.startswith(fence) and not content.strip(fence[0]):
-                yield _Line(Form.CODE, "\n".join(code))
-                code, fence = [], ""
-            else:
-                code.append(line)
-        elif opening := _FENCE.match(content):
-            fence, in_table = opening[1], False
-        elif not content.strip("-=|: ") and len(content) != 1:
-            in_table = "|" in content
-            yield _Line(Form.RULE, content)
-        elif content[0] == "|" or (in_table and "|" in content):
-            in_table = True
-            yield _Line(Form.ROW, content)
-        elif heading := _HEADING.match(content):
-            level = len(heading[1]) if heading[1] else int(heading[2])
-            yield _Line(Form.HEADING, content[heading.end() :].rstrip("#"), level=level)
-        else:
-            marks = _MARKS.match(content)
-            yield _Line(Form.PROSE, content[marks.end() :] if marks else content, continues=marks is None)
-    if code:
-        yield _Line(Form.CODE, "\n".join(code))
+def _close_gaps(word: _Word) -> _Word:
+    start = word.start + len(word.text) - len(word.text.lstrip(GAP))
+    end = word.end - len(word.text) + len(word.text.rstrip(GAP))
+    return _Word(word.text.replace(GAP, ""), start, end)
 
 
-def _split_cells(row: str) -> list[str]:
-    return [word for cell in _CELL.split(row.strip("|")) for word in ("|", *_split_words(cell))][1:]
+def _split_at_marks(word: _Word, marks: re.Pattern[str]) -> Iterator[_Word]:
+    text, place, end = word
+    is_whole = (text.isalnum() and text.isascii()) or end - place != len(text) or is_code(text) or find_identifier(text)
+    matches = [] if is_whole else [match.span() for match in marks.finditer(text)]
+    if not matches:
+        yield word
+        return
+    for first, last in pairwise([0, *(border for span in matches for border in span), len(text)]):
+        if first < last:
+            yield _Word(text[first:last], place + first, place + last)
 
 
-def _split_words(block: str) -> list[str]:
-    """Split text into words with their punctuation. Inline code and addresses are one word each."""
-    if "![" in block:
-        block = _IMAGE.sub(r" \1 ", block)
-    if "](" in block:
-        block = block.replace("](", "] (")  # the text of a link, and its address
-    if "[^" in block:
-        block = _FOOTNOTE.sub(" ", block)
-    if "<" in block and "`" not in block:
-        block = _TAG.sub(" ", block)
-    words = [match[0] for match in _CODE_OR_WORD.finditer(block)] if "`" in block else block.split()
-    if _SPACED.search(block):
-        words = [part for word in words for part in _split_at_marks(word)]
-    return [word[:MAX_WORD_LETTERS] for word in words]
-
-
-def _split_at_marks(word: str) -> list[str]:
-    if word.isalnum() and word.isascii() or is_code(word) or find_identifier(word):
-        return [word]
-    return _SPACED.sub(r" \1 ", word).split()
-
-
-def _cut(words: list[str]) -> Iterator[list[str]]:
+def _cut(words: list[_Word]) -> Iterator[list[_Word]]:
     return (words[start : start + _MAX_SENTENCE_WORDS] for start in range(0, len(words), _MAX_SENTENCE_WORDS))
 
 
 def _is_record(block: str) -> bool:
     """Return True for a line of keys and values: "name: Ada; office: Berlin."."""
     keys = [match.start() for match in islice(_KEY.finditer(block), 2)]
-    return "\n" not in block and (len(keys) > 1 or 0 in keys)
+    return "\n" not in block.strip() and (len(keys) > 1 or 0 in keys)
 
 
-def _split_prose(words: list[str], *, is_record: bool) -> Iterator[list[str]]:
-    whole = _find_short_cells(words) if is_record else frozenset()
+def _split_prose(words: list[_Word], *, is_record: bool) -> Iterator[list[_Word]]:
+    texts = [word.text for word in words]
+    whole = _find_short_cells(texts) if is_record else frozenset()
     start = 0
     for end in range(1, len(words) + 1):
-        if end == len(words) or end - start == _MAX_SENTENCE_WORDS or (end not in whole and _ends_sentence(words, end)):
+        if end == len(words) or end - start == _MAX_SENTENCE_WORDS or (end not in whole and _ends_sentence(texts, end)):
             yield words[start:end]
             start = end
 

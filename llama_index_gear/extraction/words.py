@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
+
 FUNCTION_WORDS = frozenset(
     "a about above according after again all along also although among an and another any are as at be"
     " because before being below besides between both but by can currently despite did do does during each"
@@ -164,6 +166,11 @@ OTHER_LANGUAGES = frozenset(
     " lo los met na no op os para por pour ses sie son su sur sus uma una une voor wij wir zij".split()
 )
 """Words that open sentences in other languages, and are no names alone."""
+LITERALS = frozenset(
+    "bool boolean bytes char dict double false fixme float int int32 int64 integer long nan nil none null number object"
+    " str string tbd todo true undefined uint void".split()
+)
+"""Values, types and marks in code, which are no names."""
 HYPHENATED = frozenset(
     "air all anti art auto aware away back bas best bi box brother center centre chief city class co counter"
     " cross cyber daughter day days de dis down driven dual east eastern eco editor eight end ever ex extra"
@@ -220,3 +227,23 @@ OFFICE_WORDS = frozenset(
     " voltage warehouse warranty weight whereas width wiring yours".split()
 )
 """Words of letters, contracts and data sheets, which open sentences and cells of tables."""
+_INSTRUCTIONS = frozenset(
+    "access activate append authenticate back browse cancel check clear click clone compile compute copy customize"
+    " debug decrypt deprecate deploy disable discard display download drag drop duplicate embed encrypt escape"
+    " evaluate expand export filter format generate hide highlight hover implement import increase initialize insert"
+    " install integrate invoke launch list load locate log merge minimize move navigate open optimize override parse"
+    " paste pin preview print process reboot redirect refactor refresh register reload rename reopen reorder reset"
+    " resize resolve restart retrieve return reuse revert run save scan scroll search select serialize show simplify"
+    " skip sort specify split switch sync tap toggle transform tweak uninstall unlock unzip update upgrade upload"
+    " validate verify view wrap".split()
+)
+"""Verbs of manuals, which older books don't have or have as nouns."""
+
+_LIST = files("llama_index_gear.extraction").joinpath("english_words.txt").read_text(encoding="utf-8")
+_ENTRIES = [entry for line in _LIST.splitlines() if line[0] != "#" for entry in line.split()]
+ENGLISH_WORDS = frozenset(entry.removesuffix("*") for entry in _ENTRIES).union(
+    _INSTRUCTIONS, (f"{verb}s" for verb in _INSTRUCTIONS)
+)
+"""English words that are small inside a sentence."""
+IMPERATIVES = _INSTRUCTIONS.union(entry[:-1] for entry in _ENTRIES if entry[-1] == "*")
+"""Those of them, adverbs and imperatives, that begin no name ("Recently Nora Blum")."""

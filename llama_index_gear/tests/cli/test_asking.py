@@ -52,6 +52,17 @@ def test_a_passage_is_shown_where_it_speaks_of_the_question(run: Runner, docs: P
     assert ask(f"# Long\n\n{bridge}")[0] == f"   {bridge}"
 
 
+def test_what_is_shown_of_a_passage_is_a_part_of_its_file(run: Runner, docs: Path) -> None:
+    text = (
+        "Nora Blum keeps the plans at link:https://osthafen.example/docs/plans/north[the archive], with read/write"
+        " access for **client/server** teams of the graph-expanded yard.\n"
+    )
+    (docs / "Nora Blum.txt").write_text(text, "utf-8")
+    run("index", "docs", "--store", "s")
+    asked = run("ask", "Where does Nora Blum keep the plans?", "--store", "s")
+    assert text.strip() in " ".join(asked.out.split())
+
+
 def test_json_holds_the_same(run: Runner, docs: Path) -> None:
     run("index", "docs", "--store", "s")
     values = json.loads(run("ask", QUESTION, "--store", "s", "--json").out)

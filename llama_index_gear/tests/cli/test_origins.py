@@ -105,8 +105,8 @@ async def test_a_file_with_pages_and_a_file_or_a_document_that_is_named_like_one
 ) -> None:
     from llama_index_gear.cli.files import FolderReader
 
-    def read_texts(self: FolderReader, path: Path, name: str) -> tuple[str, list[str]]:
-        return "", ["Ann met Bob.", "Bob met Eve."] if path.suffix == ".pdf" else [path.read_text()]
+    def read_texts(self: FolderReader, path: Path, name: str) -> tuple[str, list[str], list[str]]:
+        return "", ["Ann met Bob.", "Bob met Eve."] if path.suffix == ".pdf" else [path.read_text()], []
 
     monkeypatch.setattr(FolderReader, "_read_texts", read_texts)
     (docs / "a.pdf").write_text("")

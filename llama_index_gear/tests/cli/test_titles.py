@@ -212,3 +212,28 @@ def test_titles_are_subjects_of_facts(run: Callable[..., Any], docs: Path, tmp_p
     assert subjects["people-mikael-ekstrom.md"] == {"Mikael Ekström"} and subjects["page_3.html"] == {"Osprey"}
     asked = run("ask", "Who taught Mikael?", "--store", "s")
     assert " Mikael Ekström (people-mikael-ekstrom.md)\n" in asked.out
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "title"),
+    [
+        ("a.adoc", ":toc:\n= Pump Manual\n\nx", "Pump Manual"),
+        ("whats-new.adoc", "= What's New in {version}\n\nx", "Whats New"),
+        ("a.md", "# The {py:mod}`pump` &amp; :ref:`its yard`\n\nx", "The pump & its yard"),
+        ("a.rst", ".. _x:\n\n=======\n Pump A\n=======\n\ntext", "Pump A"),
+        ("guide.rst", "Pump Guide\n==========\n\ntext", "Pump Guide"),
+        ("sort-page.txt", "SORT(1)        User Commands        SORT(1)\n\nNAME\n  sort - x", "sort"),
+        ("sort.1", '.\\" c\n.TH SORT "1" x', "sort"),
+        ("x.org", "#+TITLE: My Yard\n* h", "My Yard"),
+        ("paper.tex", "\\documentclass{a}\n\\title{On Pumps}\n", "On Pumps"),
+        ("x.dist-info/METADATA", "Metadata-Version: 2.1\nName: click\nVersion: 8\n\nText.", "click"),
+        ("PKG-INFO", "Metadata-Version: 2.1\nName: click\n", "click"),
+        ("Yard Plan 0123456789abcdef0123456789abcdef.md", "text", "Yard Plan"),
+        ("p.md", '+++\ndate = 2025\ntitle = "Hugo Page"\n+++\nx', "Hugo Page"),
+        ("l.md", "alias:: x\ntitle:: Log Page\n\n- a", "Log Page"),
+        ("minutes.txt", "Nora Blum opened the meeting.\n----------\nPaul", "minutes"),
+        ("note.txt", "[tabs]\n======\nJava", "note"),
+    ],
+)
+def test_a_title_in_the_form_of_its_format(file: str, text: str, title: str) -> None:
+    assert find_title(file, text) == title

@@ -214,6 +214,13 @@ def test_pipeline_twice() -> None:
         pytest.param("".join(f"「東{n}」" for n in range(60_000)), id="quotations"),
         pytest.param("pip " + "a-" * 200_000 + "".join(f" x{n} package" for n in range(40_000)), id="packages"),
         pytest.param("ア・" * 200_000, id="katakana"),
+        pytest.param("<!--" * 200_000, id="comments without an end"),
+        pytest.param("<!-- a -->\n" * 50_000, id="comments"),
+        pytest.param("[[a|" * 200_000, id="wikilinks without an end"),
+        pytest.param("[a](b) *c* " * 20_000, id="marks"),
+        pytest.param("    # a\n" * 50_000, id="indented comments"),
+        pytest.param("----\na = 1\n" * 50_000, id="rules"),
+        pytest.param("2025-03-03 09:15 a\n" * 30_000, id="log"),
         pytest.param("Die große " * 50_000 + "Stadt und der " * 50_000, id="German"),
     ],
 )

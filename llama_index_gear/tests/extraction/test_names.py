@@ -47,13 +47,13 @@ def test_a_runbook_in_markdown() -> None:
     code = (
         'pip install certifi python -c "If True. Then False." # Not A Name curl https://ledger.internal/health?full=1'
     )
-    link = "Then check [Grafana Board] (https://grafana.internal/d/abc_(1)?x=1&y=a.b)."
+    link = "Then check Grafana Board."
     ticket = "See OPS-1432: the client pinned `certifi==2023.7.22`."
     expected = [
         ("`ledger-sync` copies invoices to pg-main-02.internal:5432.", "ledger-sync"),
         ("`ledger-sync` copies invoices to pg-main-02.internal:5432.", "pg-main-02.internal"),
-        ("It is owned by **Team Ledger**; write to jane.doe@example.com.", "Team Ledger"),
-        ("It is owned by **Team Ledger**; write to jane.doe@example.com.", "jane.doe@example.com"),
+        ("It is owned by Team Ledger; write to jane.doe@example.com.", "Team Ledger"),
+        ("It is owned by Team Ledger; write to jane.doe@example.com.", "jane.doe@example.com"),
         ("Restart ledger-sync.", "ledger-sync"),
         (link, "Grafana Board"),
         (link, "https://grafana.internal/d/abc_(1)?x=1&y=a.b"),
@@ -70,7 +70,7 @@ def test_a_runbook_in_markdown() -> None:
         ("invoice-api | Team Billing | inv-01", "inv-01"),
         ("Nobody | Anna Meier | 10.0.3.14", "Anna Meier"),
         ("Nobody | Anna Meier | 10.0.3.14", "10.0.3.14"),
-        ("**Owner:** Bob Stone", "Bob Stone"),
+        ("Owner: Bob Stone", "Bob Stone"),
     ]
     assert [(triple.predicate, triple.object) for triple in triples(RUNBOOK)] == expected
 

@@ -1,0 +1,203 @@
+"""The lines of a passage, made ready for the Markdown parser: what is code, front matter or furniture is told apart.
+
+A line for the parser is the end of the passage's own line, so that its letters keep their places.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+_FRONT_MATTER = re.compile(
+    r"\s*---[ \t]*\r?\n(?:(?:[A-Za-z_][\w .-]*:|[ \t]|#|-[ \t])[^\n]*\n|\r?\n)*(?:---|\.\.\.)[ \t]*\r?(?:\n|$)"
+    r"|\s*\+\+\+[ \t]*\r?\n(?:(?:[A-Za-z_][\w .-]*[ \t]*=|[ \t]|#|\[|\])[^\n]*\n|\r?\n)*\+\+\+[ \t]*\r?(?:\n|$)"
+)
+"""Matches the YAML or TOML before a Markdown text."""
+_HIDDEN = (("<!--", "-->"), ("<script", "</script>"), ("<style", "</style>"))
+"""Where what a reader does not see begins and ends."""
+_CODE_FENCE = "~~~~~~"
+_FENCE = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)*(`{3,}|~{3,})([^`]*)$")
+_ORG = re.compile(r"[ \t]*#\+(?:begin|end)_(?:src|example)\b", re.IGNORECASE)
+_DELIMITER = re.compile(r"-{4,}|\.{4,}|--|\+{4,}")
+"""Matches the lines around a block of code in AsciiDoc."""
+_FURNITURE = re.compile(
+    r"\[(?:[a-z]+(?:[,%.#=][^\[\]]*)?|(?:NOTE|TIP|WARNING|CAUTION|IMPORTANT)|[.#%][^\[\]]*|[a-z]+=[^\[\]]*|\[[\w:.-]+\])\]"
+    r"|:!?[\w-]+!?:(?: [\w./-]*)?|:(?:[a-z]+(?:-\w+)+|rev(?:date|number|remark)|keywords): .*"
+    r"|(?:include|image|video|audio|toc|ifn?def|ifeval|endif)::\S*\[.*\]"  # AsciiDoc: attributes, macros
+    r"|\.\. _.*:|\.\. [\w:-]+::.*"  # reStructuredText: a target, a directive
+    r"|#\+\w+(?:[: ].*)?"  # Org
+    r"|Classifier: .* :: .*"  # metadata of a Python package
+    r"|:{3,}.*|!{3}[ ].*|\?{3}\+?[ ].*"  # containers
+    r"|</?[A-Z]\w*(?:\s[^<>]*)?/?>"  # JSX
+    r"|(?:import|export)\s.{1,300}(?:from\s+['\"].*|=>.*|\{|;)"
+    r"|\[\^?[\w.-]+\]\s*:\s*#?"
+    r"|\{[%:#{].*\}"
+)
+"""Matches a line that says nothing to a reader."""
+DIRECTIVE = re.compile(r"\s*\.\. (?:_.*:|[\w:-]+::.*)")
+"""Matches a line of reStructuredText that is none of its text, in a block of code too."""
+_NOTE = re.compile(r"[ \t]*\[\^[^\]\s]{1,40}\]:[ \t]*")
+_BULLET = re.compile(r"([ \t]*)[•‣◦▪●–](?=[ \t])")
+_NEUTRAL = re.compile(r"[#>|;%]|//|--|[*+] |- (?![\"']?[a-z_][\w.-]*[\"']?:)|\d+[.)] ")
+"""Matches the start of a line that code and prose may have alike: a comment or heading, an item, a quotation, a row."""
+_WHOLE = re.compile(r"`[^`\n]*`|\{[.#:%{][^{}\n]*\}{1,2}|\]\([^()\s]*\)|[a-z]+://\S+|\S+@\S+")
+"""Matches what prose has from code: code in backticks, addresses, attributes."""
+_KEY = re.compile(r"(?:- +)?[\"']?[a-z_][\w.-]*[\"']?[ \t]*[:=](?:[ \t]|$)")
+_MAX_VALUE_WORDS = 6
+_SYMBOL = re.compile(r"[{}\\=$|]|;$|\w\([^()\s]*\)|^\W+$|->|::|(?<=\s)--?[A-Za-z]")
+_STATEMENT = re.compile(
+    r"(?:async|class|def|function|if|elif|else|for|while|return|import|from|export|var|let|const|public|private|echo|cd"
+    r"|sudo|apt|pip|npm|git|docker|curl|make|try|except|with|use|package|end|then|fi|done)\b"
+)
+_PLAIN_WORD = re.compile(r"\W*[^\W\d_]+(?:['’-][^\W\d_]+)*[.,:!?)\]\"'”’]*")
+_PLAIN_SHARE = 0.7
+"""Share of a line's words that have letters alone, if it is prose."""
+_INDENT = re.compile(r"(?: {4}|\t)")
+
+
+def reads_as_code(lines: Iterable[str]) -> bool:
+    """Return True if most of these lines are code, commands or settings. What both may have doesn't count."""
+    balance = 0
+    for line in lines:
+        content = line.strip()
+        if content and not _NEUTRAL.match(content):
+            balance += 1 if _is_code(content) else -1
+    return balance > 0
+
+
+def _is_code(line: str) -> bool:
+    content = _WHOLE.sub("x", line)
+    words = content.split()
+    if _KEY.match(content) and (len(words) <= _MAX_VALUE_WORDS or content[-1] not in ".!?"):
+        return True
+    if _SYMBOL.search(content):
+        return True
+    if (
+        _STATEMENT.match(content)
+        and (content[-1] == ":" or len(words) <= _MAX_VALUE_WORDS)
+        and content[-1] not in ".!?"
+    ):
+        return True
+    return sum(_PLAIN_WORD.fullmatch(word) is not None for word in words) < _PLAIN_SHARE * len(words)
+
+
+def prepare_lines(text: str, *, is_known: bool) -> tuple[list[str], int]:
+    """Return a passage's lines for the Markdown parser, and how many of them stand in front of its own.
+
+    Front matter, comments and furniture are blank. A fence is put in front if the passage begins inside of code.
+    Indented prose is prose.
+
+    Args:
+        text: the passage.
+        is_known: True if it is known to be Markdown. If not, a `#` may begin a comment.
+
+    """
+    if matter := _FRONT_MATTER.match(text):
+        text = re.sub(r"[^\n]", " ", matter[0]) + text[matter.end() :]
+    if "<" in text:
+        text = _hide(text)
+    lines = [_CODE_FENCE if _ORG.match(line) else line.rstrip("\r") for line in text.split("\n")]
+    before = _open_code(lines)
+    lines = [*before, *lines]
+    fenced = _mark_fenced(lines)
+    if not is_known:
+        _fence_asciidoc(lines, fenced)
+        fenced = _mark_fenced(lines)
+    for place, line in enumerate(lines):
+        if not fenced[place]:
+            lines[place] = _prepare(line)
+    _take_indents(lines, fenced)
+    if not is_known and any(line.lstrip().startswith("#") for line in lines):
+        _take_comments(lines, fenced)
+    return lines, len(before)
+
+
+def _hide(text: str) -> str:
+    """Put spaces in place of comments, scripts and styles."""
+    small = text.lower()
+    if len(small) != len(text):  # letters whose small form is longer
+        small = text
+    for opening, closing in _HIDDEN:
+        parts, last = [], 0
+        start = small.find(opening)
+        while start >= 0 and (end := small.find(closing, start)) >= 0:
+            parts += [text[last:start], re.sub(r"[^\n]", " ", text[start : end + len(closing)])]
+            last = end + len(closing)
+            start = small.find(opening, last)
+        text = "".join([*parts, text[last:]])
+    return text
+
+
+def _prepare(line: str) -> str:
+    content = line.strip()
+    if not content or _FURNITURE.fullmatch(content):
+        return ""
+    if content[0] in "[•‣◦▪●–":
+        if note := _NOTE.match(line):
+            return line[note.end() :]
+        return _BULLET.sub(r"\1-", line, count=1)
+    return line
+
+
+def _open_code(lines: Sequence[str]) -> list[str]:
+    """Return the fence that is missing in front of a passage that begins inside of code."""
+    fences = [(place, match) for place, line in enumerate(lines) if (match := _FENCE.match(line))]
+    if not fences or fences[0][1][2].strip() or fences[0][0] == 0:
+        return []
+    first = fences[0][0]
+    second = fences[1][0] if len(fences) > 1 else len(lines)
+    begins_inside = reads_as_code(lines[:first]) and not reads_as_code(lines[first + 1 : second])
+    return [fences[0][1][1]] if begins_inside else []
+
+
+def _mark_fenced(lines: Sequence[str]) -> list[bool]:
+    """Return for each line if it is a fence or inside of one."""
+    marked, fence = [], ""
+    for line in lines:
+        match = _FENCE.match(line)
+        if fence:
+            marked.append(True)
+            if match and match[1].startswith(fence) and not match[2].strip():
+                fence = ""
+        else:
+            fence = match[1] if match else ""
+            marked.append(match is not None)
+    return marked
+
+
+def _fence_asciidoc(lines: list[str], fenced: Sequence[bool]) -> None:
+    """Put fences in place of AsciiDoc's around a block of code."""
+    places = [place for place, line in enumerate(lines) if not fenced[place] and _DELIMITER.fullmatch(line.rstrip())]
+    last = -1
+    for start, end in pairwise(places):
+        is_pair = lines[start].rstrip() == lines[end].rstrip() and start > last
+        is_source = start > 0 and lines[start - 1].startswith("[")
+        if is_pair and end > start + 1 and (is_source or reads_as_code(lines[start + 1 : end])):
+            lines[start] = lines[end] = _CODE_FENCE
+            last = end
+
+
+def _take_indents(lines: list[str], fenced: Sequence[bool]) -> None:
+    """Take off the indents that would make code of prose: a page set in, or the middle of a list."""
+    start = 0
+    while start < len(lines):
+        if fenced[start] or not _INDENT.match(lines[start]) or (start and lines[start - 1].strip()):
+            start += 1
+            continue
+        end = start
+        while end < len(lines) and not fenced[end] and (not lines[end].strip() or _INDENT.match(lines[end])):
+            end += 1
+        block = lines[start:end]
+        if not reads_as_code(block) and any(line.strip() and line.strip()[0] not in "#$>" for line in block):
+            lines[start:end] = [line.lstrip() for line in block]
+        start = end
+
+
+def _take_comments(lines: list[str], fenced: Sequence[bool]) -> None:
+    """Take the "#" off the comments of code, which would make headings of them."""
+    own = [line for line, is_fenced in zip(lines, fenced, strict=True) if not is_fenced and not _INDENT.match(line)]
+    if own and (own[0].startswith("#!") or reads_as_code(own)):
+        for place, line in enumerate(lines):
+            if not fenced[place]:
+                lines[place] = re.sub(r"^([ \t]*)#+!?[ \t]*", r"\1", line) if line.lstrip().startswith("#") else line

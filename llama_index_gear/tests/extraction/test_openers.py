@@ -1,0 +1,114 @@
+"""What opens a sentence: a name by evidence, not by its capital letter."""
+
+from __future__ import annotations
+
+import pytest
+from llama_index.core.schema import TextNode
+
+from llama_index_gear.extraction.mentions import MentionTripleExtractor
+from llama_index_gear.nodes import read_triples
+
+
+def names(text: str, title: str = "T") -> list[str]:
+    return [triple.object for triple in MentionTripleExtractor().extract(text, title)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Recently Nora Blum moved. Yesterday Paul Kern came.", ["Nora Blum", "Paul Kern"]),
+        ("Currently Weserkran GmbH builds it. Unfortunately Ida Falk left.", ["Weserkran GmbH", "Ida Falk"]),
+        ("Thank Nora Blum. Congratulate Ida Falk. Visit Bremen.", ["Nora Blum", "Ida Falk", "Bremen"]),
+        ("Press the button. Stir the soup. Absolutely right. Sounds good.", []),
+        ("| state | level |\n|---|---|\n| Current | High |\n| Passed | Low |", []),
+        ("- Press\n- Stir\n- Nora", ["Nora"]),
+        ("Converts the text. Right-click a cell. Generate pages. Resolves issue 5.", []),
+        ("Select **Manage**, then **Open folder**, then **Osthafen**.", ["Osthafen"]),
+        ("(`pump`) Returns the town.\n\nOsthafen → Open it.\n\nOsthafen - Get it.", ["pump", "Osthafen", "Osthafen"]),
+        # names like them
+        ("Banks founded it. Bed-Stuy is far. It is **Osthafen**.", ["Banks", "Bed-Stuy", "Osthafen"]),
+        ("Select **Press**. We know Press.", ["Press", "Press"]),
+        # parts of names
+        ("Golden Gate Bridge is old. Press Association wrote it.", ["Golden Gate Bridge", "Press Association"]),
+        (
+            "South Korea won. United Arab Emirates grew. Mount Fuji rose.",
+            ["South Korea", "United Arab Emirates"] + ["Mount Fuji"],
+        ),
+        # names that are words too
+        ("Rose went out. Apple sells it. Paris is far.", ["Rose", "Apple", "Paris"]),
+        ("We met Press. Press is a firm.", ["Press", "Press"]),
+        ("SMS is sent. CI is red.", ["SMS", "CI"]),
+    ],
+)
+def test_english(text: str, expected: list[str]) -> None:
+    assert names(text) == expected
+
+
+def test_values_types_and_pieces_of_code_are_no_names() -> None:
+    assert names("It is `true`, a `string` or None, in `pump_id`. True is none.") == ["pump_id"]
+    assert names("It takes Sequence[str and Pump(a.") == []
+
+
+FOREIGN = [
+    pytest.param(
+        "Swedish",
+        "Igår kom Nora Blum till hamnen. Efter det var det lugnt och kranen stod still. Kranen är ny. Sedan reste hon"
+        " från Visby till Uppsala. Dagen efter det sov hon, och Visby var tyst. Visby är inte stort.",
+        ["Nora Blum", "Visby", "Uppsala", "Visby", "Visby"],
+        id="Swedish",
+    ),
+    pytest.param(
+        "Polish",
+        "Wczoraj Nora Blum przyjechała do Gdańska. Potem poszła na obiad, ale nie było tam nikogo. Dźwig jest nowy i"
+        " stoi przy porcie. Następnie wróciła z Warszawy.",
+        ["Wczoraj Nora Blum", "Gdańska", "Warszawy"],
+        id="Polish",
+    ),
+    pytest.param(
+        "Turkish",
+        "Sonra İstanbul için yola çıktı ve orada çok kaldı. Vinç çok yeni ama daha kurulmadı. Bu yüzden Ankara ile"
+        " konuştu.",
+        ["Sonra İstanbul", "Ankara"],
+        id="Turkish",
+    ),
+]
+
+
+@pytest.mark.parametrize(("language", "text", "expected"), FOREIGN)
+def test_a_language_without_rules_is_named_once(
+    language: str, text: str, expected: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    extractor = MentionTripleExtractor()
+    nodes = extractor([TextNode(text=text, metadata={"title": "T"}), TextNode(text=text, metadata={"title": "T"})])
+    assert [triple.object for triple in read_triples(nodes[0])] == expected
+    assert extractor.foreign_passages == {language: 2}
+    (record,) = caplog.records
+    assert record.levelname == "WARNING" and language in record.getMessage() and "recognizer=…" in record.getMessage()
+
+
+def test_what_opens_a_sentence_there_is_a_name_if_the_passage_has_it_inside_one_too() -> None:
+    text = "Kranen är ny och står still. Uppsala är inte stort. Hon reste från Visby till Gotland. Visby är det inte."
+    assert names(text) == ["Visby", "Gotland", "Visby"]
+    text = "Igår Nora Blum kom till hamnen, och det var lugnt. Där var inte Nora Blum på morgonen."
+    assert names(text) == ["Nora Blum", "Nora Blum"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The crane is new. It stands in the harbour of Visby.",
+        "Der Kran ist neu und steht im Hafen von Bremen.",
+        "La grue est dans le port de Nantes avec un autre.",
+        "kubectl apply -f pump.yaml && helm upgrade pump ./chart --set image.tag=2",
+    ],
+)
+def test_other_texts_are_taken_for_no_such_language(text: str) -> None:
+    extractor = MentionTripleExtractor()
+    extractor.extract(text, "T")
+    assert extractor.foreign_passages == {}
+
+
+def test_a_passage_s_triples_do_not_depend_on_those_beside_it() -> None:
+    nodes = [TextNode(text=text, metadata={"title": "T"}) for text in ("Press is here.", "We know Press.", "It is.")]
+    alone = [read_triples(MentionTripleExtractor()([node])[0]) for node in nodes]
+    assert [read_triples(node) for node in MentionTripleExtractor()(nodes)] == alone
