@@ -48,6 +48,8 @@ _ANSWERED = re.compile(r"(?i)^(?:\s*(?:re|fwd?|aw|wg|antw|sv|tr|rv)\s*:)+\s*")
 _FURNITURE = ["footer", "[role=navigation]", "[role=contentinfo]", "[role=search]", ".headerlink", ".noprint"]
 """What a browser shows on a page and is no part of its text."""
 _HTML_TITLE = re.compile(r"(?is)\A(?:(?!<body\b|<svg\b).)*?<title\b[^>]*>(.*?)</title>")
+_DEEP = 10**6
+"""HTML that nests deeper ends the process, and so is named; by default what is deeper than 63 elements would be lost."""
 _LONG_TABLE = 800
 """Characters of a table that is written as rows: its passages behind the first would have no head."""
 _TABLE = re.compile(r"(?m)^\|.*\|[ \t]*\n\|(?:[ \t]*:?-+:?[ \t]*\|)+[ \t]*\n(?:\|.*(?:\n|\Z))*")
@@ -151,6 +153,7 @@ def _make_settings(by_page: bool) -> Any:
         html_options=xberg.ConversionOptions(
             extract_metadata=False,
             skip_images=True,
+            max_depth=_DEEP,
             exclude_selectors=_FURNITURE,
             preprocessing=xberg.PreprocessingOptions(preset="aggressive"),
         ),

@@ -36,9 +36,11 @@ class Furniture:
         }
 
     def take_off(self, file: str, text: str) -> str:
-        """Return a page's text without them."""
+        """Return a page's text without them; as it is, if nothing would be left, as of a page that was saved twice."""
         shared: set[int] = set().union(*(self._shared.get(folder, ()) for folder in _list_folders(file)))
         kept = [own for own, line in _list_lines(text) if not line or hash(line) not in shared]
+        if not any(line for _, line in _list_lines("\n".join(kept))):
+            return text
         return re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
 
 

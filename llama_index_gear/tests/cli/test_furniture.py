@@ -27,6 +27,11 @@ def test_headings_code_and_rules_stay(text: str) -> None:
     assert take_off(pages) == pages
 
 
+def test_a_page_that_was_saved_several_times_stays() -> None:
+    pages = {f"{number}.html": "# Pump House\n\nIt is old." for number in range(4)}
+    assert take_off(pages) == pages
+
+
 def test_a_line_of_some_pages_stays() -> None:
     two = {f"{number}.html": "- [Nora Blum](nora.html)" for number in range(2)}
     assert take_off(two) == two

@@ -126,6 +126,9 @@ def test_a_name_that_says_little_gives_way_to_the_text(file: str, text: str, tit
         ("annual_report.pdf", "and so on", "What's New in Python 3.12", "What's New in Python 3.12"),
         ("annual_report.pdf", "and so on", "Introduction to Node.js", "Introduction to Node.js"),
         ("page_017.pdf", "", "Microsoft Corporation Annual Report", "Microsoft Corporation Annual Report"),
+        ("annual_report.docx", "# Kestrel in *2023*\n\nIt grew.", "Document1", "Kestrel in 2023"),
+        ("annual_report.tex", "Text.", "On \\emph{Kestrel}", "On Kestrel"),
+        ("annual_report.rst", "# Kestrel :sub:\\`x\\`\n\nIt grew.", "", "Kestrel x"),
         ("annual_report.pdf", "Kestrel in 2023\n\nIt grew.", "untitled", "Kestrel in 2023"),
     ],
 )
@@ -217,13 +220,11 @@ def test_titles_are_subjects_of_facts(run: Callable[..., Any], docs: Path, tmp_p
 @pytest.mark.parametrize(
     ("file", "text", "title"),
     [
-        ("a.adoc", ":toc:\n= Pump Manual\n\nx", "Pump Manual"),
-        ("a.rst", ".. _x:\n\n=======\n Pump A\n=======\n\ntext", "Pump A"),
-        ("guide.rst", "Pump Guide\n==========\n\ntext", "Pump Guide"),
+        ("a.txt", ":toc:\n= Pump Manual\n\nx", "Pump Manual"),
+        ("a.txt", ".. _x:\n\n=======\n Pump A\n=======\n\ntext", "Pump A"),
+        ("guide.txt", "Pump Guide\n==========\n\ntext", "Pump Guide"),
         ("sort-page.txt", "SORT(1)        User Commands        SORT(1)\n\nNAME\n  sort - x", "sort"),
         ("sort.1", '.\\" c\n.TH SORT "1" x', "sort"),
-        ("x.org", "#+TITLE: My Yard\n* h", "My Yard"),
-        ("paper.tex", "\\documentclass{a}\n\\title{On Pumps}\n", "On Pumps"),
         ("x.dist-info/METADATA", "Metadata-Version: 2.1\nName: click\nVersion: 8\n\nText.", "click"),
         ("PKG-INFO", "Metadata-Version: 2.1\nName: click\n", "click"),
         ("Yard Plan 0123456789abcdef0123456789abcdef.md", "text", "Yard Plan"),
