@@ -15,7 +15,7 @@ from pathlib import Path
 
 SERVER = """
 import json, os, socket, sys
-import llama_index.embeddings.huggingface, llama_index.readers.file
+import llama_index.embeddings.huggingface
 from llama_index_gear.cli import asking, comparing, indexing, main
 
 with socket.socket(socket.AF_UNIX) as server:

@@ -6,6 +6,8 @@ What it would lose of a markup language is written in another way before, and wh
 from __future__ import annotations
 
 import asyncio
+import email
+import email.encoders
 import importlib
 import importlib.util
 import mailbox
@@ -45,9 +47,12 @@ _BY_PAGE = {".pdf"}
 _MAIL = {".eml", ".msg", _MAILBOX}
 _ANSWERED = re.compile(r"(?i)^(?:\s*(?:re|fwd?|aw|wg|antw|sv|tr|rv)\s*:)+\s*")
 """Matches what stands in front of a subject that was answered or sent on."""
+_STYLE = re.compile(rb"(?is)<style\b.*?</style\s*>|<!--.*?-->")
 _FURNITURE = ["footer", "[role=navigation]", "[role=contentinfo]", "[role=search]", ".headerlink", ".noprint"]
 """What a browser shows on a page and is no part of its text."""
 _HTML_TITLE = re.compile(r"(?is)\A(?:(?!<body\b|<svg\b).)*?<title\b[^>]*>(.*?)</title>")
+_LOCAL_LINK = re.compile(r"\[([^\[\]\n]*)\]\((?!\w+:|//|<)[^()\s]*(?:[ ]\"[^\"\n]*\")?\)")
+"""Matches a link from one page of a site to another: its text names the page, its file's name would be one more name."""
 _DEEP = 10**6
 """HTML that nests deeper ends the process, and so is named; by default what is deeper than 63 elements would be lost."""
 _LONG_TABLE = 800
@@ -55,7 +60,9 @@ _LONG_TABLE = 800
 _TABLE = re.compile(r"(?m)^\|.*\|[ \t]*\n\|(?:[ \t]*:?-+:?[ \t]*\|)+[ \t]*\n(?:\|.*(?:\n|\Z))*")
 _CELL = re.compile(r"(?<!\\)\|")
 _FENCED = re.compile(r"(?ms)^(```+|~~~+).*?^\1[`~]*[ \t]*$")
-_ACCENTS = dict(zip("`'^\"~=.uvHck", "\u0300\u0301\u0302\u0308\u0303\u0304\u0307\u0306\u030c\u030b\u0327\u0328", strict=True))
+_ACCENTS = dict(
+    zip("`'^\"~=.uvHck", "\u0300\u0301\u0302\u0308\u0303\u0304\u0307\u0306\u030c\u030b\u0327\u0328", strict=True)
+)
 
 
 class Converted(NamedTuple):
@@ -92,11 +99,13 @@ def convert(path: Path, most: int) -> Converted:
     """
     ending = path.suffix.lower()
     if ending == _MAILBOX:
-        letters = [_convert(letter, "letter.eml", ".eml") for letter in _read_letters(path, most)]
+        letters = [_convert(_drop_styles(letter), "letter.eml", ".eml") for letter in _read_letters(path, most)]
         titles = [title for title, _ in letters]
         texts = ["\n\n".join(texts) for _, texts in letters]
         return Converted("", texts, titles if all(titles) else [])
     data = read_file(path, most)
+    if ending == ".eml":
+        data = _drop_styles(data)
     if ending in _TEXTS:
         try:
             text = data.decode("utf-8-sig")
@@ -111,7 +120,7 @@ def convert(path: Path, most: int) -> Converted:
 
 
 def _as_html(data: bytes, name: str, ending: str) -> Converted:
-    _, texts = _convert(data, name, ending)
+    texts = [_LOCAL_LINK.sub(r"\1", text) for text in _convert(data, name, ending)[1]]
     found = _HTML_TITLE.match(data.decode("utf-8", "replace"))
     return Converted(" ".join(unescape(found[1]).split()) if found else "", texts, [])
 
@@ -178,6 +187,20 @@ def _read_letters(path: Path, most: int) -> Iterator[bytes]:
         box.close()
 
 
+def _drop_styles(letter: bytes) -> bytes:
+    """Return a letter without the style sheets of its HTML: the converter would take them for text."""
+    message = email.message_from_bytes(letter)
+    is_changed = False
+    for part in message.walk():
+        payload = part.get_payload(decode=True) if part.get_content_type() == "text/html" else None
+        if isinstance(payload, bytes) and (plain := _STYLE.sub(b"", payload)) != payload:
+            part.set_payload(plain)
+            del part["Content-Transfer-Encoding"]
+            email.encoders.encode_base64(part)
+            is_changed = True
+    return message.as_bytes() if is_changed else letter
+
+
 def _write_tables(text: str) -> str:
     """Return a text whose long tables are rows that each name their columns."""
     code = [match.span() for match in _FENCED.finditer(text)]
@@ -225,7 +248,9 @@ def _prepare_tex(text: str) -> str:
     text = re.sub(r"\\([`'^\"~=.])\s*\{?([A-Za-z])\}?", accent, text)
     text = re.sub(r"\\(?:label|cite[a-z]*)\*?(?:\[[^\]]*\])*\{[^{}]*\}", "", text).replace("~", " ")
     text = re.sub(r"\\([uvHck])\{([A-Za-z])\}", accent, text).replace("{\\ss}", "ß").replace("\\ss{}", "ß")
-    return re.sub(r"(\\(?:part|chapter|(?:sub){0,2}section|(?:sub)?paragraph)\*?\{[^{}]*\})[ \t]*(?=\S)", r"\1\n\n", text)
+    return re.sub(
+        r"(\\(?:part|chapter|(?:sub){0,2}section|(?:sub)?paragraph)\*?\{[^{}]*\})[ \t]*(?=\S)", r"\1\n\n", text
+    )
 
 
 def _clean_mail(text: str) -> str:

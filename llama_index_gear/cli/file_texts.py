@@ -41,7 +41,8 @@ def parse_file(path: Path) -> tuple[str, list[str], list[str]]:
     """
     ending = path.suffix.lower()
     if ending in CONVERTED:
-        return tuple(convert(path, MOST))
+        found = convert(path, MOST)
+        return found.title, found.texts, found.titles
     texts, titles = ([_read_table(path, ending)], []) if ending in TABLES else _read_records(path, ending)
     if reason := explain_no_sentences("\n\n".join(texts)):
         raise NoText(reason)

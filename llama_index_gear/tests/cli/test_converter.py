@@ -88,7 +88,7 @@ Weserkran GmbH built it.
 """
 HTML = """<html><head><title>Pump House — Osthafen</title><style>b{}</style></head><body>
 <nav><a href="c.html">Crane Hall</a></nav><div role="navigation"><ul><li><a href="s.html">Slipway</a></ul></div>
-<h1>Pump House<a class="headerlink" href="#a">¶</a></h1><p>Built by <b>Nora Blum</b> &amp; Sons.</p>
+<h1>Pump House<a class="headerlink" href="#a">¶</a></h1><p>Built by <b>Nora Blum</b> &amp; Sons, near <a href="hall.html" title="x">the hall</a>.</p>
 <pre># Start Osthafen</pre><table><tr><th>Name</th><th>Town</th></tr><tr><td>Nora</td><td>Bremen</td></tr></table>
 <img src="data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAAB"><script>var x = 1;</script>
 <footer>© Weserkran GmbH</footer></body></html>"""
@@ -139,18 +139,36 @@ def read(tmp_path: Path) -> Callable[..., list[tuple[str, str]]]:
             ["\n## The manual\n", "| Nora Blum | Bremen |", "```sh\n# Start Osthafen\n```", "Paul Kern paints."],
             ["----", "===="],
         ),
-        ("manual.rst", RST, "Pump house", ["# Manual\n", "| Nora | Bremen-Vegesack |", "# Start Osthafen\n```"], [".. "]),
+        (
+            "manual.rst",
+            RST,
+            "Pump house",
+            ["# Manual\n", "| Nora | Bremen-Vegesack |", "# Start Osthafen\n```"],
+            [".. "],
+        ),
         ("paper.tex", TEX, "On Pumps", ["# Yard\n", "Nora Blum founded **Osthafen** in Köln"], ["kern", "sec:a"]),
         ("yard.org", ORG, "My Yard", ["# Visit Bremen\n", "[the site](https://x.example)"], ["toc"]),
         ("study.ipynb", NOTEBOOK, "Pump study", ["By Nora Blum.", "x = 1"], ["iVBOR", "Fig"]),
         ("report-7.rtf", RICH_TEXT, "Yard Report", ["Nora Blum founded **Osthafen** in Köln."], ["Times", "\\"]),
         ("letter-7.eml", LETTER, "The crane of Köln", ["Nora Blum", "Weserkran GmbH built it."], ["a81f"]),
         (
+            "letter-8.eml",
+            LETTER.replace("plain", "html") + "<style>@media print {a {max-width: 9px}}</style><p>It is <b>high</b>.",
+            "The crane of Köln",
+            ["It is **high**."],
+            ["@media", "max-width"],
+        ),
+        (
             "page-7.html",
             HTML,
             "Pump House",
-            ["# Pump House\n", "Built by **Nora Blum** & Sons.", "# Start Osthafen\n```", "| Nora | Bremen |"],
-            ["Crane", "Slipway", "¶", "iVBOR", "var x", "Weserkran", "b{}"],
+            [
+                "# Pump House\n",
+                "Built by **Nora Blum** & Sons, near the hall.",
+                "# Start Osthafen\n```",
+                "| Nora | Bremen |",
+            ],
+            ["Crane", "Slipway", "hall.html", "¶", "iVBOR", "var x", "Weserkran", "b{}"],
         ),
         ("report-7.docx", zip_word(DOCUMENT), "Yard", ["# Yard\n", "Nora Blum founded it."], []),
     ],
@@ -206,7 +224,12 @@ def test_what_cannot_be_converted_is_named_and_all_else_is_indexed(
     (docs / "good.html").write_text("<p>Ada met Charles Babbage.")
     done = run("index", "docs", "--store", "s")
     failed = {line.split(": ")[1] for line in done.err.splitlines() if line.startswith("failed: ")}
-    assert done.code == 1 and {"bad.docx", "bad.pdf", "bomb.docx"} <= failed <= {"bad.docx", "bad.pdf", "bomb.docx", "deep.html"}
+    assert done.code == 1 and {"bad.docx", "bad.pdf", "bomb.docx"} <= failed <= {
+        "bad.docx",
+        "bad.pdf",
+        "bomb.docx",
+        "deep.html",
+    }
     with GeARVectorStore.from_path(tmp_path / "s", embed_model=WordEmbedding()) as store:
         assert {"good.html", "Lego.txt"} <= {node.metadata["file"] for node in store.get_nodes(with_embeddings=False)}
 
