@@ -52,9 +52,9 @@ _FURNITURE = ["footer", "[role=navigation]", "[role=contentinfo]", "[role=search
 """What a browser shows on a page and is no part of its text."""
 _HTML_TITLE = re.compile(r"(?is)\A(?:(?!<body\b|<svg\b).)*?<title\b[^>]*>(.*?)</title>")
 _LOCAL_LINK = re.compile(r"\[([^\[\]\n]*)\]\((?!\w+:|//|<)[^()\s]*(?:[ ]\"[^\"\n]*\")?\)")
-"""Matches a link from one page of a site to another: its text names the page, its file's name would be one more name."""
+"""Matches a link from one page of a site to another: its text names the page, and its file is no name."""
 _DEEP = 10**6
-"""HTML that nests deeper ends the process, and so is named; by default what is deeper than 63 elements would be lost."""
+"""HTML that nests deeper ends the process, and so is named; by default text below 63 elements would be lost."""
 _LONG_TABLE = 800
 """Characters of a table that is written as rows: its passages behind the first would have no head."""
 _TABLE = re.compile(r"(?m)^\|.*\|[ \t]*\n\|(?:[ \t]*:?-+:?[ \t]*\|)+[ \t]*\n(?:\|.*(?:\n|\Z))*")
@@ -240,7 +240,7 @@ def _prepare_org(text: str) -> str:
 
 
 def _prepare_tex(text: str) -> str:
-    """Return TeX without accents by command, and with titles of sections on lines of their own: what follows is lost."""
+    """Return TeX without accents by command, and with sections' titles on lines of their own: what follows is lost."""
 
     def accent(match: re.Match[str]) -> str:
         return unicodedata.normalize("NFC", match[2] + _ACCENTS[match[1]])

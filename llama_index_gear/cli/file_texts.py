@@ -6,7 +6,7 @@ from pathlib import Path
 
 from llama_index_gear.cli.converter import CONVERTED, convert
 from llama_index_gear.cli.prose import explain_no_prose, explain_no_sentences
-from llama_index_gear.cli.records_of_json import JSON, read_json
+from llama_index_gear.cli.records_of_json import read_json
 from llama_index_gear.cli.regular_files import NoText, UnreadableFile, read_file
 from llama_index_gear.cli.tables import TABLES, read_table
 from llama_index_gear.errors import repair_surrogates

@@ -1,4 +1,4 @@
-"""What most pages of a site have in common: menus, footers, notices. It says nothing of a page, and links each to all."""
+"""What most pages of a site have in common: menus, footers, notices. It links each page to all."""
 
 from __future__ import annotations
 

@@ -95,8 +95,8 @@ def find_title(file: str, text: str, stated: str = "", shared: Container[str] = 
 
     It is the file's name without ending, if that looks like a name ("Max Born", but not "page_017" or "max-born").
     Otherwise it is the first that there is of: the title that the file states; the first heading of what is or becomes
-    Markdown; of other prose, a first line that is short and stands alone; the words of the file's name, written as the text
-    writes them, after those of the folder, if the file's name alone says nothing: "book 1" of "book/1.txt".
+    Markdown; of other prose, a first line that is short and stands alone; the words of the file's name, written as the
+    text writes them, after those of the folder, if the file's name alone says nothing: "book 1" of "book/1.txt".
 
     Args:
         file: path of the file below the folder.

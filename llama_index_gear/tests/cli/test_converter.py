@@ -76,7 +76,8 @@ NOTEBOOK = """{"cells": [{"cell_type": "markdown", "metadata": {}, "source": ["#
 {"cell_type": "code", "execution_count": 1, "metadata": {}, "source": ["x = 1"], "outputs": [{"output_type":
 "display_data", "metadata": {}, "data": {"image/png": "iVBORw0KGgoAAAANSUhEUgAAAAEAAAAB", "text/plain": ["<Fig>"]}}]}],
 "metadata": {}, "nbformat": 4, "nbformat_minor": 5}"""
-RICH_TEXT = r"""{\rtf1\ansi{\fonttbl{\f0 Times;}}{\info{\title Yard Report}}\f0 Nora Blum founded \b Osthafen\b0  in K\'f6ln.\par}"""
+RICH_TEXT = r"""{\rtf1\ansi{\fonttbl{\f0 Times;}}{\info{\title Yard Report}}\f0
+Nora Blum founded \b Osthafen\b0  in K\'f6ln.\par}"""
 LETTER = """From: Nora Blum <nora@x.example>
 To: Paul Kern <paul@x.example>
 Subject: Re: =?utf-8?q?The_crane_of_K=C3=B6ln?=
@@ -88,7 +89,8 @@ Weserkran GmbH built it.
 """
 HTML = """<html><head><title>Pump House — Osthafen</title><style>b{}</style></head><body>
 <nav><a href="c.html">Crane Hall</a></nav><div role="navigation"><ul><li><a href="s.html">Slipway</a></ul></div>
-<h1>Pump House<a class="headerlink" href="#a">¶</a></h1><p>Built by <b>Nora Blum</b> &amp; Sons, near <a href="hall.html" title="x">the hall</a>.</p>
+<h1>Pump House<a class="headerlink" href="#a">¶</a></h1>
+<p>Built by <b>Nora Blum</b> &amp; Sons, near <a href="hall.html" title="x">the hall</a>.</p>
 <pre># Start Osthafen</pre><table><tr><th>Name</th><th>Town</th></tr><tr><td>Nora</td><td>Bremen</td></tr></table>
 <img src="data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAAB"><script>var x = 1;</script>
 <footer>© Weserkran GmbH</footer></body></html>"""
