@@ -15,7 +15,6 @@ from pathlib import Path
 
 SERVER = """
 import json, os, socket, sys
-import llama_index.readers.file
 from llama_index_gear.cli import asking, comparing, indexing, main
 from llama_index_gear.embeddings import light
 

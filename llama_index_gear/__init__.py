@@ -8,6 +8,7 @@ if TYPE_CHECKING:
 else:
     _MODULES = {
         "agents.loop": "Budget",
+        "cli.files": "FolderReader",
         "embeddings.light": "LightEmbedding",
         "errors": "GeARError",
         "expansion.beam_search": "BeamSearch",

@@ -1,6 +1,7 @@
 """The public names, which `llama_index_gear` has, for type checkers."""
 
 from llama_index_gear.agents.loop import Budget
+from llama_index_gear.cli.files import FolderReader
 from llama_index_gear.embeddings.light import LightEmbedding
 from llama_index_gear.errors import GeARError
 from llama_index_gear.expansion.beam_search import BeamSearch
@@ -43,6 +44,7 @@ __all__ = [
     "ExistingCollection",
     "ExternalGeARRetriever",
     "ExternalTripleStore",
+    "FolderReader",
     "ExtractionEstimate",
     "ExtractionLedger",
     "GeARError",

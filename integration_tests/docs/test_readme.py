@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from llama_index.core import VectorStoreIndex
-from pypdf import PdfReader
 from repository import BENCHMARKS, EXAMPLES, ROOT
 
 from llama_index_gear import GeARVectorStore
+from llama_index_gear.cli.files import PARSER
+from llama_index_gear.cli.reading_process import ReadingProcess
 
 README = (ROOT / "README.md").read_text("utf-8")
 PROMISES = (EXAMPLES / "guides" / "promises.md").read_text("utf-8")
@@ -47,9 +48,10 @@ def test_the_folder_holds_forty_files_of_three_kinds() -> None:
     assert Counter(path.suffix for path in DOCS.iterdir()) == {".txt": 12, ".md": 20, ".pdf": 8}
     for path in DOCS.glob("*.md"):
         assert path.read_text("utf-8").startswith(f"# {path.stem}\n")
-    pages = {path.stem: PdfReader(path) for path in DOCS.glob("*.pdf")}
-    assert {name: reader.metadata and reader.metadata.title for name, reader in pages.items()} == {n: n for n in pages}
-    assert sorted(len(reader.pages) for reader in pages.values()) == [1] * 5 + [2] * 3
+    with ReadingProcess(PARSER) as process:
+        pdfs = {path.stem: process.read(path, path.name) for path in DOCS.glob("*.pdf")}
+    assert {name: title for name, (title, *_) in pdfs.items()} == {name: name for name in pdfs}
+    assert sorted(len(pages) for _, pages, _ in pdfs.values()) == [1] * 5 + [2] * 3
 
 
 def test_the_text_files_are_passages_of_the_sample() -> None:

@@ -1,21 +1,23 @@
 """The files of a folder as LlamaIndex documents.
 
-Text is as it is; HTML is its text; rows of a table are sentences; a record of JSON is a document; LlamaIndex's readers
-read other formats.
+Text and Markdown are as they are; rows of a table are sentences; a record of JSON is a document; a converter makes
+Markdown of all else.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from llama_index.core.readers.base import BaseReader
 from llama_index.core.schema import Document
 
-from llama_index_gear.cli.file_texts import HTML, MOST, WITH_READER, read_text
+from llama_index_gear.cli.converter import CONVERTED, EXTRA, HTML, is_installed
+from llama_index_gear.cli.file_texts import MOST, read_text
+from llama_index_gear.cli.furniture import Furniture
 from llama_index_gear.cli.reading_process import SECONDS, ReadingProcess
 from llama_index_gear.cli.records_of_json import JSON
 from llama_index_gear.cli.regular_files import NoText, UnreadableFile, check_file
@@ -24,23 +26,23 @@ from llama_index_gear.cli.tables import TABLES
 from llama_index_gear.cli.titles import find_shared, find_title
 from llama_index_gear.errors import is_whole
 
-_READERS = "llama_index.readers.file"
 PARSER = "llama_index_gear.cli.file_texts:parse_file"
 """The function that reads what is not plain text, in a process of its own."""
 _HIDDEN_KEYS = ["file"]
 
 
 @dataclass
-class FolderReader:
-    """Reads the files below a folder.
+class FolderReader(BaseReader):
+    """Reads the files below a folder, as the command `index` does.
 
     A file's document has the file's path below the folder as its id and in its metadata (`file`), and what it is about
     as `title`. A format with pages gives a document a page; JSON gives one a record, if all records have titles. Hidden
-    files and folders are left out, and stores. Close the reader after use.
+    files and folders are left out, and stores. What is no text is read in another process, in bounded time and memory:
+    close the reader after use, or use it in a `with` statement.
 
     Attributes:
         folder: the folder.
-        without: a folder below it that is left out: that of the store, which may be empty yet.
+        without: a folder below it that is left out, as that of a store, which may be empty yet. Default None.
         seconds: how long a file may take, if it is not plain text.
         skipped: path below the folder → why, of the files so far that have no text, or a format without a reader.
         failed: path below the folder → why, of the files and folders so far that could not be read.
@@ -49,13 +51,28 @@ class FolderReader:
     """
 
     folder: Path
-    without: Path
+    without: Path | None = None
     seconds: float = SECONDS
     skipped: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     unread: set[str] = field(default_factory=set)
-    _shared: frozenset[str] | None = None
+    _site: tuple[frozenset[str], Furniture] | None = None
     _process: ReadingProcess | None = None
+
+    def __post_init__(self) -> None:
+        self.folder = Path(self.folder)
+
+    def __enter__(self) -> FolderReader:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def lazy_load_data(self, *arguments: Any, **options: Any) -> Iterator[Document]:
+        """Read the files, one after the other. What can't be read is in `skipped` and `failed` then."""
+        with self:
+            for path in self.list_files():
+                yield from self.read(path)
 
     def close(self) -> None:
         """End the process that parses files, if there is one."""
@@ -70,7 +87,7 @@ class FolderReader:
 
         """
         files = []
-        without = self.without.resolve()
+        without = self.without and Path(self.without).resolve()
         for root, folders, names in os.walk(self.folder, onerror=self._note_folder):
             collections = {name for name in folders if is_collection(Path(root, name))}
             left_out = {*collections, NOTE} if collections else set()
@@ -113,9 +130,12 @@ class FolderReader:
         except (OSError, UnreadableFile) as error:
             self._note(name, error)
             return []
+        shared: frozenset[str] = frozenset()
+        if path.suffix.lower() in HTML:
+            shared, furniture = self._compare_pages()
+            texts = [furniture.take_off(name, text) for text in texts]
         if not any(text.strip() for text in texts):
             self.skipped[name] = "there is no text in it"
-        shared = self._find_shared() if stated and path.suffix.lower() in HTML else frozenset()
         title = find_title(name, texts[0] if texts else "", stated, shared)
         return [
             Document(
@@ -129,20 +149,26 @@ class FolderReader:
             if text.strip()
         ]
 
-    def _find_shared(self) -> frozenset[str]:
-        """Return what titles of several HTML files of the folder begin with; note those that can't be read."""
-        if self._shared is None:
-            titles = []
-            for path in self.list_files():
-                name = self._name(path)
-                if path.suffix.lower() in HTML and name not in self.failed:
-                    try:
-                        check_file(path, MOST)
-                        titles.append(self._ask(path, name, only_title=True)[0])
-                    except (OSError, UnreadableFile) as error:
-                        self._note(name, error)
-            self._shared = find_shared(titles)
-        return self._shared
+    def _compare_pages(self) -> tuple[frozenset[str], Furniture]:
+        """Return what titles of several HTML files begin with, and what texts of most share; note those that fail."""
+        if self._site is None:
+            titles: list[str] = []
+            furniture = Furniture(self._read_pages(titles))
+            self._site = find_shared(titles), furniture
+        return self._site
+
+    def _read_pages(self, titles: list[str]) -> Iterator[tuple[str, list[str]]]:
+        """Yield the path and the texts of each HTML file; add its title to the list."""
+        for path in self.list_files():
+            name = self._name(path)
+            if path.suffix.lower() in HTML and name not in self.failed:
+                try:
+                    title, texts, _ = self._read_texts(path, name)
+                except (OSError, UnreadableFile) as error:
+                    self._note(name, error)
+                else:
+                    titles.append(title)
+                    yield name, texts
 
     def _read_texts(self, path: Path, name: str) -> tuple[str, list[str], list[str]]:
         """Return the title that a file states of itself ("" without one), and its text, or that of each page or record.
@@ -151,17 +177,17 @@ class FolderReader:
         """
         ending = path.suffix.lower()
         check_file(path, MOST)
-        if ending in WITH_READER and not _are_readers_installed():
-            raise NoText("needs: pip install llama-index-readers-file")
-        if ending in WITH_READER | HTML | JSON | TABLES.keys():
+        if ending in CONVERTED and not is_installed():
+            raise NoText(EXTRA)
+        if ending in CONVERTED | JSON | TABLES.keys():
             return self._ask(path, name)
         return "", [read_text(path)], []
 
-    def _ask(self, path: Path, name: str, **options: Any) -> tuple[str, list[str], list[str]]:
+    def _ask(self, path: Path, name: str) -> tuple[str, list[str], list[str]]:
         """Have a file parsed in another process."""
         if self._process is None:
             self._process = ReadingProcess(PARSER, self.seconds)
-        title, texts, *titles = self._process.read(path, name, **options)
+        title, texts, *titles = self._process.read(path, name)
         return title, texts, titles[0] if titles else []
 
     def _name(self, path: Path) -> str:
@@ -177,10 +203,3 @@ class FolderReader:
 
 def _list_folders(file: str) -> list[str]:
     return [folder.as_posix() for folder in PurePosixPath(file).parents]
-
-
-def _are_readers_installed() -> bool:
-    try:
-        return importlib.util.find_spec(_READERS) is not None
-    except ModuleNotFoundError:  # not even the package that it is in
-        return False

@@ -128,8 +128,8 @@ def commands(context: click.Context) -> None:
 def index(folder: Path, store_folder: Path, embed: str | None, file_timeout: float, **extraction: Any) -> int:
     """Bring the store to what the files of DIR say now.
 
-    Text and Markdown are read; PDF, Word and others with `pip install llama-index-readers-file`. A second run does only
-    what has changed, deleted files too. No language model is asked, unless --llm names one.
+    Text and Markdown are read; PDF, Word, HTML and others with `pip install 'llama-index-gear[files]'`. A second run
+    does only what has changed, deleted files too. No language model is asked, unless --llm names one.
     """
     options = ExtractionOptions(**extraction).check()
     if folder.resolve().is_relative_to(store_folder.expanduser().resolve()):

@@ -19,7 +19,7 @@ _LEAST_SPACES = 0.06  # share of a line's characters
 def explain_no_prose(file: str, text: str) -> str:
     """Return why a file has no text for readers, by its name and how it begins; "" if it may have."""
     if text.startswith("{\\rtf"):
-        return "rich text (RTF): save it as .docx, .md or .txt"
+        return "rich text (RTF): name it .rtf"
     if file.lower().endswith(".svg") or re.match(r"\s*(?:<\?xml[^>]*>\s*)?(?:<!DOCTYPE svg[^>]*>\s*)?<svg\b", text):
         return "a drawing (SVG)"
     if _ROFF.match(text):

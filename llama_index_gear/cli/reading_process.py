@@ -26,7 +26,10 @@ SECONDS = 60.0
 """How long a file may take, by default."""
 _MEMORY = 4 * 2**30  # bytes
 _GRACE = 5  # seconds after which the process ends itself, if nobody has ended it
-_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # threads have memory each, used or not
+_ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS", "TOKIO_WORKER_THREADS", "MALLOC_ARENA_MAX"), "1"
+)
+"""Threads have memory each, used or not."""
 
 
 class ReadingProcess:

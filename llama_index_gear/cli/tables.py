@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice, takewhile, zip_longest
 
@@ -55,9 +55,19 @@ def read_table(text: str, ending: str) -> str:
     head: Sequence[str] = ()
     if _is_head(rows):
         head, *rows = rows
+    return _PARAGRAPH.join(filter(None, [write_rows((), titles), write_rows(head, rows)]))
+
+
+def write_rows(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return rows as sentences, a paragraph each, with the names of their columns; empty ones are left out.
+
+    Args:
+        head: the columns' names, as they stand above the table.
+        rows: the cells of each row.
+
+    """
     names = [" ".join(name.replace("_", " ").lower().split()).rstrip(":") for name in head]
-    written = [*(((), row) for row in titles), *((names, row) for row in rows)]
-    return _PARAGRAPH.join(sentence for columns, row in written for sentence in _write_row(columns, row))
+    return _PARAGRAPH.join(sentence for row in rows if any(row) for sentence in _write_row(names, row))
 
 
 @contextmanager

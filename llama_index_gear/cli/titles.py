@@ -10,11 +10,11 @@ from html import unescape
 from itertools import pairwise
 from pathlib import PurePosixPath
 
+from llama_index_gear.cli.converter import CONVERTED, HTML
+
 _MARKDOWN = {".md", ".markdown", ".mdx"}
-_HTML = {".htm", ".html", ".xhtml"}
-_PROSE = {"", ".adoc", ".asciidoc", ".docx", ".epub", ".hwp", ".org", ".pdf", ".rst", ".tex", ".text", ".txt"}
-_PROSE |= {f".{number}" for number in range(1, 10)}  # pages of manuals
-"""Endings, beside those of Markdown and HTML, of files whose first line may be a title. Code keeps its file's name."""
+_PROSE = {"", ".text", ".txt", *(f".{number}" for number in range(1, 10))}  # texts, and pages of manuals
+"""Endings, beside those of what is or becomes Markdown, of files with a title. Code keeps its file's name."""
 _MAX_WORDS, _MAX_FIRST_LINE, _MAX_CHARACTERS = 14, 10, 120
 _MAX_LINE = 500  # characters of a title before its marks of Markdown are taken off
 _READ = 20_000  # characters of a text in which the words of its file's name are looked for
@@ -33,13 +33,11 @@ _STATED = re.compile(
     r"|(?P<over>[=\-~*#^\"'+])(?P=over){2,}[ \t]*\n[ \t]*(?P<rst>\S[^\n]{0,300}?)[ \t]*\n(?P=over){3,}[ \t]*(?:\n|\Z)"
     r"|(?P<line>\S[^\n]{0,300}?)[ \t]*\n(?P<under>[=\-~*#^\"'+])(?P=under){2,}[ \t]*(?:\n|\Z)"
     r"|(?P<man>[\w.:+-]+)\((?P<part>\d\w*)\)[ \t].*?(?P=man)\((?P=part)\)[ \t]*(?:\n|\Z))"
-    r"|^#\+title:[ \t]*(?P<org>\S[^\n]*)"
-    r"|^[ \t]*\\title(?:\[[^\]\n]*\])?\{(?P<tex>[^{}\n]+)\}"
     r"|^\.T[Hh][ \t]+\"?(?P<roff>[\w.:+-]+)"
     r"|\AMetadata-Version:[^\n]*\n(?:[^\n]+\n)*?Name:[ \t]*(?P<package>\S[^\n]*)",
     re.MULTILINE | re.IGNORECASE,
 )
-"""Matches a title as a format writes it: AsciiDoc, reStructuredText, a manual's page, Org, TeX, roff, a package."""
+"""Matches a title as a text writes it: in AsciiDoc, reStructuredText, a manual's page, roff, a package."""
 _EXPORTED = re.compile(r"(\S.*?)[ \t]+[0-9a-f]{32}")
 """Matches the name of a file that Notion exports."""
 _PROPERTY = re.compile(r"\s*(?:-[ \t]+)?(?:[\w-]+::[^\n]*\n\s*)*?title::[ \t]*(\S[^\n]*)")
@@ -50,6 +48,8 @@ _UNDERLINE = re.compile(r"([=\-~*^\"])\1{2,}\s*")
 _DATE = re.compile(r"(?<!\d)(\d{4})[-_](\d{2})[-_](\d{2})(?!\d)")
 _SITE = re.compile(r"\s+[|–—·•»-]\s+|\s+::\s+")
 _MARKUP = [
+    (re.compile(r"\\[a-z]+\*?\{([^{}]*)\}"), r"\1"),
+    (re.compile(r"\\([!-/:-@\[-`{-~])"), r"\1"),
     (re.compile(r"!\[[^\]]*\]\([^)]*\)|<[^<>]*>|\{#[^}]*\}"), ""),
     (re.compile(r"\[([^\]]*)\]\([^)]*\)"), r"\1"),
     (re.compile(r"(?:\{[\w:+.-]{1,40}\}|:[\w:+.-]{1,40}:)`~?([^`]*)`"), r"\1"),
@@ -96,9 +96,9 @@ def find_title(file: str, text: str, stated: str = "", shared: Container[str] = 
     """Return the title of a file.
 
     It is the file's name without ending, if that looks like a name ("Max Born", but not "page_017" or "max-born").
-    Otherwise it is the first that there is of: the title that the file states; the first heading of Markdown and HTML,
-    or, of other prose, a first line that is short and stands alone; the words of the file's name, written as the text
-    writes them, after those of the folder, if the file's name alone says nothing: "book 1" of "book/1.txt".
+    Otherwise it is the first that there is of: the title that the file states; the first heading of what is or becomes
+    Markdown; of other prose, a first line that is short and stands alone; the words of the file's name, written as the
+    text writes them, after those of the folder, if the file's name alone says nothing: "book 1" of "book/1.txt".
 
     Args:
         file: path of the file below the folder.
@@ -111,8 +111,7 @@ def find_title(file: str, text: str, stated: str = "", shared: Container[str] = 
     ending, stem = path.suffix.lower(), path.stem.strip()
     if exported := _EXPORTED.fullmatch(stem):
         path, stem = path.with_stem(exported[1]), exported[1]
-    is_marked = ending in _MARKDOWN | _HTML
-    if stem and (_is_name(stem) or not (is_marked or ending in _PROSE)):
+    if stem and (_is_name(stem) or ending not in _MARKDOWN | CONVERTED | _PROSE):
         return stem
     stated = "".join(each for each in stated if each.isspace() or unicodedata.category(each) != "Cc")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -120,11 +119,13 @@ def find_title(file: str, text: str, stated: str = "", shared: Container[str] = 
     if ending in _MARKDOWN:
         front, text = _read_front_matter(text)
         stated, heading = stated or front, _find_heading(text)
-    elif ending in _HTML:
+    elif ending in HTML:
         stated = _choose_of_page(stated, _find_heading(text), shared)
-    elif _OF_A_PROGRAM.search(stated) or not stated:
-        stated = _find_stated(text)
-    for candidate in (stated, heading, "" if is_marked else _find_first_line(text)):
+    elif ending in CONVERTED:
+        stated, heading = "" if _OF_A_PROGRAM.search(stated) else stated, _find_heading(text)
+    else:
+        stated = stated or _find_stated(text)
+    for candidate in (stated, heading, "" if ending in _MARKDOWN | HTML else _find_first_line(text)):
         if title := _clean(candidate):
             return title
     return _name_by_path(path, text)

@@ -195,13 +195,16 @@ def test_a_folder_whose_own_name_is_no_utf_8_is_indexed(run: Runner, docs: Path,
 
 
 def test_what_nests_without_end_is_a_text_or_is_named(run: Runner, docs: Path, tmp_path: Path) -> None:
-    """A notebook is its text; JSON is named; the note of a store is damaged; HTML has no depth."""
+    """JSON, notebooks and HTML are named; HTML of a hundred levels is read; the note of a store is damaged."""
     nested = "[" * 20_000
     (docs / "nested.ipynb").write_text("[ " * 20_000)
     (docs / "index.json").write_text(nested)
     (docs / "nested.html").write_text("<div>" * 20_000 + "Ada met Bob.")
-    assert "failed: index.json: nests too deep: save it as text" in run("index", "docs", "--store", "s").err
-    assert {"nested.ipynb", "nested.html"} <= list_stored(tmp_path / "s")
+    (docs / "deep.html").write_text("<div>" * 100 + "Ada met Bob.")
+    said = run("index", "docs", "--store", "s").err
+    assert "failed: index.json: nests too deep: save it as text" in said
+    assert "failed: nested.html: ended the program that reads it: save it as text" in said
+    assert "failed: nested.ipynb: " in said and "deep.html" in list_stored(tmp_path / "s")
     (tmp_path / "s" / "index.json").write_text(json.dumps({"embed_model": "x", "files": ""})[:-1] + ', "x": ' + nested)
     damaged = run("index", "docs", "--store", "s")
     assert damaged.code == 1 and "s/index.json is damaged: delete s" in damaged.err and damaged.err.count("\n") == 1

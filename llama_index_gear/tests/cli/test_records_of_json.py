@@ -55,7 +55,6 @@ def test_a_line_that_is_no_json_is_named_and_another_dialect_stays(tmp_path: Pat
 @pytest.mark.parametrize(
     ("name", "text", "reason"),
     [
-        ("report.rtf", "{\\rtf1\\ansi Nora Blum}", "RTF"),
         ("report.txt", "{\\rtf1\\ansi Nora Blum}", "RTF"),
         ("yard.svg", "<svg><text>Nora Blum</text></svg>", "SVG"),
         ("crane.1", '.\\" Nora Blum\n.TH CRANE 1\n.SH NAME\ncrane', "roff"),

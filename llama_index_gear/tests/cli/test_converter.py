@@ -1,0 +1,251 @@
+"""Files of other programs, as Markdown. Each test makes small real files; the converter runs in its own process."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llama_index_gear import FolderReader, GeARVectorStore, MentionTripleExtractor
+from llama_index_gear.cli import converter
+from llama_index_gear.cli import files as cli_files
+from llama_index_gear.testing import WordEmbedding
+
+needs_converter = pytest.mark.skipif(not converter.is_installed(), reason="needs the extra files")
+
+ADOC = """= Pump *House*
+
+The manual
+----------
+
+See xref:crane.adoc[Crane Hall]. Built by Nora Blum.
+
+[NOTE]
+====
+Paul Kern paints.
+====
+
+|===
+| Name | Town
+
+| Nora Blum | Bremen
+|===
+
+[source,sh]
+----
+# Start Osthafen
+----
+"""
+RST = """.. _top:
+
+=================
+Pump :doc:`house`
+=================
+
+Manual
+======
+
+See :ref:`Crane Hall <crane>`.
+
+===== =====
+Name  Town
+===== =====
+Nora  Bremen-Vegesack
+===== =====
+
+.. code-block:: sh
+
+   # Start Osthafen
+"""
+TEX = r"""\documentclass{article}
+\title{On \emph{Pumps}}
+\begin{document}
+\section{Yard} Nora Blum\label{sec:a} founded \textbf{Osthafen} in K\"oln~\cite{kern}.
+\end{document}
+"""
+ORG = """#+TITLE: My Yard
+#+OPTIONS: toc:nil
+* Visit Bremen
+See [[https://x.example][the site]].
+"""
+NOTEBOOK = """{"cells": [{"cell_type": "markdown", "metadata": {}, "source": ["# Pump study\\n", "By Nora Blum."]},
+{"cell_type": "code", "execution_count": 1, "metadata": {}, "source": ["x = 1"], "outputs": [{"output_type":
+"display_data", "metadata": {}, "data": {"image/png": "iVBORw0KGgoAAAANSUhEUgAAAAEAAAAB", "text/plain": ["<Fig>"]}}]}],
+"metadata": {}, "nbformat": 4, "nbformat_minor": 5}"""
+RICH_TEXT = r"""{\rtf1\ansi{\fonttbl{\f0 Times;}}{\info{\title Yard Report}}\f0
+Nora Blum founded \b Osthafen\b0  in K\'f6ln.\par}"""
+LETTER = """From: Nora Blum <nora@x.example>
+To: Paul Kern <paul@x.example>
+Subject: Re: =?utf-8?q?The_crane_of_K=C3=B6ln?=
+Message-ID: <a81f@x.example>
+Date: Mon, 3 Mar 2025 09:15:00 +0100
+Content-Type: text/plain; charset=utf-8
+
+Weserkran GmbH built it.
+"""
+HTML = """<html><head><title>Pump House — Osthafen</title><style>b{}</style></head><body>
+<nav><a href="c.html">Crane Hall</a></nav><div role="navigation"><ul><li><a href="s.html">Slipway</a></ul></div>
+<h1>Pump House<a class="headerlink" href="#a">¶</a></h1>
+<p>Built by <b>Nora Blum</b> &amp; Sons, near <a href="hall.html" title="x">the hall</a>.</p>
+<pre># Start Osthafen</pre><table><tr><th>Name</th><th>Town</th></tr><tr><td>Nora</td><td>Bremen</td></tr></table>
+<img src="data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAAB"><script>var x = 1;</script>
+<footer>© Weserkran GmbH</footer></body></html>"""
+DOCUMENT = """<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:body>
+<w:p><w:pPr><w:pStyle w:val="Heading1"/></w:pPr><w:r><w:t>Yard</w:t></w:r></w:p>
+<w:p><w:r><w:t>Nora Blum founded it.</w:t></w:r></w:p></w:body></w:document>"""
+RELATIONS = """<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="r"
+Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" Target="word/document.xml"/>
+</Relationships>"""
+TYPES = """<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"><Default Extension="rels"
+ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Override PartName="/word/document.xml"
+ContentType="application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"/></Types>"""
+
+
+def zip_word(document: str) -> bytes:
+    packed = io.BytesIO()
+    parts = {"[Content_Types].xml": TYPES, "_rels/.rels": RELATIONS, "word/document.xml": document}
+    with zipfile.ZipFile(packed, "w") as file:
+        for name, text in parts.items():
+            file.writestr(name, text)
+    return packed.getvalue()
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Callable[..., list[tuple[str, str]]]:
+    """Write a file, read it, and return title and text of its documents."""
+
+    def call(name: str, data: str | bytes) -> list[tuple[str, str]]:
+        folder = tmp_path / "folder"
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_bytes(data.encode() if isinstance(data, str) else data)
+        reader = FolderReader(folder)
+        documents = reader.load_data()
+        assert reader.skipped == reader.failed == {}
+        return [(document.metadata["title"], document.text) for document in documents]
+
+    return call
+
+
+@needs_converter
+@pytest.mark.parametrize(
+    ("name", "data", "title", "wanted", "unwanted"),
+    [
+        (
+            "manual.adoc",
+            ADOC,
+            "Pump House",
+            ["\n## The manual\n", "| Nora Blum | Bremen |", "```sh\n# Start Osthafen\n```", "Paul Kern paints."],
+            ["----", "===="],
+        ),
+        (
+            "manual.rst",
+            RST,
+            "Pump house",
+            ["# Manual\n", "| Nora | Bremen-Vegesack |", "# Start Osthafen\n```"],
+            [".. "],
+        ),
+        ("paper.tex", TEX, "On Pumps", ["# Yard\n", "Nora Blum founded **Osthafen** in Köln"], ["kern", "sec:a"]),
+        ("yard.org", ORG, "My Yard", ["# Visit Bremen\n", "[the site](https://x.example)"], ["toc"]),
+        ("study.ipynb", NOTEBOOK, "Pump study", ["By Nora Blum.", "x = 1"], ["iVBOR", "Fig"]),
+        ("report-7.rtf", RICH_TEXT, "Yard Report", ["Nora Blum founded **Osthafen** in Köln."], ["Times", "\\"]),
+        ("letter-7.eml", LETTER, "The crane of Köln", ["Nora Blum", "Weserkran GmbH built it."], ["a81f"]),
+        (
+            "letter-8.eml",
+            LETTER.replace("plain", "html") + "<style>@media print {a {max-width: 9px}}</style><p>It is <b>high</b>.",
+            "The crane of Köln",
+            ["It is **high**."],
+            ["@media", "max-width"],
+        ),
+        (
+            "page-7.html",
+            HTML,
+            "Pump House",
+            [
+                "# Pump House\n",
+                "Built by **Nora Blum** & Sons, near the hall.",
+                "# Start Osthafen\n```",
+                "| Nora | Bremen |",
+            ],
+            ["Crane", "Slipway", "hall.html", "¶", "iVBOR", "var x", "Weserkran", "b{}"],
+        ),
+        ("report-7.docx", zip_word(DOCUMENT), "Yard", ["# Yard\n", "Nora Blum founded it."], []),
+    ],
+    ids=lambda value: value if isinstance(value, str) and len(value) < 20 else "",
+)
+def test_a_file_is_markdown_with_its_title(
+    read: Callable[..., Any], name: str, data: str | bytes, title: str, wanted: list[str], unwanted: list[str]
+) -> None:
+    ((found, text),) = read(name, data)
+    assert found == title
+    assert [each for each in wanted if each not in text] == [each for each in unwanted if each in text] == []
+
+
+@needs_converter
+def test_a_letter_of_a_mailbox_is_a_document(read: Callable[..., Any]) -> None:
+    box = "".join(
+        f"From x Mon Mar  3 09:15:00 2025\n{LETTER.replace('Re: =', f'{number} =')}\n" for number in ("First", "Second")
+    )
+    assert [title for title, _ in read("box.mbox", box)] == ["First The crane of Köln", "Second The crane of Köln"]
+
+
+@needs_converter
+def test_the_rows_of_a_long_table_name_their_columns(read: Callable[..., Any]) -> None:
+    rows = "".join(f"<tr><td>Person {number}</td><td>Town {number}</td></tr>" for number in range(60))
+    ((_, text),) = read("t.html", f"<h1>Staff</h1><table><tr><th>Name</th><th>Home_town</th></tr>{rows}</table><p>End.")
+    assert "name: Person 59; home town: Town 59." in text and "|" not in text and text.endswith("End.")
+
+
+@needs_converter
+def test_pages_of_a_site_are_not_linked_by_menu_or_footer(tmp_path: Path) -> None:
+    """Also where no tag says what is a menu."""
+    names = ["Pump House", "Crane Hall", "Slipway"]
+    menu = "".join(f'<td><a href="{name}.html">{name}</a></td>' for name in names)
+    for number, name in enumerate(names):
+        (tmp_path / f"page-{number}.html").write_text(
+            f"<title>{name}</title><table><tr>{menu}</tr></table><h1>{name}</h1><p>It was built in {1900 + number}.</p>"
+            "<div>Kept by Weserkran GmbH</div>"
+        )
+    reader = FolderReader(tmp_path)
+    nodes = MentionTripleExtractor()(reader.load_data())
+    assert [node.metadata["title"] for node in nodes] == names
+    assert {triple["object"] for node in nodes for triple in node.metadata["gear_triples"]} <= {"1900", "1901", "1902"}
+
+
+@needs_converter
+def test_what_cannot_be_converted_is_named_and_all_else_is_indexed(
+    run: Callable[..., Any], docs: Path, tmp_path: Path
+) -> None:
+    (docs / "bad.docx").write_bytes(b"PK\x03\x04 no archive")
+    (docs / "bad.pdf").write_bytes(b"%PDF-1.4\n\xff\xfe")
+    (docs / "deep.html").write_text("<div>" * 100_000 + "Ada met Bob.")
+    (docs / "bomb.docx").write_bytes(zip_word(DOCUMENT.replace("founded", "x" * 200_000_000)))
+    (docs / "good.html").write_text("<p>Ada met Charles Babbage.")
+    done = run("index", "docs", "--store", "s")
+    failed = {line.split(": ")[1] for line in done.err.splitlines() if line.startswith("failed: ")}
+    assert done.code == 1 and {"bad.docx", "bad.pdf", "bomb.docx"} <= failed <= {
+        "bad.docx",
+        "bad.pdf",
+        "bomb.docx",
+        "deep.html",
+    }
+    with GeARVectorStore.from_path(tmp_path / "s", embed_model=WordEmbedding()) as store:
+        assert {"good.html", "Lego.txt"} <= {node.metadata["file"] for node in store.get_nodes(with_embeddings=False)}
+
+
+def test_without_the_converter_each_file_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli_files, "is_installed", lambda: False)
+    for name in ("a.html", "a.rst", "a.pdf", "a.docx", "a.eml"):
+        (tmp_path / name).write_text("Ada met Bob.")
+    (tmp_path / "a.md").write_text("# Ada\n\nShe met Bob.")
+    (tmp_path / "a.csv").write_text("name,town\nAda,Paris\nBob,Rome\n")
+    reader = FolderReader(tmp_path)
+    assert [document.text for document in reader.load_data()] == [
+        "name: Ada; town: Paris.\n\n\nname: Bob; town: Rome.",
+        "# Ada\n\nShe met Bob.",
+    ]
+    assert set(reader.skipped) == {"a.html", "a.rst", "a.pdf", "a.docx", "a.eml"}
+    assert set(reader.skipped.values()) == {"needs: pip install 'llama-index-gear[files]'"}
