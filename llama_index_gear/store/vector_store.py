@@ -236,9 +236,7 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         self._writes = StoreWrites(*parts, self.batch_size, limit, self.show_progress)
         self._deletes = StoreDeletes(self._collections, tenancy, self._locks)
         self._aliases = StoreAliases(self._collections, tenancy, self._locks)
-        self._unfinished = UnfinishedWrites(
-            self._collections, self._reads, self._writes, self._deletes, tenancy, self._locks
-        )
+        self._unfinished = UnfinishedWrites(self._collections, self._writes, self._deletes, tenancy, self._locks)
         self._checks = StoreChecks(
             self._collections,
             self._reads,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from tqdm.auto import tqdm
 from llama_index_gear.errors import (
     ArgumentError,
     EmbeddingError,
+    GeARError,
     TenantError,
     check_kinds,
     check_vector,
@@ -305,6 +307,15 @@ class StoreWrites:
             for node in nodes
             if node.node_id not in gone
         ]
+
+    def find_storable(self, passages: Sequence[BaseNode]) -> list[BaseNode]:
+        """Return those of stored passages that could be stored as they are, with their embeddings."""
+        storable = []
+        for node in passages:
+            with suppress(GeARError):
+                self._check_passages([node])
+                storable.append(node)
+        return storable
 
     def _check_passages(self, passages: Sequence[BaseNode]) -> _StorablePassages:
         """Collect the passages' triples and the vectors' dimension; refuse what cannot be stored."""
