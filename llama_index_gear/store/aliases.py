@@ -234,7 +234,7 @@ class StoreAliases:
                 points, offset = yield from self.collections.page_flow(
                     self.collections.triples, match_, payload=TRIPLE_FIELDS, vectors=False, offset=offset
                 )
-                for stored in (to_stored_triple(point, 0.0) for point in points):
+                for stored in (to_stored_triple(point, 0.0) for point in filter(is_triple, points)):
                     evidence.add(stored.triple, stored.passage_id, facts)
                 if offset is None:
                     break
