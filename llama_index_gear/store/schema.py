@@ -182,6 +182,13 @@ def read_sound_aliases(payload: Mapping[str, Any]) -> tuple[tuple[str, str], ...
         return ()
 
 
+def has_sound_entities(payload: Mapping[str, Any]) -> bool:
+    """Return True for the payload of a triple whose entities, and links if it has some, can be read."""
+    entities = payload.get("entities")
+    are_texts = isinstance(entities, list) and all(isinstance(key, str) for key in entities)
+    return are_texts and bool(read_sound_aliases(payload) or not payload.get(ALIASES))
+
+
 def has_sound_links(payload: Mapping[str, Any]) -> bool:
     """Return True for the payload of a triple with links that can be read; most triples have none."""
     return bool(payload.get(ALIASES) and read_sound_aliases(payload)) and isinstance(payload.get("entities"), list)
@@ -191,7 +198,8 @@ def drop_links(payload: Mapping[str, Any], hidden: Collection[str]) -> dict[str,
     """Return the payload of a triple without its links with some keys."""
     links = [link for link in payload[ALIASES] if link["alias"] not in hidden]
     dropped = {alias for _, alias in read_aliases(payload)} & set(hidden)
-    return {**payload, "entities": [key for key in payload["entities"] if key not in dropped], ALIASES: links}
+    kept = [key for key in payload["entities"] if not (isinstance(key, str) and key in dropped)]
+    return {**payload, "entities": kept, ALIASES: links}
 
 
 def own_entities(payload: Mapping[str, Any]) -> tuple[str, ...]:
