@@ -57,6 +57,8 @@ class UnfinishedWrites:
         has_passages = yield from self.collections.exists_flow()
         if has_passages:
             has_triples = yield from self.collections.triples_exist_flow()
+            if has_triples:
+                yield from self.writes.index_calls_flow()
         else:  # no call left the triples that are there but one that cleared the store
             has_triples = yield from ask(QdrantCall("collection_exists", {"collection_name": name}))
         conditions = [match_any(UNFINISHED, [ANY_CALL])] if has_passages else []

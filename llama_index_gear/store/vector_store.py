@@ -278,7 +278,13 @@ class GeARVectorStore(ClosedByWith, BoundToProcess, BasePydanticVectorStore):
         passages, triples = (found[name].name if name in found else name for name in names)
         bound = self.model_copy(update={"collection_name": passages})
         bound._collections = replace(
-            self._collections, passages=passages, triples=triples, requires_mark=True, dimension=None, has_triples=False
+            self._collections,
+            passages=passages,
+            triples=triples,
+            requires_mark=True,
+            dimension=None,
+            has_triples=False,
+            has_index_of_calls=False,
         )
         bound._bind_to(self._tenancy)
         return bound
