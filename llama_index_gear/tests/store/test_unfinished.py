@@ -315,6 +315,36 @@ def test_another_process_of_a_server_may_be_about_to_store_a_passage(
     assert {node.metadata["version"] for node in store.get_nodes()} == {"old"}
 
 
+@pytest.mark.parametrize("undo", [False, True])
+def test_links_of_two_processes_of_a_server_at_once_are_whole(undo: bool) -> None:
+    """At each moment of one call, another process links names of which this one has one too."""
+    last = 0
+    while True:
+        client = QdrantClient(":memory:")
+        one, other = (make_process(client) for _ in range(2))
+        facts = [(name, "met", f"friend of {name}") for name in ("Ann", "Bea", "Cleo", "Dora")]
+        one.add([passage("p", "Text.", facts, embed_model=EMBED)])
+        one.link_aliases([("Ann", "Dora")])
+        pairs = [("Ann", "Bea")]
+        flow = one._aliases.unlink_flow([("Ann", "Dora")]) if undo else one._aliases.link_flow(pairs)
+        batch, moment = next(flow), 0
+        try:
+            while True:
+                if moment == last:
+                    linked = other.link_aliases([("Bea", "Cleo"), ("Ann", "Cleo")])
+                    assert len(linked) == 2
+                batch, moment = flow.send([one._connection.answer(request) for request in batch]), moment + 1
+        except StopIteration as ended:
+            assert [pair.keys for pair in ended.value] == [("ann", "dora") if undo else ("ann", "bea")]
+        if moment < last:
+            break
+        assert one.check().ok, last
+        keys = {pair.keys for pair in one.list_aliases()}
+        assert keys == {("bea", "cleo"), ("ann", "cleo"), *([] if undo else [("ann", "dora"), ("ann", "bea")])}, last
+        last += 1
+    assert last > 5
+
+
 def make_process(client: QdrantClient) -> GeARVectorStore:
     """Make a store that knows nothing of the calls of another."""
     store = GeARVectorStore(client=client, embed_model=EMBED)
